@@ -2,12 +2,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: demo test tests test-slow lint docs clean
 
 demo: $(VENV)/.installed
-	$(BIN)/tutelage run examples/adult.toml --overwrite
+	@$(BIN)/tutelage run examples/adult.toml --overwrite
 
 # Side by side: the type checker takes more than a minute of one core.
 test: $(VENV)/.installed-dev
@@ -29,13 +29,15 @@ docs: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 $(VENV)/.installed: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) --editable .
-	touch $@
+	@echo "Installing into $(VENV) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) --editable .
+	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed reproductions/pyproject.toml
-	$(PIP) --editable ".[dev]" --editable ./reproductions
-	touch $@
+	@echo "Installing the development tools into $(VENV) ..."
+	@$(PIP) --editable ".[dev]" --editable ./reproductions
+	@touch $@
 
 clean:
 	rm -rf $(VENV) demo site .pytest_cache .ruff_cache .hypothesis build dist

@@ -10,12 +10,12 @@ __all__ = [
     "discrete_laplace_masses",
     "label_probabilities",
     "log_renyi_moment",
-    "neighbours",
+    "neighbors",
     "renyi",
 ]
 
 
-def neighbours(counts: np.ndarray, *, abstain: bool = False) -> list[np.ndarray]:
+def neighbors(counts: np.ndarray, *, abstain: bool = False) -> list[np.ndarray]:
     """Return every histogram that one moved ballot makes of `counts`, or one that turns into an abstention."""
     moved = []
     for source in np.flatnonzero(counts):

@@ -10,7 +10,7 @@ _CACHE: dict = {}
 
 
 def precise_cost(kind: str, counts: list[int], scale: float, order: float, source: int, target: int) -> float:
-    """Return the larger of the two Rényi divergences between `counts` and its neighbour; target m is abstention."""
+    """Return the larger of the two Rényi divergences between `counts` and its neighbor; target m is abstention."""
     moved = list(counts)
     moved[source] -= 1
     if target < len(counts):

@@ -72,7 +72,7 @@ def test_the_demo_has_the_defaults_and_is_compared_with_recorded_numbers():
         for name in ("adult", "rivals")
         for row in Record.load(REPOSITORY / "docs" / "results" / f"{name}.json").rows
     }
-    assert f"{100 * bare.student_accuracy:.1f}" == f"{recorded['Adult, without privacy: private rows, %'].ours:.1f}"
+    assert f"{100 * bare.student_accuracy:.2f}" == f"{recorded['Adult, without privacy: private rows, %'].ours:.2f}"
     assert 100 * papers.student_accuracy == recorded["250 forests, LNMax 20, 500 queries: forest, %"].published
     assert papers.epsilon == recorded["250 forests, LNMax 20, 500 queries: vote-dependent ε, bound of 2017"].published
 

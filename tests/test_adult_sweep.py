@@ -5,7 +5,7 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 from tutelage.datasets import load_adult
-from tutelage.reporting.figures import Figure
+from tutelage.reporting.figures import Panels
 from tutelage.votes import VoteHistogram
 from tutelage_reproductions import adult, adult_sweep
 
@@ -47,11 +47,12 @@ def test_every_choice_has_its_accuracy_and_its_epsilon(less_work):
     assert [row.published for row in record.rows].count(None) == len(record.rows) - 2
 
 
-def test_the_figure_has_a_curve_per_number_of_labels_over_the_epsilon_that_may_be_published(less_work):
+def test_the_figure_has_a_panel_per_number_of_labels_over_the_epsilon_that_may_be_published(less_work):
     found = adult_sweep.reproduce(quick=False, download=False, progress=False).figure
-    assert isinstance(found, Figure)
-    assert [series.name for series in found.series] == ["50 labels", "500 labels", "PATE 2017, vote-dependent ε"]
-    few, many, papers = found.series
+    assert isinstance(found, Panels)
+    assert [panel.title for panel in found.figures] == ["50 labels", "500 labels"]
+    (other, few), (another, many, papers) = (panel.series for panel in found.figures)
+    assert (other.x, another.x) == (many.x, few.x)
     assert list(few.x) == sorted(few.x)
     assert all(less < more for less, more in zip(few.x, many.x, strict=True))
     assert many.x[1] == pytest.approx(adult.publishable(adult_sweep.LNMax(20.0), 500))

@@ -66,7 +66,7 @@ def test_unlabelled_rows_teach_what_few_labels_do_not():
     y = np.append(classes[:30], [-1] * 1370)
     settings = {"hidden": (64, 64), "generator_units": 64}
     with_all = student(**settings, steps=400).fit(X[:1400], y)
-    alone = student(**settings, steps=200, unlabelled_weight=0).fit(X[:1400], y)
+    alone = student(**settings, steps=200, unlabeled_weight=0).fit(X[:1400], y)
     assert with_all.score(X[1400:], classes[1400:]) > alone.score(X[1400:], classes[1400:]) + 0.04
 
 
@@ -175,8 +175,8 @@ def test_rows_that_cannot_be_learned_from_are_refused():
         ({"generator_units": 0}, "`generator_units` of AdversarialStudent must be an integer >= 1"),
         ({"steps": 2.5}, "`steps` of AdversarialStudent must be an integer >= 1"),
         ({"batch_size": 1}, "`batch_size` of AdversarialStudent must be an integer >= 2"),
-        ({"labelled_batch_size": 0}, "`labelled_batch_size` of AdversarialStudent must be an integer >= 1"),
-        ({"unlabelled_weight": -1}, "`unlabelled_weight` of AdversarialStudent must be a number, at least 0"),
+        ({"labeled_batch_size": 0}, "`labeled_batch_size` of AdversarialStudent must be an integer >= 1"),
+        ({"unlabeled_weight": -1}, "`unlabeled_weight` of AdversarialStudent must be a number, at least 0"),
         ({"entropy_weight": 100}, "`entropy_weight` of AdversarialStudent must be a number, at least 0"),
         ({"label_noise": 1}, "`label_noise` of AdversarialStudent must be a number, at least 0 and below 1"),
         ({"input_noise": np.nan}, "`input_noise` of AdversarialStudent must be a number"),
@@ -315,7 +315,7 @@ def test_features_are_matched_by_the_generator_alone():
 
 def test_the_discriminators_loss_is_that_of_one_softmax_over_all_classes_and_the_further_one():
     rows, labels, known = torch.randn(30, 4), torch.tensor([2, 0, 1]), torch.tensor([7, 3, 3])
-    made = student(hidden=(6,), batch_size=9, unlabelled_weight=0.7, entropy_weight=0.0, label_noise=0.0)
+    made = student(hidden=(6,), batch_size=9, unlabeled_weight=0.7, entropy_weight=0.0, label_noise=0.0)
     made.set_params(input_noise=0.0, hidden_noise=0.0).n_features_in_ = 4
     discriminator = made._module(3)
     generator = Generator(6, rows.amin(dim=0), rows.amax(dim=0))

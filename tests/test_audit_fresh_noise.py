@@ -23,7 +23,7 @@ def replayed(sigma: float, votes: VoteHistogram, noise: NoiseSource) -> IntArray
     return SimulationNoise(0).discrete_gaussian(sigma, votes.counts.shape)
 
 
-def one_for_two_neighbours(sigma: float, votes: VoteHistogram, noise: NoiseSource) -> IntArray:
+def one_for_two_neighbors(sigma: float, votes: VoteHistogram, noise: NoiseSource) -> IntArray:
     queries, classes = votes.counts.shape
     return np.repeat(noise.discrete_gaussian(sigma, (-(-queries // 2), classes)), 2, axis=0)[:queries]
 
@@ -51,7 +51,7 @@ def none_on_unanimous_votes(sigma: float, votes: VoteHistogram, noise: NoiseSour
 
 FAULTS = {
     replayed: "noise is replayed",
-    one_for_two_neighbours: "share noise",
+    one_for_two_neighbors: "share noise",
     one_for_both_halves: "share noise",
     mirrored: "share noise",
     none_below_100_rows: "In batches of less than 100 queries",

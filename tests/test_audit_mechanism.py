@@ -14,8 +14,8 @@ from tutelage import (
     PermuteAndFlip,
     SimulationNoise,
 )
-from tutelage.audit.law import audit_law, worst_neighbours
-from tutelage.audit.mechanism import Neighbours, at_least, at_most, audit_mechanism, claimed_epsilon, refuted_epsilon
+from tutelage.audit.law import audit_law, worst_neighbors
+from tutelage.audit.mechanism import Neighbors, at_least, at_most, audit_mechanism, claimed_epsilon, refuted_epsilon
 from tutelage.events import ContinuousArgmaxLaplace, ExponentialArgmax, NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
 from tutelage.mechanisms import CappedGNMax, Mechanism, NoisySum
@@ -26,7 +26,7 @@ from tutelage_reproductions.mechanism_audits import TIGHT, audit_configurations,
 from tutelage_reproductions.planted_faults import faulty
 from tutelage_reproductions.planted_faults.faulty import FaultyArgmax, FaultyCheck, Untold
 
-TIE = Neighbours((1, 1), (0, 2))
+TIE = Neighbors((1, 1), (0, 2))
 
 
 @pytest.mark.parametrize("trials", [1, 7, 40])
@@ -56,14 +56,14 @@ def test_what_an_event_refutes_falls_with_delta_and_doubt():
 @pytest.mark.parametrize(("mechanism", "delta", "part"), TIGHT, ids=repr)
 def test_at_the_worst_votes_the_bound_comes_close_to_the_claim(mechanism, delta, part):
     settings = {"delta": delta, "part": part, "draws": 200_000, "confidence": 0.999}
-    found = audit_mechanism(mechanism, worst_neighbours(mechanism, **settings), noise=SimulationNoise(0), **settings)
+    found = audit_mechanism(mechanism, worst_neighbors(mechanism, **settings), noise=SimulationNoise(0), **settings)
     assert found.passed
     assert 0.8 * found.claim <= found.lower_bound <= found.claim
 
 
 def test_real_noise_is_audited_by_default():
-    neighbours = worst_neighbours(GNMax(1.0), delta=0.05, draws=8_000)
-    found = audit_mechanism(GNMax(1.0), neighbours, delta=0.05, draws=8_000, confidence=1 - 1e-6)
+    neighbors = worst_neighbors(GNMax(1.0), delta=0.05, draws=8_000)
+    found = audit_mechanism(GNMax(1.0), neighbors, delta=0.05, draws=8_000, confidence=1 - 1e-6)
     assert found.passed  # it fails with probability below 1e-6 if the noise is right
     assert found.lower_bound > 0.4 * found.claim
 
@@ -72,11 +72,11 @@ def test_real_noise_is_audited_by_default():
 @pytest.mark.parametrize("mechanism", [LNMax(1.0), GNMax(1.5), ExponentialMax(2.0), PermuteAndFlip(2.0)], ids=repr)
 def test_the_bound_is_above_the_exact_epsilon_of_the_pair_as_seldom_as_it_says(mechanism, queries):
     # Choosing the event on the draws that bound it would fail here.
-    neighbours, delta, runs = Neighbours((6, 5, 4), (5, 6, 4)), 0.01, 150
-    exact = exact_epsilon(mechanism, neighbours, delta, queries)
+    neighbors, delta, runs = Neighbors((6, 5, 4), (5, 6, 4)), 0.01, 150
+    exact = exact_epsilon(mechanism, neighbors, delta, queries)
     above = sum(
         audit_mechanism(
-            mechanism, neighbours, delta=delta, queries=queries, draws=400, confidence=0.8, noise=SimulationNoise(seed)
+            mechanism, neighbors, delta=delta, queries=queries, draws=400, confidence=0.8, noise=SimulationNoise(seed)
         ).lower_bound
         > exact
         for seed in range(runs)
@@ -84,12 +84,12 @@ def test_the_bound_is_above_the_exact_epsilon_of_the_pair_as_seldom_as_it_says(m
     assert above <= stats.binom.ppf(0.999, runs, 0.2)
 
 
-def exact_epsilon(mechanism: Mechanism, neighbours: Neighbours, delta: float, queries: int) -> float:
+def exact_epsilon(mechanism: Mechanism, neighbors: Neighbors, delta: float, queries: int) -> float:
     """Return the ε at δ of the pair by summing over all outcomes, three classes at most."""
     event = mechanism.event_of_one(3, ONE_TEACHER, simulated=False)
     counts = np.array([(i, j, queries - i - j) for i in range(queries + 1) for j in range(queries + 1 - i)])
     here, there = (
-        stats.multinomial.pmf(counts, queries, label_law(event, np.array(votes))[:-1]) for votes in neighbours[:2]
+        stats.multinomial.pmf(counts, queries, label_law(event, np.array(votes))[:-1]) for votes in neighbors[:2]
     )
     for epsilon in np.linspace(0, 30, 30_001):
         both = max(np.maximum(one - np.exp(epsilon) * other, 0).sum() for one, other in ((here, there), (there, here)))
@@ -115,7 +115,7 @@ def test_no_bound_passes_its_claim_in_fifty_random_configurations():
     ids=lambda fault: fault.__name__,
 )
 def test_too_little_noise_is_found_out(fault):
-    pairs = TIE, Neighbours((7, 1), (6, 2)), Neighbours((3, 1), (2, 2))
+    pairs = TIE, Neighbors((7, 1), (6, 2)), Neighbors((3, 1), (2, 2))
     found = [
         audit_mechanism(FaultyArgmax(fault), pair, delta=0.01, draws=40_000, noise=SimulationNoise(0)) for pair in pairs
     ]
@@ -124,7 +124,7 @@ def test_too_little_noise_is_found_out(fault):
 
 def test_what_is_charged_too_little_for_is_found_out():
     mechanism = LNMax(1.0)
-    pair = worst_neighbours(mechanism, delta=0.01)
+    pair = worst_neighbors(mechanism, delta=0.01)
     right = audit_mechanism(mechanism, pair, delta=0.01, noise=SimulationNoise(0))
     wrong = audit_mechanism(mechanism, pair, delta=0.01, noise=SimulationNoise(0), claim=right.claim / 2)
     assert right.passed
@@ -133,7 +133,7 @@ def test_what_is_charged_too_little_for_is_found_out():
 
 
 def test_many_answers_together_are_held_to_what_is_claimed_for_so_many():
-    pair = Neighbours((5, 5), (4, 6))
+    pair = Neighbors((5, 5), (4, 6))
     one, many = (
         audit_mechanism(GNMax(3.0), pair, delta=0.01, queries=queries, draws=20_000, noise=SimulationNoise(0))
         for queries in (1, 20)
@@ -144,7 +144,7 @@ def test_many_answers_together_are_held_to_what_is_claimed_for_so_many():
 
 
 def test_a_check_is_audited_by_itself():
-    pair = Neighbours((5, 1), (6, 0))
+    pair = Neighbors((5, 1), (6, 0))
     right, clean = (
         audit_mechanism(
             FaultyCheck(noisy, faulty.as_it_happened), pair, delta=0.01, part="check", noise=SimulationNoise(0)
@@ -177,7 +177,7 @@ def test_a_right_law_is_doubted_as_seldom_as_it_says():
 def test_findings_on_each_row_of_an_image_are_audited_together():
     found = audit_mechanism(
         MultiLabel(GNMax(2.0), n_findings=3),
-        Neighbours((5, 5), (4, 6)),
+        Neighbors((5, 5), (4, 6)),
         delta=0.01,
         draws=3_000,
         noise=SimulationNoise(0),
@@ -194,12 +194,12 @@ def test_pure_loss_is_claimed_at_delta_zero():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"neighbours": Neighbours((3, 3), (3, 3))}, "one moved ballot"),
-        ({"neighbours": Neighbours((3, 3), (1, 5))}, "one moved ballot"),
-        ({"neighbours": Neighbours((3, 3, 0), (2, 2, 0))}, "one moved ballot"),
-        ({"neighbours": Neighbours((3, 3), (2, 3, 1))}, "one moved ballot"),
-        ({"neighbours": Neighbours((-1, 3), (0, 2))}, "one moved ballot"),
-        ({"neighbours": Neighbours((3,), (2,))}, "one moved ballot"),
+        ({"neighbors": Neighbors((3, 3), (3, 3))}, "one moved ballot"),
+        ({"neighbors": Neighbors((3, 3), (1, 5))}, "one moved ballot"),
+        ({"neighbors": Neighbors((3, 3, 0), (2, 2, 0))}, "one moved ballot"),
+        ({"neighbors": Neighbors((3, 3), (2, 3, 1))}, "one moved ballot"),
+        ({"neighbors": Neighbors((-1, 3), (0, 2))}, "one moved ballot"),
+        ({"neighbors": Neighbors((3,), (2,))}, "one moved ballot"),
         ({"delta": -0.1}, "`delta`"),
         ({"delta": 1.0}, "`delta`"),
         ({"delta": float("nan")}, "`delta`"),
@@ -213,9 +213,9 @@ def test_pure_loss_is_claimed_at_delta_zero():
     ],
 )
 def test_what_makes_no_sense_is_refused(change, message):
-    settings = {"neighbours": TIE, "delta": 0.01, "draws": 100, **change}
+    settings = {"neighbors": TIE, "delta": 0.01, "draws": 100, **change}
     with pytest.raises(InvalidParameterError, match=message):
-        audit_mechanism(LNMax(1.0), settings.pop("neighbours"), **settings)
+        audit_mechanism(LNMax(1.0), settings.pop("neighbors"), **settings)
 
 
 @pytest.mark.parametrize(
@@ -231,8 +231,8 @@ def test_what_makes_no_sense_is_refused(change, message):
     ],
 )
 def test_worst_votes_for_settings_that_make_no_sense_are_refused(change, message):
-    with pytest.raises(InvalidParameterError, match=f"{message} of worst_neighbours"):
-        worst_neighbours(GNMax(2.0), **{"delta": 0.01, **change})
+    with pytest.raises(InvalidParameterError, match=f"{message} of worst_neighbors"):
+        worst_neighbors(GNMax(2.0), **{"delta": 0.01, **change})
     with pytest.raises(InvalidParameterError, match="`draws` of audit_law"):
         audit_law(GNMax(2.0), (3, 2), draws=10**11)
 
@@ -247,9 +247,9 @@ class AsInThePapers(Mechanism):
 
 def test_a_mechanism_of_an_unknown_kind_has_no_worst_votes_here():
     with pytest.raises(UnsupportedEventError, match="No cost is known for the event Event"):
-        worst_neighbours(Untold(costs=False), delta=0.01)
+        worst_neighbors(Untold(costs=False), delta=0.01)
     with pytest.raises(UnsupportedEventError, match="label law of ContinuousArgmaxLaplace is not known"):
-        worst_neighbours(AsInThePapers(), delta=0.01)
+        worst_neighbors(AsInThePapers(), delta=0.01)
 
 
 def test_the_table_of_audits_sets_every_bound_beside_its_claim(monkeypatch):

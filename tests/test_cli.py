@@ -201,7 +201,7 @@ def test_a_run_prints_numbers_of_the_card_only_and_keeps_votes_private(folder):
 def test_a_student_by_name_learns_from_rows_that_were_not_asked_and_not_from_those_kept(folder):
     configure(
         folder,
-        student('"label-propagation"\nparameters = { n_neighbours = 5 }'),
+        student('"label-propagation"\nparameters = { n_neighbors = 5 }'),
         ("queries = 40", 'queries = 30\nselection = "medoids"\nevaluate_last = 20'),
         output='[features]\nmap = "pca"\ncomponents = 2',
     )
@@ -402,7 +402,7 @@ def test_arrays_of_the_wrong_shape_or_kind_are_refused(private, message, folder)
             "[student.parameters] does not fit label-propagation",
         ),
         ([], {"public": 'selection = "balanced"'}, "There is no rule 'balanced' to choose queries by"),
-        ([], {"public": 'selection = "least-confident"'}, "set `rounds` to at least 2"),
+        ([], {"public": 'selection = "least-confident"'}, "Set `rounds` to at least 2"),
         ([], {"public": 'overlap = "off"'}, "`overlap` in [public] must be one of checked, ignored. Got 'off'."),
         ([], {"private": 'entity = "ill"'}, "`entity` and `silo` in [private] must be other columns than `label`"),
         ([], {"private": 'silo = "ill"'}, "must be other columns than `label`: they say whose row it is"),
@@ -410,7 +410,7 @@ def test_arrays_of_the_wrong_shape_or_kind_are_refused(private, message, folder)
         (
             [("sigma = 2.0", INTERACTIVE), ("gnmax", "interactive")],
             {},
-            "`interactive` checks the predictions of a student, and in one round there is none yet",
+            "`interactive` checks the predictions of a student, which does not exist in the first round",
         ),
     ],
 )
@@ -524,7 +524,7 @@ def test_what_is_revealed_is_marked_and_published_figures_stand_beside(folder):
     assert shown.count("NOT to publish") == 3
     assert "7.25" in shown
     assert "no privacy" in shown
-    assert shown.count("1e-05") == 1  # the paper's δ was not given, so none is invented
+    assert shown.count("1e-05") == 2  # the student's, twice; the paper's δ was not given, so none is invented
     configure(folder, room)
     gaussian = tutelage("run", "config.toml", "--reveal-private", "--overwrite", cwd=folder).stdout
     assert "No vote-dependent cost is computed" in gaussian
@@ -629,7 +629,7 @@ def test_account_tells_every_cost_of_every_mechanism(options, known):
     ("arguments", "code", "message"),
     [
         (["--mechanism", "lnmax", "--sigma", "3", "--delta", "1e-5"], 2, "lnmax takes --scale"),
-        (["--mechanism", "lnmax", "--scale", "3", "--delta", "1e-5", "--runs", "3"], 2, "--runs belongs to"),
+        (["--mechanism", "lnmax", "--scale", "3", "--delta", "1e-5", "--runs", "3"], 2, "--runs is only for"),
         (["--mechanism", "gnmax", "--delta", "1e-5"], 2, "gnmax takes --sigma"),
         (["--mechanism", "gnmax", "--sigma", "3", "--delta", "0"], 2, "strictly between 0 and 1"),
         (["--mechanism", "gnmax", "--sigma", "0", "--delta", "1e-5"], 2, "must be a number of votes between"),

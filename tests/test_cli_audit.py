@@ -40,10 +40,10 @@ def test_a_right_pipeline_passes_and_leaves_nothing_behind(folder, called):
     assert found["passed"]
     assert {one["check"] for one in found["checks"]} == {
         "noise as configured", "noise of its own for every query", "ε as configured",
-        "public rows are no private ones", "one unit, one teacher",
+        "no private row is among the public rows", "one unit, one teacher",
     }  # fmt: skip
     owned = {one["check"] for one in found["checks"] if one["private"]}
-    assert owned == {"public rows are no private ones", "one unit, one teacher"}
+    assert owned == {"no private row is among the public rows", "one unit, one teacher"}
     assert "No budget was spent" in found["note"]
     assert sorted(folder.iterdir()) == before  # no ledger, no results
 
@@ -60,7 +60,7 @@ def test_private_rows_among_the_public_ones_fail(folder, called):
         csv.writer(public).writerows([row[:4] for row in list(csv.reader(private))[1:41]])
     printed = called("audit", folder / "config.toml", "--json", *QUICK)
     assert printed.returncode == 3
-    assert verdicts(printed)["public rows are no private ones"] == "fail"
+    assert verdicts(printed)["no private row is among the public rows"] == "fail"
     assert not json.loads(printed.stdout)["passed"]
 
 

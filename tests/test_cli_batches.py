@@ -119,7 +119,7 @@ def test_an_audit_reads_all_rows(folder, called):
     configure(folder, "out", "batches = true")
     done = called("audit", "config.toml", cwd=folder)
     assert done.returncode == 2
-    assert "leave `batches` out of [private]" in done.stderr
+    assert "`batches` in [private] must be left out" in done.stderr
 
 
 def model(**settings: object) -> PATEClassifier:

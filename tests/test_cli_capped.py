@@ -122,7 +122,7 @@ def test_the_audit_looks_at_the_noise_that_the_budget_of_the_ledger_gives(folder
         return SimpleNamespace(auc=0.5, interval=(0.4, 0.6), epsilon_lower_bound=lambda delta, confidence: 0.0)
 
     monkeypatch.setattr(membership, "membership_attack", attack)
-    terms = ("--epsilon", 2, "--delta", 1e-5, "--neighbours", "entity", "--unit", "patient", "--accounting", accounting)
+    terms = ("--epsilon", 2, "--delta", 1e-5, "--neighbors", "entity", "--unit", "patient", "--accounting", accounting)
     assert tutelage("ledger", "init", "private.csv.ledger", *terms, cwd=folder).returncode == 0
     mechanism = run(folder)["mechanism"]
     configure(folder, privacy="")

@@ -66,7 +66,7 @@ def test_what_the_people_say_is_added_to_the_card_of_a_run(called, folder):  # n
     options = ("--statements", "said.toml", "--state", "legal=Approved = yes.", "--state", "leaves-site=Labels.")
     result = called("card", "out", *options, cwd=folder)
     assert result.returncode == 0, result.stderr
-    assert "Not stated: private_data, public_data" in result.stdout
+    assert "Not stated: title, private_data, controller, purpose, people," in result.stdout
     card = read_card(folder / "out" / "card.json")
     assert card.statements == {"trust": "The hospital runs it.", "legal": "Approved = yes.", "leaves_site": "Labels."}
     for form in ("card.md", "card.html"):
@@ -95,8 +95,8 @@ def test_a_later_ledger_brings_the_budget_of_a_card_up_to_date(called, folder): 
     assert now.epsilon == ledger.guarantee()
     assert not first.covers_ledger
     page = (folder / "later" / "card.md").read_text()
-    assert "After seeing everything released through this ledger," in page
-    assert f"ε = {round_up(first.epsilon.epsilon)}" not in page.split("## The differential privacy guarantee")[0]
+    assert "After seeing everything ever released from this budget," in page
+    assert f"ε = {round_up(first.epsilon.epsilon)}" not in page.split("## Annex: the differential privacy guarantee")[0]
     assert "| ε of this release by itself |" in page
     assert {finding.code for finding in now.findings or ()} >= {"epsilon-too-large"}
     assert called("card", "later", "--ledger", "private.csv.ledger", cwd=folder).returncode == 0
@@ -188,7 +188,7 @@ def test_an_interrupted_card_says_so_in_one_sentence(called, charged, monkeypatc
 
     monkeypatch.setattr("tutelage.cli.card.frontier_of", interrupted)
     said = refusal(called("card", "--ledger", "a.ledger", "--output", ".", cwd=charged), 130)
-    assert said.startswith("tutelage: interrupted; what was not written yet is lost")
+    assert said.startswith("tutelage: interrupted; results that were not written are lost")
     assert not (charged / "card.json").exists()
 
 
@@ -342,4 +342,4 @@ def test_a_card_with_an_epsilon_of_its_own_is_of_all_that_its_ledger_answered(ca
     bare = {"public_epsilon": 1.5, "epsilon_order": None, "findings": []}
     path.write_text(json.dumps({**record, **bare}))
     refused = called("card", "out", "--ledger", "private.csv.ledger", cwd=folder)
-    assert "labels that this publication does not cover" in refusal(refused, 1)
+    assert "The publication must cover all labels of the ledger" in refusal(refused, 1)

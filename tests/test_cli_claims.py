@@ -34,7 +34,7 @@ def tested(called, tmp_path):
         proposal = ("--delta", "1e-5", "--refusal", "1e-6", "--output", "p.json", "--ledger", "l.db")
         files = ("--votes", "votes.npz", "--ledger", "l.db")
         for call in (
-            ("ledger", "init", "l.db", "--epsilon", "20", "--delta", "1e-5", "--neighbours", "ballot"),
+            ("ledger", "init", "l.db", "--epsilon", "20", "--delta", "1e-5", "--neighbors", "ballot"),
             ("publish", "propose", "proxy.npz", *mechanism, *proposal),
             ("label", "rows.npz", *files, *mechanism, "--output", "labels.csv"),
             ("publish", "test", "p.json", "rows.npz", *files, *mechanism, "--output", "claim.json"),
@@ -79,11 +79,13 @@ def test_a_claim_does_not_cover_what_is_released_after_it(called, tested):
     folder = tested()
     votes = VoteHistogram(np.array([[145, 4, 1]]), 150)
     LabelingSession(votes, GNMax(sigma=20), Ledger.open(folder / "l.db"), question="another").ask(np.array([[99.0]]))
-    assert "labels that this publication does not cover" in refusal(called(*ON_CARD, cwd=folder), 1)
+    assert "The publication must cover all labels of the ledger" in refusal(called(*ON_CARD, cwd=folder), 1)
     files = ("--votes", "votes.npz", "--ledger", "l.db")
     again = called("publish", "test", "p.json", "rows.npz", *files, *LNMAX, "--output", "claim.json", cwd=folder)
-    assert "labels that this publication does not cover" in refusal(again, 1)  # the test is remembered, and too old
-    assert "labels that this publication does not cover" in refusal(called(*ON_CARD, cwd=folder), 1)
+    assert "The publication must cover all labels of the ledger" in refusal(
+        again, 1
+    )  # the test is remembered, and too old
+    assert "The publication must cover all labels of the ledger" in refusal(called(*ON_CARD, cwd=folder), 1)
 
 
 def test_answers_that_were_allowed_for_and_not_given_cover_no_later_ones(called, tested):
@@ -94,7 +96,7 @@ def test_answers_that_were_allowed_for_and_not_given_cover_no_later_ones(called,
     votes = VoteHistogram(np.array([[52, 49, 49]]), 150)
     release = LabelingSession(votes, check, Ledger.open(folder / "l.db"), question="another").ask(np.array([[99.0]]))
     assert not release.answered.any()  # at 52 of 120 votes and σ = 12, with a chance below 10⁻⁷
-    assert "labels that this publication does not cover" in refusal(called(*ON_CARD, cwd=folder), 1)
+    assert "The publication must cover all labels of the ledger" in refusal(called(*ON_CARD, cwd=folder), 1)
 
 
 def test_a_claim_is_checked_with_the_ledger_that_paid(called, tested):
@@ -124,7 +126,7 @@ def test_a_claim_is_checked_with_the_ledger_that_paid(called, tested):
             {"sanitised": {**tested_epsilon, "epsilon": 0.001}},
             f"ε of 0.001 at δ = 1e-05, and its proof gives {proposed}",
         ),
-        ({"labels": first}, "labels that this publication does not cover"),
+        ({"labels": first}, "The publication must cover all labels of the ledger"),
         ({"ledger": "0" * 64}, "another ledger, or was rolled back"),
         ({"format": 3}, "is not a claim"),
         ({"sanitised": {**independent, "epsilon": float("nan")}}, "is not a claim"),
@@ -149,7 +151,7 @@ def test_a_claim_needs_its_ledger_and_a_file_of_its_own(called, tested):
     assert read_card(folder / "card.json").sanitised is not None
     files = ("--votes", "votes.npz", "--ledger", "l.db")
     over = called("publish", "test", "p.json", "rows.npz", *files, *LNMAX, "--output", "votes.npz", cwd=folder)
-    assert "--output must be a file of its own" in refusal(over, 2)
+    assert "--output must not be a file that this command reads" in refusal(over, 2)
 
 
 def test_a_claim_of_the_first_format_takes_its_proposal_from_the_ledger(called, tested):

@@ -64,7 +64,7 @@ def test_the_adult_example_is_the_one_of_the_repository(called, tmp_path):
 def test_an_example_replaces_no_file(called, tmp_path):
     (tmp_path / "adult.toml").write_text("mine")
     message = refusal(called("example", "adult", cwd=tmp_path), 2)
-    assert message == "tutelage: adult.toml is there already; name another file by --output."
+    assert message == "tutelage: adult.toml already exists. Name another file with --output."
     assert (tmp_path / "adult.toml").read_text() == "mine"
     assert "No such file" in refusal(called("example", "adult", "--output", tmp_path / "no" / "x.toml"), 1)
 

@@ -109,7 +109,9 @@ def test_the_interactive_mechanism_takes_predictions(voted):
     result = label(voted, *options, "--confidence", 0.5, "--predictions", "student.npz", "--json")
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["answered"] == 60
-    assert "--predictions goes with the interactive" in refusal(label(voted, *options, "--confidence", 0.5), 2)
+    assert "--predictions must be given with --mechanism interactive" in refusal(
+        label(voted, *options, "--confidence", 0.5), 2
+    )
 
 
 def test_findings_get_a_column_each(voted):
@@ -138,9 +140,9 @@ def test_a_row_of_a_table_is_the_same_row_in_another_file(voted):
         (("--mechanism", "gnmax"), 2, "gnmax takes --sigma and no other settings: --sigma missing."),
         (("--mechanism", "gnmax", "--scale", 4), 2, "--sigma missing, --scale too much."),
         (("--mechanism", "gnmax", "--sigma", 0), 2, "must be a number of votes between"),
-        ((*GNMAX, "--output", "votes.npz"), 2, "--output must be a file of its own. Got votes.npz"),
+        ((*GNMAX, "--output", "votes.npz"), 2, "--output must not be a file that this command reads. Got votes.npz"),
         ((*GNMAX, "--output", "."), 2, "--output must be a file in a folder that exists. Got .."),
-        ((*GNMAX, "--output", "a.ledger"), 2, "--output must be a file of its own."),
+        ((*GNMAX, "--output", "a.ledger"), 2, "--output must not be a file that this command reads."),
         (
             (*GNMAX, "--output", "no/labels.csv"),
             2,
@@ -177,7 +179,7 @@ def test_verify_and_export(voted):
     assert head in whole
     assert json.loads(tutelage("ledger", "verify", "a.ledger", "--json", cwd=voted).stdout)["verified"] is True
     over = tutelage("ledger", "export", "a.ledger", "--output", "./a.ledger", cwd=voted)
-    assert "--output must be a file of its own" in refusal(over, 2)
+    assert "--output must not be a file that this command reads" in refusal(over, 2)
     assert "--head must be the 64 hexadecimal digits" in refusal(
         tutelage("ledger", "verify", "a.ledger", "--head", head[:16], cwd=voted), 2
     )
@@ -193,15 +195,15 @@ def test_verify_and_export(voted):
 
 
 def test_init_says_whom_the_budget_protects(voted):
-    options = ("--epsilon", 3, "--delta", 1e-6, "--neighbours", "entity", "--unit", "patient_id", "--json")
+    options = ("--epsilon", 3, "--delta", 1e-6, "--neighbors", "entity", "--unit", "patient_id", "--json")
     made = json.loads(tutelage("ledger", "init", "b.ledger", *options, cwd=voted).stdout)
     assert (made["unit"], made["budget"], made["delta"]) == ("patient_id", 3.0, 1e-6)
     assert made["neighboring"] == "entity"
     assert "exists already" in refusal(tutelage("ledger", "init", "b.ledger", *options, cwd=voted), 1)
     unsaid = refusal(tutelage("ledger", "init", "c.ledger", "--epsilon", 3, "--delta", 1e-6, cwd=voted), 2)
-    assert "--neighbours must say whom the budget protects" in unsaid
+    assert "--neighbors must name what the budget protects" in unsaid
     assert not (voted / "c.ledger").exists()
-    below = ("--epsilon", -1, "--delta", 1e-6, "--neighbours", "row")
+    below = ("--epsilon", -1, "--delta", 1e-6, "--neighbors", "row")
     assert "`epsilon` of the budget" in refusal(tutelage("ledger", "init", "c.ledger", *below, cwd=voted), 2)
 
 
@@ -229,7 +231,7 @@ def test_ctrl_c_after_the_reservation_is_one_sentence_and_leaves_a_whole_ledger(
     assert process.returncode == 130
     assert stdout == ""
     assert re.fullmatch(
-        r"tutelage: interrupted; no labels were written\. What had been .* are remembered\.", stderr.strip()
+        r"tutelage: interrupted; no labels were written\. The budget reserved .* are remembered\.", stderr.strip()
     )
     assert not (voted / "labels.csv").exists()
     assert ledger.verify().unsettled == 1

@@ -15,7 +15,7 @@ from tutelage.cli import outputs
 from tutelage.reporting import read_card
 from tutelage_reproductions import Record, Row, command
 
-LEDGER = ("ledger", "init", "a.ledger", "--epsilon", 99, "--delta", 1e-5, "--neighbours", "ballot")
+LEDGER = ("ledger", "init", "a.ledger", "--epsilon", 99, "--delta", 1e-5, "--neighbors", "ballot")
 GNMAX = ("--mechanism", "gnmax", "--sigma", 4)
 RESULTS = ("card.json", "card.md", "card.html", "labels.csv", "student.skops", "private-votes.npz")
 
@@ -189,9 +189,9 @@ def test_labels_go_over_no_input_by_any_name(name, link, tmp_path, called):
     link(tmp_path / name, tmp_path / "labels.csv")
     before = contents(tmp_path)
     given = ("label", "public.npz", "--votes", "votes.npz", "--ledger", "a.ledger", *GNMAX, "--output")
-    assert "which is read" in refusal(called(*given, "labels.csv"), 2)
+    assert "must not be a file that this command reads" in refusal(called(*given, "labels.csv"), 2)
     for suffix in ("journal", "wal", "shm"):
-        assert "which is read" in refusal(called(*given, f"a.ledger-{suffix}"), 2)
+        assert "must not be a file that this command reads" in refusal(called(*given, f"a.ledger-{suffix}"), 2)
     assert contents(tmp_path) == before
 
 

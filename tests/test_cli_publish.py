@@ -24,7 +24,7 @@ def folder(tmp_path):
         np.savez(tmp_path / f"{name}.npz", votes=counts)
     np.savez(tmp_path / "rows.npz", X=np.arange(40.0)[:, None])
     made = tutelage(
-        "ledger", "init", "l.db", "--epsilon", "20", "--delta", "1e-5", "--neighbours", "ballot", cwd=tmp_path
+        "ledger", "init", "l.db", "--epsilon", "20", "--delta", "1e-5", "--neighbors", "ballot", cwd=tmp_path
     )
     assert made.returncode == 0, made.stderr
     return tmp_path
@@ -85,7 +85,7 @@ def test_a_remembered_test_does_not_cover_later_labels(folder):
     np.savez(folder / "rows.npz", X=np.arange(40.0)[:, None] + 100)
     label(folder)
     np.savez(folder / "rows.npz", X=np.arange(40.0)[:, None])
-    assert "labels that this publication does not cover" in refusal(put_to_the_test(folder), code=1)
+    assert "The publication must cover all labels of the ledger" in refusal(put_to_the_test(folder), code=1)
 
 
 def test_torn_votes_are_refused_and_no_count_is_printed(folder):
@@ -129,7 +129,7 @@ def test_a_proposal_beyond_the_ledgers_delta_is_refused_when_it_is_made(folder):
 
 
 def test_a_proposal_for_another_unit_is_refused(folder):
-    tutelage("ledger", "init", "m.db", "--epsilon", "20", "--delta", "1e-5", "--neighbours", "entity", cwd=folder)
+    tutelage("ledger", "init", "m.db", "--epsilon", "20", "--delta", "1e-5", "--neighbors", "entity", cwd=folder)
     propose(folder, ledger="m.db")
     assert "Propose again" in refusal(put_to_the_test(folder), code=2)
 
@@ -142,7 +142,7 @@ def project(tmp_path):
     changes = (("number = 15", "number = 100"), ("sigma = 2.0", "sigma = 8.0"), ("delta = 1e-5", stored))
     configure(tmp_path, *changes)
     np.savez(tmp_path / "proxy.npz", votes=np.repeat([[82, 18], [92, 8]], 20, axis=0))
-    budget = ("--epsilon", "9", "--delta", "1e-5", "--neighbours", "entity", "--unit", "patient")
+    budget = ("--epsilon", "9", "--delta", "1e-5", "--neighbors", "entity", "--unit", "patient")
     assert tutelage("ledger", "init", "l.db", *budget, cwd=tmp_path).returncode == 0
     proposed = propose(tmp_path, mechanism=GAUSSIAN)
     assert proposed.returncode == 0, proposed.stderr
@@ -222,7 +222,7 @@ def test_a_run_does_not_claim_its_test_of_labels_that_another_run_asked_for(proj
     spent = json.loads(tutelage("ledger", "show", "l.db", "--json", cwd=project).stdout)["spent"]
     (project / "config.toml").write_text(config)
     again = tutelage("run", "config.toml", "--overwrite", cwd=project)
-    assert "labels that this publication does not cover" in refusal(again, code=1)
+    assert "The publication must cover all labels of the ledger" in refusal(again, code=1)
     assert (project / "out" / "card.json").read_bytes() == filed
     assert json.loads(tutelage("ledger", "show", "l.db", "--json", cwd=project).stdout)["spent"] == spent
 
@@ -234,17 +234,17 @@ def test_a_run_that_asks_for_more_than_its_test_was_about_spends_nothing(project
     config = (project / "config.toml").read_text()
     (project / "config.toml").write_text(config.replace("queries = 40", "queries = 41"))
     more = tutelage("run", "config.toml", "--overwrite", cwd=project)
-    assert "this one would cover others" in refusal(more, code=1)
+    assert "must cover exactly the labels of its ledger" in refusal(more, code=1)
     assert json.loads(tutelage("ledger", "show", "l.db", "--json", cwd=project).stdout)["spent"] == spent
 
 
 def test_a_run_that_could_not_test_its_proposal_spends_nothing(project):
     (project / "l.db").unlink()
     assert "tutelage ledger init" in refusal(tutelage("run", "config.toml", cwd=project), code=2)
-    tutelage("ledger", "init", "l.db", "--epsilon", "9", "--delta", "1e-5", "--neighbours", "ballot", cwd=project)
+    tutelage("ledger", "init", "l.db", "--epsilon", "9", "--delta", "1e-5", "--neighbors", "ballot", cwd=project)
     assert "Propose again" in refusal(tutelage("run", "config.toml", cwd=project), code=2)
     (project / "l.db").unlink()
-    budget = ("--epsilon", "3.5", "--delta", "1e-5", "--neighbours", "entity", "--unit", "patient")
+    budget = ("--epsilon", "3.5", "--delta", "1e-5", "--neighbors", "entity", "--unit", "patient")
     tutelage("ledger", "init", "l.db", *budget, cwd=project)
     assert "does not hold this proposal" in refusal(tutelage("run", "config.toml", cwd=project), code=1)
     assert propose(project, mechanism=GAUSSIAN).returncode == 0

@@ -9,12 +9,13 @@ import zipfile
 import numpy as np
 import pytest
 import skops.io
+import typer
 from rich.table import Table
 from sklearn.tree import DecisionTreeClassifier
 
 from conftest import REPOSITORY
 from test_cli import configure, refusal
-from tutelage.cli.app import _VERBS
+from tutelage.cli.app import _VERBS, app
 from tutelage.cli.config import load_config
 from tutelage.cli.sources import cause_of_unknown
 from tutelage.cli.text import plain_console, printable
@@ -126,10 +127,31 @@ def test_an_argument_that_a_terminal_would_obey_is_refused_by_every_verb(verb, c
 
 def test_markup_in_paths_and_units_is_printed_as_it_is(tmp_path, called):
     made = ("ledger", "init", "[red]a[nope].ledger", "--epsilon", 9, "--delta", 1e-5, "--unit", "[bold]p[/x]")
-    shown = called(*made, "--neighbours", "row", cwd=tmp_path)
+    shown = called(*made, "--neighbors", "row", cwd=tmp_path)
     assert shown.returncode == 0
     assert "[red]a[nope].ledger" in shown.stdout
     assert "[bold]p[/x]" in shown.stdout
+
+
+def _commands(group, context, path):
+    """Yield the path and the context of a command and of every command below it."""
+    yield path, context
+    for name in group.list_commands(context) if hasattr(group, "list_commands") else ():
+        found = group.get_command(context, name)
+        yield from _commands(found, typer.Context(found, context, name), (*path, name))
+
+
+@pytest.mark.parametrize("columns", [80, 60])
+def test_every_help_text_fits_the_screen_uncut(columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((columns, 24)))
+    root = typer.main.get_command(app)
+    shown = dict(_commands(root, typer.Context(root, info_name="tutelage"), ()))
+    assert {("federate", "vote"), ("ledger", "init"), ("run",)} <= set(shown)
+    for path, context in shown.items():
+        for line in context.command.get_help(context).splitlines():
+            assert len(line) <= columns, (path, line)
+            assert not line.endswith("...") or line.startswith("Usage:"), (path, line)
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
@@ -137,7 +159,7 @@ def test_an_encoding_without_epsilon_stops_nothing(encoding, tmp_path):
     np.savez(tmp_path / "public.npz", X=np.eye(3))
     np.savez(tmp_path / "votes.npz", counts=np.array([[2, 9], [9, 2], [5, 6]]))
     given = ("label", "public.npz", "--votes", "votes.npz", "--ledger", "l", *GNMAX, "--output", "labels.csv")
-    made = ("ledger", "init", "l", "--epsilon", 99, "--delta", 1e-5, "--neighbours", "ballot")
+    made = ("ledger", "init", "l", "--epsilon", 99, "--delta", 1e-5, "--neighbors", "ballot")
     for arguments in (made, given) if encoding == "latin-1" else (made,):
         command = [sys.executable, "-m", "tutelage", *map(str, arguments)]
         environment = {**os.environ, "PYTHONIOENCODING": encoding}

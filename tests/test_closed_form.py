@@ -11,8 +11,8 @@ from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features import PublicCovariance
 from tutelage.partition import Shards
 from tutelage.privacy import ONE_TEACHER
-from tutelage.teachers import ClassMeans, HeadTeachers, NaiveBayes, NearestNeighbours, Ridge
-from tutelage.teachers.base import LabelledShards
+from tutelage.teachers import ClassMeans, HeadTeachers, NaiveBayes, NearestNeighbors, Ridge
+from tutelage.teachers.base import LabeledShards
 
 N_CLASSES = 4
 HEADS = {
@@ -23,8 +23,8 @@ HEADS = {
         RidgeClassifier(2.0, class_weight={0: 1, 1: 2.5, 2: 1, 3: 3}),
     ),
     "naive Bayes": (NaiveBayes(0.05), GaussianNB(var_smoothing=0.05)),
-    "nearest neighbour": (NearestNeighbours(), KNeighborsClassifier(1)),
-    "five neighbours": (NearestNeighbours(5), KNeighborsClassifier(5)),
+    "nearest neighbor": (NearestNeighbors(), KNeighborsClassifier(1)),
+    "five neighbors": (NearestNeighbors(5), KNeighborsClassifier(5)),
 }
 
 
@@ -76,10 +76,10 @@ def test_a_memory_limit_changes_no_vote(name):
 
 def learned(head, X, y, shards):
     """Return everything that was learned, by teacher, as bytes."""
-    fitted = head.fit(LabelledShards(X, y, shards, N_CLASSES))
+    fitted = head.fit(LabeledShards(X, y, shards, N_CLASSES))
     if isinstance(head, NaiveBayes):
         arrays = [fitted.means, fitted.variances, fitted.shares]
-    elif isinstance(head, NearestNeighbours):
+    elif isinstance(head, NearestNeighbors):
         return [(rows.tobytes(), labels.tobytes()) for rows, labels in fitted.private.each()]
     else:
         arrays = [np.moveaxis(fitted.weights, -1, 0), fitted.biases.T]
@@ -192,7 +192,7 @@ def test_wrong_shapes_and_orders_are_refused():
             "`class_weights` of Ridge must have one weight for each of the 4 classes. Got 2",
         ),
         (lambda: NaiveBayes(float("nan")), "`smoothing` of NaiveBayes must be a finite number above 0. Got nan"),
-        (lambda: NearestNeighbours(0), "`neighbours` of NearestNeighbours must be an integer >= 1. Got 0"),
+        (lambda: NearestNeighbors(0), "`neighbors` of NearestNeighbors must be an integer >= 1. Got 0"),
     ],
 )
 def test_parameters_out_of_range_are_named(make, message):

@@ -46,9 +46,9 @@ def tiny(**settings) -> ConsistencyStudent:
 def test_unlabelled_images_teach_what_few_labels_do_not():
     X, labels, X_test = few_labels()
     truth = load_digits().y_test
-    cheap = {"steps": 300, "batch_size": 32, "unlabelled_ratio": 2, "averaging": 0.95}
+    cheap = {"steps": 300, "batch_size": 32, "unlabeled_ratio": 2, "averaging": 0.95}
     right = {
-        weight: np.mean(tiny(**cheap, unlabelled_weight=weight).fit(X, labels).predict(X_test) == truth)
+        weight: np.mean(tiny(**cheap, unlabeled_weight=weight).fit(X, labels).predict(X_test) == truth)
         for weight in (0.0, 1.0)
     }
     assert right[1.0] > 0.85
@@ -83,7 +83,7 @@ def test_classes_keep_the_users_words_and_may_be_one():
 def test_a_first_student_says_what_is_learned_first():
     X, labels, X_test = few_labels()
     shifted = ShiftedClasses(max_iter=300)
-    student = tiny(steps=150, batch_size=64, unlabelled_weight=0.0, first_student=shifted).fit(X, labels)
+    student = tiny(steps=150, batch_size=64, unlabeled_weight=0.0, first_student=shifted).fit(X, labels)
     agree = np.mean(student.predict(X_test) == shifted.fit(X[labels >= 0], labels[labels >= 0]).predict(X_test))
     assert agree > 0.7  # without it, no more than a tenth would be one too high
 
@@ -110,8 +110,8 @@ def test_color_images_and_own_modules_are_learned():
     [
         ({"steps": 0}, "`steps`"),
         ({"batch_size": 1}, "`batch_size`"),
-        ({"unlabelled_ratio": 0}, "`unlabelled_ratio`"),
-        ({"unlabelled_weight": -1}, "`unlabelled_weight`"),
+        ({"unlabeled_ratio": 0}, "`unlabeled_ratio`"),
+        ({"unlabeled_weight": -1}, "`unlabeled_weight`"),
         ({"confidence": 1.0}, "`confidence`"),
         ({"robustness": 1.5}, "`robustness`"),
         ({"averaging": 1.0}, "`averaging`"),

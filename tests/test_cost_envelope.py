@@ -1,4 +1,4 @@
-"""Bounds within changed ballots: above the exact cost, and no further apart than one neighbour may move them."""
+"""Bounds within changed ballots: above the exact cost, and no further apart than one neighbor may move them."""
 
 import itertools
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exact import neighbours
+from exact import neighbors
 from tutelage.accounting import Accountant
 from tutelage.accounting.exact import ExactCosts
 from tutelage.events import (
@@ -42,11 +42,11 @@ def bounds(event, counts, teachers: int, order: float = 6.0, steps: int = STEPS,
 
 
 def assert_smooth(values: np.ndarray, counts: np.ndarray) -> None:
-    """Assert that bound j of each histogram is at most bound j + 1 of each of its neighbours."""
+    """Assert that bound j of each histogram is at most bound j + 1 of each of its neighbors."""
     place = {tuple(row): number for number, row in enumerate(counts)}
     pairs = 0
     for number, row in enumerate(counts):
-        for other in neighbours(row, abstain=True):
+        for other in neighbors(row, abstain=True):
             if tuple(other) in place:
                 assert np.all(values[number, :-1] <= values[place[tuple(other)], 1:])
                 pairs += 1

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp
 
-from exact import discrete_gaussian_masses, discrete_laplace_masses, label_probabilities, neighbours, renyi
+from exact import discrete_gaussian_masses, discrete_laplace_masses, label_probabilities, neighbors, renyi
 from tutelage.accounting.composition import gaussian_composition, pure_dp_composition
 from tutelage.accounting.data_independent import epsilon, pure_dp_renyi, rdp
 from tutelage.accounting.rdp import DEFAULT_ORDERS, RenyiCurve, cks2020, classic
@@ -42,11 +42,11 @@ def small_histograms(teachers: int, classes: int):
         (lambda m: NoisyArgmaxGaussian(1.2, m, ONE_TEACHER), discrete_gaussian_masses(1.2, 20)),
     ],
 )
-def test_no_pair_of_small_neighbours_costs_more_than_the_curve(classes, event, masses):
+def test_no_pair_of_small_neighbors_costs_more_than_the_curve(classes, event, masses):
     bound = rdp(event(classes), ORDERS).values
     for counts in small_histograms(5, classes):
         p = label_probabilities(np.array(counts), masses)
-        for other in neighbours(np.array(counts)):
+        for other in neighbors(np.array(counts)):
             q = label_probabilities(other, masses)
             for order, limit in zip(ORDERS, bound, strict=True):
                 assert renyi(p, q, order) <= limit * (1 + 1e-9)

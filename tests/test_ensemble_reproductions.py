@@ -9,7 +9,7 @@ from tutelage.datasets.images import ImageSplit
 from tutelage.datasets.releases import DIGIT_NAMES
 from tutelage.exceptions import InvalidDataError
 from tutelage.privacy import ONE_TEACHER
-from tutelage.reporting.figures import Figure, Series
+from tutelage.reporting.figures import Figure, Panels, Series
 from tutelage.votes import VoteHistogram
 from tutelage_reproductions import fig2, fig3, mnist_baseline, protocol, svhn_baseline
 from tutelage_reproductions.protocol import Networks, TeacherBallots
@@ -34,8 +34,9 @@ def between(row: Row) -> bool:
 
 
 def curves(record: Record) -> dict[str, Series]:
-    assert isinstance(record.figure, Figure)
-    return {series.name: series for series in record.figure.series}
+    figures = record.figure.figures if isinstance(record.figure, Panels) else (record.figure,)
+    assert all(isinstance(figure, Figure) for figure in figures)
+    return {series.name: series for figure in figures for series in figure.series}
 
 
 def not_found(*arguments: object, **named: object) -> None:

@@ -46,7 +46,7 @@ from tutelage.features import PublicRows, PublicScaling, glyph_features
 from tutelage.ledger import data_digest
 from tutelage.networks import TwoConvolutions
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
-from tutelage.teachers import ClassMeans, NaiveBayes, NearestNeighbours, Network, Ridge
+from tutelage.teachers import ClassMeans, NaiveBayes, NearestNeighbors, Network, Ridge
 
 pytestmark = pytest.mark.usefixtures("repeatable")
 
@@ -489,7 +489,7 @@ def test_features_that_may_have_seen_private_rows_are_refused(features, binary_r
 @FITS_AGAIN
 def test_every_kind_of_teacher_goes_with_the_classifier(binary_rows):
     X, y = binary_rows
-    for teacher in (Ridge(), NaiveBayes(), NearestNeighbours(3), Network(nn_of_four, learning_rate=0.05, device="cpu")):
+    for teacher in (Ridge(), NaiveBayes(), NearestNeighbors(3), Network(nn_of_four, learning_rate=0.05, device="cpu")):
         model = PATEClassifier(
             teacher, n_teachers=8, mechanism=GNMax(0.3), classes=[0, 1], random_state=0, student=GaussianNB()
         )

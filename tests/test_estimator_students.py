@@ -47,7 +47,7 @@ def tree_like(**changes) -> PATEClassifier:
     )
 
 
-def test_a_student_that_learns_from_unlabelled_rows_needs_few_answers(blobs):
+def test_a_student_that_learns_from_unlabeled_rows_needs_few_answers(blobs):
     X, y, X_public, y_public = blobs
     few = {"n_queries": 12, "selection": "medoids"}
     propagated = tree_like(student="label-propagation", **few).fit(X, y, X_public=X_public)
@@ -168,15 +168,15 @@ def test_abstentions_are_unlabelled_rows_to_the_student(blobs):
     ("changes", "message"),
     [
         ({"selection": "class-balanced"}, "There is no rule 'class-balanced' to choose queries by"),
-        ({"selection": "class-balanced"}, "labels must be paid for first"),
+        ({"selection": "class-balanced"}, "labels must be released first"),
         ({"selection": 3}, "The 'selection' parameter of PATEClassifier must be"),
-        ({"selection": LeastConfident()}, "needs `rounds` of at least 2. Got LeastConfident and 1"),
+        ({"selection": LeastConfident()}, "`rounds` must be at least 2. Got LeastConfident and 1"),
         ({"rounds": 0}, "The 'rounds' parameter of PATEClassifier must be an int in the range [1, inf). Got 0"),
         ({"rounds": 9, "n_queries": 8}, "`rounds` of PATEClassifier must be at most `n_queries`"),
         ({"rounds": 2, "student": RidgeClassifier(), "selection": "least-confident"}, "must have `predict_proba`"),
         ({"rounds": 2, "selection": "binary-experts"}, "must be below the number of classes, 2. Got 4"),
         ({"student": "propagation"}, "There is no student 'propagation'. There are: forest, label-propagation"),
-        ({"student": LabelPropagationStudent(n_neighbours=0)}, "`student` of PATEClassifier cannot be trained"),
+        ({"student": LabelPropagationStudent(n_neighbors=0)}, "`student` of PATEClassifier cannot be trained"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_spent(changes, message, blobs, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from exact import discrete_gaussian_masses, discrete_laplace_masses, label_probabilities, log_renyi_moment, neighbours
+from exact import discrete_gaussian_masses, discrete_laplace_masses, label_probabilities, log_renyi_moment, neighbors
 from precise import precise_cost
 from tutelage.accounting import pate2017, two_sided_bound
 from tutelage.accounting.data_independent import rdp
@@ -44,11 +44,11 @@ def histograms(teachers: int, classes: int):
 
 
 def enumerated_cost(counts, law_of, orders=ORDERS) -> np.ndarray:
-    """Return the largest divergence between the law at `counts` and at any neighbour, both ways, per order."""
+    """Return the largest divergence between the law at `counts` and at any neighbor, both ways, per order."""
     counts = np.array(counts)
     here = law_of(counts)
     worst = np.zeros(len(orders))
-    for other in neighbours(counts, abstain=True):
+    for other in neighbors(counts, abstain=True):
         there = law_of(other)
         for index, order in enumerate(orders):
             both = log_renyi_moment(here, there, order), log_renyi_moment(there, here, order)

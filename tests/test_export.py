@@ -26,7 +26,7 @@ from tutelage import PATEClassifier, SimulationNoise
 from tutelage.datasets import load_digits
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features import (
-    NeighbourWhitening,
+    NeighborWhitening,
     PublicColumns,
     PublicDiffusion,
     PublicPCA,
@@ -68,7 +68,7 @@ MAPS = {
     "scaling": PublicScaling.learn(DECLARED),
     "one public value": PublicScaling(np.zeros(4), np.array([1.0, 0.0, 2.0, 1.0])),
     "axes": PublicPCA.learn(DECLARED, 3, whiten=True),
-    "metric": NeighbourWhitening.learn(DECLARED),
+    "metric": NeighborWhitening.learn(DECLARED),
     "steps": PublicSteps.learn(DECLARED, 4),
     "kernel": ballot_features(DECLARED, noise=0.02),
     "features beside steps": PublicSteps.learn(DECLARED, 2, n_features=2),

@@ -17,14 +17,14 @@ from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features import (
     DeskewedImages,
     GlyphGradients,
-    NeighbourWhitening,
+    NeighborWhitening,
     PublicDiffusion,
     PublicPCA,
     PublicRows,
     PublicScaling,
     PublicSteps,
     glyph_features,
-    neighbour_covariance,
+    neighbor_covariance,
     rowwise,
 )
 
@@ -37,15 +37,15 @@ MAPS = {
     "gradients": lambda: GlyphGradients((8, 8), white=16, cell=2),
     "steps": lambda: PublicSteps.learn(PUBLIC, 40),
     "pca": lambda: PublicPCA.learn(PUBLIC, 20),
-    "whitened": lambda: NeighbourWhitening.learn(PUBLIC),
-    "diffusion": lambda: PublicDiffusion.learn(PUBLIC, 8, n_neighbours=5),
+    "whitened": lambda: NeighborWhitening.learn(PUBLIC),
+    "diffusion": lambda: PublicDiffusion.learn(PUBLIC, 8, n_neighbors=5),
     "glyphs": lambda: glyph_features(PUBLIC, (8, 8), cell=2, n_components=20),
 }
 LEARNERS = {
     "PublicSteps": lambda rows: PublicSteps.learn(rows, 40),
     "PublicPCA": lambda rows: PublicPCA.learn(rows, 2),
-    "neighbour_covariance": neighbour_covariance,
-    "PublicDiffusion": lambda rows: PublicDiffusion.learn(rows, 2, n_neighbours=2),
+    "neighbor_covariance": neighbor_covariance,
+    "PublicDiffusion": lambda rows: PublicDiffusion.learn(rows, 2, n_neighbors=2),
     "glyph_features": lambda rows: glyph_features(rows, (8, 8), n_components=2),
 }
 
@@ -338,26 +338,26 @@ def test_private_outliers_go_no_further_than_sixteen_times_the_public_range():
     assert np.abs(pca.transform([[1e300, 0]])) == pytest.approx(np.array([[16]]))
 
 
-def test_whitening_makes_the_covariance_of_neighbours_the_identity():
-    covariance = neighbour_covariance(PUBLIC, n_neighbours=5, shrinkage=0.3).matrix
-    directions = NeighbourWhitening.learn(PUBLIC, n_neighbours=5, shrinkage=0.3).directions
+def test_whitening_makes_the_covariance_of_neighbors_the_identity():
+    covariance = neighbor_covariance(PUBLIC, n_neighbors=5, shrinkage=0.3).matrix
+    directions = NeighborWhitening.learn(PUBLIC, n_neighbors=5, shrinkage=0.3).directions
     assert directions.T @ covariance @ directions == pytest.approx(np.eye(64), abs=1e-9)
 
 
-def test_the_covariance_of_neighbours_is_that_of_their_differences():
+def test_the_covariance_of_neighbors_is_that_of_their_differences():
     rows = np.random.default_rng(5).random((80, 3))
     _, found = NearestNeighbors(n_neighbors=5).fit(rows).kneighbors(rows)
     differences = np.concatenate([rows - rows[found[:, rank]] for rank in range(1, 5)])
     expected = differences.T @ differences / len(differences) / 2
-    result = neighbour_covariance(PublicRows(rows, "random"), n_neighbours=4, shrinkage=0.1).matrix
+    result = neighbor_covariance(PublicRows(rows, "random"), n_neighbors=4, shrinkage=0.1).matrix
     assert result == pytest.approx(expected + 0.1 * np.trace(expected) / 3 * np.eye(3), rel=1e-3)
 
 
-def test_neighbours_tell_the_spread_within_classes_without_labels():
+def test_neighbors_tell_the_spread_within_classes_without_labels():
     rng = np.random.default_rng(3)
     classes = rng.integers(0, 2, 400)
     rows = rng.random((400, 2)) * [1, 4] + classes[:, np.newaxis] * [30, 0]
-    across, along = np.diag(neighbour_covariance(PublicRows(rows, "two bars"), n_neighbours=100, shrinkage=1e-9).matrix)
+    across, along = np.diag(neighbor_covariance(PublicRows(rows, "two bars"), n_neighbors=100, shrinkage=1e-9).matrix)
     assert 0.5 / 12 < across < 1 / 12 < along < 16 / 12
     assert rows[:, 0].var() > 200
 
@@ -389,9 +389,9 @@ def walk_by_hand(rows, k, n_modes, n_steps):
     return modes * values[::-1][1 : n_modes + 1] ** n_steps
 
 
-def test_diffusion_is_the_spectrum_of_a_random_walk_and_places_rows_among_their_neighbours():
+def test_diffusion_is_the_spectrum_of_a_random_walk_and_places_rows_among_their_neighbors():
     rows, query = np.split(np.random.default_rng(6).random((90, 3)), [80])
-    diffusion = PublicDiffusion.learn(PublicRows(rows, "random"), 4, n_neighbours=6, n_steps=3)
+    diffusion = PublicDiffusion.learn(PublicRows(rows, "random"), 4, n_neighbors=6, n_steps=3)
     places = walk_by_hand(rows, 6, 4, 3)
     assert diffusion.places @ diffusion.places.T == pytest.approx(places @ places.T, rel=0.02, abs=0.05)
     squares = cdist(query, rows, "sqeuclidean")
@@ -404,7 +404,7 @@ def test_diffusion_is_the_spectrum_of_a_random_walk_and_places_rows_among_their_
 def test_diffusion_gathers_separate_groups():
     rng = np.random.default_rng(2)
     rows = rng.random((180, 2)) + np.repeat([[0, 0], [50, 50], [50, 0]], 60, axis=0)
-    places = PublicDiffusion.learn(PublicRows(rows, "three squares"), 2, n_neighbours=5).transform(rows)
+    places = PublicDiffusion.learn(PublicRows(rows, "three squares"), 2, n_neighbors=5).transform(rows)
     groups = places.reshape(3, 60, 2)
     assert groups.std(axis=1).max() < 1e-3
     assert cdist(groups[:, 0], groups[:, 0])[np.triu_indices(3, 1)].min() > 0.5
@@ -413,8 +413,8 @@ def test_diffusion_gathers_separate_groups():
 def test_public_rows_that_coincide_can_be_learned_from():
     rows = np.repeat(DIGITS[:20], 10, axis=0)
     assert np.isfinite(PublicDiffusion.learn(PublicRows(rows, "repeated"), 5).transform(rows)).all()
-    with pytest.raises(InvalidDataError, match="must differ from their neighbours"):
-        neighbour_covariance(PublicRows(rows, "repeated"), n_neighbours=5)
+    with pytest.raises(InvalidDataError, match="must differ from their neighbors"):
+        neighbor_covariance(PublicRows(rows, "repeated"), n_neighbors=5)
 
 
 def test_learning_twice_gives_the_same_map():
@@ -427,11 +427,11 @@ def test_learning_twice_gives_the_same_map():
     [
         ("n_components", lambda rows: PublicPCA.learn(rows, 11)),
         ("n_components", lambda rows: PublicPCA.learn(rows, 0)),
-        ("n_components", lambda rows: PublicDiffusion.learn(rows, 9, n_neighbours=2)),
-        ("n_neighbours", lambda rows: PublicDiffusion.learn(rows, 2, n_neighbours=9)),
-        ("n_steps", lambda rows: PublicDiffusion.learn(rows, 2, n_neighbours=2, n_steps=-1)),
-        ("n_neighbours", lambda rows: neighbour_covariance(rows, n_neighbours=10)),
-        ("shrinkage", lambda rows: neighbour_covariance(rows, n_neighbours=2, shrinkage=0)),
+        ("n_components", lambda rows: PublicDiffusion.learn(rows, 9, n_neighbors=2)),
+        ("n_neighbors", lambda rows: PublicDiffusion.learn(rows, 2, n_neighbors=9)),
+        ("n_steps", lambda rows: PublicDiffusion.learn(rows, 2, n_neighbors=2, n_steps=-1)),
+        ("n_neighbors", lambda rows: neighbor_covariance(rows, n_neighbors=10)),
+        ("shrinkage", lambda rows: neighbor_covariance(rows, n_neighbors=2, shrinkage=0)),
     ],
 )
 def test_more_than_public_rows_can_tell_is_refused(name, learn):

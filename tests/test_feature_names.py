@@ -16,7 +16,7 @@ from tutelage.features import (
     DeskewedImages,
     EdgesAndLevels,
     GlyphGradients,
-    NeighbourWhitening,
+    NeighborWhitening,
     PublicColumns,
     PublicDiffusion,
     PublicFeatureMap,
@@ -35,7 +35,7 @@ ROWS = np.random.default_rng(0).normal(size=(60, 9))
 NAMES = [f"column {number}" for number in range(9)]
 MAPS: dict[str, Any] = {
     "axes": PublicPCA.learn(PublicRows(ROWS, "made up"), 3),
-    "metric": NeighbourWhitening.learn(PublicRows(ROWS, "made up")),
+    "metric": NeighborWhitening.learn(PublicRows(ROWS, "made up")),
     "scales": PublicScaling.learn(PublicRows(ROWS, "made up")),
     "places": PublicDiffusion.learn(PublicRows(ROWS, "made up"), 5),
     "kernel": PublicKernel.learn(PublicRows(ROWS, "made up"), 20),

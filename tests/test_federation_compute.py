@@ -273,7 +273,7 @@ def test_what_was_stored_of_a_computation_is_never_guessed(members):
     compute(members, batch)
     for path in (members.folder / "left" / "computed" / batch.identifier).iterdir():
         path.unlink()
-    with pytest.raises(StaleBatchError, match="does not hold what was stored there"):
+    with pytest.raises(StaleBatchError, match="does not contain the stored content"):
         Computing(members, "left", batch).outcome()
 
 

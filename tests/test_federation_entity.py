@@ -199,7 +199,9 @@ def test_votes_that_could_not_be_sent_or_used_are_not_paid_for(members, tmp_path
     place = shares / batch.identifier / "hospital-0.to-middle.sealed"
     place.parent.mkdir(parents=True)
     place.write_bytes(b"votes of a folder that was set back")
-    refused_at_no_cost(members, batch, InvalidDataError, "exists already, but this ledger has not paid for it")
+    refused_at_no_cost(
+        members, batch, InvalidDataError, "already exists, but its budget was not spent from this ledger"
+    )
     place.unlink()
     labels = tmp_path / "mailbox" / "labels" / batch.identifier
     labels.mkdir(parents=True)
@@ -224,7 +226,7 @@ def test_a_batch_that_cannot_be_announced_is_not_paid_for(members, tmp_path):
     batches.unlink()
     assert members.aggregator().ask(rows, members.mailbox).new == 3
     other = Ledger.create(tmp_path / "other", epsilon=9.0, delta=1e-5, unit=members.consortium.unit)
-    with pytest.raises(InvalidDataError, match="exists already, but this ledger has not paid for it"):
+    with pytest.raises(InvalidDataError, match="already exists, but its budget was not spent from this ledger"):
         Aggregator(members.home("aggregator"), other).ask(rows, members.mailbox)
     assert other.state().spent == 0
 
@@ -384,5 +386,5 @@ def test_an_emptied_folder_of_envelopes_is_not_taken_for_stored(members):
     (folder,) = (members.folder / "hospital-0" / "votes").iterdir()
     for path in folder.iterdir():
         path.unlink()
-    with pytest.raises(StaleBatchError, match="does not hold what was stored there"):
+    with pytest.raises(StaleBatchError, match="does not contain the stored content"):
         members.entity("hospital-0").vote(batch, unanimous(LABELS), members.mailbox)

@@ -54,7 +54,7 @@ def test_votes_of_the_wrong_form_are_refused_by_their_headers(tmp_path, called):
 def test_verbs_unpack_no_votes_on_other_rows_and_nothing_that_they_do_not_need(tmp_path, called, monkeypatch):
     np.savez(tmp_path / "public.npz", X=np.eye(3))
     np.savez(tmp_path / "votes.npz", counts=np.ones((5, 2), dtype=int), junk=np.zeros(1000))
-    made = called("ledger", "init", "l", "--epsilon", 9, "--delta", 1e-5, "--neighbours", "ballot", cwd=tmp_path)
+    made = called("ledger", "init", "l", "--epsilon", 9, "--delta", 1e-5, "--neighbors", "ballot", cwd=tmp_path)
     assert made.returncode == 0
     unpacked, load = [], np.lib.npyio.NpzFile.__getitem__
     monkeypatch.setattr(

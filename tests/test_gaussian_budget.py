@@ -331,7 +331,7 @@ def test_a_fit_that_leaves_room_makes_a_ledger_for_any_release(tmp_path):
 
 @pytest.mark.usefixtures("in_this_process")
 def test_the_command_line_makes_and_shows_it(tmp_path):
-    made = ["ledger", "init", "a.ledger", "--epsilon", 1, "--delta", 1e-5, "--neighbours", "row"]
+    made = ["ledger", "init", "a.ledger", "--epsilon", 1, "--delta", 1e-5, "--neighbors", "row"]
     result = tutelage(*made, "--accounting", "gaussian", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "gaussian: noisy sums, capped votes and GNMax only" in result.stdout

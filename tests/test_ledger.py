@@ -147,16 +147,16 @@ def test_no_more_may_happen_than_was_reserved(ledger):
 def test_a_reservation_is_settled_once_and_in_its_own_ledger(ledger, tmp_path):
     reservation = ledger.reserve(ANSWER, 1)
     ledger.settle(reservation, {b"q" * 32: (3,)}, ANSWER)
-    with pytest.raises(LedgerError, match="no such open reservation"):
+    with pytest.raises(LedgerError, match="reservation is not open"):
         ledger.settle(reservation, {b"r" * 32: (3,)}, ANSWER)
     other = Ledger.create(tmp_path / "b.ledger", epsilon=2.0, delta=1e-5, unit=ONE_TEACHER)
-    with pytest.raises(LedgerError, match="no such open reservation"):
+    with pytest.raises(LedgerError, match="reservation is not open"):
         other.settle(ledger.reserve(ANSWER, 1), {}, ANSWER)
     assert ledger.recall([b"r" * 32]) == {}
     true = ledger.reserve(ANSWER, 2)
     for forged in (replace(true, grains=10 * true.grains), replace(true, event=CHECK), replace(true, queries=9)):
         happened = Repeated(forged.event, forged.queries)
-        with pytest.raises(LedgerError, match="no such open reservation"):
+        with pytest.raises(LedgerError, match="reservation is not open"):
             ledger.settle(forged, {}, happened)
     ledger.settle(true, {}, Repeated(ANSWER, 2))
     ledger.verify()
@@ -586,7 +586,7 @@ def test_a_full_budget_costs_no_more_than_its_epsilon(epsilon, log_delta, sigma)
     assert one_more.at(delta)[0] > epsilon * (1 - 1e-9)
 
 
-def test_the_best_order_beats_its_neighbours_and_loses_little_to_hindsight():
+def test_the_best_order_beats_its_neighbors_and_loses_little_to_hindsight():
     for epsilon, delta in ((0.5, 1e-6), (2.0, 1e-5), (8.0, 1e-5)):
         limit = RenyiFilter.suited_to(epsilon, delta)
         room = limit.fitting(ANSWER, 0)

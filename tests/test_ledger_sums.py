@@ -113,7 +113,7 @@ def test_a_rewritten_dimension_is_found_by_the_length(path):
     Ledger.open(path).verify()
     wider = NoisySumGaussian(40.0, 12, 6, ONE_TEACHER).as_dict()
     rechained(kept, {1: {"event": wider}, 2: {"happened": wider}})
-    with pytest.raises(LedgerTamperedError, match="answers of entry 1 are not those that it was charged for"):
+    with pytest.raises(LedgerTamperedError, match="labels of entry 1 are not those that it recorded"):
         Ledger.open(kept).verify()
 
 

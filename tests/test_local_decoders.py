@@ -22,7 +22,7 @@ from tutelage.mechanisms import (
 from tutelage.mechanisms.local import (
     count_reports,
     invert_channel,
-    maximise_likelihood,
+    maximize_likelihood,
     plurality_threshold,
     randomizers,
 )
@@ -121,7 +121,7 @@ def test_inverse_and_likelihood_find_the_votes_of_many_entities(mechanism):
     counts = count_reports(mechanism.perturb(ballots, 5, SimulationNoise(2)), mechanism.channel(5).shape[1])
     assert counts.sum() == len(ballots)
     assert invert_channel(counts, mechanism.channel(5))[0] / 400 == pytest.approx(votes, abs=25)
-    assert maximise_likelihood(counts, mechanism.channel(5))[0] * 1000 == pytest.approx(votes, abs=25)
+    assert maximize_likelihood(counts, mechanism.channel(5))[0] * 1000 == pytest.approx(votes, abs=25)
     for decoder in ("inverse", "likelihood", None):
         assert decode(mechanism.perturb(ballots, 5, SimulationNoise(3)), mechanism, 5, decoder).tolist() == [1]
 
@@ -137,7 +137,7 @@ def test_the_inverse_is_unbiased_in_exact_numbers(mechanism):
 def test_the_likelihood_is_the_largest_on_the_simplex(mechanism):
     channel = mechanism.channel(3)
     counts = np.random.default_rng(4).integers(0, 40, size=(5, channel.shape[1]))
-    found = maximise_likelihood(counts, channel)
+    found = maximize_likelihood(counts, channel)
     assert found.sum(axis=1) == pytest.approx(np.ones(5))
 
     def loss(free: np.ndarray, row: np.ndarray) -> float:

@@ -38,7 +38,7 @@ from tutelage.teachers import (
     ClassMeans,
     EstimatorTeachers,
     NaiveBayes,
-    NearestNeighbours,
+    NearestNeighbors,
     Network,
     Ridge,
     ensemble_of,
@@ -61,7 +61,7 @@ ESTIMATORS = {
     "class means in a public metric": ClassMeans(PublicCovariance(np.diag([1.0, 2.0, 3.0]), "made up")),
     "ridge": Ridge(),
     "closed-form naive Bayes": NaiveBayes(),
-    "nearest neighbours": NearestNeighbours(3),
+    "nearest neighbors": NearestNeighbors(3),
     "networks one by one": Network(small_network, epochs=4, learning_rate=0.03, device="cpu", engine="sequential"),
     "networks together": Network(small_network, epochs=4, learning_rate=0.03, device="cpu", engine="vectorized"),
 }
@@ -384,7 +384,7 @@ def test_a_map_that_mixes_private_rows_after_all_sees_one_shard_at_a_time(noisy_
         X_other[row] = [-5000.0, 5000.0, 0.0]
         for rows in (X, X_other):
             model = PATEClassifier(
-                NearestNeighbours(), features=features, n_teachers=TEACHERS, classes=[0, 1], random_state=0
+                NearestNeighbors(), features=features, n_teachers=TEACHERS, classes=[0, 1], random_state=0
             )
             model.fit(rows, y, X_public=np.random.default_rng(9).normal(size=(300, 3)))
         before, after = cast_ballots[-2:]
@@ -495,7 +495,7 @@ def test_a_teacher_that_loads_torch_draws_from_its_own_stream_as_later_ones_do(t
 
 def test_heads_keep_rows_of_their_own():
     X, y = np.eye(4), np.array([0, 1, 0, 1])
-    teachers = ensemble_of(NearestNeighbours(), n_classes=2, seed=0).fit(X, y, Shards(y // 2, 1, ONE_TEACHER))
+    teachers = ensemble_of(NearestNeighbors(), n_classes=2, seed=0).fit(X, y, Shards(y // 2, 1, ONE_TEACHER))
     before = teachers.ballots(np.eye(4))
     X[:] = X[::-1].copy()
     assert np.array_equal(teachers.ballots(np.eye(4)), before)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from mpmath import mp
 
 from conftest import GOLDEN
-from exact import discrete_laplace_masses, label_probabilities, neighbours
+from exact import discrete_laplace_masses, label_probabilities, neighbors
 from tutelage import VoteHistogram
 from tutelage.accounting import pate2017
 from tutelage_reproductions.epsilons import data_independent_moments, strong_composition
@@ -49,10 +49,10 @@ def test_the_published_script_agrees_to_ten_digits(name):
 
 
 def exact_moment(counts: np.ndarray, scale: float, moment: float) -> float:
-    """Return the largest α(l) from these votes to any neighbour, by enumeration of the discrete mechanism."""
+    """Return the largest α(l) from these votes to any neighbor, by enumeration of the discrete mechanism."""
     masses = discrete_laplace_masses(scale, int(40 * scale) + 60)
     p = label_probabilities(counts, masses)
-    laws = [label_probabilities(other, masses) for other in neighbours(counts)]
+    laws = [label_probabilities(other, masses) for other in neighbors(counts)]
     return max(float(np.log(np.sum(p * (p / q) ** moment))) for q in laws)
 
 

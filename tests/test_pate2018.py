@@ -10,7 +10,7 @@ from mpmath import mp, mpf
 from scipy import special
 
 from conftest import GOLDEN
-from exact import discrete_gaussian_masses, label_probabilities, log_renyi_moment, neighbours
+from exact import discrete_gaussian_masses, label_probabilities, log_renyi_moment, neighbors
 from tutelage import VoteHistogram
 from tutelage.accounting import pate2018
 from tutelage.accounting.exact import ExactCosts
@@ -117,12 +117,12 @@ def test_unanimous_votes_and_little_noise_cost_little_and_never_less_than_nothin
 
 
 @given(counts=st.lists(st.integers(0, 60), min_size=2, max_size=4).filter(any), sigma=st.floats(2, 12))
-def test_from_the_votes_at_hand_no_neighbour_is_farther_than_the_bound(counts, sigma):
+def test_from_the_votes_at_hand_no_neighbor_is_farther_than_the_bound(counts, sigma):
     masses = discrete_gaussian_masses(sigma, 140)
     here = label_probabilities(np.array(counts), masses)
     log_q = np.log(np.delete(here, np.argmax(counts)).sum())
     bound = pate2018.answer_costs(np.array([log_q]), sigma, np.array([1.5, 4.0, 20.0]))[0]
-    for other in neighbours(np.array(counts)):
+    for other in neighbors(np.array(counts)):
         there = label_probabilities(other, masses)
         for order, limit in zip((1.5, 4.0, 20.0), bound, strict=True):
             assert log_renyi_moment(here, there, order) / (order - 1) <= limit * (1 + 1e-8) + 1e-12

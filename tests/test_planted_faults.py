@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from exact import discrete_laplace_masses, label_probabilities, log_renyi_moment, neighbours
+from exact import discrete_laplace_masses, label_probabilities, log_renyi_moment, neighbors
 from precise import precise_cost
 from tutelage.accounting import (
     argmax_bound,
@@ -30,12 +30,12 @@ COUNTS = np.array([[6, 6, 4], [4, 6, 6], [9, 4, 2], [4, 6, 6]])
 
 
 def agree_with_enumeration() -> None:
-    """Compare the total cost with a walk over all neighbours, abstention included."""
+    """Compare the total cost with a walk over all neighbors, abstention included."""
     votes = VoteHistogram(COUNTS, 16)  # in the third row somebody abstained
     expected = 0.0
     for counts in COUNTS:
         here = label_probabilities(counts, MASSES)
-        moved = neighbours(counts, abstain=True)
+        moved = neighbors(counts, abstain=True)
         if counts.sum() < 16:
             moved = [*moved, *(counts + step for step in np.eye(3, dtype=int))]
         laws = [label_probabilities(other, MASSES) for other in moved]
@@ -86,7 +86,7 @@ def agree_on_theorem_3() -> None:
     masses = discrete_laplace_masses(1.0, 60)
     votes = VoteHistogram(np.array([[2, 1]]), 3)
     here = label_probabilities(votes.counts[0], masses)
-    worst = max(log_renyi_moment(here, label_probabilities(q, masses), 2.0) for q in neighbours(votes.counts[0]))
+    worst = max(log_renyi_moment(here, label_probabilities(q, masses), 2.0) for q in neighbors(votes.counts[0]))
     log_q = np.log(here[1:])
     assert pate2017.log_moments(log_q, 1.0, np.array([1.0]))[0, 0] >= worst
     assert two_sided_bound.answer_costs(log_q, 2.0, np.array([2.0]))[0, 0] >= worst

@@ -113,7 +113,7 @@ def test_labels_show_progress_where_a_person_reads(notebook, tmp_path, called, m
     monkeypatch.setattr("tutelage.noise._AT_ONCE", 4)
     np.savez(tmp_path / "public.npz", X=np.eye(3))
     np.savez(tmp_path / "votes.npz", counts=np.array([[2, 9], [9, 2], [5, 6]]))
-    made = ("ledger", "init", "l", "--epsilon", 99, "--delta", 1e-5, "--neighbours", "ballot", "--json")
+    made = ("ledger", "init", "l", "--epsilon", 99, "--delta", 1e-5, "--neighbors", "ballot", "--json")
     assert called(*made, cwd=tmp_path).returncode == 0
     given = ("label", "public.npz", "--votes", "votes.npz", "--ledger", "l", "--mechanism", "gnmax", "--sigma", 4)
     assert called(*given, "--output", "labels.csv", "--question", "machine", "--json").returncode == 0

@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from tutelage.datasets import load_digits
 from tutelage.exceptions import InvalidParameterError, OneClassWarning
 from tutelage.students import load_student, save_student
-from tutelage.students.propagation import LabelPropagationStudent, Propagation, neighbour_graph
+from tutelage.students.propagation import LabelPropagationStudent, Propagation, neighbor_graph
 
 EXPECTED = {"check_classifiers_classes": "has −1 for a class, which here says that a row has no label"}
 
@@ -53,7 +53,7 @@ def fitted(X: Any, labels: Any, **settings: Any) -> LabelPropagationStudent:
 
 def test_the_graph_joins_each_row_to_its_nearest_others():
     X = np.random.default_rng(0).random((40, 3))
-    graph = neighbour_graph(X, 4)
+    graph = neighbor_graph(X, 4)
     distances = np.linalg.norm(X[:, np.newaxis] - X, axis=2)
     np.fill_diagonal(distances, np.inf)
     reach = np.sort(distances, axis=1)[:, 3:4]
@@ -64,7 +64,7 @@ def test_the_graph_joins_each_row_to_its_nearest_others():
 
 @pytest.mark.parametrize("rows", [np.zeros((1, 2)), np.zeros((9, 2)), np.eye(3), np.repeat(np.eye(2), 7, axis=0)])
 def test_coinciding_and_few_rows_make_a_graph(rows):
-    graph = neighbour_graph(rows, 5)
+    graph = neighbor_graph(rows, 5)
     assert graph.shape == (len(rows), len(rows))
     assert np.isfinite(graph.data).all()
     assert not graph.diagonal().any()
@@ -74,7 +74,7 @@ def test_coinciding_and_few_rows_make_a_graph(rows):
 @settings(max_examples=40)
 def test_a_field_is_the_solution_of_its_equation(seed, alpha, n_rows):
     generator = np.random.default_rng(seed)
-    W = neighbour_graph(generator.random((n_rows, 2)), 4).toarray()
+    W = neighbor_graph(generator.random((n_rows, 2)), 4).toarray()
     rows = generator.permutation(n_rows)[: max(1, n_rows // 2)]
     sources = generator.random((len(rows), 3))
     field = Propagation(csr_array(W), alpha).spread(rows, sources)
@@ -86,7 +86,7 @@ def test_a_field_is_the_solution_of_its_equation(seed, alpha, n_rows):
 
 
 def test_many_columns_are_solved_like_few():
-    field = Propagation(neighbour_graph(np.random.default_rng(0).random((300, 2)), 6), 0.99)
+    field = Propagation(neighbor_graph(np.random.default_rng(0).random((300, 2)), 6), 0.99)
     rows = np.arange(200)
     together = field.spread(rows, np.eye(200))
     assert np.allclose(together[:, 150:151], field.spread(rows[150:151], np.ones((1, 1))), atol=0.02 * together.max())
@@ -195,7 +195,7 @@ def test_probabilities_are_those_of_each_class():
 
 
 @pytest.mark.parametrize("n_rows", [2, 3, 5])
-def test_fewer_rows_than_neighbours(n_rows):
+def test_fewer_rows_than_neighbors(n_rows):
     X = np.arange(n_rows, dtype=float)[:, np.newaxis]
     student = fitted(X, [0] + [-1] * (n_rows - 2) + [1])
     assert student.predict_proba(X).shape == (n_rows, 2)
@@ -287,7 +287,7 @@ def test_a_student_comes_back_from_disk(final, tmp_path):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("n_neighbours", 0), ("n_neighbours", 2.5), ("alpha", 1.0), ("alpha", -0.1), ("alpha", "high"), ("alpha", ()),
+        ("n_neighbors", 0), ("n_neighbors", 2.5), ("alpha", 1.0), ("alpha", -0.1), ("alpha", "high"), ("alpha", ()),
         ("alpha", (0.5, 2.0)), ("alpha", None), ("class_mass", "fair"), ("random_state", -1), ("random_state", 0.5),
         ("final_estimator", "svc"), ("final_estimator", SVC), ("final_estimator", LinearRegression()),
     ],

@@ -1,4 +1,4 @@
-"""Propose, test, release: the claim enumerated on both of every two neighbouring worlds, and faults that break it."""
+"""Propose, test, release: the claim enumerated on both of every two neighboring worlds, and faults that break it."""
 
 import itertools
 import json
@@ -44,7 +44,7 @@ def proposal(reaches) -> Proposal:
 
 
 def worlds():
-    """Yield every pair of neighbouring data sets: any two queries, each moved by at most one ballot."""
+    """Yield every pair of neighboring data sets: any two queries, each moved by at most one ballot."""
     for here in itertools.product(range(TEACHERS + 1), repeat=QUERIES):
         for moves in itertools.product((-1, 0, 1), repeat=QUERIES):
             there = tuple(votes + move for votes, move in zip(here, moves, strict=True))

@@ -341,7 +341,7 @@ def test_nothing_stays_fitted_to_rows_that_nobody_can_see():
     fitted = PCA(2).fit(ROWS)
     parts = [FrozenEstimator(fitted), FunctionTransformer(fitted.transform)]
     for part in [*parts, *(make_pipeline(StandardScaler(), part) for part in parts)]:
-        with pytest.raises(InvalidParameterError, match="stays fitted to rows that nobody can see"):
+        with pytest.raises(InvalidParameterError, match="stays fitted to rows that cannot be checked"):
             PublicTransformer.learn(part, PUBLIC)
 
 

@@ -3,9 +3,11 @@
 import ast
 import math
 import re
+import runpy
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -271,15 +273,13 @@ def page_of(name: str) -> str:
     return (REPOSITORY / "docs" / f"{name}.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ["tutorial", "concepts/what-pate-protects"])
+@pytest.mark.parametrize("name", ["howto/choose-noise", "concepts/what-pate-protects"])
 def test_how_often_a_guess_is_right_is_rounded_up(name):
-    said = re.findall(r"(\d+\.\d) of 100 cases at ε = (\d)", page_of(name))
-    said += [
-        (right, at)
-        for at, right in re.findall(r"^(\S+) odds .* right in (\d+\.\d) of 100", page_of(name), re.MULTILINE)
-    ]
+    said = [(at, right) for right, at in re.findall(r"(\d+\.\d) of 100 cases at ε = (\d)", page_of(name))]
+    said += re.findall(r"^(\S+) odds .* right in (\d+\.\d) of 100", page_of(name), re.MULTILINE)
+    said += re.findall(r"^\| (\S+) \| (\d+\.\d) of 100 \|$", page_of(name), re.MULTILINE)
     assert len(said) >= 2
-    for right, at in said:
+    for at, right in said:
         true = 100 / (1 + math.exp(-float(at)))
         assert true <= float(right) < true + 0.1
 
@@ -297,28 +297,43 @@ def test_the_readme_compares_recorded_numbers(records):
     adult, frontier = records["adult"], records["mnist-frontier"]
     ours, theirs = "540 ridge, GNMax 295, 4,000 queries: ", "250 forests, LNMax 20, 500 queries: "
     best = "4,000 teachers, 200 queries, ε = 0.0213: mean over folds, %"
-    rows = {
-        "without privacy": [
-            row_of(adult, "without privacy: forest, %"),
-            row_of(records["mnist-baseline"], "two convolutions: accuracy, %"),
-        ],
-        "PATE 2017": [
+    readme = " ".join((REPOSITORY / "README.md").read_text(encoding="utf-8").split())
+    percent_at = r"(\S+) %[^.]*? at ε = ([\d.]+\d)"
+    for beginning, values in (
+        ("PATE 2017 published", [
             row_of(adult, f"{theirs}forest, %").published,
             row_of(adult, f"{theirs}vote-dependent ε, bound of 2017").published,
             next(row.published for row in frontier.rows if row.published is not None),
             row_of(records["mnist-students"], "random queries: exact ε").published,
-        ],
-        "tutelage": [
+        ]),
+        ("tutelage reaches", [
             row_of(adult, f"{ours}student, %"),
             row_of(adult, f"{ours}worst-case ε"),
             row_of(frontier, best),
             Row(name="ε", ours=0.0213, better="lower"),
-        ],
-    }
-    lines = re.findall(r"^\| ([^|]+?) \| (.*) \|$", (REPOSITORY / "README.md").read_text(encoding="utf-8"), re.M)
-    for name, values in rows.items():
-        (cells,) = (cells for label, cells in lines if label.startswith(name))
-        assert_written(re.findall(r"[\d.]+", cells), values)
+        ]),
+    ):  # fmt: skip
+        assert_says(readme, f"{beginning} {percent_at} and {percent_at}", values)
+
+
+def test_the_readme_compares_with_the_best_alternative():
+    figure: Any = runpy.run_path(str(REPOSITORY / "tools" / "rivals_figure.py"))
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\| ([^,|]+), [\d,]+ \w+ \| ([\d. |]+) \|$", readme, re.MULTILINE)
+    sources = [source.removesuffix(" readmission").removeprefix("UCI ") for source, _ in table]
+    leads = {}
+    for source, (_, cells) in zip(sources, table, strict=True):
+        values = [figure["without_privacy"](source)]
+        for epsilon in (0.1, 1.0):
+            ours, other = figure["points"](source, epsilon)
+            values += [other.mean, ours.mean]
+            leads[source, epsilon] = ours.mean - other.mean
+        assert_written(cells.split(" | "), values)
+    assert len(table) == 6
+    best, worst = (choose(leads, key=leads.__getitem__) for choose in (max, min))
+    assert (best, worst[0]) == (("Fashion-MNIST", 1.0), "Diabetes")
+    assert f"Fashion-MNIST ({leads[best]:.1f} points at ε = 1)" in readme
+    assert f"Diabetes readmission ({-leads[worst]:.1f} points)" in readme
 
 
 def test_the_page_on_costs_never_says_too_little(records):
@@ -354,19 +369,19 @@ def test_the_page_on_the_tutorial_has_the_numbers_of_its_reproduction(records):
     fewer = "40 votes to 60: chance of the label with fewer votes"
     for pattern, values in (
         (r"(\S+) in the tutorial; (\S+) here", [rows[printed].published, *ours(printed)]),
-        (r"where the right call gives (\S+)\. ", ours(by_votes_moments)),
+        (r"where the correct call gives (\S+)\. ", ours(by_votes_moments)),
         (r"the tutorial's moments give (\S+) for the same", ours(for_any_moments)),
         (r"cost ε = (\S+) by the tutorial's analysis and (\S+) by the best", ours(for_any_moments, for_any)),
-        (r"By the votes of the reproduction: (\S+) with .*? moments, (\S+) exactly",
+        (r"For the votes of the reproduction, it is (\S+) with .*? moments, and (\S+) exactly",
             ours(by_votes_moments, f"{by_votes}, exact")),
-        (r"ε = 2 affords (\S+) answers with that noise, and (\S+) with",
+        (r"ε = 2 pays for (\S+) labels with that noise, and (\S+) with",
             ours("queries within ε = 2, LNMax(scale=5.0)", "queries within ε = 2, GNMax(sigma=25.0)")),
-        (r"(\S+) % of 1,000 images, from 100 answers", ours(f"100 queries by GNMax(sigma=25.0), {student}")),
+        (r"(\S+) % of 1,000 images right, from 100 labels", ours(f"100 queries by GNMax(sigma=25.0), {student}")),
         (r"all 9,000 noisy labels, has (\S+) %", ours("the tutorial's student, 9,000 labels: accuracy, %")),
-        (r"in (\S+) % of the answers several classes share",
+        (r"share the largest count in (\S+) % of the queries",
             ours("truncated noise: queries with a tie at the top, %")),
-        (r"(\S+) % of the labels are other than", ours("truncated noise: changed labels, %")),
-        (r"a chance of (\S+) %; rounded, it has (\S+) %",
+        (r"Rounding changes (\S+) % of the labels", ours("truncated noise: changed labels, %")),
+        (r"a probability of (\S+) %; with rounding, the probability is (\S+) %",
             ours(f"{fewer}, by Lemma 4, %", f"{fewer}, truncated, %")),
     ):  # fmt: skip
         assert_says(page("docs/tutorial-errors.md"), pattern, values)
@@ -437,7 +452,7 @@ def test_the_text_on_the_published_votes_has_the_numbers_of_its_reproductions(re
     noisy = row_of(fig2, "MNIST, 250 published teachers, γ = 0.05: accuracy, %")
     gap = row_of(fig3, "250 published teachers on MNIST: gap, % of the teachers")
     of_mnist = [mnist, mnist.published]
-    assert_says(text, r"a mean teacher is right on (\S+) % of the images \((\S+) % in the paper;", of_mnist)
+    assert_says(text, r"[Aa] mean teacher is right on (\S+) % of the images \((\S+) % in the paper;", of_mnist)
     for right in (svhn, svhn.published):
         assert_says(text, r"in the paper; on SVHN both say (\S+) %\)", [right])
     assert_says(text, r"Noised, they are right on (\S+) % \((\S+) %\)", [noisy, noisy.published])

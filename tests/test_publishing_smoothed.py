@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from exact import discrete_laplace_masses, label_probabilities, neighbours
+from exact import discrete_laplace_masses, label_probabilities, neighbors
 from tutelage.accounting import Accountant, data_independent
 from tutelage.events import Composed, Event, NoisyArgmaxLaplace, Repeated
 from tutelage.exceptions import (
@@ -178,7 +178,7 @@ def law_of_world(plan: SmoothPlan, counts, drawn: float) -> tuple[np.ndarray, np
 
 
 def worst_delta(plan: SmoothPlan, pairs, drawn: float = 1.0) -> float:
-    """Return the largest E_D[(1 − e^{ε(o)} dP_{D′}/dP_D)₊] over neighbours, ε(o) being what is claimed of outcome o."""
+    """Return the largest E_D[(1 − e^{ε(o)} dP_{D′}/dP_D)₊] over neighbors, ε(o) being what is claimed of outcome o."""
     claim = np.array([plan.epsilon(int(value)) for value in STEPS])
     laws = {counts: law_of_world(plan, counts, drawn) for counts in set(itertools.chain.from_iterable(pairs))}
     worst = 0.0
@@ -189,11 +189,11 @@ def worst_delta(plan: SmoothPlan, pairs, drawn: float = 1.0) -> float:
     return worst
 
 
-def test_the_claim_holds_in_all_neighbouring_worlds_and_too_little_noise_breaks_it():
+def test_the_claim_holds_in_all_neighboring_worlds_and_too_little_noise_breaks_it():
     plan = SmoothPlan(delta=0.02, order=3.0, smoothness=0.08, noise=1.5, least=0.05, most=1.0, unit=ONE_TEACHER)
     pairs = []
     for here in itertools.product([(10, 0), (9, 1), (8, 2), (7, 3), (5, 5), (3, 6)], repeat=2):
-        near = ([row, *(tuple(other.tolist()) for other in neighbours(np.array(row), abstain=True))] for row in here)
+        near = ([row, *(tuple(other.tolist()) for other in neighbors(np.array(row), abstain=True))] for row in here)
         around = list(itertools.product(*near))
         pairs += [(here, there) for there in around] + [(there, here) for there in around]
     assert worst_delta(plan, pairs) <= CLAIMED * plan.delta

@@ -1,6 +1,8 @@
 """What ε and δ are said to mean, against the worst pair of outcomes there is and fifty digits."""
 
 import math
+import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,9 +11,12 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit, PublicEpsilon
+from tutelage.reporting.lints import lint, verdict_of
 from tutelage.reporting.meaning import (
+    RULE,
     advantage,
     bayes_factor,
+    cases,
     exception,
     guessing,
     likelihood,
@@ -19,6 +24,7 @@ from tutelage.reporting.meaning import (
     odds,
     percent,
     right_guesses,
+    verdict,
 )
 
 EPSILONS = st.floats(0, 700)
@@ -90,22 +96,71 @@ def test_odds_are_not_inflated_by_rounding():
     assert odds(1.0) == "100.0:0.0"
 
 
-def test_the_worked_sentence_gives_both_odds():
+def test_the_sentence_to_read_aloud_gives_the_bound_of_the_worst_case():
     said = guessing(PublicEpsilon(math.log(3), 0.0, ONE_TEACHER, "a theorem"), whole=False)
-    assert "in at most 75.0 of 100 such cases: odds of 50:50 become at most 75.0:25.0" in said
-    assert "one teacher's data" in said
+    assert said == (
+        "Suppose an attacker knows all private data except one teacher's data, and considers two versions of it "
+        "equally likely. After seeing everything published here, they guess right in at most 75 of 100 cases. Without "
+        "it, they guess right in 50."
+    )
     hopeless = guessing(PublicEpsilon(9.0, 1e-5, ONE_TEACHER, "a theorem"), whole=False)
-    assert "does not keep them from guessing right" in hopeless
+    assert "they guess right in up to 100 of 100 cases" in hopeless
     seeded = PublicEpsilon(0.1, 1e-5, ONE_TEACHER, "a theorem", simulated=True)
-    assert "takes the noise away" in guessing(seeded, whole=True)
+    assert "can remove the noise" in guessing(seeded, whole=True)
+
+
+@pytest.mark.parametrize(
+    ("relation", "name", "known"),
+    [
+        (NeighboringRelation.CHANGE_ONE_ROW, "visit", "every record except one visit, and"),
+        (
+            NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY,
+            "patient_id",
+            "every record except those of one patient, ",
+        ),
+        (NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO, "person", "those of one person in one silo, and"),
+        (NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY, "_id", "every record except those of one _id, and"),
+    ],
+)
+def test_the_sentence_names_the_unit_in_the_words_of_the_user(relation, name, known):
+    said = guessing(PublicEpsilon(1.0, 0.0, PrivacyUnit(name, relation), "a theorem"), whole=False)
+    assert known in said
+    assert ("no such records" in said) == (relation is not NeighboringRelation.CHANGE_ONE_ROW)
+
+
+@given(EPSILONS, DELTAS)
+def test_cases_are_rounded_upward_by_less_than_one_case(epsilon, delta):
+    said = cases(PublicEpsilon(epsilon, delta, ONE_TEACHER, "a theorem"))
+    most = float(str(re.search(r"([\d.]+) of 100 cases$", said)[1]))  # pyright: ignore[reportOptionalSubscript]
+    assert 0 <= most - 100 * right_guesses(epsilon, delta) + 1e-12 < 1 + 2e-12
+
+
+@given(EPSILONS, DELTAS)
+def test_the_verdict_follows_its_printed_rule(epsilon, delta):
+    found = verdict(PublicEpsilon(epsilon, delta, ONE_TEACHER, "a theorem"))
+    right = 100 * right_guesses(epsilon, delta)
+    assert found.word == ("strong" if right <= 75 else "moderate" if right <= 95 else "weak")
+    assert "strong means at most 75 right guesses in 100, moderate at most 95, weak more than 95" in RULE
+
+
+def test_what_no_epsilon_counts_makes_a_verdict_weak_and_seeded_noise_makes_none():
+    small = PublicEpsilon(0.1, 1e-9, ONE_TEACHER, "a theorem")
+    assert verdict(small).word == "strong"
+    assert verdict(small, ("tuned-on-private",)).word == "weak"
+    assert verdict(replace(small, simulated=True)).word == "none"
+    for settings in ({"delta": 0.1, "entities": 100}, {"tuned_on": "private"}, {"stopping": "data-dependent"}):
+        assert verdict_of(small, lint(**settings)).word == "weak"
+    assert verdict_of(small, lint(threshold=300, teachers=250)).word == "strong"
+    assert verdict_of(small, lint(public_overlap=1)).word == "weak"
+    assert verdict_of(small, None).word == "strong"
 
 
 def test_only_the_guarantee_of_a_ledger_is_said_to_be_about_everything():
     epsilon = PublicEpsilon(1.0, 1e-5, ONE_TEACHER, "a theorem")
-    assert "After seeing this release," in guessing(epsilon, whole=False)
-    assert "the labels of this release" in likelihood(epsilon, whole=False)
-    for said in (guessing(epsilon, whole=True), likelihood(epsilon, whole=True)):
-        assert "everything released through this ledger" in said
+    assert "everything published here" in guessing(epsilon, whole=False)
+    assert "the labels, the student" in likelihood(epsilon, whole=False)
+    assert "everything ever released from this budget" in guessing(epsilon, whole=True)
+    assert "everything released through this ledger" in likelihood(epsilon, whole=True)
 
 
 @pytest.mark.parametrize(

@@ -32,13 +32,14 @@ def test_every_reproduction_says_what_it_is(called):
     for name, line in zip(NAMES, listed, strict=True):
         assert callable(load(name).reproduce)
         assert len(line.split(maxsplit=1)[1]) > 20
+        assert len(line) <= 80
 
 
 def test_a_name_that_is_none_is_refused_with_those_that_are(called):
     sentence = refusal(called("reproduce", "mnist-teacher"), 2)
-    assert "There is no reproduction 'mnist-teacher'. There are: mnist-baseline, svhn-baseline" in sentence
+    assert "There is no reproduction 'mnist-teacher'. Choose one of: mnist-baseline, svhn-baseline" in sentence
     assert "--list" in refusal(called("reproduce"), 2)
-    with pytest.raises(InvalidParameterError, match="There are: "):
+    with pytest.raises(InvalidParameterError, match="Choose one of: "):
         load("os")
 
 
@@ -214,7 +215,7 @@ def test_students_of_published_votes_are_reproduced(small_protocol, monkeypatch,
 
 def test_rows_of_a_record_have_names_of_their_own():
     row = Row(name="accuracy, %", ours=1.0)
-    with pytest.raises(InvalidParameterError, match="names of their own"):
+    with pytest.raises(InvalidParameterError, match="distinct names"):
         Record(name="a", source="b", rows=(row, row), quick=False)
 
 

@@ -2,6 +2,7 @@ import json
 import re
 import runpy
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import tutelage
 import tutelage_reproductions as reproductions
 from test_cli import refusal
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.reporting.figures import Figure, Series
-from tutelage_reproductions import Record, Row, command, running
+from tutelage.reporting.figures import Figure, Panels, Series
+from tutelage_reproductions import Record, Row, command, mnist_frontier, running
 from tutelage_reproductions import record as recording
 from tutelage_reproductions.page import asked, duration, number, ours, page, records_of
 from tutelage_reproductions.record import Circumstances
@@ -123,6 +124,29 @@ def test_a_page_that_folds_its_tables_is_short():
     text = (REPOSITORY / "RESULTS.md").read_text(encoding="utf-8")
     unfolded = re.sub(r"<details.*?</details>", "", text, flags=re.DOTALL)
     assert len(unfolded.split()) < 5_000
+
+
+def test_panels_are_drawn_with_bars_bands_and_labels(tmp_path):
+    wide = ((0.5, 1.5), (1.5, 2.5))
+    curve = Series(name="a", x=(1.0, 2.0), y=(1.0, 2.0), interval=wide, bars=True)
+    band, points = replace(curve, bars=False, markers=False), replace(curve, interval=None, labels=("left", "right"))
+    figures = tuple(
+        Figure(title="t", x_label="x", y_label="y", series=series, logarithmic=True, legend_below=True)
+        for series in ((curve, band), (points,), (replace(curve, name=""),))
+    )
+    Panels(title="all", figures=figures, columns=2).save(tmp_path, "panels")
+    figures[0].save(tmp_path, "one")
+    for name in ("panels", "one"):
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert "<svg" in (tmp_path / f"{name}.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("method", mnist_frontier.RIVALS)
+def test_the_frontier_shows_what_rivals_found(method):
+    rows = {row.name: row for row in Record.load(REPOSITORY / "docs" / "results" / "rivals.json").rows}
+    for epsilon, (right, low, high) in zip(*mnist_frontier.RIVALS[method], strict=True):
+        row = rows[f"MNIST, ε = {epsilon:g}: {method}, %"]
+        assert (right, low, high) == pytest.approx((row.ours, *(row.interval or ())), abs=0.005)
 
 
 def test_what_is_asked_has_both_its_ends():

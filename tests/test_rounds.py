@@ -266,8 +266,8 @@ class Jittery(LogisticRegression):
         ({"n_queries": [0]}, "`n_queries` of ask_in_rounds must be an integer >= 1"),
         ({"n_queries": [100, 21]}, "Got 121 queries, 120 public rows"),
         ({"features": np.zeros((5, 1))}, "features of 5"),
-        ({"first": Unsure()}, "must choose without answers"),
-        ({"then": LeastConfident()}, "`student` of ask_in_rounds is needed"),
+        ({"first": Unsure()}, "must be a rule that needs no labels"),
+        ({"then": LeastConfident()}, "`student` of ask_in_rounds must be given"),
         ({"then": LeastConfident(), "student": RidgeClassifier()}, "with `predict_proba`. Got a RidgeClassifier"),
         ({"then": BinaryExperts()}, "`at_least` of BinaryExperts must be below the number of classes, 3. Got 4"),
         ({"then": BinaryExperts(at_least=1, estimator=RidgeClassifier())}, "classifier with `predict_proba`"),
@@ -333,7 +333,7 @@ def test_a_balanced_subset_of_paid_labels_has_as_many_of_each_class():
 
 def test_choosing_by_labels_that_were_not_paid_for_is_refused():
     X, labels = np.zeros((4, 1)), np.array([0, 1, -1, -1])
-    with pytest.raises(InvalidDataError, match="2 rows of `known` were not asked, so not paid for"):
+    with pytest.raises(InvalidDataError, match="2 rows of `known` were not asked"):
         class_balanced(PublicKnowledge(X=X, labels=labels, asked=labels >= 0), 1, seed=0)
     with pytest.raises(InvalidDataError, match=r"at most the 1 answers of the rarest released class\. Got 2"):
         class_balanced(known([0, 0, 1]), 2, seed=0)

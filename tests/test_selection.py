@@ -116,7 +116,7 @@ def test_what_is_covered_is_not_asked_again(selector):
     assert set(group[selector.select(known, 2, 0)]) == {2, 3}
 
 
-def test_the_typical_row_is_the_one_with_the_nearest_neighbours():
+def test_the_typical_row_is_the_one_with_the_nearest_neighbors():
     ring = 10 * np.column_stack([np.cos(np.arange(12)), np.sin(np.arange(12))])
     dense = np.array([9.0, 0.0]) + 0.1 * np.random.default_rng(0).normal(size=(4, 2))
     X = np.concatenate([ring, dense, [[4.0, 0.0]]])  # the last is nearest the centre, and alone
@@ -276,7 +276,7 @@ def test_pairs_are_what_they_say():
 @pytest.mark.parametrize(
     ("build", "name"),
     [
-        (lambda: TypiClust(0), "n_neighbours"),
+        (lambda: TypiClust(0), "n_neighbors"),
         (lambda: BinaryExperts(score_below=1.5), "score_below"),
         (lambda: BinaryExperts(others_above=0), "others_above"),
         (lambda: BinaryExperts(at_least=0), "at_least"),
@@ -324,7 +324,7 @@ def test_knowledge_that_does_not_fit_together_is_refused(parts):
 
 
 def test_a_label_nobody_asked_for_is_refused():
-    with pytest.raises(InvalidDataError, match="nobody paid for it"):
+    with pytest.raises(InvalidDataError, match="never released"):
         PublicKnowledge(X=np.zeros((2, 1)), labels=np.array([0, 1]), asked=np.array([True, False]))
 
 

@@ -29,6 +29,13 @@ CODE = {"python", "toml", "sh", "console"}
 
 
 def tool(name: str) -> ModuleType:
+    """Load a module of tools/ as MkDocs does: others of the folder can be imported while it is loaded."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(REPOSITORY / "tools"))
+        return loaded(name)
+
+
+def loaded(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"tool_{name}", REPOSITORY / "tools" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -105,7 +112,7 @@ def test_an_epsilon_is_proposed_and_tested_as_documented(tmp_path, called):
         np.savez(tmp_path / f"{name}.npz", counts=counts)
     (tmp_path / "public.csv").write_text("age,ward\n" + "".join(f"{age},north\n" for age in range(100)))
     made = called(
-        "ledger", "init", "patients.db", "--epsilon", "20", "--delta", "1e-5", "--neighbours", "ballot", cwd=tmp_path
+        "ledger", "init", "patients.db", "--epsilon", "20", "--delta", "1e-5", "--neighbors", "ballot", cwd=tmp_path
     )
     assert made.returncode == 0, made.stderr
     results = [called(*shlex.split(line)[2:], cwd=tmp_path) for line in block.splitlines()]
@@ -181,7 +188,26 @@ def test_the_reference_documents_public_names_only():
     assert reference.public_names("tutelage.labeling.rounds") == [
         "AskedRounds", "ask_in_rounds", "round_rows", "first_predictions", "even_rounds",
     ]  # fmt: skip
-    assert "[`GNMax`][tutelage.mechanisms.GNMax]" in reference.table_of_names()
+    assert "[`GNMax`][tutelage.mechanisms.GNMax]" in reference.table_of_names(["GNMax"])
+
+
+def test_the_reference_begins_with_every_name_of_the_package_by_task():
+    reference, page = tool("reference"), (REPOSITORY / "docs" / "reference" / "index.md").read_text()
+    names = [name for group in reference.TABLE.findall(page) for name in group.split()]
+    assert sorted(names) == sorted(set(package.__all__) - {"__version__"})
+    assert names[0] == "PATEClassifier"
+    documented = reference.documentation_of("tutelage.estimator").split("\n\n")
+    assert documented[0] == "::: tutelage.estimator.PATEClassifier"
+
+
+def test_the_tasks_of_the_reference_are_those_of_the_menu():
+    (menu,) = (section["Reference"] for section in navigation() if "Reference" in section)
+    groups = {name: pages for entry in menu if isinstance(entry, dict) for name, pages in entry.items()}
+    page = (REPOSITORY / "docs" / "reference" / "index.md").read_text()
+    assert re.findall(r"^## (.+)$", page, re.MULTILINE) == list(groups)
+    for name, pages in groups.items():
+        section = page.partition(f"## {name}\n")[2].partition("\n## ")[0]
+        assert [f"reference/{found}" for found in re.findall(r"\]\((\w+\.md)\)", section)] == pages
 
 
 def test_the_command_line_is_described_whole():
@@ -205,15 +231,51 @@ def test_fields_of_named_tuples_are_parameters():
         assert "__init__" not in module["Other"].members
 
 
+# The menu
+
+
+def navigation() -> list[Any]:
+    """Return the menu of mkdocs.yml; its tags that name Python objects are not read."""
+    yaml = pytest.importorskip("yaml")
+    text = (REPOSITORY / "mkdocs.yml").read_text()
+    return yaml.safe_load(text[text.index("\nnav:\n") :])["nav"]
+
+
+def pages_in(entry: Any) -> list[str]:
+    if isinstance(entry, str):
+        return [entry]
+    return [page for below in (entry.values() if isinstance(entry, dict) else entry) for page in pages_in(below)]
+
+
+def test_the_menu_shows_the_headings_of_the_pages():
+    """A page without a title of its own in the menu is listed under its heading, which must then be short enough."""
+    site = tool("site")
+    sources = {page: REPOSITORY / name for name, page in site.OUTSIDE.items()}
+    titled = [
+        title
+        for line in (REPOSITORY / "mkdocs.yml").read_text().partition("\nnav:\n")[2].splitlines()
+        if (title := re.match(r" *- (.+): \S+\.md$", line))
+    ]
+    assert titled == []
+    for page in pages_in(navigation()):
+        text = BLOCK.sub("", sources.get(page, REPOSITORY / "docs" / page).read_text())
+        (heading,) = re.findall(r"^# (.+)$", text, re.MULTILINE)
+        assert len(heading) <= 70, f"{page}: {heading}"
+
+
+def test_every_image_on_a_page_has_a_text_alternative():
+    for page in PAGES:
+        for words, target in re.findall(r"!\[([^\]]*)\]\(([^\s)]+)", page.read_text()):
+            assert len(words) > 2, f"{page.name}: {target}"
+
+
 # Links and formulas
 
 
 def test_links_out_of_the_site_become_text():
     site = tool("site")
-    assert site.unlinked("[a run](../examples/adult.toml), [x](ledger.md)", "local.md") == (
-        "a run (`examples/adult.toml`), [x](ledger.md)"
-    )
-    assert site.unlinked("[`run.py`](../../examples/consortium/run.py)", "howto/a.md") == "`examples/consortium/run.py`"
+    assert site.unlinked("[a run](../Makefile), [x](ledger.md)", "local.md") == "a run (`Makefile`), [x](ledger.md)"
+    assert site.unlinked("[`site.py`](../../tools/site.py)", "howto/a.md") == "`tools/site.py`"
     assert site.unlinked("[c](../../CHANGELOG.md#unreleased)", "howto/a.md") == "[c](../changelog.md#unreleased)"
     assert site.unlinked("[dead](../nowhere.md)", "local.md") == "[dead](../nowhere.md)"
     image = "![a figure](../examples/adult.toml)"
@@ -222,14 +284,55 @@ def test_links_out_of_the_site_become_text():
     assert site.unlinked(fenced, "local.md") == fenced
 
 
-def test_files_at_the_root_become_pages():
+def test_links_to_examples_lead_to_the_gallery():
     site = tool("site")
-    text = "[l](docs/ledger.md#a) [e](examples/adult.toml) [w](https://example.org) ![f](docs/figures/plan.png)"
-    assert site.root_page(text) == (
-        "[l](ledger.md#a) [e](../examples/adult.toml) [w](https://example.org) ![f](figures/plan.png)"
+    assert site.unlinked("[a run](../examples/adult.toml)", "local.md") == "[a run](examples/index.md#adulttoml)"
+    assert site.unlinked("[it](../../examples/frame.py)", "examples/index.md") == "[it](#framepy)"
+    hospitals = "[hospitals](../../examples/consortium/README.md) [deal](../../examples/consortium/deal.py)"
+    assert site.unlinked(hospitals, "howto/a.md") == (
+        "[hospitals](../examples/consortium.md) [deal](../examples/consortium.md#dealpy)"
     )
+    assert site.unlinked("[both](../examples/consortium)", "local.md") == "[both](examples/consortium.md)"
+
+
+def test_links_lead_to_the_repository_where_its_address_is_known():
+    site, address = tool("site"), "https://example.org/us/tutelage"
+    assert site.unlinked("[a run](../Makefile)", "local.md", address) == f"[a run]({address}/blob/main/Makefile)"
+    config = SimpleNamespace(repo_url=address, edit_uri="edit/main/docs/")
+    page = page_of("examples/consortium.md")
+    site.on_page_markdown("", page=page, config=config)
+    assert page.edit_url == f"{address}/edit/main/examples/consortium/README.md"
+
+
+def test_without_an_address_of_the_repository_no_page_can_be_edited():
+    config = SimpleNamespace(nav=[], repo_url="", edit_uri="edit/main/docs/")
+    assert tool("site").on_config(config).edit_uri is None
+
+
+def test_files_outside_docs_become_pages():
+    site = tool("site")
+    text = "[l](docs/ledger.md#a) [e](examples/adult.toml) [w](https://example.org) ![f](docs/a.png 'A plan')"
+    text = text.replace("'", '"')
+    assert site.moved(text, "RESULTS.md", "results.md") == text.replace("examples", "../examples").replace("docs/", "")
+    assert site.moved("[l](../../docs/ledger.md)", "examples/consortium/README.md", "examples/consortium.md") == (
+        "[l](../ledger.md)"
+    )
+    folded = "<details>\n<summary>All</summary>\n</details>"
+    assert site.moved(folded, "RESULTS.md", "results.md").startswith('<details markdown="1">')
     nav = [{"A": "a.md"}, {"B": [{"C": "c.md"}]}]
     assert site.without(nav, {"c.md"}) == [{"A": "a.md"}]
+
+
+def test_the_gallery_has_every_example_with_its_source():
+    folder = REPOSITORY / "examples"
+    for readme in (folder / "README.md", folder / "consortium" / "README.md"):
+        page = tool("gallery").sections(readme)
+        files = {path.name for path in readme.parent.iterdir() if path.suffix in (".py", ".toml", ".ipynb")}
+        assert set(re.findall(r"^## (.+)$", page, re.MULTILINE)) == files
+        assert set(re.findall(r'^\?\?\? example "Source of (.+)"$', page, re.MULTILINE)) == files
+    page = tool("gallery").sections(folder / "README.md")
+    assert "```sh\npython examples/frame.py\n```" in page
+    assert "    from tutelage import PATEClassifier\n" in page
 
 
 def test_what_a_page_would_fetch_is_found():
@@ -249,6 +352,42 @@ def test_what_a_page_would_fetch_is_a_warning_which_a_strict_build_refuses(caplo
     assert logger.startswith("mkdocs.")  # MkDocs counts the warnings of its own
     assert level == logging.WARNING
     assert message == 'local.md fetches from elsewhere: <img src="https://example.org/a.png'
+
+
+def test_tables_scroll_in_boxes_of_their_own_under_the_name_of_their_heading():
+    html = '<h2 id="a">Costs <a class="headerlink" href="#a">¶</a></h2><table><thead><tr><th></th></tr></thead></table>'
+    assert (
+        tool("site")
+        .boxed(html)
+        .endswith(
+            '<div class="table" role="group" aria-label="Table 1: Costs" tabindex="0">'
+            "<table><thead><tr><td></td></tr></thead></table></div>"
+        )
+    )
+
+
+def test_long_lists_of_names_in_a_cell_are_folded():
+    cell = f"<td>{', '.join(f'<code>{name}.py</code>' for name in 'abcdefgh')}</td>"
+    assert tool("site").readable(cell).startswith('<td class="prose"><details><summary>8 files</summary><code>a.py')
+    assert "<details>" not in tool("site").readable(cell.replace("</code>,", "</code> and"))
+
+
+def test_figures_have_captions():
+    image = '<img alt="accuracy against ε" src="a.png" />'
+    assert tool("site").on_page_content(f"<p>{image}</p>") == (
+        f"<figure>{image}<figcaption>Accuracy against ε</figcaption></figure>"
+    )
+    titled = '<img alt="a curve" src="a.png" title="Cost" />'
+    assert "<figcaption>Cost</figcaption>" in tool("site").figure(titled)
+
+
+def test_source_maps_are_not_shipped(tmp_path):
+    (tmp_path / "a.css").write_text("a {}\n/*# sourceMappingURL=a.css.map */")
+    (tmp_path / "b.js").write_text("b()\n//# sourceMappingURL=b.js.map\n")
+    for name in ("a.css.map", "b.js.map"):
+        (tmp_path / name).write_text("{}")
+    tool("site").on_post_build(config=SimpleNamespace(site_dir=str(tmp_path)))
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a.css": "a {}", "b.js": "b()\n"}
 
 
 def page_of(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Smooth sensitivity against every histogram and neighbour of small ensembles, and its noise against exact sums."""
+"""Smooth sensitivity against every histogram and neighbor of small ensembles, and its noise against exact sums."""
 
 import itertools
 import pickle
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate
 
-from exact import discrete_gaussian_masses, discrete_laplace_masses, label_probabilities, neighbours, renyi
+from exact import discrete_gaussian_masses, discrete_laplace_masses, label_probabilities, neighbors, renyi
 from tutelage.accounting import Accountant, data_independent, pate2017
 from tutelage.accounting.rdp import RenyiCurve
 from tutelage.events import (
@@ -57,9 +57,9 @@ def released(event, counts, teachers: int, offsets=None) -> Accountant:
     return accountant
 
 
-def all_neighbours(counts: np.ndarray, teachers: int) -> list[np.ndarray]:
+def all_neighbors(counts: np.ndarray, teachers: int) -> list[np.ndarray]:
     cast = [counts + row for row in np.eye(len(counts), dtype=int)] if counts.sum() < teachers else []
-    return neighbours(counts, abstain=True) + cast
+    return neighbors(counts, abstain=True) + cast
 
 
 @pytest.mark.parametrize("kind", ARGMAX)
@@ -78,22 +78,22 @@ def test_q_bounds_the_chance_of_another_label_and_what_a_ballot_does_to_it(kind,
     tail = tail_of(event)
     for counts in rows:
         after = tail.after_one_ballot(np.array([log_q[tuple(counts)]]), classes - 1)[0]
-        assert all(log_q[tuple(other)] <= after + 1e-9 for other in all_neighbours(counts, teachers))
+        assert all(log_q[tuple(other)] <= after + 1e-9 for other in all_neighbors(counts, teachers))
 
 
 @pytest.mark.parametrize("order", [1.3, 4.0, 20.0])
 @pytest.mark.parametrize("kind", ARGMAX)
 @pytest.mark.parametrize(("teachers", "classes"), [(14, 2), (9, 3)])
-def test_costs_hold_and_sensitivities_bound_every_neighbour(kind, teachers, classes, order):
+def test_costs_hold_and_sensitivities_bound_every_neighbor(kind, teachers, classes, order):
     event, masses = ARGMAX[kind][0](classes), ARGMAX[kind][1]
     rows = histograms(teachers, classes)
     laws = {tuple(counts): label_probabilities(counts, masses) for counts in rows}
     found = {tuple(counts): SmoothCosts(released(event, counts, teachers), order) for counts in rows}
     for counts in rows:
         here = found[tuple(counts)]
-        for other in map(tuple, all_neighbours(counts, teachers)):
+        for other in map(tuple, all_neighbors(counts, teachers)):
             assert renyi(laws[tuple(counts)], laws[other], order) <= here.cost() * (1 + 1e-9) + 1e-11
-            check_neighbours(here, found[other])
+            check_neighbors(here, found[other])
     if kind == "laplace":  # the papers' bound is not everywhere the data-independent one
         most = data_independent.rdp_of_three_outcomes(event, np.array([order])).values[0]
         assert min(costs.cost() for costs in found.values()) < 0.9 * most or order == 20.0
@@ -109,9 +109,9 @@ def test_checks_too(order):
         laws[tuple(counts)] = np.array([passes, 1 - passes])
         found[tuple(counts)] = SmoothCosts(released(CHECK, counts, 9), order)
     for counts in rows:
-        for other in map(tuple, all_neighbours(counts, 9)):
+        for other in map(tuple, all_neighbors(counts, 9)):
             assert renyi(laws[tuple(counts)], laws[other], order) <= found[tuple(counts)].cost() * (1 + 1e-9) + 1e-11
-            check_neighbours(found[tuple(counts)], found[other])
+            check_neighbors(found[tuple(counts)], found[other])
 
 
 def test_an_interactive_check_counts_votes_above_its_offsets():
@@ -122,7 +122,7 @@ def test_an_interactive_check_counts_votes_above_its_offsets():
     assert np.array_equal(with_offsets.local_sensitivities(), without.local_sensitivities())
 
 
-def check_neighbours(here: SmoothCosts, there: SmoothCosts, beta: float = 0.1) -> None:
+def check_neighbors(here: SmoothCosts, there: SmoothCosts, beta: float = 0.1) -> None:
     own, others = here.local_sensitivities(), there.local_sensitivities()
     width = max(len(own), len(others)) + 1
     own, others = (np.pad(values, (0, width - len(values)), mode="edge") for values in (own, others))
@@ -190,7 +190,7 @@ def test_taking_the_first_count_for_the_largest_is_caught():
     for counts in histograms(9, 3):
         here = SmoothCosts(released(event, counts, 9), order)
         faulty = 0.0 if counts[0] < counts[1] else here.local_sensitivities()[0]
-        moves = [SmoothCosts(released(event, other, 9), order).cost() for other in neighbours(counts)]
+        moves = [SmoothCosts(released(event, other, 9), order).cost() for other in neighbors(counts)]
         missed += any(abs(here.cost() - cost) > faulty for cost in moves)
     assert missed > 20
 
@@ -199,7 +199,7 @@ def test_taking_the_first_count_for_the_largest_is_caught():
     st.floats(1.05, 40), st.floats(0.002, 0.3), st.floats(0.3, 30), st.floats(0, 5), st.floats(-1, 1), st.floats(-1, 1)
 )
 def test_the_margin_makes_the_noised_cost_a_cost(order, smoothness, noise, smooth, ratio, moved):
-    """E_D[(dP/dP′)^μ e^{−μ(released − cost)}] ≤ e^{μ·fixed} for any two neighbours, exactly (a Gaussian integral)."""
+    """E_D[(dP/dP′)^μ e^{−μ(released − cost)}] ≤ e^{μ·fixed} for any two neighbors, exactly (a Gaussian integral)."""
     margin = margin_of(order, smoothness, noise)
     if margin.fixed == inf:
         assert order * smoothness > 0.2
@@ -237,7 +237,7 @@ def test_the_same_on_the_grid_that_is_drawn_on_and_planted_faults_break_it(order
     margin = margin_of(order, smoothness, noise)
 
     def excess(deviation: float, *, drawn: float = 1.0, ignored: float = 1.0, margins: float = 1.0) -> float:
-        """Return by how much the worst neighbours miss the claim: noise drawn, smoothness ignored, margin added."""
+        """Return by how much the worst neighbors miss the claim: noise drawn, smoothness ignored, margin added."""
         worst, grid = -inf, deviation / RESOLUTION
         for ratio, sign in itertools.product((-smoothness * ignored, 0.0, smoothness * ignored), (-1, 1)):
             here, there = deviation, deviation * exp(ratio)
@@ -255,7 +255,7 @@ def test_the_same_on_the_grid_that_is_drawn_on_and_planted_faults_break_it(order
 
 
 @given(st.floats(0.01, 2), st.floats(0.001, 0.2), st.floats(1.1, 30))
-def test_the_ledger_is_charged_the_divergence_of_the_worst_neighbours(shift, smoothness, order):
+def test_the_ledger_is_charged_the_divergence_of_the_worst_neighbors(shift, smoothness, order):
     event = NoisedCost(shift, smoothness, 1e-5, ONE_TEACHER)
     charged = data_independent.rdp(event, np.array([order])).values[0]
     for ratio in np.linspace(-smoothness, smoothness, 9):
@@ -269,7 +269,7 @@ def test_the_ledger_is_charged_the_divergence_of_the_worst_neighbours(shift, smo
         assert divergence <= charged * (1 + 1e-9) + 1e-9
 
 
-def test_the_formula_printed_in_2018_is_below_the_divergence_of_such_neighbours():
+def test_the_formula_printed_in_2018_is_below_the_divergence_of_such_neighbors():
     """At the β = 0.49/λ of the published script: a Gaussian integral by quadrature says 7.67, the formula 1.50."""
     order, smoothness, noise = 10.0, 0.049, 3.0
     there = exp(-smoothness)

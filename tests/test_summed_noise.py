@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 from scipy import special, stats
 
-from exact import discrete_gaussian_masses, label_probabilities, neighbours
+from exact import discrete_gaussian_masses, label_probabilities, neighbors
 from tutelage import Ledger, SimulationNoise, VoteHistogram
 from tutelage.accounting import Accountant, data_independent
 from tutelage.accounting.composition import gaussian_composition
@@ -140,7 +140,7 @@ def test_the_surcharge_is_needed_where_shares_are_narrow():
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_no_pair_of_small_neighbours_costs_more_than_claimed(classes):
+def test_no_pair_of_small_neighbors_costs_more_than_claimed(classes):
     event = SummedNoise(NoisyArgmaxGaussian(4.0, classes, ONE_TEACHER), 4)
     share = discrete_gaussian_masses(2.0, 26)
     masses = share
@@ -150,9 +150,9 @@ def test_no_pair_of_small_neighbours_costs_more_than_claimed(classes):
     laws = {}
     for counts in ([3, 2, 0], [1, 1, 1], [5, 0, 0], [2, 2, 1]):
         start = np.array(counts[:classes])
-        for other in [start, *neighbours(start)]:
+        for other in [start, *neighbors(start)]:
             laws[tuple(other)] = label_probabilities(other, masses)
-        for other in neighbours(start):
+        for other in neighbors(start):
             p, q = laws[tuple(start)], laws[tuple(other)]
             for index, order in enumerate(ORDERS):
                 for a, b in ((p, q), (q, p)):
@@ -260,7 +260,7 @@ def test_exact_composition_is_used_and_surcharged(monkeypatch):
 def test_a_moved_pair_satisfies_the_moved_guarantee(distance):
     """The worst that a factor e^±u can do to an (ε, δ) pair of laws, outcome by outcome, is covered."""
     delta, eps, chance = 0.05, 0.5, 0.4
-    other = chance * math.exp(eps) + moved_delta(delta, distance)  # chance of the neighbour, (ε, δ) just kept
+    other = chance * math.exp(eps) + moved_delta(delta, distance)  # chance of the neighbor, (ε, δ) just kept
     moved = math.exp(distance) * other, math.exp(-distance) * chance
     left_over = moved[0] - math.exp(moved_epsilon(eps, distance)) * moved[1]
     assert delta * (1 - 1e-9) < left_over <= delta * (1 + 1e-12)

@@ -149,7 +149,7 @@ def test_the_page_of_errors_runs_and_prints_what_it_says(tmp_path, monkeypatch, 
     names: dict[str, Any] = {}
     for example in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
         exec(example, names)  # noqa: S102  our own documentation
-    best, fitting, private, all_of_it = capsys.readouterr().out.splitlines()
+    all_of_it, best, fitting, private = capsys.readouterr().out.splitlines()
     for printed in (best, all_of_it):
         assert f"`{printed}`" in page
     assert fitting == "105"

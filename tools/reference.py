@@ -1,7 +1,7 @@
 """The reference of the site, from the code: public names, modules, and the command line with every option.
 
 A hook of mkdocs.yml. In docs/reference/, `<!-- names of tutelage.x -->` becomes the documentation of every public name
-of that module, `<!-- all names -->` a table of the names of the package, and `<!-- commands -->` the command line.
+of that module, `<!-- names for: A B -->` a table of names of the package, and `<!-- commands -->` the command line.
 """
 
 import importlib
@@ -16,13 +16,13 @@ import tutelage
 from tutelage.cli.app import app
 
 NAMES = re.compile(r"^<!-- names of ([\w.]+) -->$", re.MULTILINE)
+TABLE = re.compile(r"^<!-- names for: ([\w ]+) -->$", re.MULTILINE)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Write out what stands for code."""
     markdown = NAMES.sub(lambda found: documentation_of(found[1]), markdown)
-    if "<!-- all names -->" in markdown:
-        markdown = markdown.replace("<!-- all names -->", table_of_names())
+    markdown = TABLE.sub(lambda found: table_of_names(found[1].split()), markdown)
     if "<!-- commands -->" in markdown:
         markdown = markdown.replace("<!-- commands -->", command_line())
     return markdown
@@ -43,17 +43,21 @@ def public_names(module: str) -> list[str]:
 
 
 def documentation_of(module: str) -> str:
-    """Return what makes mkdocstrings document the public names of a module."""
-    return "\n\n".join(f"::: {module}.{name}" for name in public_names(module))
+    """Return what makes mkdocstrings document the public names of a module, the most used first."""
+    found = importlib.import_module(module)
+
+    def rank(name: str) -> int:
+        return 0 if name in tutelage.__all__ else 1 if callable(getattr(found, name)) else 2
+
+    return "\n\n".join(f"::: {module}.{name}" for name in sorted(public_names(module), key=rank))
 
 
-def table_of_names() -> str:
-    """Return a table of what can be imported from the package itself, each with its first sentence."""
-    lines = ["| name | what it is |", "|---|---|"]
-    for name in tutelage.__all__:
-        if name != "__version__":
-            home = f"tutelage.{tutelage._HOME[name]}.{name}"  # where the reference describes it
-            lines.append(f"| [`{name}`][{home}] | {first_sentence(getattr(tutelage, name))} |")
+def table_of_names(names: list[str]) -> str:
+    """Return a table of names that can be imported from the package itself, each with its first sentence."""
+    lines = ["| name | what it does |", "|---|---|"]
+    for name in names:
+        home = f"tutelage.{tutelage._HOME[name]}.{name}"  # where the reference describes it
+        lines.append(f"| [`{name}`][{home}] | {first_sentence(getattr(tutelage, name))} |")
     return "\n".join(lines)
 
 

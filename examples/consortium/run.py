@@ -48,7 +48,7 @@ classes = 2
 quorum = {QUORUM}
 colluding = {COLLUDING}
 members = {[f"{name}/{name}.public.json" for name in (*HOSPITALS, *PARTIES, AGGREGATOR)]}
-unit = {{ name = "patient_nbr", neighbours = "silo" }}
+unit = {{ name = "patient_nbr", neighbors = "silo" }}
 """
 OF_VOTES = f"""
 teachers_per_entity = {TEACHERS}

@@ -1,8 +1,8 @@
 """Bounded ballots: each teacher casts one array of whole numbers of limited length, and only their sum goes on.
 
 The vote on every query (`tutelage.votes`) is one kind of ballot. Here are others: a vector for each class, and votes on
-few of the queries. The bound is checked on the numbers of every ballot, whoever made it, so the sensitivity of the sum
-follows from nothing else.
+few of the queries. The bound is checked on the numbers of every ballot, so the sensitivity of the sum needs no other
+assumption.
 """
 
 import os
@@ -72,7 +72,7 @@ class BallotSum(NeverPickled):
 
 
 def add_sums(one: BallotSum, other: BallotSum) -> BallotSum:
-    """Return the sum of the ballots of two groups of teachers that share nobody."""
+    """Return the sum of the ballots of two groups of teachers that have no person in common."""
     if (one.norm_squared, one.unit, one.totals.shape) != (other.norm_squared, other.unit, other.totals.shape):
         raise InvalidBallotError("Sums of ballots must have one shape, norm and privacy unit to be added.")
     return BallotSum(one.totals + other.totals, one.norm_squared, one.unit)

@@ -23,9 +23,9 @@ class Analysis(NamedTuple):
     Parameters
     ----------
     data_dependent : float
-        ε by the votes at hand. Private: publishing it leaks what it was computed from.
+        Vote-dependent ε. Private: publishing it would reveal information about the votes.
     data_independent : float
-        ε for any votes.
+        Worst-case ε.
     """
 
     data_dependent: float

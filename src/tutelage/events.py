@@ -4,7 +4,7 @@ Mechanisms emit events, accounting consumes them; neither imports the other. Eve
 They are meant to be stored, so they evolve by three rules: a class or field is never removed, never changes its
 meaning, and a new field has a default under which old records stay true.
 
-Counts are votes of teachers; "neighbour" means what `tutelage.privacy` says: one ballot moves. These fields mean
+Counts are votes of teachers; "neighbor" means what `tutelage.privacy` says: one ballot moves. These fields mean
 the same in every event that has them:
 
 - `scale`, `sigma`: parameter of each noise variable, in votes; for σ ≥ 1 its standard deviation to six digits;
@@ -12,7 +12,7 @@ the same in every event that has them:
 - `classes`: number of counts m, at least 2;
 - `norm_squared`, `dimension`, `cap`: bounds that every ballot keeps to, checked on the ballots themselves;
 - `unit`: what moves one ballot, or the number that is released;
-- `simulated`: True where the noise came from a seeded generator, which protects nobody.
+- `simulated`: True if the noise came from a seeded generator, which gives no protection.
 """
 
 from collections import Counter
@@ -91,7 +91,7 @@ class Event:
     def flatten(self, times: int = 1) -> "list[Releases]":
         """Return the single releases that the event is made of, each with how often it happened.
 
-        The event itself happened so many `times`. A part of unknown kind raises `UnsupportedEventError`.
+        The event itself happened this number of `times`. A part of unknown kind raises `UnsupportedEventError`.
         """
         if not isinstance(self, Single):
             raise UnsupportedEventError(
@@ -503,7 +503,7 @@ def counted(events: Iterable[Event]) -> Counter[Event]:
 
 
 def of_queries(event: Event, queries: int) -> Repeated:
-    """Return the most that so many queries are, each at most `event`; a campaign is one event whatever their number."""
+    """Return the largest event of `queries` queries, each at most `event`; a campaign is always one event."""
     return Repeated(event, min(queries, 1) if isinstance(event, CappedArgmaxGaussian) else queries)
 
 

@@ -83,7 +83,7 @@ class ImageInput(nn.Module):
 
 
 class RandomShift(nn.Module):
-    """Move each training image by up to so many pixels in either direction, filling with zeros.
+    """Move each training image by up to `shift` pixels in either direction, filling with zeros.
 
     Parameters
     ----------
@@ -122,13 +122,13 @@ class TwoConvolutions:
     channels : tuple of two int
         Channels of the two convolutions.
     kernel : int
-        Their side length; images get smaller by it, for nothing is filled in at the borders.
+        Their side length; images get smaller, because borders are not padded.
     hidden : tuple of int
         Units of the fully connected layers. The paper adds two such layers for SVHN.
     dropout : float
         Share of the units that are left out in training before each fully connected layer.
     shift : int
-        In training each image moves by up to so many pixels.
+        In training, largest shift of each image, in pixels.
     scale : float
         Multiplies every value; 1/255 for bytes.
 
@@ -197,7 +197,7 @@ class TwoConvolutions:
 _LEAST_VARIANCE = 1e-5  # of a constant image, which becomes zeros
 
 
-class StandardisedImages(nn.Module):
+class StandardizedImages(nn.Module):
     """Give every image mean 0 and variance 1 over its values, so that its brightness and contrast do not matter."""
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
@@ -207,7 +207,7 @@ class StandardisedImages(nn.Module):
 
 
 class _Residual(nn.Module):
-    """One normalised convolution beside the identity."""
+    """One normalized convolution beside the identity."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -229,7 +229,7 @@ class ResidualNetwork:
         (height, width) or (height, width, channels) of the flattened rows.
     channels : tuple of int
         Channels of each stage; the resolution is halved between stages. The first stage is one convolution, every
-        further one a convolution and a residual one (He et al. 2016), all normalised over the batch.
+        further one a convolution and a residual one (He et al. 2016), all normalized over the batch.
     kernel : int
         Side length of the first stage's convolution, an odd number; all others have 3.
     dropout : float
@@ -242,7 +242,7 @@ class ResidualNetwork:
 
     Notes
     -----
-    Every image is standardised first, so rows may be bytes or fractions. Batch normalisation mixes rows: a teacher of
+    Every image is standardized first, so rows may be bytes or fractions. Batch normalization mixes rows: a teacher of
     this network is trained alone.
     """
 
@@ -282,7 +282,7 @@ class ResidualNetwork:
     def __call__(self, n_classes: int) -> nn.Module:
         """Return an untrained network with one output per class."""
         colors = (*self.image_shape, 1)[2]
-        layers: list[nn.Module] = [ImageInput(self.image_shape, 1.0), StandardisedImages()]
+        layers: list[nn.Module] = [ImageInput(self.image_shape, 1.0), StandardizedImages()]
         for stage, (wide, narrow) in enumerate(zip((colors, *self.channels), self.channels, strict=False)):
             kernel = 3 if stage else self.kernel
             layers += [nn.MaxPool2d(2)] if stage else []

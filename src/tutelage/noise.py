@@ -1,7 +1,7 @@
 """The only module that draws privacy noise: integers, from exact samplers, from the operating system's entropy.
 
 `SystemNoise` is the product. `SimulationNoise` draws the same distributions from a seed, so that experiments can be
-repeated; noise that can be replayed protects nobody, and everything made with it is marked ``simulated``.
+repeated; noise that can be replayed gives no protection, and every result of it is marked ``simulated``.
 """
 
 import secrets
@@ -38,7 +38,7 @@ class NoiseSource(Protocol):
 
     @property
     def simulated(self) -> bool:
-        """Whether the draws could be replayed, and so protect nobody."""
+        """Whether the draws can be replayed and therefore give no protection."""
         ...
 
     def discrete_laplace(self, scale: float, shape: tuple[int, ...]) -> IntArray:
@@ -112,7 +112,7 @@ class SystemNoise:
     def randomized_response(self, classes: IntArray, n_classes: int, epsilon: float) -> IntArray:
         """Keep each class with probability `keep_chance`·2⁻⁶⁰, or else draw one of the others, all equally likely.
 
-        Exact: 60 uniform bits are compared, and words that would favour some of the others are drawn again.
+        Exact: 60 uniform bits are compared, and words that would favor some of the others are drawn again.
         """
         chance = keep_chance(epsilon, n_classes)
         kept = (_words(classes.size) >> np.uint64(_WORD_BITS - _CHANCE_BITS)) < np.uint64(chance)
@@ -148,7 +148,7 @@ class SimulationNoise:
     Parameters
     ----------
     seed : int
-        The same seed gives the same noise, which is exactly why it protects nobody.
+        The same seed gives the same noise, and therefore no protection.
     """
 
     def __init__(self, seed: int) -> None:
@@ -213,7 +213,7 @@ class SimulationNoise:
 
 
 def keep_chance(epsilon: float, n_classes: int) -> int:
-    """Return the probability of randomised response to keep a class, e^ε/(e^ε + classes − 1), in units of 2⁻⁶⁰.
+    """Return the probability of randomized response to keep a class, e^ε/(e^ε + classes − 1), in units of 2⁻⁶⁰.
 
     Rounded downward, so that the loss that is drawn, log(chance·(classes − 1)/(2⁶⁰ − chance)), never exceeds ε; it
     stays above 1/classes, so that the loss of the other direction does not either.
@@ -241,7 +241,7 @@ def known_noise(noise: object, owner: str) -> NoiseSource:
 
 
 def _respond(classes: IntArray, n_classes: int, kept: npt.NDArray[np.bool_], steps: IntArray) -> IntArray:
-    """Return the classes, those not kept moved on by so many steps around the circle of classes."""
+    """Return the classes; those not kept move by `steps` around the circle of classes."""
     moved = np.zeros(classes.size, dtype=np.int64)
     moved[~kept] = steps
     return (classes.astype(np.int64) + moved.reshape(classes.shape)) % n_classes

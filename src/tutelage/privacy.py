@@ -147,20 +147,20 @@ def _code_of(value: Any) -> Any:
     return _CODES.get(value, value) if isinstance(value, str) else value
 
 
-_HIDDEN = "depends on the private votes; `.reveal()` opens it for the data's owner"
+_HIDDEN = "depends on the private votes; `.reveal()` opens it for the data set owner"
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class PublicEpsilon:
-    """An (ε, δ) guarantee that may be printed, stored and filed: computed from public parameters, or sanitised.
+    """An (ε, δ) guarantee that may be published: computed from public parameters, or tested.
 
     Parameters
     ----------
     epsilon : float
         Upper bound on the privacy loss, in nats.
     delta : float
-        Additive term of the guarantee: P[outcome] ≤ e^ε · P[outcome of a neighbour] + δ.
+        Additive term of the guarantee: P[outcome] ≤ e^ε · P[outcome of a neighbor] + δ.
     unit : PrivacyUnit
         Whom it protects and against which change.
     method : str
@@ -221,11 +221,11 @@ class PrivateEpsilon(NeverPickled):
         self.method = method
 
     def reveal(self) -> float:
-        """Return the private epsilon, for the eyes of the data's owner only."""
+        """Return the private epsilon, for the data set owner only."""
         return self._epsilon
 
     def reveal_order(self) -> float:
-        """Return the private Rényi order of the value, for the eyes of the data's owner only."""
+        """Return the private Rényi order of the value, for the data set owner only."""
         return self._order
 
     def __repr__(self) -> str:
@@ -249,7 +249,7 @@ class Private(NeverPickled, Generic[Value]):
         self._value = value
 
     def reveal(self) -> Value:
-        """Return the private value, for the eyes of the data's owner only."""
+        """Return the private value, for the data set owner only."""
         return self._value
 
     def __repr__(self) -> str:

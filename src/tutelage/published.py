@@ -102,7 +102,7 @@ def card_of(
 def accuracy_by_class(
     classes: npt.NDArray[Any], predicted: npt.NDArray[Any], truth: npt.NDArray[Any]
 ) -> tuple[ClassAccuracy, ...]:
-    """Return how many public rows of each class are right; refuse labels that are none of the classes."""
+    """Return how many public rows of each class are right; refuse labels that are not among the classes."""
     strange = [value for value in np.unique(truth).tolist() if value not in classes]
     if strange or truth.shape != predicted.shape:
         found = f"{strange[0]!r}" if strange else f"shape {truth.shape} for {len(predicted)} rows"
@@ -144,7 +144,7 @@ def write_results(folder: Path, model: Any, card: PrivacyCard, student: Any) -> 
 
 
 def batches_of(history: History) -> tuple[Batch, ...]:
-    """Return what each batch of a ledger took; of very many, neighbours in time are put together."""
+    """Return what each batch of a ledger took; of very many, neighbors in time are put together."""
     batches = []
     for charge in history.charges:
         share = history.limit.share(charge.cost)
@@ -160,7 +160,7 @@ def frontier_of(one: Event, queries: int, delta: float) -> tuple[FrontierPoint, 
 
 
 def _frontier(model: Any) -> tuple[FrontierPoint, ...]:
-    """Return the frontier of a fit whose queries are paid for one by one."""
+    """Return the frontier of a fit whose queries are spent one by one."""
     unit, simulated = model.epsilon_.unit, model.epsilon_.simulated
     one = model.mechanism_.event_of_one(len(model.classes_), unit, simulated=simulated)
     return frontier_of(one, len(model.release_.labels), model.epsilon_.delta)

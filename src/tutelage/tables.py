@@ -60,7 +60,7 @@ class Table:
         return len(next(iter(self.columns.values())))
 
     def column(self, name: str) -> Cells:
-        """Return the cells of column `name`, or raise `InvalidDataError` where there is none."""
+        """Return the cells of column `name`; raise `InvalidDataError` if it does not exist."""
         if name not in self.columns:
             if not self.source:
                 raise InvalidDataError(f"The table has no column '{name}'. Check the spelling.")
@@ -107,7 +107,7 @@ def _written(cells: Cells, texts: list[str]) -> list[str]:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Batches:
-    """Rows with named columns that need not fit into memory: they are read anew each time, some thousand at a time.
+    """Rows with named columns that need not fit into memory: each pass reads them again, some thousand at a time.
 
     `read_batches` makes it of a Parquet file. For a Dask DataFrame, `PATEClassifier.fit` does.
 

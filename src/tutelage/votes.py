@@ -76,7 +76,7 @@ class VoteHistogram(NeverPickled):
 
     @property
     def n_classes(self) -> int:
-        """Number of classes, including those that nobody voted for."""
+        """Number of classes, including those without votes."""
         return self.counts.shape[1]
 
     def first(self, queries: int) -> "VoteHistogram":
@@ -166,8 +166,8 @@ class VoteHistogram(NeverPickled):
         # Where the number of teachers is that of people, it is private too.
         of = f"teachers={self.n_teachers}" if self.cap is None else f"cap={self.cap}"
         return (
-            f"VoteHistogram(<counts hidden: private votes>, queries={self.n_queries}, "
-            f"classes={self.n_classes}, {of}, unit={self.unit.name!r})"
+            f"VoteHistogram(<counts hidden: private votes>, queries={self.n_queries}, classes={self.n_classes}, {of}, "
+            f"unit={self.unit.name!r})"
         )
 
 
@@ -214,7 +214,7 @@ def tally_few(
     Parameters
     ----------
     teachers, queries, labels : integer arrays of shape (votes,)
-        Who votes, on which query, and for which class.
+        Teacher, query and class of each vote.
     shape : tuple of int
         Numbers of teachers, queries and classes.
     cap : int

@@ -1,4 +1,4 @@
-"""Tables and figures of the papers, each recomputed by one command: ``tutelage reproduce NAME``."""
+"""Recompute the tables and figures of the papers: ``tutelage reproduce NAME``."""
 
 from tutelage_reproductions.record import Record, Row
 from tutelage_reproductions.running import NAMES, Refused, Reproduction, load, run, run_all, still_to_run

@@ -1,6 +1,6 @@
-"""Active learning of supervised students on MNIST (PATE 2017, Appendix B.2): what the choice of queries gains.
+"""Active learning of supervised students on MNIST (PATE 2017, Appendix B.2).
 
-The teachers are the authors', through the votes that they published; public rows are the test images voted on.
+Votes are those that the authors published. Public rows are the test images with votes.
 """
 
 import time
@@ -107,7 +107,7 @@ def network(X: Matrix, labels: IntArray, seed: int) -> Any:
 def learned(
     pool: Pool, plan: Plan, student: Student, rounds: tuple[int, ...], seed: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the student's held-out accuracy and the share of right answers so far, after each round; in per cent."""
+    """Return the student's held-out accuracy and the share of right answers so far, after each round; in percent."""
     known = PublicKnowledge.before(pool.features if plan.on_features else pool.X)
     model, accuracies, right = None, [], []
     for total in rounds:
@@ -231,9 +231,9 @@ def rules_rows(name: str, student: Student, pool_by: Callable[[int], Pool], rule
     accuracies, right = np.moveaxis(np.array(found), 2, 0)  # each (plans, seeds, rounds)
     seconds = time.perf_counter() - started
     for at, queries in enumerate(_ROUNDS):
-        centre, interval = mean_share(accuracies[0, :, at])
+        center, interval = mean_share(accuracies[0, :, at])
         yield Row(
-            name=f"{name}, {queries:,} random: %", ours=centre, interval=interval, seconds=seconds, better="higher"
+            name=f"{name}, {queries:,} random: %", ours=center, interval=interval, seconds=seconds, better="higher"
         )
         for plan, reached in zip(rules, accuracies[1:], strict=True):
             if at > 0 or plan.first != _RANDOM.first:
@@ -244,9 +244,9 @@ def rules_rows(name: str, student: Student, pool_by: Callable[[int], Pool], rule
                 )  # fmt: skip
     for at in (0, -1):
         for plan, shares in zip(plans, right, strict=True):
-            centre, interval = mean_share(shares[:, at])
+            center, interval = mean_share(shares[:, at])
             yield Row(
-                name=f"{name}, {_ROUNDS[at]:,} {plan.name}: correct labels, %", ours=centre, interval=interval,
+                name=f"{name}, {_ROUNDS[at]:,} {plan.name}: correct labels, %", ours=center, interval=interval,
                 better="higher",
             )  # fmt: skip
 
@@ -268,10 +268,10 @@ def experts_rows(name: str, student: Student, pool_by: Callable[[int], Pool]) ->
         by_rule, _ = learned(pool, plan, student, rounds, seed)
         gains.append(by_rule[-1] - learned(pool, _RANDOM, student, rounds, seed)[0][-1])
     seconds = time.perf_counter() - started
-    centre, interval = mean(undecided)
+    center, interval = mean(undecided)
     asked = f"{rounds[0]:,} queries"
     yield Row(
-        name=f"{name}, experts of {asked}: undecided rows", ours=centre, published=500.0, interval=interval, why=_SOFT
+        name=f"{name}, experts of {asked}: undecided rows", ours=center, published=500.0, interval=interval, why=_SOFT
     )
     gain, interval = mean(gains)
     what = f"{name}, {asked} + {_EXPERTS_THEN} by experts: gain"
@@ -294,8 +294,8 @@ def siamese_rows(pool_by: Callable[[int], Pool]) -> Iterator[Row]:
             f"{rounds[0]} queries + {_SIAMESE_THEN} without a match, logistic: gain",
         )
         for name, values in zip(names, found.T, strict=True):
-            centre, interval = mean(values)
-            yield Row(name=f"siamese, same {same}: {name}", ours=centre, interval=interval, seconds=seconds)
+            center, interval = mean(values)
+            yield Row(name=f"siamese, same {same}: {name}", ours=center, interval=interval, seconds=seconds)
 
 
 def _siamese(

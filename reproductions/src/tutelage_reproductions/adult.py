@@ -1,7 +1,7 @@
-"""PATE on UCI Adult (PATE 2017, Appendix C): the paper's forests, and ridge teachers whose ε may be published.
+"""PATE on UCI Adult (PATE 2017, Appendix C): the paper's forests, and ridge teachers with a publishable ε.
 
-The 32,561 training rows are private. Of the 16,281 test rows, without labels, the first 4,999 may be asked about, and
-the last 11,282 are what the student is scored on, as in the paper. Adult being public, its votes may be shown.
+The 32,561 training rows are private. Queries come from the first 4,999 of the 16,281 test rows, without labels. The
+last 11,282 score the student, as in the paper. Adult is public, so its votes may be shown.
 """
 
 import time
@@ -131,9 +131,9 @@ def _papers_setting(adult: AdultSplit, runs: int, progress: bool) -> Iterator[Ro
         ("vote-dependent ε, exact", by_votes, None, "lower", None),
     )
     for what, values, published, better, why in found:
-        centre, interval = mean(values)
+        center, interval = mean(values)
         yield Row(
-            name=f"{name}: {what}", ours=centre, published=published, interval=interval, seconds=seconds,
+            name=f"{name}: {what}", ours=center, published=published, interval=interval, seconds=seconds,
             better=better, why=why,
         )  # fmt: skip
     yield Row(name=f"{name}: worst-case ε", ours=publishable(mechanism, _ANSWERS), better="lower")
@@ -194,7 +194,7 @@ def _shards(X: Matrix, number: int, run: int) -> Shards:
 
 
 def score(student: Any, X: Matrix, asked: IntArray, released: IntArray, y: IntArray, run: int) -> float:
-    """Return how many of the evaluation rows a student gets right, in per cent; it sees the other rows unlabelled."""
+    """Return how many of the evaluation rows a student gets right, in percent; it sees the other rows unlabelled."""
     labels = np.full(len(X), ABSTAIN)
     labels[asked] = released
     pool = len(X) - EVALUATION_ROWS

@@ -1,4 +1,4 @@
-"""``tutelage reproduce``: a table of the papers, recomputed, with the published numbers beside ours."""
+"""``tutelage reproduce``: recompute a table of the papers and print the published numbers beside ours."""
 
 import json
 import sys
@@ -14,8 +14,9 @@ from tutelage._internal.results import ResultsFolder
 from tutelage.cli.outputs import require_writable
 from tutelage.cli.text import plain_console
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError, TutelageError
-from tutelage_reproductions import NAMES, Record, Refused, load, run, run_all, still_to_run
+from tutelage_reproductions import NAMES, Record, Refused, run, run_all, still_to_run
 from tutelage_reproductions.page import ABOUT, asked, duration, interval, number, ours, page, records_of
+from tutelage_reproductions.verdicts import VERDICTS
 
 _PAGE = "RESULTS.md"
 
@@ -44,18 +45,20 @@ def reproduce(
     ] = False,
     list_all: Annotated[bool, typer.Option("--list", help="List the reproductions and exit.")] = False,
 ) -> None:
-    """Recompute a table or figure of the papers.
+    """Recompute a table or figure of the papers, or repeat another experiment.
 
-    Data sets are read from the folder TUTELAGE_DATA and from the cache.
+    Data sets are read from the folder in TUTELAGE_DATA and from the cache.
     """
     if list_all:
         for known in NAMES:
-            typer.echo(f"{known:<20}{(load(known).__doc__ or '').splitlines()[0]}")
+            typer.echo(f"{known:<18}{VERDICTS[known].title}")
         return
     if every == (name is not None):
-        raise ConfigError("Name one reproduction, or give --all; `tutelage reproduce --list` lists them.")
+        raise ConfigError("Name one reproduction, or use --all. `tutelage reproduce --list` lists them.")
     if keep and (output is None or not every):
-        raise ConfigError("--keep leaves out what --all has saved before; give --all and --output with it.")
+        raise ConfigError(
+            "--keep needs --all and --output: it skips the reproductions whose records are in that folder."
+        )
     progress = sys.stderr.isatty() and not as_json
     results = None if output is None else _results_folder(output, NAMES if name is None else [name])
     if name is not None:
@@ -76,7 +79,7 @@ def reproduce(
 
 
 def _results_folder(output: Path, names: Iterable[str]) -> ResultsFolder:
-    """Return where records go, once nothing but earlier records is in the way."""
+    """Return the folder for records, which may hold only earlier records under their names."""
     if output.exists() and not output.is_dir():
         raise ConfigError(f"--output must be a folder. Got {output}, which is a file.")
     results = ResultsFolder(output, "name another folder with --output", _is_record)
@@ -87,7 +90,7 @@ def _results_folder(output: Path, names: Iterable[str]) -> ResultsFolder:
 
 
 def _is_record(path: Path) -> bool:
-    """Whether a file is a saved record or of one, or the page of all."""
+    """Return whether a file belongs to a saved record or is the page of all records."""
     try:
         if path.name == _PAGE:
             return ABOUT in path.read_text(encoding="utf-8")
@@ -97,7 +100,7 @@ def _is_record(path: Path) -> bool:
 
 
 def _shown_or_not(record: Record, results: ResultsFolder | None, *, as_json: bool) -> str | None:
-    """Show one of all records; return why not all of it could be saved, such as a figure without matplotlib."""
+    """Show a record; return why a part of it could not be saved, such as a figure without matplotlib."""
     try:
         _show(record, results, json.dumps(record.as_dict(), ensure_ascii=False) if as_json else None)
     except TutelageError as error:

@@ -1,8 +1,9 @@
-"""PATE on UCI Diabetes (PATE 2017, Appendix C): by the label it names and by the one of its sizes, patients kept apart.
+"""PATE on UCI Diabetes (PATE 2017, Appendix C), for two labels, and with patients kept apart.
 
-The paper asks for readmission within 30 days and balances 46,806 stays, but only 11,357 were such; 46,806 is twice the
-number of stays whose `diabetesMed` is "No". Both labels go through the paper's pipeline, on stays dealt row by row as
-in the paper, and on stays dealt so that no patient is in two parts. The table being public, its votes may be shown.
+The paper predicts readmission within 30 days and balances 46,806 stays, but only 11,357 stays have this label; 46,806
+is twice the number of stays whose `diabetesMed` is "No". Both labels pass through the paper's pipeline, on stays split
+by row as in the paper, and on stays split so that no patient is in two parts. The table is public, so its votes may be
+shown.
 """
 
 import time
@@ -66,7 +67,7 @@ class _Dealt:
 
 @dataclass(frozen=True)
 class _Found:
-    """What one run came to; accuracies in per cent."""
+    """What one run came to; accuracies in percent."""
 
     student: float
     forest: float

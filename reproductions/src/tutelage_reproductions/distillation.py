@@ -1,8 +1,8 @@
-"""Distillation: a student that learns from probabilities instead of labels (Papernot et al. 2017, Appendix B.1).
+"""Distillation: a student that learns from probabilities instead of labels (PATE 2017, Appendix B.1).
 
-This is the non-private baseline: nothing in tutelage releases probabilities. The sum of the teachers' probability
-vectors changes by up to 2 in L1 distance with one teacher, as vote counts do, but every entry of it would be seen and
-not the largest one's index alone. The authors found the gain too small for that price.
+This is a baseline without privacy: tutelage releases no probabilities. One teacher changes the sum of the probability
+vectors by up to 2 in L1 distance, as it does vote counts, but a release would show every entry instead of only the
+index of the largest one. The authors found the gain too small to justify this.
 """
 
 from collections.abc import Callable

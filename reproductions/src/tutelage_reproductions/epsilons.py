@@ -1,7 +1,7 @@
-"""Every ε that the papers print (PATE 2017 and 2018, PySyft, the tutorial, Zhao): their method beside ours.
+"""Recompute every ε that the papers print (PATE 2017 and 2018, PySyft, the tutorial, Zhao).
 
-Each is recomputed by its paper's own method, and then bounded or computed by every other that applies. Costs by the
-votes use votes that are public here: those that the authors of PATE published, and forests on Adult.
+Each is computed by its paper's own method, and then by every other analysis that applies. Vote-dependent ε use votes
+that are public: those that the authors of PATE published, and those of forests on Adult.
 """
 
 import time

@@ -1,7 +1,7 @@
-"""What the answers of PATE 2017 and 2018 on MNIST and SVHN cost by every analysis, on the votes the authors published.
+"""The ε of the labels of PATE 2017 and 2018 on MNIST and SVHN by every analysis, from the published votes.
 
 The votes are in ``pate2018_votes.npz``: counts of 250 teachers, `mnist_250_teachers` (9,000 queries) and
-`svhn_250_teachers` (26,032). Values by the votes are private in general; these votes are public.
+`svhn_250_teachers` (26,032). A vote-dependent ε is private in general; these votes are public.
 """
 
 import time

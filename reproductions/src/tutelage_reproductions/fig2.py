@@ -1,10 +1,10 @@
-"""Accuracy of noisy votes against γ, the inverse of the Laplace scale, for 10 to 250 teachers (PATE 2017, Figure 2).
+"""Accuracy of noisy labels against γ, the inverse of the Laplace scale, for 10 to 250 teachers (PATE 2017, Figure 2).
 
-MNIST by networks trained here and by the votes that the authors published; SVHN by their votes and, where SVHN itself
-is at hand, by networks trained here. Votes on both are public, so their accuracy may be shown.
+MNIST uses networks trained here and the votes that the authors published. SVHN uses the published votes and, if the
+SVHN data set is found, networks trained here. All votes are public, so their accuracy may be shown.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from tutelage.datasets import load_svhn
 from tutelage.exceptions import InvalidDataError
 from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
-from tutelage.reporting.figures import Figure, Series
+from tutelage.reporting.figures import Figure, Panels, Series
 from tutelage.votes import VoteHistogram
 from tutelage_reproductions.protocol import (
     EPOCHS,
@@ -90,7 +90,7 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
         rows=(*rows, *_more_teachers(curves, points)),
         quick=quick,
         notes=tuple(notes),
-        figure=_figure(curves, points),
+        figure=figure(*_by_origin(curves, points)),
     )
 
 
@@ -211,36 +211,56 @@ def _more_teachers(curves: list[_Curve], points: list[_Points]) -> Iterator[Row]
         )
 
 
-def _figure(curves: list[_Curve], points: list[_Points]) -> Figure:
-    series = [
-        Series(
-            name=curve.name,
-            x=_GAMMAS,
-            y=tuple(found.right),
-            interval=(
-                tuple(low for low, _ in found.intervals),
-                tuple(high for _, high in found.intervals),
-            ),
-            color=_PUBLISHED_COLORS[curve.images] if curve.published else _COLORS.get(curve.votes.n_teachers, 5),
-            dashes=(curve.images == "SVHN") + 2 * curve.published,
-        )
-        for curve, found in zip(curves, points, strict=True)
+def _by_origin(curves: list[_Curve], points: list[_Points]) -> tuple[list[Series], list[Series]]:
+    """Return the curves of networks that were trained here, and those of the paper's teachers."""
+    drawn = [(curve.published, _series(curve, found)) for curve, found in zip(curves, points, strict=True)]
+    return [series for published, series in drawn if not published], [
+        series for published, series in drawn if published
     ]
-    series.append(
-        Series(
-            name="printed in the paper, 250 teachers",
-            x=(_PUBLISHED_GAMMA,) * len(_PUBLISHED),
-            y=tuple(_PUBLISHED.values()),
-            labels=tuple(f"{images} {right:g}" for images, right in _PUBLISHED.items()),
-            color=-1,
-        )
+
+
+def _series(curve: _Curve, found: _Points) -> Series:
+    return Series(
+        name=curve.name,
+        x=_GAMMAS,
+        y=tuple(found.right),
+        interval=(tuple(low for low, _ in found.intervals), tuple(high for _, high in found.intervals)),
+        color=_PUBLISHED_COLORS[curve.images] if curve.published else _COLORS.get(curve.votes.n_teachers, 5),
     )
-    return Figure(
-        title="Accuracy of noisy votes",
-        x_label="γ: Laplace noise has scale 1/γ",
-        y_label="right, %",
-        series=tuple(series),
-        logarithmic=True,
-        y_range=(0.0, 101.0),
-        ticks=(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0),
+
+
+def figure(trained: Sequence[Series], published: Sequence[Series]) -> Panels:
+    """Return a panel for the networks that were trained here, and one for the teachers of the paper.
+
+    Parameters
+    ----------
+    trained, published : sequence of Series
+        Accuracy against γ, a curve per ensemble.
+    """
+    printed = [
+        Series(
+            name=f"paper, {images}: {right:g} %", x=(_PUBLISHED_GAMMA,), y=(right,), labels=("",),
+            color=color,
+        )
+        for (images, right), color in zip(_PUBLISHED.items(), (6, 5), strict=True)
+    ]  # fmt: skip
+    panels = (
+        ("Networks trained here", (*trained, printed[0])),
+        ("Votes that the authors published", (*published, *printed)),
+    )
+    return Panels(
+        title="More teachers tolerate more noise",
+        figures=tuple(
+            Figure(
+                title=title,
+                x_label="γ: Laplace noise has scale 1/γ",
+                y_label="accuracy of noisy labels, %",
+                series=series,
+                logarithmic=True,
+                y_range=(0.0, 101.0),
+                ticks=(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0),
+            )
+            for title, series in panels
+        ),
+        columns=2,
     )

@@ -1,7 +1,7 @@
-"""How far the first class leads the second, against the number of teachers (PATE 2017, Figure 3).
+"""Gap between the first and the second class, against the number of teachers (PATE 2017, Figure 3).
 
-The gap of a query is the votes of the first class less those of the second, over the number of teachers; without noise.
-Votes on MNIST and SVHN are public; the gaps of private votes are for their owner alone.
+The gap of a query is the difference of the two largest vote counts, divided by the number of teachers, without noise.
+Votes on MNIST and SVHN are public. The gaps of private votes are private.
 """
 
 from collections.abc import Iterator
@@ -97,8 +97,8 @@ def _published(notes: list[str]) -> Iterator[_Gap]:
 
 def _gap(curve: str, votes: VoteHistogram, seconds: float | None = None) -> _Gap:
     ordered = np.sort(votes.counts, axis=1)
-    centre, interval = mean_share(100 * (ordered[:, -1] - ordered[:, -2]) / votes.n_teachers)
-    return _Gap(curve, votes.n_teachers, centre, interval or (centre, centre), seconds)
+    center, interval = mean_share(100 * (ordered[:, -1] - ordered[:, -2]) / votes.n_teachers)
+    return _Gap(curve, votes.n_teachers, center, interval or (center, center), seconds)
 
 
 def _figure(gaps: list[_Gap]) -> Figure:
@@ -115,7 +115,7 @@ def _figure(gaps: list[_Gap]) -> Figure:
             )
         )
     ends = (float(min(gap.n_teachers for gap in gaps)), float(max(gap.n_teachers for gap in gaps)))
-    series.append(Series(name="the paper: above 60 % throughout", x=ends, y=(_PUBLISHED,) * 2, color=-1, dashes=1))
+    series.append(Series(name="the paper: above 60 % throughout", x=ends, y=(_PUBLISHED,) * 2, color=6, dashes=1))
     return Figure(
         title="Lead of the first class over the second",
         x_label="number of teachers",

@@ -1,6 +1,6 @@
-"""Distillation on MNIST (PATE 2017, Appendix B.1, Figure 5): what probabilities teach a student beyond labels.
+"""Distillation on MNIST (PATE 2017, Appendix B.1, Figure 5): gain of probabilities over labels.
 
-No noise is added to either, and probabilities would show much more of the teachers; PATE releases labels.
+No noise is added. Probabilities reveal much more about the teachers than labels; PATE releases labels.
 """
 
 import time
@@ -118,9 +118,9 @@ def _curves(mnist: ImageSplit, probabilities: FloatArray, *, quick: bool, progre
     rows = []
     for n in samples:
         baseline = np.array([found[n, "plurality", seed] for seed in range(seeds)])
-        centre, interval = mean_share(baseline)
+        center, interval = mean_share(baseline)
         rows.append(
-            Row(name=f"{n:,} samples, plurality: %", ours=centre, interval=interval, seconds=seconds, better="higher")
+            Row(name=f"{n:,} samples, plurality: %", ours=center, interval=interval, seconds=seconds, better="higher")
         )
         for name in [name for name in targets if name != "plurality"]:
             gain, interval = mean([found[n, name, seed] for seed in range(seeds)] - baseline)

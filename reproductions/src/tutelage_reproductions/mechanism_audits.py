@@ -1,4 +1,4 @@
-"""Lower bounds on ε from 50 audits of random mechanisms as installed, each beside its claim."""
+"""Lower bounds on ε from 50 audits of random mechanisms, each compared with the claimed ε."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -8,8 +8,8 @@ import numpy as np
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.validation import integer_at_least, probability
 from tutelage.accounting.data_independent import PureArgmax
-from tutelage.audit.law import worst_neighbours
-from tutelage.audit.mechanism import MechanismAudit, Neighbours, Part, audit_mechanism
+from tutelage.audit.law import worst_neighbors
+from tutelage.audit.mechanism import MechanismAudit, Neighbors, Part, audit_mechanism
 from tutelage.audit.sums import audit_sum
 from tutelage.events import Composed
 from tutelage.mechanisms import (
@@ -49,7 +49,7 @@ class Configuration(NamedTuple):
     """What is audited, and how; the neighbours of a noisy sum are one ballot and its opposite."""
 
     mechanism: Mechanism | NoisySum
-    neighbours: Neighbours
+    neighbors: Neighbors
     part: Part
     queries: int
     delta: float
@@ -66,16 +66,16 @@ def random_configurations(count: int, seed: int) -> Iterator[Configuration]:
         if number % (len(_KINDS) + 1) == len(_KINDS):
             yield _random_sum(random, scale)
             continue
-        neighbours = _random_neighbours(random)
+        neighbors = _random_neighbors(random)
         entry = _KINDS[number % (len(_KINDS) + 1)]
-        mechanism = _of_kind(entry, scale, max(neighbours.here) + int(random.integers(-2, 3)))
+        mechanism = _of_kind(entry, scale, max(neighbors.here) + int(random.integers(-2, 3)))
         if mechanism.takes_predictions:
-            student = random.dirichlet(np.full(len(neighbours.here), 5.0))
-            neighbours = neighbours._replace(prediction=tuple(student.tolist()))
-        one = mechanism.event_of_one(len(neighbours.here), ONE_TEACHER, simulated=False)
+            student = random.dirichlet(np.full(len(neighbors.here), 5.0))
+            neighbors = neighbors._replace(prediction=tuple(student.tolist()))
+        one = mechanism.event_of_one(len(neighbors.here), ONE_TEACHER, simulated=False)
         part: Part = "check" if isinstance(one, Composed) and random.random() < 0.5 else "release"
         deltas = (0.0, *_DELTAS) if isinstance(one, PureArgmax) else _DELTAS
-        yield Configuration(mechanism, neighbours, part, int(random.choice([1, 1, 4])), float(random.choice(deltas)))
+        yield Configuration(mechanism, neighbors, part, int(random.choice([1, 1, 4])), float(random.choice(deltas)))
 
 
 def audit_configurations(
@@ -98,9 +98,9 @@ def audit_configurations(
 def _audited(one: Configuration, draws: int, confidence: float, noise: NoiseSource | None) -> MechanismAudit:
     drawn: dict[str, Any] = {"delta": one.delta, "confidence": confidence, "noise": noise}
     if isinstance(one.mechanism, NoisySum):
-        return audit_sum(one.mechanism, one.neighbours.here, draws=draws, **drawn)
+        return audit_sum(one.mechanism, one.neighbors.here, draws=draws, **drawn)
     return audit_mechanism(
-        one.mechanism, one.neighbours, part=one.part, queries=one.queries, draws=draws // one.queries, **drawn
+        one.mechanism, one.neighbors, part=one.part, queries=one.queries, draws=draws // one.queries, **drawn
     )
 
 
@@ -108,8 +108,8 @@ def _random_sum(random: np.random.Generator, scale: float) -> Configuration:
     """Return a noisy sum of a ballot and of its opposite, with noise of so many lengths of the ballot."""
     ballot = random.integers(-9, 10, int(random.integers(2, 6)))
     ballot[0] = max(1, int(ballot[0]))
-    neighbours = Neighbours(tuple(ballot.tolist()), tuple((-ballot).tolist()))
-    return Configuration(NoisySum(scale), neighbours, "release", 1, float(random.choice(_DELTAS)))
+    neighbors = Neighbors(tuple(ballot.tolist()), tuple((-ballot).tolist()))
+    return Configuration(NoisySum(scale), neighbors, "release", 1, float(random.choice(_DELTAS)))
 
 
 def _of_kind(entry: Entry[Mechanism], scale: float, most: int) -> Mechanism:
@@ -124,7 +124,7 @@ def _of_kind(entry: Entry[Mechanism], scale: float, most: int) -> Mechanism:
     return entry.kind(**{setting.parameter: others.get(setting.parameter, scale) for setting in entry.settings})
 
 
-def _random_neighbours(random: np.random.Generator) -> Neighbours:
+def _random_neighbors(random: np.random.Generator) -> Neighbors:
     """Return votes with close leaders, as often as not, and the same after one ballot moved or went."""
     classes = int(random.integers(2, 6))
     here = random.multinomial(int(random.integers(4, 61)), random.dirichlet(np.full(classes, 1.0)))
@@ -138,7 +138,7 @@ def _random_neighbours(random: np.random.Generator) -> Neighbours:
         target = classes
     if target < classes:
         there[target] += 1
-    return Neighbours(tuple(here.tolist()), tuple(there.tolist()))
+    return Neighbors(tuple(here.tolist()), tuple(there.tolist()))
 
 
 def tight_audits(draws: int) -> list[MechanismAudit]:
@@ -147,7 +147,7 @@ def tight_audits(draws: int) -> list[MechanismAudit]:
     of_labels = [
         audit_mechanism(
             mechanism,
-            worst_neighbours(mechanism, delta=delta, part=part, draws=draws, confidence=EACH),
+            worst_neighbors(mechanism, delta=delta, part=part, draws=draws, confidence=EACH),
             delta=delta,
             part=part,
             draws=draws,
@@ -199,6 +199,6 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa
 
 
 def _named(number: int, found: MechanismAudit) -> str:
-    here, there = found.neighbours.here, found.neighbours.there
+    here, there = found.neighbors.here, found.neighbors.there
     times = f", {found.queries} queries" if found.queries > 1 else ""
     return f"{number}. {found.mechanism}, {found.part}{times}, {here} and {there}, δ = {found.delta:g}"

@@ -1,7 +1,7 @@
-"""Membership inference on Adult and MNIST: models, teachers and votes give members away, and a student does not.
+"""Membership inference on Adult and MNIST, against models, teachers, votes and students.
 
-LiRA (Carlini et al. 2022) attacks a forest on all rows, single teachers on their shards, the votes before any noise,
-and the student, by the same code. Both data sets are public, so what is found may be shown.
+LiRA (Carlini et al. 2022) attacks a forest on all rows, single teachers on their shards, the votes before noise, and
+the student, all with the same code. Both data sets are public, so the results may be shown.
 """
 
 import time

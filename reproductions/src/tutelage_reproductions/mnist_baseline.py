@@ -1,7 +1,7 @@
-"""MNIST without privacy: one network and one formula trained on all 60,000 images (PATE 2017, §4).
+"""MNIST without privacy: a network and three closed-form models on all 60,000 images (PATE 2017, §4).
 
-The network that the paper compares students with, and the classifiers over public features that this project's
-teachers are, each by one owner of all training images.
+The network is the one that the paper compares students with. The other models are the teachers of this project, trained
+on all images by a single owner.
 """
 
 import os
@@ -18,7 +18,7 @@ from tutelage._internal.typing import IntArray, Matrix
 from tutelage.datasets import ImageSplit, load_mnist
 from tutelage.features import PublicRows, glyph_features
 from tutelage.partition import Shards
-from tutelage.teachers import ClassMeans, HeadTeachers, NearestNeighbours, Ridge
+from tutelage.teachers import ClassMeans, HeadTeachers, NearestNeighbors, Ridge
 from tutelage.teachers.parallel import parallel
 from tutelage_reproductions.record import Record, Row, mean_share, share
 
@@ -31,7 +31,7 @@ _PUBLIC = 9_000
 _EPOCHS, _QUICK_EPOCHS = 8, 1
 _BATCH = 64
 _SEEDS, _QUICK_SEEDS = 4, 1
-_HEADS = {"class means": ClassMeans(), "ridge": Ridge(), "3 nearest neighbors": NearestNeighbours(3)}
+_HEADS = {"class means": ClassMeans(), "ridge": Ridge(), "3 nearest neighbors": NearestNeighbors(3)}
 _QUICK_HEADS = ("class means",)
 
 

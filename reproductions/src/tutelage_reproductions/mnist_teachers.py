@@ -1,7 +1,7 @@
 """Accuracy of teacher ensembles on MNIST (PATE 2017, §4.1): 250 networks, and thousands of class means.
 
-The 60,000 training images are private. The first 9,000 test images, without labels, are public and are all that the
-features are learned from; votes are counted on all 10,000. MNIST being public, its votes may be shown.
+The 60,000 training images are private. The first 9,000 test images are public, without labels, and the features are
+learned from them alone; votes are counted on all 10,000. MNIST is public, so its votes may be shown.
 """
 
 import time

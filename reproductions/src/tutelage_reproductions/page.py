@@ -1,4 +1,4 @@
-"""How records are written: RESULTS.md, with a verdict for each experiment, and the numbers of one record."""
+"""RESULTS.md as Markdown, with a verdict for each experiment, and the numbers of a record as text."""
 
 import math
 import re

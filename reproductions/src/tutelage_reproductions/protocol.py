@@ -1,4 +1,4 @@
-"""What several reproductions share: splits of PATE 2017 on MNIST, votes that were published, votes of networks."""
+"""Parts that several reproductions share: splits of MNIST, published votes, and votes of networks."""
 
 import hashlib
 import time
@@ -25,7 +25,7 @@ SVHN_STUDENT: dict[str, Any] = {
     "confidence": 0.9,
     "robustness": 0.5,
     "batch_size": 32,
-    "unlabelled_ratio": 4,
+    "unlabeled_ratio": 4,
     "averaging": 0.995,
     "learning_rate": 2e-3,
     "bfloat16": True,

@@ -1,8 +1,8 @@
-"""An ε for exact costs that may be published: proposed on public votes, tested on the votes the authors published.
+"""A tested ε: proposed on public votes and tested on the votes that the authors published.
 
-The public votes for MNIST come from 250 teachers of 32 images each, all test images: the labels of the last 1,000 are
-taken as known, for they score students, and are propagated to the others. No private image and no teacher's vote enters
-the proposal. For the two-class votes, which are made up, so are the public ones, at 87.5 % mean agreement.
+The public votes for MNIST come from 250 teachers of 32 images each, all of them test images. The labels of the last
+1,000 test images are known, since they score students, and are propagated to the others. The proposal uses no private
+image and no teacher's vote. The two-class votes are synthetic, and so are their public votes, at 87.5 % mean agreement.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""What a reproduction found: each published number beside ours, and where, when and with what it was run."""
+"""The record of a reproduction: published numbers beside ours, and where, when and with which code it was run."""
 
 import csv
 import json
@@ -47,21 +47,21 @@ class Row:
     Parameters
     ----------
     name : str
-        What it is, with its unit.
+        Name of the number, with its unit.
     ours : float
         The value found.
     published : float, optional
-        What the paper prints.
+        The number in the paper.
     at_least, at_most : float, optional
-        What this project asks of itself.
+        The goal of this project.
     interval : tuple of two floats, optional
-        95 % confidence interval of `ours`; the notes of the record say over what.
+        95 % confidence interval of `ours`; the notes of the record name its population.
     seconds : float, optional
-        Time on the clock that it took to get it, with what else came of the same work.
+        Wall-clock time of the work, which may give other numbers too.
     better : {"higher", "lower"}, optional
-        Which values are better than others. Default: neither, the value is a fact, and may be off either way.
+        Which values are better. Default: neither; the value is a fact and may differ in both directions.
     why : str, optional
-        In one sentence, why ours is not what was published. A value that falls short needs one.
+        Why our value differs from the published one. Required if it falls short.
     """
 
     name: str
@@ -76,13 +76,13 @@ class Row:
 
     @property
     def is_lower_bound(self) -> bool:
-        """Whether it is what an attack showed ε to be at least."""
+        """Whether the number is a lower bound on ε from an attack."""
         audited = self.better is None and self.at_most is not None and ", δ = " in self.name
         return audited or self.name.endswith(": lower bound on ε")
 
     @property
     def falls_short(self) -> bool:
-        """Whether it is worse than published, printed digits allowed for, or than this project asks of itself."""
+        """Whether it is worse than published, up to the printed digits, or misses its goal."""
         missed = (self.at_least is not None and self.ours < self.at_least) or (
             self.at_most is not None and self.ours > self.at_most
         )
@@ -95,7 +95,7 @@ class Row:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """What a run was run on."""
+    """Machine, versions and time of a run."""
 
     date: str  # day on which it ended, ISO 8601, UTC
     seconds: float  # on the clock, the whole run
@@ -134,11 +134,11 @@ class Record:
     quick : bool
         Whether less was done than the paper did.
     notes : tuple of str
-        What a reader must know to compare: seeds, data, what was left out and why.
+        Facts needed for a comparison: seeds, data, and what was left out and why.
     figure : Drawing, optional
-        The same as a picture.
+        A figure of the numbers.
     circumstances : Circumstances, optional
-        What it was run on.
+        Machine, versions and time.
     """
 
     name: str
@@ -152,7 +152,7 @@ class Record:
     def __post_init__(self) -> None:
         names = [row.name for row in self.rows]
         if len(set(names)) < len(names):
-            raise InvalidParameterError("`rows` of Record must have names of their own.")
+            raise InvalidParameterError("`rows` of Record must have distinct names.")
 
     def save(self, folder: Path) -> list[Path]:
         """Write the record as json and csv, and its figure as png and svg, into `folder`; return the paths.
@@ -160,7 +160,7 @@ class Record:
         Parameters
         ----------
         folder : path
-            Where to; made if it is not there.
+            Created if it does not exist.
 
         Raises
         ------
@@ -193,7 +193,7 @@ class Record:
         Raises
         ------
         InvalidDataError
-            If the file is no such record.
+            If the file is not a record.
         """
         try:
             saved = json.loads(path.read_text(encoding="utf-8"))
@@ -221,7 +221,7 @@ def _processor() -> str:
 def commit() -> str | None:
     """Return the commit of the checkout that this package and tutelage are imported from, as of the first call.
 
-    Files may change while a run goes on; modules were read before.
+    Files may change during a run, but modules are read before it.
     """
     # Of these very files: an environment may lie in the working tree of some other project.
     if _git("ls-files", "--error-unmatch", __file__, tutelage.__file__) is None:
@@ -239,7 +239,7 @@ def _git(*words: str) -> str | None:
 
 
 def share(right: npt.ArrayLike) -> tuple[float, Interval]:
-    """Return a share in per cent and its exact (Clopper–Pearson) confidence interval."""
+    """Return a share in percent and its exact (Clopper–Pearson) confidence interval."""
     right = np.asarray(right)
     found = stats.binomtest(int(right.sum()), right.size)
     low, high = found.proportion_ci(_CONFIDENCE, method="exact")
@@ -247,17 +247,17 @@ def share(right: npt.ArrayLike) -> tuple[float, Interval]:
 
 
 def mean_share(percents: npt.ArrayLike) -> tuple[float, Interval | None]:
-    """Return the mean of shares in per cent and its confidence interval, cut to 0 and 100."""
-    centre, interval = mean(percents)
-    return centre, None if interval is None else (max(interval[0], 0.0), min(interval[1], 100.0))
+    """Return the mean of shares in percent and its confidence interval, cut to 0 and 100."""
+    center, interval = mean(percents)
+    return center, None if interval is None else (max(interval[0], 0.0), min(interval[1], 100.0))
 
 
 def mean(values: npt.ArrayLike) -> tuple[float, Interval | None]:
     """Return a mean and its confidence interval by Student's distribution; none of fewer than three values."""
     values = np.asarray(values, dtype=np.float64)
-    centre = float(values.mean())
+    center = float(values.mean())
     if len(values) < _FEWEST:
-        return centre, None
+        return center, None
     spread = float(values.std(ddof=1)) / math.sqrt(len(values))
     half = float(stats.t.ppf((1 + _CONFIDENCE) / 2, len(values) - 1)) * spread
-    return centre, (centre - half, centre + half)
+    return center, (center - half, center + half)

@@ -1,7 +1,7 @@
-"""Ask one query again and again, and reconstruct the votes from the answers: with the ledger's memory, and without.
+"""Repeat one query and reconstruct the votes from the labels, with and without the ledger.
 
-Two classes, 250 teachers, GNMax. The share of answers for the first class gives the gap between the counts away, as the
-inverse of the noise's distribution; the numbers are by how many votes the attacker is wrong.
+There are two classes, 250 teachers and GNMax. The share of labels of the first class reveals the gap between the counts
+through the inverse of the noise's distribution. The numbers are the error of the attacker, in votes.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
-"""PATE and what a user could run instead: every method on the same features, rows, δ and neighbors.
+"""PATE and the methods that a user could run instead, on the same features, rows, δ and neighbors.
 
-A method sees features that were learned from the public rows, private rows with their classes, and public rows without.
-All are scored on rows that none has seen.
+Each method gets features that were learned from the public rows, private rows with their classes, and public rows
+without classes. All methods are scored on rows that none of them has seen.
 """
 
 from collections.abc import Iterator, Sequence

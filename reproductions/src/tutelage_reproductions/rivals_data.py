@@ -1,4 +1,4 @@
-"""The data sets on which PATE and its rivals are compared: the same splits for all, features from public rows."""
+"""Data sets on which PATE and its rivals are compared, with the same splits and public features for all."""
 
 import csv
 import gzip

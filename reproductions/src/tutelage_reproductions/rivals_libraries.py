@@ -1,4 +1,4 @@
-"""Rivals in other libraries, where they are installed: Opacus; and diffprivlib, which works with scikit-learn 1.6."""
+"""Rivals from other libraries, if installed: Opacus, and diffprivlib, which needs scikit-learn 1.6."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

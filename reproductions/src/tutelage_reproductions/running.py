@@ -1,4 +1,4 @@
-"""Which reproductions there are, each loaded when it is asked for; and running one or all of them."""
+"""The list of all reproductions, and functions that run one or all of them."""
 
 import json
 import time
@@ -11,7 +11,7 @@ from typing import Protocol, final
 from tutelage.exceptions import InvalidParameterError, TutelageError
 from tutelage_reproductions.record import Circumstances, Record, commit
 
-# In the order of the papers, and then what was found beside them.
+# First the papers in their order, then experiments of this project.
 NAMES = (
     "mnist-baseline",
     "svhn-baseline",
@@ -42,7 +42,7 @@ NAMES = (
 
 
 class Reproduction(Protocol):
-    """A module that reproduces one table or figure; the first line of its docstring says which."""
+    """A module that reproduces one table or figure."""
 
     __doc__: str | None
 
@@ -52,11 +52,11 @@ class Reproduction(Protocol):
         Parameters
         ----------
         quick : bool
-            Do less, in about a minute, and say so in the record.
+            Run a shorter form of about a minute; the record is marked as quick.
         download : bool
-            Fetch the data where they are not found here.
+            Download data sets that are not found.
         progress : bool
-            Show a progress bar on work that takes long.
+            Show a progress bar for long work.
         """
         ...
 
@@ -67,10 +67,10 @@ def load(name: str) -> Reproduction:
     Raises
     ------
     InvalidParameterError
-        If there is none; the message lists those that there are.
+        If there is no reproduction of this name; the message lists all names.
     """
     if name not in NAMES:
-        raise InvalidParameterError(f"There is no reproduction {name!r}. There are: {', '.join(NAMES)}.")
+        raise InvalidParameterError(f"There is no reproduction {name!r}. Choose one of: {', '.join(NAMES)}.")
     module: Reproduction = import_module(f"tutelage_reproductions.{name.replace('-', '_')}")  # type: ignore[assignment]
     return module
 
@@ -109,7 +109,7 @@ def run(name: str, *, quick: bool, download: bool, progress: bool) -> Record:
 
 
 def run_all(names: Sequence[str], *, quick: bool, download: bool, progress: bool) -> Iterator[Record | Refused]:
-    """Yield each record as it is done; one that lacks its data or an extra does not keep the others from running.
+    """Yield each record when it is complete; a reproduction without its data or an extra does not stop the others.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def run_all(names: Sequence[str], *, quick: bool, download: bool, progress: bool
 
 
 def still_to_run(names: Sequence[str], folder: Path, *, quick: bool) -> list[str]:
-    """Return those whose record, of this form or a fuller one, is not in a folder yet.
+    """Return the reproductions without a record of this form, or a fuller one, in a folder.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def still_to_run(names: Sequence[str], folder: Path, *, quick: bool) -> list[str
 
 
 def _is_saved(name: str, folder: Path, *, quick: bool) -> bool:
-    """Return whether a record is there with its figure, which is drawn last and may have lacked matplotlib."""
+    """Return whether a record exists with its figure, which is drawn last and needs matplotlib."""
     path = folder / f"{name}.json"
     if not path.is_file() or (Record.load(path).quick and not quick):
         return False

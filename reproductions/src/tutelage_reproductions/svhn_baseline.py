@@ -1,7 +1,7 @@
 """SVHN without privacy: the network with two more hidden layers, trained on all images (PATE 2017, §4).
 
-The paper trains on 604,388 images. The largest part of SVHN that is at hand is taken, and the record says which; on the
-first images alone it is another experiment.
+The paper trains on 604,388 images. This uses the largest part of SVHN that is found, and the record names it. With the
+sample alone it is a different experiment.
 """
 
 from contextlib import suppress

@@ -1,7 +1,7 @@
 """A student of Confident-GNMax on SVHN (PATE 2018, Table 1): consistency training within an exact ε of 2.
 
-The teachers are the authors' 250, through the votes that they published on SVHN's test images. The first 9,000 of these
-are public rows, the next 1,000 score the student. Votes being public here, what they cost may be shown.
+Votes are those that the authors published for 250 teachers on SVHN's test images. The first 9,000 images are public
+rows; the next 1,000 score the student. These votes are public, so their ε may be shown.
 """
 
 import time
@@ -41,7 +41,7 @@ class _Trained:
     """One student, and what its share of right answers is beside."""
 
     name: str
-    unlabelled_weight: float
+    unlabeled_weight: float
     published: float | None = None
     at_least: float | None = None
     why: str | None = None
@@ -121,7 +121,7 @@ def _student_row(student: _Trained, svhn: ImageSplit, labels: IntArray, steps: i
     network = ConsistencyStudent(
         svhn.image_shape,
         steps=steps,
-        unlabelled_weight=student.unlabelled_weight,
+        unlabeled_weight=student.unlabeled_weight,
         random_state=_SEED,
         progress=progress,
         **SVHN_STUDENT,

@@ -1,7 +1,7 @@
 """Privacy and accuracy of students (PATE 2017, Figure 4): MNIST at 100 to 1,000 queries, SVHN at 500 and 1,000.
 
-Teachers are the authors' 250, through the votes that they published: on test images 0 to 8,999 of MNIST, and on those
-of SVHN. Noise is Laplace of scale 20, γ = 0.05. These votes are public, so what they cost may be shown.
+Votes are those that the authors published for 250 teachers on test images 0 to 8,999 of MNIST and on SVHN's. Noise is
+Laplace with scale 20, γ = 0.05. These votes are public, so their ε may be shown.
 """
 
 import time

@@ -1,7 +1,7 @@
-"""The tutorial "Maintaining Privacy in Medical Data" of OpenMined: its flow, what it prints and what is true instead.
+"""OpenMined's tutorial "Maintaining Privacy in Medical Data": the numbers it prints, and the correct ones.
 
-100 teachers, Laplace noise of scale 5 on every count, 9,000 answers, a student scored on 1,000 images. Its data are
-SVHN, taken where the whole of it is found or fetched; otherwise MNIST. docs/tutorial-errors.md explains each number.
+It has 100 teachers, Laplace noise of scale 5 on every count, 9,000 queries, and a student scored on 1,000 images. Its
+data are SVHN, if all of it is found or downloaded, otherwise MNIST. docs/tutorial-errors.md explains each number.
 """
 
 import time
@@ -289,7 +289,7 @@ def _right_way(data: ImageSplit, size: _Size) -> _RightWay:
         return _RightWay(features.transform(pool), features.transform(held_out), Medoids(), LabelPropagationStudent())
     from tutelage.students import ConsistencyStudent
 
-    student = ConsistencyStudent(data.image_shape, steps=size.steps, batch_size=32, unlabelled_ratio=4, bfloat16=True)
+    student = ConsistencyStudent(data.image_shape, steps=size.steps, batch_size=32, unlabeled_ratio=4, bfloat16=True)
     return _RightWay(pool, held_out, RandomRows(), student)
 
 

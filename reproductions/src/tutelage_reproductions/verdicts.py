@@ -1,4 +1,4 @@
-"""What each experiment shows, in the words of RESULTS.md; every number is taken from the record that is shown."""
+"""The verdict on each experiment, as RESULTS.md prints it; every number comes from the record."""
 
 import re
 from typing import NamedTuple
@@ -7,10 +7,10 @@ from tutelage_reproductions.record import Record
 
 
 class Verdict(NamedTuple):
-    """The part of a section above its table.
+    """The text of a section.
 
-    In `verdict` and `more`, ``{row}`` stands for our number in the row of that name, ``{row|published}`` for the
-    number of the paper, ``{rows}`` and ``{short}`` for how many rows there are and how many fall short.
+    In `verdict` and `more`, ``{row}`` is replaced by our number in the row of that name, ``{row|published}`` by the
+    number in the paper, ``{rows}`` by the number of rows, and ``{short}`` by the number of rows that fall short.
     """
 
     title: str
@@ -25,7 +25,7 @@ class Verdict(NamedTuple):
         return re.findall(r"\{([^}]+)\}", self.verdict + self.more)
 
     def fits(self, record: Record) -> bool:
-        """Return whether the record has all rows that the text speaks of; a quick one may lack some."""
+        """Return whether the record has all rows that the text names; a quick record may lack some."""
         rows = {row.name for row in record.rows} | {"rows", "short"}
         return not record.quick and all(name.removesuffix("|published") in rows for name in self.numbers())
 
@@ -63,9 +63,9 @@ VERDICTS = {
         "{MNIST, 250 networks, γ = 0.05: accuracy, %|published} % in the paper.",
         "Up to γ = 0.05, more teachers are more accurate at every γ. With almost no noise (γ = 1), 10 teachers are the "
         "most accurate.",
-        "Accuracy of noisy labels against γ. All curves rise with γ. 250 teachers reach their best accuracy near γ = "
-        "0.05, 100 teachers near 0.1, and 10 teachers only near 1. The two numbers of the paper lie on the curves of "
-        "its published votes.",
+        "Accuracy of noisy labels against γ, in one panel for networks trained here and one for the published votes. "
+        "All curves rise with γ. 250 teachers reach their best accuracy near γ = 0.05, 100 teachers near 0.1, and 10 "
+        "teachers only near 1. The two numbers of the paper lie on the curves of its published votes.",
         r", γ = (0\.01|0\.05|0\.2|1)(?=: accuracy)",
     ),
     "fig3": Verdict(
@@ -78,7 +78,7 @@ VERDICTS = {
         "teachers. The published teachers are at 81 % (SVHN) and 62 % (MNIST). All are above the paper's line at 60 %.",
     ),
     "table4": Verdict(
-        "Students on MNIST and SVHN: as accurate as published, but the published ε is private",
+        "Students on MNIST and SVHN: as accurate as published",
         "With the paper's numbers of queries, students reach {MNIST, 100 queries: student, %} % on MNIST and "
         "{SVHN, 500 queries: student, %} % on SVHN, against {MNIST, 100 queries: student, %|published} % and "
         "{SVHN, 500 queries: student, %|published} % in the paper.",
@@ -101,7 +101,7 @@ VERDICTS = {
         across=r"^([\d,]+ samples), ",
     ),
     "active-learning": Verdict(
-        "Choosing queries: a gain for one student is a loss for another",
+        "Choosing queries: the gain depends on the student",
         "Taking the least confident images first changes accuracy by {network, 500 least confident first: gain} points "
         "for a network (500 queries) and by {logistic, 300 least confident first: gain} points for a logistic "
         "regression (300 queries).",
@@ -110,7 +110,7 @@ VERDICTS = {
         across=r"(?<=, )(100|300|500|1,000) (?=random|medoids|TypiClust|least)",
     ),
     "adult": Verdict(
-        "Adult: more accurate than the paper, at a worst-case ε below 1",
+        "Adult: more accurate than the paper, at worst-case ε < 1",
         f"Our setting reaches {{{_ADULT}: student, %}} % at a worst-case ε of {{{_ADULT}: worst-case ε}}; the paper "
         f"reports {{{_BEST}: forest, %|published}} % at a vote-dependent ε of "
         f"{{{_BEST}: vote-dependent ε, bound of 2017|published}}.",
@@ -154,11 +154,11 @@ VERDICTS = {
         "published point is 98.8 % at ε = 0.47.",
         "A small ε needs many teachers: with 250 teachers the same ε gives "
         "{250 teachers, 200 queries, ε = 0.0213: mean over folds, %} %. Most of the gain comes from public features: "
-        "noisy class means over them, without teachers, do as well ([rivals](#rivals)).",
-        "Best accuracy of PATE at four values of ε, with intervals: about 99 % from ε = 0.02 to 0.28. DP class means "
-        "and vector ballots, each followed by label propagation, reach 98.7 to 98.8 % from ε = 0.0025 to 0.02; at ε = "
-        "0.1 and above the best other method reaches 99.3 to 99.4 %. Published points, at ε from 0.47 to 8, lie "
-        "between 98 and 98.8 %.",
+        "noisy class means over them, without teachers, come within half a point ([rivals](#rivals)).",
+        "Accuracy against ε, with intervals. PATE, with its best settings at four values of ε, stays near 99.1 % from "
+        "ε = 0.02 to 0.28. DP class means with label propagation reach 98.7 to 98.8 % from ε = 0.0025 to 0.02. Vector "
+        "ballots and DP gradient descent reach 99.1 to 99.3 % from ε = 0.1 to 3. Published points lie lower, between "
+        "98 and 98.8 %, at ε from 0.47 to 8.",
         shown=r"σ = |, 200 queries, ε",
     ),
     "svhn-student": Verdict(
@@ -169,19 +169,20 @@ VERDICTS = {
         "Both ε are private. The worst-case ε is {worst-case ε}.",
     ),
     "zhao": Verdict(
-        "Local noise: k-ary randomized response is the best local mechanism",
+        "Local noise: k-ary randomized response is the best",
         "At ε = 1 per label, k-ary randomized response gives {k-RR, plurality, ε = 1: accuracy, %} % correct labels; "
         "the paper's truncated geometric mechanism gives {truncated geometric, likelihood, ε = 1: accuracy, %} % with "
         "the best decoder.",
         "As printed in the paper, with plurality, it gives {as printed, plurality, ε = 1: accuracy, %} %, which is "
         "chance for 10 classes. A trusted curator gives {central: GNMax, ε = 1: accuracy, %} %.",
-        "Correct labels against the ε of one label. A trusted curator (GNMax) is at 100 % throughout. k-ary randomized "
-        "response rises from 74 % at ε = 0.5 to 100 % at 1, the local Gaussian from 42 % to 99 % at 2. The truncated "
-        "geometric mechanism needs ε = 4 for 95 % with the likelihood decoder, and gives 56 % there with plurality.",
+        "Correct labels against the ε of one label, in two panels. Left, mechanisms: a trusted curator (GNMax) is at "
+        "100 % throughout; k-ary randomized response rises from 74 % at ε = 0.5 to nearly 100 % at 1, the local "
+        "Gaussian from 42 % to 99 % at 2, the truncated geometric mechanism from 29 % to 95 % at 4. Right, decoders of "
+        "the truncated geometric mechanism: likelihood is the best at every ε, and plurality gives 56 % at ε = 4.",
         r", ε = (0\.5|1|2|4)(?=: accuracy)",
     ),
     "tutorial": Verdict(
-        "A tutorial's ε of 59: the same labels have a worst-case ε of 342",
+        "A tutorial's ε: far too small for its labels",
         "The tutorial prints ε = {ε printed by the tutorial, labels used as indices|published} for 9,000 noisy labels; "
         "their worst-case ε is {worst-case ε of 9,000 queries}.",
         "It passes labels where row numbers are expected, so only ten rows are counted. With ε = 2 fixed first, "
@@ -190,7 +191,7 @@ VERDICTS = {
         "of 9,000 labels reaches {the tutorial's student, 9,000 labels: accuracy, %} %.",
     ),
     "epsilons": Verdict(
-        "Published ε: recomputed, and none of the vote-dependent ones may be published",
+        "Published ε: recomputed, and compared with the exact ε",
         f"For 100 queries on MNIST, PATE 2017 prints ε = {{{_MNIST}: paper's own method|published}}; the exact ε is "
         f"{{{_MNIST}: exact (private)}} and the worst-case ε, which may be published, is "
         f"{{{_MNIST}: worst case (publishable)}}.",
@@ -214,7 +215,7 @@ VERDICTS = {
         shown="$^",
     ),
     "publishable": Verdict(
-        "A tested ε: may be published, and is far below the worst case",
+        "A tested ε may be published and is far below the worst case",
         "For 100 queries on MNIST, a tested ε of {MNIST, LNMax 20, 100 queries: tested ε (publishable)} may be "
         "published; the worst-case ε is {MNIST, LNMax 20, 100 queries: worst-case ε}, and the paper's "
         "{MNIST, LNMax 20, 100 queries: tested ε (publishable)|published} may not be published.",
@@ -238,7 +239,7 @@ VERDICTS = {
         "Here *published* is what `tutelage plan` predicted from public data.",
     ),
     "rivals": Verdict(
-        "Other private methods: vector ballots match the best of them",
+        "Other private methods: vector ballots are near the best",
         f"At ε = 1, vector ballots reach {{Fashion-MNIST, ε = 1: vector ballots, %}} % on Fashion-MNIST, where the "
         f"best other method reaches {{Fashion-MNIST, ε = 1: {_RIVAL}}} %, and {{Diabetes, ε = 1: vector ballots, %}} % "
         f"against {{Diabetes, ε = 1: {_RIVAL}}} % on Diabetes readmission; on the other four data sets the difference "

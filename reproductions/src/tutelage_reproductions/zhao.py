@@ -1,11 +1,11 @@
-"""Teachers at different owners without a trusted curator (Zhao): labels right by local mechanism, decoder and ε.
+"""Labels by local mechanisms, for entities without a trusted curator (Zhao): accuracy by mechanism, decoder and ε.
 
 The paper prints equations and no numbers; the first rows are its equations evaluated.
 """
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -27,11 +27,11 @@ from tutelage.mechanisms import (
     TruncatedGeometricAsPrinted,
     decode,
 )
-from tutelage.mechanisms.local import count_reports, invert_channel, maximise_likelihood
+from tutelage.mechanisms.local import count_reports, invert_channel, maximize_likelihood
 from tutelage.noise import SimulationNoise
 from tutelage.planning import local_gaussian_for
 from tutelage.privacy import ONE_ENTITY
-from tutelage.reporting.figures import Figure, Series
+from tutelage.reporting.figures import Figure, Panels, Series
 from tutelage.votes import tally
 from tutelage_reproductions.record import Record, Row, share
 
@@ -40,14 +40,20 @@ _EPSILONS = (0.5, 1.0, 2.0, 4.0)
 _DELTA = 1e-5
 _QUERIES, _QUICK_QUERIES, _AT_ONCE = 40_000, 2_000, 1_000
 _RESPONSES, _SMALL = 100, 0.1
+_DOTTED = 3
 _DRAWN_AS = {  # how each curve looks: color and dashes
-    "k-RR, plurality": (0, 0),
-    "local Gaussian, sum": (2, 0),
-    "truncated geometric, likelihood": (1, 0),
-    "truncated geometric, inverse": (1, 1),
-    "truncated geometric, plurality": (1, 3),
-    "as printed, plurality": (3, 3),
-    "central: GNMax": (6, 1),
+    "Mechanisms": {
+        "k-RR, plurality": (0, 0),
+        "local Gaussian, sum": (2, 0),
+        "truncated geometric, likelihood": (1, 0),
+        "central: GNMax": (6, _DOTTED),
+    },
+    "Decoders of the truncated geometric mechanism": {
+        "truncated geometric, likelihood": (1, 0),
+        "truncated geometric, inverse": (5, 1),
+        "truncated geometric, plurality": (4, 2),
+        "as printed, plurality": (3, 1),
+    },
 }
 
 
@@ -90,7 +96,7 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa
                 "evaluated."
             ),
         ),
-        figure=_figure(right),
+        figure=figure({cell: 100 * float(np.mean(found)) for cell, found in right.items()}),
     )
 
 
@@ -157,7 +163,7 @@ def _labels(
         counts = count_reports(mechanism.perturb(batch.ballots, _CLASSES, noise), channel.shape[1])
         yield f"{name}, {Decoder.PLURALITY}", counts[:, :_CLASSES].argmax(axis=1)
         yield f"{name}, {Decoder.INVERSE}", invert_channel(counts, channel).argmax(axis=1)
-        yield f"{name}, {Decoder.LIKELIHOOD}", maximise_likelihood(counts, channel).argmax(axis=1)
+        yield f"{name}, {Decoder.LIKELIHOOD}", maximize_likelihood(counts, channel).argmax(axis=1)
     reports = gaussian.perturb(batch.ballots, _CLASSES, noise)
     yield "local Gaussian, sum", decode(reports, gaussian, _CLASSES)
     votes = tally(batch.ballots.astype(np.int16), _CLASSES, ONE_ENTITY)
@@ -171,18 +177,37 @@ def _as_printed(value: float) -> TruncatedGeometricAsPrinted:
         return TruncatedGeometricAsPrinted(value)
 
 
-def _figure(right: dict[_Cell, IntArray]) -> Figure:
-    curves = []
-    for name, (color, dashes) in _DRAWN_AS.items():
-        accuracy = tuple(100 * float(np.mean(right[name, value])) for value in _EPSILONS)
-        curves.append(Series(name=name, x=_EPSILONS, y=accuracy, color=color, dashes=dashes))
-    return Figure(
-        title=f"{_ENTITIES} entities of {100 * _AGREEMENT:g} % agreement",
-        x_label="ε of one label, for an entity's whole data",
-        y_label="labels right, %",
-        series=tuple(curves),
-        logarithmic=True,
-        y_range=(0, 103),
-        ticks=_EPSILONS,
-        legend_beside=True,
+def figure(accuracies: Mapping[_Cell, float]) -> Panels:
+    """Return a panel for the mechanisms, each with its best decoder, and one for the decoders of the paper's.
+
+    Parameters
+    ----------
+    accuracies : mapping of (str, float) to float
+        In percent, by mechanism with decoder, and ε.
+    """
+    return Panels(
+        title=f"Correct labels of {_ENTITIES} entities, each right with probability {_AGREEMENT:g}",
+        figures=tuple(
+            Figure(
+                title=title,
+                x_label="ε of one label, for all data of an entity",
+                y_label="correct labels, %",
+                series=tuple(
+                    Series(
+                        name=name,
+                        x=_EPSILONS,
+                        y=tuple(accuracies[name, value] for value in _EPSILONS),
+                        color=color,
+                        dashes=dashes,
+                        markers=dashes != _DOTTED,
+                    )
+                    for name, (color, dashes) in drawn.items()
+                ),
+                logarithmic=True,
+                y_range=(0, 103),
+                ticks=_EPSILONS,
+            )
+            for title, drawn in _DRAWN_AS.items()
+        ),
+        columns=2,
     )

@@ -27,7 +27,7 @@ def noise_scale(value: object, name: str, owner: str) -> float:
     """Return `value` as a float if it is a usable scale of noise, in votes.
 
     Above the upper end, noise could reach the limit of 64-bit integers, where adding a vote would no longer be hidden;
-    below the lower end it is none.
+    below the lower end it is not noise.
     """
     low, high = _NOISE_RANGE
     rule = f"be a number of votes between {low:g} and {high:g}"

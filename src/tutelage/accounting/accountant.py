@@ -1,4 +1,4 @@
-"""One accountant for a whole labelling run: add what was released, then ask what it cost by any of the analyses."""
+"""One accountant for a whole labeling run: add what was released, then ask what it cost by any of the analyses."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, final
@@ -263,7 +263,7 @@ class Accountant:
     def exact(self, delta: float) -> PrivateEpsilon:
         """Return ε from the exact Rényi cost of every release at the votes at hand."""
         probability(delta, "delta", "Accountant.exact")
-        method = "exact Rényi divergence over all neighbours, both directions, conversion of CKS 2020 Proposition 12"
+        method = "exact Rényi divergence over all neighbors, both directions, conversion of CKS 2020 Proposition 12"
         return self._private(self._best_exact(delta), delta, method)
 
     def voted(self) -> list[tuple[Event, VoteHistogram, FloatArray | None]]:

@@ -169,29 +169,29 @@ def _worst_of_three_outcomes(positions: Positions, order: float, best: float) ->
 def _bound(positions: Positions, x: IntArray, y: IntArray, span: int, order: float) -> FloatArray:
     """Return an upper bound on E[φ] over each cell [x, x + span] × [y, y + span], in lattice positions."""
     far_x, far_y = np.minimum(x + span, positions.last), np.minimum(y + span, positions.last)
-    favours_loser = positions.three(x, far_y)  # the loser wins most, and all log ratios are smallest
-    favours_gainer = positions.three(far_x, y)
-    favours_other = positions.three(far_x, far_y)
-    return _cell_excess(favours_loser, favours_gainer, favours_other, positions.largest_ratio, order)
+    favors_loser = positions.three(x, far_y)  # the loser wins most, and all log ratios are smallest
+    favors_gainer = positions.three(far_x, y)
+    favors_other = positions.three(far_x, far_y)
+    return _cell_excess(favors_loser, favors_gainer, favors_other, positions.largest_ratio, order)
 
 
 def _cell_excess(
-    favours_loser: tuple[FloatArray, FloatArray],
-    favours_gainer: tuple[FloatArray, FloatArray],
-    favours_other: tuple[FloatArray, FloatArray] | None,
+    favors_loser: tuple[FloatArray, FloatArray],
+    favors_gainer: tuple[FloatArray, FloatArray],
+    favors_other: tuple[FloatArray, FloatArray] | None,
     largest_ratio: float,
     order: float,
 ) -> FloatArray:
     """Return the larger of both directions' E[φ], each outcome at its largest probability and worst log ratio."""
     with np.errstate(invalid="ignore"):
-        smallest = favours_loser[0] - favours_loser[1]
-        largest = favours_gainer[0] - favours_gainer[1]
+        smallest = favors_loser[0] - favors_loser[1]
+        largest = favors_gainer[0] - favors_gainer[1]
     smallest = np.where(np.isfinite(smallest), smallest, -largest_ratio)  # an outcome that cannot be there
     largest = np.where(np.isfinite(largest), largest, largest_ratio)
     most: list[FloatArray] = []
     for time in (0, 1):
-        mass = [favours_loser[time][0], favours_gainer[time][1]]
-        most.append(np.stack(mass if favours_other is None else [*mass, favours_other[time][2]]))
+        mass = [favors_loser[time][0], favors_gainer[time][1]]
+        most.append(np.stack(mass if favors_other is None else [*mass, favors_other[time][2]]))
     forward = _excess(most[1], smallest, largest, order)
     return np.maximum(forward, _excess(most[0], -largest, -smallest, order))
 

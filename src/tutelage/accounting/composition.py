@@ -27,7 +27,7 @@ _UPWARD = 1 + 1e-9  # covers the rounding of a few operations on variances
 _MOST_LOSSES = 2**15  # of a sum on a lattice; more of them fall back to a looser cost
 _LEAST_LATTICE_DELTA = 1e-280  # products of masses underflow far below it
 _FFT_ERROR = 1e-13  # absolute, on δ: far above the rounding of an inverse FFT of values ≤ 1
-_FFT_ERROR_PER_SHIFT = 1e-14  # the same, from normalising log E[cos θX], which only σ < 2 needs
+_FFT_ERROR_PER_SHIFT = 1e-14  # the same, from normalizing log E[cos θX], which only σ < 2 needs
 _FFT_REACH = 12.0  # the sum is followed to 12 standard deviations, beyond which its mass is below 1e-30
 _FFT_MOST = 2**25  # points; a wider sum falls back to the Rényi curve
 
@@ -47,7 +47,7 @@ def optimal_epsilon(epsilon: float, count: int, delta: float) -> float:
     log_lie, log_truth = special.log_expit(-epsilon), special.log_expit(epsilon)
     mass = np.exp(log_ways + losers * log_lie + (count - losers) * log_truth) * (1 + _SLACK)
     losses = (count - 2 * losers) * epsilon
-    # Kairouz, Oh and Viswanath 2015, arXiv:1311.0776v4, Theorem 3.3: `count` randomised responses.
+    # Kairouz, Oh and Viswanath 2015, arXiv:1311.0776v4, Theorem 3.3: `count` randomized responses.
     return _epsilon_of_losses(losses, mass, delta, upper=count * epsilon)
 
 

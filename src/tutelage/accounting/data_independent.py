@@ -106,7 +106,7 @@ def epsilon_if_added_or_removed(event: Event, delta: float) -> float:
 
 
 def epsilon_at(event: Event, delta: float, order: float) -> float:
-    """Return the ε of `event` at `delta` that its Rényi cost at one order proves, for any votes; milliseconds."""
+    """Return the worst-case ε of `event` at `delta` from its Rényi cost at one order, in milliseconds."""
     releases = event.flatten()
     _unit(releases)
     whole, apart = _drawn_whole(event, releases)
@@ -116,7 +116,7 @@ def epsilon_at(event: Event, delta: float, order: float) -> float:
 
 
 def mu_squared(event: Event) -> float:
-    """Return what `event` adds to the μ² of Gaussian differential privacy of all releases, for any votes; or ∞.
+    """Return the worst-case amount that `event` adds to the total μ² of Gaussian differential privacy; or ∞.
 
     Raises
     ------
@@ -167,7 +167,7 @@ def rdp_of_three_outcomes(event: Event, orders: FloatArray) -> RenyiCurve:
 
 
 def pure_dp_renyi(epsilon: float, orders: FloatArray) -> FloatArray:
-    """Return the Rényi divergence of randomised response, the worst of all mechanisms with pure loss `epsilon`.
+    """Return the Rényi divergence of randomized response, the worst of all mechanisms with pure loss `epsilon`.
 
     Every pure ε-differentially private pair is a post-processing of this one (Kairouz, Oh and Viswanath 2015,
     arXiv:1311.0776v4; proof in docs/proofs/data_independent.md), so its divergence bounds theirs, and it lies below the
@@ -193,7 +193,7 @@ def exponential_rdp(scale: float, orders: FloatArray) -> FloatArray:
 
 
 def gaussian_rdp(sigma: float, moved: int, orders: FloatArray) -> FloatArray:
-    """Return the Rényi cost of Gaussian noise on counts of which so many change by one vote each.
+    """Return the Rényi cost of Gaussian noise on counts, `changed` of which change by one vote each.
 
     Discrete noise costs no more: Proposition 5 of Canonne, Kamath and Steinke 2020, arXiv:2004.00010v4.
     """

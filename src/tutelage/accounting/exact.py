@@ -1,7 +1,7 @@
-"""The exact data-dependent cost of each release: its Rényi divergence from every neighbouring histogram, computed.
+"""The exact data-dependent cost of each release: its Rényi divergence from every neighboring histogram, computed.
 
-c_λ(n) = max over neighbours n′ of max(D_λ(M(n)‖M(n′)), D_λ(M(n′)‖M(n))). A released label has m values and one moved
-ballot makes at most (m + 1)² neighbours, so nothing needs to be bounded. Values are rounded upward, and never exceed
+c_λ(n) = max over neighbors n′ of max(D_λ(M(n)‖M(n′)), D_λ(M(n′)‖M(n))). A released label has m values and one moved
+ballot makes at most (m + 1)² neighbors, so nothing needs to be bounded. Values are rounded upward, and never exceed
 the data-independent cost, which stands in where noise is too little for double precision or too wide for memory. They
 depend on the votes: private.
 
@@ -324,7 +324,7 @@ def _number_kept(event: _Laplace | _Gaussian, known: IntArray) -> IntArray:
 
 
 def _log_chance(event: _Laplace | _Gaussian, gap: IntArray) -> FloatArray:
-    """Return about the log probability that a class so many votes behind is reported."""
+    """Return an approximate log probability that a class with this many votes less is reported."""
     if isinstance(event, _Laplace):
         return np.log1p(gap / (2 * event.scale)) - gap / event.scale - log(2)
     return special.log_ndtr(-gap / (2**0.5 * event.sigma))

@@ -1,6 +1,6 @@
-"""The law of the released label at a histogram, and at every histogram that one moved ballot makes of it.
+"""The law of the released label at a histogram, and at every histogram that differs from it by one moved ballot.
 
-A law is kept as the log probability of each outcome and the log ratio to its neighbour's probability, together with a
+A law is kept as the log probability of each outcome and the log ratio to its neighbor's probability, together with a
 bound on the error of that ratio, so that costs can be rounded upward. Proofs: docs/proofs/exact.md.
 
 Moves are indexed by source and target class; the last source and the last target stand for abstention (and, where
@@ -37,7 +37,7 @@ class Remainder:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class MoveLaws:
-    """Laws of a chunk of histograms and of all their neighbours.
+    """Laws of a chunk of histograms and of all their neighbors.
 
     `log_mass` broadcasts against `log_ratio` of shape (queries, sources, targets, outcomes); `slack` bounds the error
     of `log_ratio`; `possible` of shape (queries, sources, targets) masks the moves that exist; `sources` of shape

@@ -23,7 +23,7 @@ _NEAR, _FEW = 1.5, 5  # where and how often to look once an estimate has said wh
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class RenyiCurve:
-    """Upper bounds on the Rényi divergence between the outputs on any two neighbours.
+    """Upper bounds on the Rényi divergence between the outputs on any two neighbors.
 
     Releases, even adaptive ones, compose by adding values order by order (Mironov 2017, arXiv:1702.07476v3,
     Proposition 1).

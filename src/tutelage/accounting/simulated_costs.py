@@ -1,6 +1,6 @@
 """Costs of simulated runs of a mechanism that may abstain, several runs at once: each check and each answer is paid.
 
-For planning by the data's owner. The number of answers of a real run is public; that of a simulated one reads the
+For planning by the data set owner. The number of answers of a real run is public; that of a simulated one reads the
 votes, so everything here is private.
 """
 
@@ -19,7 +19,7 @@ from tutelage.exceptions import InvalidDataError
 from tutelage.privacy import PrivateEpsilon
 from tutelage.votes import VoteHistogram
 
-_ORDERS: FloatArray = 1 + np.geomspace(0.2, 1000, 72)  # neighbouring orders differ by 13 %: ε within 0.2 % of the best
+_ORDERS: FloatArray = 1 + np.geomspace(0.2, 1000, 72)  # neighboring orders differ by 13 %: ε within 0.2 % of the best
 
 
 class SimulatedRuns(NamedTuple):

@@ -14,7 +14,7 @@ _CHUNK = 2**20  # numbers in one (queries, orders) block: 8 MiB
 
 
 def answer_costs(log_q: FloatArray, pure_epsilon: float, orders: FloatArray) -> FloatArray:
-    """Return a bound on the Rényi divergence between the votes and any neighbour, in both directions; private."""
+    """Return a bound on the Rényi divergence between the votes and any neighbor, in both directions; private."""
     log_q = np.asarray(log_q, dtype=np.float64)[:, None]
     lam = np.asarray(orders, dtype=np.float64)[None, :]
     independent = pure_dp_renyi(pure_epsilon, lam[0])[None, :]

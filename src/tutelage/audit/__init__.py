@@ -1,7 +1,7 @@
 """Attacks on one's own pipeline: what a release gives away at least, and whether one person moves one vote only."""
 
-from tutelage.audit.law import LawAudit, audit_law, worst_neighbours
-from tutelage.audit.mechanism import MechanismAudit, Neighbours, audit_mechanism
+from tutelage.audit.law import LawAudit, audit_law, worst_neighbors
+from tutelage.audit.mechanism import MechanismAudit, Neighbors, audit_mechanism
 from tutelage.audit.membership import MembershipResult, membership_attack
 from tutelage.audit.one_run import OneRunAudit, audit_in_one_run, epsilon_lower_bound, pate_canaries
 from tutelage.audit.overlap import Overlap, audit_overlap, entities_in_several_shards
@@ -12,7 +12,7 @@ __all__ = [
     "LawAudit",
     "MechanismAudit",
     "MembershipResult",
-    "Neighbours",
+    "Neighbors",
     "OneRunAudit",
     "Overlap",
     "SensitivityAudit",
@@ -28,5 +28,5 @@ __all__ = [
     "epsilon_lower_bound",
     "membership_attack",
     "pate_canaries",
-    "worst_neighbours",
+    "worst_neighbors",
 ]

@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from tutelage._internal.typing import ABSTAIN, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least, probability
-from tutelage.audit.law import audit_law, law_at, law_p_value, noise_and_check, worst_neighbours
+from tutelage.audit.law import audit_law, law_at, law_p_value, noise_and_check, worst_neighbors
 from tutelage.audit.mechanism import MechanismAudit, Part, audit_mechanism, release_many
 from tutelage.audit.overlap import audit_overlap, entities_in_several_shards
 from tutelage.audit.sensitivity import audit_sensitivity, ballots_of_classifier
@@ -229,7 +229,7 @@ def check_rows(private: PrivateRows, X_public: npt.ArrayLike) -> list[Checked]:
     overlap = audit_overlap(private.X, X_public, private.entity_ids)
     verdict: Verdict = "fail" if not overlap.passed else "note" if overlap.reasons else "pass"
     reason = " ".join(overlap.reasons) or f"None of {overlap.public_rows:,} public rows equals a private row."
-    found = [Checked("public rows are no private ones", verdict, reason, private=True)]
+    found = [Checked("no private row is among the public rows", verdict, reason, private=True)]
     if private.silos is not None and private.entity_ids is not None:
         _, silos = np.unique(private.silos, return_inverse=True)
         shared = entities_in_several_shards(silos, private.entity_ids)
@@ -248,9 +248,9 @@ def _verdict(passed: bool) -> Verdict:
 
 
 def _claim(name: str, mechanism: Mechanism, part: Part, draws: int, noise: NoiseSource | None) -> Checked:
-    neighbours = worst_neighbours(mechanism, delta=_DELTA, part=part, draws=draws, confidence=_CONFIDENCE)
+    neighbors = worst_neighbors(mechanism, delta=_DELTA, part=part, draws=draws, confidence=_CONFIDENCE)
     found = audit_mechanism(
-        mechanism, neighbours, delta=_DELTA, part=part, draws=draws, confidence=_CONFIDENCE, noise=noise
+        mechanism, neighbors, delta=_DELTA, part=part, draws=draws, confidence=_CONFIDENCE, noise=noise
     )
     return Checked(name, _verdict(found.passed), _in_words(found))
 
@@ -270,7 +270,7 @@ def _in_words(found: MechanismAudit) -> str:
         f"{found.mechanism}: at δ = {found.delta:g}, {2 * found.draws:,} releases show ε ≥ {found.lower_bound:.3f} for "
         f"{what}; claimed is {round_up(found.claim, 3):.3f}."
     )
-    return shown if found.passed else f"{shown} The mechanism gives away more than is paid for: do not release with it."
+    return shown if found.passed else f"{shown} It reveals more than the budget counts. Do not use it."
 
 
 def _telling_votes(mechanism: Mechanism, n_teachers: int, n_classes: int) -> list[tuple[int, ...]]:

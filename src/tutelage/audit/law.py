@@ -13,7 +13,7 @@ from scipy import stats
 
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least, probability
-from tutelage.audit.mechanism import Neighbours, Part, best_event, check_draws, check_settings, log_ratio, release_many
+from tutelage.audit.mechanism import Neighbors, Part, best_event, check_draws, check_settings, log_ratio, release_many
 from tutelage.events import (
     CappedArgmaxGaussian,
     Check,
@@ -127,10 +127,10 @@ _REACH = 5.0  # gaps beyond so many scales are too rare to be seen in any feasib
 _CANDIDATES = 60
 
 
-def worst_neighbours(
+def worst_neighbors(
     mechanism: Mechanism, *, delta: float, part: Part = "release", draws: int = 100_000, confidence: float = 0.999
-) -> Neighbours:
-    """Return the neighbours of two classes at which so many draws are expected to show most, by the exact laws.
+) -> Neighbors:
+    """Return the neighbors of two classes at which `draws` releases are expected to show most, by the exact laws.
 
     Parameters
     ----------
@@ -146,12 +146,12 @@ def worst_neighbours(
     UnsupportedEventError
         If the law of the mechanism's labels is not known here.
     """
-    check_settings(mechanism, delta, part, draws, confidence, "worst_neighbours")
+    check_settings(mechanism, delta, part, draws, confidence, "worst_neighbors")
     half, level = draws // 2, 1 - confidence
 
-    def expected(neighbours: Neighbours) -> float:
-        votes, teachers = (neighbours.here, neighbours.there), sum(neighbours.here)
-        here, there = (law_at(mechanism, counts, neighbours.prediction, teachers) for counts in votes)
+    def expected(neighbors: Neighbors) -> float:
+        votes, teachers = (neighbors.here, neighbors.there), sum(neighbors.here)
+        here, there = (law_at(mechanism, counts, neighbors.prediction, teachers) for counts in votes)
         if part == "check":
             here, there = (np.array([1 - law[-1], law[-1]]) for law in (here, there))
         weights = log_ratio(here, there, at_least=1e-300)
@@ -173,11 +173,11 @@ def noise_and_check(mechanism: Mechanism) -> tuple[float, Check | None]:
     raise UnsupportedEventError(f"The label law of {mechanism} is not known here.")
 
 
-def _candidates(mechanism: Mechanism, part: Part) -> list[Neighbours]:
-    """Return neighbours of two classes: around a tie, and, where there is a check, around its threshold."""
+def _candidates(mechanism: Mechanism, part: Part) -> list[Neighbors]:
+    """Return neighbors of two classes: around a tie, and, where there is a check, around its threshold."""
     scale, check = noise_and_check(mechanism)
     gaps = [] if part == "check" else _spread(0, ceil(_REACH * scale))
-    found = [Neighbours((gap + 1, 1), (gap, 2)) for gap in gaps]
+    found = [Neighbors((gap + 1, 1), (gap, 2)) for gap in gaps]
     if check is not None:
         reach, threshold = ceil(_REACH * check.sigma), ceil(check.threshold)
         aims = _spread(max(0, threshold - reach), max(1, threshold + reach))
@@ -198,12 +198,12 @@ def _scale_of(answer: Event) -> float:
             raise UnsupportedEventError(f"The label law of {type(answer).__name__} is not known here.")
 
 
-def _near_threshold(aim: int, *, interactive: bool) -> Neighbours:
+def _near_threshold(aim: int, *, interactive: bool) -> Neighbors:
     """Return votes whose largest count, less what a student of even mind expects, is `aim` and then one more."""
     if interactive:
-        return Neighbours((2 * aim + 1, 1), (2 * aim + 2, 0))
+        return Neighbors((2 * aim + 1, 1), (2 * aim + 2, 0))
     most = max(aim, 1)
-    return Neighbours((most, 1), (most + 1, 0))
+    return Neighbors((most, 1), (most + 1, 0))
 
 
 def _spread(low: int, high: int) -> Sequence[int]:

@@ -1,6 +1,6 @@
-"""A lower bound on the ε of a mechanism as it is installed, from many releases of two made-up neighbours.
+"""A lower bound on the ε of a mechanism as it is installed, from many releases of two made-up neighbors.
 
-One half of the draws chooses the event that tells the neighbours apart, the other half bounds its probabilities, so
+One half of the draws chooses the event that tells the neighbors apart, the other half bounds its probabilities, so
 nothing is looked at twice. A right mechanism is accused with a probability of at most 1 − confidence.
 """
 
@@ -64,8 +64,8 @@ Part = Literal["release", "check"]
 _MOST_DRAWS = 10**7  # of all queries together; they are held in memory
 
 
-class Neighbours(NamedTuple):
-    """Two made-up vote counts that differ by one moved ballot, and what a student predicts, if anybody asks it."""
+class Neighbors(NamedTuple):
+    """Two synthetic vote counts that differ by one moved ballot, and a prediction if the mechanism needs one."""
 
     here: tuple[int, ...]
     there: tuple[int, ...]
@@ -79,7 +79,7 @@ class MechanismAudit:
 
     Parameters
     ----------
-    mechanism, neighbours, part, queries, draws, delta, confidence
+    mechanism, neighbors, part, queries, draws, delta, confidence
         As for `audit_mechanism`.
     claim : float
         ε that the accounting claims at `delta`, in nats.
@@ -88,7 +88,7 @@ class MechanismAudit:
     """
 
     mechanism: str
-    neighbours: Neighbours
+    neighbors: Neighbors
     part: Part
     queries: int
     draws: int
@@ -105,7 +105,7 @@ class MechanismAudit:
 
 def audit_mechanism(
     mechanism: Mechanism,
-    neighbours: Neighbours,
+    neighbors: Neighbors,
     *,
     delta: float,
     part: Part = "release",
@@ -115,22 +115,23 @@ def audit_mechanism(
     claim: float | None = None,
     noise: NoiseSource | None = None,
 ) -> MechanismAudit:
-    """Bound the ε of `mechanism` from below by telling two neighbours apart.
+    """Bound the ε of `mechanism` from below by telling two neighbors apart.
 
     Parameters
     ----------
     mechanism : Mechanism
         What is audited, as it is installed.
-    neighbours : Neighbours
-        Made-up votes, for example those of `worst_neighbours`. Never use private votes: the draws are not paid for.
+    neighbors : Neighbors
+        Made-up votes, for example those of `worst_neighbors`. Never use private votes: the draws are not counted in any
+        budget.
     delta : float
         δ of the claim, at least 0 and below 1. Where δ is small, only rare events tell more, and take more draws.
     part : "release" or "check"
         Whether to look at the labels, or, of a mechanism that checks first, at which queries pass.
     queries : int
-        Queries that are answered and looked at together: the claim is that of so many.
+        Number of queries that are answered and tested together; the claim is for all of them.
     draws : int
-        Releases of each neighbour, half of them to choose the event.
+        Releases of each neighbor, half of them to choose the event.
     confidence : float
         Probability with which the bound is to hold.
     claim : float, optional
@@ -141,7 +142,7 @@ def audit_mechanism(
     Raises
     ------
     InvalidParameterError
-        If the votes are no neighbours, a parameter is out of range, or there are more than 10⁷ draws in all.
+        If the votes are not neighbors, a parameter is out of range, or there are more than 10⁷ draws in total.
 
     Notes
     -----
@@ -151,24 +152,24 @@ def audit_mechanism(
     owner = "audit_mechanism"
     check_settings(mechanism, delta, part, draws, confidence, owner)
     check_draws(draws * integer_at_least(queries, 1, "queries", owner), "draws", owner)
-    _check_neighbours(neighbours)
+    _check_neighbors(neighbors)
     if claim is None:
-        one = mechanism.event_of_one(len(neighbours.here), ONE_TEACHER, simulated=False)
+        one = mechanism.event_of_one(len(neighbors.here), ONE_TEACHER, simulated=False)
         looked_at = one.events[0] if part == "check" and isinstance(one, Composed) else one
         claim = claimed_epsilon(Repeated(looked_at, queries), delta)
-    source, teachers = known_noise(noise, owner), max(sum(neighbours.here), sum(neighbours.there))
+    source, teachers = known_noise(noise, owner), max(sum(neighbors.here), sum(neighbors.there))
     here, there = (
-        _seen(release_many(mechanism, votes, draws * queries, source, teachers, neighbours.prediction), part, draws)
-        for votes in (neighbours.here, neighbours.there)
+        _seen(release_many(mechanism, votes, draws * queries, source, teachers, neighbors.prediction), part, draws)
+        for votes in (neighbors.here, neighbors.there)
     )
     return told_apart(
-        mechanism, neighbours, here, there, delta=delta, claim=claim, confidence=confidence, part=part, queries=queries
+        mechanism, neighbors, here, there, delta=delta, claim=claim, confidence=confidence, part=part, queries=queries
     )
 
 
 def told_apart(
     mechanism: object,
-    neighbours: Neighbours,
+    neighbors: Neighbors,
     here: IntArray,
     there: IntArray,
     *,
@@ -178,10 +179,10 @@ def told_apart(
     part: Part = "release",
     queries: int = 1,
 ) -> MechanismAudit:
-    """Return what was seen of two neighbours, shape (draws, queries), beside the claim."""
+    """Return what was seen of two neighbors, shape (draws, queries), beside the claim."""
     return MechanismAudit(
         mechanism=repr(mechanism),
-        neighbours=neighbours,
+        neighbors=neighbors,
         part=part,
         queries=queries,
         draws=len(here),
@@ -214,8 +215,8 @@ def check_draws(draws: int, name: str, owner: str) -> None:
     """Refuse more draws, of all queries together, than fit into memory."""
     if draws > _MOST_DRAWS:
         raise InvalidParameterError(
-            f"`{name}` of {owner} must be at most {_MOST_DRAWS:,}, over all queries, for they are held in memory. Got "
-            f"{draws:,}."
+            f"`{name}` of {owner} must be at most {_MOST_DRAWS:,}, over all queries, because they are kept in memory. "
+            f"Got {draws:,}."
         )
 
 
@@ -230,14 +231,14 @@ def claimed_epsilon(event: Event, delta: float) -> float:
     return sum(pure) if len(pure) == len(parts) else inf
 
 
-def _check_neighbours(neighbours: Neighbours) -> None:
-    here, there = np.array(neighbours.here), np.array(neighbours.there)
+def _check_neighbors(neighbors: Neighbors) -> None:
+    here, there = np.array(neighbors.here), np.array(neighbors.there)
     fits = here.shape == there.shape and here.ndim == 1 and len(here) >= 2 and min(here.min(), there.min()) >= 0
     moved = there - here if fits else np.zeros(1)
     if not fits or np.abs(moved).max() != 1 or np.abs(moved).sum() > 2 or abs(moved.sum()) > 1:
         raise InvalidParameterError(
-            "`neighbours` must be vote counts of at least two classes that differ by one moved ballot, such as (6, 5) "
-            f"and (5, 6). Got {neighbours.here} and {neighbours.there}."
+            "`neighbors` must be vote counts of at least two classes that differ by one moved ballot, such as (6, 5) "
+            f"and (5, 6). Got {neighbors.here} and {neighbors.there}."
         )
 
 
@@ -249,7 +250,7 @@ def release_many(
     teachers: int,
     prediction: tuple[float, ...] | None = None,
 ) -> Release:
-    """Release so many queries with these votes, and with this prediction of a student where the mechanism asks it."""
+    """Release `n` queries with these votes, and with this prediction of a student where the mechanism asks it."""
     rows = queries * mechanism.votes_per_query
     votes = made_up_votes(mechanism, counts, rows, teachers)
     return mechanism.release(votes, noise, None if prediction is None else np.tile(prediction, (rows, 1)))

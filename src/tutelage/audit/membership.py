@@ -50,7 +50,7 @@ class MembershipResult:
     scores : array of shape (targets, rows)
         The higher, the more like a member.
     members : boolean array of shape (targets, rows)
-        Who was trained on, by a fair coin each.
+        Rows that each target was trained on, chosen by fair coins.
     shadows : int
         Runs that the attacker learned from.
     variant : {"online", "offline"}
@@ -98,14 +98,14 @@ class MembershipResult:
         .. [2] Cameron, Gelbach and Miller, "Robust inference with multiway clustering", JBES 29 (2011), eq. 2.7.
         """
         runs, rows = self.scores.shape
-        placed, centre = _placements(self.scores, self.members), self.auc
+        placed, center = _placements(self.scores, self.members), self.auc
         inside = self.members.sum()
-        pull = (placed - centre) / np.where(self.members, inside, self.members.size - inside)
+        pull = (placed - center) / np.where(self.members, inside, self.members.size - inside)
         by_run = (pull.sum(axis=1) ** 2).sum() * runs / (runs - 1)
         by_row = (pull.sum(axis=0) ** 2).sum() * rows / (rows - 1)
         variance = max(by_run + by_row - (pull**2).sum(), by_run, by_row)
         half = float(stats.t.ppf(0.975, runs - 1)) * sqrt(variance)
-        return max(0.0, centre - half), min(1.0, centre + half)
+        return max(0.0, center - half), min(1.0, center + half)
 
     def roc(self) -> tuple[FloatArray, FloatArray]:
         """Return false and true positive rates at every threshold, from (0, 0) to (1, 1), over all targets at once."""
@@ -126,12 +126,12 @@ class MembershipResult:
             _tpr(np.delete(self.scores, run, axis=0), np.delete(self.members, run, axis=0), fpr) for run in range(runs)
         ]
         half = float(stats.t.ppf(0.975, runs - 1)) * sqrt((runs - 1) * float(np.var(without)))
-        centre, inside = self.tpr_at(fpr), int(self.members.sum())
-        low, high = stats.binomtest(round(centre * inside), inside).proportion_ci(0.95, method="exact")
-        return max(0.0, min(low, centre - half)), min(1.0, max(high, centre + half))
+        center, inside = self.tpr_at(fpr), int(self.members.sum())
+        low, high = stats.binomtest(round(center * inside), inside).proportion_ci(0.95, method="exact")
+        return max(0.0, min(low, center - half)), min(1.0, max(high, center + half))
 
     def epsilon_lower_bound(self, delta: float = 0.0, confidence: float = 0.95) -> float:
-        """Return the largest ε such that the target is not (ε, δ)-private, at this confidence; 0 if there is none.
+        """Return the largest ε such that the target is not (ε, δ)-private, at this confidence; 0 if no ε is refuted.
 
         Half of the runs choose whom to guess, so many rows most like members or least like them, and the other half
         is guessed once. At equal odds of being in, a guess on an ε-private output is right with probability at most
@@ -269,7 +269,7 @@ def membership_attack(
     ----------
     train : callable
         ``train(members, seed)`` trains on the rows of the boolean mask `members`, on randomness of its own from the
-        integer `seed`, and returns a model with `predict_proba`. Rows that are always there belong into the callable.
+        integer `seed`, and returns a model with `predict_proba`. Rows that every run uses are part of the callable.
         It is an experiment, not a release: use `SimulationNoise(seed)`, and no ledger.
     X : array of shape (rows, ...)
         The rows that may be in or out, as the model takes them.

@@ -92,7 +92,7 @@ def audit_in_one_run(
 
     Notes
     -----
-    Every canary must be a unit of privacy of its own: an entity that joins alone and moves nobody else.
+    Each canary must be a privacy unit of its own: an entity that joins alone and moves no other entity.
     """
     owner = "audit_in_one_run"
     canaries = integer_at_least(canaries, 1, "canaries", owner)
@@ -125,7 +125,7 @@ def audit_in_one_run(
 
 
 def p_value(correct: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
-    """Return the largest probability of so many right guesses in a run that is (ε, δ)-private.
+    """Return the largest probability of at least this many right guesses in a run that is (ε, δ)-private.
 
     Notes
     -----
@@ -142,7 +142,7 @@ def p_value(correct: int, guesses: int, canaries: int, epsilon: float, delta: fl
 
 
 def epsilon_lower_bound(correct: int, guesses: int, canaries: int, delta: float, confidence: float) -> float:
-    """Return the largest ε that so many right guesses refute at `delta`, in nats; 0 where they refute none.
+    """Return the largest ε that this number of right guesses refutes at `delta`, in nats; 0 if no ε is refuted.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ def pate_canaries(
     X, y : arrays of shape (rows, features) and (rows,)
         Private rows and their class values.
     X_canaries, y_canaries : arrays of shape (canaries, features) and (canaries,)
-        Made-up rows with labels that nobody else would give them.
+        Synthetic rows with labels that no real row would have.
     entity_ids : array of shape (rows,), optional
         Whose row it is. Default: everybody has one row.
 
@@ -215,10 +215,8 @@ def pate_canaries(
     InvalidDataError
         If the columns have different lengths.
 
-    Notes
-    -----
-    A run with canaries is a release from the private data that no ledger pays for: it is for their owner, and what it
-    shows must not be published.
+    Notes ----- A run with canaries is a release from the private data that no ledger counts. Its result is for the data
+    set owner and must not be published.
     """
     if model.classes is None or model.random_state is None:
         raise InvalidParameterError("`model` of pate_canaries must have `classes` and a `random_state`. Set both.")

@@ -1,7 +1,7 @@
-"""Whether one entity moves one teacher's ballots and nobody else's: the claim that every epsilon here rests on.
+"""Check that one entity changes the ballots of one teacher only: the assumption behind every epsilon.
 
 The pipeline is run again on data in which one entity was changed or removed, and the ballots are compared bit for bit.
-What is found depends on the private rows: it is for their owner. It spends no budget, for nothing is released.
+The result depends on the private rows and is for the data set owner. It spends no budget, because nothing is released.
 """
 
 from collections.abc import Callable, Iterator
@@ -123,8 +123,8 @@ _BY_LABEL = (
     "validation set are shared. Use nothing that reads the labels of other shards."
 )
 _BY_POSITION = (
-    "Removing one reaches others: shards are cut by position, size or a shuffle of all rows, so that everybody behind "
-    "it moves. Partition by a keyed hash of the id (Shards.of_entities)."
+    "Removing one reaches others: shards depend on position, size or a shuffle of all rows, so that later rows move. "
+    "Partition by a keyed hash of the id (Shards.of_entities)."
 )
 
 
@@ -139,7 +139,7 @@ def audit_sensitivity(
     random_state: int = 0,
     progress: bool = False,
 ) -> SensitivityAudit:
-    """Change and remove single entities, run the pipeline anew, and count the teachers whose ballots differ.
+    """Change and remove single entities, run the pipeline again, and count the teachers whose ballots differ.
 
     Parameters
     ----------
@@ -200,8 +200,8 @@ def _ballots(make_ballots: MakeBallots, data: _Data) -> Ballots:
     ballots = np.asarray(make_ballots(data.rows.copy(), data.labels.copy(), ids))
     if ballots.ndim < 2 or ballots.dtype.kind not in "iu" or ballots.size == 0:
         raise InvalidDataError(
-            "`make_ballots` must return integers of shape (teachers, queries). "
-            f"Got {ballots.dtype} of shape {ballots.shape}."
+            f"`make_ballots` must return integers of shape (teachers, queries). Got {ballots.dtype} of shape "
+            f"{ballots.shape}."
         )
     return ballots.astype(np.int16)
 

@@ -1,6 +1,6 @@
 """Where every person is a teacher: whether one moves the sum of all ballots too far, and whether its noise is right.
 
-What is found depends on the private rows: it is for their owner. It spends no budget, for nothing is released.
+The result depends on the private rows and is for the data set owner. It spends no budget, because nothing is released.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from sklearn.base import clone
 
 from tutelage._internal.typing import IntArray, Matrix
 from tutelage.audit.checklist import Checked, PrivateRows, sample_of
-from tutelage.audit.mechanism import MechanismAudit, Neighbours, check_trial, claimed_epsilon, told_apart
+from tutelage.audit.mechanism import MechanismAudit, Neighbors, check_trial, claimed_epsilon, told_apart
 from tutelage.audit.sensitivity import REMOVED, LearnsNothing, changes_of_one
 from tutelage.ballots import BallotSum
 from tutelage.estimator import PATEClassifier
@@ -101,9 +101,9 @@ def audit_sum(
     reach = norm_squared + _REACH * event.sigma * sqrt(norm_squared)
     inner = np.linspace(-reach, reach, _INTERVALS + 1)[1:-1]
     here, there = (np.digitize(mechanism.release(one, source).values @ along, inner)[:, np.newaxis] for one in sums)
-    neighbours = Neighbours(tuple(along.tolist()), tuple((-along).tolist()))
+    neighbors = Neighbors(tuple(along.tolist()), tuple((-along).tolist()))
     claim = claimed_epsilon(event, delta) if claim is None else claim
-    return told_apart(mechanism, neighbours, here, there, delta=delta, claim=claim, confidence=confidence)
+    return told_apart(mechanism, neighbors, here, there, delta=delta, claim=claim, confidence=confidence)
 
 
 def check_ballots(

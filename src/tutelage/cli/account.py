@@ -1,4 +1,4 @@
-"""``tutelage account``: what answering these votes costs, by every analysis there is."""
+"""``tutelage account``: the privacy cost of existing votes, by every available analysis."""
 
 from pathlib import Path
 from statistics import fmean
@@ -44,13 +44,13 @@ def account(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compute the epsilon of labeling every query in VOTES once.
+    """Compute the epsilon of labeling every query once.
 
     The worst-case epsilon may be published. The vote-dependent ones are private.
     """
     probability(delta, "--delta", "account")
     if runs is not None and released_by.name != "confident":
-        raise ConfigError(f"--runs belongs to the confident mechanism. Leave it out with {released_by.name}.")
+        raise ConfigError(f"--runs is only for --mechanism confident. Leave it out with {released_by.name}.")
     runs = integer_at_least(_RUNS if runs is None else runs, 1, "--runs", "account")
     histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers)
     if first is not None:
@@ -62,6 +62,7 @@ def account(
     title = str(released_by.mechanism)
     if not as_json:
         _print_table(shown, histogram, title, delta, reveal=reveal_private)
+        typer.echo(f"Next: tutelage label PUBLIC --votes {votes} --ledger LEDGER {released_by.as_options()}")
         return
     about = {
         "queries": histogram.n_queries,
@@ -76,10 +77,10 @@ def account(
 
 
 def _costs(events: list[Event], votes: VoteHistogram, delta: float, runs: int, *, progress: bool) -> dict[str, Cost]:
-    """Return the cost by each analysis, None where it does not apply, and lists where it was simulated."""
+    """Return the cost by each analysis: None if the analysis does not apply, a list if it was simulated."""
     planned = Accountant(progress=progress)
     for event in events:
-        # What is left of a teacher's capped votes is not in the counts, so no cost can be computed from them.
+        # Counts do not tell how many capped votes each teacher has left, so no cost can be computed from them.
         counted = None if isinstance(event, CappedArgmaxGaussian) else votes
         planned.add(of_queries(event, votes.n_queries), counted)
     costs: dict[str, Cost] = {"data_independent": planned.data_independent(delta)}
@@ -102,7 +103,7 @@ def _costs(events: list[Event], votes: VoteHistogram, delta: float, runs: int, *
 
 
 def _opened(cost: Cost, reveal: bool) -> dict[str, Any] | None:
-    """Return the cost as plain values, private ones only if they may be shown; simulated runs are averaged."""
+    """Return the cost as plain values, averaged over simulated runs; private values only if `reveal`."""
     if cost is None:
         return None
     if isinstance(cost, PublicEpsilon):
@@ -123,7 +124,7 @@ def _print_table(
 ) -> None:
     sizes = f"{votes.n_queries:,} queries, {votes.n_classes} classes, {votes.n_teachers:,} teachers"
     caption = f"delta = {delta:g}; {votes.unit.neighboring.sentence}"
-    table = Table("epsilon", "at order", "publish?", "proved by", title=f"{title} on {sizes}", caption=caption)
+    table = Table("epsilon", "order", "publish?", "proof", title=f"{title}\n{sizes}", caption=caption)
     for cost in shown.values():
         if cost is not None:
             value = "hidden" if cost["epsilon"] is None else f"{round_up(cost['epsilon']):.4f}"
@@ -134,5 +135,5 @@ def _print_table(
     plain_console().print(table)
     if not reveal:
         typer.echo(
-            "Hidden values depend on the private votes. The data set owner can print them with --reveal-private."
+            "Hidden values depend on the private votes. The data set owner can print them\nwith --reveal-private."
         )

@@ -1,4 +1,4 @@
-"""The command line's frame: verbs, loaded when they are called, and how refusals reach the user."""
+"""The command line: its verbs, loaded when they are called, and the way refusals reach the user."""
 
 import difflib
 import signal
@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 from tutelage.cli.text import INTERRUPTED, interruption_says, printable, remark, require_printable
 from tutelage.exceptions import ConfigError, InvalidParameterError, TutelageError
 
-# What each verb is for in a line, by purpose. The verbs say more themselves, but to ask them would load them all.
+# One line for each verb, by purpose. The verbs' own help says more, but reading it would load all of them.
 _PURPOSES = {
     "Start": {
         "example": "Write a starter configuration.",
@@ -56,7 +56,7 @@ _show_as_python_does = warnings.showwarning
 
 
 class _Completion(NamedTuple):
-    """What a shell is told of a verb; typer has moved its own class, whose fields these are, between versions."""
+    """A completion for the shell, with the fields of typer's own class, which moves between versions."""
 
     value: str
     help: str
@@ -64,7 +64,7 @@ class _Completion(NamedTuple):
 
 
 class _Verbs(TyperGroup):
-    """Loads a verb when it is called, and no other with it."""
+    """Loads only the verb that is called."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  click's signature
         return list(_VERBS)
@@ -99,8 +99,8 @@ class _Verbs(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        # Of an interruption typer itself says nothing.
-        with interruption_says("what was not written yet is lost, and what a ledger was charged stays spent."):
+        # typer prints nothing about an interruption.
+        with interruption_says("results that were not written are lost, and budget that was spent stays spent."):
             return super().invoke(ctx)
 
 
@@ -191,7 +191,7 @@ def main() -> None:
     """Run the command line: a refusal is one sentence on standard error; exit code 2 where the call was wrong."""
     warnings.showwarning = _show_warning
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # what an encoding lacks, such as ε, must stop nothing
+        if isinstance(stream, TextIOWrapper):  # an encoding without ε must not stop a command
             stream.reconfigure(errors="backslashreplace")
     try:
         with _sigterm_interrupts():

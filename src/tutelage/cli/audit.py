@@ -1,4 +1,4 @@
-"""``tutelage audit``: attack what a configuration would run, before anything is released."""
+"""``tutelage audit``: attack the pipeline of a configuration before anything is released."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -34,9 +34,9 @@ _CONFIDENCE = 0.999
 _FAILED = 3  # exit code; 1 is a file or data that cannot be used, 2 a wrong call
 _COLORS = {"pass": "green", "note": "yellow", "fail": "bold red"}
 _FOR_THE_OWNER = (
-    "Checks marked 'owner' looked at the private rows: what they say is for the data's owner, not for a card. No "
-    "budget was spent: mechanisms were tried on made-up votes, and no label about the private rows was released. A "
-    "check that passes shows that this attack failed, not that there is none."
+    "Checks marked 'owner' used the private rows. Their results are for the data set owner, not for a card. No "
+    "budget was spent: the mechanisms were run on synthetic votes, and no label about private rows was released. A "
+    "passed check shows that this attack failed. It does not show that no attack exists."
 )
 
 
@@ -59,8 +59,8 @@ def audit(
     settings = load_config(config)
     if settings.private is not None and settings.private.batches:
         raise ConfigError(
-            "`tutelage audit` changes rows and counts ballots again, so it reads them into memory. For an audit, leave "
-            "`batches` out of [private], or name a smaller `file`."
+            "`batches` in [private] must be left out for `tutelage audit`, which reads all rows into memory. If they "
+            "do not fit, name a smaller `file`."
         )
     data = load_sources(settings)
     check_public_rows(settings, data)
@@ -68,7 +68,7 @@ def audit(
     pool = pool_of(settings, data)
     existing = _budget_of_noise(settings)
     epsilon = settings.privacy.epsilon or (settings.privacy.budget if settings.mechanism is None else None)
-    # No ledger, for nothing is released.
+    # No ledger, because nothing is released.
     model = build_classifier(settings, data, noise=SimulationNoise(0), epsilon=epsilon)
     if settings.mechanism is None and not settings.by_people:
         model.set_params(mechanism=_by_budget(settings, data, pool, existing), epsilon=None)
@@ -90,10 +90,12 @@ def audit(
     _print(found, as_json=as_json)
     if any(one.verdict == "fail" for one in found):
         raise typer.Exit(_FAILED)
+    if not as_json:
+        typer.echo(f"Next: tutelage run {config}")
 
 
 def _budget_of_noise(settings: RunConfig) -> Ledger | None:
-    """Return the whole budget, in memory, of the ledger that the noise of a run would follow from, if there is one."""
+    """Return an unspent copy, in memory, of the ledger that determines the noise of a run, if there is one."""
     if settings.mechanism is not None or not settings.ledger.exists():
         return None
     state = Ledger.open(settings.ledger, read_only=True).state()
@@ -125,7 +127,7 @@ def _of_pipeline(
     entities: int,
     progress: bool,
 ) -> list[Checked]:
-    """Return what noise, rows and teachers were found to do."""
+    """Return the results of the checks of noise, rows and teachers."""
     rows = check_rows(private, pool)
     if settings.by_vectors:
         noise = [check_noise_of_sum(draws=draws), check_claim_of_sum(draws=draws)]
@@ -170,7 +172,7 @@ def _membership(settings: RunConfig, model: PATEClassifier, data: RunData, pool:
         "membership of the student's rows",
         "pass" if shown <= claim else "fail",
         f"AUC {result.auc:.3f} ({low:.3f} to {high:.3f}) over {len(chosen)} units, {_TARGETS} runs and {_SHADOWS} "
-        f"shadow runs; they show ε ≥ {shown:.3f}, claimed is {round_up(claim, 3):.3f} for one run.",
+        f"shadow runs. Lower bound on ε: {shown:.3f}; claimed for one run: {round_up(claim, 3):.3f}.",
         private=True,
     )
 
@@ -192,7 +194,7 @@ def _print(found: list[Checked], *, as_json: bool) -> None:
         shown = {"passed": passed, "checks": [asdict(one) for one in found], "note": _FOR_THE_OWNER}
         print_json(shown, ascii_only=False)
         return
-    table = Table("check", "verdict", "for", "what was seen", title="Audit", title_justify="left")
+    table = Table("check", "verdict", "for", "result", title="Audit", title_justify="left")
     for one in found:
         verdict = Text(one.verdict, _COLORS[one.verdict])
         table.add_row(one.check, verdict, "owner" if one.private else "anyone", one.reason)

@@ -1,5 +1,7 @@
 """``tutelage card``: the page that a privacy officer files, from the results of a run, a ledger, or both."""
 
+import importlib.util
+import json
 from dataclasses import astuple, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -13,6 +15,7 @@ from tutelage._internal.files import name_in, read_arrays
 from tutelage._internal.results import ResultsFolder, is_read
 from tutelage._internal.typing import IntArray
 from tutelage.cli.ledger import opened
+from tutelage.cli.outputs import check_output, written_whole
 from tutelage.cli.settings import read_settings
 from tutelage.cli.text import Teachers, print_json
 from tutelage.events import PUBLICATIONS, Check, Event, InteractiveCheck, SummedNoise
@@ -26,6 +29,9 @@ from tutelage.publishing.proof import proved_card
 from tutelage.reporting import STATEMENTS, ClassAccuracy, PrivacyCard, read_card
 from tutelage.reporting.content import NOT_STATED
 from tutelage.reporting.lints import FROM_CARD, NOISE_FROM_SHARES, Finding, lint
+from tutelage.reporting.registry import TOPICS, registry_record
+from tutelage.reporting.signature import SIGNATURE, SIGNED, check_signature, read_signature, write_signature
+from tutelage.reporting.statements import FIRST_PAGE
 from tutelage.votes import VoteHistogram
 
 _TOPICS = ", ".join(STATEMENTS)
@@ -56,6 +62,16 @@ def card(
     output: Annotated[
         Path | None, typer.Option(help="Folder to write to.  [default: the results folder]", show_default=False)
     ] = None,
+    registry: Annotated[
+        Path | None, typer.Option(help="Also write a draft entry for the Differential Privacy Deployments Registry.")
+    ] = None,
+    sign: Annotated[
+        Path | None, typer.Option(help=f"Sign the card with this NAME.private.json. Writes {SIGNATURE}.")
+    ] = None,
+    verify: Annotated[
+        Path | None,
+        typer.Option(help="Check a signed card with the signer's NAME.public.json, and write nothing."),
+    ] = None,
     private_votes: Annotated[
         Path | None,
         typer.Option(help=f"Write {_PRIVATE_REPORT} about these votes instead of a card. Never publish it."),
@@ -75,12 +91,18 @@ def card(
 ) -> None:
     """Write the privacy card as card.json, card.md and card.html."""
     if private_votes is not None:
-        if results or ledger or state or statements or sanitised or as_json:
+        if results or ledger or state or statements or sanitised or registry or sign or verify or as_json:
             raise ConfigError(f"{_PRIVATE_REPORT} is no part of a card. Leave out what belongs to the card.")
         _write_private(private_votes, array, teachers, labels, ballots, _folder(output, None))
         return
     if labels or ballots or array or teachers:
         raise ConfigError("--labels, --ballots, --array and --teachers belong to the report of --private-votes.")
+    if verify is not None:
+        if results is None or state or statements or sanitised or output or registry or sign or as_json:
+            raise ConfigError("--verify takes the folder of the card and, if you have it, --ledger. Nothing else.")
+        _verify(results, verify, ledger)
+        return
+    signer = None if sign is None else _signer(sign)
     if results is not None:
         file = results / "card.json" if results.is_dir() else results
         folder = _card_folder(_folder(output, file.parent), file, ledger, statements, sanitised)
@@ -95,15 +117,61 @@ def card(
     if sanitised is not None:
         made = _with_claim(made, sanitised, history)
     made = replace(made, statements=made.statements | _statements(state or [], statements))
-    with folder.replacing() as staging:
+    entry = None if registry is None else registry_record(made)
+    if registry is not None:
+        read = (path for path in (results, ledger, statements, sanitised, sign) if path is not None)
+        check_output(registry, *read, option="--registry")
+    with folder.replacing(SIGNATURE) as staging:  # the signature of an earlier card does not stay beside this one
         paths = [folder.path / path.name for path in made.save(staging)]
+        if signer is not None:
+            write_signature(staging, signer.member.name, signer.sign)
+            paths.append(folder.path / SIGNATURE)
+    if registry is not None:
+        with written_whole(registry) as part:
+            part.write_text(json.dumps(entry, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     if as_json:
         print_json(made.as_dict(), ascii_only=False)
         return
     typer.echo("Card: " + ", ".join(str(path) for path in paths))
-    missing = [topic for topic in STATEMENTS if topic not in made.statements]
+    if registry is not None:
+        typer.echo(f"Registry entry, a draft: {registry}")
+    needed = [*FIRST_PAGE, *STATEMENTS] if registry is None else [*FIRST_PAGE, *TOPICS, *STATEMENTS]
+    missing = [topic for topic in dict.fromkeys(needed) if topic not in made.statements]
     if missing:
         typer.echo(f"Not stated: {', '.join(missing)}. Add them with --state TOPIC=TEXT.")
+    if signer is not None:
+        typer.echo(f"Next: send {paths[0].parent} and {signer.member.name}.public.json. The fingerprint of the key is")
+        typer.echo(signer.member.fingerprint)
+
+
+def _require_keys() -> None:
+    if importlib.util.find_spec("cryptography") is None:
+        raise ConfigError("--sign and --verify need cryptography: pip install 'tutelage[federation]'.")
+
+
+def _signer(key: Path) -> Any:
+    """Return the identity that signs a card, by its private file."""
+    _require_keys()
+    from tutelage.federation import Identity
+
+    return Identity.load(key)
+
+
+def _verify(results: Path, key: Path, ledger: Path | None) -> None:
+    """Check the signature of a card, the card itself and, where it is at hand, its ledger."""
+    _require_keys()
+    from tutelage.federation import Member
+
+    folder, member = results if results.is_dir() else results.parent, Member.load(key)
+    head = check_signature(folder, member.name, member.has_signed)
+    history = None if ledger is None else _history_of(ledger)
+    proved_card(read_card(folder / "card.json"), str(folder / "card.json"), history)
+    typer.echo(f"{folder} is the card that {member.name} signed. Compare the fingerprint of the key with the signer:")
+    typer.echo(member.fingerprint)
+    if ledger is None:
+        typer.echo(f"The ledger was not checked: add --ledger. The signed head is\n{head}")
+    else:
+        typer.echo(f"{ledger} is intact and contains the signed head.")
 
 
 def _from_results(file: Path, history: History | None, *, claimed: bool) -> PrivacyCard:
@@ -237,13 +305,15 @@ def _card_folder(folder: Path, *read: Path | None) -> ResultsFolder:
     """Return where a card goes, once only an earlier card is there; that is brought up to date in its place."""
     cards = ResultsFolder(folder, _ANOTHER, _is_card)
     inputs = [path for path in read if path is not None and not is_read(folder / "card.json", [path])]
-    cards.check(("card.json", "card.md", "card.html"), inputs)
+    cards.check((*SIGNED, SIGNATURE), inputs)
     return cards
 
 
 def _is_card(path: Path) -> bool:
-    """Whether a file is a card, or a rendering of the card beside it and no more."""
+    """Whether a file is a card, its signature, or a rendering of the card beside it and no more."""
     try:
+        if path.name == SIGNATURE:
+            return bool(read_signature(path))
         known = read_card(path.with_name("card.json"))
         renderings = {"card.md": known.as_markdown, "card.html": known.as_html}
         return path.name == "card.json" or path.read_text(encoding="utf-8") == renderings[path.name]()

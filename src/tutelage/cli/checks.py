@@ -42,7 +42,7 @@ def objections_on_card(
     settings: RunConfig, data: RunData, epsilon: PublicEpsilon, teachers: int | None, scores: tuple[ClassAccuracy, ...]
 ) -> tuple[Finding, ...]:
     """Return what may stand on the card: nothing that was counted on rows whose number is no public fact."""
-    public = data.entity_ids is None and data.silos is None  # then neighbours change a row, and all have as many
+    public = data.entity_ids is None and data.silos is None  # then neighbors change a row, and all have as many
     people = (len(data.X_private) if data.batches is None else teachers) if public else None
     return _of(settings, data, epsilon.epsilon, teachers, people, unit=epsilon.unit, scores=scores)
 

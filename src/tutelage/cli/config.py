@@ -117,7 +117,7 @@ class StudentSection:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningSection:
-    """``[tuning]``: settings of ballots of vectors, one of which is chosen and paid for, and the share that takes."""
+    """``[tuning]``: settings of ballots of vectors, one of which is chosen, and the budget share of the choice."""
 
     settings: list
     share: float = DEFAULT_SHARE
@@ -168,7 +168,7 @@ class PrivacySection:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputSection:
-    """``[output]``: where results go; `votes` also keeps the private votes, for the data's owner."""
+    """``[output]``: the results folder; `votes` also keeps the private votes, for the data set owner."""
 
     folder: str
     votes: bool = False
@@ -509,13 +509,11 @@ def _check_ranges(config: RunConfig) -> None:
         _check_batches(config, config.private)
     if config.votes is not None and config.votes.takes_predictions and config.public.rounds == 1:
         raise ConfigError(
-            "`interactive` checks the predictions of a student, and in one round there is none yet. Set `rounds` in "
-            "[public], or use `confident`."
+            "`interactive` checks the predictions of a student, which does not exist in the first round. Set `rounds` "
+            "in [public] to at least 2, or use `confident`."
         )
     if selector_named(config.public.selection).needs_answers and config.public.rounds == 1:
-        raise ConfigError(
-            f"{config.public.selection!r} in [public] goes by earlier labels: set `rounds` to at least 2."
-        )
+        raise ConfigError(f"{config.public.selection!r} in [public] needs earlier labels. Set `rounds` to at least 2.")
     if config.teachers.jobs == 0:
         raise ConfigError("`jobs` in [teachers] must be at least 1, or -1 for all cores. Got 0.")
     if abs(config.teachers.jobs) > _MOST_JOBS:

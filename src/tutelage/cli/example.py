@@ -1,4 +1,4 @@
-"""``tutelage example``: configurations that come with the package, to run or to fill in."""
+"""``tutelage example``: starter configurations that come with the package."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -8,7 +8,7 @@ import typer
 
 from tutelage.exceptions import ConfigError
 
-# Each begins with one line for users: what it is for, and what to do next.
+# Each begins with one line for users: its purpose and the next step.
 _EXAMPLES = {
     file.name.removesuffix(".toml"): file.read_text(encoding="utf-8")
     for file in sorted((files("tutelage.cli") / "examples").iterdir(), key=lambda file: file.name)
@@ -42,5 +42,5 @@ def example(
         with target.open("x", encoding="utf-8") as file:
             file.write(_EXAMPLES[name])
     except FileExistsError:
-        raise ConfigError(f"{target} is there already; name another file by --output.") from None
-    typer.echo(f"Wrote {target}. {_LINES[name]}\nNext:\n  tutelage run {target}")
+        raise ConfigError(f"{target} already exists. Name another file with --output.") from None
+    typer.echo(f"Wrote {target}. {_LINES[name]}\nNext: tutelage run {target}")

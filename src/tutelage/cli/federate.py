@@ -1,4 +1,4 @@
-"""``tutelage federate``: teachers at different owners, over files that may travel by any means."""
+"""``tutelage federate``: PATE between hospitals, over files that may be sent in any way."""
 
 import hashlib
 import re
@@ -15,7 +15,7 @@ from rich.text import Text
 from tutelage._internal.files import read_array, read_arrays
 from tutelage._internal.typing import ABSTAIN
 from tutelage._internal.validation import number_between
-from tutelage.cli.ledger import Neighbours, unit_of
+from tutelage.cli.ledger import Neighbors, unit_of
 from tutelage.cli.mechanisms import read_mechanism, read_sum
 from tutelage.cli.outputs import check_output, written_whole
 from tutelage.cli.settings import OneOf, check_entries, read_settings
@@ -48,7 +48,7 @@ _REQUIRED = {"name": str, "classes": int, "members": list, "mechanism": dict, "u
 _OPTIONAL = {"teachers_per_entity": int, "colluding": int, "teachers": dict, "people": dict}
 _TEACHERS = {"estimator": str, "parameters": dict}
 _VECTORS = f"tutelage.teachers.{VectorBallots.__name__}"
-_UNIT = {"neighbours": Annotated[str, OneOf(Neighbours)], "name": str}
+_UNIT = {"neighbors": Annotated[str, OneOf(Neighbors)], "name": str}
 _SHOWN_QUERIES, _SHOWN_DELTA = 100, 1e-5
 
 
@@ -62,8 +62,10 @@ def read_terms(path: Path) -> Consortium:
     teacher = _read_teacher(found)
     answers = read_mechanism(found["mechanism"], FEDERATED) if teacher is None else read_sum(found["mechanism"])
     if answers is None:
-        raise ConfigError("[mechanism] must have `name` and `noise_multiplier`: the members agree on the noise.")
-    check_entries(unit, _UNIT, ["neighbours"], "[unit]")
+        raise ConfigError(
+            "[mechanism] must have `name` and `noise_multiplier`, because the members agree on the noise."
+        )
+    check_entries(unit, _UNIT, ["neighbors"], "[unit]")
     members = tuple(Member.load(path.parent / name) for name in files)
     entities = [member.name for member in members if member.role is Role.ENTITY]
     people = found.get("people", {})
@@ -77,24 +79,24 @@ def read_terms(path: Path) -> Consortium:
         teachers_per_entity=found.get("teachers_per_entity", 1),
         quorum=found["quorum"],
         colluding=found.get("colluding", 0 if isinstance(answers, LocalMechanism) else 1),
-        unit=unit_of(Neighbours(unit["neighbours"]), unit.get("name")),
+        unit=unit_of(Neighbors(unit["neighbors"]), unit.get("name")),
         teacher=teacher,
         people=tuple(people[name] for name in entities) if people else (),
     )
 
 
 def _read_teacher(terms: Mapping[str, Any]) -> VectorBallots | None:
-    """Return what people cast for sums of ballots; None for votes."""
+    """Return the ballots that people cast in sums of ballots; None for votes."""
     if "teachers" not in terms:
         if "people" in terms:
-            raise ConfigError(f"[people] is for sums of ballots. Add [teachers] with the estimator {_VECTORS!r}.")
+            raise ConfigError(f"[people] is only for sums of ballots. Add [teachers] with the estimator {_VECTORS!r}.")
         return None
     table = terms["teachers"]
     check_entries(table, _TEACHERS, ["estimator"], "[teachers]")
     if table["estimator"] != _VECTORS:
         raise ConfigError(
-            f"`estimator` in [teachers] must be {_VECTORS!r} in the terms of a consortium. Got {table['estimator']!r}; "
-            "for votes leave [teachers] out: each hospital chooses its own."
+            f"`estimator` in [teachers] must be {_VECTORS!r} in the terms of a consortium. Got {table['estimator']!r}. "
+            "For votes, leave [teachers] out, because each hospital chooses its own teachers."
         )
     if "teachers_per_entity" in terms or "people" not in terms:
         raise ConfigError(f"The terms must have [people] in place of `teachers_per_entity` for {_VECTORS}.")
@@ -105,8 +107,8 @@ def _read_teacher(terms: Mapping[str, Any]) -> VectorBallots | None:
 
 
 def describe(consortium: Consortium) -> None:
-    """Print what a member must know before it joins."""
-    # As Text, a name in square brackets is printed as it is and not obeyed.
+    """Print the terms, which a member must read before it joins."""
+    # As Text, a name in square brackets is printed as it is, not read as markup.
     table = Table("", "", title=Text(consortium.name), title_justify="left", show_header=False)
     table.add_row("mechanism", Text(repr(consortium.mechanism)))
     table.add_row("classes", f"{consortium.n_classes}")
@@ -121,36 +123,43 @@ def describe(consortium: Consortium) -> None:
         table.add_row("people", Text(f"about {sum(consortium.people):,}: {listed(numbers)}"))
         table.add_row("ballots", repr(teacher))
     cost = epsilon_of_queries(consortium, _SHOWN_QUERIES if teacher is None else 1, _SHOWN_DELTA)
-    what = f"{_SHOWN_QUERIES} queries cost" if teacher is None else f"{teacher.rounds} rounds cost"
+    what = f"{_SHOWN_QUERIES} queries spend" if teacher is None else f"{teacher.rounds} rounds spend"
     table.add_row(what, f"ε = {round_up(cost.epsilon):.4f} at δ = {_SHOWN_DELTA:g}")
     plain_console().print(table)
-    typer.echo("members, each with the fingerprint that `keygen` printed")
+    typer.echo("fingerprint of each member, as `keygen` printed it")
     for member in consortium.members:
         where = "" if member.address is None else f" at {member.address}"
         typer.echo(f"  {member.fingerprint}  {member.name}, {member.role}{where}")
-    typer.echo(f"fingerprint of all of this\n  {in_groups(consortium.fingerprint)}")
+    typer.echo(f"fingerprint of these terms\n  {in_groups(consortium.fingerprint)}")
 
 
 def describe_status(consortium: Consortium, batches: Sequence[BatchStatus]) -> None:
-    """Print how far the batches are, who is missing, and what comes next."""
-    table = Table("batch", "queries", "entities answered", "computing parties done")
+    """Print the progress of each batch, the missing members and the next step."""
+    table = Table("batch", "queries", "hospitals voted", "computed by")
     for each in batches:
-        answered = f"{len(each.answered)} of {len(consortium.entities)}; {consortium.quorum} needed"
+        answered = f"{len(each.answered)} of {len(consortium.entities)} ({consortium.quorum} needed)"
         table.add_row(each.batch[:8], f"{each.queries:,}", answered, ", ".join(each.computed) or "none")
     plain_console().print(table)
     for each in batches:
-        missing = f"No answer from {listed(each.missing)}. " * bool(each.missing)
+        missing = f"No votes from {listed(each.missing)}. " * bool(each.missing)
         typer.echo(f"{each.batch[:8]}: {missing}Next: {_next_step(consortium, each)}")
 
 
 def _next_step(consortium: Consortium, found: BatchStatus) -> str:
-    """Return who must do what before the labels of a batch are there."""
+    """Return the next step towards the labels of a batch, and who must take it."""
     parties, short = [party.name for party in consortium.computing_parties], consortium.quorum - len(found.answered)
     if short > 0 and not found.computed:
         return f"{short} more must run `tutelage federate vote`."
     if consortium.is_local or found.complete:
         return f"{consortium.aggregator.name} can run `tutelage federate collect`."
     return f"{', '.join(parties)} must run `tutelage federate compute` at the same time."
+
+
+def _after_joining(consortium: Consortium, role: Role, home: Path) -> str:
+    """Return the next command of a member that has joined."""
+    if role is Role.ENTITY or (role is Role.AGGREGATOR and not consortium.is_local):
+        return f"tutelage ledger init FILE --for {home} --epsilon EPSILON --delta DELTA"
+    return "tutelage federate ask" if role is Role.AGGREGATOR else "tutelage federate compute"
 
 
 def in_groups(digits: str) -> str:
@@ -189,13 +198,15 @@ def keygen(
     """
     member_name(name, "NAME", "keygen")
     if (role is Role.COMPUTING) != (address is not None):
-        wrong = "is missing: host:port where the two others reach" if address is None else "is for"
-        raise ConfigError(f"--address {wrong} a computing party.")
+        if address is None:
+            raise ConfigError("--address must give host:port, where the two other computing parties reach this one.")
+        raise ConfigError(f"--address is only for --role {Role.COMPUTING}. Leave it out.")
     identity = Identity.generate(name, role, address)
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     private, public = identity.save(home)
     typer.echo(f"{private} is the private key of {name}. Keep it secret.")
     typer.echo(f"Send {public} to the author of the terms. Its fingerprint is\n{identity.member.fingerprint}")
+    typer.echo(f"Next, when the terms are in the mailbox: tutelage federate join --home {home} --mailbox MAILBOX")
 
 
 @federate.command()
@@ -207,13 +218,14 @@ def init(
     """Write the terms of a consortium to the mailbox. Every member reads them and then joins."""
     consortium, box = read_terms(terms), Mailbox(mailbox)
     if box.consortium_path.exists():  # even of the same terms: every consortium has an identifier of its own
-        raise ConfigError(f"Another consortium is in {mailbox}. Take an empty folder.")
+        raise ConfigError(f"--mailbox must not contain another consortium. Got {mailbox}. Name an empty folder.")
     box.put_consortium(consortium)
     if as_json:
         print_json({"fingerprint": consortium.fingerprint, **consortium.as_dict()})
         return
     describe(consortium)
-    typer.echo("Read the fingerprint to every member; each joins with `tutelage federate join`.")
+    typer.echo("Read the last fingerprint to every member.")
+    typer.echo(f"Next, every member: tutelage federate join --home HOME --mailbox {mailbox}")
 
 
 @federate.command()
@@ -229,13 +241,14 @@ def join(
     if fingerprint is None:
         describe(consortium)
         typer.echo(
-            "Not joined yet. Compare this fingerprint with the other members by telephone, not by this mailbox. Then "
-            'run the same command with --fingerprint "…".'
+            "Not joined yet. Compare the last fingerprint with the other members by telephone.\n"
+            f'Next: tutelage federate join --home {home} --mailbox {mailbox} --fingerprint "…"'
         )
         raise typer.Exit(1)
     member = Home(home)
     member.join(consortium, fingerprint)
     typer.echo(f"{member.identity.member.name} has joined {consortium.name!r}.")
+    typer.echo(f"Next: {_after_joining(consortium, member.identity.member.role, home)}")
 
 
 @federate.command()
@@ -276,10 +289,12 @@ def ask(
             f"Sent round {number + 1} of {aggregator.consortium.teacher.rounds} as batch {asked.batch.identifier}."
         )
         typer.echo(budget.state() if budget is not None else "")
+        typer.echo(f"Next: tutelage federate status --mailbox {mailbox}")
     else:
         typer.echo(f"Sent batch {asked.batch.identifier} with {asked.new:,} queries.")
         if budget is not None:
             typer.echo(budget.state())
+        typer.echo(f"Next: tutelage federate status --mailbox {mailbox}")
 
 
 @federate.command()
@@ -317,12 +332,12 @@ def vote(
     entity = Entity(member, budget, keys_changed=keys_changed)
     terms = entity.consortium
     by_sum = terms.is_sum
-    # Of votes never the one not done yet: what is done is the mailbox's word, and ballots fit any batch of as many
-    # queries. The ballots of a sum are made for the batch here.
+    # For votes, an unfinished batch is never chosen automatically: only the mailbox states which are finished, and
+    # ballots fit any batch with as many queries. The ballots of a sum are computed here, for the batch.
     asked = _batch(box, terms, batch, (lambda each: _is_over(terms, box, member, each)) if by_sum else None)
     arrays = read_arrays(ballots) if ballots.suffix.lower() == ".npz" else {}
     if "batch" in arrays and str(arrays["batch"]) != asked.identifier:
-        raise ConfigError(f"{ballots} holds ballots on another batch than {asked.identifier}. Name theirs by --batch.")
+        raise ConfigError(f"{ballots} contains ballots for another batch than {asked.identifier}. Pass its --batch.")
     if data is not None:
         with data.open("rb") as file:
             entity.bind(hashlib.file_digest(file, "sha256").digest(), changed=data_changed)
@@ -340,7 +355,7 @@ def vote(
         return
     if cast.repeated:
         typer.echo(f"This hospital voted before. The same envelopes were sent again, and {ballots} was not used.")
-    limit = "" if cast.queries == asked.n_queries else "; the budget has no room for more"
+    limit = "" if cast.queries == asked.n_queries else "; the budget does not allow more"
     to = ", ".join(sorted(cast.envelopes))
     if by_sum:
         typer.echo(f"Sent the sealed sum of the ballots of one round to {to}.")
@@ -348,6 +363,7 @@ def vote(
         typer.echo(f"Sent sealed votes on {cast.queries:,} of {asked.n_queries:,} queries to {to}{limit}.")
     typer.echo(f"The {'ballots' if by_sum else 'votes'} are for batch {asked.identifier}.")
     typer.echo(budget.state())
+    typer.echo(f"Next: tutelage federate status --mailbox {mailbox}")
 
 
 @federate.command()
@@ -383,9 +399,8 @@ def compute(
     asked = _batch(box, party.consortium, batch, lambda each: batch_status(party.consortium, box, each).complete)
     if not again and batch_status(party.consortium, box, asked).complete:
         raise FederationError(
-            f"Batch {asked.identifier} is computed: all three computing parties have sent its labels, and "
-            f"{party.consortium.aggregator.name} can run `tutelage federate collect`. To compute it again with the "
-            "same votes, add --again at all three."
+            f"Batch {asked.identifier} is already computed, and {party.consortium.aggregator.name} can run `tutelage "
+            "federate collect`. To compute it again with the same votes, add --again at all three computing parties."
         )
     done = party.compute(asked, box, timeout=timeout, transcript=transcript, listen=here, waiting=_say_who_is_missing())
     if as_json:
@@ -395,6 +410,7 @@ def compute(
     _print_left_out(done.left_out)
     what = "sum of the ballots of" if party.consortium.is_sum else f"labels of {done.queries:,} queries by"
     typer.echo(f"Sent the {what} {len(done.entities)} hospitals, in shares, to the aggregator.")
+    typer.echo(f"Next, at {party.consortium.aggregator.name}: tutelage federate collect")
 
 
 @federate.command()
@@ -420,12 +436,12 @@ def collect(
     """
     (aggregator, budget), box = _aggregator(home, ledger), _mailbox(mailbox)
     by_sum = aggregator.consortium.is_sum
-    suffix, held = (".skops", "student") if by_sum else (".npz", "labels and the rows they are of")
+    suffix, held = (".skops", "student") if by_sum else (".npz", "labels and their rows")
     if output.suffix.lower() != suffix:
-        raise ConfigError(f"--output must end in {suffix}: it holds the {held}. Got {output}.")
+        raise ConfigError(f"--output must end in {suffix}, the format of the {held}. Got {output}.")
     check_output(output, home, mailbox, *([] if ledger is None else [ledger]))
     if decoder is not None and not aggregator.consortium.is_local:
-        raise ConfigError("--decoder is for the local model. Leave it out.")
+        raise ConfigError("--decoder is only for the local model. Leave it out.")
     asked = _batch(box, aggregator.consortium, batch, aggregator.is_collected)
     if by_sum:
         _collect_sum(aggregator, budget, asked, box, output, as_json=as_json)
@@ -458,12 +474,10 @@ def _collect_sum(
         whose = {"entities": found.entities, "student": str(output)}
         print_json({**counts, **whose, "ledger": budget and budget.state().as_dict()})
         return
-    left = "This was the last round." if not found.rounds_left else "Run `tutelage federate ask` for the next round."
-    typer.echo(
-        f"Wrote the student of round {found.round.number}, by {len(found.entities)} hospitals, to {output}. {left}"
-    )
+    typer.echo(f"Wrote the student of round {found.round.number}, by {len(found.entities)} hospitals, to {output}.")
     if budget is not None:
         typer.echo(budget.state())
+    typer.echo("Next: tutelage federate ask" if found.rounds_left else "This was the last round.")
 
 
 def _is_over(terms: Consortium, box: Mailbox, member: Home, batch: Batch) -> bool:
@@ -473,10 +487,10 @@ def _is_over(terms: Consortium, box: Mailbox, member: Home, batch: Batch) -> boo
 
 
 def _private_rows(path: Path) -> tuple[Any, Any, Any]:
-    """Return private rows, class indices, and whose row it is or None."""
+    """Return private rows, their class indices, and the identifiers of their people if the file has any."""
     arrays = read_arrays(path)
     if not {"X", "y"} <= set(arrays):
-        raise ConfigError(f"{path} must hold the arrays X and y, and ids where the terms protect people.")
+        raise ConfigError(f"{path} must contain the arrays X and y, and also ids if the terms protect people.")
     return arrays["X"], arrays["y"], arrays.get("ids")
 
 
@@ -506,7 +520,7 @@ def status(
 
 
 def _mailbox(folder: Path) -> Mailbox:
-    """Return the mailbox in a folder that is there; a member may hold a part of it only."""
+    """Return the mailbox in an existing folder; a member may have only a part of it."""
     if not folder.is_dir():
         raise ConfigError(f"--mailbox must be a folder that exists. Got {folder}. {_FIX}")
     return Mailbox(folder)
@@ -519,16 +533,16 @@ def _terms_in(mailbox: Mailbox) -> Consortium:
 
 
 def _aggregator(home: Path, ledger: Path | None, *, keys_changed: bool = False) -> tuple[Aggregator, Ledger | None]:
-    """Return the aggregator with the ledger that its terms ask for, or without one if they ask for none."""
+    """Return the aggregator with its ledger; the local model needs none."""
     member = Home(home)
     if member.consortium_as(Role.AGGREGATOR).is_local:
         if ledger is not None:
-            raise ConfigError("--ledger must be left out in the local model, where every entity keeps its own budget.")
+            raise ConfigError("--ledger must be left out in the local model, where each hospital keeps its own budget.")
         return Aggregator(member, None), None
     if ledger is None:
         raise ConfigError(
-            "--ledger must be given: in the secure model it pays for what is opened. "
-            f"`tutelage ledger init FILE --for {home}` makes one."
+            "--ledger must be given in the secure model, where the opened labels are spent from it. "
+            f"`tutelage ledger init FILE --for {home}` creates one."
         )
     budget = Ledger.open(ledger)
     return Aggregator(member, budget, keys_changed=keys_changed), budget
@@ -536,7 +550,7 @@ def _aggregator(home: Path, ledger: Path | None, *, keys_changed: bool = False) 
 
 @contextmanager
 def _paid_once(budget: Ledger | None) -> Iterator[None]:
-    """If the work fails after it was paid for, add that doing it again is free."""
+    """If the work fails after its budget was spent, add to the error that repeating it is free."""
     before = None if budget is None else budget.state().entries
     try:
         yield
@@ -545,8 +559,8 @@ def _paid_once(budget: Ledger | None) -> Iterator[None]:
             raise
         said = f"{error.filename or 'A file'}: {error.strerror}." if isinstance(error, OSError) else str(error)
         raise InvalidDataError(
-            f"{said} The budget was charged before this failed. Fix it and run the same command again: that costs "
-            "nothing more."
+            f"{said} The budget was spent before this error. Fix the cause and run the same command again, which "
+            "spends nothing more."
         ) from None
 
 
@@ -558,7 +572,7 @@ def _host_and_port(text: str) -> tuple[str, int]:
 
 
 def _say_who_is_missing() -> Callable[[tuple[str, ...]], None]:
-    """Return what to call again and again while parties are missing; it speaks when others are than before."""
+    """Return a callback that prints the missing parties whenever they change."""
     said: list[tuple[str, ...]] = []
 
     def say(missing: tuple[str, ...]) -> None:
@@ -577,7 +591,7 @@ def _print_left_out(left_out: dict[str, str]) -> None:
 def _batch(
     mailbox: Mailbox, consortium: Consortium, start: str | None, is_done: Callable[[Batch], bool] | None
 ) -> Batch:
-    """Return the batch that was named, the only one, or the only one that this member has not done yet."""
+    """Return the named batch, the only batch, or the only batch that this member has not finished."""
     known = mailbox.batch_identifiers()
     found = known if start is None else [name for name in known if name.startswith(start.lower())]
     if len(found) == 1:
@@ -585,18 +599,18 @@ def _batch(
     if start is not None or not known:
         which = "" if start is None else f" that begins with {start!r}"
         what = "is none" if not found else f"are {len(found)}"
-        raise ConfigError(f"--batch must name one batch; there {what}{which} in {mailbox.folder}.{_listed(known)}")
+        raise ConfigError(f"--batch must name one batch. There {what}{which} in {mailbox.folder}.{_listed(known)}")
     if is_done is None:
-        raise ConfigError(f"--batch must say which batch the ballots are on; there are {len(known)}.{_listed(known)}")
+        raise ConfigError(f"--batch must name the batch of the ballots. There are {len(known)}.{_listed(known)}")
     left = [batch for batch in _genuine(mailbox, consortium, known) if not is_done(batch)]
     if len(left) != 1:
-        what = f"{len(left)} of {len(known)} are not done yet" if left else f"all {len(known)} are done"
-        raise ConfigError(f"--batch must name one batch; {what}.{_listed([each.identifier for each in left] or known)}")
+        what = f"{len(left)} of {len(known)} are unfinished" if left else f"All {len(known)} are finished"
+        raise ConfigError(f"--batch must name one batch. {what}.{_listed([each.identifier for each in left] or known)}")
     return left[0]
 
 
 def _genuine(mailbox: Mailbox, consortium: Consortium, identifiers: list[str]) -> Iterator[Batch]:
-    """Yield the batches that the aggregator signed; a forged one must not hold up the others."""
+    """Yield the batches that the aggregator signed; a forged one must not block the others."""
     for identifier in identifiers:
         with suppress(FederationError, InvalidDataError):
             yield mailbox.batch(identifier, consortium)

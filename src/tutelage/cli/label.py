@@ -1,4 +1,4 @@
-"""``tutelage label``: released labels for public rows that were voted on, charged to a ledger."""
+"""``tutelage label``: labels for public rows from existing votes, spent from a ledger."""
 
 import csv
 from pathlib import Path
@@ -56,7 +56,7 @@ def label(
     if findings is not None:
         released_by = MultiLabel(released_by, findings)
     if released_by.takes_predictions != (predictions is not None):
-        raise ConfigError("--predictions goes with the interactive mechanism, which needs it. Pass both or neither.")
+        raise ConfigError("--predictions must be given with --mechanism interactive, and with no other mechanism.")
     inputs = [ledger, votes, public, *([] if predictions is None else [predictions])]
     check_output(output, *inputs)
     rows, question = read_rows(public, public_array, question)
@@ -67,11 +67,13 @@ def label(
     noise = SystemNoise(progress=not as_json)
     session = LabelingSession(histogram, released_by, budget, question=question, noise=noise)
     with interruption_says(
-        "no labels were written. What had been reserved stays spent, and labels that had been stored are remembered."
+        "no labels were written. The budget reserved for them stays spent, and stored labels are remembered."
     ):
         release = session.ask(rows, student)
     _write(output, release)
     _print(release, budget.state(), output, session.n_remembered, as_json=as_json)
+    if not as_json:
+        typer.echo(f"Next: tutelage card --ledger {ledger} --output card")
 
 
 def _write(output: Path, release: Release) -> None:
@@ -90,10 +92,10 @@ def _print(release: Release, state: LedgerState, output: Path, remembered: int, 
         counts = {"asked": asked, "answered": answered, "cost": release.cost, "labels": str(output)}
         print_json({**counts, "event": release.event.as_dict(), "ledger": state.as_dict()})
         return
-    others = "" if answered == asked else " The mechanism abstained from the others."
+    others = "" if answered == asked else " The mechanism abstained on the others."
     typer.echo(f"Wrote {answered:,} of {asked:,} labels to {output}.{others}")
     typer.echo(f"This spent {round_up(release.cost):.4f} of the budget ε = {state.budget:g} at δ = {state.delta:g}.")
     typer.echo(state)
     if remembered:
         which = "Every row was" if release.cost == 0 else f"{remembered:,} rows were"
-        typer.echo(f"{which} labeled before. The labels are the same, and these votes were not used for them.")
+        typer.echo(f"{which} labeled before. Labels from earlier releases are repeated, and nothing is spent on them.")

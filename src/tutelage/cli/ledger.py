@@ -1,4 +1,4 @@
-"""``tutelage ledger``: make the budget of a data set, look at it, check it, hand it to an auditor."""
+"""``tutelage ledger``: create, show, verify and export the budget of a data set."""
 
 import json
 import os
@@ -18,11 +18,11 @@ from tutelage.exceptions import ConfigError
 from tutelage.ledger import Accounting, Ledger, LedgerState
 from tutelage.privacy import ONE_ENTITY, ONE_TEACHER, NeighboringRelation, PrivacyUnit, round_up
 
-_BAR = 50
+_BAR = 40  # characters
 
 
-class Neighbours(StrEnum):
-    """How the command line calls the neighbouring relations."""
+class Neighbors(StrEnum):
+    """Names of the neighboring relations on the command line."""
 
     ENTITY = "entity"
     ROW = "row"
@@ -32,11 +32,11 @@ class Neighbours(StrEnum):
 
 
 _UNITS = {
-    Neighbours.ENTITY: PrivacyUnit("entity", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY),
-    Neighbours.ROW: PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW),
-    Neighbours.SILO: PrivacyUnit("entity", NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO),
-    Neighbours.BALLOT: ONE_TEACHER,
-    Neighbours.OWNER: ONE_ENTITY,
+    Neighbors.ENTITY: PrivacyUnit("entity", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY),
+    Neighbors.ROW: PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW),
+    Neighbors.SILO: PrivacyUnit("entity", NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO),
+    Neighbors.BALLOT: ONE_TEACHER,
+    Neighbors.OWNER: ONE_ENTITY,
 }
 
 File = Annotated[Path, typer.Argument(help="File of the ledger.", show_default=False)]
@@ -44,13 +44,13 @@ File = Annotated[Path, typer.Argument(help="File of the ledger.", show_default=F
 ledger = verb_group("Create, show, verify and export the privacy budget of a data set.")
 
 
-def unit_of(neighbours: Neighbours, name: str | None) -> PrivacyUnit:
-    """Return the unit of privacy of that relation, called `name`; by default as the relation calls it."""
+def unit_of(neighbors: Neighbors, name: str | None) -> PrivacyUnit:
+    """Return the privacy unit of a relation, called `name` or, by default, as the relation calls it."""
     if name is not None:
         require_printable(name, "The name of the unit")
-    if neighbours is Neighbours.OWNER and name not in (None, ONE_ENTITY.name):
-        raise ConfigError(f"The unit of neighbours = owner is always called '{ONE_ENTITY.name}'. Leave the name out.")
-    return PrivacyUnit(name or _UNITS[neighbours].name, _UNITS[neighbours].neighboring)
+    if neighbors is Neighbors.OWNER and name not in (None, ONE_ENTITY.name):
+        raise ConfigError(f"With neighbors = owner the unit is always called '{ONE_ENTITY.name}'. Leave the name out.")
+    return PrivacyUnit(name or _UNITS[neighbors].name, _UNITS[neighbors].neighboring)
 
 
 @ledger.command()
@@ -60,15 +60,15 @@ def init(
     delta: Annotated[
         float, typer.Option(help="Delta of all releases together. Keep it below 1 / the number of people.")
     ],
-    neighbours: Annotated[
-        Neighbours | None, typer.Option(help="Privacy unit. entity: all rows of one person.  [required without --for]")
+    neighbors: Annotated[
+        Neighbors | None, typer.Option(help="Privacy unit. entity: all rows of one person.  [required without --for]")
     ] = None,
     unit: Annotated[
-        str | None, typer.Option(help="Name of the unit in reports, such as patient_id.  [default: from --neighbours]")
+        str | None, typer.Option(help="Name of the unit in reports, such as patient_id.  [default: from --neighbors]")
     ] = None,
     member: Annotated[
         Path | None,
-        typer.Option("--for", help="Home folder of a consortium member. Its terms replace --neighbours and --unit."),
+        typer.Option("--for", help="Home folder of a consortium member. Its terms replace --neighbors and --unit."),
     ] = None,
     order: Annotated[
         float | None, typer.Option(help="Renyi order of the budget.  [default: the best order for Gaussian noise]")
@@ -80,19 +80,19 @@ def init(
     as_json: AsJson = False,
 ) -> None:
     """Create the ledger of a data set. Its budget cannot be changed later."""
-    if member is not None and (neighbours is not None or unit is not None):
-        raise ConfigError("--for takes --neighbours and --unit from the terms that were joined. Leave these two out.")
+    if member is not None and (neighbors is not None or unit is not None):
+        raise ConfigError("--for reads --neighbors and --unit from the joined terms. Leave these two options out.")
     if member is not None:
         protects, query, owner = _agreed(member)
-    elif neighbours is not None:
-        protects, query, owner = unit_of(neighbours, unit), None, None
+    elif neighbors is not None:
+        protects, query, owner = unit_of(neighbors, unit), None, None
     else:
         raise ConfigError(
-            "--neighbours must say whom the budget protects: entity for all rows of one person, row, silo, owner, or "
-            "ballot for vote counts from elsewhere. A ledger keeps it for ever, and every report repeats it."
+            "--neighbors must name what the budget protects: entity (all rows of one person), row, silo, owner, or "
+            "ballot (vote counts from elsewhere). It cannot be changed later."
         )
     if member is not None and accounting is Accounting.GAUSSIAN:
-        raise ConfigError("--accounting gaussian holds no noise that is summed between members. Leave it out.")
+        raise ConfigError("--accounting gaussian does not support consortia, whose members add noise. Leave it out.")
     made = Ledger.create(
         file,
         epsilon=epsilon,
@@ -104,6 +104,9 @@ def init(
         owner=owner,
     )
     _print(made.state(), file, as_json=as_json)
+    if not as_json:
+        labels, status = f"label PUBLIC --votes VOTES --ledger {file}", "federate status --mailbox MAILBOX"
+        typer.echo(f"Next: tutelage {labels if member is None else status}")
 
 
 @ledger.command()
@@ -128,24 +131,26 @@ def verify(
         print_json({"verified": True, **state.as_dict()})
         return
     typer.echo(f"{file} is intact: {state.entries:,} entries, {state.answers:,} remembered labels.")
-    if head is None:
-        typer.echo(f"Store this head elsewhere to detect a rollback later (--head):\n{state.head}")
-    else:
-        typer.echo(f"It contains the given head, so it was not rolled back. Its head is now\n{state.head}")
+    if head is not None:
+        typer.echo("It contains the given head, so it was not rolled back.")
+    typer.echo(f"head {state.head}\nStore this head elsewhere. To detect a rollback later, pass it as --head.")
 
 
 @ledger.command()
 def exposure(file: File, as_json: AsJson = False) -> None:
-    """Print the budget spent since each change of the data. It is a share of the budget, not an epsilon."""
+    """Print the budget spent since each change of the data.
+
+    Each number is a share of the budget, not an epsilon of its own.
+    """
     kept = opened(file)
     found, budget = kept.history().exposures(), kept.epsilon
     if as_json:
         print_json([{**one._asdict(), "share": round_up(one.share)} for one in found])
         return
-    table = Table("data since", "queries", "share of the budget", title=str(file), title_justify="left")
+    title = f"{file}: shares of the budget ε = {budget:g}"
+    table = Table("version", "data since", "queries", "spent", title=title, title_justify="left")
     for one in found:
-        share = f"{round_up(one.share):.4f} of ε = {budget:g}"
-        table.add_row(f"{one.since} (version {one.version})", f"{one.queries:,}", share)
+        table.add_row(f"{one.version}", one.since, f"{one.queries:,}", f"{round_up(one.share):.4f}")
     plain_console().print(table)
 
 
@@ -163,10 +168,11 @@ def export(
     else:
         with written_whole(output) as part:
             part.write_text(lines, encoding="utf-8")
+        typer.echo(f"Wrote {lines.count(chr(10)):,} entries to {output}.")
 
 
 def _agreed(member: Path) -> tuple[PrivacyUnit, Event, str]:
-    """Return whom the terms that a member joined protect, what one query under them is, and what names the member."""
+    """Return the privacy unit of the joined terms, the event of one query, and the member's name in a ledger."""
     from tutelage.federation import Home
     from tutelage.federation.charges import owner_name
     from tutelage.federation.costs import event_of_query
@@ -177,7 +183,7 @@ def _agreed(member: Path) -> tuple[PrivacyUnit, Event, str]:
 
 
 def opened(file: Path) -> Ledger:
-    """Open a ledger to look at it; where it may be written, so that a write that a crash cut short is undone first."""
+    """Open a ledger for reading; if it is writable, a write that a crash interrupted is undone first."""
     return Ledger.open(file, read_only=not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)))
 
 
@@ -194,13 +200,11 @@ def _print(state: LedgerState, file: Path, *, as_json: bool) -> None:
     gaussian = state.accounting is Accounting.GAUSSIAN
     table.add_row("accounting", "gaussian: noisy sums, capped votes and GNMax only" if gaussian else "renyi")
     if state.order is not None:
-        table.add_row("Rényi order of the budget", f"{state.order:.4g}")
+        table.add_row("Rényi order", f"{state.order:.4g}")
     table.add_row("entries", f"{state.entries:,}")
     table.add_row("labels remembered", f"{state.answers:,}")
     if state.unsettled:
-        table.add_row(
-            "batches without labels", f"{state.unsettled:,}, running or interrupted; their budget stays spent"
-        )
+        table.add_row("batches without labels", f"{state.unsettled:,} (running or interrupted; their budget is spent)")
     table.add_row("created", state.opened)
     console = plain_console()
     console.print(table)
@@ -210,5 +214,5 @@ def _print(state: LedgerState, file: Path, *, as_json: bool) -> None:
     console.print(Text.assemble((gone * filled, "red"), (left * (_BAR - filled), "green"), f" {share:.1%} spent"))
     typer.echo(f"head {state.head}")
     if state.simulated:
-        warning = " labels were drawn with simulated noise, which protects no one."
+        warning = " the labels were drawn with simulated noise, which protects nobody's data."
         console.print(Text.assemble(("NOT PRIVATE:", "bold red"), warning))

@@ -1,4 +1,4 @@
-"""Mechanisms as users name them: an option per setting for the command line, a table for configurations."""
+"""Mechanisms by name: one option per setting on the command line, one table in a configuration."""
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
@@ -28,7 +28,7 @@ class Chosen(NamedTuple):
     mechanism: Mechanism
 
     def as_options(self) -> str:
-        """Return what the user typed, or could have."""
+        """Return the options that describe the mechanism."""
         settings = " ".join(f"{_as_option(name)} {value:g}" for name, value in self.settings.items())
         return f"--mechanism {self.name} {settings}"
 
@@ -69,14 +69,14 @@ def read_mechanism(table: Any, known: Mapping[str, Entry[Kind]]) -> Kind:
 
 
 def read_sum(table: Any) -> NoisySum | None:
-    """Return what a table ``[mechanism]`` says of a sum of ballots; None for as little noise as the budget allows."""
+    """Return the noisy sum that a table ``[mechanism]`` describes; None for as little noise as the budget allows."""
     if not table:
         return None
     check_entries(table, {"name": str, "noise_multiplier": float}, {"name", "noise_multiplier"}, "[mechanism]")
     if table["name"] != SUM:
         raise ConfigError(
-            f"`name` in [mechanism] must be '{SUM}' where people cast a ballot of vectors. Got {table['name']!r}; "
-            "leave [mechanism] out for as little noise as the budget allows."
+            f"`name` in [mechanism] must be '{SUM}' where people cast a ballot of vectors. Got {table['name']!r}. "
+            "Leave [mechanism] out for as little noise as the budget allows."
         )
     return NoisySum(table["noise_multiplier"])
 
@@ -117,7 +117,7 @@ def _options(known: Mapping[str, Entry[Mechanism]]) -> list[Parameter]:
         for setting in entry.settings:
             takers.setdefault(setting.name, []).append(entry.name)
             meanings[setting.name] = entry.type_of(setting), setting.help
-    said = {"help": "How labels are released from the votes.", "metavar": f"[{'|'.join(names)}]"}
+    said = {"help": f"How labels are released from the votes: {', '.join(names)}.", "metavar": "NAME"}
     chosen = option("mechanism", str, Parameter.empty, parser=named, autocompletion=lambda: names, **said)
     settings = [
         option(name, kind | None, None, help=f"{', '.join(takers[name])}: {meaning}.")
@@ -131,7 +131,7 @@ def _as_option(setting: str) -> str:
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
-    """Return which mechanism a name that is none is near to: of the same noise, or spelled nearly alike."""
+    """Return a hint at the mechanism that an unknown name may mean: of the same noise, or of similar spelling."""
     plain = name.lower().replace("_", "-")
     near = [_BY_NOISE[plain]] if _BY_NOISE.get(plain) in [*known] else difflib.get_close_matches(plain, known, 1)
     return f" Did you mean '{near[0]}'?" if near else ""

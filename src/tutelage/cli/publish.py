@@ -1,4 +1,4 @@
-"""``tutelage publish``: an ε for exact costs that may be published: proposed on public votes, tested on private."""
+"""``tutelage publish``: a publishable ε below the worst case, proposed on public votes and tested on private ones."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ from tutelage.votes import VoteHistogram
 
 
 def read_proposal(path: Path) -> Proposal:
-    """Return the proposal in a file; its ε is proved anew."""
+    """Return the proposal in a file, after its ε was proved again."""
     try:
         return Proposal.from_json(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -55,8 +55,8 @@ def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, pool: 
         )
     if not ledger.exists():
         raise ConfigError(
-            f"`proposal` in [privacy] needs a ledger that was there when it was made. Got none at {ledger}; make it "
-            "with `tutelage ledger init`, then propose with --ledger."
+            f"`proposal` in [privacy] needs the ledger it was recorded in, and {ledger} does not exist. Create it with "
+            "`tutelage ledger init`, then propose with --ledger."
         )
     paying = Ledger.open(ledger)
     same_unit(proposal, paying.unit)
@@ -69,8 +69,8 @@ def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, pool: 
         paying.require(Composed((labels, proposal.event())), 1)
     elif proposal.event() not in history.publications:
         raise ConfigError(
-            "`proposal` in [privacy] is about everything that its ledger pays for, and this one paid for something "
-            "already. Leave it out; with the votes at hand, `tutelage publish test` can still test it."
+            "`proposal` in [privacy] must cover all releases of its ledger, and this ledger has earlier ones. Leave it "
+            "out. If you have the votes, `tutelage publish test` can still test it."
         )
     else:
         # Twins are one query; without them, labels that the test was not about would be asked for now.
@@ -100,9 +100,7 @@ def tested(settings: RunConfig, model: PATEClassifier, proposal: Proposal, rows:
     if found is not None:
         return found
     if max((part.times for part in model.release_.event.flatten()), default=0) < len(once):
-        raise ConfigError(
-            "`proposal` in [privacy] cannot be tested: an earlier run released these labels. Leave it out."
-        )
+        raise ConfigError("`proposal` in [privacy] must be left out: an earlier run released these labels.")
     return publish_epsilon(released, ledger, proposal, rows, question=question)
 
 
@@ -137,23 +135,23 @@ def propose(
         float, typer.Option(help="Factor by which the private votes may cost more than the public ones.")
     ] = 2.0,
     refusal: Annotated[
-        float, typer.Option(help="Chance that the test fails although the votes are within the margin.")
+        float, typer.Option(help="Probability that the test fails although the votes are within the margin.")
     ] = 0.05,
     array: Array = None,
     teachers: Teachers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Propose the smallest epsilon that votes like PROXY support.
+    """Propose the smallest epsilon that public proxy votes support.
 
-    Do this before any label is released: the ledger records the proposal.
+    Run this before any label is released. The ledger records the proposal.
     """
     probability(delta, "--delta", "publish propose")
     check_output(output, proxy, ledger)
     paying = Ledger.open(ledger)
     if "format" in read_arrays(proxy):
         raise InvalidDataError(
-            f"{proxy} is a file of private votes, as `VoteHistogram.save` writes it. A proposal by private votes is a "
-            "release that is not counted; store public votes as a bare array."
+            f"{proxy} must not contain private votes, and it has the format of `VoteHistogram.save`. Store public "
+            "votes as a plain array. A proposal from private votes would be a release that the budget does not count."
         )
     votes = VoteHistogram.load(proxy, array=array, n_teachers=teachers)
     paying.history().check_share(delta)
@@ -169,16 +167,17 @@ def propose(
         typer.echo(json.dumps({**proposal.as_dict(), "refusal": proposal.refusal, "file": str(output)}))
         return
     typer.echo(
-        f"Proposed: ε = {round_up(proposal.epsilon):.4f} at δ = {delta:g}, in {output} and recorded in {ledger}."
+        f"Proposed ε = {round_up(proposal.epsilon):.4f} at δ = {delta:g}. {ledger} has recorded it.\nWrote {output}."
     )
     typer.echo(
-        f"If the private votes cost at most {margin:g} times what these do, the test refuses with chance {refusal:g}."
+        f"The test fails with probability {refusal:g} if the private votes cost at most\n{margin:g} times as much as "
+        "the public ones."
     )
     state, cost = paying.state(), paying.share_of(proposal.event())
-    typer.echo(f"The test will spend {round_up(cost):.4f} of the budget. {state}")
+    typer.echo(f"The test will spend {round_up(cost):.4f} of the budget.\n{state}")
     typer.echo(
-        f"Next, once the labels are released: tutelage publish test {output} PUBLIC --votes VOTES --ledger "
-        f"{ledger} {released_by.as_options()}"
+        f"Next, after `tutelage label`: tutelage publish test {output} PUBLIC --votes VOTES --ledger {ledger} "
+        f"{released_by.as_options()}"
     )
 
 
@@ -203,7 +202,7 @@ def put_to_the_test(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Test PROPOSAL on the private votes and print its epsilon.
+    """Test a proposal on the private votes and print its epsilon.
 
     Each proposal can be tested once.
     """
@@ -221,7 +220,7 @@ def put_to_the_test(
             write_claim(part, publication, released, wanted, paying)
     _print(publication, wanted, paying, as_json=as_json)
     if output is not None and not as_json:
-        typer.echo(f"For the card: tutelage card --ledger {ledger} --sanitised {output} --output FOLDER")
+        typer.echo(f"Next: tutelage card --ledger {ledger} --sanitised {output} --output FOLDER")
 
 
 def _print(publication: Publication, proposal: Proposal, ledger: Ledger, *, as_json: bool) -> None:
@@ -234,7 +233,7 @@ def _print(publication: Publication, proposal: Proposal, ledger: Ledger, *, as_j
         about = {"proposed": proposal.epsilon, "passed": publication.passed, "unit": claim.unit.name}
         print_json({**about, **shown, "ledger": ledger.state().as_dict()})
         return
-    typer.echo(f"The test {'passed' if publication.passed else 'refused'}. Publish: {claim}")
-    typer.echo(f"Proved by: {claim.method}.")
-    typer.echo(f"Publish beside it the worst case, test included: {independent}")
+    typer.echo(f"The test {'passed' if publication.passed else 'failed'}. Publish: {claim}")
+    typer.echo(f"Proof: {claim.method}.")
+    typer.echo(f"Publish the worst-case ε with it, test included: {independent}")
     typer.echo(ledger.state())

@@ -1,5 +1,7 @@
 """``tutelage run``: from a configuration to a student, its released labels and a privacy card."""
 
+import shutil
+import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -180,7 +182,7 @@ def _accuracy(settings: RunConfig, data: RunData, model: PATEClassifier) -> tupl
 def _claims(
     settings: RunConfig, data: RunData, model: PATEClassifier, proposal: Proposal | None
 ) -> tuple[PublicEpsilon, PublicEpsilon | None]:
-    """Return the ε that holds for any votes and, where a proposal passed its test, the smaller one."""
+    """Return the worst-case ε and, if a proposal passed its test, the tested ε."""
     if proposal is None:
         return model.epsilon_, None
     found = tested(settings, model, proposal, pool_of(settings, data)[model.queries_])
@@ -206,11 +208,12 @@ def _write(folder: Path, settings: RunConfig, data: RunData, model: PATEClassifi
 
 
 def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard, reveal_private: bool) -> None:
-    table = Table("", "this run", title="Private student", title_justify="left")
+    table = Table("", "", title="Private student", title_justify="left", show_header=False)
     row = table.add_row
-    row("student accuracy", "not measured" if card.student_accuracy is None else f"{card.student_accuracy:.2%}")
-    if card.majority_share is not None:
-        row("accuracy of the majority class", f"{card.majority_share:.2%}")
+    if not settings.published:
+        row("student accuracy", "not measured" if card.student_accuracy is None else f"{card.student_accuracy:.2%}")
+        if card.majority_share is not None:
+            row("accuracy of the majority class", f"{card.majority_share:.2%}")
     alone = card.epsilon != model.ledger_.guarantee()
     of = "this release" if alone else "whole budget: earlier releases exist"
     row(f"ε to publish ({of})", f"{round_up(card.epsilon.epsilon):.4f}")
@@ -227,8 +230,8 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
     row("δ", f"{card.epsilon.delta:g}")
     spent = card.budget["spent"]
     by_this_run = model.release_.cost + spent - model.ledger_.spent  # a test of a proposal came after the labels
-    row("budget (ε)", f"{round_up(card.budget['budget']):.4f}")
-    row("budget spent: this run / total", f"{round_up(by_this_run):.4f} / {round_up(spent):.4f}")
+    of_budget = f"{round_up(spent):.4f} of ε = {round_up(card.budget['budget']):.4f}"
+    row("budget spent: this run / total", f"{round_up(by_this_run):.4f} / {of_budget}")
     if settings.tuning is not None:
         tuning = model.tuning_
         setting = settings.tuning.settings[tuning.chosen]
@@ -237,32 +240,33 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
         row("its score above the average, noise", f"{tuning.scores[tuning.chosen]:+.2%}, {tuning.noise:.2%}")
         row("share of the budget that tuning took", f"{settings.tuning.share:.0%} of all 1/σ²")
     row("mechanism", card.mechanism)
-    row("queries, teachers", f"{card.queries:,}, {_teachers(settings, card.teachers)}")
+    row("queries", f"{card.queries:,}")
+    row("teachers", _teachers(settings, card.teachers))
     row("privacy unit", card.epsilon.unit.name)
-    row("neighboring data", card.epsilon.unit.neighboring.sentence)
     if card.if_added_or_removed is not None:
         row("ε if units only join or leave", f"{round_up(card.if_added_or_removed):.4f}: covers less, do not quote")
     console = plain_console()
-    console.print(table)
     if settings.published:
-        console.print(_comparison(settings.published))
+        console.print(_comparison(settings.published, card))
+    console.print(table)
     if reveal_private and scale is not None:
         console.print(
-            "The ε marked NOT to publish depend on the private votes: they are for the data's owner only. As in the "
-            "paper, they bound the loss in one direction; the publishable ε bounds both."
+            "The ε marked NOT to publish depend on the private votes: they are for the data set owner only. As in the "
+            "paper, they bound the loss in one direction. The publishable ε bounds both."
         )
     elif reveal_private:
         console.print("No vote-dependent cost is computed for this mechanism.")
     if model.remembered_:
         which = f"{model.remembered_:,} queries were" if model.drawn_ else "Every query was"
         console.print(f"{which} labeled before. The labels are the same, and nothing was spent on them.")
-    console.print(f"Ledger: {_shown(settings.ledger)}, head {card.budget['head']}", soft_wrap=True)
+    console.print(f"Ledger: {_shown(settings.ledger)}", soft_wrap=True)
     if card.findings:
         console.print("Objections on the card: " + ", ".join(f"{f.code} ({f.severity})" for f in card.findings))
     names = ("card.html", "card.md", "card.json")
     console.print("Card: " + ", ".join(str(_shown(settings.folder / name)) for name in names))
     if settings.dataset is not None:
-        console.print("Next, for your own data: tutelage example files")
+        console.print(f"Next: open {_shown(settings.folder / names[0])} in a browser. Then use your own table:")
+        console.print(f"  {_program()} example files")
 
 
 def _teachers(settings: RunConfig, number: int | None) -> str:
@@ -273,17 +277,31 @@ def _teachers(settings: RunConfig, number: int | None) -> str:
     return f"about {number:,} people (noisy)" if noisy else f"{number:,}"
 
 
-def _comparison(published: tuple[PublishedSection, ...]) -> Table:
-    """Return what others reached, as they published it."""
+def _comparison(published: tuple[PublishedSection, ...], card: PrivacyCard) -> Table:
+    """Return the student's accuracy among the majority class and what others published, the least accurate first."""
+    ours = PublishedSection(
+        source="this student",
+        student_accuracy=card.student_accuracy,
+        epsilon=round_up(card.epsilon.epsilon),
+        delta=card.epsilon.delta,
+        note="worst case, publishable",
+    )
+    majority = PublishedSection(source="majority class", student_accuracy=card.majority_share)
 
     def shown(value: float | None, form: str) -> str:
         return "" if value is None else format(value, form)
 
-    table = Table("", "accuracy", "ε", "δ", "", title="For comparison", title_justify="left")
-    for other in published:
-        accuracy, epsilon = shown(other.student_accuracy, ".2%"), shown(other.epsilon, "g")
-        table.add_row(other.source, accuracy, epsilon, shown(other.delta, "g"), other.note)
+    table = Table("", "accuracy", "ε", "δ", "", title="Comparison", title_justify="left")
+    for one in sorted((majority, *published, ours), key=lambda it: it.student_accuracy or 0):
+        figures = (shown(one.student_accuracy, ".2%"), shown(one.epsilon, "g"), shown(one.delta, "g"))
+        table.add_row(one.source, *figures, one.note, style="bold" if one is ours else None)
     return table
+
+
+def _program() -> str:
+    """Return what to type to call this program: its path, if it was called by one and is not on the search path."""
+    called = Path(sys.argv[0])
+    return "tutelage" if called.name != "tutelage" or shutil.which("tutelage") else str(_shown(called))
 
 
 def _shown(path: Path) -> Any:

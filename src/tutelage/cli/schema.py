@@ -18,7 +18,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 def schema(
     public: Annotated[Path, typer.Argument(help="Public rows (csv, Parquet or Excel).", show_default=False)],
     ignore: Annotated[
-        list[str] | None, typer.Option(help="A column that is no feature, such as the label. Can be repeated.")
+        list[str] | None, typer.Option(help="A column that is not a feature, such as the label. Can be repeated.")
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON, with the number of empty cells, instead of TOML.")
@@ -35,7 +35,8 @@ def schema(
     if as_json:
         print_json({"rows": table.n_rows, "columns": found}, ascii_only=False)
         return
-    typer.echo(f"# Learned from {table.n_rows:,} rows of {public.name}. Correct what is wrong.\n[columns]")
+    typer.echo(f"# Learned from {table.n_rows:,} rows of {public.name}. Correct any mistakes.")
+    typer.echo("# Next: paste this table into the configuration of `tutelage run`.\n[columns]")
     for name, column in found.items():
         for line in _lines(name, column):
             typer.echo(line)

@@ -196,7 +196,7 @@ def _check_forms(arrays: StoredArrays, *columns: str | None) -> None:
 
 
 def _declared(labels: Matrix, private: PrivateSection) -> Matrix:
-    """Return the private labels as declared classes; a refusal does not say which label is none."""
+    """Return the private labels as declared classes; a refusal does not name the unknown label."""
     known = {str(label): name for label, name in private.class_of.items()}
     spellings = labels.astype(str).tolist()
     unknown = set(spellings) - set(known)
@@ -214,8 +214,8 @@ def _declared_public(labels: Matrix | None, private: PrivateSection) -> Matrix |
     unknown = [] if labels is None else sorted(set(labels.astype(str).tolist()) - set(known))
     if unknown:
         raise InvalidDataError(
-            f"The public labels hold {unknown[0]!r}, which is not among `classes` in [private]: "
-            f"{', '.join(known)}. Spell both alike."
+            f"The public labels hold {unknown[0]!r}, which is not among `classes` in [private]: {', '.join(known)}. "
+            "Spell both alike."
         )
     return None if labels is None else _declared(labels, private)
 

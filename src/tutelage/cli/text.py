@@ -1,4 +1,4 @@
-"""What the verbs share: text that is escaped where it is printed, JSON, options, and what they say when interrupted."""
+"""Parts that the verbs share: escaped text, JSON, options, and the message after an interruption."""
 
 import json
 import re
@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from tutelage.exceptions import ConfigError
 
 INTERRUPTED = 130  # exit code as a shell reports a signal: 128 and its number
+_UNCUT = 1000  # characters
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Array = Annotated[str | None, typer.Option(help="Array to read, if the file contains several.")]
@@ -22,12 +24,12 @@ _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202
 
 
 def printable(text: object) -> str:
-    """Return text with what a terminal obeys as Python escapes it."""
+    """Return text in which control characters are escaped as Python escapes them."""
     return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text))
 
 
 def require_printable(text: str, where: str) -> str:
-    """Return text that holds nothing that a terminal obeys."""
+    """Return text; refuse control characters, which a terminal would obey."""
     if _OBEYED.search(text):
         raise ConfigError(f"{where} must have no control characters. Got {text!r}.")
     return text
@@ -39,13 +41,13 @@ def print_json(content: object, *, ascii_only: bool = True) -> None:
 
 
 def remark(text: str) -> None:
-    """Print on standard error what is no result and no refusal."""
+    """Print a remark, which is neither a result nor a refusal, on standard error."""
     typer.secho(f"tutelage: {text}", err=True, fg=typer.colors.YELLOW)
 
 
 @contextmanager
 def interruption_says(what: str) -> Iterator[None]:
-    """End on Ctrl-C with a sentence on what became of the work."""
+    """End on Ctrl-C with a sentence on what happened to the work."""
     try:
         yield
     except KeyboardInterrupt:
@@ -53,15 +55,30 @@ def interruption_says(what: str) -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from None
 
 
+class _Verbs(TyperGroup):
+    """Lists each verb with its whole first sentence, which typer would cut on a narrow screen."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        verbs = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Verbs"):
+            formatter.write_dl([(name, verb.get_short_help_str(_UNCUT)) for name, verb in verbs if verb is not None])
+
+
 def verb_group(purpose: str) -> typer.Typer:
     """Return a verb that has verbs of its own."""
     return typer.Typer(
-        help=purpose, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+        cls=_Verbs,
+        help=purpose,
+        subcommand_metavar="VERB ...",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
     )
 
 
 def plain_console() -> Any:
-    """Return a console on standard output that prints strings as text, never as markup; style is given beside them."""
+    """Return a console on standard output that prints strings as text, never as markup."""
     from rich.console import Console  # not every verb needs it
     from rich.text import Text
 

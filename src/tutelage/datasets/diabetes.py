@@ -235,7 +235,7 @@ def split_by_patient(
     """Deal patients to a private, a public and a test part, so that all stays of a patient meet in one.
 
     The part of a stay depends on its patient and the key alone, and whether it is kept on itself and the key: adding or
-    removing a patient moves nobody else. Stays that end in death or a hospice are left out.
+    removing a patient moves no other patient. Stays that end in death or a hospice are left out.
 
     Parameters
     ----------

@@ -166,7 +166,7 @@ def load_fashion_mnist(folder: str | Path | None = None, *, download: bool = Fal
 
     References
     ----------
-    Xiao, Rasul and Vollgraf, arXiv:1708.07747v2, 2017; MIT licence.
+    Xiao, Rasul and Vollgraf, arXiv:1708.07747v2, 2017; MIT license.
     """
     return _load_idx_release(FASHION_MNIST, folder, download=download)
 

@@ -61,14 +61,14 @@ from tutelage.votes import VoteHistogram, tally
 
 _PRIVATE = ("votes_", "ballots_")
 FEW_VOTES_LEFT = (
-    "The new queries were paid for earlier and cost nothing, but people who have cast all their votes abstain, so the "
-    "labels of these queries may be mostly noise. To leave votes for later queries, give CappedGNMax a larger `cap`."
+    "The new queries spend nothing, but people who have cast all their votes abstain, so the labels of these queries "
+    "may be mostly noise. To keep votes for later queries, give CappedGNMax a larger `cap`."
 )
 _TEACHERS = 250  # unless another number is given
 _ONE_CLASS = (
-    "The student gives all public rows the same class: nothing that came through the noise outweighs how frequent that "
-    "class is. Its probabilities still rank rows (`predict_proba`). More people, a larger `epsilon`, or classes of "
-    "similar size among the private rows make it tell classes apart."
+    "The student gives all public rows one class, because that class is frequent and the noise hides most of the other "
+    "information. Its probabilities still rank rows (`predict_proba`). To get other classes too, use more people, a "
+    "larger `epsilon`, or private classes of similar size."
 )
 _LOGGER = logging.getLogger(__name__)
 
@@ -82,138 +82,141 @@ class PATEClassifier(ClassifierMixin, Inputs):
     """Learn a classifier from sensitive rows with a proved (ε, δ) differential privacy guarantee.
 
     The private rows are split among teachers, the teachers vote on public rows, the votes are released through noise,
-    and a student learns from the released labels. Predictions come from the student and cost nothing further. Every
-    call of `fit` is a new release: with a `ledger` all of them share its budget, without one their epsilons add up, and
-    the second fit of the same rows says to what. So do the fits of `GridSearchCV` and `cross_val_score`.
+    and a student learns from the released labels. Predictions come from the student and spend nothing further. Every
+    call of `fit` is a new release. With a `ledger`, all releases share its budget. Without one, their epsilons add up,
+    and the second fit of the same rows warns of the sum; so do the fits of `GridSearchCV` and `cross_val_score`.
 
     Parameters
     ----------
     teacher : scikit-learn classifier or teacher recipe, optional
-        `VectorBallots` or `NearestQueries`, with which every person is a teacher; or a classifier that is cloned for
-        every shard; or `ClassMeans`, `Ridge`, `NaiveBayes`, `NearestNeighbours`, which make thousands of teachers
-        cheap, or a `Network`. Default: `VectorBallots`; a random forest of 100 trees where a parameter is given that is
-        about votes on single rows (`n_teachers`, `n_queries`, `selection`, `rounds`, `checkpoints`, or a `Mechanism`).
+        `VectorBallots` or `NearestQueries`, which make every person a teacher; a scikit-learn classifier, which is
+        cloned for each shard; `ClassMeans`, `Ridge`, `NaiveBayes` or `NearestNeighbors`, with which thousands of
+        teachers are cheap; or a `Network`. Default: `VectorBallots`, or a random forest of 100 trees if a parameter for
+        votes on single rows is given (`n_teachers`, `n_queries`, `selection`, `rounds`, `checkpoints`, or a
+        `Mechanism`).
     n_teachers : int, optional
-        Number of shards. More teachers stand more noise, each learning from less data. Ignored where `fit` is given
-        silos, each of which is one teacher, and where every person is one. Default: 250.
+        Number of shards. With more teachers the votes tolerate more noise, but each teacher learns from less data.
+        Ignored if `fit` is given `silos`, each of which is one teacher, and if every person is a teacher. Default: 250.
     mechanism : Mechanism or NoisySum, optional
-        How votes or ballots are released: a `NoisySum` for `VectorBallots`, a `CappedGNMax` for `NearestQueries`.
-        Default: for these two theirs, otherwise a `GNMax`, with as little noise as `epsilon` allows; ``GNMax(0.16 *
-        n_teachers)`` for other teachers where neither `epsilon` nor `budget` is given.
+        How votes or ballots are released: a `NoisySum` for `VectorBallots`, a `CappedGNMax` for `NearestQueries`, a
+        `GNMax` or another `Mechanism` for other teachers. Default: the least noise that `epsilon` allows;
+        ``GNMax(0.16 * n_teachers)`` for other teachers if neither `epsilon` nor `budget` is given.
     student : scikit-learn classifier or str, optional
-        Learns from the released labels, and from the public rows without one if it is one of `tutelage.students` or
-        of `sklearn.semi_supervised`; or its name, one of `tutelage.students.STUDENTS`. Default: `default_student`.
+        Learns from the released labels. A student of `tutelage.students` or `sklearn.semi_supervised` also learns from
+        the public rows without a label. A name must be one of `tutelage.students.STUDENTS`. Default:
+        `default_student`.
     features : public feature map, optional
-        What teachers and student see instead of the rows themselves: a map of `tutelage.features`, or a pipeline of
-        such. It may be published. For rows with named columns it may begin with the `PublicColumns` that they have,
-        or with a `PublicTransformer` that takes them; by default `PublicColumns` are learned from `X_public`. Where
-        every person is a teacher, tables go through `PublicSteps` and images through `image_features` by default.
+        Map that the rows of teachers and student pass through: a map of `tutelage.features`, or a pipeline of such
+        maps. It may be published. For rows with named columns it may begin with `PublicColumns` or with a
+        `PublicTransformer`; by default `PublicColumns` are learned from `X_public`. If every person is a teacher, the
+        default is `PublicSteps` for tables and `image_features` for images.
     student_features : public feature map or "rows", optional
-        What the student, and the choice of queries, see instead: another such map, or the rows as they are. Default:
-        the same as the teachers. It is part of every prediction.
+        Map that the rows of the student and of the query selection pass through: another map, or ``"rows"`` for the
+        rows unchanged. It is part of every prediction. Default: `features`.
     classes : sequence or mapping, optional
-        The class values, which are public; or each class with the list of the labels that it merges:
-        ``{"yes": ["<30", ">30"], "no": ["NO"]}``. Default: those found in `y`; rely on it only where that set is no
-        secret, for a class that a single person brings along would give that person away.
+        The class values, which are public; or a mapping from each class to the labels that it merges:
+        ``{"yes": ["<30", ">30"], "no": ["NO"]}``. Default: the values in `y`. Use the default only if the set of
+        classes is not secret: a class that only one person has would reveal that person.
     n_queries : int, optional
-        How many public rows are asked about, in all rounds together. Default: all.
+        Number of queries in all rounds together. Default: all public rows.
     selection : QuerySelector or str, optional
-        How the rows are chosen, by public things alone: a rule of `tutelage.students.selection`, or its name, one of
-        `SELECTORS` there. Default: from the first row on. Before a rule that needs answers, `Medoids` choose the first
-        round.
+        Rule that chooses the queries, from public data only: a rule of `tutelage.students.selection`, or its name in
+        `SELECTORS` there. Default: the first rows. If the rule needs labels, `Medoids` chooses the first round.
     rounds : int, default=1
-        In how many rounds the rows are asked. Before every round but the first a student learns from the labels so far,
-        for rules and mechanisms that go by its predictions. Later rounds ask only what the budget still allows.
+        Number of rounds in which the queries are asked. After each round a student learns from the labels so far; rules
+        and mechanisms that need its predictions use them in the next round. Later rounds are shortened to what the
+        budget still allows.
     unit : str, optional
-        What one of `entity_ids` is, for reports: ``"patient"``. Default: ``"entity"``.
+        Name of the privacy unit in reports, for the values of `entity_ids`: ``"patient"``. Default: ``"entity"``.
     ledger : path-like or Ledger, optional
-        The budget of these private data, charged before anything is drawn. A file that does not exist is made. Queries
-        that were answered before are answered from it, at no cost. Default: a ledger for this `fit` alone.
+        Budget of the private data, which is spent before any noise is drawn. A missing file is created. Queries that
+        were labeled before keep their labels and spend nothing. Default: a ledger for this `fit` alone.
     question : str, optional
-        What is asked about the rows: ``"readmitted within 30 days"``. Answers are remembered by it, so another label of
-        the same rows is another question. The class values are part of it in any case.
+        Name of the label that the teachers predict: ``"readmitted within 30 days"``. Labels are remembered under this
+        name and the class values, so that another label of the same rows is released separately.
     epsilon : float, optional
-        What this `fit` may cost at most; the noise is the least that keeps to it. Default: the whole `budget`, or 1;
-        with a `mechanism`, whatever that costs.
+        Largest ε of this `fit`; the noise is the least that stays within it. Default: the whole `budget`, or 1; with a
+        `mechanism` that fixes the noise, the ε that follows from it.
     budget : float, optional
-        ε of everything that is ever released through the `ledger`, fixed when the ledger is made. Default: `epsilon`,
-        so that this `fit` takes all of it.
+        ε of all releases through the `ledger` together, fixed when the ledger is created. Default: `epsilon`, so that
+        this `fit` spends the whole budget.
     data_changed : bool, default=False
-        The private data changed since the ledger was last used and are still those its budget is about.
+        Confirms that the private data changed since the ledger was last used and still belong to it.
     delta : float, default=1e-5
-        δ of the guarantee and of the budget; choose it below one over the number of people.
+        δ of the guarantee and of the budget. Keep it below 1/n for n people.
     public_fraction : float, optional
-        Where `fit` gets no `X_public`: this share of the rows, drawn at random, is declared public and loses its
-        labels. Those rows are not protected; this is for experiments on data that are public anyway.
+        If `fit` gets no `X_public`: share of the rows, drawn at random, that is declared public and loses its labels.
+        These rows are not protected. Use this only for experiments on data that are public anyway.
     checkpoints : path-like, optional
-        Private folder in which a killed `fit` leaves its ballots for the next one to resume from; needs a
-        `random_state`, so that the next one has the same shards. A `fit` that ends well empties it.
+        Private folder in which an interrupted `fit` leaves its ballots, so that the next `fit` can resume. It needs a
+        `random_state`, so that the shards are equal. A successful `fit` empties the folder.
     noise : NoiseSource, optional
-        Default: `SystemNoise`. `SimulationNoise` repeats experiments and taints the result.
+        Default: `SystemNoise`. `SimulationNoise` makes experiments repeatable and marks the result as not private.
     random_state : int, optional
-        Seeds the partition, the teachers, the choice of queries and the student, never the noise. Without one, a rule
-        that draws rows at random asks, and pays for, others in the next fit.
+        Seed of the partition, the teachers, the query selection and the student, never of the noise. Without a seed, a
+        rule that draws rows at random asks other queries in the next fit, and spends budget on them.
     n_jobs : int, optional
-        Teachers trained at once, as in joblib.
+        Number of teachers trained at once, as in joblib.
     progress : bool, default=False
-        Show a progress bar while the teachers train or cast their ballots: in percent, which counts nobody.
+        Show a progress bar, in percent so that it reveals no number of people.
     tune : sequence of mappings, optional
-        2 to 100 settings of `VectorBallots`, of which the private rows choose one, within `epsilon`. Each maps any of
-        the names ``teacher``, ``features``, ``student`` and ``student_features`` to the value that replaces that of the
-        estimator; ``{}`` is the estimator as it stands, which is tried first. See docs/howto/tune.md.
+        2 to 100 settings of `VectorBallots`, one of which is chosen with the private rows, within `epsilon`. Each
+        setting maps any of ``teacher``, ``features``, ``student`` and ``student_features`` to a value that replaces the
+        estimator's; ``{}`` is the estimator unchanged, which is tried first. See docs/howto/tune.md.
     tune_share : float, default=0.4
-        Share of the budget that choosing takes, as a share of all 1/σ².
+        Share of the budget that the choice spends, as a share of all 1/σ².
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         Class values in sorted order.
     student_ : scikit-learn classifier
-        The fitted student, which takes rows through the feature map; it may be published. See `whole_student`.
+        The fitted student, which takes rows that went through the feature map; publishable. See `whole_student`.
     queries_ : ndarray of shape (queries,)
-        Which public rows were asked, in the order of `release_`; may be published.
+        Indices of the public rows that were asked, in the order of `release_`; publishable.
     rounds_ : tuple of int
-        How many rows each round asked; fewer, and fewer rounds, where the budget ended; may be published.
+        Number of queries in each round; smaller, or with fewer rounds, if the budget ended; publishable.
     release_ : Release
-        Released class index per query (−1 where unanswered) and the event; may be published.
+        Released class index per query (−1 for an abstention) and the event; publishable.
     drawn_ : int
-        How many different queries got their label in this fit; may be published.
+        Number of different queries that were labeled in this fit; publishable.
     remembered_ : int
-        How many different queries kept the labels of earlier fits on this ledger: the private rows of this fit did not
-        vote on them; may be published.
+        Number of different queries that kept the labels of earlier fits on this ledger. The private rows of this fit
+        did not vote on them. Publishable.
     epsilon_ : PublicEpsilon
-        The data-independent guarantee; may be published. That of these labels by themselves where nothing else was
-        released through the ledger before; otherwise the ledger's budget, for all of it together.
+        The worst-case guarantee; publishable. It covers these labels alone if nothing else was released through the
+        ledger before; otherwise it is the ledger's budget, for all releases together.
     ledger_ : LedgerState
-        The budget after this `fit`, which bounds everything ever released through the ledger; may be published.
+        The budget after this `fit`, which bounds all releases through the ledger; publishable.
     open_ledger_ : Ledger
-        The ledger that was charged, with its whole history. It is left out when the estimator is pickled or copied.
+        The ledger that the labels were spent from, with its history. It is left out when the estimator is pickled or
+        copied.
     votes_ : VoteHistogram
-        The private votes, for the data's owner. They are left out when the estimator is pickled or copied.
+        The private vote counts, for the data set owner only. They are left out when the estimator is pickled or copied.
     ballots_ : tuple of BallotSum or of VoteHistogram
-        In place of `votes_` where every person is a teacher: the private sums of the ballots, one per round; with
-        `NearestQueries` one per round that had new queries, and about those alone.
+        Replaces `votes_` if every person is a teacher: the private sums of the ballots, one per round. With
+        `NearestQueries`, one per round that had new queries, and on those queries only.
     moments_ : tuple of Moments
-        With `VectorBallots`: the noisy means that were released, one per round; may be published.
+        With `VectorBallots`: the released noisy means, one per round; publishable.
     mechanism_ : Mechanism or NoisySum
-        How votes or ballots were released; may be published. With `tune` its noise is that of one sum which costs as
-        much as everything that was released.
+        How votes or ballots were released; publishable. With `tune`, its noise is that of one sum that spends as much
+        as the whole release.
     tuning_ : Tuning
-        With `tune`: the settings, their noisy scores and which was chosen; may be published.
+        With `tune`: the settings, their noisy scores and the chosen one; publishable.
     n_teachers_ : int
-        How many teachers voted; may be published. Where every person is one and their number is private, it is the
-        noisy count that `VectorBallots` released, and None with `NearestQueries`.
+        Number of teachers that voted; publishable. If every person is a teacher and the number of people is private, it
+        is the noisy count that `VectorBallots` released, and None with `NearestQueries`.
     columns_ : PublicColumns, PublicTransformer or None
-        What the columns are, if the rows had names or were texts; the student takes rows through it. May be published.
+        The kinds of the columns, if the rows had names or were texts; part of the student; publishable.
     student_map_ : public feature map or None
-        What the student sees the rows through, after `columns_`; may be published.
+        The map that the student's rows pass through after `columns_`; publishable.
     n_features_in_ : int
         Number of features.
 
     Notes
     -----
-    What makes it private: one entity's rows reach one teacher (`Shards`), a teacher depends on its own shard only
-    (`EstimatorTeachers`), so one entity moves one ballot, and the noise hides one ballot (`Mechanism`).
+    The privacy argument: the rows of one entity reach one teacher (`Shards`), and a teacher depends on its own shard
+    only (`EstimatorTeachers`). So one entity changes at most one ballot, and the noise hides one ballot (`Mechanism`).
 
     References
     ----------
@@ -247,48 +250,48 @@ class PATEClassifier(ClassifierMixin, Inputs):
         Parameters
         ----------
         X : array of shape (rows, features), images, texts, or rows with named columns
-            Private rows. Images are an array of shape (rows, height, width) or (rows, height, width, channels), texts a
-            list, an array or a column of them. A frame of pandas, Polars or PyArrow, a DuckDB relation, a `Table`, or a
-            mapping of names to cells has named columns, in any order. `X_public` decides which of them are used, and
-            what they are; text becomes `text_features`. Rows larger than memory are read in batches for
-            `VectorBallots`, from `read_batches` or a Dask DataFrame, where `y` is the name of a column and `classes`
-            are declared; the result is the same to the last bit.
+            Private rows. Images are an array of shape (rows, height, width) or (rows, height, width, channels); texts
+            are a list, an array or a column. A frame of pandas, Polars or PyArrow, a DuckDB relation, a `Table`, or a
+            mapping of names to cells has named columns, in any order. `X_public` decides which columns are used and of
+            which kind they are; text becomes `text_features`. Rows larger than memory can be read in batches for
+            `VectorBallots`, from `read_batches` or a Dask DataFrame. Then `y` is the name of a column, `classes` must
+            be declared, and the result is bit-for-bit the same.
         y : array of shape (rows,) or str
-            Class value of each private row. This and the ids may be columns of the same libraries, or the names of
-            columns of `X`; names are needed where `X` is a LazyFrame or a relation, which is computed anew each time.
+            Class value of each private row. `y` and the identifiers may be columns of the same libraries, or names of
+            columns of `X`. They must be names if `X` is a LazyFrame or a relation.
         X_public : array of shape (public rows, features), or rows with named columns
-            Public rows: those that are asked about, and more for the student to learn from without labels. All their
-            columns are features, except those that `y` and `entity_ids` name.
+            Public rows: the queries, and further rows for the student to learn from without labels. All columns are
+            features, except those that `y` and `entity_ids` name.
         entity_ids : array of shape (rows,) or str, optional
-            Whose row it is: the unit of privacy. Without it the unit is one row.
+            Identifier of the person of each row, who is the privacy unit. Without it the unit is one row.
         silos : array of shape (rows,), optional
-            Owner of each row; each owner is one teacher.
+            Identifier of the owner of each row. Each owner is one teacher.
         whole_rows : array of shape (rows, ...), optional
-            The private rows with all their columns, of which `X` has some. Where there are no `entity_ids`, the ledger
-            knows its data set by them, whichever columns and labels a fit uses. Default: `X`, with all its columns.
+            The private rows with all their columns, if `X` has only some of them. Without `entity_ids`, the ledger
+            recognizes its data set by these rows, whichever columns and labels a fit uses. Default: all columns of `X`.
 
         Raises
         ------
         InvalidParameterError, InvalidDataError, OverlappingShardsError, TeacherTrainingError
-            If something is not what it must be. No message quotes a private value.
+            If a parameter or the data are invalid. No message quotes a private value.
         BudgetExceededError
-            If the ledger has no room for so many queries. No teacher is trained then.
+            If the ledger's budget does not allow that many queries. No teacher is trained in this case.
         LedgerError
-            If the ledger is of other data or another budget, or its file cannot be used.
+            If the ledger belongs to other data or has another budget, or if its file cannot be used.
 
         Warns
         -----
         BudgetContinuedWarning
-            If the ledger was used before: what is spent, and which queries keep the labels of earlier fits.
+            If the ledger was used before. The warning states the spent budget and how many queries keep their labels.
         FewPublicRowsWarning
             If people cast ballots and there are fewer than 50 public rows.
         MuchNoiseWarning
-            If the noise that `epsilon` asks for is larger than the number of teachers.
+            If the noise that `epsilon` requires is larger than the number of teachers.
         OneClassWarning
             If the student gives all public rows the same class.
         RepeatedFitWarning
-            If there is no ledger, and earlier fits in this process had the same rows, entities or estimator: what they
-            spent together. Fits with `SimulationNoise` do not count, because their labels protect nobody.
+            If there is no ledger, and earlier fits in this process had the same rows, entities or estimator. The
+            warning states their total ε. Fits with `SimulationNoise` do not count, because they are not private.
         """
         runs = self.resolved_settings()
         run = runs[0]
@@ -419,7 +422,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         Parameters
         ----------
         folder : path-like
-            Where to; it is made if there is none.
+            Destination, which is created if it does not exist.
         card : PrivacyCard, optional
             Default: that of `card()`.
 

@@ -28,7 +28,7 @@ from tutelage.labeling.fits import People
 from tutelage.partition import Shards, as_column
 from tutelage.privacy import ONE_TEACHER
 from tutelage.students import NoisySumClassifier
-from tutelage.students.base import refuse_class_of_unlabelled, try_student
+from tutelage.students.base import refuse_class_of_unlabeled, try_student
 from tutelage.tables import Table, as_table, column_array, is_missing
 from tutelage.teachers import (
     SinglePeople,
@@ -165,7 +165,7 @@ class Inputs(Parameters):
 
     def _tried(self, run: Resolved, public: Matrix, *, again: bool = False) -> tuple[Matrix, Matrix]:
         """Return public rows as teachers and student see them, once everything was tried on them."""
-        refuse_class_of_unlabelled(run.student, self.classes_)
+        refuse_class_of_unlabeled(run.student, self.classes_)
         if isinstance(run.teacher, VectorBallots) and len(public) < _FEW_PUBLIC_ROWS and not again:
             warnings.warn(_few_public_rows(len(public)), FewPublicRowsWarning, stacklevel=4)
         asked, seen = _mapped(run.teacher_map, public), _mapped(run.student_map, public)

@@ -72,11 +72,11 @@ class Resolved:
     noise: NoiseSource
 
     def mechanism_for(self, n_shards: int) -> Mechanism:
-        """Return how votes of so many shards are released."""
+        """Return the mechanism for votes of this number of shards."""
         return self.mechanism if isinstance(self.mechanism, Mechanism) else GNMax(_SIGMA_PER_TEACHER * n_shards)
 
     def goes_by_predictions(self) -> bool:
-        """Return whether later rounds go by probabilities of the student."""
+        """Return whether later rounds use probabilities of the student."""
         takes_predictions = isinstance(self.mechanism, Mechanism) and self.mechanism.takes_predictions
         return self.selector.needs_student or takes_predictions
 
@@ -326,12 +326,12 @@ class Parameters(BaseEstimator):
             )
         if isinstance(run.mechanism, Mechanism) and run.mechanism.votes_per_query != 1:
             raise InvalidParameterError(
-                "`mechanism` of PATEClassifier must answer one class per query. Got "
-                f"{type(run.mechanism).__name__}; use a LabelingSession."
+                f"`mechanism` of PATEClassifier must answer one class per query. Got {type(run.mechanism).__name__}; "
+                "use a LabelingSession."
             )
         if self.rounds == 1 and run.selector.needs_answers:
             raise InvalidParameterError(
-                "`selection` of PATEClassifier goes by earlier answers, so it needs `rounds` of at least 2. Got "
+                "`selection` of PATEClassifier needs earlier labels, so `rounds` must be at least 2. Got "
                 f"{type(run.selector).__name__} and 1."
             )
         if self.rounds > (self.n_queries or self.rounds):
@@ -340,8 +340,8 @@ class Parameters(BaseEstimator):
             )
         if self.rounds > 1 and run.goes_by_predictions() and not hasattr(run.student, "predict_proba"):
             raise InvalidParameterError(
-                "`student` of PATEClassifier must have `predict_proba`, for later rounds go by its predictions. Got a "
-                f"{type(run.student).__name__}."
+                "`student` of PATEClassifier must have `predict_proba`, because later rounds use its predictions. Got "
+                f"a {type(run.student).__name__}."
             )
 
     def _check_people(self, run: Resolved) -> None:

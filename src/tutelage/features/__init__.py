@@ -15,14 +15,14 @@ from tutelage.features.glyphs import DeskewedImages, GlyphGradients
 from tutelage.features.images import EdgesAndLevels, image_features
 from tutelage.features.landmarks import PublicKernel, UnitBall, ballot_features
 from tutelage.features.learned import (
-    NeighbourWhitening,
+    NeighborWhitening,
     PublicCovariance,
     PublicDiffusion,
     PublicPCA,
     PublicProjection,
     PublicScaling,
     PublicSteps,
-    neighbour_covariance,
+    neighbor_covariance,
 )
 from tutelage.features.recipes import FEATURE_MAPS, FeatureMaps, glyph_features
 from tutelage.features.texts import text_features
@@ -35,7 +35,7 @@ __all__ = [
     "FeatureMap",
     "FeatureMaps",
     "GlyphGradients",
-    "NeighbourWhitening",
+    "NeighborWhitening",
     "PublicColumns",
     "PublicCovariance",
     "PublicDiffusion",
@@ -54,7 +54,7 @@ __all__ = [
     "features_of_private",
     "glyph_features",
     "image_features",
-    "neighbour_covariance",
+    "neighbor_covariance",
     "require_public_map",
     "text_features",
 ]

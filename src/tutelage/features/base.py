@@ -29,7 +29,7 @@ _Result = TypeVar("_Result")
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class PublicRows:
-    """Rows that their owner declares public: whoever they are about gets no protection here.
+    """Rows that their owner declares public. The people they describe get no protection.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ def features_of_private(
     shards : iterable of integer arrays
         Row numbers of each shard.
     n_features : int
-        Features that the map makes of a public row.
+        Number of features that the map computes from a public row.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Maps of other libraries as public feature maps: fitted here on public rows, or with weights that are public.
 
 A transformer of scikit-learn is cloned and fitted by `PublicTransformer.learn`, so that nothing in it comes from a
-private row. An encoder that somebody else trained cannot be fitted here: `PublicEncoder` states where its weights come
+private row. An encoder that was trained elsewhere cannot be fitted here: `PublicEncoder` states where its weights come
 from.
 """
 
@@ -58,8 +58,8 @@ _BY_ROW = (
     TfidfVectorizer,
 )
 _STAYS_FITTED = (
-    "A part of it, {}, stays fitted to rows that nobody can see. Leave it out; if its weights are public, use "
-    "PublicEncoder."
+    "A part of it, {}, stays fitted to rows that cannot be checked. Leave it out, or use PublicEncoder if its weights "
+    "are public."
 )
 _ENCODING = Lock()
 _ONNX_TYPES = {
@@ -95,8 +95,8 @@ class _Vouched(PublicFeatureMap):
 class PublicTransformer(_Vouched):
     """A transformer of scikit-learn that was fitted on public rows; made by `learn`.
 
-    Any transformer or pipeline is accepted. A transformer that was fitted elsewhere is refused, because nobody can see
-    which rows it was fitted on. If these were public, pass its ``transform`` to `PublicEncoder`.
+    Any transformer or pipeline is accepted. A transformer that was fitted elsewhere is refused, because its rows cannot
+    be checked. If these were public, pass its ``transform`` to `PublicEncoder`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Fixed features of small grey images of characters: upright strokes, described by their directions.
+"""Fixed features of small gray images of characters: upright strokes, described by their directions.
 
 Directions of strokes, counted by cell, are what has long told handwritten characters apart [1]_; slant tells writers
 apart, so it is taken out first [2]_. Nothing here is learned.
@@ -23,7 +23,7 @@ from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import PublicFeatureMap
 from tutelage.features.rowwise import EXACT_FLOAT32, in_chunks, number_rows
 
-_LEVELS = 255  # grey levels of full ink
+_LEVELS = 255  # gray levels of full ink
 _STEEPEST = 1.0  # shear, in columns per row: 45 degrees
 _POOL = 2**14  # sum of a cell's weights, about
 _LARGEST_CELL = 32  # in larger ones a pixel's share would round to nothing
@@ -150,9 +150,9 @@ class _Frame:
         return number_rows(flat, self.n_pixels, owner)
 
     def images(self, rows: Matrix, owner: str) -> Matrix:
-        """Return the rows as float32 images in whole grey levels."""
+        """Return the rows as float32 images in whole gray levels."""
         if rows.dtype.kind == "f" and np.isnan(rows).any():
-            raise InvalidDataError(f"X of {owner} must hold grey values. Fill the missing pixels first.")
+            raise InvalidDataError(f"X of {owner} must hold gray values. Fill the missing pixels first.")
         levels = np.rint(np.clip(rows, 0, self.white, dtype=np.float64) * (_LEVELS / self.white))
         return levels.astype(np.float32).reshape(-1, *self.shape)
 

@@ -36,9 +36,9 @@ from tutelage.features.rowwise import (
 
 @dataclass(eq=False, repr=False)
 class PublicProjection(PublicFeatureMap):
-    """Rows minus a centre, times a matrix, both public; a row comes out the same to the last bit whatever is beside it.
+    """Rows minus a center, times a matrix, both public; a row comes out the same to the last bit whatever is beside it.
 
-    A value further from the centre than 16 times `reach` is moved there, so that no private outlier goes further.
+    A value further from the center than 16 times `reach` is moved there, so that no private outlier goes further.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class PublicProjection(PublicFeatureMap):
     directions : array of shape (columns, features)
         What is multiplied by.
     reach : float
-        The largest distance of a public value from its centre.
+        The largest distance of a public value from its center.
     """
 
     center: FloatArray
@@ -156,17 +156,17 @@ class PublicScaling(OneToOneFeatureMixin, PublicFeatureMap):
 
 
 @final
-class NeighbourWhitening(PublicProjection):
-    """Makes distances between neighbours alike in all directions; a `PublicProjection` made by `learn`.
+class NeighborWhitening(PublicProjection):
+    """Makes distances between neighbors alike in all directions; a `PublicProjection` made by `learn`.
 
-    Neighbours mostly belong to one class, so their differences tell how rows vary within a class, without labels.
+    Neighbors mostly belong to one class, so their differences tell how rows vary within a class, without labels.
     Nearest class means after this map are those of linear discriminant analysis with that covariance.
     """
 
     @classmethod
-    def learn(cls, public: PublicRows, *, n_neighbours: int = 10, shrinkage: float = 0.5) -> Self:
-        """Return the whitening by `neighbour_covariance`, which see for the parameters and errors."""
-        covariance = neighbour_covariance(public, n_neighbours=n_neighbours, shrinkage=shrinkage)
+    def learn(cls, public: PublicRows, *, n_neighbors: int = 10, shrinkage: float = 0.5) -> Self:
+        """Return the whitening by `neighbor_covariance`, which see for the parameters and errors."""
+        covariance = neighbor_covariance(public, n_neighbors=n_neighbors, shrinkage=shrinkage)
         variances, axes = np.linalg.eigh(covariance.matrix)
         center = public.values.mean(axis=0, dtype=np.float64)
         return cls(center, (axes / np.sqrt(variances)) @ axes.T, reach_of(public.values, center))
@@ -175,9 +175,9 @@ class NeighbourWhitening(PublicProjection):
 @final
 @dataclass(eq=False, repr=False)
 class PublicDiffusion(PublicFeatureMap):
-    """Where a row lies on the shape that public rows form: rows joined by chains of neighbours come together.
+    """Where a row lies on the shape that public rows form: rows joined by chains of neighbors come together.
 
-    A random walk among neighbours mixes within a group long before it leaves it. The features are the walk's slowest
+    A random walk among neighbors mixes within a group long before it leaves it. The features are the walk's slowest
     eigenvectors times their eigenvalues to the power of the number of steps [1]_, extended to any row as the weighted
     mean over its nearest public rows, at length 1. Made by `learn`.
 
@@ -188,10 +188,10 @@ class PublicDiffusion(PublicFeatureMap):
     reach : float
         The largest distance of a public value from its column's mean; values further out are moved there.
     points : array of shape (public rows, columns)
-        Public rows minus centre, in whole steps of the grid on which distances are exact.
+        Public rows minus center, in whole steps of the grid on which distances are exact.
     places : array of shape (public rows, features)
         Features of the public rows.
-    n_neighbours : int
+    n_neighbors : int
         Public rows that a row's place is the mean of.
 
     References
@@ -203,20 +203,20 @@ class PublicDiffusion(PublicFeatureMap):
     reach: float
     points: Matrix
     places: FloatArray
-    n_neighbours: int
+    n_neighbors: int
 
     @classmethod
-    def learn(cls, public: PublicRows, n_components: int = 30, *, n_neighbours: int = 10, n_steps: int = 24) -> Self:
+    def learn(cls, public: PublicRows, n_components: int = 30, *, n_neighbors: int = 10, n_steps: int = 24) -> Self:
         """Return the places of the public rows, and what places other rows among them.
 
         Parameters
         ----------
         public : PublicRows
-            Rows of numbers, best in a metric in which neighbours mostly belong together.
+            Rows of numbers, best in a metric in which neighbors mostly belong together.
         n_components : int
             Number of eigenvectors, at most the rows' number − 2.
-        n_neighbours : int
-            Neighbours of a row, at most the rows' number − 2.
+        n_neighbors : int
+            Neighbors of a row, at most the rows' number − 2.
         n_steps : int
             Steps of the walk; the more, the closer groups contract.
 
@@ -227,13 +227,13 @@ class PublicDiffusion(PublicFeatureMap):
         """
         rows = _public_numbers(public, "PublicDiffusion")
         _at_most(n_components, len(rows) - 2, "n_components", "PublicDiffusion")
-        _at_most(n_neighbours, len(rows) - 2, "n_neighbours", "PublicDiffusion")
+        _at_most(n_neighbors, len(rows) - 2, "n_neighbors", "PublicDiffusion")
         integer_at_least(n_steps, 0, "n_steps", "PublicDiffusion")
         center = rows.mean(axis=0)
         reach = reach_of(rows, center)
         points = _points(rows, center, reach)
-        eigenvalues, vectors = _slowest_modes(_walk(points, n_neighbours), n_components)
-        return cls(center, reach, points, vectors * np.maximum(eigenvalues, 0) ** n_steps, n_neighbours)
+        eigenvalues, vectors = _slowest_modes(_walk(points, n_neighbors), n_components)
+        return cls(center, reach, points, vectors * np.maximum(eigenvalues, 0) ** n_steps, n_neighbors)
 
     @property
     def _n_features_out(self) -> int:
@@ -241,11 +241,11 @@ class PublicDiffusion(PublicFeatureMap):
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
         """Return the places of the rows, shape (rows, features)."""
-        search = nearest(self.points, self.n_neighbours + 1)
+        search = nearest(self.points, self.n_neighbors + 1)
 
         def placed(rows: Matrix) -> FloatArray:
             indices, distances = search(_points(rows, self.center, self.reach))
-            weights = _neighbour_weights(distances)
+            weights = _neighbor_weights(distances)
             total = np.zeros((len(rows), self.places.shape[1]))
             for index, weight in zip(indices.T, weights.T, strict=False):  # the furthest has no weight
                 total += weight[:, np.newaxis] * self.places[index]
@@ -284,15 +284,15 @@ class PublicCovariance:
         object.__setattr__(self, "matrix", matrix)
 
 
-def neighbour_covariance(public: PublicRows, *, n_neighbours: int = 10, shrinkage: float = 0.5) -> PublicCovariance:
-    """Return how rows vary within a class, estimated without labels: half the mean square of neighbours' differences.
+def neighbor_covariance(public: PublicRows, *, n_neighbors: int = 10, shrinkage: float = 0.5) -> PublicCovariance:
+    """Return how rows vary within a class, estimated without labels: half the mean square of neighbors' differences.
 
     Parameters
     ----------
     public : PublicRows
         Rows of numbers.
-    n_neighbours : int
-        Neighbours of each row, at most the rows' number − 1.
+    n_neighbors : int
+        Neighbors of each row, at most the rows' number − 1.
     shrinkage : float
         This times the mean variance is added to each variance, so that no direction outweighs all others.
 
@@ -303,19 +303,19 @@ def neighbour_covariance(public: PublicRows, *, n_neighbours: int = 10, shrinkag
     InvalidDataError
         If they are no finite numbers, or all alike.
     """
-    rows = _public_numbers(public, "neighbour_covariance")
-    _at_most(n_neighbours, len(rows) - 1, "n_neighbours", "neighbour_covariance")
-    positive(shrinkage, "shrinkage", "neighbour_covariance")
+    rows = _public_numbers(public, "neighbor_covariance")
+    _at_most(n_neighbors, len(rows) - 1, "n_neighbors", "neighbor_covariance")
+    positive(shrinkage, "shrinkage", "neighbor_covariance")
     center = rows.mean(axis=0)
-    neighbours, _ = _other_neighbours(_points(rows, center, reach_of(rows, center)), n_neighbours)
+    neighbors, _ = _other_neighbors(_points(rows, center, reach_of(rows, center)), n_neighbors)
     scatter = np.zeros((rows.shape[1], rows.shape[1]))
-    for column in neighbours.T:
+    for column in neighbors.T:
         differences = rows - rows[column]
         scatter += differences.T @ differences
-    covariance = scatter / (2 * neighbours.size)
+    covariance = scatter / (2 * neighbors.size)
     mean_variance = np.trace(covariance) / len(covariance)
     if mean_variance == 0:
-        raise InvalidDataError("The public rows of neighbour_covariance must differ from their neighbours.")
+        raise InvalidDataError("The public rows of neighbor_covariance must differ from their neighbors.")
     return PublicCovariance(covariance + shrinkage * mean_variance * np.eye(len(covariance)), public.source)
 
 
@@ -453,7 +453,7 @@ def _points(rows: Matrix, center: FloatArray, reach: float) -> Matrix:
     return on_grid(rows, center, reach / limit, limit).astype(np.float32)
 
 
-def _other_neighbours(points: Matrix, k: int) -> tuple[IntArray, Matrix]:
+def _other_neighbors(points: Matrix, k: int) -> tuple[IntArray, Matrix]:
     """Return each point's `k` nearest others and their squared distances, in ascending order."""
     search = nearest(points, k + 1)
     found = in_chunks(lambda rows: np.stack(search(rows), axis=-1), points)
@@ -463,18 +463,18 @@ def _other_neighbours(points: Matrix, k: int) -> tuple[IntArray, Matrix]:
     return np.take_along_axis(indices, others, 1), np.take_along_axis(distances, others, 1)
 
 
-def _neighbour_weights(distances: Matrix) -> FloatArray:
-    """Return weights that fall to nearly zero at the last neighbour, so that no row's place jumps; they sum to one."""
+def _neighbor_weights(distances: Matrix) -> FloatArray:
+    """Return weights that fall to nearly zero at the last neighbor, so that no row's place jumps; they sum to one."""
     furthest = np.maximum(distances[:, -1:], 1).astype(np.float64)
     weights = np.maximum(1 - distances[:, :-1] / furthest, 1e-6)
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-def _walk(points: Matrix, n_neighbours: int) -> csr_array:
+def _walk(points: Matrix, n_neighbors: int) -> csr_array:
     """Return the weights of the symmetric graph in which a point is joined to its nearest others."""
-    indices, distances = _other_neighbours(points, n_neighbours + 1)
-    weights = _neighbour_weights(distances).ravel()
-    ends = np.arange(0, weights.size + 1, n_neighbours)
+    indices, distances = _other_neighbors(points, n_neighbors + 1)
+    weights = _neighbor_weights(distances).ravel()
+    ends = np.arange(0, weights.size + 1, n_neighbors)
     directed = csr_array((weights, indices[:, :-1].ravel(), ends), shape=(len(points), len(points)))
     return csr_array(directed + directed.T)
 

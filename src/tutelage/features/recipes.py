@@ -11,7 +11,7 @@ from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import PublicRows, require_public
 from tutelage.features.glyphs import GlyphGradients
 from tutelage.features.images import image_features
-from tutelage.features.learned import NeighbourWhitening, PublicDiffusion, PublicPCA, PublicSteps
+from tutelage.features.learned import NeighborWhitening, PublicDiffusion, PublicPCA, PublicSteps
 from tutelage.features.rowwise import finite_rows
 
 
@@ -20,7 +20,7 @@ def glyph_features(
 ) -> Pipeline:
     """Return features of images of characters in which a few examples of each suffice: one class, one direction.
 
-    Stroke directions, their principal axes, the metric of neighbours, and the shape that the public images form, as a
+    Stroke directions, their principal axes, the metric of neighbors, and the shape that the public images form, as a
     scikit-learn pipeline that is ready to transform. Some thousand public images are needed. The same map must be
     applied to private and public images.
 
@@ -38,7 +38,7 @@ def glyph_features(
     Raises
     ------
     InvalidParameterError
-        If the rows were not declared public, or are too few for so many components.
+        If the rows were not declared public, or are too few for that number of components.
     InvalidDataError
         If they are no images of that shape, or all blank.
     """
@@ -50,7 +50,7 @@ def glyph_features(
     rows = public.through(gradients)
     axes = PublicPCA.learn(rows, n_components)
     rows = rows.through(axes)
-    metric = NeighbourWhitening.learn(rows)
+    metric = NeighborWhitening.learn(rows)
     return make_pipeline(gradients, axes, metric, PublicDiffusion.learn(rows.through(metric)))
 
 

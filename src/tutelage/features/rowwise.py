@@ -32,7 +32,7 @@ def in_chunks(function: Callable[[Matrix], Matrix], X: Matrix, at_once: int = _C
 
 
 def number_rows(X: npt.ArrayLike, n_features: int, owner: str) -> Matrix:
-    """Return `X` as an array if it holds rows of so many numbers."""
+    """Return `X` as an array if its rows have that number of columns."""
     rows = np.asarray(X)
     if rows.dtype == object:  # numbers from a table that had text in other columns
         with suppress(TypeError, ValueError):
@@ -45,7 +45,7 @@ def number_rows(X: npt.ArrayLike, n_features: int, owner: str) -> Matrix:
 
 
 def finite_rows(X: npt.ArrayLike, n_features: int, owner: str) -> Matrix:
-    """Return `X` as an array if it holds rows of so many finite numbers; raise InvalidDataError otherwise."""
+    """Return `X` as an array if its rows are that number of finite numbers; raise InvalidDataError otherwise."""
     rows = number_rows(X, n_features, owner)
     if rows.dtype.kind == "f" and not np.isfinite(rows).all():
         raise InvalidDataError(f"X of {owner} must hold finite numbers. Fill the missing ones first.")

@@ -95,9 +95,9 @@ class CollectedSum(NamedTuple):
 
 @final
 class Aggregator:
-    """Who wants labels: announces signed batches of public queries, and keeps the budget of the secure model.
+    """The member that asks for labels: it announces signed batches, and spends from its ledger in the secure model.
 
-    In the secure model a batch is charged to the aggregator's ledger before it is announced, once, however often its
+    In the secure model a batch is spent from the aggregator's ledger before it is announced, once, however often its
     computation is tried; a row that was answered is never asked again. In the local model every entity keeps a budget
     of its own and the aggregator needs none.
 
@@ -119,7 +119,7 @@ class Aggregator:
             raise InvalidParameterError(
                 "`ledger` of Aggregator must be None in the local model, where every entity keeps its own budget."
                 if terms.is_local
-                else "`ledger` of Aggregator must be a Ledger: the secure model pays for what is opened. Got None."
+                else "`ledger` of Aggregator must be a Ledger: in the secure model, labels are spent from it. Got None."
             )
         if ledger is not None:
             terms.require_unit(ledger)
@@ -131,7 +131,7 @@ class Aggregator:
         return self._consortium
 
     def ask(self, rows: npt.ArrayLike, mailbox: Mailbox, *, anew: bool = False) -> Asked:
-        """Announce those of the rows that were not answered yet, as one batch that is paid for.
+        """Announce the rows that have no label yet as one batch, and spend its budget.
 
         Parameters
         ----------
@@ -140,7 +140,7 @@ class Aggregator:
         mailbox : Mailbox
             Where the announcement goes.
         anew : bool
-            Replace a batch of the same rows that can no longer be computed: a new one, which is paid for again.
+            Replace a batch of the same rows that can no longer be computed: the new batch spends budget again.
 
         Raises
         ------
@@ -265,7 +265,7 @@ class Aggregator:
         return self._ledger is not None and reservation is not None and self._ledger.is_settled(reservation)
 
     def _kept(self, name: str, draft: Callable[[], Batch], *, anew: bool) -> Batch:
-        """Return the last batch of that name, so that asking again after a crash announces and pays for that."""
+        """Return the last batch of that name, so that a repeated call after a crash announces that batch."""
         earlier = self._earlier(name)
         if earlier and not anew:
             return earlier[-1]
@@ -342,7 +342,7 @@ class Aggregator:
         return [run for run in runs.values() if len(run) == len(self._consortium.computing_parties)]
 
     def _opened(self, batch: Batch, mailbox: Mailbox) -> list["_Answer"]:
-        """Return the answers that open; anything else that lies beside them is nobody's."""
+        """Return the answers that can be opened; other files are ignored."""
         me, terms = self._home.identity, self._consortium
         found = []
         for party in terms.computing_parties:

@@ -73,7 +73,7 @@ class Batch:
         identity : Identity
             The aggregator's.
         consortium : Consortium
-            Who is asked.
+            The consortium that is asked.
         rows : array of shape (queries, ...)
             Public rows: numbers or booleans, finite, at least one row and at most 1 GiB.
         """
@@ -133,7 +133,7 @@ class Batch:
 
 
 def plain_rows(rows: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Return the rows as a read-only array in C order, little-endian, that nobody else holds."""
+    """Return the rows as a new read-only array in C order, little-endian."""
     given = np.asarray(rows)
     kind = given.dtype.newbyteorder("<")
     if kind.str not in _DTYPES:

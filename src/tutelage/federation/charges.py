@@ -1,4 +1,4 @@
-"""Whose ledger pays for a batch, and under which name: no member's vote is ever charged to another member's ledger."""
+"""The ledger that a batch is spent from, and its name there: never the ledger of another member."""
 
 from tutelage.events import Event
 from tutelage.exceptions import LedgerMismatchError
@@ -57,6 +57,6 @@ def _name(consortium: Consortium, batch: Batch) -> str:
 
 
 def _last_payer(ledger: Ledger) -> str | None:
-    """Return the member that was charged last; None where none was, or only by versions that did not say whom."""
+    """Return the member that spent last, or None if none did or an earlier version did not record it."""
     names = (charge.reserved.content.get("batch", "").split("/") for charge in reversed(ledger.history().charges))
     return next((parts[3] for parts in names if len(parts) == 4), None)

@@ -85,7 +85,9 @@ def agreed_pins(statements: list[dict[str, Any]]) -> Pins:
         raise StaleBatchError("The computing parties are not at the same batch of the same consortium.")
     begun = [statement["begun"] for statement in statements if statement["begun"] is not None]
     if any(other != begun[0] for other in begun):
-        raise StaleBatchError("The computing parties have begun this batch with different votes. Ask it anew.")
+        raise StaleBatchError(
+            "The computing parties began this batch with different votes. Ask the rows again with --anew."
+        )
     held = [statement["held"] for statement in statements]
     if not begun:
         common = sorted(set(held[0]).intersection(*held[1:]))
@@ -282,7 +284,8 @@ class ComputingParty:
     async def _agree(self, session: Session, own: _Own) -> tuple[str, tuple[str, ...]]:
         """Fix with the other parties, on every disk, whose votes are in the labels, before any label is computed.
 
-        Returns the name of this computation, and the entities. Whoever is not among them is added to `left_out`.
+        Returns the name of this computation, and the entities. Entities that are not among them are added to
+        `left_out`.
         """
         batch, left_out = own.batch, own.left_out
         said = await session.exchange(statement_of(self._consortium, batch, own.held, own.begun))

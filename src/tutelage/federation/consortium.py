@@ -79,8 +79,8 @@ class Consortium:
         What every person casts, for a sum only.
     people : tuple of int, optional
         About how many people each entity has, in the order of the entities, for a sum only. These numbers are public:
-        where the number of people is private, each entity agrees on a round one. They scale the student and protect
-        nobody.
+        where the number of people is private, each entity agrees on a round one. They scale the student and do not
+        affect privacy.
     identifier : str
         32 hexadecimal digits. Default: random.
     format : int
@@ -133,7 +133,7 @@ class Consortium:
 
     @property
     def honest(self) -> int:
-        """How many answering entities' noise nobody can subtract."""
+        """Number of answering entities whose noise no group of colluding members can subtract."""
         return self.quorum - self.colluding
 
     @property

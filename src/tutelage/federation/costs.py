@@ -1,7 +1,7 @@
 """The noise that entities add in shares, what queries under their terms cost, and how many fit a batch.
 
-Whoever colludes knows the own share of noise and can subtract it. So every entity adds discrete Gaussians of parameter
-σ/√h, where h entities are counted on to be honest; what more than h add only hides more. Proofs:
+A colluding member knows its own share of noise and can subtract it. So every entity adds discrete Gaussians of
+parameter σ/√h, where h entities are counted on to be honest; what more than h add only hides more. Proofs:
 docs/proofs/summed_noise.md.
 """
 
@@ -44,7 +44,7 @@ def share_sigmas(mechanism: SharedMechanism, honest: int) -> tuple[float, ...]:
 def event_of_one(
     mechanism: SharedMechanism, n_classes: int, unit: PrivacyUnit, honest: int, *, simulated: bool
 ) -> Event:
-    """Return the most that answering one query can be, for whoever sees labels and abstentions only."""
+    """Return the largest event of one query, for an observer of labels and abstentions only."""
     honest = integer_at_least(honest, 1, "honest", "event_of_one")
     return _summed(_shared(mechanism).event_of_one(n_classes, unit, simulated=simulated), honest)
 
@@ -122,7 +122,7 @@ def at_most(value: int, most: int, name: str, other: str, owner: str) -> None:
 
 
 def event_of_query(consortium: Consortium) -> Event:
-    """Return the most that one query under these terms is; every ledger of the consortium is charged this.
+    """Return the largest event of one query under these terms, which every ledger of the consortium spends.
 
     For sums of ballots a query is all rounds together.
     """
@@ -142,7 +142,7 @@ def event_of_rounds(consortium: Consortium, first: int = 0) -> Event:
 
 
 def event_of_round(consortium: Consortium, number: int, numbers: int) -> SummedNoise:
-    """Return what opening the sum of one round is: so many noisy numbers, in its share of all rounds' budget."""
+    """Return the event of opening the sum of one round: its noisy numbers, within its share of all rounds' budget."""
     mechanism, teacher = terms_of_sum(consortium)
     whole = teacher.event_of_round(mechanism.noise_multiplier, number, numbers, consortium.unit)
     return SummedNoise(whole, consortium.honest)
@@ -154,7 +154,7 @@ def _most_numbers(consortium: Consortium) -> int:
 
 
 def epsilon_of_queries(consortium: Consortium, queries: int, delta: float) -> PublicEpsilon:
-    """Return the ε of `queries` queries, each charged as if it was answered."""
+    """Return the ε of `queries` queries, each spent as if it was labeled."""
     return data_independent.epsilon(Repeated(event_of_query(consortium), queries), delta)
 
 
@@ -188,7 +188,7 @@ def epsilon_for_two_computing_parties(
     """Return the ε for two computing parties that pool what they have: together they see the noised totals.
 
     All m noisy counts of a query are a vector Gaussian mechanism: λ/σ² and the exact composition of discrete Gaussian
-    noise bound it. The smaller cost of three outcomes does not, for it is that of the label alone.
+    noise bound it. The smaller cost of three outcomes does not, because it covers the label alone.
     """
     owner = "epsilon_for_two_computing_parties"
     if isinstance(mechanism, ConfidentGNMax):
@@ -217,7 +217,7 @@ def epsilon_for_two_computing_parties(
 def _left(
     mechanism: SharedMechanism, n_classes: int, unit: PrivacyUnit, honest: int, actually_honest: int, owner: str
 ) -> Event:
-    """Return what one query is at most where the noise of `actually_honest` entities is all that nobody knows."""
+    """Return the event of one query if only the noise of `actually_honest` entities is unknown to everyone else."""
     j = integer_at_least(actually_honest, 1, "actually_honest", owner)
     planned = parts_of(event_of_one(mechanism, n_classes, unit, honest, simulated=False))
     at_most(j, honest, "actually_honest", "honest", owner)
@@ -232,7 +232,7 @@ _MOST_CELLS = 2**23  # of all entities together: 200 bytes of a computing party'
 
 
 def require_size(consortium: Consortium, queries: int) -> None:
-    """Refuse a batch of so many queries if it is more than `most_queries`."""
+    """Refuse a batch of more than `most_queries` queries."""
     if not _fits(consortium, queries):
         most = most_queries(consortium)
         raise InvalidDataError(

@@ -28,7 +28,7 @@ def member_name(value: object, name: str, owner: str) -> str:
 
 
 def hexadecimal(value: object, digits: int, name: str, owner: str) -> str:
-    """Return `value` if it is a string of so many lower-case hexadecimal digits."""
+    """Return `value` if it is a string of this number of lower-case hexadecimal digits."""
     if not isinstance(value, str) or not re.fullmatch(f"[0-9a-f]{{{digits}}}", value):
         raise InvalidParameterError(f"`{name}` of {owner} must be {digits} lower-case hex digits. Got {_short(value)}.")
     return value
@@ -61,8 +61,8 @@ def require_room(path: Path) -> None:
     """Refuse a path at which a file lies already, or nothing can be written; the folder is made if it is missing."""
     if os.path.lexists(path):
         raise InvalidDataError(
-            f"{path} exists already, but this ledger has not paid for it. Nothing was spent. Use the home folder and "
-            "the ledger that the file was made with; remove the file only if another person put it there."
+            f"{path} already exists, but its budget was not spent from this ledger. Nothing was spent. Use the home "
+            "folder and the ledger that the file was made with; remove the file only if another person put it there."
         )
     probe = path.parent / f".{path.name}.{secrets.token_hex(8)}.part"
     try:
@@ -156,8 +156,8 @@ def _require_equal(path: Path, data: bytes) -> None:
         same = False
     if not same:
         raise InvalidDataError(
-            f"{path} is there already with other content, and is never overwritten. If that is damaged or somebody "
-            "else's, remove it and do the same again."
+            f"{path} already exists with other content and is never overwritten. If it is damaged or foreign, remove "
+            "it and repeat the command."
         )
 
 

@@ -45,7 +45,7 @@ class Vote(NamedTuple):
     envelopes : dict of str to bytes
         Signed and sealed, by the recipient's name.
     queries : int
-        How many queries were answered and paid for; the first ones of the batch.
+        Number of queries that were answered and spent; the first ones of the batch.
     repeated : bool
         Whether they were made before, and the same ones were sent again; ballots given now were not used.
     """
@@ -60,9 +60,9 @@ class Entity:
     """An owner of data: answers batches of public queries as long as its own budget allows.
 
     What makes it private: in the secure model each entity adds its share of the noise before it splits its votes, so
-    that nothing unnoised ever exists outside; in the local model each ballot is perturbed by itself. The batch is
-    charged to the entity's own ledger before any noise is drawn, and what was made for a batch is stored before it
-    leaves: asked again, the same bytes leave again, never fresh noise.
+    that nothing unnoised ever exists outside; in the local model each ballot is perturbed by itself. The batch is spent
+    from the entity's own ledger before any noise is drawn, and what was made for a batch is stored before it leaves:
+    asked again, the same bytes leave again, never fresh noise.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Entity:
     def bind(self, digest: bytes, *, changed: bool = False) -> None:
         """Tie this entity's ledger to its data, or check that it is still tied to them.
 
-        A shard whose rows changed is trained anew; its people, the earlier ones too, keep what was spent on them.
+        A shard whose rows changed is trained again. The budget spent on its earlier and present people stays spent.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class Entity:
             Class index per teacher of this entity and query, or −1 for an abstention; private. One row in the local
             model, without abstentions.
         mailbox : Mailbox
-            Where the envelopes go, once they are stored and paid for.
+            Folder that receives the envelopes after they are stored and their budget is spent.
 
         Raises
         ------
@@ -149,7 +149,7 @@ class Entity:
         y : integer array of shape (rows,)
             Class index of each row.
         mailbox : Mailbox
-            Where the envelopes go, once they are stored and paid for.
+            Folder that receives the envelopes after they are stored and their budget is spent.
         entity_ids : array of shape (rows,), optional
             Whose row it is. It must be given where the terms protect people, and left out where they protect rows.
 
@@ -254,7 +254,7 @@ class Entity:
         return charges.reserve(self._ledger, self._consortium, batch, self._member, queries)
 
     def _require_in_time(self, batch: Batch, mailbox: Mailbox) -> None:
-        """Refuse to pay for votes that nobody could use, or that could not be sent."""
+        """Refuse, before anything is spent, votes that cannot be used or sent."""
         computed = batch_status(self._consortium, mailbox, batch).computed
         if computed:  # a party that signed labels has fixed, with the two others, whose votes are in them
             raise StaleBatchError(
@@ -300,7 +300,7 @@ class Entity:
 def _shares_of_sum(ballots: BallotSum, paid: SummedNoise) -> list[bytes]:
     """Return one party's payload each, of the sum and this entity's share of the noise on each of its numbers.
 
-    The noise is that of the event which the ledger was charged for, also if an earlier version charged it.
+    The noise is that of the event in the ledger, also if an earlier version recorded it.
     """
     noise = SystemNoise().discrete_gaussian(paid.sigma_of_share, ballots.totals.shape)
     return _named(split(ballots.totals + noise, summed=True))

@@ -66,11 +66,9 @@ class Header:
 def seal(identity: Identity, recipient: Member, header: Header, payload: bytes) -> bytes:
     """Encrypt `payload` to `recipient`, bound to `header`, and sign both; what comes out may travel over anything.
 
-    Notes
-    -----
-    HPKE in base mode (RFC 9180) with the header as info, then Ed25519 over a fixed context, the header and the
-    ciphertext. The header names the sender inside the seal as well, so that nobody can sign another's ciphertext as
-    their own.
+    Notes ----- HPKE in base mode (RFC 9180) with the header as info, then Ed25519 over a fixed context, the header and
+    the ciphertext. The header names the sender inside the seal as well, so that no member can sign another member's
+    ciphertext as its own.
     """
     _require_named(identity.member, header.sender, "sender")
     _require_named(recipient, header.recipient, "recipient")

@@ -54,7 +54,7 @@ class Home:
         if self.identity.member not in consortium.members:
             raise FederationError(
                 f"The consortium does not name {self.identity.member.name} with the keys of this folder. Send its "
-                "public key file to whoever writes the terms."
+                "public key file to the author of the terms."
             )
         joined = self._path / _CONSORTIUM
         if joined.exists() and self.consortium().fingerprint != consortium.fingerprint:
@@ -91,7 +91,9 @@ class Home:
             return None
         found = {path.name: path for path in folder.iterdir()} if folder.is_dir() else {}
         if set(found) != set(names):
-            raise StaleBatchError(f"{folder} does not hold what was stored there. Restore it; it is not made anew.")
+            raise StaleBatchError(
+                f"{folder} does not contain the stored content. Restore it from a copy; it cannot be created again."
+            )
         return {name: read_within(path, _MOST_BYTES) for name, path in found.items()}
 
     def keep(self, kind: str, batch: str, files: dict[str, bytes]) -> dict[str, bytes]:

@@ -1,4 +1,4 @@
-"""Who is who in a consortium: public members, and the private identity behind each, on Ed25519, X25519 and TLS keys."""
+"""Members of a consortium and the private identity behind each, with Ed25519, X25519 and TLS keys."""
 
 import hashlib
 import os
@@ -247,7 +247,7 @@ def _document(file: str, content: dict[str, Any]) -> bytes:
 
 
 def _check_sealing_key(key: str) -> None:
-    """Refuse the few points whose shared secret is zero whoever computes it (RFC 7748, section 6.1)."""
+    """Refuse the few points whose shared secret is always zero (RFC 7748, section 6.1)."""
     try:
         X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(key)))
     except ValueError:
@@ -259,8 +259,8 @@ def host_and_port(address: object) -> tuple[str, int]:
     found = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253}):([1-9][0-9]{0,4})", str(address))
     if found is None or int(found[2]) > 65535:
         raise InvalidParameterError(
-            "`address` of a computing party must be 'host:port' with a port from 1 to 65535, "
-            f"for example 'mpc.example.org:7001'. Got {address!r}."
+            "`address` of a computing party must be 'host:port' with a port from 1 to 65535, for example "
+            f"'mpc.example.org:7001'. Got {address!r}."
         )
     return found[1].strip("[]"), int(found[2])
 

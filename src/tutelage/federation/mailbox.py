@@ -24,7 +24,7 @@ _BESIDE_LABELS = 2**20  # bytes of an envelope and of the names of the entities
 
 @final
 class Mailbox:
-    """A folder that all members reach, over a network share, e-mail or sftp; nobody needs to trust it.
+    """A folder that all members can reach, by network share, e-mail or sftp. It need not be trusted.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class Mailbox:
         write_once(self._shares_path(batch, entity, party), envelope)
 
     def shares(self, batch: Batch, entity: str, party: str) -> bytes | None:
-        """Return an entity's sealed shares for one computing party, or None where there are none yet."""
+        """Return an entity's sealed shares for one computing party, or None if they are not sent yet."""
         return _message(self._shares_path(batch, entity, party))
 
     def put_ballots(self, batch: Batch, entity: str, envelope: bytes) -> None:
@@ -88,7 +88,7 @@ class Mailbox:
         write_once(self._ballots_path(batch, entity), envelope)
 
     def ballots(self, batch: Batch, entity: str) -> bytes | None:
-        """Return an entity's sealed ballots, or None where there are none yet."""
+        """Return an entity's sealed ballots, or None if they are not sent yet."""
         return _message(self._ballots_path(batch, entity))
 
     def put_labels(self, batch: Batch, party: str, run: str, envelope: bytes) -> None:
@@ -111,7 +111,7 @@ class Mailbox:
                 yield found[1], read_within(folder / found[0], most)
 
     def has_answered(self, batch: Batch, entity: str, parties: Sequence[str]) -> bool:
-        """Whether an entity has sent something to every party, or its ballots where there is none; nothing is read."""
+        """Return whether an entity has sent an envelope to every party, or its ballots if there are no parties."""
         return all(place.exists() for place in self._answer_paths(batch, entity, parties))
 
     def require_room_for_answer(self, batch: Batch, entity: str, parties: Sequence[str]) -> None:

@@ -1,6 +1,6 @@
 """The public map of a round, as a hospital accepts it from the aggregator.
 
-A map that made the features of a row depend on other rows would let one person move everybody's ballot, and a map that
+A map that made the features of a row depend on other rows would let one person change all ballots, and a map that
 failed on some rows would tell which rows a hospital has. So only the steps that `VectorBallots.features` makes are
 accepted, in that order, with arrays of matching shapes and numbers of moderate size. Within these limits no number
 overflows and every product of matrices is exact: docs/proofs/ballots.md, claim 8.

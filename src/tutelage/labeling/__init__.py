@@ -1,4 +1,4 @@
-"""Public rows in, released labels out, and the ledger charged in between; at once or in rounds."""
+"""Labeling public rows: budget is spent from a ledger, then labels are released, at once or in rounds."""
 
 from tutelage.labeling.rounds import AskedRounds, ask_in_rounds, even_rounds
 from tutelage.labeling.session import LabelingSession, require_room

@@ -102,7 +102,7 @@ class BatchReader:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PeopleInBatches:
-    """People whose rows are read anew for every round; private.
+    """People whose rows are read again for every round; private.
 
     Parameters
     ----------

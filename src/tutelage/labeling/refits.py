@@ -1,7 +1,7 @@
 """Fits without a ledger that share rows, in one process: how many there were, and what they spent together.
 
-A ledger adds up whatever is released from a data set. Where there is none, a second fit of the same rows, by hand or by
-scikit-learn's searches and cross-validation, spends in silence. So a process keeps keyed hashes of the rows that were
+A ledger adds up whatever is released from a data set. Without one, a second fit of the same rows, manually or in
+scikit-learn's searches and cross-validation, spends silently. So a process keeps keyed hashes of the rows that were
 fitted without a ledger: 8 bytes for each different row, and for each different entity.
 """
 
@@ -35,7 +35,7 @@ class Spent(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class _Fits:
-    """Fits that share rows or an estimator; private, for the hashes say who was in them."""
+    """Fits that share rows or an estimator; private, because the hashes reveal their rows."""
 
     marks: frozenset[str]  # of estimators
     rows: _Hashes = field(repr=False)

@@ -59,10 +59,10 @@ def ask_in_rounds(
 ) -> AskedRounds:
     """Return the labels of public rows, chosen round by round from public rows and the labels released before.
 
-    Every query is charged when it is asked. The first round fits into the budget or is refused; a later one asks only
-    what is left, its most wanted rows. After an interruption the same call goes on where it was: what was answered is
-    remembered, so it is chosen again and costs nothing; if the budget had cut it short, it may go on a little, for what
-    checks gave back. Equal rows are asked once.
+    The budget of every query is spent when it is asked. The first round fits into the budget or is refused; a later one
+    asks only what is left, its most wanted rows. After an interruption the same call goes on where it was: what was
+    answered is remembered, so it is chosen again and costs nothing; if the budget had cut it short, it may go on a
+    little, for what checks gave back. Equal rows are asked once.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def ask_in_rounds(
     then : QuerySelector, optional
         How later rounds are chosen, as soon as it is `ready`, and before that like the first. Default: like the first.
     student : scikit-learn classifier, optional
-        Retrained before every round that goes by its probabilities, by rule or for `InteractiveGNMax`, on the labels
+        Retrained before every round that uses its probabilities, by rule or for `InteractiveGNMax`, on the labels
         released so far; while these are of one class, all classes count as equally likely.
     features : array of shape (rows, features), optional
         Public features that selectors and student see instead of the rows.
@@ -87,7 +87,7 @@ def ask_in_rounds(
     Raises
     ------
     InvalidParameterError
-        If a round has no size, or needs a student and there is none. Nothing was spent.
+        If a round has no size, or needs a missing student. Nothing was spent.
     InvalidDataError
         If more rows are to be asked than there are. Nothing was spent.
     BudgetExceededError
@@ -182,7 +182,7 @@ def _ask_what_fits(
 
 
 def _with_twins(same: IntArray, rows: IntArray, release: Release) -> tuple[IntArray, IntArray]:
-    """Return the rows that were asked and all equal ones, with their labels: nobody pays for a twin."""
+    """Return the rows that were asked and all equal rows, with their labels: equal rows spend nothing."""
     label_of = dict(zip(same[rows].tolist(), release.labels.tolist(), strict=True))
     twins = np.flatnonzero(np.isin(same, list(label_of)))
     return twins, np.array([label_of[kind] for kind in same[twins].tolist()], dtype=np.int64)
@@ -200,7 +200,7 @@ def _check(
     selectors: list[QuerySelector],
     student: Any,
 ) -> None:
-    """Refuse what a later round would fail at, before the first one is paid for."""
+    """Refuse settings that would fail in a later round, before the first round is spent."""
     if len(n_queries) == 0:
         raise InvalidParameterError("`n_queries` of ask_in_rounds must hold one number of rows per round. Got none.")
     for size in n_queries:
@@ -232,7 +232,10 @@ def _check(
         session.check_voted(X)
     if selectors[0].needs_answers:
         raise InvalidParameterError(
-            f"`first` of ask_in_rounds must choose without answers, for there are none yet. Got {selectors[0]}."
+            "`first` of ask_in_rounds must be a rule that needs no labels, because none are released yet. Got "
+            f"{selectors[0]}."
         )
     if later and student is None:
-        raise InvalidParameterError("`student` of ask_in_rounds is needed: later rounds go by its predictions.")
+        raise InvalidParameterError(
+            "`student` of ask_in_rounds must be given, because later rounds use its predictions."
+        )

@@ -1,4 +1,4 @@
-"""Public rows in, released labels out, and the ledger charged in between."""
+"""Labeling public rows: budget is spent from a ledger, then labels are released."""
 
 import hashlib
 import json
@@ -52,7 +52,7 @@ class _Voted(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """A batch that was charged; private, because of the votes."""
+    """A batch whose budget is spent; private, because of the votes."""
 
     votes: VoteHistogram
     release: Release
@@ -64,9 +64,9 @@ class _Asked(NamedTuple):
 class LabelingSession:
     """Ask teachers about public rows within the budget of a ledger.
 
-    Each query is charged before its noise is drawn, and its answer is remembered: asking it again, in this or in any
-    other session on the same ledger, returns the same answer at no cost. Fresh noise for a repeated query would let
-    whoever repeats it average the noise away.
+    The budget of each query is spent before its noise is drawn, and its label is remembered: asking it again, in this
+    or in any other session on the same ledger, returns the same label and spends nothing. With fresh noise, an attacker
+    could repeat the query and average the noise away.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class LabelingSession:
 
     @property
     def ledger(self) -> Ledger:
-        """The ledger that is charged."""
+        """The ledger that is spent from."""
         return self._ledger
 
     @property
@@ -214,14 +214,14 @@ class LabelingSession:
         Returns
         -------
         Release
-            Labels, with −1 where the mechanism abstained; the event that was charged, as it happened; and its cost.
+            Labels, with −1 where the mechanism abstained; the event, as it happened; and its cost.
 
         Raises
         ------
         BudgetExceededError
             If the new rows do not all fit; the message says how many would. Nothing was spent.
         UnsupportedEventError
-            If no budget could ever pay for one answer of the mechanism. Nothing was spent.
+            If no budget allows even one label of the mechanism. Nothing was spent.
         InvalidDataError
             If rows, votes and predictions do not fit each other. Nothing was spent.
         LedgerError
@@ -243,7 +243,7 @@ class LabelingSession:
         return Release(np.array([answers[query] for query in hashes], dtype=np.int64).reshape(shape), event, cost)
 
     def accountant(self, *, progress: bool = False) -> Accountant:
-        """Return an accountant of everything that this session was charged for, as it happened, with its private votes.
+        """Return an accountant of all releases of this session, as they happened, with its private votes.
 
         Raises
         ------
@@ -310,7 +310,7 @@ class LabelingSession:
     def _asked_by_batch(
         self, one: Event, first: dict[bytes, int], rows: Matrix, student: FloatArray | None
     ) -> tuple[dict[bytes, Labels], Event, float]:
-        """Return the answers to all queries, what was run for them, and its cost: every new query is paid for."""
+        """Return the labels of all queries, the event and its cost: every new query spends budget."""
         voted = self._voted_on(one, first, rows, student)  # before anything is spent
         answers, reservation = self._ledger.reserve_new(one, first)
         self._note_remembered(answers)
@@ -322,7 +322,7 @@ class LabelingSession:
     def _asked_in_campaign(
         self, voters: NearestTeachers, one: CappedArgmaxGaussian, first: dict[bytes, int], rows: Matrix
     ) -> tuple[dict[bytes, Labels], Event, float]:
-        """Return the same where the first batch pays for all: teachers vote as long as they have votes left."""
+        """Return the labels if the first batch spent the budget of all: teachers vote while they have votes left."""
         answers = self._ledger.recall(first)
         self._note_remembered(answers)
         new = [query for query in first if query not in answers]
@@ -340,7 +340,7 @@ class LabelingSession:
         return answers | settled.labels, event, self._ledger.share_of(event)
 
     def _is_paid(self, one: Event) -> bool:
-        """Return whether the campaign of this event was paid for."""
+        """Return whether the budget of this event's campaign is spent."""
         return self._ledger.reserved_for(self._campaign(one)) is not None
 
     def _campaign(self, one: Event) -> str:
@@ -351,7 +351,7 @@ class LabelingSession:
             self._drawn.setdefault(query, False)
 
     def _voted_on(self, one: Event, first: dict[bytes, int], rows: Matrix, student: FloatArray | None) -> _Voted | None:
-        """Return the votes on all queries that may be paid for; teachers vote only on what the budget allows."""
+        """Return the votes on all queries that the budget allows; teachers vote on no others."""
         tallied = isinstance(self._voters, VoteHistogram)
         queries = list(first) if tallied else self._ledger.unanswered(one, first)
         if not queries:
@@ -511,7 +511,7 @@ def _first_places(keys: list[bytes]) -> dict[bytes, int]:
 
 
 def _rows_about(queries: IntArray, per_query: int) -> IntArray:
-    """Return the rows of a histogram that are about queries, each of which has so many."""
+    """Return the rows of a histogram that are about queries, each of which has `each` rows."""
     return (queries[:, None] * per_query + np.arange(per_query)).ravel()
 
 

@@ -37,7 +37,7 @@ _SCHEMA = (
 
 
 class Voters(NamedTuple):
-    """Who votes in a campaign; private."""
+    """The voters of a campaign; private."""
 
     names: Sequence[str]  # one per teacher; the data of one person always reach the teacher of the same name
     data: bytes  # what the names are of: if it changes, a name may stand for another teacher
@@ -55,7 +55,7 @@ class Wishes(NamedTuple):
         """Return the wishes of voters, who must have a name each."""
         if len(set(voters.names)) < len(voters.names):
             raise OverlappingShardsError(
-                "Each teacher of a campaign must have a name of its own, or somebody could vote as two teachers."
+                "Each teacher of a campaign must have its own name. Otherwise one person could vote as two teachers."
             )
         wanted = np.asarray(wanted)
         fits = wanted.shape == (len(voters.names),) and np.issubdtype(wanted.dtype, np.integer)
@@ -80,7 +80,7 @@ class SpentVotes:
         Parameters
         ----------
         campaign : bytes
-            Hash of the entry that paid for it.
+            Hash of the entry that spent its budget.
         cap : int
             Most votes of one teacher in it.
         wishes : Wishes

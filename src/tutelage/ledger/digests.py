@@ -3,8 +3,8 @@
 The digest of a table is the sum of the SHA-256 hashes of its rows, modulo 2²⁵⁶, hashed once more with the number of
 rows. Nothing is kept of a row but its share of the sum, and a row that is there twice counts twice. Two data sets have
 one digest by accident with probability 2⁻²⁵⁶. Somebody who chooses rows for it can find two that do, in about 2³² steps
-(Wagner 2002, a generalized birthday problem). That is no attack on a budget: whoever can choose the rows owns the data
-and the ledger's file, and could as well make another ledger. The digest is there to find a mistake.
+(Wagner 2002, a generalized birthday problem). That does not attack a budget: an attacker who can choose the rows owns
+the data and the ledger's file, and could as well make another ledger. The digest is there to find a mistake.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Two things that a ledger needs of the disk below it: locks that exclude, and room for answers that are paid for."""
+"""Two things that a ledger needs of its disk: exclusive locks, and room for the labels of reserved queries."""
 
 import errno
 import fcntl

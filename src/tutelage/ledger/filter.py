@@ -55,7 +55,7 @@ class _Filter(ABC):
 
     @abstractmethod
     def cost(self, event: Event) -> int:
-        """Return what `event` takes from the budget, in grains, for any votes."""
+        """Return the worst-case budget that `event` spends, in grains."""
 
     @abstractmethod
     def as_dict(self) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class RenyiFilter(_Filter):
         return floor(room / _UPWARD / GRAIN)
 
     def cost(self, event: Event) -> int:
-        """Return what `event` takes from the budget, in grains, for any votes."""
+        """Return the worst-case budget that `event` spends, in grains."""
         return sum(part.times * _grains(part.event, self.order) for part in event.flatten())
 
     def as_dict(self) -> dict[str, Any]:
@@ -171,7 +171,7 @@ class GaussianFilter(_Filter):
         return _PARTS
 
     def cost(self, event: Event) -> int:
-        """Return what `event` takes from the budget, in grains, for any votes."""
+        """Return the worst-case budget that `event` spends, in grains."""
         data_independent.mu_squared(event)  # refuses parts of different units
         return sum(part.times * self._grains(part.event) for part in event.flatten())
 

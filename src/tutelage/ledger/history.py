@@ -52,13 +52,13 @@ class LedgerState:
     opened : str
         When the ledger was made, as an ISO 8601 date and time.
     entries, head : int, str
-        Number of entries, and hash of the newest. Keep the hash elsewhere: with it, a roll-back is found out.
+        Number of entries, and hash of the newest. Keep the hash elsewhere, to detect a rollback later.
     answers : int
         Queries whose answers are remembered.
     unsettled : int
         Batches that were reserved and never settled: still running, or killed. They stay spent.
     bound, simulated : bool
-        Whether it is tied to one private data set; whether anything was drawn with seeded noise, protecting nobody.
+        Whether it is tied to one private data set; whether any noise was drawn from a seed, which gives no protection.
     accounting : Accounting
         How the limit is kept.
     """
@@ -171,7 +171,7 @@ class Charge(NamedTuple):
 
     @property
     def happened(self) -> Event:
-        """What it was charged for: as it happened, or the most that it can be while it is not settled."""
+        """Event that it spends: as it happened, or the largest possible event while it is not settled."""
         return self.most if self.settled is None else event_from_dict(self.settled.content["happened"])
 
 
@@ -220,7 +220,7 @@ class History:
 
     @cached_property
     def published(self) -> dict[int, Published]:
-        """Every test and noised cost that was charged, drawn or interrupted, by the number of its reservation."""
+        """Every recorded test and noised cost, drawn or interrupted, by the number of its reservation."""
         events = ((charge.number, charge.event) for charge in self.charges if charge.reserved.is_publication)
         return {number: event for number, event in events if isinstance(event, PUBLICATIONS)}
 
@@ -247,11 +247,11 @@ class History:
 
     @property
     def released(self) -> Event:
-        """Everything that was charged; what was never settled counts as if every answer had been given."""
+        """All recorded events; an unsettled reservation counts as if all its labels had been released."""
         return event_of(counted(charge.happened for charge in self.charges))
 
     def charged_only(self, reservations: Collection[int]) -> bool:
-        """Return whether nothing but these reservations was ever charged."""
+        """Return whether the ledger has no other reservations than these."""
         return {charge.number for charge in self.charges} <= set(reservations)
 
     def check_share(self, delta: float) -> None:
@@ -281,11 +281,11 @@ class History:
         return self.until(number)
 
     def exposures(self) -> tuple[Exposure, ...]:
-        """Return what was charged since each state of the data began, the first state first.
+        """Return the budget spent since each state of the data began, oldest first.
 
-        Whoever came later is exposed to less, and whoever left keeps what was spent on them; the budget counts
-        everything, for all. A batch that was open when the data changed counts for the new state too: its votes may
-        have come after.
+        People who came later are exposed to less, and the budget spent on people who left stays spent; the budget
+        counts everything, for all. A batch that was open when the data changed counts for the new state too: its votes
+        may have come after.
         """
         # An entry that is the same data set under another fingerprint begins no new state.
         bound = [one for one in self.entries if one.kind is Kind.BOUND and not one.content.get("same")]
@@ -298,7 +298,7 @@ class History:
         return Exposure(version, start.content["written"], sum(charge.queries for charge in after), share)
 
     def share_of_checks(self, charge: Charge) -> float:
-        """Return what part of a charge went to checks, or to the publication of an ε."""
+        """Return the part of an event that went to checks, or to the publication of an ε."""
         costs = [(part.event, self.limit.cost(Repeated(part.event, part.times))) for part in charge.happened.flatten()]
         beside = sum(cost for event, cost in costs if isinstance(event.without_shares(), (Check, *PUBLICATIONS)))
         return beside / (sum(cost for _, cost in costs) or 1)

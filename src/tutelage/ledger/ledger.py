@@ -102,11 +102,10 @@ class Ledger:
     Use one ledger per data set, for everything that is ever released from it, whatever the project. Any number of
     processes on one machine may share it. Make one with `create`, open it with `open`.
 
-    Notes
-    -----
-    What is spent is decided by costs that hold for all votes, never by the votes at hand, and enforced as a privacy
+    Notes ----- The spent budget follows from worst-case costs, never from the votes, and is enforced as a privacy
     filter: the budget holds even if queries, mechanisms and the moment to stop depend on earlier answers
-    (docs/proofs/ledger.md). A query is charged before its noise is drawn, so a crash wastes budget and never leaks.
+    (docs/proofs/ledger.md). The budget of a query is spent before its noise is drawn, so a crash wastes budget and
+    never leaks.
 
     Examples
     --------
@@ -158,7 +157,7 @@ class Ledger:
             How the limit is kept: ``"renyi"`` holds every kind of release, ``"gaussian"`` holds integer Gaussian noise
             on sums of ballots only (`NoisySum`, `CappedGNMax`, `GNMax`), and more of noisy sums.
         owner : str, optional
-            Public identifier of the member of a consortium that alone may charge it.
+            Public identifier of the only consortium member that may spend from it.
         timeout : float
             Seconds to wait while another process writes.
         """
@@ -310,7 +309,7 @@ class Ledger:
         return new
 
     def share_of(self, event: Event) -> float:
-        """Return what `event` would take from the budget for any votes, as a share of ε."""
+        """Return the worst-case budget that `event` would spend, as a share of ε."""
         self._check_unit(event)
         return self._filter.share(self._filter.cost(event))
 
@@ -332,8 +331,8 @@ class Ledger:
         queries : int
             How many, at least 1. All of them are reserved, or none.
         batch : str, optional
-            A name for them that `reserved_for` finds again after a crash. A batch is paid for once: naming it again
-            returns the same reservation.
+            A name for them that `reserved_for` finds again after a crash. A batch is spent once: the same name returns
+            the same reservation.
 
         Raises
         ------
@@ -382,8 +381,9 @@ class Ledger:
     ) -> Granted:
         """Spend votes of teachers, who are held to the cap over all batches of a campaign; draw no noise before.
 
-        The first batch pays for the campaign, the others cost nothing. What a teacher has spent is private: it is kept
-        in a file beside the ledger, which none of its entries shows, and a campaign ends if that file is lost.
+        The first batch spends the budget of the campaign, the others spend nothing. What a teacher has spent is
+        private: it is kept in a file beside the ledger, which none of its entries shows, and a campaign ends if that
+        file is lost.
 
         Parameters
         ----------
@@ -427,7 +427,7 @@ class Ledger:
         return Granted(votes, Reservation(entry.number, entry.hash, event, 0, 0, room), paid, new)
 
     def _campaign(self, write: Transaction, event: Event, name: str) -> tuple[Reservation, bool]:
-        """Return the reservation that pays for a campaign, and whether it was made now; it is settled at once."""
+        """Return the reservation of a campaign, and whether it was made now; it is settled at once."""
         known = _reservation_of(write, name)
         if known is not None:
             # What was paid for answers of its own cannot pay for others.
@@ -439,7 +439,7 @@ class Ledger:
         return paid, True
 
     def _check_reservable(self, event: Event) -> None:
-        """Refuse what cannot be charged, and compute its cost before the file is held."""
+        """Refuse an event that cannot be spent, and compute its cost before the file is locked."""
         self._check_unit(event)
         _check_storable(event)
         vector_of(event)
@@ -498,7 +498,7 @@ class Ledger:
         given = [answers_in(labels, vector) for labels in answers.values()]
         breach = breach_of(reservation.event, reservation.queries, happened, given)
         if breach is not None:
-            raise LedgerError(f"The mechanism {breach}. Its answers are withheld and stay charged.")
+            raise LedgerError(f"The mechanism {breach}. Its labels are withheld, and their budget stays spent.")
         refund = reservation.grains - self._filter.cost(happened)
         try:
             with self._held(write=True) as write:
@@ -519,7 +519,7 @@ class Ledger:
         """Store the answers and the entry of a batch, and return the answers that count."""
         if not _is_open(write, reservation):
             raise LedgerError(
-                "There is no such open reservation: it is settled already, or of another ledger. Reserve anew."
+                "The reservation is not open: it is settled, or belongs to another ledger. Reserve again."
             )
         if reservation.room is not None:
             reservation.room.free()
@@ -597,15 +597,15 @@ class Ledger:
         return found
 
     def verify(self, head: str | None = None) -> LedgerState:
-        """Check the whole file: its structure, every entry, every answer, and that every cost was charged in full.
+        """Check the whole file: its structure, every entry, every label, and that every cost was spent in full.
 
         It reads a copy in memory, so that others go on asking meanwhile.
 
         Parameters
         ----------
         head : str, optional
-            Hash of the newest entry at an earlier time, kept elsewhere; the ledger must still hold it. Only with it is
-            a ledger found out that was replaced by an older copy, or rewritten from some entry on.
+            Hash of the newest entry at an earlier time, kept elsewhere; the ledger must still hold it. Only this head
+            detects a ledger that was replaced by an older copy or rewritten from some entry on.
         """
         if head is not None and not _HEAD.fullmatch(head):
             raise InvalidParameterError(f"`head` of Ledger.verify must be 64 hexadecimal digits. Got {head!r}.")

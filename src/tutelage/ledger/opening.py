@@ -1,4 +1,4 @@
-"""Find the ledger that a release is to be charged to: given, on file, made now, or for this release alone."""
+"""Find or create the ledger that a release spends from: given, on file, new, or for this release alone."""
 
 import os
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from tutelage.privacy import PrivacyUnit
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerTerms:
-    """Which ledger a release is charged to, and with which budget that ledger is made if there is none.
+    """The ledger that a release spends from, and the budget with which it is created if it does not exist.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class LedgerTerms:
     suited: bool = True
 
     def existing_or_trial(self) -> Ledger:
-        """Return the ledger, or where there is none yet one in memory, to find out whether a batch fits.
+        """Return the ledger, or one in memory if its file does not exist yet, to check whether a batch fits.
 
         A budget that turns out too small then leaves no file behind, in which it would be fixed.
         """
@@ -54,7 +54,7 @@ class LedgerTerms:
         return Ledger.in_memory(**self._new())
 
     def open_or_make(self) -> Ledger:
-        """Return the ledger, making its file if there is none; one of another budget or unit is refused."""
+        """Return the ledger, creating its file if it does not exist; refuse another budget or unit."""
         if self.where is None or isinstance(self.where, Ledger) or Path(self.where).exists():
             return self.existing_or_trial()
         try:

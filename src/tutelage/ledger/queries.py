@@ -72,7 +72,7 @@ def _is_plain(array: npt.NDArray[Any]) -> bool:
 
 
 def _plain_rows(array: npt.NDArray[Any]) -> list[bytes]:
-    """Return what `_cell` makes of every cell, row by row, at the speed of an array."""
+    """Return the result of `_cell` for every cell, row by row, at the speed of an array."""
     numbers = array.reshape(len(array), -1).astype("<f8") + 0.0  # −0.0 becomes 0.0
     numbers[np.isnan(numbers)] = np.nan  # one spelling of missing
     spelled = np.empty((*numbers.shape, 1 + _FLOAT_BYTES), dtype=np.uint8)

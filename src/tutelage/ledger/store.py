@@ -3,9 +3,9 @@
 One writer at a time holds the file from the first read of a transaction to its commit (``BEGIN IMMEDIATE``), so
 whatever a transaction decides on is still true when it commits.
 
-Every transaction opens the file anew and closes it. POSIX locks belong to a process, are forgotten by a fork, and
+Every transaction opens and closes the file. POSIX locks belong to a process, are forgotten by a fork, and
 vanish when anybody in the process closes the file; so a lock that is kept between transactions, as a write-ahead log
-needs one, can be lost, and with it the commits of whoever still believes in it.
+needs one, can be lost, and with it the commits of a writer that still relies on it.
 """
 
 import json
@@ -177,7 +177,7 @@ class Transaction:
         yield from self._run(chosen, (reservation,))
 
     def found_faults(self) -> bool:
-        """Return whether SQLite finds its own structures damaged, or a table, index or trigger that is none of ours."""
+        """Return whether SQLite reports damage, or the file has an unknown table, index or trigger."""
         if self._run("PRAGMA integrity_check").fetchall() != [("ok",)]:
             return True
         schema = self._run("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
@@ -251,12 +251,12 @@ class Store:
                     raise
 
     def room(self, queries: int, labels: int) -> Room | None:
-        """Return room on the disk for so many answers of so many labels each; a ledger in memory needs none."""
+        """Return room on the disk for this number of labeled queries; a ledger in memory needs none."""
         return None if self.file is None else Room(self.file, queries, labels)
 
     @contextmanager
     def snapshot(self) -> Generator[Transaction]:
-        """Hold a copy of the file as it is now, in memory, so that nobody waits while it is read."""
+        """Yield a copy of the present file in memory, so that other processes need not wait while it is read."""
         with closing(connected(":memory:", 0)) as copy:
             with self.transaction() as read:
                 read.copy_to(copy)

@@ -1,8 +1,8 @@
 """Read a whole ledger and believe none of it: every hash, every sum, every answer.
 
-The chain of hashes finds out edits, gaps, reordering and entries cut out of the middle. Entries cut off the end, an
-older copy put in place, or a chain that somebody who can write the file computed anew, are found out by a head kept
-elsewhere.
+The chain of hashes detects edits, gaps, reordering and entries removed from the middle. A head kept elsewhere also
+detects removed last entries, an older copy in place of the file, and a chain that was computed again by an attacker
+with write access.
 """
 
 import hashlib
@@ -118,7 +118,7 @@ def terms_of(opening: Entry, key: bytes) -> tuple[Filter, PrivacyUnit]:
 def verified(read: Transaction, *, head: str | None = None) -> Checkpoint:
     """Return the sums over a ledger's entries, once all of it is found right: structure, entries, answers, costs."""
     if read.found_faults():
-        raise LedgerTamperedError("The ledger's file is damaged, or holds tables that are none of its own.")
+        raise LedgerTamperedError("The ledger's file is damaged, or contains foreign tables.")
     opening = read.opening()
     book = _Book(*terms_of(opening, read.key()), opening.content["capacity"])
     found_head = head is None
@@ -191,7 +191,7 @@ class _Book:
             breach = breach_of(event, queries, event_from_dict(entry["happened"]), given[reservation])
             several = stored[reservation] > queries and not isinstance(event, CappedArgmaxGaussian)
             if breach is not None or several:
-                raise LedgerTamperedError(f"The answers of entry {reservation} are not those that it was charged for.")
+                raise LedgerTamperedError(f"The labels of entry {reservation} are not those that it recorded.")
         if set(stored) - set(self.settled):
             raise LedgerTamperedError("There are remembered answers that no entry accounts for.")
         return stored.total()
@@ -225,13 +225,13 @@ class _Book:
         return cost
 
     def _check_campaign(self, entry: Entry, event: Event) -> None:
-        """Refuse a batch at no further cost unless its capped votes were paid for by an entry before it."""
+        """Refuse a batch that spends nothing unless an earlier entry spent the budget of its capped votes."""
         number, free = _whole(entry.content["campaign"]), (entry.content["queries"], entry.content["cost"])
         capped = isinstance(event, CappedArgmaxGaussian) and type(entry.content["votes"]) is str
         # What paid for answers of its own, or still may, pays for no others.
         paid = self.reserved[number].queries if self.settled[number]["answers"] == 0 else 0
         if not capped or self.reserved[number].event != event or paid < 1 or free != (0, 0):
-            raise LedgerTamperedError(f"Entry {entry.number} is not paid for by the campaign that it names.")
+            raise LedgerTamperedError(f"Entry {entry.number} does not belong to the campaign that it names.")
 
     def _answered(self, entry: Entry) -> int:
         number, refund = _whole(entry.content["reservation"]), _whole(entry.content["refund"])

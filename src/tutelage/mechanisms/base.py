@@ -29,7 +29,7 @@ class Release:
     event : Event
         What was done, as it happened, exactly enough to account for it.
     cost : float
-        What a ledger charged for it, in ε of its budget; NaN where no ledger was charged. It is public.
+        Budget that it spent from a ledger, as a share of ε; NaN without a ledger. It is public.
     by_vote : mask of shape (rows of votes,), optional
         Which rows of votes gave an answer under noise; public too. By default those that have a label.
     """

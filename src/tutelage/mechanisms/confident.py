@@ -1,6 +1,6 @@
 """Check the votes before answering: Confident-GNMax and Interactive-GNMax of Scalable PATE 2018.
 
-Every query pays for its check; only a query that passes pays for an answer. Which queries passed is released.
+Every query spends its check; only a query that passes also spends a label. The set of passed queries is released.
 """
 
 from dataclasses import dataclass

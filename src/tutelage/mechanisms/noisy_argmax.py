@@ -167,7 +167,7 @@ class PermuteAndFlip(_ReportsWinner):
     Notes
     -----
     It is right at least as often as the exponential mechanism of the same scale (McKenna and Sheldon 2020,
-    arXiv:2010.12603), but its losses are not of bounded range, so many answers compose worse.
+    arXiv:2010.12603), but its losses have no bounded range, so that many labels compose worse.
     """
 
     key_name: ClassVar[str] = "permute-and-flip:v1"

@@ -1,4 +1,4 @@
-"""An ε of what was released that may be published although it rests on the votes; each road pays for itself."""
+"""A publishable ε that depends on the votes; each method spends budget of its own."""
 
 from tutelage.publishing.cost_envelope import PrivateReach, reach_of
 from tutelage.publishing.proposal import Proposal, propose

@@ -20,7 +20,7 @@ _FORMAT = 2  # 1 held the test and not the proposal
 
 
 class Claim(NamedTuple):
-    """What a card says after a test: what holds for any votes and, where the test passed, the smaller ε."""
+    """The claims of a card after a test: the worst-case ε and, if the test passed, the tested ε."""
 
     data_independent: PublicEpsilon
     sanitised: PublicEpsilon | None

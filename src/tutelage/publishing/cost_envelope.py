@@ -1,8 +1,8 @@
 """How far a private cost can move: what a release could have cost were up to j of the ballots behind it others.
 
 `reach` returns U_0 ≤ U_1 ≤ …, summed over queries. Two properties make it the ground of a published ε, both proved in
-docs/proofs/release.md: U_0 is at least the exact cost, and U_j of one data set is at most U_{j+1} of its neighbour,
-because a neighbour changes at most one ballot of every query.
+docs/proofs/release.md: U_0 is at least the exact cost, and U_j of one data set is at most U_{j+1} of its neighbor,
+because a neighbor changes at most one ballot of every query.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from tutelage.privacy import PrivacyUnit, Private
 from tutelage.votes import VoteHistogram
 
 # Rounding moves a sum by far less than this, relative, or per query. Raising U_j by it once more per ballot keeps U_j
-# of one data set below U_{j+1} of its neighbour as computed, not only as proved.
+# of one data set below U_{j+1} of its neighbor as computed, not only as proved.
 _STRETCH, _ABSOLUTE = 1e-9, 1e-12
 
 _GAP_PER_BALLOT = 2  # votes by which one moved ballot changes how far one class is behind another
@@ -40,7 +40,7 @@ class PrivateReach(Private[FloatArray]):
 
 
 def reach_of(released: Accountant, order: float, steps: int) -> PrivateReach:
-    """Return bounds U_0 … U_steps on the exact cost of all releases, if so many teachers' ballots were different.
+    """Return bounds U_0 … U_steps on the exact cost of all releases if 0 … `steps` teachers had other ballots.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def reach_of(released: Accountant, order: float, steps: int) -> PrivateReach:
 def reach(
     event: Event, votes: VoteHistogram, order: float, steps: int, offsets: FloatArray | None = None
 ) -> FloatArray:
-    """Return U_0 … U_steps: bounds on the summed Rényi cost of all queries within so many changed teachers."""
+    """Return U_0 … U_steps: bounds on the summed Rényi cost of all queries within 0 … `steps` changed teachers."""
     ExactCosts(event, votes, offsets)  # the same rules for what fits what
     if not votes.n_queries:
         return np.zeros(steps + 1)
@@ -105,7 +105,7 @@ def noise_to_pass(event: Check, votes: VoteHistogram, offsets: FloatArray | None
 
 # How large the cost of one noisy argmax or check can be within j changed ballots, for any number of classes: given the
 # noise of all other classes, a moved ballot can tell three outcomes apart (docs/proofs/argmax_bound.md). Here their
-# moment is averaged over the best of the others instead of maximised, after it was made monotone in how far that is
+# moment is averaged over the best of the others instead of maximized, after it was made monotone in how far that is
 # behind: then j changed ballots shift it by 2j at most. Proof: docs/proofs/release.md, section 2.
 
 

@@ -67,7 +67,7 @@ def at_limits(event: Event) -> Event:
 
 
 class Drawn(NamedTuple):
-    """A test as the ledger was charged for it, whether it passed, and the number of its entry."""
+    """A test as the ledger recorded it, whether it passed, and the number of its entry."""
 
     test: PublicationTest
     passed: bool
@@ -137,7 +137,7 @@ def _check_budget_of(card: PrivacyCard, where: str, history: History) -> None:
 
 
 def _check_paid(card: PrivacyCard, where: str, history: History) -> None:
-    """Refuse a card about other labels than the ledger paid for or, with an ε of its own, about fewer."""
+    """Refuse a card about other labels than the ledger's or, with an ε of its own, about fewer."""
     done = counted([card.event])
     if not card.covers_ledger and card.alone is None:
         try:
@@ -146,11 +146,11 @@ def _check_paid(card: PrivacyCard, where: str, history: History) -> None:
         except LedgerMismatchError as error:
             raise InvalidDataError(f"{where} does not fit its ledger. {error}") from None
     if done - counted(charge.most for charge in history.charges):
-        raise InvalidDataError(f"{where} is about labels that its ledger did not pay for. Name the ledger that did.")
+        raise InvalidDataError(f"{where} is about labels that were not spent from its ledger. Name their own ledger.")
 
 
 def _check_budget(card: PrivacyCard, where: str) -> None:
-    """Refuse a budget that could not have paid for the card's event."""
+    """Refuse a budget that does not allow the card's event."""
     budget = card.budget
     if "order" in budget or "accounting" in budget:
         try:

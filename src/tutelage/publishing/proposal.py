@@ -26,7 +26,7 @@ from tutelage.publishing.cost_envelope import reach_of
 
 FORMAT = 1
 PASSING, TAIL, REFUSED = 0.8, 0.1, 0.1  # shares of δ: passes, passes by luck, and what is claimed otherwise
-_REFUSALS = 0.4  # nats by which a refusal may tell neighbours apart; ε grows by some percent, the test costs half
+_REFUSALS = 0.4  # nats by which a refusal may tell neighbors apart; ε grows by some percent, the test costs half
 _UPWARD = 1e-9  # nats or relative: far above the rounding of the few operations behind an ε
 _MOST_LEVELS, _MOST_ORDER = 10_000, 1e6
 _LEVELS = 96  # changed teachers looked at; a test is over long before
@@ -78,7 +78,7 @@ class Proposal:
     @property
     def epsilon(self) -> float:
         """The ε that is published if the test passes: proved from the other numbers, never stored."""
-        # Pass at shortfall i while a neighbour is at i + 1: docs/proofs/release.md, Theorem 1.
+        # Pass at shortfall i while a neighbor is at i + 1: docs/proofs/release.md, Theorem 1.
         logs = [log(chance / CERTAIN) for chance in self.chances]
         tail = _log_kappa(self.order) - log(PASSING * self.delta)
         needed = (
@@ -103,7 +103,7 @@ class Proposal:
         return 1 - self.chances[0] / CERTAIN
 
     def event(self, *, simulated: bool = False) -> PublicationTest:
-        """Return the test as an event, to be charged whichever way it ends."""
+        """Return the test as an event, which is spent whether it passes or fails."""
         return PublicationTest(self.chances, self.delta, self.unit, simulated)
 
     def shortfall(self, reach: FloatArray) -> int:
@@ -129,7 +129,7 @@ class Proposal:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the proposal that `as_dict` was written of; its ε is proved anew."""
+        """Return the proposal that `as_dict` wrote, after its ε was proved again."""
         caps: list[float]
         chances: list[int]
         try:
@@ -147,7 +147,7 @@ class Proposal:
 
 
 def best_chances(caps: FloatArray, order: float, delta: float, refusal: float) -> tuple[float, list[int]]:
-    """Return the smallest ε for which the caps can be tested, and the chances of that test; ∞ where there is none."""
+    """Return the smallest ε for which the caps can be tested, or ∞, and the probabilities of that test."""
     low, high = 0.0, 1.0
     while (found := _falling(caps, order, delta, refusal, high)) is None:
         low, high = high, 2 * high
@@ -172,7 +172,7 @@ def _falling(caps: FloatArray, order: float, delta: float, refusal: float, epsil
         step = epsilon - cap - (here + tail) / (order - 1)
         if step <= 0:
             return None
-        # Not so fast that refusals tell neighbours apart: the test is charged for the larger of both.
+        # Not so fast that refusals tell neighbors apart: the test is charged for the larger of both.
         least = CERTAIN - floor(exp(min(epsilon, _REFUSALS)) * (CERTAIN - chances[-1]))
         chances.append(max(ceil(chances[-1] * exp(-step)), least, 1))
         if chances[-1] <= TAIL * delta * CERTAIN:

@@ -48,9 +48,9 @@ class Publication:
     passed : bool
         Whether the test passed.
     epsilon : PublicEpsilon
-        What may be claimed for this outcome: what was proposed, or else what holds for any votes.
+        The claim for this outcome: the proposed ε if the test passed, otherwise the worst-case ε.
     data_independent : PublicEpsilon
-        What holds for any votes and either outcome, the test included; always to be shown beside the other.
+        The worst-case ε for both outcomes, test included; always publish it with the other.
     """
 
     passed: bool
@@ -85,10 +85,10 @@ def publish_epsilon(
     question: str = "",
     noise: NoiseSource | None = None,
 ) -> Publication:
-    """Return the ε that may be published of all that a ledger paid for, after the test that the proposal describes.
+    """Return a publishable ε of all releases from a ledger, after the test that the proposal describes.
 
-    The test is charged to the ledger before it is drawn, and remembered: the same again is the same at no cost. Further
-    proposals are further tests: each one's ε pays for those before it, and their δ share the ledger's, at which all are
+    The test is spent from the ledger before it is drawn, and remembered: repeating it is the same at no cost. Further
+    proposals are further tests: each ε covers the ones before it, and their δ share the ledger's, at which all are
     claimed. What is claimed where it does not pass holds if the number of queries was fixed, or limited, in advance.
 
     Parameters
@@ -97,7 +97,7 @@ def publish_epsilon(
         What was released, with the private votes behind it: `LabelingSession.accountant` or `.released`.
         One filled by hand must hold the very counts that noise was added to, or what is published is false.
     ledger : Ledger
-        The ledger that paid for it.
+        The ledger that it was spent from.
     proposal : Proposal
         From `propose` on public votes, recorded in the ledger (`record`) before the first label was released.
     queries : array of shape (queries, ...)
@@ -116,7 +116,7 @@ def publish_epsilon(
     InvalidDataError
         If something was added to the accountant without votes, or `queries` is empty.
     LedgerMismatchError
-        If what was released is not what the ledger paid for, also where the test is remembered and labels were released
+        If the releases differ from those of the ledger, also if the test is remembered and labels were released
         since; if the ledger does not hold the proposal, or it protects another unit.
     UnsupportedEventError
         If the costs of something released cannot be bounded around the votes.
@@ -154,7 +154,7 @@ def recalled_publication(
 
 
 class _Asked(NamedTuple):
-    """What was released, the publication as it is charged, and what it is remembered by; all of it public."""
+    """The releases, the event of the publication and the key that it is remembered by; all public."""
 
     labels: Composed
     event: Published
@@ -179,14 +179,14 @@ def _recalled(asked: _Asked, ledger: Ledger) -> int | None:
 
 
 def _check_chargeable(road: Road, released: Accountant, ledger: Ledger) -> None:
-    """Refuse what was not recorded in advance, or does not cover what the ledger paid for."""
+    """Refuse a proposal that was not recorded in advance or does not cover all releases of the ledger."""
     history = ledger.history()
     check_recorded(road, history)
     check_covered(accounted_in(released), history)
 
 
 def _earlier(asked: _Asked, released: Accountant, ledger: Ledger) -> tuple[Published, ...]:
-    """Return the other publications, once one that was drawn is found to cover what the ledger paid for by now."""
+    """Return the other publications, after checking that a drawn one covers all present releases of the ledger."""
     history = ledger.history()
     check_covered(accounted_in(released), history)
     return all_but(history.publications, asked.event)
@@ -229,8 +229,8 @@ def publish_smoothed(
 ) -> SmoothedPublication:
     """Return the ε that may be published of what was released, after noise was added to its data-dependent cost.
 
-    The release is charged to the ledger before noise is drawn, and remembered: the same again is the same at no cost.
-    Further publications from the same ledger are releases of their own; each one's ε pays for those before it.
+    The release is spent from the ledger before noise is drawn, and remembered: repeating it is the same at no cost.
+    Further publications from the same ledger are releases of their own; each ε covers the ones before it.
 
     Parameters
     ----------
@@ -244,7 +244,7 @@ def publish_smoothed(
     InvalidParameterError
         If the plan is for fewer releases than there were. Nothing was spent or drawn.
     UnsupportedEventError
-        If the papers have no bound for something released, or no budget like this one could pay for the release.
+        If the papers have no bound for one of the releases, or this kind of budget does not support it.
     """
     noise = known_noise(noise, "publish_smoothed")
     asked = _asked(released, ledger, plan, queries, question, simulated=noise.simulated)

@@ -1,8 +1,8 @@
 """What a ledger knows of publications: the proposals recorded in it, what one covers, and what it came to.
 
 A proposal or plan is an entry made before the first label, its order and every other number fixed. What a publication
-covers is decided here for every road to a published ε, every card and every run. It is charged, drawn once, and
-remembered by public values only, for spending shows what is remembered.
+covers is decided here for every road to a published ε, every card and every run. It is spent, drawn once, and
+remembered by public values only, because spending shows what is remembered.
 """
 
 import json
@@ -25,15 +25,15 @@ from tutelage.publishing.smooth_plan import SmoothPlan
 
 
 def check_covered(accounted: Counter[Event], history: History) -> None:
-    """Refuse an ε of less than every answer that a ledger gave, or of anything that it did not pay for.
+    """Refuse an ε that covers fewer or other labels than those released through a ledger.
 
     Batches that were interrupted gave no answer. Answers of the student's own may be counted as the teachers'.
     """
     check_complete(accounted, history)
     if accounted - history.paid:
         raise LedgerMismatchError(
-            "An epsilon is published only of labels that the ledger paid for, and this one would cover others. Pass "
-            "the ledger that paid for them, or account only for what was released through this one."
+            "A published epsilon must cover exactly the labels of its ledger, and this one covers others too. Pass the "
+            "ledger they were spent from, or account only for releases through this one."
         )
 
 
@@ -41,10 +41,10 @@ def check_complete(accounted: Counter[Event], history: History) -> None:
     """Refuse an ε that leaves out an answer of the ledger; `check_covered` without its second half."""
     if history.given - accounted:
         raise LedgerMismatchError(
-            "The ledger paid for labels that this publication does not cover: another session's, or later ones. An "
-            "epsilon that was published before them covers only what was released until then. Publish one of all "
-            "labels (`LabelingSession.released` accounts for those of earlier sessions), or the worst-case epsilon of "
-            "the ledger."
+            "The publication must cover all labels of the ledger, and some are missing: another session's, or later "
+            "ones. An epsilon that was published before them covers only what was released until then. Publish one of "
+            "all labels (`LabelingSession.released` accounts for those of earlier sessions), or the worst-case epsilon "
+            "of the ledger."
         )
 
 
@@ -63,7 +63,7 @@ TESTED, NOISED = "proposal", "smooth-plan"
 
 
 def record(road: Proposal | SmoothPlan, ledger: Ledger) -> None:
-    """Record a proposal or plan in the ledger that will pay for the labels; recording it again changes nothing.
+    """Record a proposal or plan in the ledger that the labels will be spent from; recording it again changes nothing.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def publication_key(ledger: Ledger, about: dict[str, Any], queries: npt.ArrayLik
 
 
 def drawn_once(ledger: Ledger, event: Published, query: bytes, draw: Callable[[], int]) -> int:
-    """Return what a publication that is not remembered yet comes to: charged first, then drawn, then stored."""
+    """Return the outcome of a new publication: spent first, then drawn, then stored."""
     remembered, reservation = ledger.reserve_new(event, [query])
     if reservation is None:  # another process was quicker
         return remembered[query][0]

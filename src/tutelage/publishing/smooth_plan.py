@@ -108,7 +108,7 @@ class SmoothPlan:
         return found.epsilon + 1e-9
 
     def event(self, *, simulated: bool = False) -> NoisedCost:
-        """Return the release of the noised cost as an event, to be charged."""
+        """Return the release of the noised cost as an event."""
         margin, widest = self.margin, self.noise * self.most
         shift = 1 / self.noise + _ROUNDING + margin.linear * expm1(self.smoothness)
         shift += margin.square * widest * expm1(2 * self.smoothness)

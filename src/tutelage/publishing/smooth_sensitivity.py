@@ -120,7 +120,7 @@ class CostTable:
     """The cost of one query by its log q, as a step function on a public grid, and how far one ballot moves it."""
 
     cost: FloatArray  # holds for every q up to the value of the grid; rising
-    growth: FloatArray  # most by which the costs of neighbours differ, if either's q is up to that value; rising
+    growth: FloatArray  # most by which the costs of neighbors differ, if either's q is up to that value; rising
 
 
 @lru_cache(maxsize=64)
@@ -157,18 +157,18 @@ class SmoothCosts(NeverPickled):
         self._sensitivities = np.sum(padded, axis=0)
 
     def cost(self) -> float:
-        """Return a bound on the divergence from the votes at hand to any neighbour, in nats; private."""
+        """Return a bound on the divergence from the votes at hand to any neighbor, in nats; private."""
         return self._cost
 
     def local_sensitivities(self) -> FloatArray:
         """Return bounds A_0, A_1, … on how far one ballot moves the cost of votes within j changed teachers; private.
 
-        A_j of one data set is at most A_{j+1} of its neighbours; from the last on all are equal.
+        A_j of one data set is at most A_{j+1} of its neighbors; from the last on all are equal.
         """
         return self._sensitivities
 
     def smooth_sensitivity(self, beta: float) -> float:
-        """Return max_j e^{−βj} A_j, in nats, private: no less than A_0, and a neighbour's is within a factor e^β."""
+        """Return max_j e^{−βj} A_j, in nats, private: no less than A_0, and a neighbor's is within a factor e^β."""
         discount = np.exp(-beta * (1 - _SLACK) * np.arange(len(self._sensitivities)))
         return float(np.max(discount * self._sensitivities))
 

@@ -13,7 +13,7 @@ from tutelage.reporting.markdown import markdown_of
 from tutelage.reporting.record import CardRecord
 from tutelage.reporting.sections import NOT_PROTECTED, pages_of
 
-FORMAT = 4  # 1 and 2 spelled relations out, 3 knew no budget without a Rényi order
+FORMAT = 5  # 1 and 2 spelled relations out, 3 knew no budget without a Rényi order, 4 had fewer topics
 
 
 @final
@@ -136,10 +136,11 @@ class PrivacyCard(CardRecord):
         return page_of(pages_of(self))
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show: the first lines of the page."""
+        """Return what notebooks show: the verdict and the known lines of the first page."""
         page = pages_of(self)
         alarm = () if page.alarm is None else (("warning", page.alarm),)
-        return fragment(f"{page.title}:", ". ".join(page.claim), (*alarm, *page.highlights))
+        known = tuple((line.name, line.text) for line in page.lines.rows if line.text is not None)
+        return fragment(f"{page.title}:", page.sentence, (*alarm, ("Verdict", page.verdict.word), *known))
 
     def save(self, folder: str | os.PathLike[str]) -> tuple[Path, Path, Path]:
         """Write ``card.json``, ``card.md`` and ``card.html`` into `folder` and return their paths."""

@@ -1,9 +1,10 @@
-"""What a page says, before it is set as Markdown or HTML."""
+"""The contents of a card, before they are set as Markdown or HTML."""
 
 from typing import NamedTuple
 
 from tutelage.reporting.drawings import Drawing
 from tutelage.reporting.lints import Finding
+from tutelage.reporting.meaning import Verdict
 
 NOT_STATED = "not stated"
 
@@ -27,17 +28,39 @@ class Bullets(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """What the people behind the data say, or None where they do not."""
+    """What the people behind the data state on a topic."""
 
     about: str
+    text: str
+
+
+class Line(NamedTuple):
+    """A line of the first page: what is known, or else the topic of the statement that fills it."""
+
+    name: str
     text: str | None
+    topic: str = ""
+
+
+class Lines(NamedTuple):
+    """Lines of the first page."""
+
+    rows: tuple[Line, ...]
+
+
+class Table(NamedTuple):
+    """Columns with a heading each, the first of which names the row."""
+
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
 
 
 class Answer(NamedTuple):
-    """A question with what the software knows and what the people behind the data say; both may be missing."""
+    """A question with what the software knows and what the people behind the data state; both may be missing."""
 
     question: str
     known: str | None
+    topic: str
     stated: str | None
 
 
@@ -47,31 +70,36 @@ class Answers(NamedTuple):
     entries: tuple[Answer, ...]
 
 
-Block = Prose | Facts | Bullets | Statement | Answers | Drawing
+Block = Prose | Facts | Bullets | Statement | Table | Answers | Drawing
 
 
 class Section(NamedTuple):
-    """A heading and what stands below it."""
+    """A heading and the blocks below it."""
 
     title: str
     blocks: tuple[Block, ...]
 
 
 class Part(NamedTuple):
-    """Sections under one heading."""
+    """Sections under one heading of the annex."""
 
     title: str
     sections: tuple[Section, ...]
 
 
 class Page(NamedTuple):
-    """A whole page."""
+    """A whole card: a first page to read aloud, and an annex."""
 
     title: str
     subtitle: str
     alarm: str | None
-    claim: tuple[str, str]
-    highlights: tuple[tuple[str, str], ...]
-    picture: Drawing
-    findings: tuple[Finding, ...] | None  # None where nobody looked
+    sentence: str
+    verdict: Verdict
+    lines: Lines
+    findings: tuple[Finding, ...] | None  # None where the settings were not checked
     parts: tuple[Part, ...]
+
+
+def setting(topic: str) -> str:
+    """Return the option of `tutelage card` that fills a statement."""
+    return f'--state {topic}="…"'

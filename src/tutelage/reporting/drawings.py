@@ -142,7 +142,7 @@ _SHARE = "share of the budget's ε, by costs that hold for all votes"
 
 
 def odds_figure(epsilon: PublicEpsilon) -> Drawing:
-    """Return how far a guess between two neighbouring data sets can move from 50:50."""
+    """Return how far a guess between two neighboring data sets can move from 50:50."""
     right = 1.0 if epsilon.simulated else right_guesses(epsilon.epsilon, epsilon.delta)
     x = Scale(0, 1, 80, WIDTH - 2)
     marks = []
@@ -158,7 +158,7 @@ def odds_figure(epsilon: PublicEpsilon) -> Drawing:
             marks.append(write(x(1) - 14, top + 25, f"{odds(share).partition(':')[2]} wrong", "on-rest", "end"))
     marks.append(segment(x(0.5), 0, x(0.5), 100, "dashes"))
     caption = f"From 50 right guesses in 100 before the release to at most {percent(right)} after it."
-    return drawing("Which of two neighbouring data sets was it?", caption, 102, marks)
+    return drawing("Which of two neighboring data sets was it?", caption, 102, marks)
 
 
 def spending_figure(batches: Sequence[Batch], budget: float) -> Drawing:
@@ -205,7 +205,7 @@ def costs_figure(batches: Sequence[Batch], budget: float) -> Drawing:
     caption = f"Answers took {round_up(spent - checks)} of the budget"
     caption += f", checks and publishing {round_up(checks)}." if beside else "."
     if len(shown) < len(batches):
-        caption += f" {len(batches):,} batches, neighbours in time put together."
+        caption += f" {len(batches):,} batches, neighbors in time put together."
     return drawing("Where the budget went", caption, bottom + 30, marks)
 
 

@@ -72,7 +72,7 @@ class ClassAccuracy:
 
 
 def merged(batches: Sequence[Batch], most: int) -> tuple[Batch, ...]:
-    """Return at most `most` batches of the same sums: neighbours in time put together, each named by its last."""
+    """Return at most `most` batches of the same sums: neighbors in time put together, each named by its last."""
     groups = min(len(batches), most)
     edges = [len(batches) * number // groups for number in range(groups + 1)] if groups else [0]
     parts = [batches[first:last] for first, last in pairwise(edges)]

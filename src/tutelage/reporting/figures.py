@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 _INCHES = (7.5, 4.8)
+_WIDE = 10.0
 _PIXELS_PER_INCH = 160
 _DASHES = ("-", "--", "-.", ":")
-# Okabe and Ito's palette, which the color-blind can tell apart.
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Okabe and Ito's palette, which color-blind readers can tell apart, and a light grey.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#C8C8C8")
 
 
 @final
@@ -35,7 +36,11 @@ class Series:
     color : int, optional
         Which color of the palette. Default: by place among the series.
     dashes : int
-        Which line, from 0 for a full one to 3.
+        Style of the line, from 0 (solid) to 3 (dotted).
+    markers : bool
+        Whether each point has a marker.
+    bars : bool
+        Whether the interval is drawn as bars instead of a band.
     """
 
     name: str
@@ -45,6 +50,8 @@ class Series:
     labels: tuple[str, ...] = ()
     color: int | None = None
     dashes: int = 0
+    markers: bool = True
+    bars: bool = False
 
 
 @final
@@ -64,8 +71,8 @@ class Figure:
         Ends of the vertical axis.
     ticks : tuple of float
         What the horizontal axis is marked at. Default: where matplotlib marks it.
-    legend_beside : bool
-        Whether the legend stands beside the curves, where there is no room among them.
+    legend_below : bool
+        Whether the legend is below the axes, for figures without room among the curves.
     """
 
     title: str
@@ -75,7 +82,7 @@ class Figure:
     logarithmic: bool = False
     y_range: tuple[float, float] | None = None
     ticks: tuple[float, ...] = ()
-    legend_beside: bool = False
+    legend_below: bool = False
 
     def save(self, folder: Path, name: str) -> list[Path]:
         """Draw the figure into `folder` as png and svg, and return their paths.
@@ -87,6 +94,15 @@ class Figure:
         """
         canvas = blank(*_INCHES)
         axes = canvas.subplots()
+        self.draw(axes)
+        if self.legend_below:
+            canvas.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=2)
+        else:
+            axes.legend(frameon=False, fontsize=9, loc="lower right")
+        return save(canvas, folder, name)
+
+    def draw(self, axes: "Axes") -> None:
+        """Draw everything but the legend."""
         for number, series in enumerate(self.series):
             place = number if series.color is None else series.color
             _draw(axes, series, COLORS[place % len(COLORS)])
@@ -98,10 +114,49 @@ class Figure:
             axes.minorticks_off()
             axes.set_xticks(self.ticks, [f"{tick:g}" for tick in self.ticks])
         axes.grid(alpha=0.3)
-        if self.legend_beside:
-            canvas.legend(frameon=False, fontsize=9, loc="outside right upper")
-        else:
-            axes.legend(frameon=False, fontsize=9, loc="lower right")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panels:
+    """Figures side by side, over the same axes.
+
+    Parameters
+    ----------
+    title : str
+        What all of them show.
+    figures : tuple of Figure
+        One for each panel, row by row.
+    columns : int
+        Number of panels in a row.
+    height : float
+        Height in inches.
+    """
+
+    title: str
+    figures: tuple[Figure, ...]
+    columns: int
+    height: float = _INCHES[1]
+
+    def save(self, folder: Path, name: str) -> list[Path]:
+        """Draw the panels into `folder` as png and svg, and return their paths.
+
+        Raises
+        ------
+        InvalidParameterError
+            If matplotlib is not installed.
+        """
+        canvas = blank(_WIDE, self.height)
+        rows = -(-len(self.figures) // self.columns)
+        grid = canvas.subplots(rows, self.columns, sharex=True, sharey=True, squeeze=False)
+        for axes, figure in zip(grid.flat, self.figures, strict=False):
+            figure.draw(axes)
+            axes.label_outer()
+            if any(series.name for series in figure.series):
+                axes.legend(frameon=False, fontsize=9, loc="best")
+        for unused in grid.flat[len(self.figures) :]:
+            unused.set_axis_off()
+        canvas.suptitle(self.title)
         return save(canvas, folder, name)
 
 
@@ -129,12 +184,20 @@ def save(canvas: "Canvas", folder: Path, name: str) -> list[Path]:
 
 
 def _draw(axes: "Axes", series: Series, color: str) -> None:
-    style = "D" if series.labels else f"o{_DASHES[series.dashes]}"
-    axes.plot(series.x, series.y, style, color=color, label=series.name or "_", markersize=4, linewidth=1.5)
-    if series.interval is not None:
-        axes.fill_between(series.x, *series.interval, color=color, alpha=0.15, linewidth=0)
+    from matplotlib.patheffects import withStroke
+
+    marker, line = ("D", "none") if series.labels else ("o" if series.markers else "none", _DASHES[series.dashes])
+    style = {"marker": marker, "linestyle": line, "color": color, "markersize": 4, "linewidth": 1.5}
+    if series.interval is not None and series.bars:
+        below, above = ([abs(y - end) for y, end in zip(series.y, ends, strict=True)] for ends in series.interval)
+        axes.errorbar(series.x, series.y, (below, above), label=series.name or "_", capsize=3, elinewidth=1, **style)
+    else:
+        axes.plot(series.x, series.y, label=series.name or "_", **style)
+        if series.interval is not None:
+            axes.fill_between(series.x, *series.interval, color=color, alpha=0.15, linewidth=0)
     middle = (max(series.x, default=1) * min(series.x, default=1)) ** 0.5  # what lies beyond is labelled on its left
     for x, y, label in zip(series.x, series.y, series.labels, strict=False):
-        side, across = ("right", -6) if x > middle else ("left", 6)
-        place = {"xytext": (across, 5), "textcoords": "offset points", "horizontalalignment": side}
-        axes.annotate(label, (x, y), fontsize=8, color=color, **place)
+        side, offset = ("right", (-6, 5)) if x > middle else ("left", (6, -11))
+        place = {"xytext": offset, "textcoords": "offset points", "horizontalalignment": side}
+        text = axes.annotate(label, (x, y), fontsize=8, color=color, **place)
+        text.set_path_effects([withStroke(linewidth=3, foreground="white")])  # readable over lines

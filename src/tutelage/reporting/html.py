@@ -1,24 +1,39 @@
-"""A page as one self-contained HTML file: style and drawings inside, no scripts, nothing fetched."""
+"""A card as one self-contained HTML file: style and drawings inside, no scripts, nothing fetched."""
 
 from importlib.resources import files
 
 from tutelage._internal.html import escape, facts
-from tutelage.reporting.content import NOT_STATED, Answer, Answers, Block, Bullets, Facts, Page, Part, Prose, Statement
+from tutelage.reporting.content import (
+    NOT_STATED,
+    Answer,
+    Answers,
+    Block,
+    Bullets,
+    Facts,
+    Line,
+    Page,
+    Part,
+    Prose,
+    Statement,
+    Table,
+    setting,
+)
 from tutelage.reporting.drawings import Drawing
 from tutelage.reporting.lints import Finding
+from tutelage.reporting.meaning import RULE
 
 # A browser that opens the file runs no script, fetches nothing and sends no form, whatever a name in it says.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-_MISSING = f'<span class="missing">{NOT_STATED}</span>'
 
 
 def page_of(page: Page) -> str:
     """Return the page as HTML in which names and statements are text, whatever they hold."""
     parts = "".join(_part(number, part) for number, part in enumerate(page.parts, 1))
     body = (
-        f"{_header(page)}{_contents(page.parts)}<main>{_findings(page.findings)}{parts}</main>"
-        "<footer>Made by tutelage. The headings are components of the differential privacy pyramid of NIST SP 800-226, "
-        "Guidelines for Evaluating Differential Privacy Guarantees (2025).</footer>"
+        f"{_header(page)}<main>{_first_page(page)}<div class=annex>{_contents(page.parts)}{_findings(page.findings)}"
+        f"{parts}</div></main><footer>Made by tutelage. The first headings of the annex are components of the "
+        "differential privacy pyramid of NIST SP 800-226, Guidelines for Evaluating Differential Privacy Guarantees "
+        "(2025).</footer>"
     )
     return document(page.title, body, "simulated" if page.alarm else "")
 
@@ -47,12 +62,25 @@ def figure(drawing: Drawing) -> str:
 
 def _header(page: Page) -> str:
     alarm = "" if page.alarm is None else f'<p class="alarm" role="alert">{escape(page.alarm)}</p>'
-    highlights = (f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in page.highlights)
+    return f"<header>{alarm}<p class=kicker>{escape(page.subtitle)}</p><h1>{escape(page.title)}</h1></header>"
+
+
+def _first_page(page: Page) -> str:
     return (
-        f"<header>{alarm}<p class=kicker>{escape(page.subtitle)}</p><h1>{escape(page.title)}</h1>"
-        f"<div class=claim><div><p class=epsilon>{escape(page.claim[0])}</p><p>{escape(page.claim[1])}</p></div>"
-        f"{figure(page.picture)}</div><dl class=highlights>{''.join(highlights)}</dl></header>"
+        f'<section class=first aria-label="First page"><p class=sentence>{escape(page.sentence)}</p>'
+        f'<p class="verdict {page.verdict.word}"><strong>Verdict: {page.verdict.word}.</strong> '
+        f"{escape(page.verdict.reason)} <span>{RULE}</span></p>"
+        f"<table class=facts><tbody>{''.join(map(_line, page.lines.rows))}</tbody></table></section>"
     )
+
+
+def _line(line: Line) -> str:
+    said = _missing(line.topic) if line.text is None else escape(line.text)
+    return f'<tr><th scope="row">{escape(line.name)}</th><td>{said}</td></tr>'
+
+
+def _missing(topic: str) -> str:
+    return f'<span class="missing">{NOT_STATED}</span> <code>{escape(setting(topic))}</code>'
 
 
 def _contents(parts: tuple[Part, ...]) -> str:
@@ -63,7 +91,7 @@ def _contents(parts: tuple[Part, ...]) -> str:
             for place, section in enumerate(part.sections, 1)
         )
         entries.append(f"<li>{escape(part.title)}<ul>{links}</ul></li>")
-    return f'<nav aria-label="Contents"><ol>{"".join(entries)}</ol></nav>'
+    return f'<h2 class=top>Annex</h2><nav aria-label="Contents of the annex"><ol>{"".join(entries)}</ol></nav>'
 
 
 def _findings(findings: tuple[Finding, ...] | None) -> str:
@@ -77,7 +105,7 @@ def _findings(findings: tuple[Finding, ...] | None) -> str:
             for entry in findings
         )
         inside = f"<ul>{''.join(entries)}</ul>"
-    return f'<section class="findings"><h2>Findings</h2>{inside}</section>'
+    return f'<section class="findings"><h2>Objections</h2>{inside}</section>'
 
 
 def _part(number: int, part: Part) -> str:
@@ -101,13 +129,23 @@ def _block(block: Block) -> str:
             return facts(rows)
         case Bullets(sentences):
             return f"<ul>{''.join(f'<li>{escape(sentence)}</li>' for sentence in sentences)}</ul>"
+        case Table(heads, rows):
+            return _table(heads, rows)
         case Statement(about, text):
-            kind, said = ("statement unstated", _MISSING) if text is None else ("statement", escape(text))
-            return f'<p class="{kind}"><span>Stated by the filer, {escape(about)}:</span>{said}</p>'
+            return f'<p class="statement"><span>Stated, {escape(about)}:</span>{escape(text)}</p>'
         case Answers(entries):
             return _answers(entries)
         case Drawing():
             return figure(block)
+
+
+def _table(heads: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> str:
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
+    lines = (
+        f'<tr><th scope="row">{escape(name)}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in cells)}</tr>'
+        for name, *cells in rows
+    )
+    return f"<table class=answers><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 
 
 def _answers(entries: tuple[Answer, ...]) -> str:
@@ -116,7 +154,7 @@ def _answers(entries: tuple[Answer, ...]) -> str:
         for number, entry in enumerate(entries, 1)
     )
     return (
-        '<table class=answers><thead><tr><th scope="col">No.</th><th scope="col">Question</th>'
+        '<table class="answers numbered"><thead><tr><th scope="col">No.</th><th scope="col">Question</th>'
         f'<th scope="col">Answer</th></tr></thead><tbody>{"".join(rows)}</tbody></table>'
     )
 
@@ -124,5 +162,5 @@ def _answers(entries: tuple[Answer, ...]) -> str:
 def _answer(entry: Answer) -> str:
     said = [] if entry.known is None else [escape(entry.known)]
     if entry.stated is not None:
-        said.append(f"<em>Stated by the filer:</em> {escape(entry.stated)}")
-    return "<br>".join(said) or _MISSING
+        said.append(f"<em>Stated:</em> {escape(entry.stated)}")
+    return "<br>".join(said) or _missing(entry.topic)

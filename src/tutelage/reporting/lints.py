@@ -6,8 +6,8 @@ from typing import Literal, final
 
 from tutelage._internal.validation import integer_at_least, number_between, number_of_votes, probability
 from tutelage.exceptions import InvalidParameterError
-from tutelage.privacy import PrivacyUnit, round_up
-from tutelage.reporting.meaning import bayes_factor
+from tutelage.privacy import PrivacyUnit, PublicEpsilon, round_up
+from tutelage.reporting.meaning import Verdict, bayes_factor, verdict
 
 LARGE_EPSILON, _HUGE_EPSILON = 5.0, 10.0
 _MOST_NAMED = 8  # classes in one finding
@@ -21,6 +21,8 @@ FROM_CARD = (
     "epsilon-large", "epsilon-too-large", "threshold-above-teachers", "threshold-passes-always", NOISE_FROM_SHARES,
     "lost-class", "no-better-than-majority",
 )  # fmt: skip
+# Findings about what ε does not count: however small it is, the guarantee is weak.
+_UNCOUNTED = ("delta-too-large", "stopped-by-votes", "tuned-on-private", "public-overlaps-private")
 
 
 @final
@@ -134,6 +136,11 @@ def lint(
         _of_majority(accuracy),
     ]
     return tuple(finding for finding in findings if finding is not None)
+
+
+def verdict_of(epsilon: PublicEpsilon, findings: Sequence[Finding] | None) -> Verdict:
+    """Return the verdict on a guarantee, in view of the findings."""
+    return verdict(epsilon, tuple(one.code for one in findings or () if one.code in _UNCOUNTED))
 
 
 def _of_epsilon(epsilon: float | None, unit: PrivacyUnit | None) -> Finding | None:

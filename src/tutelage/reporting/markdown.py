@@ -1,11 +1,24 @@
-"""A page as Markdown: the words and numbers, and the captions of the figures."""
+"""A card as Markdown: the words, the numbers, and the captions of the figures."""
 
 import re
 
 from tutelage._internal.html import straight
-from tutelage.reporting.content import NOT_STATED, Answer, Answers, Block, Bullets, Facts, Page, Prose, Statement
+from tutelage.reporting.content import (
+    NOT_STATED,
+    Answer,
+    Answers,
+    Block,
+    Bullets,
+    Facts,
+    Page,
+    Prose,
+    Statement,
+    Table,
+    setting,
+)
 from tutelage.reporting.drawings import Drawing
 from tutelage.reporting.lints import Finding
+from tutelage.reporting.meaning import RULE
 
 _SIGNS = re.compile(r"([\\|<\[`])")
 
@@ -15,10 +28,13 @@ def markdown_of(page: Page) -> str:
     lines = [f"# {page.title}", "", plain(page.subtitle), ""]
     if page.alarm is not None:
         lines += [f"> **{page.alarm}**", ""]
-    lines += [f"**{plain(page.claim[0])}.** {plain(page.claim[1])}", ""]
-    lines += [*_table(page.highlights), "", *_findings(page.findings), ""]
+    lines += [f"**{plain(page.sentence)}**", ""]
+    lines += [f"Verdict: **{page.verdict.word}**. {plain(page.verdict.reason)} {RULE}", ""]
+    rows = ((line.name, _missing(line.topic) if line.text is None else plain(line.text)) for line in page.lines.rows)
+    lines += ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows), ""]
+    lines += ["## Annex: objections", "", *_findings(page.findings), ""]
     for part in page.parts:
-        lines += [f"## {part.title}", ""]
+        lines += [f"## Annex: {part.title[0].lower()}{part.title[1:]}", ""]
         for section in part.sections:
             lines += [f"### {section.title}", ""]
             for block in section.blocks:
@@ -36,28 +52,36 @@ def _lines(block: Block) -> list[str]:
         case Prose(text):
             return [plain(text)]
         case Facts(rows):
-            return _table(rows)
+            return _table(("", ""), rows)
+        case Table(heads, rows):
+            return _table(heads, rows)
         case Bullets(sentences):
             return [f"- {plain(sentence)}" for sentence in sentences]
         case Statement(about, text):
-            return [f"*Stated by the filer, {about}:* {NOT_STATED if text is None else plain(text)}"]
+            return [f"*Stated, {about}:* {plain(text)}"]
         case Answers(entries):
             return [f"{number}. **{entry.question}** {_answer(entry)}" for number, entry in enumerate(entries, 1)]
         case Drawing(title, caption):
-            return [f"*{title}.* {plain(caption)} (Drawn in card.html.)"]
+            return [f"*{title}{'' if title.endswith('?') else '.'}* {plain(caption)} (Drawn in card.html.)"]
 
 
-def _table(rows: tuple[tuple[str, str], ...]) -> list[str]:
-    return ["| | |", "|---|---|", *(f"| {plain(name)} | {plain(value)} |" for name, value in rows)]
+def _table(heads: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> list[str]:
+    lines = [heads, ("---",) * len(heads), *(tuple(map(plain, row)) for row in rows)]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def _missing(topic: str) -> str:
+    return f"{NOT_STATED} ({setting(topic)})"
 
 
 def _answer(entry: Answer) -> str:
-    return " ".join(plain(text) for text in (entry.known, entry.stated) if text is not None) or NOT_STATED
+    said = [plain(text) for text in (entry.known, entry.stated) if text is not None]
+    return " ".join(said) or _missing(entry.topic)
 
 
 def _findings(findings: tuple[Finding, ...] | None) -> list[str]:
     if findings is None:
-        return ["Findings: the settings were not checked."]
+        return ["The settings were not checked."]
     if not findings:
-        return ["Findings: none."]
-    return ["Findings:", "", *(f"- **{plain(finding.severity)}**: {plain(finding.reason)}" for finding in findings)]
+        return ["None: the checks of the settings objected to nothing."]
+    return [f"- **{plain(finding.severity)}**: {plain(finding.reason)}" for finding in findings]

@@ -1,24 +1,69 @@
 """What ε and δ mean, in words and in the odds of a guess."""
 
 import math
+from typing import NamedTuple
 
 from tutelage.privacy import NeighboringRelation, PublicEpsilon, round_up
 
 _BEYOND_WORDS = 0.9995  # of 100 guesses, all but a twentieth of one
+_WHOLE_NUMBERS = 0.99  # up to here, a bound is read aloud as a whole number of 100
+_STRONG, _MODERATE = 0.75, 0.95  # right guesses: ε ≤ 1.09 and ε ≤ 2.94 for a small δ
 _MOST_DECIMALS = 9
+RULE = (
+    "Rule: strong means at most 75 right guesses in 100, moderate at most 95, weak more than 95. An objection to "
+    "something that ε does not count makes the verdict weak."
+)
 _CHANGES = {
     NeighboringRelation.CHANGE_ONE_ROW: "one unit ({unit}) is replaced by another one. It says nothing about adding or "
-    "removing one: how many rows there are is public.",
+    "removing a unit: the number of rows is public.",
     NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY: "one unit ({unit}) is replaced, added or removed, with all of "
     "its rows.",
     NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO: "one unit ({unit}) within one silo is replaced, added or "
-    "removed, with all of its rows. Which silos there are is public.",
-    NeighboringRelation.CHANGE_ONE_BALLOT: "the ballots of one unit ({unit}) are replaced, by any others.",
+    "removed, with all of its rows. Which silos exist is public.",
+    NeighboringRelation.CHANGE_ONE_BALLOT: "the ballots of one unit ({unit}) are replaced by any other ballots.",
+}
+# What an attacker knows, and which two versions they compare, in the user's word for the unit.
+_ATTACKERS = {
+    NeighboringRelation.CHANGE_ONE_ROW: "every record except one {unit}, and considers two versions of that {unit} "
+    "equally likely.",
+    NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY: "every record except those of one {unit}, and considers two "
+    "versions of these records equally likely. One version may be that there are no such records.",
+    NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO: "every record except those of one {unit} in one silo, and "
+    "considers two versions of these records equally likely. One version may be that there are no such records.",
+    NeighboringRelation.CHANGE_ONE_BALLOT: "all private data except {unit}, and considers two versions of it equally "
+    "likely.",
 }
 
 
+class Verdict(NamedTuple):
+    """How strong a guarantee is, in one word, and what the word follows from."""
+
+    word: str
+    reason: str
+
+
+def verdict(epsilon: PublicEpsilon, uncounted: tuple[str, ...] = ()) -> Verdict:
+    """Return the verdict that `RULE` gives; `uncounted` are codes of objections to what ε does not count."""
+    if epsilon.simulated:
+        return Verdict("none", "The noise was simulated, so there is no guarantee.")
+    if uncounted:
+        return Verdict("weak", f"ε does not count everything: see the objections ({', '.join(uncounted)}).")
+    right = right_guesses(epsilon.epsilon, epsilon.delta)
+    word = "strong" if right <= _STRONG else "moderate" if right <= _MODERATE else "weak"
+    return Verdict(word, f"The attacker guesses right in {cases(epsilon)}.")
+
+
+def cases(epsilon: PublicEpsilon) -> str:
+    """Return the largest share of right guesses in words, rounded upward: at most 63 of 100 cases."""
+    right = right_guesses(epsilon.epsilon, epsilon.delta)
+    if right > _BEYOND_WORDS:
+        return "up to 100 of 100 cases"
+    most = f"{math.ceil(100 * right)}" if right <= _WHOLE_NUMBERS else percent(right)
+    return f"at most {most} of 100 cases"
+
+
 def advantage(epsilon: float, delta: float) -> float:
-    """Return the most by which any test can do better than guessing which of two neighbouring data sets was used.
+    """Return the most by which any test can do better than guessing which of two neighboring data sets was used.
 
     It is the largest sum of true positive and true negative rates less 1, (e^ε − 1 + 2δ)/(e^ε + 1), and bounds the
     advantage of every membership inference.
@@ -32,7 +77,7 @@ def advantage(epsilon: float, delta: float) -> float:
 
 
 def right_guesses(epsilon: float, delta: float) -> float:
-    """Return the largest share of right guesses between two neighbouring data sets that are equally likely before."""
+    """Return the largest share of right guesses between two neighboring data sets that are equally likely before."""
     return (1 + advantage(epsilon, delta)) / 2
 
 
@@ -65,29 +110,24 @@ def _percent(share: float) -> tuple[str, str]:
 def likelihood(epsilon: PublicEpsilon, *, whole: bool) -> str:
     """Return the definition of the guarantee in a sentence; `whole` where it covers all that its ledger pays for."""
     if epsilon.simulated:
-        return "Nothing is guaranteed: the noise can be replayed. The values say what real noise would have cost."
-    outcome = "everything released through this ledger" if whole else "the labels of this release, the student"
+        return "Nothing is guaranteed, because anyone who knows the seed can repeat the noise."
+    outcome = "everything released through this ledger" if whole else "the labels, the student and this card"
     return (
-        f"Any outcome ({outcome}, this card) is at most "
-        f"e^{round_up(epsilon.epsilon, 2)} times as likely, plus {epsilon.delta:g}, as on neighbouring data, "
-        "whatever else the observer knows."
+        f"Any outcome ({outcome}) is at most e^{round_up(epsilon.epsilon, 2)} times as likely, plus "
+        f"{epsilon.delta:g}, as it is on neighboring data. This holds whatever else the attacker knows."
     )
 
 
 def guessing(epsilon: PublicEpsilon, *, whole: bool) -> str:
-    """Return what the guarantee means to someone who guesses, in a worked sentence; `whole` as for `likelihood`."""
+    """Return what the guarantee means to someone who guesses, for reading aloud; `whole` as for `likelihood`."""
     if epsilon.simulated:
-        return "Someone who knows the seed takes the noise away and sees the votes."
-    right = right_guesses(epsilon.epsilon, epsilon.delta)
-    if right > _BEYOND_WORDS:
-        verdict = "the guarantee does not keep them from guessing right nearly always"
-    else:
-        cases = f"{percent(right)} of 100 such cases"
-        verdict = f"they guess right in at most {cases}: odds of 50:50 become at most {odds(right)}"
-    seen = "everything released through this ledger" if whole else "this release"
+        return "This release protects nobody: anyone who knows the seed can remove the noise and see the votes."
+    seen = "everything ever released from this budget" if whole else "everything published here"
+    unit = epsilon.unit
+    known = _ATTACKERS[unit.neighboring].format(unit=unit.name.removesuffix("_id") or unit.name)
     return (
-        f"Suppose an attacker knows all private data except one unit ({epsilon.unit.name}), and considers two versions "
-        f"of it equally likely (50:50), one of which is true. After seeing {seen}, {verdict}."
+        f"Suppose an attacker knows {known} After seeing {seen}, they guess right in {cases(epsilon)}. "
+        "Without it, they guess right in 50."
     )
 
 
@@ -102,18 +142,18 @@ def if_added_or_removed(value: float, epsilon: PublicEpsilon) -> str:
     """Return the ε of fewer changes in a sentence that keeps it apart from the claim."""
     return (
         f"If units ({epsilon.unit.name}) are only added or removed and none is replaced, the labels and the student "
-        f"satisfy ε = {round_up(value)} at the same δ. This is not the ε of this card: quote the larger one."
+        f"satisfy ε = {round_up(value)} at the same δ. This is not the ε of this card. Quote the larger ε."
     )
 
 
 def exception(delta: float) -> str:
     """Return what δ means in a sentence."""
     if delta == 0:
-        return "δ = 0: the bound holds for every outcome, however unlikely."
+        return "δ = 0: the bound holds for every outcome."
     part = f"{math.floor(1 / delta + 1e-6):,}" if delta > 1e-12 else f"10^{math.floor(-math.log10(delta))}"
     return (
-        f"δ = {delta:g}: on top of that factor, an outcome may be likelier by up to 1 in {part}. "
-        "Read it as the chance that something comes out for which ε promises nothing."
+        f"δ = {delta:g}: the probability of an outcome may exceed that factor by up to 1 in {part}. Read δ as the "
+        "probability of an outcome for which ε guarantees nothing."
     )
 
 

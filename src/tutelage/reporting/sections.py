@@ -1,7 +1,4 @@
-"""The card section by section, under the components of the differential privacy pyramid of NIST SP 800-226 (2025).
-
-With the fifteen questions of a privacy officer, each answered by what the card holds, by its filer, or not at all.
-"""
+"""The card: a first page to read aloud, and an annex under the components of NIST SP 800-226 (2025)."""
 
 from tutelage.privacy import PublicEpsilon, round_up
 from tutelage.reporting.content import (
@@ -11,16 +8,22 @@ from tutelage.reporting.content import (
     Block,
     Bullets,
     Facts,
+    Line,
+    Lines,
     Page,
     Part,
     Prose,
     Section,
     Statement,
+    setting,
 )
 from tutelage.reporting.drawings import accuracy_figure, costs_figure, frontier_figure, odds_figure, spending_figure
+from tutelage.reporting.frameworks import frameworks
+from tutelage.reporting.lints import verdict_of
 from tutelage.reporting.meaning import (
     advantage,
     bayes_factor,
+    cases,
     digits_for_bound,
     exception,
     guarantee,
@@ -33,27 +36,38 @@ from tutelage.reporting.record import CardRecord
 from tutelage.reporting.statements import STATEMENTS
 
 NOT_PROTECTED = (
-    "The public rows themselves: they were shown to the teachers and may be kept by the student.",
-    "Facts about the whole population that the student learns; they hold with or without any one unit.",
-    "A person whose rows are spread over several units: the loss adds up over the units.",
-    "Releases from the same private data outside this ledger: their epsilons add to its budget.",
-    "Votes, teachers and checkpoints, which stay with the data's owner and must not be published.",
+    "The public rows: the teachers label them, and the student may memorize them.",
+    "Facts about the whole population that the student learns. They are true with or without any one unit.",
+    "A person whose rows belong to several units: the losses of the units add up.",
+    "Releases from the same private data outside this ledger: their ε add to its budget.",
+    "Votes, teachers and checkpoints: they stay with the data set owner and must not be published.",
 )
 _QUERY_MODEL = (
-    "Interactive within a budget: queries may be chosen in view of earlier answers, each is charged before its noise "
-    "is drawn, and the ledger refuses what does not fit. A repeated query gets its first answer again, at no cost."
+    "Interactive within a budget. A query may depend on earlier labels. The ledger spends budget before noise is "
+    "drawn, and refuses a query that does not fit. A repeated query gets its first label again and spends nothing."
 )
 _SECURITY = (
-    "Votes, checkpoints and ledger are written readable by their owner only. They are not encrypted: the disk that "
-    "they lie on has to be."
+    "Only the owner of the files can read votes, checkpoints and ledger. These files are not encrypted, so encrypt the "
+    "disk."
 )
 _HIDDEN = (
-    "Noise hides small groups first: what few teachers know is outvoted. Accuracy on public rows of a class is the "
-    "only group measure here."
+    "Noise hides small groups first, because few teachers know them. Accuracy by class on public rows is the only "
+    "measure of groups on this card."
 )
-_EXPOSURE = ("private_data", "public_data", "overlap", "collection", "withdrawal", "legal")  # topics of statements
+_EXPOSURE = ("public_data", "overlap", "collection", "withdrawal", "legal")  # topics of statements
 _ALARM = "NOT PRIVATE. The noise was simulated from a seed; this run protects nobody."
 _MOST_LISTED = 40
+SPENT_STAYS_SPENT = "A release cannot be withdrawn. Its budget stays spent, even if a person or site withdraws later."
+TRUST = (
+    "Central: the data set owner runs the software and is trusted with private rows, teachers and votes. Recipients of "
+    "labels, student or card are not trusted and may know anything else."
+)
+SIDE_CHANNELS = (
+    "Votes and noise are whole numbers, so rounding of floating-point numbers reveals no votes.",
+    "Errors, logs and progress bars show no votes. Reading a file of arrays runs no code from it.",
+    "Timing is not hidden: give outsiders the released files, not access to the machine.",
+)
+_EXIT = "The software is open source and needs no network for a release. Its versions are on this card."
 
 
 def pages_of(card: CardRecord) -> Page:
@@ -62,52 +76,98 @@ def pages_of(card: CardRecord) -> Page:
     guaranteed = (_parameters(card), _unit(card), _budget(card))
     deployed = (
         Section("Query model", (Prose(_QUERY_MODEL),)),
-        Section("Trust model", (Prose(TRUST), _statement(card, "trust"), _statement(card, "leaves_site"))),
-        Section("Side channels", (Bullets(SIDE_CHANNELS), _statement(card, "side_channels"))),
-        Section("Data security and access control", (Prose(_SECURITY), _statement(card, "access"))),
-        Section("Data collection exposure", (Prose(SPENT_STAYS_SPENT), *(_statement(card, it) for it in _EXPOSURE))),
+        Section("Trust model", (Prose(TRUST), *_stated(card, "trust", "leaves_site"))),
+        Section("Side channels", (Bullets(SIDE_CHANNELS), *_stated(card, "side_channels"))),
+        Section("Data security and access control", (Prose(_SECURITY), *_stated(card, "access"))),
+        Section("Data collection exposure", (Prose(SPENT_STAYS_SPENT), *_stated(card, *_EXPOSURE))),
     )
     filed = (
         Section("What is not protected", (Bullets(NOT_PROTECTED),)),
         Section("Questions of the privacy officer", (answers_of(card),)),
         _about(card),
     )
+    title, made = card.statements.get("title"), f"Made {card.created[:10]}"
     return Page(
         title="Privacy card",
-        subtitle=f"Made {card.created}",
+        subtitle=made if title is None else f"{title}. {made}",
         alarm=_ALARM if simulated else None,
-        claim=("not private" if simulated else _claim(card.epsilon), guessing(card.epsilon, whole=card.covers_ledger)),
-        highlights=_highlights(card),
-        picture=odds_figure(card.epsilon),
+        sentence=guessing(card.epsilon, whole=card.covers_ledger),
+        verdict=verdict_of(card.epsilon, card.findings),
+        lines=_first_page(card),
         findings=card.findings,
         parts=(
             Part("The differential privacy guarantee", guaranteed),
             Part("The differentially private algorithm", (_algorithms(card), _utility(card), _bias(card))),
             Part("The deployment", deployed),
+            Part("Frameworks", frameworks(card)),
             Part("For the file", filed),
         ),
     )
 
 
-def _claim(epsilon: PublicEpsilon) -> str:
+def claim_of(epsilon: PublicEpsilon) -> str:
+    """Return an ε with its δ, rounded upward."""
     return f"ε = {round_up(epsilon.epsilon)} at δ = {epsilon.delta:g}"
 
 
-def _highlights(card: CardRecord) -> tuple[tuple[str, str], ...]:
-    budget = card.budget
-    left = max(0.0, budget["budget"] - round_up(budget["spent"]))
-    return (
-        ("Unit of privacy", card.epsilon.unit.name),
-        ("Kind of ε", "none: simulated noise" if card.epsilon.simulated else "data-independent: may be published"),
-        ("Budget left", f"{left:.4g} of {round_up(budget['budget'])}"),
-        ("Queries", _queries(card)),
-        ("Teachers", _teachers(card)),
-        ("Student", "not measured" if card.student_accuracy is None else f"{card.student_accuracy:.2%} right"),
+def _first_page(card: CardRecord) -> Lines:
+    epsilon, said = card.epsilon, card.statements
+    scope = "everything ever released from this budget" if card.covers_ledger else "this release"
+    held = "none: simulated noise" if epsilon.simulated else f"{claim_of(epsilon)}, for {scope}"
+    majority = None if card.majority_share is None else f"{card.majority_share:.2%} of the same rows"
+    stated = {topic: Line(name, said.get(topic), topic) for topic, name in _LINES.items()}
+    return Lines(
         (
-            "Majority class",
-            NOT_STATED if card.majority_share is None else f"{card.majority_share:.2%} of the same rows",
-        ),
+            *(stated[topic] for topic in ("private_data", "controller", "purpose", "people")),
+            Line("Privacy unit", f"{epsilon.unit.name}: {epsilon.unit.neighboring.sentence}"),
+            Line("Privacy guarantee", held),
+            Line("Budget", _promised(card)),
+            stated["intended_use"],
+            stated["excluded_use"],
+            Line("Accuracy of the student", _accuracy(card)),
+            Line("Always naming the majority class", majority or "not measured"),
+            stated["without_privacy"],
+            Line("Objections", _objections(card)),
+            stated["signed_by"],
+            stated["review_date"],
+        )
     )
+
+
+_LINES = {
+    "private_data": "Data set",
+    "controller": "Controller",
+    "purpose": "Purpose",
+    "people": "People",
+    "intended_use": "Intended use",
+    "excluded_use": "Excluded use",
+    "without_privacy": "Model without privacy",
+    "signed_by": "Signed by",
+    "review_date": "Next review",
+}
+
+
+def _promised(card: CardRecord) -> str:
+    """Return the budget, how much of it is used, and what it allows an attacker once all of it is."""
+    budget, spent = round_up(card.budget["budget"]), round_up(card.budget["spent"])
+    used = f"promised: ε = {budget} at δ = {card.budget['delta']:g}; used: {min(spent, budget):g}"
+    if card.epsilon.simulated or card.covers_ledger:
+        return used
+    whole = PublicEpsilon(card.budget["budget"], card.budget["delta"], card.epsilon.unit, "budget")
+    return f"{used}. If all of it is used: right guesses in {cases(whole)}"
+
+
+def _accuracy(card: CardRecord) -> str:
+    if card.student_accuracy is None:
+        return "not measured: no labeled public rows were given"
+    return f"{card.student_accuracy:.2%} on {card.evaluation_rows:,} public rows"
+
+
+def _objections(card: CardRecord) -> str:
+    if card.findings is None:
+        return "the settings were not checked"
+    named = (f"{one.code.replace('-', ' ')} ({one.severity})" for one in card.findings)
+    return f"{', '.join(named)}: see the annex" if card.findings else "none"
 
 
 def _parameters(card: CardRecord) -> Section:
@@ -118,25 +178,23 @@ def _parameters(card: CardRecord) -> Section:
         share = advantage(epsilon.epsilon, epsilon.delta)
         most = min(1.0, round_up(share, digits_for_bound(share, 3)))
         rows += [
-            ("Bayes factor e^ε", f"at most {bayes_factor(epsilon.epsilon)}, but for δ"),
-            ("Membership advantage", f"at most {most}, where 0 is none and 1 is certainty"),
+            ("Bayes factor e^ε", f"at most {bayes_factor(epsilon.epsilon)}, except for δ"),
+            ("Membership advantage", f"at most {most}; 0 is none, 1 is certainty"),
         ]
-        blocks += [Prose(exception(epsilon.delta))]
+        blocks += [Prose(exception(epsilon.delta)), odds_figure(epsilon)]
     rows.append(("May ε be published?", publishable(card)))
     if card.alone is not None:
-        rows.append(("ε of this release by itself", f"{_claim(card.alone)}; proved by: {card.alone.method}"))
+        rows.append(("ε of this release by itself", f"{claim_of(card.alone)}; proved by: {card.alone.method}"))
     if card.sanitised is not None:
         rows += [
-            ("Second ε, sanitised", f"{_claim(card.sanitised)}, of what was released until then"),
-            ("What made it publishable", card.sanitised.method),
+            ("Second ε, tested", f"{claim_of(card.sanitised)}, of everything released until then"),
+            ("Why it may be published", card.sanitised.method),
         ]
-    return Section("Privacy parameters", (Facts(tuple(rows)), *blocks, _statement(card, "why_epsilon")))
+    return Section("Privacy parameters", (Facts(tuple(rows)), *blocks, *_stated(card, "why_epsilon")))
 
 
 def _unit(card: CardRecord) -> Section:
-    unit = card.epsilon.unit
-    facts = Facts((("Unit of privacy", unit.name), ("Neighbouring data", unit.neighboring.sentence)))
-    blocks: list[Block] = [facts, Prose(neighbors(card.epsilon))]
+    blocks: list[Block] = [Prose(neighbors(card.epsilon))]
     if card.if_added_or_removed is not None and not card.epsilon.simulated:
         blocks.append(Prose(if_added_or_removed(card.if_added_or_removed, card.epsilon)))
     return Section("Unit of privacy", tuple(blocks))
@@ -152,7 +210,7 @@ def _budget(card: CardRecord) -> Section:
             "is spent"
         )
     rows = (
-        ("Budget of these data", line),
+        ("Budget of the private data", line),
         ("Ledger", f"{budget['entries']:,} entries"),
         ("Head of the ledger", str(budget["head"])),
     )
@@ -163,41 +221,35 @@ def _budget(card: CardRecord) -> Section:
         blocks.append(costs_figure(card.batches, budget["budget"]))
     if len(card.frontier) > 1:
         blocks.append(frontier_figure(card.frontier, card.queries))
-    return Section("Privacy budget", (*blocks, _statement(card, "other_releases")))
+    return Section("Privacy budget", (*blocks, *_stated(card, "other_releases")))
 
 
 def _algorithms(card: CardRecord) -> Section:
     rows = (
         ("Mechanism", card.mechanism),
         ("Noise", card.noise_source),
-        ("Teachers", _teachers(card)),
+        ("Teachers", NOT_STATED if card.teachers is None else f"{card.teachers:,}"),
         ("Queries", _queries(card)),
         ("Queries chosen", card.selection),
     )
-    return Section("Algorithms and correctness", (Facts(rows), _statement(card, "evidence")))
+    return Section("Algorithms and correctness", (Facts(rows), *_stated(card, "evidence")))
 
 
 def _utility(card: CardRecord) -> Section:
-    accuracy = "not measured: no labelled public rows were given"
-    if card.student_accuracy is not None:
-        accuracy = f"{card.student_accuracy:.2%} on {card.evaluation_rows:,} public rows"
-    rows = [
+    rows = (
         ("Classes", _listed(card.classes)),
         ("Student", card.student),
-        ("Student takes", _listed(card.features)),
+        ("Input of the student", _listed(card.features)),
         ("Feature map", card.feature_map),
-        ("Student accuracy", accuracy),
-    ]
-    if card.majority_share is not None:
-        rows.append(("Always naming the majority class", f"{card.majority_share:.2%} on the same rows"))
-    return Section("Utility", (Facts(tuple(rows)),))
+    )
+    return Section("Utility", (Facts(rows),))
 
 
 def _bias(card: CardRecord) -> Section:
     blocks: list[Block] = [Prose(_HIDDEN)]
     if any(entry.rows for entry in card.accuracy_by_class):
         blocks.append(accuracy_figure(card.accuracy_by_class))
-    return Section("Bias", (*blocks, _statement(card, "fairness")))
+    return Section("Bias", (*blocks, *_stated(card, "fairness")))
 
 
 def _about(card: CardRecord) -> Section:
@@ -206,23 +258,22 @@ def _about(card: CardRecord) -> Section:
         ("With", ", ".join(f"{name} {version}" for name, version in card.versions.items()) or NOT_STATED),
     )
     text = (
-        "A card is a statement and no proof. To check it, verify the ledger of the private data and compare its head: "
-        "tutelage ledger verify LEDGER --head " + str(card.budget["head"])
+        "A card is a statement, not a proof. To check its signature and its ledger, run: tutelage card FOLDER --verify "
+        "NAME.public.json --ledger LEDGER"
     )
-    return Section("About this card", (Facts(rows), Prose(text)))
+    missing = ", ".join(topic for topic in STATEMENTS if topic not in card.statements)
+    lacking = (Prose(f"Not stated: {missing}. Add a statement with {setting('TOPIC')}."),) if missing else ()
+    return Section("About this card", (Facts(rows), Prose(text), *lacking))
 
 
-def _statement(card: CardRecord, topic: str) -> Statement:
-    return Statement(STATEMENTS[topic], card.statements.get(topic))
-
-
-def _teachers(card: CardRecord) -> str:
-    return NOT_STATED if card.teachers is None else f"{card.teachers:,}"
+def _stated(card: CardRecord, *topics: str) -> tuple[Statement, ...]:
+    """Return what was stated on these topics; the last section of the card names the others."""
+    return tuple(Statement(STATEMENTS[topic], card.statements[topic]) for topic in topics if topic in card.statements)
 
 
 def _queries(card: CardRecord) -> str:
     asked = f"{card.queries:,} asked"
-    return asked if card.answered is None else f"{asked}, {card.answered:,} answered"
+    return asked if card.answered is None else f"{asked}, {card.answered:,} labeled"
 
 
 def _listed(names: tuple[str, ...]) -> str:
@@ -233,71 +284,47 @@ def _listed(names: tuple[str, ...]) -> str:
     return shown if len(names) <= _MOST_LISTED else f"{shown}, … ({len(names):,} in all)"
 
 
-SPENT_STAYS_SPENT = "What was released stays released, and its budget spent, whoever withdraws later."
-TRUST = (
-    "Central: whoever runs the software holds private rows, teachers and votes, and is trusted with them. Whoever "
-    "receives labels, student or card may know anything else, and is not trusted."
-)
-SIDE_CHANNELS = (
-    "Votes and noise are whole numbers, so that no floating-point rounding of a released value gives votes away.",
-    "Errors, logs and progress bars show no votes; files of arrays are read without running what they hold.",
-    "Timing is not hidden: give outsiders the released files, not the machine that makes them.",
-)
-_HEADINGS = "The headings of this card are the components of the differential privacy pyramid of NIST SP 800-226."
-_EXIT = "The software is open source and calls no network to release; its versions are on this card."
-
-
 def answers_of(card: CardRecord) -> Answers:
-    """Return the fifteen questions with their answers."""
-    unit, budget = card.epsilon.unit, card.budget
-    versions = ", ".join(f"{name} {version}" for name, version in card.versions.items())
-    made = f" Computed by {versions}." if versions else ""
-    parameters = f"{guarantee(card.epsilon).capitalize()}; proved by: {card.epsilon.method}.{made}"
+    """Return the fifteen questions with their answers; a section that holds the answer is named."""
+    budget = card.budget
     leaves = (
-        f"Released labels of at most {card.queries:,} public rows, what a student learned from them, this card, and "
-        "the ledger's export. Private rows, teachers and votes do not leave."
+        f"Labels of at most {card.queries:,} public rows, a student that learned from them, this card, and the "
+        "exported ledger. Private rows, teachers and votes do not leave."
     )
     ledger = (
-        f"A hash-chained ledger of {budget['entries']:,} entries: {round_up(budget['spent'])} of ε = "
-        f"{round_up(budget['budget'])} is spent. It is charged before noise is drawn, and its head is on this card."
+        f"{round_up(budget['spent'])} of ε = {round_up(budget['budget'])} is spent. The ledger is a chain of hashes; "
+        "its head is on this card, so a change can be detected."
     )
     bound = "is tied to one data set" if budget.get("bound") else "is not tied to a data set"
-    others = f"The ledger {bound} and counts every release made through it, whatever the project; it sees no others."
-    questions = (  # with the topic of the filer's statement, and what the card knows
-        (
-            "What is the unit of privacy: record, encounter, patient, or site?",
-            "",
-            f"{unit.name}; neighbouring data differ so: {unit.neighboring.sentence}.",
-        ),
+    others = f"The ledger {bound}. It counts every release that is made through it, and no other."
+    see = "See {}.".format
+    questions = (  # with the topic of a statement, and what the card knows
+        ("What is the unit of privacy: record, encounter, patient, or site?", "", see("Unit of privacy")),
         ("What exactly leaves each site?", "leaves_site", leaves),
-        ("Who is trusted with what?", "trust", TRUST),
-        ("Which ε, δ, neighbours and accountant; and why this ε?", "why_epsilon", parameters),
+        ("Who is trusted with what?", "trust", see("Trust model")),
+        ("Which ε, δ, neighbors and accountant; and why this ε?", "why_epsilon", see("Privacy parameters")),
         ("Is the reported ε itself safe to publish?", "", publishable(card)),
         ("Who spent which budget, and can that be tampered with?", "", ledger),
         ("Which independent evidence is there?", "evidence", None),
-        (
-            "What about side channels?",
-            "side_channels",
-            f"Noise: {card.noise_source}. {' '.join(SIDE_CHANNELS)}",
-        ),
+        ("What about side channels?", "side_channels", see("Side channels")),
         ("What if a site drops out, is dishonest, or consent is withdrawn?", "withdrawal", SPENT_STAYS_SPENT),
         ("Do public and private data overlap, and where do the public rows come from?", "overlap", None),
         ("Who is served worse?", "fairness", _fairness(card)),
         ("What else is released about the same people?", "other_releases", others),
-        ("How does this map to NIST SP 800-226?", "", _HEADINGS),
+        ("How does this map to NIST SP 800-226?", "", see("NIST SP 800-226")),
         ("What is the legal assessment?", "legal", None),
         ("Can it be rebuilt, and does it call the network?", "exit", _EXIT),
     )
-    return Answers(tuple(Answer(question, known, card.statements.get(topic)) for question, topic, known in questions))
+    return Answers(tuple(Answer(ask, known, topic, card.statements.get(topic)) for ask, topic, known in questions))
 
 
 def publishable(card: CardRecord) -> str:
     """Return whether the printed ε may itself be published, and why."""
     if card.epsilon.simulated:
         return "There is no ε to publish: the noise was simulated."
-    text = "Yes. It is computed from public settings alone, for all votes there could be."
+    text = "Yes. It is computed from public settings alone and holds for every possible set of votes."
     if card.sanitised is not None:
-        text += f" The second one looked at the votes; what made it publishable: {card.sanitised.method}."
+        text += f" The second ε depends on the votes. It may be published because of this: {card.sanitised.method}."
     return text
 
 

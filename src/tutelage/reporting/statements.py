@@ -1,30 +1,44 @@
-"""What only the people behind the data can say, in their own words, for a card to quote."""
+"""Statements that only the people behind the data can make, in their own words, for a card to quote."""
 
 import re
 import unicodedata
 
 from tutelage.exceptions import InvalidParameterError
 
+# The topics of the first page, then those of the annex. A topic is in files, so it is never renamed.
+FIRST_PAGE = {
+    "title": "the name of this release",
+    "private_data": "the private data and their source",
+    "controller": "the organization that decides why and how the data are used",
+    "purpose": "the purpose of this release",
+    "people": "the people in the data, and their number if it may be public",
+    "intended_use": "the intended use of the labels and the student",
+    "excluded_use": "the uses that are excluded",
+    "without_privacy": "the accuracy of a model without privacy on the same rows",
+    "signed_by": "the name and role of the person who signs",
+    "review_date": "the date of the next review",
+}
 STATEMENTS = {
-    "private_data": "what the private data are, and where they come from",
-    "public_data": "what the public rows are, where they come from, and why they may be public",
-    "collection": "why the private data were collected, on which ground, and how long they are kept",
+    **FIRST_PAGE,
+    "public_data": "the public rows, their source, and why they may be public",
+    "collection": "why the private data were collected, on which legal basis, and how long they are kept",
     "leaves_site": "what leaves each site, and how",
-    "trust": "who is trusted with what: owners, operators, other sites, the cloud",
+    "trust": "who is trusted with what: data set owners, operators, other sites, cloud providers",
     "why_epsilon": "why this ε was chosen",
-    "evidence": "independent evidence: audits, reviews, their results",
-    "side_channels": "what was done about side channels",
+    "evidence": "independent evidence: audits, reviews and their results",
+    "side_channels": "measures against side channels",
     "access": "how private files are secured, and who may read them",
-    "withdrawal": "what happens if a site drops out, is dishonest, or someone withdraws consent",
-    "overlap": "what was done to find private rows among the public ones",
-    "fairness": "who is served worse, and what was done about it",
-    "other_releases": "what else was released from the same private data",
-    "legal": "the legal assessment: where the impact assessment is, and what it concluded",
+    "withdrawal": "what happens if a site drops out or is dishonest, or a person withdraws consent",
+    "overlap": "how private rows were searched for among the public rows",
+    "fairness": "which groups are served worse, and what was done about it",
+    "other_releases": "other releases from the same private data",
+    "legal": "the legal assessment: where it is kept, and its conclusion",
     "exit": "how the software was obtained and can be rebuilt; which network it may reach",
+    "region": "the region that the data describe, for a deployment registry",
 }
 _LONGEST = 4000
 _ONE_SPELLING = str.maketrans("\u2019\u2010\u2011\u2012\u2013", "'----")
-# What no card can know. A guarantee bounds what is learned; it makes nobody anonymous and nothing safe.
+# No card can know this. A guarantee bounds what is learned; it makes no data anonymous and nothing safe.
 _WHOLLY = "completely|entirely|fully|perfectly|absolutely|totally|wholly|truly|utterly|100%|guaranteed|provably"
 _IDENTIFIED = r"(re-?)?identif(y|ied|iable|ication)"
 _OVERCLAIM = re.compile(
@@ -85,5 +99,5 @@ def check_words(text: str, where: str) -> None:
     claim = overclaim_in(text)
     if claim is not None:
         raise InvalidParameterError(
-            f"{where} says {claim!r}, which differential privacy does not make true. Say what was done instead."
+            f"{where} says {claim!r}, which differential privacy does not make true. State what was done instead."
         )

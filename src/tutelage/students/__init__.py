@@ -63,7 +63,7 @@ def student_named(name: str, **parameters: Any) -> Any:
     Raises
     ------
     InvalidParameterError
-        If there is none; the message lists those that there are.
+        If the name is unknown; the message lists the known names.
     """
     if name not in STUDENTS:
         raise InvalidParameterError(f"There is no student {name!r}. There are: {', '.join(STUDENTS)}.")
@@ -71,7 +71,7 @@ def student_named(name: str, **parameters: Any) -> Any:
 
 
 def default_student(*, public_features: bool) -> Any:
-    """Return the student for rows of a kind: by neighbours where public features say what is near, else a forest.
+    """Return the student for rows of a kind: by neighbors where public features say what is near, else a forest.
 
     Public features are those that were learned from public rows; otherwise the student sees the rows of a table. The
     forest has leaves as large as suits the noise of the labels; self-training on top of it did not pay on tables.

@@ -1,4 +1,4 @@
-"""What every student is that learns from unlabelled rows too: scikit-learn's contract, with −1 for unlabelled.
+"""What every student is that learns from unlabeled rows too: scikit-learn's contract, with −1 for unlabeled.
 
 And how a student is fitted on the rows of which labels were released.
 """
@@ -25,7 +25,7 @@ ONE_CLASS = "Every released label is the same class; the student always answers 
 
 
 class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
-    """Base of students that learn from labelled and unlabelled rows, all of them public.
+    """Base of students that learn from labeled and unlabeled rows, all of them public.
 
     Subclasses define `_learn` and `predict_proba`, and may define `_check_settings`. Everything they see was released
     or public before, so training them, in whatever way and however often, costs no privacy.
@@ -33,7 +33,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        Class values in sorted order, without the −1 of unlabelled rows.
+        Class values in sorted order, without the −1 of unlabeled rows.
     n_features_in_ : int
         Number of features.
     """
@@ -55,7 +55,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         Raises
         ------
         InvalidDataError
-            If the rows are no table of finite numbers, the labels no class values, one per row, or no row is labelled.
+            If the rows are no table of finite numbers, the labels no class values, one per row, or no row is labeled.
         InvalidParameterError
             If a parameter is out of range.
 
@@ -81,7 +81,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
 
     @abstractmethod
     def _learn(self, X: Matrix, labels: IntArray) -> None:
-        """Learn from rows, shape (rows, features), and their class indices, −1 for unlabelled, shape (rows,)."""
+        """Learn from rows, shape (rows, features), and their class indices, −1 for unlabeled, shape (rows,)."""
 
     @abstractmethod
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
@@ -124,16 +124,16 @@ def _class_indices(y: npt.ArrayLike, n_rows: int, owner: str) -> tuple[npt.NDArr
         )
     if values.dtype.kind in "OU" and np.any(values == str(ABSTAIN)):
         raise InvalidDataError(
-            f"`y` of {owner} holds the text '-1'. Give unlabelled rows the number -1: text and numbers go together "
+            f"`y` of {owner} holds the text '-1'. Give unlabeled rows the number -1: text and numbers go together "
             "into np.array(..., dtype=object)."
         )
     nothing = np.array([value is None for value in values]) if values.dtype == object else np.zeros(n_rows, dtype=bool)
-    labelled = ~nothing if nothing.any() else values != ABSTAIN
-    if not np.any(labelled):
+    labeled = ~nothing if nothing.any() else values != ABSTAIN
+    if not np.any(labeled):
         raise InvalidDataError(f"`y` of {owner} holds no label, so there is nothing to learn from.")
-    known = _of_one_kind(values[labelled], owner)
+    known = _of_one_kind(values[labeled], owner)
     labels = np.full(n_rows, ABSTAIN, dtype=np.int64)
-    classes, labels[labelled] = np.unique(known, return_inverse=True)
+    classes, labels[labeled] = np.unique(known, return_inverse=True)
     return classes, labels
 
 
@@ -167,7 +167,7 @@ def fit_student(estimator: Any, X_public: Matrix, labels: IntArray, classes: npt
     """Return a fitted clone of `estimator`; it predicts the user's own class values.
 
     It sees public rows and released labels only, so training it, and any use of it, costs no further privacy. A student
-    that learns from unlabelled rows sees all rows, the others those that were answered (PATE 2017, Appendix C).
+    that learns from unlabeled rows sees all rows, the others those that were answered (PATE 2017, Appendix C).
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def fit_student(estimator: Any, X_public: Matrix, labels: IntArray, classes: npt
     InvalidDataError
         If no query was answered.
     InvalidParameterError
-        If −1 is a class and the student is one of scikit-learn's, to which it marks unlabelled rows.
+        If −1 is a class and the student is one of scikit-learn's, to which it marks unlabeled rows.
     """
     labels = np.asarray(labels)
     answered = labels != ABSTAIN
@@ -198,40 +198,40 @@ def fit_student(estimator: Any, X_public: Matrix, labels: IntArray, classes: npt
     X, y = X_public[answered], classes[labels[answered]]
     if np.all(y == y[0]):
         warnings.warn(ONE_CLASS, OneClassWarning, stacklevel=2)
-    elif learns_from_unlabelled(estimator):
-        refuse_class_of_unlabelled(estimator, classes)
-        X, y = X_public.copy(), _with_unlabelled(y, answered)  # some students work in place
+    elif learns_from_unlabeled(estimator):
+        refuse_class_of_unlabeled(estimator, classes)
+        X, y = X_public.copy(), _with_unlabeled(y, answered)  # some students work in place
     return fit_clone(estimator, X, y, seed)
 
 
-def learns_from_unlabelled(estimator: Any) -> bool:
-    """Return whether a student, or the last step of a pipeline, takes −1 for an unlabelled row."""
+def learns_from_unlabeled(estimator: Any) -> bool:
+    """Return whether a student, or the last step of a pipeline, takes −1 for an unlabeled row."""
     last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
     return isinstance(last, (SemiSupervisedClassifier, *_OF_SCIKIT_LEARN))
 
 
-def refuse_class_of_unlabelled(estimator: Any, classes: npt.NDArray[Any]) -> None:
-    """Refuse a class value that a student would take for the mark of an unlabelled row."""
+def refuse_class_of_unlabeled(estimator: Any, classes: npt.NDArray[Any]) -> None:
+    """Refuse a class value that a student would take for the mark of an unlabeled row."""
     last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
     if isinstance(last, _OF_SCIKIT_LEARN) and np.any(classes == ABSTAIN):
         raise InvalidParameterError(
-            f"`classes` must not hold -1, which marks unlabelled rows for {type(last).__name__}. Give that class "
+            f"`classes` must not hold -1, which marks unlabeled rows for {type(last).__name__}. Give that class "
             "another value."
         )
 
 
 def try_student(estimator: Any, X_public: Matrix, classes: npt.NDArray[Any], *, rows_per_class: int) -> None:
-    """Fit a student to made-up labels of public rows, so that a wrong setting is found out before anything is spent.
+    """Fit a student to made-up labels of public rows, to detect wrong settings before anything is spent.
 
     Networks take one step, and tests have two folds. Whatever the student raises comes through. All rows are looked at,
     for values that a student of single precision could not take.
     """
     n_classes = len(classes)
-    if learns_from_unlabelled(estimator) and np.any(np.abs(X_public) > np.finfo(np.float32).max):
+    if learns_from_unlabeled(estimator) and np.any(np.abs(X_public) > np.finfo(np.float32).max):
         raise InvalidDataError("The public rows hold a number that is too large for this student. Scale them.")
     rows = np.resize(np.arange(len(X_public)), rows_per_class * n_classes)
     labels = np.arange(len(rows)) % n_classes
-    if learns_from_unlabelled(estimator):
+    if learns_from_unlabeled(estimator):
         labels[2 * n_classes :: 3] = ABSTAIN
     less = {
         name: min(value, _ENOUGH[name.split("__")[-1]])
@@ -242,7 +242,7 @@ def try_student(estimator: Any, X_public: Matrix, classes: npt.NDArray[Any], *, 
     fit_student(trial.set_params(**less), X_public[rows], labels, classes, seed=0)
 
 
-def _with_unlabelled(y: npt.NDArray[Any], answered: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+def _with_unlabeled(y: npt.NDArray[Any], answered: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
     """Return class values of all rows, −1 where there was no answer; None, where −1 is a class."""
     kind = np.promote_types(y.dtype, np.int8) if y.dtype.kind in "iuf" else np.dtype(object)
     every = np.full(len(answered), ABSTAIN, dtype=kind)

@@ -29,7 +29,7 @@ from tutelage.features.images import EdgesAndLevels
 from tutelage.features.landmarks import PublicKernel, UnitBall
 from tutelage.features.learned import (
     FURTHEST,
-    NeighbourWhitening,
+    NeighborWhitening,
     PublicPCA,
     PublicProjection,
     PublicScaling,
@@ -98,8 +98,8 @@ def export_onnx(student: Any, path: str | PathLike[str]) -> Path:
         )
     if foreign and not _agrees(student, parts[0], content):
         raise InvalidParameterError(
-            "`student` of export_onnx must predict in ONNX as it does here, and with "
-            f"{type(foreign[0]).__name__} it does not. Publish student.skops, or choose another feature map."
+            f"`student` of export_onnx must predict in ONNX as it does here, and with {type(foreign[0]).__name__} it "
+            "does not. Publish student.skops, or choose another feature map."
         )
     Path(path).write_bytes(content)
     return Path(path)
@@ -344,7 +344,7 @@ _MAPS: dict[type, Callable[..., Node]] = {
     PublicSteps: _stepped,
     PublicProjection: _projected,
     PublicPCA: _projected,
-    NeighbourWhitening: _projected,
+    NeighborWhitening: _projected,
     PublicKernel: _alike,
     EdgesAndLevels: _edges_and_levels,
     UnitBall: _in_ball,

@@ -23,22 +23,22 @@ _TOLERANCE = 1e-2  # of a solution's residual, in the norm of what it solves for
 _MOST_STEPS = 1000
 
 
-def neighbour_graph(X: Matrix, n_neighbours: int) -> csr_array:
+def neighbor_graph(X: Matrix, n_neighbors: int) -> csr_array:
     """Return the symmetric weights between rows and their nearest others, shape (rows, rows).
 
-    A row gives a neighbour the weight exp(−d²/s²), where d is its distance and s that of the furthest neighbour: from
+    A row gives a neighbor the weight exp(−d²/s²), where d is its distance and s that of the furthest neighbor: from
     1/e to 1, whatever the scale of the data is there (Zelnik-Manor and Perona, "Self-tuning spectral clustering",
     NeurIPS 2004, section 2). An edge has the mean of the weights that its ends give it.
     """
     n_rows = len(X)
-    k = min(n_neighbours, n_rows - 1)
+    k = min(n_neighbors, n_rows - 1)
     if k == 0:
         return csr_array((n_rows, n_rows))
-    distances, neighbours = NearestNeighbors(n_neighbors=k).fit(X).kneighbors()
+    distances, neighbors = NearestNeighbors(n_neighbors=k).fit(X).kneighbors()
     scale = np.where(distances[:, -1:] > 0, distances[:, -1:], 1)  # or else all of them coincide with the row
     weights = np.exp(-((distances / scale) ** 2))
     ends = np.arange(0, n_rows * k + 1, k)
-    directed = csr_array((weights.ravel(), neighbours.ravel(), ends), shape=(n_rows, n_rows))
+    directed = csr_array((weights.ravel(), neighbors.ravel(), ends), shape=(n_rows, n_rows))
     return csr_array((directed + directed.T) / 2)
 
 
@@ -46,7 +46,7 @@ class Propagation:
     """The Gaussian field (D − αW)⁻¹ of a graph with weights W and their sums D: what a source is worth at each row.
 
     With α = 1 these are the harmonic functions of Zhu, Ghahramani and Lafferty (ICML 2003, equation 5), with the matrix
-    normalised the rule of Zhou et al., "Learning with local and global consistency" (NeurIPS 2003, section 2). The mean
+    normalized the rule of Zhou et al., "Learning with local and global consistency" (NeurIPS 2003, section 2). The mean
     over the graph, which tells no classes apart, is taken from each source as in Calder et al., "Poisson learning"
     (ICML 2020, section 2); without it α may come close to 1.
     """
@@ -65,9 +65,9 @@ class Propagation:
 
     def _solved(self, rows: IntArray, sources: FloatArray) -> FloatArray:
         """Solve (1 − αD^−½WD^−½) D^½f = D^−½(sources − their mean) by conjugate gradients, each column for itself."""
-        centred = -self._degrees[:, np.newaxis] * (sources.sum(axis=0) / self._degrees.sum())
-        centred[rows] += sources
-        residual = (self._scale * centred).astype(np.float32)
+        centered = -self._degrees[:, np.newaxis] * (sources.sum(axis=0) / self._degrees.sum())
+        centered[rows] += sources
+        residual = (self._scale * centered).astype(np.float32)
         solution, direction = np.zeros_like(residual), residual.copy()
         size = (residual**2).sum(axis=0)
         enough = _TOLERANCE**2 * size
@@ -107,21 +107,21 @@ _TINY = 1e-12
 class LabelPropagationStudent(SemiSupervisedClassifier):
     """Spreads few and partly wrong labels over the graph of all public rows, then learns the answers as a classifier.
 
-    Every labelled row is a source on the graph [1]_ [2]_, of the classes that it may truly have. How likely each is, is
+    Every labeled row is a source on the graph [1]_ [2]_, of the classes that it may truly have. How likely each is, is
     told by its label and by the field of all other labels, at an unknown rate of wrong labels; beliefs and rate are
     found in turns. So a label that its surroundings contradict loses its weight, or comes to speak for their class.
     Classes weigh the same, however many labels they have: rows that were chosen to be asked are no fair sample.
 
     Parameters
     ----------
-    n_neighbours : int
-        Neighbours of each row in the graph.
+    n_neighbors : int
+        Neighbors of each row in the graph.
     alpha : float or tuple of float
-        How much of what is at a row comes from its neighbours, below 1; the closer to 1, the further labels reach. Of
+        How much of what is at a row comes from its neighbors, below 1; the closer to 1, the further labels reach. Of
         several, each has a say by how well labels are told from one another.
     class_mass : {"equal", "labels"}
         Whether classes are as likely as one another before a row's place is known, or as their shares of the labels.
-        Choose "labels" if the labelled rows were drawn at random and the classes overlap and differ in size.
+        Choose "labels" if the labeled rows were drawn at random and the classes overlap and differ in size.
     final_estimator : scikit-learn classifier, optional
         Learns the propagated labels, weighted by confidence if it takes weights, and answers for new rows. It needs
         `predict_proba` or `decision_function`. None stands for ``SVC()``.
@@ -137,7 +137,7 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
     confidences_ : ndarray of shape (rows,)
         Its probability.
     trusts_ : ndarray of shape (rows,)
-        Probability that the label is right, for labelled rows; NaN for others.
+        Probability that the label is right, for labeled rows; NaN for others.
     label_noise_ : float
         Estimated share of wrong labels.
     estimator_ : classifier
@@ -153,7 +153,7 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
     """
 
     _: KW_ONLY
-    n_neighbours: int = 10
+    n_neighbors: int = 10
     alpha: float | tuple[float, ...] = (0.9, 0.99, 0.999, 0.9999)
     class_mass: str = "equal"
     final_estimator: Any = None
@@ -168,20 +168,20 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
         if len(self.classes_) == 1:
             self.label_distributions_, self.trusts_[known], self.label_noise_ = np.ones((len(X), 1)), 1.0, 0.0
         else:
-            graph = neighbour_graph(X, self.n_neighbours)
+            graph = neighbor_graph(X, self.n_neighbors)
             shares = self.class_mass == "labels"
             beliefs = [_belief(Propagation(graph, a), known, told, shares=shares, seed=seed) for a in alphas]
             reach = -_FAR_REACHING * np.log1p(-alphas)
             weights: FloatArray = softmax(np.array([belief.evidence for belief in beliefs]) + reach)
             self.label_distributions_ = np.tensordot(weights, [belief.rows for belief in beliefs], 1)
-            labelled = np.tensordot(weights, [belief.labelled for belief in beliefs], 1)
-            self.trusts_[known] = (labelled * told).sum(axis=1)
+            labeled = np.tensordot(weights, [belief.labeled for belief in beliefs], 1)
+            self.trusts_[known] = (labeled * told).sum(axis=1)
             self.label_noise_ = float(weights @ [belief.noise for belief in beliefs])
         self._fit_final(X, seed)
 
     def _check_settings(self) -> None:
         owner = type(self).__name__
-        integer_at_least(self.n_neighbours, 1, "n_neighbours", owner)
+        integer_at_least(self.n_neighbors, 1, "n_neighbors", owner)
         alphas = np.atleast_1d(self.alpha).tolist()
         for alpha in alphas:
             number_between(alpha, 0, 1, "alpha", owner)
@@ -233,7 +233,7 @@ class _Belief:
     """What is believed of rows at one α."""
 
     rows: FloatArray
-    labelled: FloatArray
+    labeled: FloatArray
     noise: float
     evidence: float
 
@@ -242,24 +242,24 @@ def _belief(field: Propagation, known: IntArray, told: FloatArray, *, shares: bo
     """Return what is believed once labels were weighed against the fields of all others until that settles."""
     others = _leaving_out(field, known, seed)
     before, prior = told, _log_prior(told, shares=shares)
-    sharpness, grid, labelled = _weighed(told, others(told), prior)
+    sharpness, grid, labeled = _weighed(told, others(told), prior)
     for _ in range(_ROUNDS):
-        if np.abs(labelled - before).sum(axis=1).mean() < _SETTLED:
+        if np.abs(labeled - before).sum(axis=1).mean() < _SETTLED:
             break
-        before, prior = labelled, _log_prior(labelled, shares=shares)
-        sharpness, grid, labelled = _weighed(told, others(labelled), prior)
+        before, prior = labeled, _log_prior(labeled, shares=shares)
+        sharpness, grid, labeled = _weighed(told, others(labeled), prior)
     evidence, weights = float(np.logaddexp.reduce(grid, axis=None) - np.log(grid.size)), softmax(grid)
-    spread = _normalised(field.spread(known, labelled), labelled.sum(axis=0))
+    spread = _normalized(field.spread(known, labeled), labeled.sum(axis=0))
     rows = np.zeros_like(spread)
     for sharp, weight in zip(sharpness, weights.sum(axis=1), strict=True):
         rows += weight * softmax(sharp * spread + prior, axis=1)
-    return _Belief(rows, labelled, float(weights.sum(axis=0) @ _rates(told.shape[1])), evidence)
+    return _Belief(rows, labeled, float(weights.sum(axis=0) @ _rates(told.shape[1])), evidence)
 
 
-def _log_prior(labelled: FloatArray, *, shares: bool) -> FloatArray:
+def _log_prior(labeled: FloatArray, *, shares: bool) -> FloatArray:
     """Return the logarithm of each class's share of the labels; of equal shares, if none are asked for, zeros."""
-    n_labels, n_classes = labelled.shape
-    return np.log((labelled.sum(axis=0) + 1) / (n_labels + n_classes)) if shares else np.zeros(n_classes)
+    n_labels, n_classes = labeled.shape
+    return np.log((labeled.sum(axis=0) + 1) / (n_labels + n_classes)) if shares else np.zeros(n_classes)
 
 
 def _weighed(told: FloatArray, fields: FloatArray, log_prior: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -297,7 +297,7 @@ def _leaving_out(field: Propagation, known: IntArray, seed: int) -> Callable[[Fl
     if n_labels <= _EACH_LEFT_OUT:
         worth = field.spread(known, np.eye(n_labels))[known]
         np.fill_diagonal(worth, 0)
-        return lambda sources: _normalised(worth @ sources, sources.sum(axis=0) - sources)
+        return lambda sources: _normalized(worth @ sources, sources.sum(axis=0) - sources)
     fold = np.random.default_rng(seed).permutation(n_labels) % _FOLDS
 
     def without_fold(sources: FloatArray) -> FloatArray:
@@ -307,12 +307,12 @@ def _leaving_out(field: Propagation, known: IntArray, seed: int) -> Callable[[Fl
             worth = field.spread(known[inside], sources[inside])[known]
             fields[~inside] += worth[~inside]
             masses[~inside] += sources[inside].sum(axis=0)
-        return _normalised(fields, masses)
+        return _normalized(fields, masses)
 
     return without_fold
 
 
-def _normalised(fields: FloatArray, masses: FloatArray) -> FloatArray:
+def _normalized(fields: FloatArray, masses: FloatArray) -> FloatArray:
     """Return the fields of classes per label of theirs, shape (rows, classes).
 
     A class without labels has the mean field of all, and one with few is drawn to it.

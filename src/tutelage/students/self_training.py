@@ -24,7 +24,7 @@ _LEAST_PROBABILITY = 0.01  # a forest's 0 means less than one tree in a hundred
 
 @dataclass(eq=False, repr=False)
 class SelfTrainingStudent(SemiSupervisedClassifier):
-    """Learns from released labels and, where that is tested to help, from its own surest answers on unlabelled rows.
+    """Learns from released labels and, where that is tested to help, from its own surest answers on unlabeled rows.
 
     All choices are made by cross-fitting: each released label is compared with what models say that were trained
     without it. Labels that noise made wrong count against all of them alike.
@@ -35,10 +35,10 @@ class SelfTrainingStudent(SemiSupervisedClassifier):
         What is trained. Default: a random forest of 100 trees whose leaves hold at least 1, 4 or 16 rows,
         whichever makes the released labels likeliest; noisier labels need larger leaves.
     rounds : int, default=4
-        Rounds of self-training; each takes that share of the unlabelled rows, the surest first. 0 never self-trains.
+        Rounds of self-training; each takes that share of the unlabeled rows, the surest first. 0 never self-trains.
     doubt : float, default=0.1
         A released label that the models trained without it give less than this probability is not believed: for
-        self-training it counts as unlabelled, unless its class would lose all labels. 0 believes all.
+        self-training it counts as unlabeled, unless its class would lose all labels. 0 believes all.
     folds : int, default=3
         Parts of the released labels that models are trained without in turn.
     random_state : int, optional
@@ -125,7 +125,7 @@ class SelfTrainingStudent(SemiSupervisedClassifier):
             )
 
     def _cross_fitted(self, estimator: Any, X: Matrix, labels: IntArray, folds: IntArray, seed: int) -> FloatArray:
-        """Return class probabilities of labelled rows from models trained without them, shape (rows, classes)."""
+        """Return class probabilities of labeled rows from models trained without them, shape (rows, classes)."""
         found = np.full((len(X), len(self.classes_)), 1 / len(self.classes_))
         for held in _parts(folds):
             model = fit_clone(estimator, X[~held], labels[~held], seed)
@@ -164,7 +164,7 @@ class SelfTrainingStudent(SemiSupervisedClassifier):
 
 
 def _stratified(labels: IntArray, folds: int, generator: np.random.Generator) -> IntArray:
-    """Return the part that each labelled row belongs to, every class dealt out evenly."""
+    """Return the part that each labeled row belongs to, every class dealt out evenly."""
     parts = np.empty(len(labels), dtype=np.int64)
     parts[np.lexsort((generator.random(len(labels)), labels))] = np.arange(len(labels)) % folds
     return parts

@@ -31,7 +31,7 @@ _TRUSTED = (
     "tutelage.features.images.EdgesAndLevels",
     "tutelage.features.landmarks.PublicKernel",
     "tutelage.features.landmarks.UnitBall",
-    "tutelage.features.learned.NeighbourWhitening",
+    "tutelage.features.learned.NeighborWhitening",
     "tutelage.features.learned.PublicDiffusion",
     "tutelage.features.learned.PublicPCA",
     "tutelage.features.learned.PublicProjection",
@@ -48,9 +48,14 @@ _TRUSTED = (
     "tutelage.students.propagation.LabelPropagationStudent",
     "tutelage.students.self_training.SelfTrainingStudent",
 )
-_MOVED = {  # where files of earlier versions look for what is in another module now
+_RENAMED = {  # what files of earlier versions call modules, classes and parameters that have another name now
     "tutelage.networks.convolutions": "tutelage.networks",
     "tutelage.networks.residual": "tutelage.networks",
+    "NeighbourWhitening": "NeighborWhitening",
+    "n_neighbours": "n_neighbors",
+    "labelled_batch_size": "labeled_batch_size",
+    "unlabelled_ratio": "unlabeled_ratio",
+    "unlabelled_weight": "unlabeled_weight",
 }
 
 
@@ -63,13 +68,13 @@ def save_student(student: Any, path: str | PathLike[str]) -> None:
 def load_student(path: str | PathLike[str], trusted: tuple[str, ...] = ()) -> Any:
     """Read a student written by `save_student`, a skops file, without running code from the file.
 
-    Read files of people you trust only: a tree or an index with wrong numbers in it can still crash whoever predicts.
+    Read files from people you trust only: a tree or an index with wrong numbers can still crash a prediction.
     The caller vouches for further types by their names in `trusted`.
 
     Raises
     ------
     InvalidDataError
-        If there is no such skops file, or it holds a type that nobody vouched for; nothing of it has been run.
+        If there is no such skops file, or it contains a type that is not trusted; no code of it has been run.
     """
     if not Path(path).is_file():
         raise InvalidDataError(f"{path} cannot be read: No such file.")
@@ -101,7 +106,7 @@ def _up_to_date(archive: zipfile.ZipFile) -> bytes:
         for name in archive.namelist():
             part = archive.read(name)
             if name == "schema.json":
-                for before, now in _MOVED.items():
+                for before, now in _RENAMED.items():
                     part = part.replace(f'"{before}"'.encode(), f'"{now}"'.encode())
             renamed.writestr(name, part)
     return content.getvalue()

@@ -10,7 +10,7 @@ from tutelage._internal.names import Named
 from tutelage.teachers.base import TeacherEnsemble, TeacherRecipe, TrainableTeachers
 from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory, PrivatePeople
 from tutelage.teachers.checkpoints import discard_checkpoints
-from tutelage.teachers.closed_form import ClassMeans, HeadTeachers, NaiveBayes, NearestNeighbours, Ridge
+from tutelage.teachers.closed_form import ClassMeans, HeadTeachers, NaiveBayes, NearestNeighbors, Ridge
 from tutelage.teachers.estimators import EstimatorTeachers, ensemble_of
 from tutelage.teachers.external import CallableTeachers, RecordedTeachers
 from tutelage.teachers.nearest import FewVotes, NearestQueries, NearestTeachers
@@ -28,7 +28,7 @@ __all__ = [
     "FewVotes",
     "HeadTeachers",
     "NaiveBayes",
-    "NearestNeighbours",
+    "NearestNeighbors",
     "NearestQueries",
     "NearestTeachers",
     "Network",
@@ -53,7 +53,7 @@ TEACHERS: Mapping[str, Named[TeacherRecipe | SinglePeople]] = {
     "ClassMeans": Named(ClassMeans, "a handful of rows per class"),
     "NaiveBayes": Named(NaiveBayes, "tables of scaled columns"),
     "NearestQueries": Named(NearestQueries, "labels alone leave, and a person votes on few of many public rows"),
-    "NearestNeighbours": Named(NearestNeighbours, "classes of several shapes"),
+    "NearestNeighbors": Named(NearestNeighbors, "classes of several shapes"),
     "Ridge": Named(Ridge, "more rows than features, or few features"),
     "VectorBallots": Named(VectorBallots, "far more accurate for its ε than votes: a ballot per person"),
 }

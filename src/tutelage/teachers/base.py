@@ -24,7 +24,7 @@ def teacher_seed(seed: int, number: int) -> int:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class LabelledShards:
+class LabeledShards:
     """Private rows with their shards, as the formulas take them."""
 
     X: FloatArray = field(repr=False)
@@ -71,7 +71,7 @@ class FittedTeachers(Protocol):
 class ClosedForm(Protocol):
     """A classifier whose fit is a formula."""
 
-    def fit(self, private: LabelledShards) -> FittedTeachers:
+    def fit(self, private: LabeledShards) -> FittedTeachers:
         """Return all teachers, each fitted on its own shard."""
         ...
 

@@ -31,7 +31,7 @@ class PeopleBlock(NamedTuple):
 
 
 class PrivatePeople(Protocol):
-    """Private rows, whether in memory or read anew each time."""
+    """Private rows, in memory or read again in each pass."""
 
     @property
     def unit(self) -> PrivacyUnit:

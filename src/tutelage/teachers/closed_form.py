@@ -1,9 +1,9 @@
-"""Classifiers whose fit is a formula, for thousands of small shards at once: class means, ridge, Bayes, neighbours.
+"""Classifiers whose fit is a formula, for thousands of small shards at once: class means, ridge, Bayes, neighbors.
 
-One teacher's numbers must not depend on another's rows, not even in their last bit: a rounding that moved with
-somebody else's rows could turn a near tie, and one person would move two votes. So sums run over one shard's rows
-alone, in their order, and products over several teachers have shapes made of public numbers only (teachers, classes,
-features, queries), never of shard sizes. tests/test_closed_form.py compares bit for bit.
+One teacher's numbers must not depend on another's rows, not even in their last bit: a rounding that depended on another
+person's rows could decide a near tie, and one person would change two votes. So sums run over one shard's rows alone,
+in their order, and products over several teachers have shapes made of public numbers only (teachers, classes, features,
+queries), never of shard sizes. tests/test_closed_form.py compares bit for bit.
 """
 
 import warnings
@@ -24,12 +24,12 @@ from tutelage._internal.validation import integer_at_least, positive
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features import PublicCovariance
 from tutelage.partition import Shards
-from tutelage.teachers.base import ClosedForm, Ensemble, FittedTeachers, LabelledShards, public_rows
+from tutelage.teachers.base import ClosedForm, Ensemble, FittedTeachers, LabeledShards, public_rows
 from tutelage.teachers.parallel import withheld
 
 _BLOCK = 256, 64  # queries and teachers scored at once: the working arrays stay in a core's cache
 _TEACHERS_AT_LEAST = 64  # fitted at once
-_DISTANCES = 2**20  # computed at once by NearestNeighbours
+_DISTANCES = 2**20  # computed at once by NearestNeighbors
 
 
 @final
@@ -79,7 +79,7 @@ class HeadTeachers(Ensemble):
 
     Parameters
     ----------
-    head : ClassMeans, Ridge, NaiveBayes or NearestNeighbours
+    head : ClassMeans, Ridge, NaiveBayes or NearestNeighbors
         The formula.
     n_classes : int
         Number of classes; labels are the integers below it.
@@ -104,7 +104,7 @@ class HeadTeachers(Ensemble):
         rows = _finite(rows, "X")
         rows.setflags(write=False)
         with threadpool_limits(1, "blas"), np.errstate(all="ignore"):  # a warning would come of one shard's rows
-            fitted = _of(self._head, self._head.fit, LabelledShards(rows, labels, shards, self._n_classes))
+            fitted = _of(self._head, self._head.fit, LabeledShards(rows, labels, shards, self._n_classes))
         self._fitted, self._unit = (fitted, rows.shape[1]), shards.unit
         return self
 
@@ -126,7 +126,7 @@ class HeadTeachers(Ensemble):
         X_public: Matrix,
         checkpoints: str | Path | None = None,  # noqa: ARG002  a formula is evaluated again sooner than it is read
     ) -> Ballots:
-        """Fit, vote and forget, so many teachers at a time; see `TrainableTeachers.fit_ballots`. No file is kept."""
+        """Fit, vote and forget, a block of teachers at a time; see `TrainableTeachers.fit_ballots`. No file is kept."""
         rows, labels = self._checked(X, y, shards)
         queries = public_rows(X_public, rows.shape[1:])
         ballots = np.full((shards.n_shards, len(queries)), ABSTAIN, dtype=np.int16)
@@ -149,7 +149,7 @@ class Head(ABC):
     """A classifier whose fit is a formula; pass one as the teacher of a `PATEClassifier`."""
 
     @abstractmethod
-    def fit(self, private: LabelledShards) -> FittedTeachers:
+    def fit(self, private: LabeledShards) -> FittedTeachers:
         """Return all teachers, each fitted on its own shard."""
 
     def ensemble(
@@ -178,10 +178,10 @@ class ClassMeans(Head):
         if self.covariance is not None and not isinstance(self.covariance, PublicCovariance):
             raise InvalidParameterError(
                 "`covariance` of ClassMeans must be a PublicCovariance, for a statistic of private rows would let one "
-                f"person move every teacher. Got a {type(self.covariance).__name__}; neighbour_covariance makes one."
+                f"person move every teacher. Got a {type(self.covariance).__name__}; neighbor_covariance makes one."
             )
 
-    def fit(self, private: LabelledShards) -> LinearScores:
+    def fit(self, private: LabeledShards) -> LinearScores:
         """Return linear scores: S⁻¹μ · x − μᵀS⁻¹μ / 2 grows as the squared distance to μ falls."""
         means = private.class_means()
         weights = means if self.covariance is None else self._towards(means, self.covariance.matrix)
@@ -191,8 +191,8 @@ class ClassMeans(Head):
     def _towards(self, means: FloatArray, covariance: FloatArray) -> FloatArray:
         if len(covariance) != means.shape[2]:
             raise InvalidParameterError(
-                f"`covariance` of ClassMeans must be square in the {means.shape[2]} features. "
-                f"Got shape {covariance.shape}."
+                f"`covariance` of ClassMeans must be square in the {means.shape[2]} features. Got shape "
+                f"{covariance.shape}."
             )
         return means @ linalg.cho_solve(linalg.cho_factor(covariance, lower=True), np.eye(len(covariance)))
 
@@ -220,7 +220,7 @@ class Ridge(Head):
             weights = tuple(positive(weight, "class_weights", "Ridge") for weight in self.class_weights)
             object.__setattr__(self, "class_weights", weights)
 
-    def fit(self, private: LabelledShards) -> LinearScores:
+    def fit(self, private: LabeledShards) -> LinearScores:
         """Return linear scores, one shard after the other: each is a small system of its own.
 
         A shard whose system cannot be solved, for want of a larger `alpha`, abstains like an empty one.
@@ -242,9 +242,9 @@ class Ridge(Head):
         return LinearScores.of(weights, biases, known)
 
     def _solution(self, X: FloatArray, targets: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-        centre, share = np.average(X, axis=0, weights=counts), np.average(targets, axis=0, weights=counts)
+        center, share = np.average(X, axis=0, weights=counts), np.average(targets, axis=0, weights=counts)
         size = np.sqrt(counts)[:, np.newaxis]
-        rows, targets = size * (X - centre), size * (targets - share)
+        rows, targets = size * (X - center), size * (targets - share)
         try:
             if len(rows) < rows.shape[1]:  # (XᵀX + αI)⁻¹Xᵀ = Xᵀ(XXᵀ + αI)⁻¹: the smaller of the two systems
                 weights = self._solve(rows @ rows.T, targets).T @ rows
@@ -252,7 +252,7 @@ class Ridge(Head):
                 weights = self._solve(rows.T @ rows, rows.T @ targets).T
         except (linalg.LinAlgError, ValueError):  # singular to working precision, or beyond the largest float
             return None
-        return weights, share - weights @ centre
+        return weights, share - weights @ center
 
     def _solve(self, gram: FloatArray, targets: FloatArray) -> FloatArray:
         return linalg.cho_solve(linalg.cho_factor(gram + self.alpha * np.eye(len(gram)), lower=True), targets)
@@ -275,7 +275,7 @@ class NaiveBayes(Head):
     def __post_init__(self) -> None:
         positive(self.smoothing, "smoothing", "NaiveBayes")
 
-    def fit(self, private: LabelledShards) -> "BayesScores":
+    def fit(self, private: LabeledShards) -> "BayesScores":
         """Return the means, variances and shares of the classes of each shard."""
         counts, means = private.counts(), private.class_means()
         residuals = private.X - means[private.shards.assignment, private.y]
@@ -300,47 +300,47 @@ class BayesScores:
 
     def ballots(self, X_public: FloatArray) -> Ballots:
         """Return the class of the largest posterior; the logarithm of a Gaussian is linear in x and x²."""
-        centre = X_public.mean(axis=0)  # public; near it x² loses no digits
-        means = self.means - centre
+        center = X_public.mean(axis=0)  # public; near it x² loses no digits
+        means = self.means - center
         precisions = 1 / self.variances
         with np.errstate(divide="ignore"):
             priors = np.log(self.shares)
         biases = priors - 0.5 * (np.log(self.variances) + means**2 * precisions).sum(axis=2)
         weights = np.concatenate([means * precisions, -0.5 * precisions], axis=2)
         scores = LinearScores.of(weights, biases, self.shares > 0)
-        rows = X_public - centre
+        rows = X_public - center
         return scores.ballots(np.concatenate([rows, rows**2], axis=1))
 
 
 @final
 @dataclass(frozen=True)
-class NearestNeighbours(Head):
+class NearestNeighbors(Head):
     """Vote for the class that most of the nearest rows of the shard have; the lowest index among equals.
 
     Parameters
     ----------
-    neighbours : int
+    neighbors : int
         How many of the nearest rows vote, together with others at the same distance; all where a shard has fewer. With
         one, the first of the nearest decides.
     """
 
-    neighbours: int = 1
+    neighbors: int = 1
 
     def __post_init__(self) -> None:
-        integer_at_least(self.neighbours, 1, "neighbours", "NearestNeighbours")
+        integer_at_least(self.neighbors, 1, "neighbors", "NearestNeighbors")
 
-    def fit(self, private: LabelledShards) -> "NeighbourVotes":
-        """Keep the rows: neighbours have nothing to learn."""
-        return NeighbourVotes(private, self.neighbours)
+    def fit(self, private: LabeledShards) -> "NeighborVotes":
+        """Keep the rows: neighbors have nothing to learn."""
+        return NeighborVotes(private, self.neighbors)
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class NeighbourVotes:
+class NeighborVotes:
     """Teachers that look up the nearest rows of their own shard; private."""
 
-    private: LabelledShards = field(repr=False)
-    neighbours: int
+    private: LabeledShards = field(repr=False)
+    neighbors: int
 
     def ballots(self, X_public: FloatArray) -> Ballots:
         """Return the majority among the nearest rows, shard by shard."""
@@ -356,9 +356,9 @@ class NeighbourVotes:
     def _majority(self, X: FloatArray, y: IntArray, queries: FloatArray) -> IntArray:
         distances = queries @ (-2 * X.T)
         distances += (X**2).sum(axis=1)  # the rest of the squared distance is the same for every row
-        if self.neighbours == 1:
+        if self.neighbors == 1:
             return y[distances.argmin(axis=1)]
-        last = min(self.neighbours, len(y)) - 1
+        last = min(self.neighbors, len(y)) - 1
         nearest = distances <= np.partition(distances, last, axis=1)[:, last, None]
         return (nearest.astype(np.float32) @ np.eye(self.private.n_classes, dtype=np.float32)[y]).argmax(axis=1)
 

@@ -43,7 +43,7 @@ class CallableTeachers(Ensemble):
     unit : PrivacyUnit
         Whose change moves at most one teacher: `Shards.unit` of the partition that they know, for example.
     max_workers : int
-        Teachers asked at once, in threads: for those that mostly wait for somebody else's answer.
+        Teachers asked at once, in threads: for teachers that mostly wait for a remote service.
 
     Examples
     --------

@@ -37,7 +37,7 @@ class FewVotes(NeverPickled):
     Parameters
     ----------
     teachers, queries, labels : integer arrays of shape (votes,)
-        Who votes, on which query, and for which class: teacher after teacher, those of each in its order of preference.
+        Teacher, query and class of each vote: teacher after teacher, those of each in its order of preference.
     shape : tuple of int
         Numbers of teachers, queries and classes.
     """
@@ -52,7 +52,7 @@ class FewVotes(NeverPickled):
         return np.bincount(self.teachers, minlength=self.shape[0])
 
     def first(self, votes: npt.ArrayLike) -> "FewVotes":
-        """Return the first so many votes of each teacher: one number, or one per teacher."""
+        """Return the first votes of each teacher, as many as given: one number, or one per teacher."""
         cast = self.per_teacher()
         place = np.arange(len(self.teachers)) - (np.cumsum(cast) - cast)[self.teachers]
         return self.at(place < np.broadcast_to(votes, cast.shape)[self.teachers])

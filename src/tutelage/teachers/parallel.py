@@ -1,6 +1,6 @@
 """Teachers at work: many at a time wherever joblib is told to, one thread each, even where some kill their process.
 
-A worker that dies takes with it whatever it was doing, and often what its neighbours were doing. All of them are
+A worker that dies takes with it whatever it was doing, and often what its neighbors were doing. All of them are
 trained again: a teacher is a function of its own shard and seed, so its ballots are the same. Only a teacher that kills
 its worker while no other teacher is in flight is given up. Whether a teacher is lost must depend on its own shard
 alone: were those lost that merely shared a worker or a batch with it, one row could move more than one teacher's votes.
@@ -213,7 +213,7 @@ def withheld(who: str, work: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _tried_alone(crew: Crew, job: Job, number: int) -> list[tuple[int, Any]]:
-    """Return what one teacher comes to with nobody else in flight; nothing if it kills its worker every time.
+    """Return the result of one teacher that runs alone; nothing if it always kills its worker.
 
     Under joblib the last tries are in a new process, for the one before died; a cluster may choose another old one.
     """

@@ -1,4 +1,4 @@
-"""How good and how much agreed the teachers are (Figures 2 and 3 of PATE 2017): for the data's owner only.
+"""Accuracy and agreement of the teachers (Figures 2 and 3 of PATE 2017), for the data set owner only.
 
 Accuracies and gaps are functions of the private votes without any noise. Publishing one, tuning a threshold by it or
 stopping at it leaks what no ε here accounts for; so they come in a type that prints nothing until it is revealed.
@@ -19,7 +19,7 @@ from tutelage.exceptions import InvalidDataError
 @final
 @dataclass(frozen=True, slots=True)
 class RevealedStatistics:
-    """Statistics of the teachers on labelled rows; private, whoever prints them."""
+    """Statistics of the teachers on labeled rows; private."""
 
     accuracies: FloatArray
     plurality: float
@@ -58,12 +58,12 @@ class PrivateStatistics(NeverPickled):
             )
         if not all(np.issubdtype(values.dtype, np.integer) for values in (self._ballots, self._labels)):
             raise InvalidDataError(
-                "Ballots and labels must be class indices, which are integers. Got "
-                f"{self._ballots.dtype} and {self._labels.dtype}."
+                f"Ballots and labels must be class indices, which are integers. Got {self._ballots.dtype} and "
+                f"{self._labels.dtype}."
             )
 
     def reveal(self) -> RevealedStatistics:
-        """Return the statistics in the open, for the data's owner; never publish them or choose parameters by them."""
+        """Return the statistics as plain values. Never publish them or choose parameters by them."""
         ballots, labels = self._ballots, self._labels
         counts = np.stack([(ballots == label).sum(axis=0) for label in range(self._n_classes)])
         ordered = np.sort(counts, axis=0)

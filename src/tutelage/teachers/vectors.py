@@ -113,7 +113,7 @@ class VectorBallots:
         radius : float
             Longest product that is cast as it is; longer ones are shortened.
         unit : PrivacyUnit
-            Who a person is.
+            The privacy unit.
 
         Raises
         ------
@@ -183,7 +183,7 @@ class VectorBallots:
         unit : PrivacyUnit
             Whose change moves one ballot.
         simulated : bool
-            Whether the noise protects nobody.
+            Whether the noise is seeded and gives no protection.
         """
         sigma = self.noise_of_round(noise_multiplier, number) * self.norm
         return NoisySumGaussian(sigma, self.norm**2, numbers, unit, simulated)

@@ -26,15 +26,15 @@ _SINGLE_RELEASES = 600
 class MechanismContract:
     """Tests of a mechanism: inherit, name the mechanism, run pytest.
 
-    Give it little noise, of about two votes: then one moved ballot shows, and faults do too. A right mechanism fails
-    with a probability below 1e-4; noise of ×0.7 or ×1.3 is found out. What a suite cannot find is a fault in cases that
+    Give it little noise, of about two votes: then one moved ballot shows, and faults do too. A correct mechanism fails
+    with a probability below 1e-4; noise of ×0.7 or ×1.3 is detected. What a suite cannot find is a fault in cases that
     it does not try; add `histograms` for whatever a mechanism treats in a way of its own.
 
     Attributes
     ----------
     mechanism : Mechanism
-        What is tested. If its event is none of `tutelage.events`, or it returns classes of its own besides those voted
-        for, define `law`.
+        The tested mechanism. If its event is not one of `tutelage.events`, or it returns classes of its own besides
+        those voted for, define `law`.
     histograms : sequence of sequences of int
         Votes to try it on; near ties and near thresholds show most.
     prediction : sequence of float or None
@@ -157,7 +157,7 @@ class MechanismContract:
                 _compare(counts, seen, {label: law[label] for label in np.flatnonzero(seen[:-1]).tolist()})
 
     def test_abstaining_teachers_change_nothing_else(self) -> None:
-        """The law of the labels depends on the ballots that were cast, unless a student expects so many."""
+        """The law of the labels depends on the number of cast ballots, unless a student expects that number."""
         if self.prediction is None:
             self._compare_with_law(self.histograms[0], self._frequencies(self.histograms[0], abstainers=7))
 
@@ -180,8 +180,8 @@ class MechanismContract:
                 found = stats.binomtest(agreements, len(first), by_chance) if len(first) else None
                 assert found is None or found.pvalue > ALPHA, f"rows {lag} apart share noise"
 
-    def test_neighbours_are_as_close_as_it_claims(self) -> None:
-        """No set of labels is more likely, on one histogram or on its neighbour, than the claimed (ε, δ) allows."""
+    def test_neighbors_are_as_close_as_it_claims(self) -> None:
+        """No set of labels is more likely, on one histogram or on its neighbor, than the claimed (ε, δ) allows."""
         event = self.event_of_one(np.array(self.histograms[0]))
         claims = [(data_independent.epsilon(event, delta).epsilon, delta) for delta in _DELTAS]
         for counts in self.histograms[:2]:
@@ -238,7 +238,7 @@ def _compare(counts: tuple[int, ...], frequencies: IntArray, law: Mapping[int, f
 
 
 def _moved(counts: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the neighbour whose first choice lost a vote to the second: where a moved ballot shows most."""
+    """Return the neighbor whose first choice lost a vote to the second: where a moved ballot shows most."""
     first, second = np.argsort(-np.array(counts), kind="stable")[:2]
     moved = np.array(counts)
     moved[first] -= 1

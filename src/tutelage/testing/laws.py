@@ -67,7 +67,7 @@ def label_law(event: Event, counts: IntArray, offsets: IntArray | None = None) -
 
 
 def made_up_votes(mechanism: Mechanism, counts: tuple[int, ...], rows: int, teachers: int) -> VoteHistogram:
-    """Return so many rows of the same made-up votes; where a teacher's votes are capped, of other teachers each."""
+    """Return `n` rows of the same made-up votes; where a teacher's votes are capped, of other teachers each."""
     capped = isinstance(mechanism, CappedGNMax)
     cap, teachers = (mechanism.cap, max(teachers, 1) * rows) if capped else (None, teachers)
     return VoteHistogram(np.tile(counts, (rows, 1)), teachers, cap=cap)

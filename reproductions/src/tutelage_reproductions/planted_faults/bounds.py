@@ -11,7 +11,7 @@ from scipy import special, stats
 from tutelage._internal.typing import FloatArray
 from tutelage.accounting import Accountant, data_independent, pate2017
 from tutelage.accounting.rdp import RenyiCurve, classic
-from tutelage.audit.mechanism import Neighbours, audit_mechanism, claimed_epsilon
+from tutelage.audit.mechanism import Neighbors, audit_mechanism, claimed_epsilon
 from tutelage.events import Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
 from tutelage.mechanisms import LNMax
 from tutelage.privacy import ONE_TEACHER
@@ -32,13 +32,13 @@ _DELTAS = (1e-6, 1e-3, 0.02)
 
 def claims_no_less_than_shown(claim: Callable[[Event, float], float]) -> bool:
     """Return whether LNMax, released many times, keeps to the claimed ε."""
-    mechanism, neighbours, delta = LNMax(1.0), Neighbours((4, 1), (3, 2)), 0.01
+    mechanism, neighbors, delta = LNMax(1.0), Neighbors((4, 1), (3, 2)), 0.01
     claimed = claim(mechanism.event_of_one(2, ONE_TEACHER, simulated=False), delta)
-    return audit_mechanism(mechanism, neighbours, delta=delta, draws=20_000, confidence=1 - 1e-6, claim=claimed).passed
+    return audit_mechanism(mechanism, neighbors, delta=delta, draws=20_000, confidence=1 - 1e-6, claim=claimed).passed
 
 
 def moments_cover_the_truth(log_moments: LogMoments) -> bool:
-    """Return whether no moment lies below that of any neighbour, by enumeration, where q makes the condition matter."""
+    """Return whether no moment lies below that of any neighbor, by enumeration, where q makes the condition matter."""
     for counts, scale, moment in product(_VOTES, (0.4, 0.8, 1.0, 3.0), (1.0, 2.0, 3.0)):
         event = NoisyArgmaxLaplace(scale, len(counts), ONE_TEACHER)
         here = label_law(event, np.array(counts))[:-1]
@@ -206,7 +206,7 @@ FORGOTTEN_TWO = Fault(
 GUARD_AT_A_HALF = Fault(
     name="Theorem 3 used up to q = 1/2",
     planted="the condition q < 1/2 of the published script",
-    caught_by="enumeration of all neighbours",
+    caught_by="enumeration of all neighbors",
     check=moments_cover_the_truth,
     right=pate2017.log_moments,
     wrong=_guarded_at_a_half,
@@ -222,7 +222,7 @@ MISSING_LOGARITHM = Fault(
 MOMENTS_FROM_ZERO = Fault(
     name="l + 1 used as l",
     planted="moments are counted from zero",
-    caught_by="enumeration of all neighbours",
+    caught_by="enumeration of all neighbors",
     check=moments_cover_the_truth,
     right=pate2017.log_moments,
     wrong=_moments_from_zero,

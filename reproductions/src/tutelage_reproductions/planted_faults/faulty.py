@@ -201,7 +201,7 @@ def noise_drawn_for_half_of_the_queries(votes: VoteHistogram, noise: NoiseSource
     return np.argmax(votes.counts + np.concatenate([drawn, drawn])[: votes.n_queries], axis=1)
 
 
-def noise_shared_by_neighbouring_queries(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
+def noise_shared_by_neighboring_queries(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
     """Use every draw twice, for two queries in a row."""
     drawn = noise.discrete_gaussian(_SIGMA, (votes.n_queries // 2 + 1, votes.counts.shape[1]))
     return np.argmax(votes.counts + np.repeat(drawn, 2, axis=0)[1 : votes.n_queries + 1], axis=1)
@@ -332,9 +332,9 @@ _BY_LAW = (
     classes_without_votes_left_out,
 )
 _BY_OTHERS = {
-    "test_neighbours_are_as_close_as_it_claims": (half_noise, no_noise, inverse_scale),
+    "test_neighbors_are_as_close_as_it_claims": (half_noise, no_noise, inverse_scale),
     "test_every_release_draws_anew": (no_noise, the_same_noise_every_time, noise_shared_by_queries),
-    "test_queries_do_not_share_noise": (noise_drawn_for_half_of_the_queries, noise_shared_by_neighbouring_queries),
+    "test_queries_do_not_share_noise": (noise_drawn_for_half_of_the_queries, noise_shared_by_neighboring_queries),
     "test_a_query_by_itself_is_released_as_in_a_batch": (no_noise_on_single_queries,),
     "test_abstaining_teachers_change_nothing_else": (abstains_without_a_quorum,),
     "test_all_its_noise_comes_from_the_source": (noise_of_its_own,),

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tutelage.audit.law import audit_law
-from tutelage.audit.mechanism import Neighbours, Part, audit_mechanism
+from tutelage.audit.mechanism import Neighbors, Part, audit_mechanism
 from tutelage.mechanisms import Mechanism
 from tutelage.noise import NoiseSource, SystemNoise
 from tutelage.testing.contract import MechanismContract
@@ -16,10 +16,10 @@ _RIGHT_ARGMAX = FaultyArgmax(faulty.right)
 _RIGHT_CHECK = FaultyCheck(True, faulty.as_it_happened)
 
 
-def _keeps_its_claim(neighbours: Neighbours, part: Part = "release") -> Check:
+def _keeps_its_claim(neighbors: Neighbors, part: Part = "release") -> Check:
     def check(mechanism: Mechanism) -> bool:
         found = audit_mechanism(
-            mechanism, neighbours, delta=0.01, part=part, draws=_DRAWS, confidence=_CONFIDENCE, noise=SystemNoise()
+            mechanism, neighbors, delta=0.01, part=part, draws=_DRAWS, confidence=_CONFIDENCE, noise=SystemNoise()
         )
         return found.passed
 
@@ -49,7 +49,7 @@ INVERSE_SCALE = Fault(
     name="γ used as the scale",
     planted="noise has σ = 1/2 where the event has σ = 2",
     caught_by="audit_mechanism",
-    check=_keeps_its_claim(Neighbours((1, 1), (0, 2))),
+    check=_keeps_its_claim(Neighbors((1, 1), (0, 2))),
     right=_RIGHT_ARGMAX,
     wrong=FaultyArgmax(faulty.inverse_scale),
 )
@@ -89,7 +89,7 @@ CLEAN_THRESHOLD = Fault(
     name="threshold on the clean maximum",
     planted="the check compares the votes without noise",
     caught_by="audit_mechanism of the check",
-    check=_keeps_its_claim(Neighbours((5, 1), (6, 0)), "check"),
+    check=_keeps_its_claim(Neighbors((5, 1), (6, 0)), "check"),
     right=_RIGHT_CHECK,
     wrong=FaultyCheck(False, faulty.as_it_happened),
 )

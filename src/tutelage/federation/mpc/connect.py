@@ -170,7 +170,7 @@ class Handshake:
             await asyncio.sleep(_PAUSE)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Give a caller its place if its certificate is that of a party that calls this one, as which it greets."""
+        """Accept a caller if its certificate is that of the party it introduces itself as."""
         self._writers.add(writer)
         with suppress(OSError, EOFError, TimeoutError):
             place = self._place_of(writer)
@@ -229,8 +229,8 @@ def run_party(
     """Connect to the two other computing parties, run `body` with them, and return what it returns.
 
     What makes it private: connections are mutual TLS 1.3, the certificate of the other end decides which party it is,
-    and what it claims to be must agree. Parties exchange no pickled objects. Whoever is refused is not answered, and
-    the parties go on waiting for the right one.
+    and what it claims to be must agree. Parties exchange no pickled objects. A refused caller gets no reply, and the
+    parties continue to wait for the right one.
     """
     timeout = validation.positive(timeout, "timeout", "run_party")
     deadline = validation.positive(deadline, "deadline", "run_party")

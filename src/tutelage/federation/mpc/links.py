@@ -58,7 +58,8 @@ def certificate_bytes(pem: str) -> bytes:
 def context_for(mine: str, key_pem: bytes, all_of_them: Sequence[str], *, server: bool) -> ssl.SSLContext:
     """Return the settings of one end of a connection: TLS 1.3 alone, both ends show one of the certificates.
 
-    Who shows which is not settled here: compare what the other end shows with the certificate of the party it must be.
+    Which end shows which is not checked here: compare what the other end shows with the certificate of the party it
+    must be.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -110,7 +111,7 @@ class FrameKind(IntEnum):
 
 @final
 class Failure:
-    """The first thing that went wrong; whoever waits on `raised` is woken by it."""
+    """The first error; it wakes every task that waits on `raised`."""
 
     def __init__(self) -> None:
         self.raised: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -208,7 +209,7 @@ class Link:
         return FrameKind(kind)
 
     def _too_much(self, length: int) -> bool:
-        """Tell whether a message that nobody asked for yet is one too many."""
+        """Return whether a message that is not expected yet exceeds the limit."""
         return len(self._arrived) >= MOST_UNASKED or self._unasked_bytes + length > MOST_UNASKED_BYTES
 
     def report(self, what: str) -> None:

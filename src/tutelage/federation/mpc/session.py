@@ -23,7 +23,7 @@ _COMPARED_AT_ONCE = 2**17  # random bits
 async def largest(runtime: ArrayRuntime, values: ElementArray, bits: int) -> ElementArray:
     """Return shares of 1 + the index of the largest number in each row, the lowest index among equals.
 
-    A tournament: neighbours play, so that whoever is left of the other also has the lower index, and wins a tie.
+    A tournament: adjacent players play, so that the left one also has the lower index, and wins a tie.
     """
     places = np.broadcast_to(np.arange(1, values.shape[1] + 1).astype(object), values.shape)
     pairs = np.stack([values, places])  # (2, rows, candidates)
@@ -137,7 +137,7 @@ class Session:
         return sum(link.bytes_sent for link in self._links.values())
 
     async def exchange(self, message: bytes) -> list[bytes]:
-        """Send a public message to the others and return everybody's, in party order."""
+        """Send a public message to the other parties and return all messages, in party order."""
         if len(message) > MOST_EXCHANGED:
             raise InvalidParameterError(
                 f"`message` of exchange must have at most {MOST_EXCHANGED} bytes. Got {len(message)}."
@@ -199,7 +199,7 @@ class Session:
         return await oversized(self._runtime, vectors, bound)
 
     async def _agree(self, task: list[object]) -> None:
-        """See that everybody is at the same computation and holds its inputs."""
+        """Check that all parties run the same computation and have its inputs."""
         if len(set(await self.exchange(json.dumps(task).encode()))) != 1:
             raise FederationError(
                 "The computing parties were asked for different computations. Nothing was opened; give all three the "

@@ -1,11 +1,11 @@
-"""Each entity perturbs its own vote before it leaves the house: nobody else need be trusted."""
+"""Each entity perturbs its own vote before sending it, so that no other member need be trusted."""
 
 from tutelage.mechanisms.local.decoding import (
     Decoder,
     count_reports,
     decode,
     invert_channel,
-    maximise_likelihood,
+    maximize_likelihood,
     plurality_threshold,
 )
 from tutelage.mechanisms.local.randomizers import (
@@ -28,6 +28,6 @@ __all__ = [
     "count_reports",
     "decode",
     "invert_channel",
-    "maximise_likelihood",
+    "maximize_likelihood",
     "plurality_threshold",
 ]

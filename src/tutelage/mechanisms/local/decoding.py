@@ -48,12 +48,12 @@ def decode(
     Returns
     -------
     integer array of shape (queries,)
-        Class index, or −1 where nobody took part.
+        Class index, or −1 for a query without reports.
 
     Raises
     ------
     InvalidParameterError
-        If the decoder is none for this mechanism, or is plurality where it elects the wrong class even of a unanimous
+        If the decoder does not fit this mechanism, or is plurality where it elects the wrong class even of a unanimous
         vote, however many entities there are.
     """
     integer_at_least(n_classes, 2, "n_classes", "decode")
@@ -103,10 +103,10 @@ def invert_channel(counts: IntArray, channel: FloatArray) -> FloatArray:
     return counts @ np.linalg.pinv(channel)
 
 
-def maximise_likelihood(counts: IntArray, channel: FloatArray) -> FloatArray:
+def maximize_likelihood(counts: IntArray, channel: FloatArray) -> FloatArray:
     """Return the shares of the classes that make the reports likeliest, of shape (queries, classes); rows sum to 1.
 
-    Expectation maximisation from equal shares, until no share moves by 1e-7 in a step, 2000 steps at most: the
+    Expectation maximization from equal shares, until no share moves by 1e-7 in a step, 2000 steps at most: the
     likelihood is concave, and no step lowers it. Shares stay equal where nothing was reported. Parameters are those of
     `invert_channel`.
     """
@@ -122,7 +122,7 @@ def plurality_threshold(channel: npt.NDArray[Any]) -> Any:
     """Return the share of the votes above which the reports of many entities are most often the winner's.
 
     Whatever the others vote: at or below it, there are votes that a wrong class is reported most often of, however many
-    entities there are. 1/2 for randomised response; 1 where not even all votes suffice.
+    entities there are. 1/2 for randomized response; 1 where not even all votes suffice.
 
     Parameters
     ----------
@@ -159,11 +159,11 @@ def _estimate(counts: IntArray, channel: FloatArray, decoder: Decoder) -> npt.ND
         case Decoder.INVERSE:
             return invert_channel(counts, channel)
         case Decoder.LIKELIHOOD:
-            return maximise_likelihood(counts, channel)
+            return maximize_likelihood(counts, channel)
 
 
 def _sum(reports: npt.ArrayLike, n_classes: int) -> tuple[IntArray, npt.NDArray[np.bool_]]:
-    """Return the summed reports of each query and class, and which queries anybody reported on."""
+    """Return the summed reports of each query and class, and a mask of the queries with reports."""
     reports = np.asarray(reports)
     if reports.ndim != 3 or reports.shape[2] != n_classes or not np.issubdtype(reports.dtype, np.integer):
         raise InvalidBallotError(

@@ -24,7 +24,7 @@ from tutelage.privacy import PrivacyUnit
 
 
 class LocalMechanism(ABC):
-    """A way for one entity to report its votes, private against everybody who sees the report.
+    """A randomizer of one entity's votes. The report is private against every reader.
 
     Whether an entity takes part is not hidden, so it must not depend on its data. Fields are public parameters.
     """
@@ -247,8 +247,8 @@ class TruncatedGeometricAsPrinted(_OfEpsilon):
     def __post_init__(self) -> None:
         _OfEpsilon.__post_init__(self)
         warnings.warn(
-            "Equation (2) as printed reports a number that is no class, and its true loss is "
-            "epsilon*(classes - 1)/classes. Use TruncatedGeometric, or KRandomizedResponse.",
+            "Equation (2) as printed reports a number that is no class, and its true loss is epsilon*(classes - "
+            "1)/classes. Use TruncatedGeometric, or KRandomizedResponse.",
             AsPrintedWarning,
             stacklevel=3,
         )

@@ -21,9 +21,9 @@ _FIRST_DEVIATION = 0.05
 
 
 class Generator(nn.Module):
-    """Two softplus layers with batch normalisation, from uniform noise to rows within the range of each column.
+    """Two softplus layers with batch normalization, from uniform noise to rows within the range of each column.
 
-    As the MNIST generator of Salimans et al., arXiv:1606.03498, with another range than that of grey levels.
+    As the MNIST generator of Salimans et al., arXiv:1606.03498, with another range than that of gray levels.
     """
 
     low: torch.Tensor
@@ -43,7 +43,7 @@ class Generator(nn.Module):
         self.register_buffer("high", high)
 
     def forward(self, n_rows: int) -> torch.Tensor:
-        """Return so many new rows, at least two, shape (n_rows, features)."""
+        """Return `n_rows` new rows, at least two, shape (n_rows, features)."""
         noise = torch.rand(n_rows, _NOISE_SIZE, device=self.low.device)
         return torch.lerp(self.low, self.high, self.layers(noise))
 
@@ -52,7 +52,7 @@ _LEAST_DEVIATION = 1e-3  # of a unit that no row moves
 
 
 class Discriminator(nn.Module):
-    """Fully connected ReLU layers with normalised weights, and in training Gaussian noise before each of them.
+    """Fully connected ReLU layers with normalized weights, and in training Gaussian noise before each of them.
 
     Only the last layer learns the lengths of its weights; those of the others stay as `start_from` sets them (Salimans
     and Kingma, arXiv:1602.07868). The MNIST network of Salimans et al., arXiv:1606.03498, has 1000, 500, 250, 250 and
@@ -137,18 +137,18 @@ class AdversarialStudent(NetworkStudent):
     generator_units : int
         Units of each of the generator's two hidden layers.
     steps : int
-        Number of optimiser steps.
+        Number of optimizer steps.
     batch_size : int
         Public rows per step, and as many generated ones; at least 2.
-    labelled_batch_size : int
-        Labelled rows per step, drawn with replacement.
-    unlabelled_weight : float
+    labeled_batch_size : int
+        Labeled rows per step, drawn with replacement.
+    unlabeled_weight : float
         Weight of what is learned from public and generated rows, 0 for a network that learns from labels alone; at
         least 0 and below 100.
     entropy_weight : float
         Weight of the entropy of the classes of public rows, 0 for none as in [2]_; at least 0 and below 100.
     label_noise : float
-        Share of released labels that are taken to be drawn anew from all classes: 0 believes every label; the larger
+        Assumed share of released labels that are replaced by random classes: 0 trusts every label; the larger
         it is, the less counts one that the network contradicts [4]_. At least 0 and below 1.
     input_noise : float
         Standard deviation of the noise that training adds to rows, relative to that of a typical column; at least 0
@@ -190,8 +190,8 @@ class AdversarialStudent(NetworkStudent):
     generator_units: int = 250
     steps: int = 6000
     batch_size: int = 100
-    labelled_batch_size: int = 50
-    unlabelled_weight: float = 1.0
+    labeled_batch_size: int = 50
+    unlabeled_weight: float = 1.0
     entropy_weight: float = 0.3
     label_noise: float = 0.1
     input_noise: float = 1.0
@@ -208,18 +208,18 @@ class AdversarialStudent(NetworkStudent):
         discriminator.start_from(X[torch.randint(len(X), (_FIRST_ROWS,), device=X.device)])
         low, high = X.aminmax(dim=0)
         generator = Generator(self.generator_units, low, high).to(X.device).train()
-        networks = [discriminator, generator] if self.unlabelled_weight else [discriminator]
-        optimisers = [
+        networks = [discriminator, generator] if self.unlabeled_weight else [discriminator]
+        optimizers = [
             torch.optim.Adam(learned_by(network), lr=self.learning_rate, betas=_ADAM_BETAS, fused=True)
             for network in networks
         ]
         averaged = AveragedNetwork(discriminator, self.averaging)
-        labelled = torch.nonzero(labels != ABSTAIN)[:, 0]
+        labeled = torch.nonzero(labels != ABSTAIN)[:, 0]
         classes = torch.full_like(labels, ABSTAIN)  # of the public rows, at the last look
         for step in progress_bar(range(self.steps), "adversarial training", self.steps, shown=self.progress):
-            known = labelled[torch.randint(len(labelled), (self.labelled_batch_size,), device=X.device)]
+            known = labeled[torch.randint(len(labeled), (self.labeled_batch_size,), device=X.device)]
             losses = self._losses(discriminator, generator, X, known, labels[known])
-            descend(optimisers, losses, self.learning_rate * step_size(step, self.steps))
+            descend(optimizers, losses, self.learning_rate * step_size(step, self.steps))
             averaged.update(discriminator)
             if self.settled > 0 and (step + 1) % _BETWEEN_LOOKS == 0:
                 before, classes = classes, scores_of(averaged.module, X).argmax(dim=1)
@@ -236,18 +236,18 @@ class AdversarialStudent(NetworkStudent):
         labels: torch.Tensor,
     ) -> list[torch.Tensor]:
         """Return what the discriminator, and then the generator, are to make small, from one and the same batch."""
-        if self.unlabelled_weight == 0:
+        if self.unlabeled_weight == 0:
             return [corrected_loss(discriminator(X[known]), labels, self.label_noise).mean()]
         real = torch.randint(len(X), (self.batch_size,), device=X.device)
         rows = torch.cat([X[known], X[real], generator(self.batch_size)])
         features = discriminator.features(rows)
         parts = [len(known), self.batch_size, self.batch_size]
-        on_labelled, on_real, on_generated = discriminator.scores(features).split(parts)
-        unlabelled = 0.5 * (real_loss(on_real).mean() + generated_loss(on_generated).mean())
-        unlabelled = unlabelled + self.entropy_weight * entropy(on_real).mean()
-        labelled = corrected_loss(on_labelled, labels, self.label_noise).mean()
+        on_labeled, on_real, on_generated = discriminator.scores(features).split(parts)
+        unlabeled = 0.5 * (real_loss(on_real).mean() + generated_loss(on_generated).mean())
+        unlabeled = unlabeled + self.entropy_weight * entropy(on_real).mean()
+        labeled = corrected_loss(on_labeled, labels, self.label_noise).mean()
         _, of_real, of_generated = features.split(parts)
-        return [labelled + self.unlabelled_weight * unlabelled, matching_loss(of_real.detach(), of_generated)]
+        return [labeled + self.unlabeled_weight * unlabeled, matching_loss(of_real.detach(), of_generated)]
 
     def _check_settings(self) -> None:
         owner = type(self).__name__
@@ -257,10 +257,10 @@ class AdversarialStudent(NetworkStudent):
             )
         for size in self.hidden:
             integer_at_least(size, 1, "hidden", owner)
-        for name in ("generator_units", "steps", "labelled_batch_size"):
+        for name in ("generator_units", "steps", "labeled_batch_size"):
             integer_at_least(getattr(self, name), 1, name, owner)
         integer_at_least(self.batch_size, 2, "batch_size", owner)
-        for name in ("unlabelled_weight", "entropy_weight"):
+        for name in ("unlabeled_weight", "entropy_weight"):
             number_between(getattr(self, name), 0, 100, name, owner)
         for name in ("input_noise", "hidden_noise"):
             number_between(getattr(self, name), 0, 10, name, owner)
@@ -269,18 +269,18 @@ class AdversarialStudent(NetworkStudent):
         positive(self.learning_rate, "learning_rate", owner)
 
 
-def descend(optimisers: Sequence[torch.optim.Optimizer], losses: list[torch.Tensor], learning_rate: float) -> None:
-    """Let each optimiser take a step down its own loss, and no other's; all gradients come before the first step."""
-    groups = [optimiser.param_groups[0] for optimiser in optimisers]
+def descend(optimizers: Sequence[torch.optim.Optimizer], losses: list[torch.Tensor], learning_rate: float) -> None:
+    """Let each optimizer take a step down its own loss, and no other's; all gradients come before the first step."""
+    groups = [optimizer.param_groups[0] for optimizer in optimizers]
     gradients = [
         torch.autograd.grad(loss, group["params"], retain_graph=loss is not losses[-1])
         for loss, group in zip(losses, groups, strict=True)
     ]
-    for optimiser, group, found in zip(optimisers, groups, gradients, strict=True):
+    for optimizer, group, found in zip(optimizers, groups, gradients, strict=True):
         group["lr"] = learning_rate
         for parameter, gradient in zip(group["params"], found, strict=True):
             parameter.grad = gradient
-        optimiser.step()
+        optimizer.step()
 
 
 def corrected_loss(scores: torch.Tensor, labels: torch.Tensor, noise: float) -> torch.Tensor:

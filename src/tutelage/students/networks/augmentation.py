@@ -86,11 +86,11 @@ class ImageAugmentation:
 
         Where there is color, light changes too, and nothing is bent.
         """
-        grey = cls(image_shape)
+        gray = cls(image_shape)
         shift = 2 if min(image_shape[:2]) >= 16 else 1
         if len(image_shape) == 3:
-            return replace(grey, shift=shift, elastic=0.0, contrast=0.4, brightness=0.2, negative=0.3)
-        return replace(grey, shift=shift)
+            return replace(gray, shift=shift, elastic=0.0, contrast=0.4, brightness=0.2, negative=0.3)
+        return replace(gray, shift=shift)
 
     def weak(self, rows: torch.Tensor) -> torch.Tensor:
         """Return the rows shifted, each by its own whole number of pixels; shape (rows, features)."""
@@ -159,16 +159,16 @@ def _between(kinds: int, n_images: int, device: torch.device) -> torch.Tensor:
     return 2 * torch.rand(kinds, n_images, device=device) - 1
 
 
-class LabelledRows(NamedTuple):
-    """Numbers of the rows that have a class to learn, and their class indices; shapes (labelled,)."""
+class LabeledRows(NamedTuple):
+    """Numbers of the rows that have a class to learn, and their class indices; shapes (labeled,)."""
 
     rows: torch.Tensor
     labels: torch.Tensor
 
-    def drawn(self, how_many: int) -> "LabelledRows":
-        """Return so many of them, each drawn on its own."""
+    def drawn(self, how_many: int) -> "LabeledRows":
+        """Return `how_many` of them, each drawn independently."""
         chosen = torch.randint(len(self.rows), (how_many,), device=self.rows.device)
-        return LabelledRows(self.rows[chosen], self.labels[chosen])
+        return LabeledRows(self.rows[chosen], self.labels[chosen])
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -215,16 +215,16 @@ class ImageStudent(NetworkStudent):
             )
         return changes
 
-    def _first_labels(self, X: torch.Tensor, labels: torch.Tensor, n_classes: int) -> LabelledRows:
+    def _first_labels(self, X: torch.Tensor, labels: torch.Tensor, n_classes: int) -> LabeledRows:
         """Return the released labels, or those of all rows that the first student makes of them."""
         if self.first_student is None:
             rows = torch.nonzero(labels != ABSTAIN)[:, 0]
-            return LabelledRows(rows, labels[rows])
+            return LabeledRows(rows, labels[rows])
         seed = int(torch.randint(2**31, ()))
         plain = X.cpu().numpy()
         first = fit_student(self.first_student, plain, labels.cpu().numpy(), np.arange(n_classes), seed=seed)
         started = torch.as_tensor(first.predict(plain), device=X.device)
-        return LabelledRows(torch.arange(len(X), device=X.device), started)
+        return LabeledRows(torch.arange(len(X), device=X.device), started)
 
     def _check_settings(self) -> None:
         owner = type(self).__name__

@@ -86,7 +86,7 @@ def learned_by(module: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
 
 
-def optimiser_of(module: nn.Module, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
+def optimizer_of(module: nn.Module, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
     """Return AdamW over what `module` learns, one fused step for all."""
     return torch.optim.AdamW(learned_by(module), lr=learning_rate, weight_decay=weight_decay, fused=True)
 
@@ -117,7 +117,7 @@ class NetworkStudent(SemiSupervisedClassifier):
 
     @abstractmethod
     def _trained(self, X: torch.Tensor, labels: torch.Tensor, n_classes: int) -> nn.Module:
-        """Return what `_module` made, trained on rows and their class indices, −1 for unlabelled; draws from torch."""
+        """Return what `_module` made, trained on rows and their class indices, −1 for unlabeled; draws from torch."""
 
     def _learn(self, X: Matrix, labels: IntArray) -> None:
         device = device_named(self.device, type(self).__name__)

@@ -11,7 +11,7 @@ from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import ABSTAIN
 from tutelage._internal.validation import integer_at_least, number_between, probability
 from tutelage.students.networks.augmentation import ImageStudent
-from tutelage.students.networks.base import AveragedNetwork, optimiser_of, robust_loss, robustness_at, step_size
+from tutelage.students.networks.base import AveragedNetwork, optimizer_of, robust_loss, robustness_at, step_size
 
 _SHARE_MEMORY = 0.99  # of the running share of each class among what the network says
 _PRIOR_ROWS = 10  # per class: few released labels say little about how frequent the classes are
@@ -39,17 +39,17 @@ class ConsistencyStudent(ImageStudent):
         A clone of it is fitted first, on the same rows and labels; its classes are then learned as if they were
         released labels, of all rows. One that propagates labels on public features starts far ahead of any network.
     steps : int
-        Number of optimiser steps.
+        Number of optimizer steps.
     batch_size : int
-        Labelled rows per step, drawn with replacement.
-    unlabelled_ratio : int
-        Further rows per step, labelled or not, for each labelled one.
-    unlabelled_weight : float
+        Labeled rows per step, drawn with replacement.
+    unlabeled_ratio : int
+        Further rows per step, labeled or not, for each labeled one.
+    unlabeled_weight : float
         Weight of their loss, 0 for a network that learns from labels alone; at least 0 and below 100.
     confidence : float
         Probability from which on a pseudo-label is learned, between 0 and 1.
     robustness : float
-        q of the generalised cross entropy of labels: 0 believes all of them, towards 1 those that the network
+        q of the generalized cross entropy of labels: 0 believes all of them, towards 1 those that the network
         contradicts count less; reached after a quarter of the steps. At least 0 and below 1.
     averaging : float
         Weight of the past in the running average of the network, which is what predicts; at least 0 and below 1.
@@ -74,7 +74,7 @@ class ConsistencyStudent(ImageStudent):
     Notes
     -----
     With 100 labels of MNIST, some 2,000 steps are worth their time; with a `first_student`, whose
-    labels are many and mostly right, 800 steps of `batch_size` 96 and `unlabelled_ratio` 1.
+    labels are many and mostly right, 800 steps of `batch_size` 96 and `unlabeled_ratio` 1.
 
     References
     ----------
@@ -85,33 +85,33 @@ class ConsistencyStudent(ImageStudent):
 
     steps: int = 1500
     batch_size: int = 32
-    unlabelled_ratio: int = 4
-    unlabelled_weight: float = 1.0
+    unlabeled_ratio: int = 4
+    unlabeled_weight: float = 1.0
     confidence: float = 0.95
     robustness: float = 0.7
 
     def _trained(self, X: torch.Tensor, labels: torch.Tensor, n_classes: int) -> nn.Module:
         changes = self._changes()
-        labelled = self._first_labels(X, labels, n_classes)
+        labeled = self._first_labels(X, labels, n_classes)
         module = self._module(n_classes).to(X.device).train()
         averaged = AveragedNetwork(module, self.averaging)
-        shares = _Shares(labelled.labels, n_classes)
-        optimiser = optimiser_of(module, self.learning_rate, self.weight_decay)
+        shares = _Shares(labeled.labels, n_classes)
+        optimizer = optimizer_of(module, self.learning_rate, self.weight_decay)
         for step in progress_bar(range(self.steps), "consistency training", self.steps, shown=self.progress):
-            optimiser.param_groups[0]["lr"] = self.learning_rate * step_size(step, self.steps)
-            optimiser.zero_grad(set_to_none=True)
-            known, q = labelled.drawn(self.batch_size), robustness_at(step, self.steps, self.robustness)
+            optimizer.param_groups[0]["lr"] = self.learning_rate * step_size(step, self.steps)
+            optimizer.zero_grad(set_to_none=True)
+            known, q = labeled.drawn(self.batch_size), robustness_at(step, self.steps, self.robustness)
             images = changes.weak(X[known.rows])
-            if self.unlabelled_weight == 0:
+            if self.unlabeled_weight == 0:
                 loss = robust_loss(self._scores(module, images), known.labels, q).mean()
             else:
-                rows = X[torch.randint(len(X), (self.batch_size * self.unlabelled_ratio,), device=X.device)]
+                rows = X[torch.randint(len(X), (self.batch_size * self.unlabeled_ratio,), device=X.device)]
                 pseudo = self._pseudo_labels(averaged.module, shares, changes.weak(rows))
                 scores = self._scores(module, torch.cat([images, changes.strong(rows)]))
                 loss = robust_loss(scores[: len(images)], known.labels, q).mean()
-                loss = loss + self.unlabelled_weight * _disagreement(scores[len(images) :], pseudo)
+                loss = loss + self.unlabeled_weight * _disagreement(scores[len(images) :], pseudo)
             loss.backward()
-            optimiser.step()
+            optimizer.step()
             averaged.update(module)
         return averaged.module
 
@@ -125,8 +125,8 @@ class ConsistencyStudent(ImageStudent):
         owner = type(self).__name__
         super()._check_settings()
         integer_at_least(self.steps, 1, "steps", owner)
-        integer_at_least(self.unlabelled_ratio, 1, "unlabelled_ratio", owner)
-        number_between(self.unlabelled_weight, 0, 100, "unlabelled_weight", owner)
+        integer_at_least(self.unlabeled_ratio, 1, "unlabeled_ratio", owner)
+        number_between(self.unlabeled_weight, 0, 100, "unlabeled_weight", owner)
         probability(self.confidence, "confidence", owner)
 
 

@@ -10,10 +10,10 @@ from torch import nn
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import ABSTAIN
 from tutelage._internal.validation import integer_at_least
-from tutelage.students.networks.augmentation import ImageAugmentation, ImageStudent, LabelledRows
+from tutelage.students.networks.augmentation import ImageAugmentation, ImageStudent, LabeledRows
 from tutelage.students.networks.base import (
     AveragedNetwork,
-    optimiser_of,
+    optimizer_of,
     robust_loss,
     robustness_at,
     scores_of,
@@ -40,7 +40,7 @@ class NoisySelfTrainingStudent(ImageStudent):
     rounds : int
         Number of rounds. The first learns from labels alone; after round i of n, i/n of the rows are believed.
     steps : int
-        Optimiser steps per round.
+        Optimizer steps per round.
     batch_size : int
         Rows per step, drawn with replacement.
     robustness : float
@@ -75,21 +75,21 @@ class NoisySelfTrainingStudent(ImageStudent):
         return network
 
     def _round(
-        self, start: nn.Module, X: torch.Tensor, believed: LabelledRows, changes: ImageAugmentation, *, young: bool
+        self, start: nn.Module, X: torch.Tensor, believed: LabeledRows, changes: ImageAugmentation, *, young: bool
     ) -> nn.Module:
         """Return the averaged network after one round on what is believed, begun where `start` stands."""
         module = start.train()
         averaged = AveragedNetwork(module, self.averaging)
-        optimiser = optimiser_of(module, self.learning_rate, self.weight_decay)
+        optimizer = optimizer_of(module, self.learning_rate, self.weight_decay)
         for step in range(self.steps):
-            optimiser.param_groups[0]["lr"] = self.learning_rate * step_size(step, self.steps)
-            optimiser.zero_grad(set_to_none=True)
+            optimizer.param_groups[0]["lr"] = self.learning_rate * step_size(step, self.steps)
+            optimizer.zero_grad(set_to_none=True)
             drawn = believed.drawn(self.batch_size)
             images, half = X[drawn.rows], self.batch_size // 2
             scores = self._scores(module, torch.cat([changes.weak(images[:half]), changes.strong(images[half:])]))
             q = robustness_at(step, self.steps, self.robustness) if young else self.robustness
             robust_loss(scores, drawn.labels, q).mean().backward()
-            optimiser.step()
+            optimizer.step()
             averaged.update(module)
         return averaged.module
 
@@ -99,7 +99,7 @@ class NoisySelfTrainingStudent(ImageStudent):
             integer_at_least(getattr(self, name), 1, name, type(self).__name__)
 
 
-def surest(probabilities: torch.Tensor, labels: torch.Tensor, share: float) -> LabelledRows:
+def surest(probabilities: torch.Tensor, labels: torch.Tensor, share: float) -> LabeledRows:
     """Return released labels that are not all but excluded, and the network's class of the rows it is surest of."""
     sureness, said = probabilities.max(dim=1)
     n_classes = probabilities.shape[1]
@@ -110,4 +110,4 @@ def surest(probabilities: torch.Tensor, labels: torch.Tensor, share: float) -> L
         best = members[sureness[members].argsort(descending=True, stable=True)[: math.ceil(len(members) * share)]]
         targets[best] = torch.where(targets[best] == ABSTAIN, index, targets[best])
     rows = torch.nonzero(targets != ABSTAIN)[:, 0]
-    return LabelledRows(rows, targets[rows])
+    return LabeledRows(rows, targets[rows])

@@ -71,13 +71,13 @@ def train_siamese(
     rows, generator = _tensor(X), np.random.default_rng(seed)
     with drawing_from(seed), threadpool_limits(1):  # networks this small only wait for further threads
         network = SiameseNetwork(_encoder(X, image_shape, embedding), embedding).train()
-        optimiser = torch.optim.Adam(network.parameters(), lr=_LEARNING_RATE, fused=True)
+        optimizer = torch.optim.Adam(network.parameters(), lr=_LEARNING_RATE, fused=True)
         for _ in range(steps):
             one, other, same = _pairs(groups, batch_size, generator)
-            optimiser.zero_grad(set_to_none=True)
+            optimizer.zero_grad(set_to_none=True)
             odds = network(rows[one], rows[other])
             functional.binary_cross_entropy_with_logits(odds, torch.as_tensor(same, dtype=torch.float32)).backward()
-            optimiser.step()
+            optimizer.step()
     return network
 
 
@@ -107,7 +107,7 @@ def _encoder(X: Matrix, image_shape: tuple[int, ...] | None, embedding: int) -> 
 
 @final
 class _Jittered(nn.Module):
-    """Standardise each feature by a mean and a spread; in training, move it by a fraction of that spread."""
+    """Standardize each feature by a mean and a spread; in training, move it by a fraction of that spread."""
 
     def __init__(self, mean: FloatArray, spread: FloatArray) -> None:
         super().__init__()

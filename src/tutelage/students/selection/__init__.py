@@ -36,11 +36,11 @@ __all__ = [
 SELECTORS: Mapping[str, Named[QuerySelector]] = {
     "first": Named(FirstRows, "rows in order"),
     "random": Named(RandomRows, "rows drawn at random"),
-    "medoids": Named(Medoids, "the row nearest the centre of each k-means cluster, large clusters first"),
+    "medoids": Named(Medoids, "the row nearest the center of each k-means cluster, large clusters first"),
     "typiclust": Named(TypiClust, "the row of each cluster that lies densest"),
     "least-confident": Named(LeastConfident, "what the student of earlier answers is least sure of"),
     "binary-experts": Named(BinaryExperts, "what one-against-all experts are undecided about"),
-    "siamese": Named(SiameseSimilarity, "what a siamese network matches with no labelled row"),
+    "siamese": Named(SiameseSimilarity, "what a siamese network matches with no labeled row"),
 }
 
 
@@ -50,11 +50,11 @@ def selector_named(name: str) -> QuerySelector:
     Raises
     ------
     InvalidParameterError
-        If there is none; the message lists those that there are.
+        If the name is unknown; the message lists the known names.
     """
     if name not in SELECTORS:
         raise InvalidParameterError(
             f"There is no rule {name!r} to choose queries by. There are: {', '.join(SELECTORS)}. To choose by label, "
-            "see `class_balanced`: the labels must be paid for first."
+            "see `class_balanced`: the labels must be released first."
         )
     return SELECTORS[name]()

@@ -40,7 +40,7 @@ class PublicKnowledge:
     X : array of shape (rows, ...)
         Public rows: the pool.
     labels : integer array of shape (rows,)
-        Released class index of each row that was asked and answered, else −1. All were paid for when they were asked.
+        Released class index of each row that was asked and answered, else −1. The budget of all of them is spent.
     asked : mask of shape (rows,)
         Which rows were asked before; they are not chosen again.
     probabilities : array of shape (rows, classes), optional
@@ -69,7 +69,7 @@ class PublicKnowledge:
             )
         if np.any(self.answered & ~self.asked):
             raise InvalidDataError(
-                "`labels` of PublicKnowledge must be -1 wherever `asked` is false: nobody paid for it."
+                "`labels` of PublicKnowledge must be -1 wherever `asked` is false: such a label was never released."
             )
         for name in ("X", "labels", "asked", "probabilities"):  # a rule that wrote into them would change what is asked
             object.__setattr__(self, name, _read_only(getattr(self, name)))
@@ -197,7 +197,7 @@ class RandomRows(QuerySelector):
 @final
 @dataclass(frozen=True, slots=True)
 class GivenRows(QuerySelector):
-    """Ask rows that were chosen before, in that order; whoever chose them looked at public things only.
+    """Ask rows that were chosen before, in that order. They must have been chosen from public data only.
 
     Parameters
     ----------
@@ -269,8 +269,8 @@ def class_balanced(known: PublicKnowledge, per_class: int, *, seed: int) -> IntA
     integer_at_least(per_class, 1, "per_class", "class_balanced")
     if len(known.open) > 0:
         raise InvalidDataError(
-            f"class_balanced looks at the label of every row, and {len(known.open)} rows of `known` were not asked, so "
-            "not paid for. Ask them too, or leave them out."
+            f"class_balanced needs the label of every row, and {len(known.open)} rows of `known` were not asked. Ask "
+            "them too, or leave them out."
         )
     classes, counts = np.unique(known.labels[known.answered], return_counts=True)
     fewest = int(counts.min()) if len(counts) > 0 else 0
@@ -308,7 +308,7 @@ class _ClusterRepresentatives(QuerySelector):
 @final
 @dataclass(frozen=True, slots=True)
 class Medoids(_ClusterRepresentatives):
-    """Ask the rows nearest the centres of k-means clusters, largest cluster first.
+    """Ask the rows nearest the centers of k-means clusters, largest cluster first.
 
     Rows near one that was asked before are not asked: what it covers is known. Where equal rows leave fewer clusters
     than queries, the others are drawn at random.
@@ -323,12 +323,12 @@ class Medoids(_ClusterRepresentatives):
 class TypiClust(_ClusterRepresentatives):
     """Ask the most typical row of each k-means cluster, largest cluster first [1]_.
 
-    Like `Medoids`, but a cluster is represented by the row with the nearest neighbours: where rows are dense, also in a
+    Like `Medoids`, but a cluster is represented by the row with the nearest neighbors: where rows are dense, also in a
     cluster that is no ball.
 
     Parameters
     ----------
-    n_neighbours : int
+    n_neighbors : int
         Typicality is the inverse of the mean distance to so many nearest rows of the same cluster, or to half of its
         rows where it has fewer than twice as many.
 
@@ -338,14 +338,14 @@ class TypiClust(_ClusterRepresentatives):
        ICML 2022, arXiv:2202.02794, section 3.
     """
 
-    n_neighbours: int = 20
+    n_neighbors: int = 20
 
     def __post_init__(self) -> None:
-        integer_at_least(self.n_neighbours, 1, "n_neighbours", "TypiClust")
+        integer_at_least(self.n_neighbors, 1, "n_neighbors", "TypiClust")
 
     def _representative(self, X: FloatArray) -> int:
-        n_neighbours = max(1, min(self.n_neighbours, len(X) // 2))
-        nearest = np.sort(pairwise_distances(X), axis=1)[:, 1 : n_neighbours + 1]  # the first is the row itself
+        n_neighbors = max(1, min(self.n_neighbors, len(X) // 2))
+        nearest = np.sort(pairwise_distances(X), axis=1)[:, 1 : n_neighbors + 1]  # the first is the row itself
         return int(nearest.sum(axis=1).argmin())
 
 
@@ -367,8 +367,8 @@ class BinaryExperts(QuerySelector):
     at_least : int
         How many other experts' scores must pass it.
     estimator : scikit-learn classifier, optional
-        Cloned for each expert; gives probabilities. Default: logistic regression on standardised features, strongly
-        regularised, for experts that fit few labels closely are sure of every row.
+        Cloned for each expert; gives probabilities. Default: logistic regression on standardized features, strongly
+        regularized, for experts that fit few labels closely are sure of every row.
     """
 
     needs_answers: ClassVar[bool] = True

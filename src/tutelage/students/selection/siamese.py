@@ -1,4 +1,4 @@
-"""Ask what resembles no labelled row, by siamese networks (Papernot et al. 2017, Appendix B.2)."""
+"""Ask what resembles no labeled row, by siamese networks (Papernot et al. 2017, Appendix B.2)."""
 
 import math
 from dataclasses import dataclass
@@ -16,20 +16,20 @@ from tutelage.students.selection.rules import SEEDS, PublicKnowledge, QuerySelec
 @final
 @dataclass(frozen=True, slots=True)
 class SiameseSimilarity(QuerySelector):
-    """Ask the rows that a siamese network is least sure to match with any labelled row; needs the torch extra.
+    """Ask the rows that a siamese network is least sure to match with any labeled row; needs the torch extra.
 
     The authors of PATE found matches not confident enough to save queries.
 
     Parameters
     ----------
     same : {"class", "image"}
-        What the network learns to recognise: two rows of one class, from the released labels, or one row in two
+        What the network learns to recognize: two rows of one class, from the released labels, or one row in two
         versions (moved, or with jitter), from all public rows.
     image_shape : tuple of int, optional
         (height, width) or (height, width, channels) of the flattened rows, for a convolutional network. By default rows
         are features without an order.
     embedding : int
-        Numbers that the network makes of a row, to be compared.
+        Number of outputs of the network for a row, which are compared.
     steps : int
         Training steps.
     batch_size : int
@@ -63,7 +63,7 @@ class SiameseSimilarity(QuerySelector):
             )
 
     def best_matches(self, known: PublicKnowledge, seed: int) -> tuple[FloatArray, IntArray]:
-        """Return the probability of each row's best match among the labelled rows, and its label; both (rows,).
+        """Return the probability of each row's best match among the labeled rows, and its label; both (rows,).
 
         Parameters
         ----------
@@ -81,7 +81,7 @@ class SiameseSimilarity(QuerySelector):
         labels = known.labels[known.answered]
         if len(np.unique(labels)) < (2 if self.same == "class" else 1):
             raise InvalidDataError(
-                f"SiameseSimilarity(same={self.same!r}) compares with labelled rows, of two classes at least if it is "
+                f"SiameseSimilarity(same={self.same!r}) compares with labeled rows, of two classes at least if it is "
                 "to learn from them. Ask a first batch by another rule, such as Medoids."
             )
         rows, groups = (X[known.answered], labels) if self.same == "class" else (X, np.arange(len(X)))

@@ -60,7 +60,7 @@ class Network(NetworkSettings):
     -----
     Networks trained together draw their dropout from another stream than those trained alone, and accelerators round
     differently, so votes agree closely and not exactly; each teacher is a function of its own shard either way. Batch
-    normalisation mixes the rows of a batch and is refused by ``"vectorized"``.
+    normalization mixes the rows of a batch and is refused by ``"vectorized"``.
     """
 
     def ensemble(
@@ -259,7 +259,7 @@ class NetworkTeachers(Ensemble):
         numbers: Sequence[int],
         keep: _Kept[Product],
     ) -> Iterator[tuple[int, Product]]:
-        """Train whole stacks, whoever is missing: a stack's shape must not tell whose shard is empty."""
+        """Train whole stacks, even if shards are empty: the shape of a stack must not reveal which shard is empty."""
         wanted, device = set(numbers), self._network.torch_device()
         for first in range(0, n_shards, _STACK):
             stack = range(first, min(first + _STACK, n_shards))

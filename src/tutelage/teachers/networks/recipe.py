@@ -54,8 +54,8 @@ class NetworkSettings:
             module = self.factory(n_classes)
         if not isinstance(module, nn.Module):
             raise InvalidParameterError(
-                "`factory` of Network must make a torch module from the number of classes. "
-                f"It made a {type(module).__name__}."
+                "`factory` of Network must make a torch module from the number of classes. It made a "
+                f"{type(module).__name__}."
             )
         # A factory may return layers that it keeps: trained in place, they would carry one shard into the next.
         return copy.deepcopy(module)
@@ -68,7 +68,7 @@ class NetworkSettings:
 def batches(network: NetworkSettings, n_rows: int, seed: int) -> list[torch.Tensor]:
     """Return the row numbers of each step: every epoch in a new order that depends on `seed` and `n_rows` alone.
 
-    A batch has at least two rows, for layers that normalise over them: a single row that would be left over sits out
+    A batch has at least two rows, for layers that normalize over them: a single row that would be left over sits out
     this epoch, and the only row of a shard is taken twice.
     """
     if n_rows == 1:
@@ -79,7 +79,7 @@ def batches(network: NetworkSettings, n_rows: int, seed: int) -> list[torch.Tens
 
 
 def learning_rate(network: NetworkSettings, step: int, steps: torch.Tensor) -> torch.Tensor:
-    """Return the learning rate at `step`, counted from 0, of networks that take so many steps."""
+    """Return the learning rate at `step`, counted from 0, of networks that take `steps` steps."""
     return network.learning_rate * (1 - step / steps)
 
 

@@ -1,6 +1,6 @@
 """One network after the other: the fastest way on processors, and the one that takes any module.
 
-Measured in benchmarks/teachers.py: tensors and not a DataLoader, channels last, one fused optimiser step, one thread.
+Measured in benchmarks/teachers.py: tensors and not a DataLoader, channels last, one fused optimizer step, one thread.
 """
 
 from typing import Any
@@ -28,16 +28,16 @@ def train(network: NetworkSettings, X: torch.Tensor, y: torch.Tensor, n_classes:
     with drawing_from(seed, X.device):
         module = _channels_last(network.module(n_classes, seed).to(X.device)).train()
         learning = [parameter for parameter in module.parameters() if parameter.requires_grad]
-        optimiser = torch.optim.AdamW(
+        optimizer = torch.optim.AdamW(
             learning, betas=ADAM_BETAS, eps=ADAM_EPSILON, weight_decay=network.weight_decay, fused=True
         )
         steps = batches(network, len(y), seed)
         for step, batch in enumerate(steps):
             rows = batch.to(X.device)
-            optimiser.param_groups[0]["lr"] = learning_rate(network, step, torch.tensor(len(steps)))
-            optimiser.zero_grad(set_to_none=True)
+            optimizer.param_groups[0]["lr"] = learning_rate(network, step, torch.tensor(len(steps)))
+            optimizer.zero_grad(set_to_none=True)
             functional.cross_entropy(module(X[rows].float()), y[rows]).backward()
-            optimiser.step()
+            optimizer.step()
     return {name: value.detach().clone() for name, value in [*module.named_parameters(), *module.named_buffers()]}
 
 

@@ -70,11 +70,11 @@ def train(network: NetworkSettings, shards: Sequence[Shard], n_classes: int, see
     X, y = torch.cat([shard.X for shard in shards]), torch.cat([shard.y for shard in shards])
     sizes = torch.tensor([0, *(len(shard.y) for shard in shards[:-1])], device=device)
     starts = sizes.cumsum(0)[:, None]
-    optimiser = _StackedAdamW(weights, network.weight_decay)
+    optimizer = _StackedAdamW(weights, network.weight_decay)
     with drawing_from(seed, device):
         for step in _steps(network, shards, device):
             places = starts + step.rows
-            weights = optimiser.step(weights, gradients(weights, X[places].float(), y[places], step.counts), step)
+            weights = optimizer.step(weights, gradients(weights, X[places].float(), y[places], step.counts), step)
     state = {**weights, **fixed}
     return [{name: value[number].clone() for name, value in state.items()} for number in range(len(shards))]
 
@@ -123,7 +123,7 @@ def _steps(network: NetworkSettings, shards: Sequence[Shard], device: torch.devi
 
 
 class _StackedAdamW:
-    """AdamW (Loshchilov and Hutter 2019) on stacked weights: elementwise, so it is one optimiser per teacher."""
+    """AdamW (Loshchilov and Hutter 2019) on stacked weights: elementwise, so it is one optimizer per teacher."""
 
     def __init__(self, weights: Weights, decay: float) -> None:
         self._means = {name: torch.zeros_like(value) for name, value in weights.items()}

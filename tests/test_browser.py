@@ -1,0 +1,179 @@
+"""What people read, in a real browser: the card, the private report and the site open from a disk without fault."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import REPOSITORY
+from test_card import full_card
+from test_private_report import BALLOTS, LABELS, VOTES
+from tutelage.private_report import write_private_report
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+
+PHONE, DESKTOP = 390, 1280  # pixels
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+SITE = [
+    "index.html",
+    "faq.html",
+    "examples/index.html",
+    "howto/choose-noise.html",
+    "proofs/pate2018.html",
+    "reference/estimator.html",
+    "results.html",
+]
+
+pytestmark = pytest.mark.timeout(900)  # building the site is slow on a busy machine
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """The Chromium of this machine, or the one that playwright was told to install; nothing is downloaded here."""
+    with sync_api.sync_playwright() as running:
+        path = next(filter(None, map(shutil.which, NAMES)), running.chromium.executable_path)
+        if not Path(path).is_file():
+            pytest.skip("there is no Chromium; install one, or run `playwright install chromium`")
+        opened = running.chromium.launch(executable_path=path)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("material", reason="the extra `docs` is not installed")
+    folder = tmp_path_factory.mktemp("site")
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    built = subprocess.run(
+        build, cwd=REPOSITORY, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True
+    )
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+@pytest.fixture
+def papers(tmp_path: Path) -> list[Path]:
+    """A card with everything that can be on it, and the private report."""
+    full_card().save(tmp_path)
+    write_private_report(tmp_path / "private-report.html", VOTES, labels=LABELS, ballots=BALLOTS)
+    return [tmp_path / "card.html", tmp_path / "private-report.html"]
+
+
+@contextmanager
+def opened(browser: Any, width: int, scheme: str = "light") -> Iterator[tuple[Any, list[str]]]:
+    """A page of a browser, and what it does that it should not: errors, and requests that leave the disk."""
+    context = browser.new_context(viewport={"width": width, "height": 844}, color_scheme=scheme)
+    page = context.new_page()
+    faults: list[str] = []
+    page.on("console", lambda message: faults.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.route(lambda url: not url.startswith(("file:", "data:", "blob:")), lambda route: route.abort())
+    page.on("requestfailed", lambda request: faults.append(f"request for {request.url}"))
+    yield page, faults
+    context.close()
+
+
+def violations(page: Any) -> list[str]:
+    """What axe-core objects to; not the stamp across the private report, a watermark of the words of its heading."""
+    options = {"resultTypes": ["violations"], "preload": False}  # what a style sheet holds need not be read again
+    found = axe.Axe().run(page, {"exclude": [[".stamp"]]}, options).response["violations"]
+    return [f"{one['id']}: {node['html'][:100]}" for one in found for node in one["nodes"]]
+
+
+def sideways(page: Any) -> int:
+    """How many pixels of the page are out of sight to the right."""
+    return page.evaluate("document.scrollingElement.scrollWidth - innerWidth")
+
+
+def look(browser: Any, pages: list[Path]) -> dict[str, list[str]]:
+    """Open pages on a phone and a desktop, in light and dark, and return what is wrong."""
+    wrong: dict[str, list[str]] = {}
+    for width, scheme in ((PHONE, "light"), (PHONE, "dark"), (DESKTOP, "light"), (DESKTOP, "dark")):
+        with opened(browser, width, scheme) as (page, faults):
+            for path in pages:
+                page.goto(path.as_uri())
+                found = [*faults, *violations(page)]
+                if sideways(page) > 0:
+                    found.append(f"scrolls sideways by {sideways(page)} pixels")
+                if found:
+                    wrong[f"{path.name}, {width} pixels, {scheme}"] = found
+                faults.clear()
+    return wrong
+
+
+def test_the_card_and_the_private_report_open_without_fault(browser, papers):
+    assert look(browser, papers) == {}
+
+
+def test_pages_of_the_site_open_without_fault(browser, site):
+    assert look(browser, [site / name for name in SITE]) == {}
+
+
+def test_no_page_of_the_site_scrolls_sideways_on_a_phone(browser, site):
+    pages = sorted(path for path in site.rglob("*.html") if path.name != "404.html")  # which is for a server
+    assert len(pages) > 50
+    with opened(browser, PHONE) as (page, faults):
+        wide = {}
+        for path in pages:
+            page.goto(path.as_uri())
+            if sideways(page) > 0:
+                wide[path.relative_to(site)] = sideways(page)
+    assert wide == {}
+    assert faults == []
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("docker", "faq.html"),
+        ("GDPR", "faq.html"),
+        ("how do I choose epsilon", "faq.html"),
+        ("PATEClassifier", "reference/estimator.html"),
+        ("consortium", "howto/consortium.html"),
+    ],
+)
+def test_search_finds_from_a_disk(browser, site, words, page):
+    with opened(browser, DESKTOP) as (opened_page, faults):
+        opened_page.goto((site / "index.html").as_uri())
+        opened_page.fill("input[name=query]", words)
+        links = opened_page.locator(".md-search-result__link")
+        links.first.wait_for()
+        found = [link.get_attribute("href") for link in links.all()[:5]]
+        assert any(f"/{page}" in link for link in found), found
+        assert faults == []
+
+
+def test_pages_lead_to_their_neighbors(browser, site):
+    with opened(browser, DESKTOP) as (page, _):
+        page.goto((site / "tutorial.html").as_uri())
+        page.click(".md-footer__link--next")
+        assert page.url == (site / "faq.html").as_uri()
+        page.click(".md-footer__link--prev")
+        assert page.url == (site / "tutorial.html").as_uri()
+
+
+def test_nothing_is_shipped_for_the_theme_s_developers(site):
+    assert list(site.rglob("*.map")) == []
+    assert [path for path in site.rglob("*.[cj]s*") if "sourceMappingURL" in path.read_text(errors="replace")] == []
+
+
+def test_every_image_has_a_text_alternative_and_every_figure_a_caption(browser, site):
+    without = {}
+    with opened(browser, DESKTOP) as (page, _):
+        for path in (path for path in sorted(site.rglob("*.html")) if "<img" in path.read_text()):
+            page.goto(path.as_uri())
+            found = page.evaluate(
+                """() => [...document.querySelectorAll("main img")]
+                    .filter(image => !image.alt || !image.closest("figure")?.querySelector("figcaption")?.textContent)
+                    .map(image => image.src)"""
+            )
+            if found:
+                without[path.name] = found
+    assert without == {}

@@ -1,0 +1,191 @@
+"""A signed card: what passes its check, and every fault that must not."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from test_cli_card import charged, refusal  # noqa: F401  the fixture
+from tutelage import GNMax, LabelingSession, Ledger, VoteHistogram
+from tutelage.exceptions import InvalidDataError
+from tutelage.federation import Identity, Role
+from tutelage.reporting.signature import SIGNATURE, SIGNED, check_signature, write_signature
+
+
+@pytest.fixture
+def officer(tmp_path: Path) -> Identity:
+    """A signer, whose keys are in a folder."""
+    made = Identity.generate("officer", Role.ENTITY)
+    made.save(tmp_path / "keys")
+    return made
+
+
+@pytest.fixture
+def signed(called, charged: Path, officer: Identity) -> Path:  # noqa: F811
+    """A folder with the signed card of a ledger that lies beside it."""
+    options = ("--ledger", "a.ledger", "--output", "out", "--sign", "keys/officer.private.json")
+    result = called("card", *options, cwd=charged)
+    assert result.returncode == 0, result.stderr
+    assert officer.member.fingerprint in result.stdout
+    return charged
+
+
+def verified(called, folder: Path, *options: str):
+    return called("card", "out", "--verify", "keys/officer.public.json", *options, cwd=folder)
+
+
+def later(folder: Path) -> None:
+    """Ask about one more query through the ledger."""
+    votes = VoteHistogram(np.array([[230, 15, 5]]), 250)
+    LabelingSession(votes, GNMax(sigma=40), Ledger.open(folder / "a.ledger")).ask(np.array([[99.0]]))
+
+
+def test_a_signed_card_is_verified_with_and_without_its_ledger(called, signed, officer):
+    alone, beside = verified(called, signed), verified(called, signed, "--ledger", "a.ledger")
+    for result in (alone, beside):
+        assert result.returncode == 0, result.stderr
+        assert "out is the card that officer signed." in result.stdout
+        assert officer.member.fingerprint in result.stdout
+    head = json.loads((signed / "out" / SIGNATURE).read_text())["head"]
+    assert f"The signed head is\n{head}" in alone.stdout
+    assert "a.ledger is intact and contains the signed head." in beside.stdout
+    later(signed)
+    assert verified(called, signed, "--ledger", "a.ledger").returncode == 0
+
+
+def test_a_signature_holds_in_another_folder(called, signed):
+    shutil.move(signed / "out", signed / "received")
+    assert called("card", "received", "--verify", "keys/officer.public.json", cwd=signed).returncode == 0
+    assert called("card", "received/card.json", "--verify", "keys/officer.public.json", cwd=signed).returncode == 0
+
+
+@pytest.mark.parametrize("name", SIGNED)
+def test_every_changed_byte_of_a_card_is_found(name, signed, officer):
+    path = signed / "out" / name
+    original = path.read_bytes()
+    places = [*range(0, len(original), max(1, len(original) // 200)), len(original) - 1]
+    for place in places:
+        changed = bytearray(original)
+        changed[place] ^= 1
+        path.write_bytes(changed)
+        with pytest.raises(InvalidDataError, match=f"{name} was changed after officer signed it"):
+            check_signature(signed / "out", "officer", officer.member.has_signed)
+    for changed in (original + b" ", original[:-1], b""):
+        path.write_bytes(changed)
+        with pytest.raises(InvalidDataError, match=f"{name} was changed"):
+            check_signature(signed / "out", "officer", officer.member.has_signed)
+    path.write_bytes(original)
+    assert check_signature(signed / "out", "officer", officer.member.has_signed)
+
+
+def test_every_changed_byte_of_a_signature_is_found(signed, officer):
+    path = signed / "out" / SIGNATURE
+    original = path.read_bytes()
+    for place in range(len(original) - 1):
+        changed = bytearray(original)
+        changed[place] ^= 1
+        path.write_bytes(changed)
+        with pytest.raises(InvalidDataError):
+            check_signature(signed / "out", "officer", officer.member.has_signed)
+
+
+@pytest.mark.parametrize("name", [*SIGNED, SIGNATURE])
+def test_a_missing_file_is_named(name, called, signed):
+    (signed / "out" / name).unlink()
+    assert f"{name} cannot be read" in refusal(verified(called, signed), 1)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"\xff", "is not a signature of a card"),
+        (b"[]", "is not a signature of a card"),
+        (b"{}", "is not a signature of a card"),
+        (b'{"file": "card signature", "format": 2}', "is of another format than 1. Upgrade tutelage."),
+        (b'{"file": "card signature", "format": 1}', "is not a signature of a card"),
+        (b'{"file": "card signature", "format": 1, "signature": "", "head": 1, "sha256": []}', "was not signed"),
+        (b"[" * 60_000, "is not a signature of a card"),
+    ],
+)
+def test_another_file_in_the_place_of_a_signature_is_refused(content, said, called, signed):
+    (signed / "out" / SIGNATURE).write_bytes(content)
+    assert said in refusal(verified(called, signed), 1)
+
+
+def test_another_key_of_the_same_name_is_refused(called, signed):
+    Identity.generate("officer", Role.ENTITY).save(signed / "other")
+    result = called("card", "out", "--verify", "other/officer.public.json", cwd=signed)
+    assert "was not signed with the key of officer, or was changed" in refusal(result, 1)
+
+
+def test_the_signature_of_another_card_and_one_of_another_head_are_refused(signed, officer):
+    out = signed / "out"
+    record = json.loads((out / "card.json").read_text())
+    record["budget"]["head"] = "0" * 64
+    other = signed / "other"
+    shutil.copytree(out, other)
+    (other / "card.json").write_text(json.dumps(record))
+    write_signature(other, "officer", officer.sign)
+    shutil.copy(other / SIGNATURE, out / SIGNATURE)
+    with pytest.raises(InvalidDataError, match=r"card\.json was changed"):
+        check_signature(out, "officer", officer.member.has_signed)
+
+
+def test_a_ledger_without_the_signed_head_is_refused(called, signed):
+    shutil.copy(signed / "a.ledger", signed / "old.ledger")
+    later(signed)
+    options = ("--ledger", "a.ledger", "--output", "out", "--sign", "keys/officer.private.json")
+    assert called("card", *options, cwd=signed).returncode == 0
+    assert verified(called, signed, "--ledger", "a.ledger").returncode == 0
+    refused = refusal(verified(called, signed, "--ledger", "old.ledger"), 1)
+    assert "is another ledger, or was rolled back" in refused
+    Ledger.create(signed / "new.ledger", epsilon=2.0, delta=1e-5, unit=Ledger.open(signed / "a.ledger").unit)
+    assert "another ledger" in refusal(verified(called, signed, "--ledger", "new.ledger"), 1)
+
+
+def test_a_signed_card_that_states_less_than_is_proved_is_refused(called, signed, officer):
+    record = json.loads((signed / "out" / "card.json").read_text())
+    (signed / "out" / "card.json").write_text(json.dumps({**record, "public_epsilon": 0.01}))
+    write_signature(signed / "out", "officer", officer.sign)
+    assert "and what was released proves" in refusal(verified(called, signed), 1)
+
+
+def test_no_signature_stays_beside_a_card_that_it_is_not_of(called, signed):
+    assert called("card", "out", "--state", "controller=A hospital", cwd=signed).returncode == 0
+    assert not (signed / "out" / SIGNATURE).exists()
+    again = called("card", "out", "--sign", "keys/officer.private.json", cwd=signed)
+    assert again.returncode == 0, again.stderr
+    assert verified(called, signed).returncode == 0
+
+
+def test_a_received_card_can_be_signed_again(called, signed):
+    for name in ("written-files.json",):
+        (signed / "out" / name).unlink()
+    assert called("card", "out", "--sign", "keys/officer.private.json", cwd=signed).returncode == 0
+    assert verified(called, signed).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (("--verify", "keys/officer.public.json"), 2, "--verify takes the folder of the card"),
+        (("out", "--verify", "keys/officer.public.json", "--json"), 2, "Nothing else."),
+        (("out", "--verify", "keys/officer.private.json"), 1, "public file of a member"),
+        (("out", "--sign", "keys/officer.public.json"), 1, "chmod 600"),
+        (("out", "--sign", "keys/nobody.private.json"), 1, "does not exist"),
+        (("out", "--sign", "keys/officer.private.json", "--private-votes", "v.npz"), 2, "is no part of a card"),
+    ],
+)
+def test_wrong_calls_are_refused_in_a_sentence(options, code, said, called, signed):
+    before = {path: path.read_bytes() for path in (signed / "out").iterdir()}
+    assert said in refusal(called("card", *options, cwd=signed), code)
+    assert {path: path.read_bytes() for path in (signed / "out").iterdir()} == before
+
+
+@pytest.mark.parametrize("option", ["--sign", "--verify"])
+def test_without_cryptography_the_error_names_the_extra(option, called, signed, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    said = refusal(called("card", "out", option, "keys/officer.private.json", cwd=signed), 2)
+    assert "pip install 'tutelage[federation]'" in said
