@@ -438,9 +438,9 @@ def test_the_text_on_diabetes_has_the_numbers_of_its_reproduction(records):
         (r"a change is recorded\" is right for (\S+) %, and for (\S+) %", [rule, longer]),
         (rf"for readmission, the forest {gain} and the student {gain};", leaks["readmission"]),
         (rf"; for `diabetesMed`, {gain} and {gain}\.", leaks["diabetesMed"]),
-        (r"cost the patient ε = (\S+) for any votes",
+        (r"cost the patient a worst-case ε = (\S+), and",
             [row_of(diabetes, "500 queries, LNMax 20: worst-case ε for one patient")]),
-        (rf"for any votes, and {INTERVAL} by the exact",
+        (rf"a vote-dependent ε = {INTERVAL} by the exact",
             bounds(row_of(diabetes, "readmission, patients apart: vote-dependent ε, exact"))),
     ):  # fmt: skip
         assert_says(text, pattern, values)
