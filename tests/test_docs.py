@@ -136,9 +136,8 @@ def test_no_table_is_broken_by_a_blank_line(page):
         lines = [line.strip() for line in block.strip().splitlines()]
         if any(line.startswith("|") for line in lines):
             assert all(line.startswith("|") for line in lines), f"text in one block with a table: {block}"
-            header, separator, *rows = (
-                re.sub(r"\\\||`[^`]*`|\$[^$]*\$", "", line) for line in [*lines, "", ""][: max(2, len(lines))]
-            )
+            bare = [re.sub(r"\\\||`[^`]*`|\$[^$]*\$", "", line) for line in lines]
+            header, separator, *rows = bare if len(bare) > 1 else [*bare, ""]
             assert re.fullmatch(r"\|(\s*:?-+:?\s*\|)+", separator), f"no separator below {header}"
             assert {line.count("|") for line in (separator, *rows)} == {header.count("|")}, (
                 f"rows of other cells: {header}"
