@@ -1,4 +1,4 @@
-"""Hundreds of teachers of seven images each: closed-form heads over features that public images taught.
+"""Train 200 teachers on seven images each, in closed form, on features learned from public images.
 
 python examples/digits.py
 """

@@ -1,4 +1,4 @@
-"""Votes from elsewhere: ballots in an npz file become labels in a csv file, within a budget that a ledger keeps.
+"""Turn ballots in an npz file into labels in a csv file, within a budget.
 
 python examples/own_votes.py
 """
@@ -16,7 +16,8 @@ from tutelage.teachers import RecordedTeachers
 folder = tempfile.TemporaryDirectory()
 ballots_file, labels_file = Path(folder.name) / "ballots.npz", Path(folder.name) / "labels.csv"
 
-# Yours: the public rows, and which class each of 250 models (rows) chose for each of them (columns), -1 for none.
+# Replace these with your own: the public rows, and the ballots of 250 models (one model per row, one public row per
+# column). The entries are classes, or -1 for an abstention.
 random = np.random.default_rng(0)
 X_public = random.random((300, 6))
 truth = random.integers(0, 3, 300)
@@ -24,15 +25,15 @@ difficulty = random.random(300) ** 4
 wrong = random.random((250, 300)) < difficulty
 np.savez(ballots_file, ballots=np.where(wrong, random.integers(0, 3, (250, 300)), truth))
 
-# Whose change moves at most one model's ballots? Here every patient's rows taught one model and no other.
+# The privacy unit: here, all rows of a patient were used to train one model, so a patient changes at most one ballot.
 patient = PrivacyUnit("patient", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
 teachers = RecordedTeachers.load(ballots_file, X_public, n_classes=3, unit=patient)
 
-# The budget comes first, and in a file, so that the next batch of queries continues it.
+# Set the budget first. The ledger is a file, so the next batch of queries continues the same budget.
 ledger = Ledger.create(Path(folder.name) / "patients.ledger", epsilon=2.0, delta=1e-5, unit=patient)
 session = LabelingSession(teachers, ConfidentGNMax(threshold=175, sigma_threshold=80, sigma_vote=40), ledger)
 affordable = X_public[: session.affordable(X_public)]
-print(f"ε = {ledger.epsilon:g} affords {len(affordable)} of {len(X_public)} queries, whatever the votes are")
+print(f"ε = {ledger.epsilon:g} pays for {len(affordable)} of {len(X_public)} queries in the worst case")
 
 release = session.ask(affordable)
 with labels_file.open("w", newline="") as file:
@@ -42,7 +43,7 @@ with labels_file.open("w", newline="") as file:
 
 answered = release.answered
 right = (release.labels == truth[: len(affordable)])[answered].mean()
-print(f"{answered.sum()} labels in {labels_file.name}; on {(~answered).sum()} rows the teachers agreed too little")
+print(f"{answered.sum()} labels in {labels_file.name}; {(~answered).sum()} rows have no label: too little agreement")
 print(f"{right:.0%} of the labels are right")
-print(f"{release.cost:.2f} of the budget was spent; all of it together guarantees {ledger.state().guarantee()}")
+print(f"{release.cost:.2f} of the budget spent; the whole budget guarantees {ledger.state().guarantee()}")
 folder.cleanup()

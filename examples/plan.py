@@ -1,4 +1,4 @@
-"""Before anything private is touched: which method, and what to expect of the student.
+"""Choose a method, and predict the accuracy of the student, from public data only.
 
 python examples/plan.py
 """
@@ -8,13 +8,13 @@ from rich.console import Console
 from tutelage.datasets import load_digits
 from tutelage.planning import plan
 
-# What is public: 360 small digits with labels. What is private, and not here: 1,400 more of them.
+# The public data are 360 small digits with labels. The private data would be 1,400 others; a plan does not need them.
 digits = load_digits()
 found = plan(1.0, people=1_400, X_public=digits.X_test, y_public=digits.y_test, goal=0.8)
 Console().print(found.as_table())
 print(*found.sentences(), sep="\n")
 print(found.as_config())
 
-# A wish that cannot come true is answered with what would.
+# If no method reaches the target, the plan says why and what would work.
 hopeless = plan(0.02, people=200, X_public=digits.X_test, y_public=digits.y_test)
 print(hopeless.obstacle)

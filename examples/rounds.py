@@ -1,4 +1,4 @@
-"""Interactive-GNMax end to end: select, ask, retrain; teachers are asked less as the student learns.
+"""Use Interactive-GNMax: select queries, label them, retrain the student, and repeat. Later rounds need fewer labels.
 
 python examples/rounds.py
 """
@@ -32,8 +32,8 @@ final = fit_student(student, X_public, asked.labels(len(X_public)), np.arange(10
 
 answered = asked.release.answered
 right = (asked.release.labels == digits.y_test[asked.queries])[answered].mean()
-print(f"{answered.mean():.0%} of {len(asked.queries)} queries have an answer; {right:.0%} of the answers are right")
+print(f"{answered.mean():.0%} of {len(asked.queries)} queries have a label; {right:.0%} of the labels are right")
 others = np.setdiff1d(np.arange(len(X_public)), asked.queries)
 right = (final.predict(X_public[others]) == digits.y_test[others]).mean()
-print(f"the student is right on {right:.0%} of the public digits that were not asked")
-print(f"{asked.release.cost:.2f} of the budget was spent; all of it together guarantees {ledger.state().guarantee()}")
+print(f"the student is right on {right:.0%} of the other public digits")
+print(f"{asked.release.cost:.2f} of the budget spent; the whole budget guarantees {ledger.state().guarantee()}")

@@ -1,4 +1,4 @@
-"""A private table: rows of a csv file, several of which may be one person's, a student of noisy votes, and the card.
+"""Train a student on a csv file with several rows per person, by noisy votes, and write the privacy card.
 
 python examples/table.py
 """
@@ -19,7 +19,8 @@ from tutelage.tables import read_csv
 folder = tempfile.TemporaryDirectory()
 private_file, public_file = Path(folder.name) / "people.csv", Path(folder.name) / "public.csv"
 
-# For the example: two csv files of the census table that is bundled; in the private one people have one to three rows.
+# Write two csv files of the bundled census table. In the private file, people have one to three rows. Skip this if you
+# have your own files.
 adult, random = load_adult(), np.random.default_rng(0)
 people = np.repeat(np.arange(12_000), random.integers(1, 4, 12_000))[:20_000]
 for path, X, y, owner in (
@@ -33,7 +34,7 @@ for path, X, y, owner in (
             [*row, adult.classes[label], *who] for row, label, who in zip(X.tolist(), y, owner, strict=True)
         )
 
-# Yours begins here. What the columns mean is read off the public table: categories are never collected from people.
+# Start here with your own files. The public table decides the kinds and categories of the columns.
 private, public = read_csv(private_file), read_csv(public_file)
 columns = PublicColumns.learn(public, adult.feature_names)
 X_public = columns.transform(public)
@@ -51,11 +52,11 @@ model = PATEClassifier(
 )
 model.fit(columns.transform(private), private.column("income"), X_public=X_public, entity_ids=private.column("person"))
 
-# Where some public rows have labels, they score the student; these rows were not asked.
+# Score the student on public rows with labels. They were not queries.
 evaluated = slice(model.n_queries, None)
 right = model.score(X_public[evaluated], public.column("income")[evaluated])
 print(model.epsilon_)
-print(f"the student is right on {right:.1%} of {len(X_public[evaluated]):,} public rows that were not asked")
+print(f"the student is right on {right:.1%} of {len(X_public[evaluated]):,} other public rows")
 
 card = model.card(
     X_public[evaluated],

@@ -1,4 +1,4 @@
-"""Texts in, a private student out: made-up notes of a ward, some about infections.
+"""Train a private student on texts: made-up notes of a ward, some about infections.
 
 python examples/text.py
 """
@@ -26,4 +26,4 @@ model = PATEClassifier(epsilon=1.0, classes=["infection", "other"])
 model.fit(private, labels, X_public=public[:700])
 
 print(model.epsilon_)
-print(f"the student is right on {model.score(public[700:], truth[700:]):.1%} of 300 notes it has not seen")
+print(f"the student is right on {model.score(public[700:], truth[700:]):.1%} of 300 new notes")

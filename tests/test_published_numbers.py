@@ -236,7 +236,8 @@ def test_no_page_cuts_a_recorded_epsilon_short(records):
     recorded |= {float(said) for row in rows for said in re.findall(r"ε = (\d+\.\d+)", row.name)}
     theirs = {row.published for row in rows}
     suspects = set()
-    for path in (REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md")):
+    pages = [page for folder in ("docs", "examples") for page in (REPOSITORY / folder).rglob("*.md")]
+    for path in (REPOSITORY / "README.md", REPOSITORY / "CHANGELOG.md", *pages):
         for said in re.findall(r"(?<![\w.,–-])\d+\.\d+(?![\d.]*\d|[–-]\d|\s*%)", path.read_text(encoding="utf-8")):
             written, unit = float(said), 10.0 ** -len(said.partition(".")[2])
             digits = len(said.replace(".", "").lstrip("0"))

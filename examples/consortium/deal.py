@@ -1,7 +1,7 @@
-"""Deal the published hospital stays to ten hospitals.
+"""Assign the published hospital stays to ten hospitals.
 
-The published table does not say which hospital a stay was in. So patients are dealt to hospitals by a keyed hash of
-their number: all stays of a patient are in one hospital, and hospitals differ by chance only. Real ones differ more.
+The published table does not name the hospital of a stay, so a keyed hash of the patient number assigns patients to
+hospitals. All stays of a patient are in one hospital. Hospitals differ only by chance; real hospitals differ more.
 """
 
 from pathlib import Path
@@ -20,11 +20,11 @@ def deal(split: DiabetesSplit, folder: Path, *, key: bytes) -> None:
     Parameters
     ----------
     split : DiabetesSplit
-        Its private part is dealt out.
+        The private part is assigned to hospitals.
     folder : path
         Where the hospitals' folders are made.
     key : bytes
-        Key of the hash that deals patients to hospitals; not the split's.
+        Key of the hash that assigns patients to hospitals; it must differ from the key of the split.
     """
     hospitals = Shards.of_entities(split.private.patients, len(HOSPITALS), key=key, name="patient_nbr")
     for name, rows in zip(HOSPITALS, hospitals.rows, strict=True):

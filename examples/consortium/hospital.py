@@ -24,7 +24,7 @@ TEACHERS = 25
 
 
 def classifier() -> LogisticRegression:
-    """Return what teachers and student are: a plane through the average public patient, held back strongly."""
+    """Return the model of teachers and student: a strongly regularized plane through the average public patient."""
     return LogisticRegression(C=0.03, fit_intercept=False)
 
 
@@ -52,14 +52,14 @@ def ballots(
     rows : array of shape (queries, 16)
         Encoded public rows.
     key : bytes
-        This hospital's own key, by which patients are dealt to teachers.
+        This hospital's key, which assigns patients to teachers.
     """
     shards = Shards.of_entities(patients, TEACHERS, key=key, name="patient_nbr")
     return EstimatorTeachers(classifier(), n_classes=2, seed=0).fit_ballots(X, y, shards, rows)
 
 
 def own_key(home: Path) -> bytes:
-    """Return the key that deals patients to teachers; made once, for another key would make other teachers."""
+    """Return the key that assigns patients to teachers. It is made once: another key would give other teachers."""
     path = home / "shards.key"
     if not path.exists():
         path.write_bytes(secrets.token_bytes(32))
@@ -67,6 +67,6 @@ def own_key(home: Path) -> bytes:
 
 
 if __name__ == "__main__":
-    os.umask(0o077)  # what this writes is for nobody else
+    os.umask(0o077)  # only this user can read the files
     home, mailbox, public, batch = sys.argv[1:]
     main(Path(home), Path(mailbox), Path(public), batch)

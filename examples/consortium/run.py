@@ -2,7 +2,7 @@
 
 python examples/consortium/run.py [FOLDER]
 
-README.md, next to this file, says what happens and who learns what.
+README.md, next to this file, explains the steps and what each role learns.
 """
 
 import contextlib
@@ -57,7 +57,7 @@ mechanism = {{ name = "gnmax", sigma = {SIGMA} }}
 
 
 def main(folder: Path) -> None:
-    """Play everything in `folder`, and say what the student learned and what that cost a patient."""
+    """Run everything in `folder`, and print the accuracy of the student and ε."""
     split, encode, mailbox = assemble(folder, TERMS + OF_VOTES)
     say(f"{AGGREGATOR} asks {QUERIES} public stays")
     batch = ask(folder, mailbox, drawn(encode(split.public.X)))
@@ -73,8 +73,8 @@ def main(folder: Path) -> None:
     with np.load(folder / HOSPITALS[0] / "stays.npz") as own:
         one_hospital = encode(own["X"]), own["y"]
     compare(split, encode, one_hospital, rows, labels)
-    print(f"The labels cost each patient ε = {round_up(epsilon):.4f} at δ = {DELTA:g}, whatever the votes were.")
-    print(f"Everything lies in {folder}.")
+    print(f"The labels cost each patient ε = {round_up(epsilon):.4f} at δ = {DELTA:g}, in the worst case.")
+    print(f"All files are in {folder}.")
 
 
 def assemble(folder: Path, agreed: str) -> tuple[DiabetesSplit, Encoder, Path]:
@@ -127,7 +127,7 @@ def compute(folder: Path, mailbox: Path) -> None:
 
 
 def collect(folder: Path, mailbox: Path) -> tuple[Numbers, npt.NDArray[np.int64], float]:
-    """Return the rows that were asked, their labels, and the ε that they cost each patient."""
+    """Return the queries, their labels, and ε per patient."""
     home, places = folder / AGGREGATOR, at(folder, mailbox, AGGREGATOR)
     collected = json.loads(output(federate("collect", *places, "--output", home / "labels.npz", "--json")))
     with np.load(home / "labels.npz") as released:
@@ -144,7 +144,7 @@ def compare(
     rows: Numbers,
     labels: npt.NDArray[np.int64],
 ) -> None:
-    """Print the student's accuracy beside what the same model learns where nobody needs protection."""
+    """Print the accuracy of the student, and of the same model without privacy."""
     X, y = encode(split.test.X), split.test.y
     public = {row.tobytes(): label for row, label in zip(encode(split.public.X), split.public.y, strict=True)}
     taught = {
@@ -187,7 +187,7 @@ def side_by_side(commands: Iterable[Sequence[object]], at_once: int) -> list[str
 
 
 def free_addresses(count: int) -> list[str]:
-    """Return addresses of this machine at which nobody listens."""
+    """Return unused addresses of this machine."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     try:
         return ["{}:{}".format(*open_socket.getsockname()) for open_socket in sockets]
@@ -197,12 +197,12 @@ def free_addresses(count: int) -> list[str]:
 
 
 def say(step: str) -> None:
-    """Print what happens next, and how many seconds after the start."""
+    """Print the next step, and the seconds since the start."""
     print(f"{time.perf_counter() - STARTED:4.0f} s  {step}", flush=True)
 
 
 def play(whole: Callable[[Path], None]) -> None:
-    """Play in the folder that the command line names, or in a new one."""
+    """Run in the folder that the command line names, or in a new one."""
     os.umask(0o077)  # every file of the play is for this user only
     try:
         whole(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp(prefix="consortium-")))

@@ -20,7 +20,7 @@ _CHANGED = (1, 3)  # insulin "Down" and "Up"
 
 
 class Encoder:
-    """Sixteen columns of a stay, centred and scaled as public rows are; so 0 is the average public patient.
+    """Sixteen columns of a stay, centered and scaled by the public rows. 0 is the average public patient.
 
     Parameters
     ----------

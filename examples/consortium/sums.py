@@ -2,7 +2,7 @@
 
 python examples/consortium/sums.py [FOLDER]
 
-README.md, next to this file, says what comes out.
+README.md, next to this file, has the results.
 """
 
 import os
@@ -45,7 +45,7 @@ people = {{ {", ".join(f"{name} = {PEOPLE}" for name in HOSPITALS)} }}
 
 
 def main(folder: Path) -> None:
-    """Play everything in `folder`, and say what the student learned and what that cost a patient."""
+    """Run everything in `folder`, and print the accuracy of the student and ε."""
     split, encode, mailbox = assemble(folder, TERMS + OF_SUMS)
     for name in HOSPITALS:  # each on its own machine
         with np.load(folder / name / "stays.npz") as own:
@@ -60,8 +60,8 @@ def main(folder: Path) -> None:
     epsilon = epsilon_of_queries(consortium, 1, DELTA).epsilon
     print(QUESTION.format(len(split.test.y)))
     print(f"  {100 * right:.1f} %  student")
-    print(f"The sums cost each patient ε = {round_up(epsilon):.4f} at δ = {DELTA:g}, whatever the ballots were.")
-    print(f"Everything lies in {folder}.")
+    print(f"The sums cost each patient ε = {round_up(epsilon):.4f} at δ = {DELTA:g}, in the worst case.")
+    print(f"All files are in {folder}.")
 
 
 def play_round(folder: Path, mailbox: Path, rows: Numbers) -> None:

@@ -1,0 +1,127 @@
+"""The words of pages, docstrings, messages and comments: American spelling, and no phrase that is listed here."""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import REPOSITORY
+
+# Each phrase is a regular expression, beside words to use instead. Add phrases freely; `\b` is put around them.
+DIALECT = {
+    r"mends?|mended|mending": "fix",
+    r"finds? out|found out": "detect, or discover",
+    r"by hand": "manually",
+    r"anew": "again",
+    r"and (?:is|are) none": "but is not",
+    r"as which": "name the noun",
+    r"belongs? into": "belongs in",
+    r"wants? to be (?:told|asked)": "needs",
+    r"nobody|is none of (?:these|them)": "a passive, or the name of the component",
+    r"got round|gets? round": "bypass",
+    r"yours to see to|to see to": "you must make sure",
+    r"stands? for (?:it|them)|as it stands": "replace, or without changes",
+    r"for any votes": "worst-case",
+    r"by the votes": "vote-dependent",
+    r"sanitised|sanitized": "tested",
+    r"asked rows?|rows? (?:that )?(?:is|are|were|was) asked": "query",
+    r"foretells?|foretold": "predict",
+    r"dealt (?:out )?(?:to|by)": "assigned to, divided by",
+    r"put back": "restore",
+    r"say nothing|says nothing": "abstain, or does not state",
+    r"whatever the votes": "for every possible set of votes",
+    r"(?:is|are) no (?:vulnerability|vulnerabilities|tables?|class|classes|numbers?|guarantees?)": "is not a",
+}
+SENTENCES = r"(?:What|Who|Whoever|Whatever|That which) (?![^.?!]*\?)"  # stand-ins for a noun, except in questions
+
+BRITISH = {
+    r"(?:un)?label(?:led|ling)": "labeled",
+    r"neighbour\w*": "neighbor",
+    r"colour\w*": "color",
+    r"behaviour\w*": "behavior",
+    r"favour\w*": "favor",
+    r"honour\w*": "honor",
+    r"centre[sd]?": "center",
+    r"metres?": "meter",
+    r"licence[sd]?": "license",
+    r"defence": "defense",
+    r"cancelled|cancelling": "canceled",
+    r"modelled|modelling": "modeled",
+    r"travelled|signalled|totalled|levelled": "one l",
+    r"grey": "gray",
+    r"programmes?": "program",
+    r"catalogues?": "catalog",
+    r"judgement": "judgment",
+    r"whilst|amongst|towards": "while, among, toward",
+    r"(?:real|optim|min|max|normal|random|recogn|organ|general|summar|emphas|anonym|penal|standard|util|initial|"
+    r"regular|parallel|quant|character|memor|author|sanit|final|serial|vector|discret|factor)"
+    r"is(?:e|es|ed|ing|ation|ations|er|ers)": "-ize",
+    r"analys(?:e|ed|ing)": "-yze",
+}
+
+# Not rewritten yet. A name here is a file, or a folder with everything in it.
+NOT_YET: dict[str, tuple[str, ...]] = {
+    "dialect": (
+        "RESULTS.md", "docs/card.md", "docs/errata.md", "docs/howto/tune.md",
+        "docs/local.md", "docs/privacy_guarantee.md", "docs/proofs",
+        "docs/reference", "docs/students.md", "reproductions", "src", "tools",
+    ),
+    "British": ("docs/card.md", "docs/students.md", "reproductions", "src", "tools"),
+}  # fmt: skip
+
+FENCED = re.compile(r"^ *(```|~~~).*?^ *\1", re.MULTILINE | re.DOTALL)
+MARKUP = re.compile(r"``.+?``|`[^`]+`|\]\([^)]*\)|<[^>]+>|https?://\S+|\$[^$]+\$|'[^'\s]+'", re.DOTALL)
+
+
+def prose_of_python(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the comments, the docstrings and the messages: strings of several words."""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string.lstrip("# ")
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value.strip():
+            yield node.lineno, re.sub(r"^ *>>>.*$|^ *\.\.\. .*$", "", node.value, flags=re.MULTILINE)
+
+
+def prose_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield each piece of prose of a page or module, with the number of its first line and without code."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        yield from prose_of_python(text)
+        return
+    bare = FENCED.sub(lambda found: "\n" * found.group().count("\n"), text)
+    yield from ((number, line) for number, line in enumerate(bare.splitlines(), 1))
+
+
+def found_in(path: Path, phrases: dict[str, str], sentences: str = "") -> list[str]:
+    pattern = re.compile("|".join(rf"\b(?:{phrase})\b" for phrase in phrases), re.IGNORECASE)
+    starts = re.compile(rf"(?:^|(?<=[.:!] ))\s*(?:[-*|] )?{sentences}") if sentences else None
+    findings = []
+    for number, said in prose_of(path):
+        bare = MARKUP.sub(" ", said)
+        words = [found.group() for found in pattern.finditer(bare)]
+        words += [found.group().strip() for found in starts.finditer(bare)] if starts else []
+        findings += [f"{path.relative_to(REPOSITORY)}:{number}: {word!r}" for word in words]
+    return findings
+
+
+def texts() -> list[Path]:
+    pages = [page for folder in ("docs", "examples") for page in (REPOSITORY / folder).rglob("*.md")]
+    folders = ("src", "reproductions", "examples", "tools")
+    modules = [path for folder in folders for path in (REPOSITORY / folder).rglob("*.py")]
+    return sorted([*REPOSITORY.glob("*.md"), *pages, *modules])
+
+
+def is_of(path: Path, names: tuple[str, ...]) -> bool:
+    return any(path.is_relative_to(REPOSITORY / name) for name in names)
+
+
+@pytest.mark.parametrize(("kind", "phrases", "sentences"), [("dialect", DIALECT, SENTENCES), ("British", BRITISH, "")])
+def test_no_text_has_a_phrase_of_the_list(kind, phrases, sentences):
+    read = [path for path in texts() if not is_of(path, NOT_YET[kind])]
+    findings = [finding for path in read for finding in found_in(path, phrases, sentences)]
+    assert not findings, "\n".join(findings)
