@@ -34,14 +34,14 @@ WORDS, NUMBERS = ["no", "yes"], [0, 1]
         ({"", "yes"}, WORDS, "some labels are missing"),
         ({"nan"}, NUMBERS, "some labels are missing"),
         ({"YES", "No "}, WORDS, "capital letters or blanks"),
-        ({"ill", "healthy"}, NUMBERS, "it holds text"),
+        ({"ill", "healthy"}, NUMBERS, "it contains text"),
         ({"0.125", "7.25"}, NUMBERS, "numbers with fractions"),
         ({"0.125"}, WORDS, "numbers with fractions"),
-        ({"0", "1"}, WORDS, "it holds numbers, and `classes` are text"),
+        ({"0", "1"}, WORDS, "it contains numbers, and `classes` are text"),
         ({"maybe"}, WORDS, "list every class"),
         ({"2"}, NUMBERS, "list every class"),
         ({"2", "?"}, NUMBERS, "list every class"),
-        ({"inf"}, NUMBERS, "it holds text"),
+        ({"inf"}, NUMBERS, "it contains text"),
     ],
 )
 def test_labels_that_are_no_classes_bring_the_likely_cause_and_no_label(strangers, classes, hint):
