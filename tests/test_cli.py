@@ -360,11 +360,15 @@ def test_arrays_of_the_wrong_shape_or_kind_are_refused(private, message, folder)
             {},
             "`queries` in [public] must be at most the 120 public rows. Got 400.",
         ),
-        ([], {"public": 'label = "ill"\nevaluate_last = 100'}, "must leave the 40 queried rows out of 120. Got 100."),
+        (
+            [],
+            {"public": 'label = "ill"\nevaluate_last = 100'},
+            "must leave at least 40 of the 120 public rows for queries. Got 100.",
+        ),
         ([("[output]", "[output")], {}, "is not valid TOML"),
         ([("jobs = 1", "jobs = 0")], {}, "`jobs` in [teachers] must be at least 1, or -1"),
         ([], {"teachers": "seed = -1"}, "`seed` of [teachers] must be an integer >= 0. Got -1."),
-        ([], {"public": "evaluate_last = 9"}, "scores the student on labels; name their column"),
+        ([], {"public": "evaluate_last = 9"}, "needs labels to score the student. Name their column"),
         ([('["no", "yes"]', '["no", 1]')], {}, "must be all text or all whole numbers"),
         ([], {"teachers": "parameters = { max_depth = -1 }"}, "`teacher` of PATEClassifier cannot be trained"),
         ([('["no", "yes"]', '["no"]')], {}, "must list at least two class values"),
@@ -405,7 +409,7 @@ def test_arrays_of_the_wrong_shape_or_kind_are_refused(private, message, folder)
         ([], {"public": 'selection = "least-confident"'}, "Set `rounds` to at least 2"),
         ([], {"public": 'overlap = "off"'}, "`overlap` in [public] must be one of checked, ignored. Got 'off'."),
         ([], {"private": 'entity = "ill"'}, "`entity` and `silo` in [private] must be other columns than `label`"),
-        ([], {"private": 'silo = "ill"'}, "must be other columns than `label`: they say whose row it is"),
+        ([], {"private": 'silo = "ill"'}, "must be other columns than `label`. Got"),
         ([], {"public": "rounds = 0"}, "`rounds` of [public] must be an integer >= 1"),
         (
             [("sigma = 2.0", INTERACTIVE), ("gnmax", "interactive")],
@@ -428,7 +432,7 @@ def test_a_wrong_configuration_is_refused_with_the_fix(replacements, sections, m
         ),
         ({"private": 'silo = "ward"\nentity = "patient"'}, "An entity has rows in more than one shard"),
         ({"public": 'label = "sick"'}, "public.csv has no column 'sick'"),
-        ({"public": 'label = "ward"'}, "The public labels hold 'north', which is not among `classes`"),
+        ({"public": 'label = "ward"'}, "The public labels contain 'north', which is not among `classes`"),
     ],
 )
 def test_wrong_columns_are_refused(sections, message, folder):

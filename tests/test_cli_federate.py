@@ -131,7 +131,7 @@ def test_the_local_model_needs_no_computing_party_and_no_ledger_of_the_aggregato
     found = json.loads(run("collect", *aggregator, "--output", tmp_path / "labels.npz", "--json"))
     assert found["entities"] == HOSPITALS
     assert (found["asked"], found["answered"], found["ledger"]) == (5, 5, None)
-    assert "3 of 3; 2 needed" in run("status", "--mailbox", mail, "--home", tmp_path / HOSPITALS[0])
+    assert "3 of 3 (2 needed)" in run("status", "--mailbox", mail, "--home", tmp_path / HOSPITALS[0])
 
 
 def test_joining_shows_the_terms_first_and_asks_for_their_fingerprint(tmp_path):

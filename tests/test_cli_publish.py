@@ -93,7 +93,7 @@ def test_torn_votes_are_refused_and_no_count_is_printed(folder):
     label(folder, "torn.npz")
     result = put_to_the_test(folder, "torn.npz")
     assert result.returncode == 0
-    assert "The test refused" in result.stdout
+    assert "The test failed" in result.stdout
     assert "a smaller one was tested and refused" in result.stdout.replace("\n", " ")
     assert "shortfall" not in result.stdout
 

@@ -168,7 +168,7 @@ def test_a_class_with_hardly_a_row_is_a_warning_that_names_nothing(rows, warned,
     merged(folder, 'classes = ["no", "yes", "perhaps"]', public="")
     run = called("run", "config.toml", cwd=folder)
     assert run.returncode == 0, run.stderr
-    assert ("warning: Some class has fewer than 3 private rows" in run.stderr) == warned
+    assert ("warning: A class has fewer than 3 private rows" in run.stderr) == warned
     assert "perhaps" not in run.stderr
     assert "fewer than" not in (folder / "out" / "card.json").read_text()
 

@@ -9,13 +9,12 @@ import zipfile
 import numpy as np
 import pytest
 import skops.io
-import typer
 from rich.table import Table
 from sklearn.tree import DecisionTreeClassifier
 
 from conftest import REPOSITORY
 from test_cli import configure, refusal
-from tutelage.cli.app import _VERBS, app
+from tutelage.cli.app import _VERBS
 from tutelage.cli.config import load_config
 from tutelage.cli.sources import cause_of_unknown
 from tutelage.cli.text import plain_console, printable
@@ -34,14 +33,14 @@ WORDS, NUMBERS = ["no", "yes"], [0, 1]
         ({"", "yes"}, WORDS, "some labels are missing"),
         ({"nan"}, NUMBERS, "some labels are missing"),
         ({"YES", "No "}, WORDS, "capital letters or blanks"),
-        ({"ill", "healthy"}, NUMBERS, "it holds text"),
+        ({"ill", "healthy"}, NUMBERS, "it contains text"),
         ({"0.125", "7.25"}, NUMBERS, "numbers with fractions"),
         ({"0.125"}, WORDS, "numbers with fractions"),
-        ({"0", "1"}, WORDS, "it holds numbers, and `classes` are text"),
+        ({"0", "1"}, WORDS, "it contains numbers, and `classes` are text"),
         ({"maybe"}, WORDS, "list every class"),
         ({"2"}, NUMBERS, "list every class"),
         ({"2", "?"}, NUMBERS, "list every class"),
-        ({"inf"}, NUMBERS, "it holds text"),
+        ({"inf"}, NUMBERS, "it contains text"),
     ],
 )
 def test_labels_that_are_no_classes_bring_the_likely_cause_and_no_label(strangers, classes, hint):
@@ -131,27 +130,6 @@ def test_markup_in_paths_and_units_is_printed_as_it_is(tmp_path, called):
     assert shown.returncode == 0
     assert "[red]a[nope].ledger" in shown.stdout
     assert "[bold]p[/x]" in shown.stdout
-
-
-def _commands(group, context, path):
-    """Yield the path and the context of a command and of every command below it."""
-    yield path, context
-    for name in group.list_commands(context) if hasattr(group, "list_commands") else ():
-        found = group.get_command(context, name)
-        yield from _commands(found, typer.Context(found, context, name), (*path, name))
-
-
-@pytest.mark.parametrize("columns", [80, 60])
-def test_every_help_text_fits_the_screen_uncut(columns, monkeypatch):
-    monkeypatch.setenv("COLUMNS", str(columns))
-    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((columns, 24)))
-    root = typer.main.get_command(app)
-    shown = dict(_commands(root, typer.Context(root, info_name="tutelage"), ()))
-    assert {("federate", "vote"), ("ledger", "init"), ("run",)} <= set(shown)
-    for path, context in shown.items():
-        for line in context.command.get_help(context).splitlines():
-            assert len(line) <= columns, (path, line)
-            assert not line.endswith("...") or line.startswith("Usage:"), (path, line)
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])

@@ -18,7 +18,7 @@ from tutelage.votes import VoteHistogram, tally
 
 
 class Analysis(NamedTuple):
-    """What `perform_analysis` returns, in its old order.
+    """Result of `perform_analysis`, in its old order.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def perform_analysis(
 
     References
     ----------
-    PATE 2017, Theorems 1 to 3 and Lemma 4, arXiv:1610.05755v4. What was wrong before: docs/errata.md.
+    PATE 2017, Theorems 1 to 3 and Lemma 4, arXiv:1610.05755v4. Earlier errors: docs/errata.md.
 
     Examples
     --------

@@ -405,7 +405,7 @@ class SummedNoise(Event):
 
     @property
     def unit(self) -> PrivacyUnit:
-        """What moves one ballot."""
+        """Unit whose change moves one ballot."""
         return self.event.unit
 
     @property

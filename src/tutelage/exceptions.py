@@ -74,11 +74,11 @@ class NothingToGainError(TutelageError):
 
 
 class LedgerError(TutelageError):
-    """A ledger refused. What it had recorded before stays recorded."""
+    """A ledger refused an operation. Its earlier entries are unchanged."""
 
 
 class BudgetExceededError(LedgerError):
-    """The budget has no room for this release. Nothing was spent and no noise was drawn. Ask less, or add noise.
+    """The budget does not allow this release. Nothing was spent and no noise was drawn. Ask fewer queries or add noise.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class LedgerLockedError(LedgerError):
 
 
 class LedgerStorageError(LedgerError):
-    """The ledger file is missing, no ledger, of a later format, read-only, on a network disk, or cannot grow."""
+    """The ledger file is missing, not a ledger, of a later format, read-only, on a network disk, or cannot grow."""
 
 
 class FederationError(TutelageError):
@@ -151,7 +151,7 @@ class FewPublicRowsWarning(UserWarning):
 
 
 class MuchNoiseWarning(UserWarning):
-    """The noise that an ε asks for is larger than the number of teachers, so that many labels are wrong."""
+    """The noise that an ε requires is larger than the number of teachers, so that many labels are wrong."""
 
 
 class OneClassWarning(UserWarning):

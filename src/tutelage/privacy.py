@@ -1,8 +1,8 @@
-"""What ε protects and may show: privacy units, neighboring relations, and two kinds of ε in two types.
+"""Privacy units, neighboring relations, and the two types of ε: publishable and private.
 
-One ε may be published, the other depends on the private votes. Whatever the relation, its consequence for the votes is
-the same and is all that the accounting uses: at most one teacher's ballot changes, so one count falls by one, another
-rises by one, or a ballot turns from or into an abstention and one count moves by one.
+A `PublicEpsilon` may be published; a `PrivateEpsilon` depends on the private votes. All relations have one consequence
+for the votes, and the accounting uses nothing else: at most one teacher's ballot changes, so one count falls by one,
+another rises by one, or a ballot turns from or into an abstention and one count moves by one.
 """
 
 import math
@@ -30,7 +30,7 @@ class NeighboringRelation(StrEnum):
 
     @property
     def sentence(self) -> str:
-        """How neighboring data sets differ, for people; no file is read by it."""
+        """How neighboring data sets differ, in words; files store the code instead."""
         return _SENTENCES[self]
 
     @classmethod
@@ -67,12 +67,12 @@ _CODES = {former: relation.value for relation, spellings in _FORMER.items() for 
 @final
 @dataclass(frozen=True, slots=True)
 class PrivacyUnit:
-    """Whose influence an epsilon bounds.
+    """The unit whose influence an epsilon bounds.
 
     Parameters
     ----------
     name : str
-        What one unit is, in the words of the data: ``"row"``, ``"patient_id"``, ``"one teacher's data"``.
+        Name of one unit, in the words of the data: ``"row"``, ``"patient_id"``, ``"one teacher's data"``.
     neighboring : NeighboringRelation
         How neighboring data sets differ.
     """

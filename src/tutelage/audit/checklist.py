@@ -56,7 +56,7 @@ class FreshNoiseAudit(NamedTuple):
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """What is wrong, a sentence each; empty where nothing is."""
+        """Problems, one sentence each; empty if there are none."""
         votes, level = f"votes like {self.probe.counts}", (1 - self.confidence) / 4
         said = (
             (self.replayed, f"Two releases of a batch with {votes} are alike: their noise is replayed."),
@@ -149,7 +149,7 @@ _SAMPLED_ROWS, _TEACHERS, _QUERIES = 1_500, 10, 300
 @final
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What came of one check."""
+    """Result of one check."""
 
     check: str
     verdict: Verdict

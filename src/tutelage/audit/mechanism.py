@@ -75,7 +75,7 @@ class Neighbors(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MechanismAudit:
-    """What many releases showed of a mechanism; all of it is public, for the votes were made up.
+    """Result of many releases of a mechanism; public, because the votes were made up.
 
     Parameters
     ----------

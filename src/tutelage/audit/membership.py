@@ -1,7 +1,7 @@
 """Membership inference: who was trained on, told from the model by the likelihood-ratio attack, and the ε it disproves.
 
 A target is anything that trains on some of the rows: one teacher, the votes of all without noise, or the whole of PATE
-with its student. All are attacked by the same code. What is found is about private rows, and for their owner.
+with its student. All are attacked by the same code. The result is about private rows and is for the data set owner.
 """
 
 from collections.abc import Callable, Mapping

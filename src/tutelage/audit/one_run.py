@@ -27,7 +27,7 @@ _LARGEST = 700.0  # an ε that no number of guesses could show
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneRunAudit:
-    """What one run showed. It depends on the private rows: for their owner.
+    """Result of one run. It depends on the private rows and is for the data set owner.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ class Overlap:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """What is wrong or doubtful, why, and the fix; empty where nothing is."""
+        """Problems and doubts, their reason and the fix; empty if there are none."""
         found = []
         if not self.by_chance:
             (objection,) = lint(public_overlap=self.equal)

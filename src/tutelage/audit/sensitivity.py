@@ -42,7 +42,7 @@ class SensitivityTrial(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SensitivityAudit:
-    """What changing single entities did to the teachers; for the owner of the rows.
+    """Effect of single changed entities on the teachers; for the owner of the rows.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class SensitivityAudit:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """What is wrong, the likely cause, and the fix; empty where nothing is."""
+        """Problems, their likely cause and the fix; empty if there are none."""
         if not self.repeatable:
             return (
                 "The same data gave other ballots the second time. Seed the partition and the teachers, and use no "

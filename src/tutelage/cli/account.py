@@ -124,7 +124,7 @@ def _print_table(
 ) -> None:
     sizes = f"{votes.n_queries:,} queries, {votes.n_classes} classes, {votes.n_teachers:,} teachers"
     caption = f"delta = {delta:g}; {votes.unit.neighboring.sentence}"
-    table = Table("epsilon", "order", "publish?", "proof", title=f"{title}\n{sizes}", caption=caption)
+    table = Table("epsilon", "at order", "publish?", "proof", title=f"{title}\n{sizes}", caption=caption)
     for cost in shown.values():
         if cost is not None:
             value = "hidden" if cost["epsilon"] is None else f"{round_up(cost['epsilon']):.4f}"

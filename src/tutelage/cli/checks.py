@@ -1,6 +1,6 @@
-"""What a run is warned of: findings for its card, and warnings about private rows for their owner only.
+"""Warnings of a run: findings for its card, and warnings about private rows for their owner only.
 
-What is said of private rows is printed and never stored on a card.
+Warnings about private rows are printed and never stored on a card.
 """
 
 import re
@@ -107,7 +107,7 @@ def private_warnings(settings: RunConfig, data: RunData) -> Iterator[str]:
     rarest = min(np.count_nonzero(data.y_private == value) for value in data.classes)
     if rarest < _FEWEST_ROWS_OF_CLASS and data.batches is None:  # the first batch may have rows of one class only
         yield (
-            f"Some class has fewer than {_FEWEST_ROWS_OF_CLASS} private rows. Teachers cannot learn it, and the "
+            f"A class has fewer than {_FEWEST_ROWS_OF_CLASS} private rows. Teachers cannot learn it, and the "
             "student will not predict it. Merge it with another class in `classes`, or remove it and its rows."
         )
     if settings.private is not None:

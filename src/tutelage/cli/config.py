@@ -64,7 +64,7 @@ class PrivateSection:
 
     @property
     def question(self) -> str:
-        """What is asked about the rows: other labels in a class are another question."""
+        """Name of the predicted label; classes that merge other labels have another name."""
         return question_of(self.label, self.classes)
 
 
@@ -229,7 +229,7 @@ class RunConfig:
 
     @property
     def features_section(self) -> FeaturesSection | None:
-        """What ``[features]`` says; where every person is a teacher, by default steps and 0/1 columns."""
+        """The section ``[features]``; if every person is a teacher, by default steps and 0/1 columns."""
         return self.features or (FeaturesSection(map=TABLE_MAP_OF_PEOPLE) if self.by_people else None)
 
     @property
@@ -412,20 +412,23 @@ def _check_sources(config: RunConfig) -> None:
         if config.dataset not in list(DATASETS):
             raise ConfigError(f"`dataset` must be one of {', '.join(DATASETS)}. Got {config.dataset!r}.")
         if private or public.file or public.label:
-            raise ConfigError("`dataset` brings its own rows and labels; leave out [private], `file` and `label`.")
+            raise ConfigError("`dataset` has its own rows and labels. Leave out [private], `file` and `label`.")
     elif private is None or public.file is None:
         raise ConfigError("Name the private rows in [private] `file` and the public rows in [public] `file`.")
     if public.evaluate_last is not None and not (config.dataset or public.label):
-        raise ConfigError("`evaluate_last` in [public] scores the student on labels; name their column in `label`.")
+        raise ConfigError(
+            "`evaluate_last` in [public] needs labels to score the student. Name their column in `label`."
+        )
     if private is None:
         return
     if private.label in (private.entity, private.silo):
         raise ConfigError(
-            "`entity` and `silo` in [private] must be other columns than `label`: they say whose row it is, and where "
-            f"it lies. Got {private.label!r} for both."
+            "`entity` and `silo` in [private] must be other columns than `label`. Got {private.label!r} for both."
         )
     if public.file and _same(config.base / private.file, config.base / public.file):
-        raise ConfigError("`file` in [public] must be another file than in [private]: public rows are not protected.")
+        raise ConfigError(
+            "`file` in [public] must be another file than in [private], because public rows are not protected."
+        )
     _check_classes(list(private.classes))
     if isinstance(private.classes, dict):
         _check_merged(private.classes)
@@ -439,7 +442,7 @@ def _check_columns(config: RunConfig) -> None:
     if not isinstance(columns, dict):
         raise ConfigError(f"[columns] must be a table of columns and their kinds. Got {columns!r}.")
     if columns and private is None:
-        raise ConfigError("`dataset` brings its own columns; leave out [columns].")
+        raise ConfigError("`dataset` has its own columns. Leave out [columns].")
     for name, kind in columns.items():
         is_list = isinstance(kind, list) and kind and all(type(value) in (str, int) for value in kind)
         if not (kind in _KINDS if isinstance(kind, str) else is_list and len(set(map(str, kind))) == len(kind)):
@@ -498,8 +501,8 @@ def _check_ranges(config: RunConfig) -> None:
             raise ConfigError(f"`{name}` in [privacy] must be above 0. Got {epsilon!r}.")
     if config.mechanism is not None and config.privacy.epsilon is not None:
         raise ConfigError(
-            "`epsilon` in [privacy] and the noise in [mechanism] both determine what this run costs. Name one of them; "
-            "what the ledger may hold in all is `budget` in [privacy]."
+            "`epsilon` in [privacy] and the noise in [mechanism] both determine what this run spends. Set only one of "
+            "them. The limit for all runs together is `budget` in [privacy]."
         )
     if config.by_people:
         _check_people(config)
@@ -532,7 +535,8 @@ def _check_tuning(config: RunConfig, tuning: TuningSection) -> None:
     """Refuse to tune what cannot be tuned, and settings that change nothing that they name."""
     if not config.by_vectors or config.mechanism is not None or (config.private is not None and config.private.batches):
         raise ConfigError(
-            f"[tuning] is for ballots of {_VECTORS}, and finds the noise by `epsilon` in [privacy] for rows in memory. "
+            f"[tuning] is only for ballots of {_VECTORS}, and finds the noise by `epsilon` in [privacy] for rows in "
+            "memory. "
             "Leave it out, or leave out other teachers, [mechanism] and `batches`."
         )
     if not 2 <= len(tuning.settings) <= MOST_SETTINGS:

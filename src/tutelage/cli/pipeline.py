@@ -1,4 +1,4 @@
-"""What a configuration describes: the feature map, learned from its public rows, and the classifier."""
+"""The pipeline of a configuration: the feature map, learned from its public rows, and the classifier."""
 
 from typing import Any
 

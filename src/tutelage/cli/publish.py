@@ -167,7 +167,7 @@ def propose(
         typer.echo(json.dumps({**proposal.as_dict(), "refusal": proposal.refusal, "file": str(output)}))
         return
     typer.echo(
-        f"Proposed ε = {round_up(proposal.epsilon):.4f} at δ = {delta:g}. {ledger} has recorded it.\nWrote {output}."
+        f"Proposed ε = {round_up(proposal.epsilon):.4f} at δ = {delta:g}. It is recorded in {ledger}.\nWrote {output}."
     )
     typer.echo(
         f"The test fails with probability {refusal:g} if the private votes cost at most\n{margin:g} times as much as "

@@ -1,4 +1,4 @@
-"""What a run works on: private and public rows as matrices, from the bundled example or the user's files.
+"""The data of a run: private and public rows as matrices, from the bundled example or the user's files.
 
 The same public row is the same query in every verb.
 """
@@ -64,7 +64,7 @@ def load_sources(config: RunConfig) -> RunData:
         return _from_tables(private, public, config.private, config.public.label, config.columns)
     if {private.suffix.lower(), public.suffix.lower()} == {".npz"}:
         if config.columns:
-            raise ConfigError("[columns] is about tables, and npz files hold arrays of numbers. Leave it out.")
+            raise ConfigError("[columns] is only for tables, and npz files contain arrays of numbers. Leave it out.")
         return _from_npz(private, public, config.private, config.public.label)
     raise ConfigError(
         "`file` in [private] and in [public] must both be tables (.csv, .tsv or .txt, also with .gz; .parquet or "
@@ -84,7 +84,8 @@ def check_public_rows(config: RunConfig, data: RunData) -> None:
         raise ConfigError(f"`queries` in [public] must be at most the {public} public rows. Got {queries}.")
     if last > public - (queries or 1):
         raise ConfigError(
-            f"`evaluate_last` in [public] must leave the {queries or 1} queried rows out of {public}. Got {last}."
+            f"`evaluate_last` in [public] must leave at least {queries or 1} of the {public} public rows for queries. "
+            f"Got {last}."
         )
 
 
@@ -202,7 +203,7 @@ def _declared(labels: Matrix, private: PrivateSection) -> Matrix:
     unknown = set(spellings) - set(known)
     if unknown:
         raise InvalidDataError(
-            f"'{private.label}' of {private.file} holds a value that is not among `classes` in [private]"
+            f"'{private.label}' of {private.file} contains a value that is not among `classes` in [private]"
             f"{cause_of_unknown(unknown, list(private.class_of))}"
         )
     return np.array([known[spelling] for spelling in spellings])
@@ -214,8 +215,8 @@ def _declared_public(labels: Matrix | None, private: PrivateSection) -> Matrix |
     unknown = [] if labels is None else sorted(set(labels.astype(str).tolist()) - set(known))
     if unknown:
         raise InvalidDataError(
-            f"The public labels hold {unknown[0]!r}, which is not among `classes` in [private]: {', '.join(known)}. "
-            "Spell both alike."
+            f"The public labels contain {unknown[0]!r}, which is not among `classes` in [private]: {', '.join(known)}. "
+            "Use one spelling for both."
         )
     return None if labels is None else _declared(labels, private)
 
@@ -228,19 +229,19 @@ def cause_of_unknown(unknown: Iterable[str], classes: list[Any]) -> str:
         return ": some labels are missing. Remove these rows, or declare a class for them."
     spellings = {str(value) for value in classes}
     if left <= spellings or {text.casefold() for text in left} <= {text.casefold() for text in spellings}:
-        return ": some labels differ from a class by capital letters or blanks only. Spell both alike."
+        return ": some labels differ from a class by capital letters or blanks only. Use one spelling for both."
     numbers = [_number(text) for text in left]
     whole_classes = all(isinstance(value, int) for value in classes)
     if None in numbers:
         if whole_classes and set(numbers) == {None}:
-            return ": it holds text, and `classes` are whole numbers. List the text itself in `classes`."
+            return ": it contains text, and `classes` are whole numbers. List the text itself in `classes`."
         return ". Correct these rows, or list every class in `classes`."
     if any(number != round(number) for number in numbers if number is not None):
-        return ": it holds numbers with fractions, which are no classes. Sort them into classes first."
+        return ": it contains numbers with fractions, which cannot be classes. Group them into classes first."
     if not whole_classes:
-        return ": it holds numbers, and `classes` are text. List the numbers in `classes`."
+        return ": it contains numbers, and `classes` are text. List the numbers in `classes`."
     if {round(number) for number in numbers if number is not None} <= set(classes):
-        return ": it holds whole numbers with a decimal point. Write them without one, as integers."
+        return ": it contains whole numbers with a decimal point. Write them as integers."
     return ". Correct these rows, or list every class in `classes`."
 
 

@@ -153,7 +153,7 @@ SVHN_SHAPE = (32, 32, 3)
 @final
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What an array must be: unsigned bytes of this shape and, where known, of this SHA-256 in C order."""
+    """Requirements on an array: unsigned bytes of this shape and, if known, of this SHA-256 in C order."""
 
     shape: tuple[int, ...]
     sha256: str | None = None

@@ -1,4 +1,4 @@
-"""What a `PATEClassifier` was given to fit on: checked, as numbers, and tried on public rows."""
+"""The inputs of a `PATEClassifier` fit: checked, as numbers, and tried on public rows."""
 
 import warnings
 from collections.abc import Mapping, Sequence

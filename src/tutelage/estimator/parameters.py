@@ -42,7 +42,7 @@ _SIGMA_PER_TEACHER = 0.16  # σ = 40 for 250 teachers, as in Papernot et al. 201
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Resolved:
-    """What the parameters of a `PATEClassifier` come to: defaults and names are what they stand for; public.
+    """The resolved parameters of a `PATEClassifier`: defaults and names are what they stand for; public.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a public feature map is, and the only rows that one may be learned from.
+"""Public feature maps, and the only rows that one may be learned from.
 
 A statistic over all private rows (a mean, a vocabulary, a principal axis) would let one person move every teacher. So
 a map here holds everything it knows in its constructor: it was given as a public parameter, or it was learned by a

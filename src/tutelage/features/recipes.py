@@ -58,7 +58,7 @@ _COMPONENTS = 64
 
 
 class FeatureMaps(NamedTuple):
-    """What teachers see instead of the rows, and what the student sees; None for the rows themselves."""
+    """Feature maps of the teachers and of the student; None for the rows themselves."""
 
     teachers: Any | None
     student: Any | None

@@ -40,7 +40,7 @@ _OPENED, _ENTITIES = "opened", "entities.json"  # where whose ballots are in a s
 
 
 class Asked(NamedTuple):
-    """What became of rows that were asked about.
+    """Result of asking about rows.
 
     Parameters
     ----------
@@ -395,7 +395,7 @@ class Aggregator:
 
 
 class _Answer(NamedTuple):
-    """What one computing party sent: its share of the labels of one run."""
+    """The message of one computing party: its share of the labels of one run."""
 
     party: str
     run: str

@@ -138,7 +138,7 @@ class Computed:
 
 
 class _Own(NamedTuple):
-    """What a party brings to a batch; private to it."""
+    """Inputs of one party to a batch; private to it."""
 
     batch: Batch
     begun: Pins | None

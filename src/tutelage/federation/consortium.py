@@ -1,4 +1,4 @@
-"""What the members of a consortium agree on before the first query: who they are, and how a query is answered."""
+"""Terms that the members of a consortium agree on before the first query: who they are, and how a query is answered."""
 
 import hashlib
 import os

@@ -38,7 +38,7 @@ _VOTES = "votes"
 
 
 class Vote(NamedTuple):
-    """What leaves an entity for one batch.
+    """Messages that an entity sends for one batch.
 
     Parameters
     ----------

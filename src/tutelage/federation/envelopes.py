@@ -25,7 +25,7 @@ MOST_PAYLOAD_BYTES = MOST_BYTES - _OVERHEAD
 
 @final
 class Kind(StrEnum):
-    """What a message holds, and between whom it goes."""
+    """Kinds of messages by content, sender and recipient."""
 
     SHARES = "shares"  # of noised votes, from an entity to a computing party
     LABELS = "labels"  # in shares, from a computing party to the aggregator
@@ -35,7 +35,7 @@ class Kind(StrEnum):
 @final
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a message is about; public."""
+    """Subject of a message; public."""
 
     consortium: str
     batch: str

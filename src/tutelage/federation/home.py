@@ -127,7 +127,7 @@ class Home:
         sync_folder(final_place.parent)
         stored = self.kept(kind, batch, files)
         if stored is None:
-            raise StaleBatchError(f"What was stored of batch {batch} is gone.")
+            raise StaleBatchError(f"The stored state of batch {batch} is gone.")
         return stored
 
 

@@ -51,7 +51,7 @@ _PLAIN_KEY = serialization.NoEncryption()
 
 @final
 class Role(StrEnum):
-    """What a member does."""
+    """Role of a member."""
 
     ENTITY = "entity"  # holds private rows and votes
     COMPUTING = "computing"  # computes on shares

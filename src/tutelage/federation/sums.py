@@ -31,7 +31,7 @@ _MOST_AXES = 2
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class SumRound:
-    """What every person is asked to cast: the features of each row times what the student so far gets wrong; public.
+    """The ballot that every person is asked to cast: features of rows times the student's present errors; public.
 
     Parameters
     ----------

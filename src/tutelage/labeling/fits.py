@@ -1,4 +1,4 @@
-"""What one fit releases: labels by votes or a noisy sum, from a ledger that is tied to its private rows."""
+"""The release of one fit: labels from votes or a noisy sum, spent from a ledger tied to the private rows."""
 
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -40,7 +40,7 @@ _DEFAULT_EPSILON = 1.0  # where the noise follows from the budget, and neither i
 
 
 class People(NamedTuple):
-    """What a data set is known by: to its ledger, or to the count of fits that have none. Private."""
+    """Keys that identify a data set to its ledger, or to the count of fits without one. Private."""
 
     rows: Matrix
     labels: npt.NDArray[Any]
@@ -52,7 +52,7 @@ class People(NamedTuple):
         return "People(<private rows hidden>)"
 
     def row_parts(self) -> list[bytes]:
-        """Return what each row is known by, where fits have no ledger; of a table its cells, not its features."""
+        """Return the key of each row for fits without a ledger; for a table, from its cells, not its features."""
         whole = self.whole_rows
         return row_hashes(whole) if isinstance(whole, Table) else [(row + 0.0).tobytes() for row in self.rows]
 
@@ -64,7 +64,7 @@ class People(NamedTuple):
         return table_digest(whole) if isinstance(whole, Table) else data_digest(whole)
 
     def former_digests(self) -> Iterator[bytes]:
-        """Yield what ledgers were tied to before: ids or rows by other hashes, and the columns that were used."""
+        """Yield the keys of earlier versions: ids or rows by other hashes, and the columns that were used."""
         if self.entity_ids is not None:
             yield data_digest(np.unique(canonical_ids(self.entity_ids)))
         elif isinstance(self.whole_rows, Table):
@@ -95,7 +95,7 @@ class FitBudget:
     def opened(
         self, event: Event, queries: int, prepare: Callable[[Ledger], Made], *, noise_by_budget: bool
     ) -> tuple[Ledger, Made]:
-        """Return the ledger and what was prepared; a new ledger's file is made only after that."""
+        """Return the ledger and the prepared release; a new ledger's file is created only after the preparation."""
         default = self._target if noise_by_budget and self._existing() is None else None
         terms = LedgerTerms(
             where=self.ledger,
@@ -124,21 +124,21 @@ class FitBudget:
         return Ledger.in_memory(epsilon=epsilon, delta=self.delta, unit=self.unit, accounting=accounting)
 
     def _existing(self) -> Ledger | None:
-        """Return the ledger, or None where it is yet to be made."""
+        """Return the ledger, or None if it does not exist yet."""
         if self.ledger is None or isinstance(self.ledger, Ledger):
             return self.ledger
         return Ledger.open(self.ledger) if Path(self.ledger).exists() else None
 
     def _refuse_second(self, ledger: Ledger) -> None:
-        """Refuse to make a ledger beside one that holds the budget of the same people or rows."""
+        """Refuse to create a second ledger next to one with the budget of the same people or rows."""
         if self.ledger is None or isinstance(self.ledger, Ledger) or ledger.path is not None:
             return
         if others := sorted(set(Path(self.ledger).parent.glob("*.ledger")) - {Path(self.ledger)}):
             digests = [self.people.digest(), *self.people.former_digests()]
             if other := next((path for path in others if _is_of(path, digests)), None):
                 raise LedgerMismatchError(
-                    f"{other.name} holds the budget of these data. Name it as `ledger`: another one would be a second "
-                    "budget."
+                    f"{other.name} contains the budget of these data. Pass it as `ledger`; another ledger would be a "
+                    "second budget."
                 )
 
     def _bind(self, ledger: Ledger) -> None:
@@ -158,14 +158,14 @@ def noise_within(
     event_of: Callable[[float], Event],
     accounting: Accounting = Accounting.RENYI,
 ) -> float:
-    """Return the least noise at which a release costs at most ε by itself, and the whole budget of a ledger holds it.
+    """Return the least noise at which a release costs at most ε alone and fits the whole budget of a ledger.
 
     Parameters
     ----------
     ledger : Ledger
         The budget, spent or not.
     epsilon : float or None
-        What the release may cost by itself; None for the whole budget.
+        Largest ε of the release alone; None for the whole budget.
     event_of : function of the noise
         Returns the release.
     accounting : Accounting
@@ -191,7 +191,7 @@ def noise_within(
 
 
 def _noise_filling(ledger: Ledger, event_of: Callable[[float], Event]) -> float:
-    """Return the least noise at which the whole budget of a ledger holds a release and nothing else."""
+    """Return the least noise at which a release spends the whole budget of a ledger."""
     return least_noise(lambda noise: ledger.share_of(event_of(noise)) / ledger.epsilon)
 
 
@@ -207,7 +207,7 @@ class Rows(NamedTuple):
 
 
 class Queries(NamedTuple):
-    """Public rows and which of them are asked how."""
+    """Public rows, and the selection of queries among them."""
 
     public: Matrix
     seen: Matrix  # what the student sees of them
@@ -221,7 +221,7 @@ class Queries(NamedTuple):
     def chosen_by(
         cls, selector: QuerySelector, public: Matrix, seen: Matrix, n_queries: int, rounds: int, seed: int
     ) -> "Queries":
-        """Return the queries, those of the first round by a rule that needs no answers."""
+        """Return the queries; a rule that needs no labels chooses the first round."""
         sizes, first = even_rounds(n_queries, rounds), Medoids() if selector.needs_answers else selector
         chosen = round_rows(first, PublicKnowledge.before(seen), sizes[0], seed)
         return cls(public, seen, sizes, first, chosen, chosen if rounds == 1 else np.arange(len(public)), seed)
@@ -229,7 +229,7 @@ class Queries(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FitRelease:
-    """What was released in a fit; public but for votes and ballots."""
+    """The release of a fit; public except for votes and ballots."""
 
     asked: AskedRounds  # labels of public rows
     n_drawn: int  # how many different queries got their label in this fit; the others were answered earlier
@@ -246,7 +246,7 @@ class FitRelease:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AskingVoters:
-    """Labels of queries, by the votes of teachers."""
+    """Labels of queries, from votes of teachers."""
 
     mechanism: Mechanism
     noise: NoiseSource
@@ -266,11 +266,11 @@ class AskingVoters:
         return sum(self.queries.sizes)
 
     def event_of_one(self, unit: PrivacyUnit) -> Event:
-        """Return the most that one query can be."""
+        """Return the largest event of one query."""
         return self.mechanism.event_of_one(len(self.classes), unit, simulated=self.noise.simulated)
 
     def prepare(self, ledger: Ledger) -> Callable[[Ledger], FitRelease]:
-        """Refuse what the ledger has no room for, and train the teachers; return what releases labels."""
+        """Refuse more than the ledger allows, train the teachers, and return a function that releases labels."""
         queries, one = self.queries, self.event_of_one(self.shards.unit)
         first = first_predictions(self.mechanism, len(queries.chosen), len(self.classes))
         chosen = queries.public[queries.chosen]
@@ -325,11 +325,11 @@ class AskingSum:
     n_queries: int = 1
 
     def event_of_one(self, unit: PrivacyUnit) -> Event:
-        """Return what all sums are at most."""
+        """Return the largest event of all sums."""
         return self.ballot_rounds.most(self.mechanism, unit)
 
     def prepare(self, ledger: Ledger) -> Callable[[Ledger], FitRelease]:
-        """Refuse sums that a ledger has no room for, of which it remembers none; return what releases them."""
+        """Refuse new sums that the ledger does not allow; return a function that releases them."""
         if ledger.state().spent == 0:
             ledger.require(self.event_of_one(self.ballot_rounds.people.unit), 1)
         return self._release

@@ -1,4 +1,4 @@
-"""Fits without a ledger that share rows, in one process: how many there were, and what they spent together.
+"""Fits without a ledger that share rows, in one process: their number and their total budget.
 
 A ledger adds up whatever is released from a data set. Without one, a second fit of the same rows, manually or in
 scikit-learn's searches and cross-validation, spends silently. So a process keeps keyed hashes of the rows that were
@@ -25,7 +25,7 @@ _SHARED = 0.1  # of the smaller set: from there on two fits are taken to be of t
 
 
 class Spent(NamedTuple):
-    """What fits that share rows, or an estimator, came to together; public."""
+    """Number and total ε of fits that share rows or an estimator; public."""
 
     fits: int
     unit: str
@@ -101,7 +101,7 @@ class Refits:
             self._groups = [*apart, fit]
 
     def spent(self, mark: str, delta: float) -> Spent:
-        """Return what all fits that belong together with the one so marked spent: the data-independent ε at `delta`."""
+        """Return the worst-case ε at `delta` of all fits that belong together with the marked fit."""
         with self._lock:
             group = next(group for group in self._groups if mark in group.marks)
         event = Composed(tuple(Repeated(one, queries) for one, queries in group.queries.items()))
