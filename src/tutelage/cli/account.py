@@ -134,6 +134,5 @@ def _print_table(
             table.add_row(value, order, publish, cost["method"] + averaged)
     plain_console().print(table)
     if not reveal:
-        typer.echo(
-            "Hidden values depend on the private votes. The data set owner can print them\nwith --reveal-private."
-        )
+        typer.echo("Hidden values depend on the private votes.")
+        typer.echo("The data set owner can print them with --reveal-private.")
