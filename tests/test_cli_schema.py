@@ -110,7 +110,7 @@ def test_a_run_with_the_printed_schema_is_the_run_without_it(folder, called):
     assert called("run", "config.toml", cwd=folder).returncode == 0
     labels = (folder / "out" / "labels.csv").read_text()
     printed = called("schema", "public.csv", "--ignore", "ill", cwd=folder).stdout
-    declared(folder, *printed.splitlines()[2:])
+    declared(folder, *printed.splitlines()[3:])
     again = called("run", "config.toml", "--overwrite", cwd=folder)
     assert again.returncode == 0, again.stderr
     assert "Every query was labeled before" in again.stdout
