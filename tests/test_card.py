@@ -17,7 +17,7 @@ from tutelage.privacy import NeighboringRelation, PrivacyUnit, PrivateEpsilon, P
 from tutelage.reporting import STATEMENTS, Batch, ClassAccuracy, FrontierPoint, PrivacyCard
 from tutelage.reporting.lints import Finding, lint
 from tutelage.reporting.sections import SIDE_CHANNELS, TRUST
-from tutelage.reporting.statements import overclaim_in
+from tutelage.reporting.statements import FIRST_PAGE, overclaim_in
 
 PATIENT = PrivacyUnit("patient_id", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
 BUDGET = {"budget": 3.0, "delta": 1e-5, "spent": 2.5, "remaining": 0.5, "entries": 3, "head": "ab" * 32}
@@ -437,7 +437,7 @@ def test_no_name_promises_it_for_them(name):
 @pytest.mark.parametrize(
     ("statements", "message"),
     [
-        ({"horoscope": "fine"}, "knows no 'horoscope'"),
+        ({"horoscope": "fine"}, "has no topic 'horoscope'"),
         ({"trust": "  "}, "1 to 4,000 characters"),
         ({"trust": "x" * 4001}, "Got 4,001"),
     ],
@@ -456,6 +456,64 @@ def test_all_fifteen_questions_are_answered_or_said_to_be_open():
     assert "not stated" not in stated
     for topic in set(STATEMENTS) - {"region"}:  # which only a registry needs
         assert f"About {topic}: as agreed." in stated.replace("\\", "")
+
+
+def test_the_first_page_says_what_nobody_stated_and_how_to_state_it():
+    bare, stated = card().as_markdown().split("## Annex")[0], full_card().as_markdown().split("## Annex")[0]
+    for topic in set(FIRST_PAGE) - {"title"}:
+        assert f'not stated (--state {topic}="…")' in bare
+        assert f"About {topic}: as agreed." in stated.replace("\\", "")
+    assert "not stated" not in stated
+    assert stated.splitlines()[2] == "About title: as agreed. · Made 2026-01-01"
+    used = "| Budget | promised: ε = 3.0 at δ = 1e-05; used: 2.5"
+    assert f"{used} |" in bare  # its ε is that of the budget
+    assert f"{used}. If all of it is used: right guesses in at most 96 of 100 cases |" in stated
+    assert "| Objections | epsilon too large (danger), threshold above teachers (danger): see the annex |" in stated
+    found = Outline(card().as_html())
+    assert "".join(found.text).count("--state") == len(FIRST_PAGE) - 1 + 4 + 1  # page 1, open questions, the last hint
+
+
+def test_the_verdict_stands_beside_its_rule():
+    for text in (card().as_markdown(), "".join(Outline(card().as_html()).text)):
+        assert (
+            text.index("erdict: ")
+            < text.index("Rule: strong means at most 75 right guesses in 100")
+            < text.index("Annex")
+        )
+    assert "Verdict: **weak**." in card().as_markdown()
+    assert "Verdict: **moderate**." in full_card().as_markdown()
+    assert "Verdict: **weak**." in full_card(findings=lint(tuned_on="private")).as_markdown()
+
+
+def test_frameworks_have_a_verdict_for_each_point():
+    def verdicts(made: PrivacyCard) -> list[list[str]]:
+        text = made.as_markdown().split("## Annex: frameworks")[1].split("## Annex: for the file")[0]
+        sections = text.split("### ")[1:]
+        return [
+            [line.split("|")[-2].strip() for line in one.splitlines() if line.startswith("|")][2:] for one in sections
+        ]
+
+    nist, iso, opinion = verdicts(card())
+    assert (len(nist), len(iso), len(opinion)) == (10, 4, 3)
+    assert nist[1] == nist[5] == "answered"
+    assert nist[2] == "partly answered: state evidence"
+    assert nist[9] == "not answered: state private_data, collection"
+    assert iso[2] == "partly answered: state evidence"
+    assert [one.split(" ")[0] for one in opinion] == ["weak"] * 3
+    nist, iso, opinion = verdicts(full_card())
+    assert {*nist, *iso} == {"answered"}
+    assert [one.split(" ")[0] for one in opinion] == ["moderate"] * 3
+    seeded = Repeated(NoisyArgmaxLaplace(20.0, 2, PATIENT, simulated=True), 5)
+    simulated = card(PublicEpsilon(1.0, 1e-5, PATIENT, "a theorem", simulated=True), event=seeded)
+    assert [one.split(" ")[0] for one in verdicts(simulated)[2]] == ["none"] * 3
+
+
+def test_print_has_page_numbers_and_starts_the_annex_on_a_page_of_its_own():
+    style = card().as_html().split("<style>")[1].split("</style>")[0]
+    assert 'content: "Page " counter(page) " of " counter(pages)' in style
+    printed = style.split("@media print")[1]
+    assert ".annex { break-before: page;" in printed
+    assert ".annex table, tr, figure, li, .statement, .verdict { break-inside: avoid; }" in printed
 
 
 def test_findings_are_shown_loudly_and_their_absence_too():

@@ -136,7 +136,7 @@ DERIVED = {"epsilon_kind", "not_protected", "majority_share"}
 @pytest.mark.parametrize("name", [name for name in RECORD if name not in DERIVED])
 def test_every_entry_is_checked(name, tmp_path):
     for wrong in (1 if name in TEXTS else "x", [[]], {"a": [1]}, -1):
-        assert "is no privacy card" in refused(tmp_path, {**RECORD, name: wrong})
+        assert "is not a privacy card" in refused(tmp_path, {**RECORD, name: wrong})
 
 
 @pytest.mark.parametrize(
@@ -147,16 +147,16 @@ def test_every_entry_is_checked(name, tmp_path):
         ({**RECORD, "delta": 1.5}, "from 0 to 1"),
         ({**RECORD, "student_accuracy": 1.01}, "from 0 to 1"),
         ({**RECORD, "statements": {"legal": "It is anonymous."}}, "does not make true"),
-        ({**RECORD, "statements": {"other": "x"}}, "knows no 'other'"),
+        ({**RECORD, "statements": {"other": "x"}}, "has no topic 'other'"),
         (changed(("budget", "head"), "x"), "64 hexadecimal digits"),
         (changed(("accuracy_by_class", 0, "right"), 91), "from 0 to 90"),
         (changed(("findings", 0, "severity"), '"><script>'), "warning or danger"),
         (json.dumps({**RECORD, "student": "\ud800"}), "lone surrogates"),
         ([RECORD], "must be a JSON object"),
-        ("{", "no JSON file"),
+        ("{", "not a JSON file"),
         ('{"format": NaN}', "finite numbers"),
         ('{"format": ' + "9" * 5000 + "}", "finite numbers"),
-        ("[" * 100_000, "no JSON file"),
+        ("[" * 100_000, "not a JSON file"),
     ],
 )
 def test_refusals_say_what_is_wrong(record, message, tmp_path):
@@ -172,10 +172,10 @@ def test_infinite_and_deep_and_huge_files_are_refused(tmp_path):
     path = tmp_path / "card.json"
     with path.open("wb") as file:
         file.truncate(17 * 2**20)
-    with pytest.raises(InvalidDataError, match="which no card is"):
+    with pytest.raises(InvalidDataError, match="which no card has"):
         read_card(path)
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(InvalidDataError, match="no JSON file"):
+    with pytest.raises(InvalidDataError, match="not a JSON file"):
         read_card(path)
     with pytest.raises(InvalidDataError, match="cannot be read"):
         read_card(tmp_path / "none.json")

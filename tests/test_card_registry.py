@@ -101,12 +101,14 @@ def test_the_command_writes_the_entry_and_names_what_it_lacks(called, charged): 
     result = called("card", *options, "--state", "controller=A hospital", cwd=charged)
     assert result.returncode == 0, result.stderr
     assert "Registry entry, a draft: entry.json" in result.stdout
-    lacking = set(TOPICS) - {"controller"}
-    assert all(f"{topic}," in result.stdout for topic in lacking)
+    lacking = [topic for topic in TOPICS if topic != "controller"]
+    assert f"It lacks: {', '.join(lacking)}." in result.stdout
     entry = json.loads((charged / "entry.json").read_text())
     assert entry["deployment"]["basic"]["data_curators"] == ["A hospital"]
     assert entry["deployment"]["basic"]["data_product_type"] == "Dataset"
     assert called("card", *options, cwd=charged).returncode == 0  # the entry is replaced
-    for name in ("a.ledger", ".", "none/entry.json"):
-        refused = called("card", "--ledger", "a.ledger", "--output", "out", "--registry", name, cwd=charged)
-        assert "--registry must be a file" in refusal(refused, 2)
+    for name in ("a.ledger", ".", "none/entry.json", "out/card.json", "new/card.md"):
+        folder = "new" if name.startswith("new") else "out"
+        (charged / folder).mkdir(exist_ok=True)
+        refused = called("card", "--ledger", "a.ledger", "--output", folder, "--registry", name, cwd=charged)
+        assert "--registry must " in refusal(refused, 2)

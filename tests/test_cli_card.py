@@ -204,7 +204,7 @@ def test_another_or_an_edited_ledger_is_refused(called, folder, charged):  # noq
 def test_an_unused_ledger_has_nothing_to_tell(called, tmp_path):
     Ledger.create(tmp_path / "new.ledger", epsilon=2.0, delta=1e-5, unit=ONE_TEACHER)
     refused = called("card", "--ledger", "new.ledger", "--output", ".", cwd=tmp_path)
-    assert "holds no release yet" in refusal(refused, 1)
+    assert "contains no release yet" in refusal(refused, 1)
     assert not (tmp_path / "card.json").exists()
 
 
@@ -217,12 +217,12 @@ def test_an_unused_ledger_has_nothing_to_tell(called, tmp_path):
         (("none",), 1, "none cannot be read"),
         ((".",), 1, "card.json cannot be read"),
         (("--ledger", "a.ledger", "--output", ".", "--state", "trust"), 2, "must be TOPIC=TEXT"),
-        (("--ledger", "a.ledger", "--output", ".", "--state", "star=x"), 2, "knows no 'star'"),
+        (("--ledger", "a.ledger", "--output", ".", "--state", "star=x"), 2, "has no topic 'star'"),
         (("--ledger", "a.ledger", "--output", ".", "--state", "legal=anonymous"), 2, "does not make true"),
         (("--ledger", "a.ledger", "--output", ".", "--statements", "none.toml"), 2, "cannot be read"),
-        (("--ledger", "a.ledger", "--output", ".", "--labels", "y.npz"), 2, "belong to the report"),
-        (("--private-votes", "v.npz", "--json"), 2, "Leave out what belongs to the card"),
-        (("--private-votes", "v.npz", "--ballots", "b.npz", "--output", "."), 2, "takes --labels"),
+        (("--ledger", "a.ledger", "--output", ".", "--labels", "y.npz"), 2, "belong to --private-votes"),
+        (("--private-votes", "v.npz", "--json"), 2, "Leave out the options of the card"),
+        (("--private-votes", "v.npz", "--ballots", "b.npz", "--output", "."), 2, "needs --labels"),
         (("--private-votes", "v.npz", "--output", "."), 1, "v.npz does not exist"),
     ],
 )

@@ -61,13 +61,13 @@ def test_a_large_epsilon_is_said_with_its_own_odds_and_neighbors():
     patient = PrivacyUnit("patient_id", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
     (of_row,), (of_patient,), (bare,) = (lint(epsilon=6.3369, unit=unit) for unit in (row, patient, None))
     assert of_row.reason.startswith(
-        "ε = 6.3369: an outcome may be up to 566 times as likely as on neighboring data (one row has other contents; "
-        "how many rows there are is public; unit of privacy: row)."
+        "ε = 6.3369: an outcome may be up to 566 times as likely as it is on neighboring data (one row has other "
+        "contents; how many rows there are is public; unit of privacy: row)."
     )
     assert (
         "one entity's rows are added, removed or have other contents; unit of privacy: patient_id" in of_patient.reason
     )
-    assert "566 times as likely as on neighboring data." in bare.reason
+    assert "566 times as likely as it is on neighboring data." in bare.reason
     (large,) = lint(epsilon=23.0, unit=row)
     assert large.code == "epsilon-too-large"
     assert "ε = 23.0: an outcome may be up to 1·10^10 times" in large.reason
@@ -76,10 +76,10 @@ def test_a_large_epsilon_is_said_with_its_own_odds_and_neighbors():
 def test_a_student_without_use_is_objected_to():
     (lost,) = lint(accuracy=[("a", 60, 60), ("b", 50, 40), ("c", 9, 0), ("d", 0, 0)])
     assert (lost.code, lost.severity) == ("lost-class", "warning")
-    assert "right of these classes: c (9 rows)." in lost.reason
+    assert "labels no public row of these classes correctly: c (9 rows)." in lost.reason
     lost, no_better = lint(accuracy=[("a", 60, 60), ("b", 40, 0)])
     assert (lost.code, no_better.code) == ("lost-class", "no-better-than-majority")
-    assert "has 60.00% of the public labelled rows right, and always naming the majority class has 60.00%" in (
+    assert "60.00% of the public labeled rows correctly, and always naming the majority class 60.00%." in (
         no_better.reason
     )
     assert lint(accuracy=[("a", 60, 59), ("b", 40, 2)]) == ()

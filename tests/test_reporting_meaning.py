@@ -100,8 +100,8 @@ def test_the_sentence_to_read_aloud_gives_the_bound_of_the_worst_case():
     said = guessing(PublicEpsilon(math.log(3), 0.0, ONE_TEACHER, "a theorem"), whole=False)
     assert said == (
         "Suppose an attacker knows all private data except one teacher's data, and considers two versions of it "
-        "equally likely. After seeing everything published here, they guess right in at most 75 of 100 cases. Without "
-        "it, they guess right in 50."
+        "equally likely. After seeing everything published here, they guess right in at most 75 of 100 cases. A coin "
+        "toss is right in 50."
     )
     hopeless = guessing(PublicEpsilon(9.0, 1e-5, ONE_TEACHER, "a theorem"), whole=False)
     assert "they guess right in up to 100 of 100 cases" in hopeless
@@ -148,8 +148,8 @@ def test_what_no_epsilon_counts_makes_a_verdict_weak_and_seeded_noise_makes_none
     assert verdict(small).word == "strong"
     assert verdict(small, ("tuned-on-private",)).word == "weak"
     assert verdict(replace(small, simulated=True)).word == "none"
-    for settings in ({"delta": 0.1, "entities": 100}, {"tuned_on": "private"}, {"stopping": "data-dependent"}):
-        assert verdict_of(small, lint(**settings)).word == "weak"
+    for found in (lint(delta=0.1, entities=100), lint(tuned_on="private"), lint(stopping="data-dependent")):
+        assert verdict_of(small, found).word == "weak"
     assert verdict_of(small, lint(threshold=300, teachers=250)).word == "strong"
     assert verdict_of(small, lint(public_overlap=1)).word == "weak"
     assert verdict_of(small, None).word == "strong"

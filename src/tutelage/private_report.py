@@ -1,8 +1,7 @@
-"""A report about the votes themselves, for the data's owner only: how sure the teachers are, and what noise does.
+"""A report about the votes, for the data set owner only: how sure the teachers are, and the effect of noise.
 
-Everything in it is a function of the private votes without noise that anything here accounts for. Publishing it, tuning
-by it or stopping at it leaks what no ε counts; so it goes to a file that its owner alone may read, under a mark that
-nobody can overlook.
+Everything in it is computed from private votes without noise, and no ε counts it. So the file can be read by its owner
+only, and every page and figure is marked as private.
 """
 
 import os
@@ -24,7 +23,7 @@ from tutelage.votes import VoteHistogram
 
 MARK = "PRIVATE: do not publish"
 _GAMMAS: FloatArray = np.geomspace(0.005, 1.0, 15)
-_DRAWN_ROWS = 20_000  # the standard error of a share of so many rows is below 0.4 %
+_DRAWN_ROWS = 20_000  # the standard error of a share of these rows is below 0.4 %
 _MOST_REPEATS = 200
 _BINS = 20
 _LEFT, _RIGHT, _TOP, _BOTTOM, _HEIGHT = 60, WIDTH - 20, 34, 250, 302
@@ -37,27 +36,27 @@ def write_private_report(
     labels: npt.ArrayLike | None = None,
     ballots: npt.ArrayLike | None = None,
 ) -> None:
-    """Write Figures 2 and 3 of PATE 2017 for these votes, and the teachers' accuracies, as HTML readable by its owner.
+    """Write Figures 2 and 3 of PATE 2017 for these votes, and the accuracy of the teachers, as private HTML.
 
     Parameters
     ----------
     file : path-like
-        Where to; replaced if it exists, mode 0600.
+        The file to write, mode 0600. An existing file is replaced.
     votes : VoteHistogram
         The private votes.
     labels : integer array of shape (queries,), optional
-        Right class index per query. Without them, noisy aggregation is compared with the plurality.
+        The true class index of each query. Without labels, noisy aggregation is compared with the plurality.
     ballots : integer array of shape (teachers, queries), optional
-        What each teacher voted, −1 for an abstention; with `labels`.
+        The vote of each teacher, −1 for an abstention. Needs `labels`.
 
     Raises
     ------
     InvalidDataError
-        If there is no query, or votes, labels and ballots do not belong together.
+        If there is no query, or votes, labels and ballots do not fit together.
     """
     right = _checked(votes, labels)
     drawings = [noise_figure(votes, right), gaps_figure(votes)]
-    numbers = {"Queries voted on": votes.n_queries, "Teachers": votes.n_teachers, "Classes": votes.n_classes}
+    numbers = {"Queries": votes.n_queries, "Teachers": votes.n_teachers, "Classes": votes.n_classes}
     rows = [(name, f"{number:,}") for name, number in numbers.items()]
     if right is not None:
         plurality = float(np.mean(votes.counts.argmax(axis=1) == right))
@@ -97,22 +96,22 @@ def noise_figure(votes: VoteHistogram, labels: IntArray | None) -> Drawing:
 
 
 def gaps_figure(votes: VoteHistogram) -> Drawing:
-    """Return Figure 3 of PATE 2017: how far the first class is ahead of the second, over queries; private."""
+    """Return Figure 3 of PATE 2017: the lead of the first class over the second, for all queries; private."""
     ordered = np.sort(votes.counts, axis=1)
     gaps = (ordered[:, -1] - ordered[:, -2]) / votes.n_teachers
     caption = f"Half of the queries have a gap of at least {float(np.median(gaps)):.2f} of all teachers."
     title = "Gap between the first and the second class (Figure 3 of PATE 2017)"
-    return _histogram(title, caption, gaps, "votes of the first less votes of the second, over teachers", "queries")
+    return _histogram(title, caption, gaps, "lead of the first class, as a share of all teachers", "queries")
 
 
 def teachers_figure(statistics: PrivateStatistics) -> Drawing:
-    """Return how many teachers are how often right; private."""
+    """Return the distribution of the accuracy of the teachers; private."""
     accuracies = statistics.reveal().accuracies
     voted = accuracies[~np.isnan(accuracies)]
     if not len(voted):
         raise InvalidDataError("`ballots` must hold at least one vote; every teacher abstained.")
     caption = f"From {voted.min():.1%} to {voted.max():.1%}, {voted.mean():.1%} on average."
-    return _histogram("How often each teacher is right", caption, voted, "share of rows that are right", "teachers")
+    return _histogram("Accuracy of each teacher", caption, voted, "share of rows labeled correctly", "teachers")
 
 
 def _checked(votes: VoteHistogram, labels: npt.ArrayLike | None) -> IntArray | None:
@@ -123,7 +122,7 @@ def _checked(votes: VoteHistogram, labels: npt.ArrayLike | None) -> IntArray | N
     right = np.asarray(labels)
     if right.shape != (votes.n_queries,) or not np.issubdtype(right.dtype, np.integer):
         raise InvalidDataError(
-            f"`labels` must be class indices of shape ({votes.n_queries},), one per query voted on. Got {right.dtype} "
+            f"`labels` must be class indices of shape ({votes.n_queries},), one per query. Got {right.dtype} "
             f"of shape {right.shape}."
         )
     if right.min() < 0 or right.max() >= votes.n_classes:
@@ -152,8 +151,8 @@ def _page(rows: Sequence[tuple[str, str]], drawings: Sequence[Drawing]) -> str:
     alarm = f'<p class="alarm" role="alert">{MARK}. This file shows votes of private data without protection.</p>'
     body = (
         f'<div class=stamp aria-hidden="true"><span>{MARK}</span></div><header>{alarm}<h1>{MARK}</h1>'
-        "<p>For the owner of the private data only. Whoever chooses noise, thresholds or the number of queries by what "
-        "is here spends privacy that no ε counts: choose them on public data.</p></header>"
+        "<p>For the data set owner only. Choose noise, thresholds and the number of queries on public data. If you "
+        "choose them by this report, you spend privacy that no ε counts.</p></header>"
         f"<main><section class=part><h2>{MARK}: votes of the teachers</h2><section>{facts(tuple(rows))}"
         f"{''.join(figure(item) for item in drawings)}</section></section></main><footer>{alarm}</footer>"
     )

@@ -1,4 +1,4 @@
-"""``tutelage card``: the page that a privacy officer files, from the results of a run, a ledger, or both."""
+"""``tutelage card``: the privacy card, from the results of a run, a ledger, or both."""
 
 import importlib.util
 import json
@@ -31,7 +31,6 @@ from tutelage.reporting.content import NOT_STATED
 from tutelage.reporting.lints import FROM_CARD, NOISE_FROM_SHARES, Finding, lint
 from tutelage.reporting.registry import TOPICS, registry_record
 from tutelage.reporting.signature import SIGNATURE, SIGNED, check_signature, read_signature, write_signature
-from tutelage.reporting.statements import FIRST_PAGE
 from tutelage.votes import VoteHistogram
 
 _TOPICS = ", ".join(STATEMENTS)
@@ -44,7 +43,7 @@ def card(
         Path | None, typer.Argument(help="Results folder of `tutelage run`, or a card.json.", show_default=False)
     ] = None,
     ledger: Annotated[
-        Path | None, typer.Option(help="Ledger of the private data, to update the budget and its history on the card.")
+        Path | None, typer.Option(help="Ledger of the private data, to update the budget on the card.")
     ] = None,
     state: Annotated[
         list[str] | None,
@@ -92,11 +91,11 @@ def card(
     """Write the privacy card as card.json, card.md and card.html."""
     if private_votes is not None:
         if results or ledger or state or statements or sanitised or registry or sign or verify or as_json:
-            raise ConfigError(f"{_PRIVATE_REPORT} is no part of a card. Leave out what belongs to the card.")
+            raise ConfigError(f"{_PRIVATE_REPORT} is not part of a card. Leave out the options of the card.")
         _write_private(private_votes, array, teachers, labels, ballots, _folder(output, None))
         return
     if labels or ballots or array or teachers:
-        raise ConfigError("--labels, --ballots, --array and --teachers belong to the report of --private-votes.")
+        raise ConfigError("--labels, --ballots, --array and --teachers belong to --private-votes. Leave them out.")
     if verify is not None:
         if results is None or state or statements or sanitised or output or registry or sign or as_json:
             raise ConfigError("--verify takes the folder of the card and, if you have it, --ledger. Nothing else.")
@@ -117,10 +116,12 @@ def card(
     if sanitised is not None:
         made = _with_claim(made, sanitised, history)
     made = replace(made, statements=made.statements | _statements(state or [], statements))
-    entry = None if registry is None else registry_record(made)
+    entry = None
     if registry is not None:
-        read = (path for path in (results, ledger, statements, sanitised, sign) if path is not None)
-        check_output(registry, *read, option="--registry")
+        entry = registry_record(made)
+        own = (folder.path / name for name in (*SIGNED, SIGNATURE))
+        read = (path for path in (ledger, statements, sanitised, sign) if path is not None)
+        check_output(registry, *own, *read, option="--registry")
     with folder.replacing(SIGNATURE) as staging:  # the signature of an earlier card does not stay beside this one
         paths = [folder.path / path.name for path in made.save(staging)]
         if signer is not None:
@@ -134,14 +135,16 @@ def card(
         return
     typer.echo("Card: " + ", ".join(str(path) for path in paths))
     if registry is not None:
-        typer.echo(f"Registry entry, a draft: {registry}")
-    needed = [*FIRST_PAGE, *STATEMENTS] if registry is None else [*FIRST_PAGE, *TOPICS, *STATEMENTS]
-    missing = [topic for topic in dict.fromkeys(needed) if topic not in made.statements]
+        lacking = [topic for topic in TOPICS if topic not in made.statements]
+        typer.echo(f"Registry entry, a draft: {registry}" + f". It lacks: {', '.join(lacking)}." * bool(lacking))
+    missing = [topic for topic in STATEMENTS if topic not in made.statements]
     if missing:
         typer.echo(f"Not stated: {', '.join(missing)}. Add them with --state TOPIC=TEXT.")
+    elif signer is None:
+        typer.echo(f"Next: tutelage card {folder.path} --sign NAME.private.json")
     if signer is not None:
-        typer.echo(f"Next: send {paths[0].parent} and {signer.member.name}.public.json. The fingerprint of the key is")
-        typer.echo(signer.member.fingerprint)
+        typer.echo(f"Next: send these {len(paths)} files and {signer.member.name}.public.json. Tell the recipient, by")
+        typer.echo(f"another channel, the fingerprint of the key:\n{signer.member.fingerprint}")
 
 
 def _require_keys() -> None:
@@ -175,9 +178,9 @@ def _verify(results: Path, key: Path, ledger: Path | None) -> None:
 
 
 def _from_results(file: Path, history: History | None, *, claimed: bool) -> PrivacyCard:
-    """Return the card of a run, proved again, its budget brought up to date where the ledger is at hand."""
+    """Return the card of a run, proved again, with the current budget if there is a ledger."""
     made = read_card(file)
-    if claimed:  # what the card said of an earlier claim is replaced
+    if claimed:  # an earlier claim on the card is replaced
         made = replace(made, sanitised=None, proposal=None)
     made = proved_card(made, str(file), history)
     if history is None:
@@ -189,11 +192,11 @@ def _from_results(file: Path, history: History | None, *, claimed: bool) -> Priv
 
 
 def _with_guarantee(made: PrivacyCard, now: LedgerState) -> PrivacyCard:
-    """Return the card with the ε of everything in the ledger: what came later counts for those whom it is about."""
+    """Return the card with the ε of everything in the ledger: later releases are of the same people."""
     guarantee = now.guarantee()
     alone = made.alone if made.covers_ledger else made.epsilon
     made = replace(made, if_added_or_removed=None)  # it is of this release only
-    if guarantee.simulated and not made.epsilon.simulated:  # then nothing that was said of real noise stands
+    if guarantee.simulated and not made.epsilon.simulated:  # no guarantee of real noise is left
         return replace(made, epsilon=guarantee, sanitised=None, proposal=None, alone=None, frontier=())
     return replace(made, epsilon=guarantee, alone=alone)
 
@@ -201,7 +204,7 @@ def _with_guarantee(made: PrivacyCard, now: LedgerState) -> PrivacyCard:
 def _from_ledger(history: History) -> PrivacyCard:
     """Return the card of everything that was released through a ledger."""
     if not history.asked:
-        raise InvalidDataError("The ledger holds no release yet, so there is nothing for a card to tell. Ask first.")
+        raise InvalidDataError("The ledger contains no release yet, so there is nothing to report. Ask queries first.")
     event, queries, now = history.released, sum(batch.queries for batch in history.asked), history.state
     guarantee = now.guarantee()
     kinds = "; ".join(f"{part.times:,} × {_settings(part.event)}" for part in event.flatten())
@@ -232,9 +235,9 @@ def _from_ledger(history: History) -> PrivacyCard:
 
 
 def _with_claim(made: PrivacyCard, file: Path, history: History | None) -> PrivacyCard:
-    """Return the card with an ε that was published since, and what holds for any votes, the test included."""
+    """Return the card with a tested ε, and a worst-case ε that includes the test."""
     if history is None:
-        raise ConfigError("--sanitised is checked with the ledger that paid for the test. Name it with --ledger.")
+        raise ConfigError("--sanitised is checked with the ledger that recorded the test. Name it with --ledger.")
     proved = read_claim(file, history)
     epsilon, sanitised = proved.claim
     made = replace(made, epsilon=epsilon, sanitised=sanitised, proposal=proved.proposal, event=proved.released)
@@ -242,20 +245,20 @@ def _with_claim(made: PrivacyCard, file: Path, history: History | None) -> Priva
 
 
 def _judged_again(made: PrivacyCard) -> tuple[Finding, ...]:
-    """Return what to object to; what follows from the card itself is not taken from its file."""
+    """Return the objections; those that follow from the card itself are not taken from its file."""
     again = {one.code: one for one in _objections(made.event, made.epsilon, made.teachers, made.accuracy_by_class)}
     kept = [again.pop(one.code, one) for one in made.findings or () if one.code in again or one.code not in FROM_CARD]
     return (*kept, *again.values())
 
 
 def _with_shares(findings: tuple[Finding, ...], released_since: Event) -> tuple[Finding, ...]:
-    """Return the findings and, once, that the noise of something in the ledger is several owners'."""
+    """Return the findings and, once, the finding that several owners made the noise of a release."""
     others = tuple(one for one in findings if one.code != NOISE_FROM_SHARES)
     return others + lint(shares=_fewest_shares(released_since))
 
 
 def _fewest_shares(event: Event) -> int | None:
-    """Return how few owners' noise any part of a release rests on; None where none was summed."""
+    """Return the smallest number of owners whose noise a part of a release needs; None if no noise was summed."""
     summed = [part.event.shares for part in event.flatten() if isinstance(part.event, SummedNoise)]
     return min(summed, default=None)
 
@@ -263,7 +266,7 @@ def _fewest_shares(event: Event) -> int | None:
 def _objections(
     event: Event, epsilon: PublicEpsilon, teachers: int | None, accuracy: tuple[ClassAccuracy, ...] = ()
 ) -> tuple[Finding, ...]:
-    """Return what to object to in the public settings of a release, and in a student that was scored."""
+    """Return the objections to the public settings of a release, and to a student that was scored."""
     settings: dict[str, Any] = {"epsilon": epsilon.epsilon, "delta": epsilon.delta, "unit": epsilon.unit}
     settings |= {"teachers": teachers, "accuracy": [astuple(entry) for entry in accuracy]}
     settings["shares"] = _fewest_shares(event)
@@ -275,7 +278,7 @@ def _objections(
 
 
 def _settings(event: Event) -> str:
-    """Return an event as its class and settings; those of a publication of ε may be a long table."""
+    """Return an event as its class and settings; without the settings of a publication, which may be a long table."""
     record = event.as_dict()
     if isinstance(event, PUBLICATIONS):
         return record["event"]
@@ -286,7 +289,7 @@ def _settings(event: Event) -> str:
 
 
 def _history_of(path: Path) -> History:
-    """Return what a ledger says was done, after checking every entry and every answer."""
+    """Return the history of a ledger, after checking every entry and every label."""
     ledger = opened(path)
     verified = ledger.verify()
     return ledger.history().until(verified.entries - 1)
@@ -302,7 +305,7 @@ def _folder(output: Path | None, otherwise: Path | None) -> Path:
 
 
 def _card_folder(folder: Path, *read: Path | None) -> ResultsFolder:
-    """Return where a card goes, once only an earlier card is there; that is brought up to date in its place."""
+    """Return the folder of a card, after checking that only an earlier card would be replaced."""
     cards = ResultsFolder(folder, _ANOTHER, _is_card)
     inputs = [path for path in read if path is not None and not is_read(folder / "card.json", [path])]
     cards.check((*SIGNED, SIGNATURE), inputs)
@@ -340,7 +343,7 @@ def _write_private(
     votes: Path, array: str | None, teachers: int | None, labels: Path | None, ballots: Path | None, folder: Path
 ) -> None:
     if ballots is not None and labels is None:
-        raise ConfigError("--ballots shows how often each teacher is right, which takes --labels.")
+        raise ConfigError("--ballots shows the accuracy of each teacher, which needs --labels. Add --labels.")
     path, reports = folder / _PRIVATE_REPORT, ResultsFolder(folder, _ANOTHER)
     reports.check([_PRIVATE_REPORT], [file for file in (votes, labels, ballots) if file is not None])
     histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers)

@@ -1,4 +1,4 @@
-"""What may be filed: built from public epsilons, events and released data only."""
+"""The privacy card and what is made of it: from public epsilons, events and released data only."""
 
 from tutelage.reporting.card import PrivacyCard
 from tutelage.reporting.evidence import Batch, ClassAccuracy, FrontierPoint

@@ -1,4 +1,4 @@
-"""The privacy card: the page that says what was protected, how, and at which cost."""
+"""The privacy card: what was protected, how, and at which cost."""
 
 import json
 import os
@@ -19,69 +19,69 @@ FORMAT = 5  # 1 and 2 spelled relations out, 3 knew no budget without a Rényi o
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivacyCard(CardRecord):
-    """What one release did and cost, in public values only.
+    """The privacy card of a release, in public values only.
 
     Parameters
     ----------
     epsilon : PublicEpsilon
         The publishable guarantee.
     sanitised : PublicEpsilon, optional
-        A second, smaller ε that the votes were looked at for, and that noise or a private test made publishable. It
-        stands beside the first and never in its place.
+        A second, smaller ε that was computed from the votes, and that noise or a private test made publishable. It
+        is shown beside the first ε and never instead of it.
     proposal : dict, optional
-        Record of the proposal that `sanitised` is proved from, as the ledger holds it.
+        Record of the proposal that proves `sanitised`, as in the ledger.
     alone : PublicEpsilon, optional
-        ε of this release by itself, where `epsilon` is that of everything released through its ledger; `sanitised` is
-        then of this release too.
+        ε of this release by itself, if `epsilon` covers everything released through the ledger. `sanitised` is then
+        of this release too.
     if_added_or_removed : float, optional
-        ε of this release between data sets of which one has one unit more, at the δ of `epsilon`; for releases in which
-        each unit casts one ballot and the number of units is private. It covers fewer changes than `epsilon`.
+        ε of this release, at the δ of `epsilon`, if units are only added or removed; for releases in which each unit
+        casts one ballot and the number of units is private. It covers fewer changes than `epsilon`.
     event : Event
-        What was released.
+        The release.
     mechanism : str
         The mechanism in words, with its parameters.
     noise_source : str
-        Where the noise came from.
+        The source of the noise.
     queries : int
         Queries asked.
     answered, teachers : int or None
-        Queries answered, and teachers entitled to vote; None where that was not recorded.
+        Queries with a label, and teachers that could vote; None if the number was not recorded.
     selection : str
         How the queries were chosen among the public rows.
     classes : tuple of str
         The declared classes.
     features : tuple of str
-        What the student takes per row, in this order; column numbers where columns have no names.
+        The columns of a row, in the order of the student; numbers for columns without names.
     feature_map : str
-        What turns these into what the student sees, and what it was learned from; "none" where there is no such map.
+        The map from columns to the input of the student, and the rows it was learned from; "none" if there is no map.
     student : str
-        The student's estimator.
+        The estimator of the student.
     student_accuracy, evaluation_rows : float or None, int
-        Share of right predictions on public labelled rows, where the user gave some, and how many there are.
+        Accuracy on public labeled rows, if the user gave some, and the number of these rows.
     accuracy_by_class : tuple of ClassAccuracy
-        The same by class.
+        The accuracy by class.
     budget : dict
-        What the ledger says after the release: `LedgerState.as_dict`.
+        The state of the ledger after the release: `LedgerState.as_dict`.
     batches : tuple of Batch
-        What was taken from the budget so far, in order.
+        The releases that spent the budget so far, in order.
     frontier : tuple of FrontierPoint
-        What other numbers of queries would cost, at the δ of `epsilon`.
+        The costs of other numbers of queries, at the δ of `epsilon`.
     findings : tuple of Finding, optional
-        What `tutelage.reporting.lints.lint` objected to; None where nobody looked.
+        The objections of `tutelage.reporting.lints.lint`; None if the settings were not checked.
     statements : dict of str to str
-        What the people behind the data say, by the topics of `STATEMENTS`: public text.
+        The statements of the people behind the data, by the topics of `STATEMENTS`: public text.
     versions : dict of str to str
-        Versions of the software that did it.
+        Versions of the software.
     created : str
-        When, as an ISO 8601 date and time.
+        Date and time of the card in ISO 8601.
 
     Raises
     ------
     NotPublishableError
-        If anything in it is of a type that may depend on the private votes: a `PrivateEpsilon`, votes, any array. If
-        an ε that holds for the outcome at hand only stands anywhere but in `sanitised`, or is not the smaller one.
+        If a value is of a type that may depend on the private votes: a `PrivateEpsilon`, votes, any array. If an ε
+        that holds only for the outcome at hand is anywhere but in `sanitised`, or is not the smaller one.
     InvalidParameterError
-        If a number is not finite or out of range, or words promise more than any ε does.
+        If a number is not finite or out of range, or a text promises more than any ε does.
     """
 
     def as_dict(self) -> dict[str, Any]:
@@ -128,11 +128,11 @@ class PrivacyCard(CardRecord):
         }
 
     def as_markdown(self) -> str:
-        """Return the card as one readable page."""
+        """Return the card as Markdown."""
         return markdown_of(pages_of(self))
 
     def as_html(self) -> str:
-        """Return the card as one self-contained page: figures and style inside, no scripts, nothing fetched."""
+        """Return the card as one self-contained HTML file: it runs no script and loads nothing."""
         return page_of(pages_of(self))
 
     def _repr_html_(self) -> str:

@@ -1,4 +1,4 @@
-"""What the figures of a card show: plain public numbers."""
+"""The data of the figures on a card: plain public numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from tutelage.privacy import PublicEpsilon
 @final
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one batch of queries took from the budget, by costs that hold for all votes.
+    """What one batch of queries spent from the budget, by worst-case costs.
 
     Parameters
     ----------
     written : str
-        When it was reserved, as an ISO 8601 date and time.
+        Date and time of its reservation in ISO 8601.
     queries : int
-        How many were asked; 0 for the publication of an ε.
+        Number of queries; 0 for the publication of an ε.
     checks, answers : float
-        What its checks or the publication, and what its answers took, as shares of the budget's ε.
+        What its checks or the publication, and what its labels spent, as shares of the budget's ε.
     """
 
     written: str
@@ -30,21 +30,21 @@ class Batch:
 
     @property
     def share(self) -> float:
-        """What the batch took in all, as a share of the budget's ε."""
+        """What the whole batch spent, as a share of the budget's ε."""
         return self.checks + self.answers
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class FrontierPoint:
-    """What so many queries cost at most, released all at once by the mechanism of the card.
+    """The worst-case cost of a number of queries, released at once by the mechanism of the card.
 
     Parameters
     ----------
     queries : int
-        How many are asked.
+        Number of queries.
     epsilon : PublicEpsilon
-        The cost, for all votes.
+        The cost, for all possible votes.
     """
 
     queries: int
@@ -54,16 +54,16 @@ class FrontierPoint:
 @final
 @dataclass(frozen=True, slots=True)
 class ClassAccuracy:
-    """How good the student is on the public labelled rows of one class.
+    """Accuracy of the student on the public labeled rows of one class.
 
     Parameters
     ----------
     name : str
         The class.
     rows : int
-        How many public rows carry this label.
+        Number of public rows with this label.
     right : int
-        How many of them the student has right.
+        Number of these rows that the student labels correctly.
     """
 
     name: str
@@ -72,7 +72,7 @@ class ClassAccuracy:
 
 
 def merged(batches: Sequence[Batch], most: int) -> tuple[Batch, ...]:
-    """Return at most `most` batches of the same sums: neighbors in time put together, each named by its last."""
+    """Return at most `most` batches with the same sums: batches next in time are merged, each named by its last."""
     groups = min(len(batches), most)
     edges = [len(batches) * number // groups for number in range(groups + 1)] if groups else [0]
     parts = [batches[first:last] for first, last in pairwise(edges)]

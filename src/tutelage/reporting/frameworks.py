@@ -35,7 +35,11 @@ def _nist(card: CardRecord) -> Table:
         ("Trust model", "central", _graded(card, True, "trust", "leaves_site")),
         ("Side channels", "what the software does", _graded(card, True, "side_channels")),
         ("Data security and access control", "modes of files", _graded(card, True, "access")),
-        ("Data collection exposure", "by statements only", _graded(card, False, "private_data", "collection")),
+        (
+            "Data collection exposure",
+            "by statements only",
+            _graded(card, "collection" in card.statements, "private_data", "collection"),
+        ),
     )
     return Table(("Component", "On this card", "Verdict"), rows)
 

@@ -1,4 +1,4 @@
-"""Objections of a privacy officer: settings under which ε protects less than it seems, and students that are no use."""
+"""Objections of a privacy officer: settings under which ε protects less than it seems, and useless students."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _SEVERITIES = ("warning", "danger")
 _STOPPING = ("fixed", "data-independent", "data-dependent")
 NOISE_FROM_SHARES = "noise-from-shares"
 TUNED_ON = ("nothing", "public", "private")
-# Findings that follow from what is on a card, and need not be taken from its file.
+# Findings that follow from the other values of a card, so that they are not taken from its file.
 FROM_CARD = (
     "epsilon-large", "epsilon-too-large", "threshold-above-teachers", "threshold-passes-always", NOISE_FROM_SHARES,
     "lost-class", "no-better-than-majority",
@@ -28,16 +28,16 @@ _UNCOUNTED = ("delta-too-large", "stopped-by-votes", "tuned-on-private", "public
 @final
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to object to; public, for it is made of public settings only.
+    """One objection; public, because it is made of public settings only.
 
     Parameters
     ----------
     code : str
-        What it is, for machines: ``"delta-too-large"``.
+        The kind of objection, for machines: ``"delta-too-large"``.
     severity : {"warning", "danger"}
-        Whether the guarantee or the student is weaker than it seems, or of no use.
+        Whether the guarantee or the student is weaker than it seems, or useless.
     reason : str
-        What is wrong, why it matters, and the fix.
+        The fault, why it matters, and the fix.
 
     Raises
     ------
@@ -74,19 +74,19 @@ def lint(
     shares: int | None = None,
     accuracy: Sequence[tuple[str, int, int]] = (),
 ) -> tuple[Finding, ...]:
-    """Return what a privacy officer would object to; what is None is not judged.
+    """Return the objections of a privacy officer; a parameter that is None is not judged.
 
-    No finding quotes `entities` or `public_overlap`. That there is one still tells something about them, so where they
-    were counted on private rows, only the data's owner may see it.
+    No finding quotes `entities` or `public_overlap`. A finding still reveals something about them, so if they were
+    counted on private rows, only the data set owner may see it.
 
     Parameters
     ----------
     epsilon : float, optional
-        ε of the guarantee, in nats; infinity where there is none.
+        ε of the guarantee, in nats; infinity if there is no guarantee.
     delta : float, optional
         δ of the guarantee.
     unit : PrivacyUnit, optional
-        What the guarantee protects.
+        The unit that the guarantee protects.
     entities : int, optional
         Number of units of privacy behind the private rows.
     teachers, classes : int, optional
@@ -94,18 +94,17 @@ def lint(
     threshold : float, optional
         T of a mechanism that checks before it answers, in votes.
     stopping : {"fixed", "data-independent", "data-dependent"}, optional
-        What decided how many queries were asked: a number named before, a cost that holds for all votes, or one that
-        depends on them.
+        The rule that ended the queries: a fixed number, the worst-case cost, or a cost that depends on the votes.
     tuned_on : {"nothing", "public", "private"}, optional
-        Whose data the settings were chosen on.
+        The data on which the settings were chosen.
     public_overlap : int, optional
         Number of public rows that equal a private row.
     mechanism : str, optional
-        Its name on the command line; the check of ``"interactive"`` is on votes beyond those expected.
+        Its name on the command line. The check of ``"interactive"`` is on votes beyond those expected.
     shares : int, optional
-        Owners h whose noise alone the ε counts, where several owners' noise was summed.
+        Number of owners whose noise ε counts, if the noise of several owners was summed.
     accuracy : sequence of (class, rows, right), optional
-        Public labelled rows of each class, and how many of them the student has right.
+        Public labeled rows of each class, and how many of them the student labels correctly.
 
     Raises
     ------
@@ -152,12 +151,12 @@ def _of_epsilon(epsilon: float | None, unit: PrivacyUnit | None) -> Finding | No
         number_between(epsilon, 0, float("inf"), "epsilon", "lint")
         changed = "" if unit is None else f" ({unit.neighboring.sentence}; unit of privacy: {unit.name})"
         meaning = (
-            f"ε = {round_up(epsilon)}: an outcome may be up to {bayes_factor(epsilon)} times as likely as on "
+            f"ε = {round_up(epsilon)}: an outcome may be up to {bayes_factor(epsilon)} times as likely as it is on "
             f"neighboring data{changed}."
         )
     if epsilon > _HUGE_EPSILON:
         reason = (
-            f"{meaning} Such a guarantee protects next to nobody. Ask fewer queries, add noise, or train more teachers."
+            f"{meaning} This guarantee protects almost nobody. Ask fewer queries, add noise, or train more teachers."
         )
         return Finding("epsilon-too-large", "danger", reason)
     if epsilon > LARGE_EPSILON:
@@ -169,8 +168,8 @@ def _of_delta(delta: float | None, entities: int | None) -> Finding | None:
     if delta is None or entities is None or delta * entities < 1:
         return None
     reason = (
-        f"δ = {delta:g} is at least one over the number of people: publishing one of them at random, in full, would "
-        "satisfy such a guarantee. Choose δ well below one over their number."
+        f"δ = {delta:g} is at least 1/n for n people: publishing all rows of one random person would satisfy the "
+        "guarantee. Choose δ well below 1/n."
     )
     return Finding("delta-too-large", "danger", reason)
 
@@ -179,8 +178,8 @@ def _of_teachers(teachers: int | None, entities: int | None) -> Finding | None:
     if teachers is None or entities is None or entities >= _PEOPLE_PER_TEACHER * teachers:
         return None
     reason = (
-        f"There are fewer than {_PEOPLE_PER_TEACHER} people per teacher: where shards are drawn, one teacher in twenty "
-        "or more has no row and abstains, and noise may outweigh the others. Train fewer teachers."
+        f"There are fewer than {_PEOPLE_PER_TEACHER} people per teacher: at least one teacher in twenty has no row and "
+        "abstains, and noise may outweigh the other teachers. Train fewer teachers."
     )
     return Finding("teachers-without-rows", "warning", reason)
 
@@ -192,14 +191,14 @@ def _of_threshold(
         return None
     if threshold > teachers:
         reason = (
-            f"The threshold of {threshold:g} votes is above the {teachers:,} teachers there are: only noise can pass "
-            "the check, and every query is paid for. Choose a threshold below the number of teachers."
+            f"The threshold of {threshold:g} votes is above the {teachers:,} teachers: only noise can pass the check, "
+            "and every query spends budget. Choose a threshold below the number of teachers."
         )
         return Finding("threshold-above-teachers", "danger", reason)
     if classes is not None and mechanism != "interactive" and threshold * classes <= teachers:
         reason = (
             f"The threshold of {threshold:g} votes is at most {teachers:,}/{classes}, which some class always has if "
-            "all teachers vote: the check is paid for and holds nothing back. Raise the threshold, or use gnmax."
+            "all teachers vote: the check spends budget and rejects nothing. Raise the threshold, or use gnmax."
         )
         return Finding("threshold-passes-always", "warning", reason)
     return None
@@ -209,9 +208,9 @@ def _of_shares(shares: int | None) -> Finding | None:
     if shares is None:
         return None
     reason = (
-        f"The noise is the sum of several owners' shares: ε holds only as long as {shares} of those who answered keep "
-        "theirs to themselves, the three computing parties follow the protocol, and no two of them pool what they "
-        "hold. Choose parties that answer to different people, and name them on the card."
+        f"The noise is the sum of shares of several owners: ε holds only as long as {shares} of those who answered "
+        "keep their shares secret, the three computing parties follow the protocol, and no two of them combine their "
+        "data. Choose parties that answer to different people, and name them on the card."
     )
     return Finding(NOISE_FROM_SHARES, "warning", reason)
 
@@ -223,8 +222,8 @@ def _of_lost_classes(accuracy: Sequence[tuple[str, int, int]]) -> Finding | None
     shown = ", ".join(f"{name} ({rows:,} {'row' if rows == 1 else 'rows'})" for name, rows in lost[:_MOST_NAMED])
     more = f" and {len(lost) - _MOST_NAMED:,} more" if len(lost) > _MOST_NAMED else ""
     reason = (
-        f"The student has no public row right of these classes: {shown}{more}. Few teachers know a rare class, and "
-        "noise outvotes them. Ask about more rows of it, or join it to another class."
+        f"The student labels no public row of these classes correctly: {shown}{more}. Few teachers know a rare class, "
+        "and noise outvotes them. Ask about more rows of the class, or merge it with another class."
     )
     return Finding("lost-class", "warning", reason)
 
@@ -235,8 +234,8 @@ def _of_majority(accuracy: Sequence[tuple[str, int, int]]) -> Finding | None:
     if not rows or right > most:
         return None
     reason = (
-        f"The student has {right / rows:.2%} of the public labelled rows right, and always naming the majority class "
-        f"has {most / rows:.2%}. It is of no use. Ask more queries, add less noise, or train other teachers."
+        f"The student labels {right / rows:.2%} of the public labeled rows correctly, and always naming the majority "
+        f"class {most / rows:.2%}. The student is useless. Ask more queries, add less noise, or train other teachers."
     )
     return Finding("no-better-than-majority", "warning", reason)
 
@@ -244,18 +243,18 @@ def _of_majority(accuracy: Sequence[tuple[str, int, int]]) -> Finding | None:
 _DATA_DEPENDENT_STOPPING = Finding(
     "stopped-by-votes",
     "danger",
-    "A cost that depends on the votes decided when to stop: the number of answers gives the votes away, and ε does not "
-    "count that. Stop after a number of queries named before, or by the data-independent cost.",
+    "A cost that depends on the votes decided when to stop: the number of labels reveals votes, and ε does not count "
+    "this. Stop after a number of queries that is fixed in advance, or by the worst-case cost.",
 )
 _PRIVATE_TUNING = Finding(
     "tuned-on-private",
     "danger",
-    "Settings were chosen by looking at private votes or private accuracy: every look was a release that ε does not "
-    "count. Choose them on public data (tutelage plan), or pay for every try.",
+    "Settings were chosen by private votes or private accuracy: every look was a release that ε does not count. Choose "
+    "settings on public data (tutelage plan), or spend budget on every try.",
 )
 _PUBLIC_IS_PRIVATE = Finding(
     "public-overlaps-private",
     "danger",
-    "Rows declared public equal private ones: public rows are not protected at all, and teachers know the answers "
-    "to them by heart. Take these rows out of the public data.",
+    "Some public rows equal private rows: public rows are not protected at all, and teachers have seen their labels. "
+    "Remove these rows from the public data.",
 )

@@ -127,7 +127,7 @@ def guessing(epsilon: PublicEpsilon, *, whole: bool) -> str:
     known = _ATTACKERS[unit.neighboring].format(unit=unit.name.removesuffix("_id") or unit.name)
     return (
         f"Suppose an attacker knows {known} After seeing {seen}, they guess right in {cases(epsilon)}. "
-        "Without it, they guess right in 50."
+        "A coin toss is right in 50."
     )
 
 

@@ -1,4 +1,4 @@
-"""What may stand on a card, by type: a list of what is allowed, so that whatever is new is refused."""
+"""The types that a card accepts: an allow-list, so that a new type is refused."""
 
 import math
 from dataclasses import fields
@@ -22,7 +22,7 @@ _RECORDS: dict[type, tuple[tuple[type, ...], ...]] = {
     ClassAccuracy: ((str,), (int,), (int,)),
 }
 
-# What a ledger says of itself; the first five are needed.
+# The state of a ledger; the first five are required.
 BUDGET: dict[str, tuple[type, ...]] = {
     "budget": (float, int), "delta": (float, int), "spent": (float, int), "entries": (int,), "head": (str,),
     "remaining": (float, int), "order": (float, int), "unit": (str,), "neighboring": (str,), "opened": (str,),
@@ -39,12 +39,12 @@ _LISTS: dict[str, type] = {"caps": float, "chances": int}
 
 
 def check_public(value: object, where: str) -> None:
-    """Refuse a value that is not made of public types only, whatever it is nested in."""
+    """Refuse a value that contains other than public types, however deeply nested."""
     kind = type(value)
     if kind is float and not math.isfinite(value):  # type: ignore[arg-type]
         raise InvalidParameterError(f"`{where}` of a card must be a finite number. Got {value!r}.")
     if kind is str and any("\ud800" <= letter <= "\udfff" for letter in value):  # type: ignore[attr-defined]
-        raise InvalidParameterError(f"`{where}` of a card must be text that UTF-8 can write. It has lone surrogates.")
+        raise InvalidParameterError(f"`{where}` of a card must be text that UTF-8 can encode. It has lone surrogates.")
     if kind in _PLAIN:
         return
     for name, part in _parts(value, where):
@@ -52,14 +52,14 @@ def check_public(value: object, where: str) -> None:
 
 
 def check_kinds(value: object, kinds: tuple[type, ...], where: str) -> None:
-    """Refuse a value that is of none of the kinds."""
+    """Refuse a value of another type."""
     if type(value) not in kinds:
         allowed = " or ".join("None" if kind is NoneType else kind.__name__ for kind in kinds)
         raise _refusal(where, f"takes {allowed} only", value)
 
 
 def check_number(value: object, where: str, most: float = math.inf) -> None:
-    """Refuse a number that is not from 0 to `most`; what is no number is not judged."""
+    """Refuse a number that is not from 0 to `most`; other values pass."""
     if type(value) not in _NUMBER:
         return
     if not math.isfinite(value):  # type: ignore[arg-type]
@@ -70,14 +70,14 @@ def check_number(value: object, where: str, most: float = math.inf) -> None:
 
 
 def check_all(values: object, kinds: tuple[type, ...], where: str) -> None:
-    """Refuse what is no tuple of values of these kinds."""
+    """Refuse anything but a tuple of values of these types."""
     check_kinds(values, (tuple,), where)
     for number, value in enumerate(values):  # type: ignore[arg-type]
         check_kinds(value, kinds, f"{where}[{number}]")
 
 
 def check_table(values: object, kinds: tuple[type, ...], where: str) -> None:
-    """Refuse what is no dict from names to values of these kinds."""
+    """Refuse anything but a dict from names to values of these types."""
     check_kinds(values, (dict,), where)
     for name, value in values.items():  # type: ignore[attr-defined]
         check_kinds(name, (str,), f"{where} keys")
@@ -85,23 +85,23 @@ def check_table(values: object, kinds: tuple[type, ...], where: str) -> None:
 
 
 def check_budget(values: object) -> None:
-    """Refuse what is not what a ledger says of itself: `LedgerState.as_dict`."""
+    """Refuse anything but the state of a ledger: `LedgerState.as_dict`."""
     check_kinds(values, (dict,), "budget")
     for name, value in values.items():  # type: ignore[attr-defined]
         if name not in BUDGET:
-            raise _refusal("budget", "takes what `LedgerState.as_dict` gives, and nothing else", value)
+            raise _refusal("budget", "takes only the entries of `LedgerState.as_dict`", value)
         check_kinds(value, BUDGET[name], f"budget[{name!r}]")
     missing = [name for name in _NEEDED if name not in values]  # type: ignore[operator]
     if missing:
-        raise InvalidParameterError(f"`budget` of a card must hold {', '.join(_NEEDED)}. It lacks {missing[0]}.")
+        raise InvalidParameterError(f"`budget` of a card must have {', '.join(_NEEDED)}. It lacks {missing[0]}.")
 
 
 def check_proposal(values: object) -> None:
-    """Refuse what is not the record of a proposal, in which a table of private numbers could hide."""
+    """Refuse anything but the record of a proposal, because another table could contain private numbers."""
     check_kinds(values, (dict, NoneType), "proposal")
     for name, value in ({} if values is None else values).items():  # type: ignore[attr-defined]
         if name not in _PROPOSAL:
-            raise _refusal("proposal", "takes the record of a proposal, and nothing else", value)
+            raise _refusal("proposal", "takes only the record of a proposal", value)
         check_kinds(value, (_PROPOSAL[name],), f"proposal[{name!r}]")
         if name in _LISTS:
             for number, part in enumerate(value):
@@ -111,7 +111,7 @@ def check_proposal(values: object) -> None:
 
 
 def _parts(value: object, where: str) -> list[tuple[str, object]]:
-    """Return what an allowed container holds, with the name of each place."""
+    """Return the values in an allowed container, with the name of each place."""
     if isinstance(value, Event):
         return _parts_of_event(value, where)
     if type(value) in _RECORDS:
@@ -131,7 +131,7 @@ _KINDS: dict[str, tuple[type, ...]] = {"unit": (PrivacyUnit,), "simulated": (boo
 
 
 def _parts_of_event(event: Event, where: str) -> list[tuple[str, object]]:
-    """Return the fields of an event of `tutelage.events`; another one could call anything its settings."""
+    """Return the fields of an event of `tutelage.events`; another event could have private settings."""
     parts = [(f"{where}.{item.name}", getattr(event, item.name)) for item in fields(event)]
     if type(event) in (Repeated, Composed, SummedNoise):
         for name, part in parts:

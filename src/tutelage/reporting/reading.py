@@ -1,4 +1,4 @@
-"""A card read back from its JSON file, with suspicion: the file may have been edited, or made to harm."""
+"""Reads a card from its JSON file and checks every entry: the file may have been edited, or made to harm."""
 
 import json
 import os
@@ -33,25 +33,25 @@ def read_card(path: str | os.PathLike[str]) -> PrivacyCard:
     Raises
     ------
     InvalidDataError
-        If the file is missing, above 16 MiB, or no card; the message names the entry.
+        If the file is missing, larger than 16 MiB, or not a card; the message names the entry.
     """
     path = Path(path)
     try:
         if path.stat().st_size > _MOST_BYTES:
-            raise InvalidDataError(f"{path} is above {_MOST_BYTES} bytes, which no card is.")
+            raise InvalidDataError(f"{path} has more than {_MOST_BYTES} bytes, which no card has. Name a card.json.")
         record = json.loads(path.read_text(encoding="utf-8"), parse_int=_whole, parse_constant=_no_number)
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}. Name a card.json.") from None
     except (ValueError, RecursionError) as error:
         if isinstance(error, InvalidDataError):
             raise
-        raise InvalidDataError(f"{path} is no JSON file of finite numbers. Name a card.json.") from None
+        raise InvalidDataError(f"{path} is not a JSON file of finite numbers. Name a card.json.") from None
     try:
         return card_from_dict(record)
     except RecursionError:
-        raise InvalidDataError(f"{path} is no privacy card: its event is nested too deeply.") from None
+        raise InvalidDataError(f"{path} is not a privacy card: its event is nested too deeply.") from None
     except TutelageError as error:
-        raise InvalidDataError(f"{path} is no privacy card: {error}") from None
+        raise InvalidDataError(f"{path} is not a privacy card: {error}") from None
 
 
 def card_from_dict(record: object) -> PrivacyCard:
@@ -104,7 +104,7 @@ def card_from_dict(record: object) -> PrivacyCard:
 
 
 class _Entries:
-    """A JSON object, entry by entry; whatever is not of its kind is refused by name."""
+    """A JSON object, entry by entry; an entry of the wrong type is refused by name."""
 
     def __init__(self, record: object, where: str) -> None:
         if not isinstance(record, dict):
@@ -120,7 +120,7 @@ class _Entries:
             raise InvalidDataError(f"{self._where} has no `{name}`.")
         value = self._record[name]
         if type(value) not in kinds:  # True is no number
-            raise InvalidDataError(f"`{name}` of {self._where} is of the wrong kind.")
+            raise InvalidDataError(f"`{name}` of {self._where} is of the wrong type.")
         return value
 
     def count(self, name: str) -> int:

@@ -1,4 +1,4 @@
-"""What a privacy card holds: public values only, refused where they are of another kind or out of range."""
+"""The values of a privacy card: public values only, each checked for type and range."""
 
 from dataclasses import dataclass, field, fields
 from types import NoneType
@@ -21,7 +21,7 @@ from tutelage.reporting.publishable import (
 from tutelage.reporting.statements import check_statements, check_words
 
 _TEXTS = ("mechanism", "noise_source", "selection", "feature_map", "student")
-# In fields of other kinds than theirs, a list of private numbers could hide.
+# A field of another type could contain a list of private numbers.
 _KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys((*_TEXTS, "created"), (str,)),
     **dict.fromkeys(("queries", "evaluation_rows"), (int,)),
@@ -93,7 +93,7 @@ class CardRecord:
         check_table(self.versions, (str,), "versions")
 
     def _check_ranges(self) -> None:
-        """Refuse numbers that cannot be what they are said to be."""
+        """Refuse numbers that are out of range."""
         for name in ("queries", "answered", "teachers", "evaluation_rows"):
             check_number(getattr(self, name), name)
         check_number(self.student_accuracy, "student_accuracy", 1)
@@ -107,7 +107,7 @@ class CardRecord:
                 check_number(cost.delta, "delta", 1)
 
     def _check_costs(self) -> None:
-        """Refuse costs in the place of others, or about something else."""
+        """Refuse costs in the wrong field, or about another unit of privacy."""
         always = [
             self.epsilon,
             *([] if self.alone is None else [self.alone]),
@@ -138,11 +138,11 @@ class CardRecord:
 
     @property
     def covers_ledger(self) -> bool:
-        """Whether `epsilon` bounds everything that is ever released through the ledger, and not this release alone."""
+        """Whether `epsilon` bounds everything that is ever released through the ledger, not only this release."""
         return self.epsilon.epsilon >= self.budget["budget"] and self.epsilon.delta >= self.budget["delta"]
 
     @property
     def majority_share(self) -> float | None:
-        """Share of the public labelled rows that always naming one class has right at most; None where none were."""
+        """Share of the most frequent class among the public labeled rows; None if there are no such rows."""
         rows = sum(entry.rows for entry in self.accuracy_by_class)
         return max(entry.rows for entry in self.accuracy_by_class) / rows if rows else None

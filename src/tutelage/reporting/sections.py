@@ -89,7 +89,7 @@ def pages_of(card: CardRecord) -> Page:
     title, made = card.statements.get("title"), f"Made {card.created[:10]}"
     return Page(
         title="Privacy card",
-        subtitle=made if title is None else f"{title}. {made}",
+        subtitle=made if title is None else f"{title} · {made}",
         alarm=_ALARM if simulated else None,
         sentence=guessing(card.epsilon, whole=card.covers_ledger),
         verdict=verdict_of(card.epsilon, card.findings),
@@ -315,7 +315,26 @@ def answers_of(card: CardRecord) -> Answers:
         ("What is the legal assessment?", "legal", None),
         ("Can it be rebuilt, and does it call the network?", "exit", _EXIT),
     )
-    return Answers(tuple(Answer(ask, known, topic, card.statements.get(topic)) for ask, topic, known in questions))
+    return Answers(tuple(_answer(card, *entry) for entry in questions))
+
+
+_SECTION_OF = {
+    **dict.fromkeys(("leaves_site", "trust"), "Trust model"),
+    **dict.fromkeys(("overlap", "withdrawal", "legal"), "Data collection exposure"),
+    "why_epsilon": "Privacy parameters",
+    "evidence": "Algorithms and correctness",
+    "side_channels": "Side channels",
+    "fairness": "Bias",
+    "other_releases": "Privacy budget",
+}
+
+
+def _answer(card: CardRecord, question: str, topic: str, known: str | None) -> Answer:
+    """Return a question with its answer; a statement that a section quotes is not quoted again."""
+    stated, pointer = card.statements.get(topic), f"See {_SECTION_OF.get(topic)}."
+    if stated is None or topic not in _SECTION_OF:
+        return Answer(question, known, topic, stated)
+    return Answer(question, pointer if known in (None, pointer) else f"{known} {pointer}", topic, None)
 
 
 def publishable(card: CardRecord) -> str:

@@ -66,7 +66,7 @@ _DENIED_AFTER = re.compile(
 def overclaim_in(text: str) -> str | None:
     """Return words that promise more than any ε does, such as that data were made anonymous, or None.
 
-    Letters of full width, invisible characters and more blanks do not hide them; a claim that is denied is none.
+    Full-width letters, invisible characters and extra spaces do not hide them. A denied claim is not a claim.
     """
     read = _as_read(text)
     for found in _OVERCLAIM.finditer(read):
@@ -77,7 +77,7 @@ def overclaim_in(text: str) -> str | None:
 
 
 def _as_read(text: str) -> str:
-    """Return text as it reads aloud: in small letters of one width, with one blank between words."""
+    """Return text as it reads aloud: lower-case letters of one width, with one space between words."""
     visible = "".join(letter for letter in unicodedata.normalize("NFKC", text) if unicodedata.category(letter) != "Cf")
     return re.sub(r"\b100 %", "100%", " ".join(visible.casefold().translate(_ONE_SPELLING).split()))
 
@@ -86,7 +86,9 @@ def check_statements(statements: dict[str, str]) -> None:
     """Refuse statements about unknown topics, of undue length, or that promise more than any ε does."""
     for topic, text in statements.items():
         if topic not in STATEMENTS:
-            raise InvalidParameterError(f"`statements` of a card knows no {topic!r}. Topics: {', '.join(STATEMENTS)}.")
+            raise InvalidParameterError(
+                f"`statements` of a card has no topic {topic!r}. Topics: {', '.join(STATEMENTS)}."
+            )
         if not text.strip() or len(text) > _LONGEST:
             raise InvalidParameterError(
                 f"The statement {topic!r} must be text of 1 to {_LONGEST:,} characters. Got {len(text):,}."
