@@ -21,7 +21,7 @@ from tutelage.partition import unit_of_single_people
 from tutelage.planning import DenseVotes, FewVotesOfPeople, Option, PeopleBallots, Plan, Target, plan
 from tutelage.planning.methods import ballots_for, method_of, methods_for, proved
 from tutelage.planning.references import guessed
-from tutelage.planning.trials import PublicLabels, tried
+from tutelage.planning.trials import PublicLabels, Trial, tried
 from tutelage.teachers import ClassMeans, NearestQueries, VectorBallots
 
 REPOSITORY = Path(__file__).parent.parent
@@ -67,7 +67,7 @@ def test_every_method_is_proved_to_keep_epsilon_and_nearly_spends_it(epsilon, un
 
 
 @pytest.mark.parametrize("unit", [None, "patient"])
-@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize("place", range(5))
 def test_a_plan_costs_what_the_fit_costs(place, unit):
     """The planned noise is what `PATEClassifier` finds for the same ε, and the planned ε what it publishes."""
     X, y = clusters(400)
@@ -103,7 +103,7 @@ def test_trials_foretell_runs(noise):
     """Expected and measured accuracy agree within four points, at standard errors below one."""
     X, y = clusters(4600, noise=noise)
     known, target = PublicLabels(X[:600], X[:600], y[:600], 3, own=True), target_of(people=2000, public_rows=600)
-    for method in (ballots_for(target), FewVotesOfPeople(20, methods_for(target)[2].noise)):
+    for method in (ballots_for(target), FewVotesOfPeople(20, methods_for(target)[3].noise)):
         expected = tried(method, known, 2000).expected
         scores = []
         for seed in range(3):
@@ -358,3 +358,10 @@ def test_trials_predict_votes_of_any_classifier():
             model.fit(X[400:2000], y[400:2000], X_public=X[:400])
         scores.append(model.score(X[2000:], y[2000:]))
     assert found.asked.low < np.mean(scores) < found.asked.high
+
+
+def test_a_student_that_fails_for_half_of_the_people_is_no_large_gain():
+    trial = Trial((0.9, 0.86), (0.9, 0.04), 0.5)
+    assert trial.expected == pytest.approx(0.94)
+    assert Trial((0.9, 0.86), (0.88, 0.84), 0.5).expected == pytest.approx(0.89)
+    assert Trial((0.5,), (0.6,), 0.5).expected == pytest.approx(0.5)

@@ -180,12 +180,13 @@ def noise_within(
         raise InvalidParameterError(
             f"`epsilon` must be at most the budget of the ledger, {ledger.epsilon:g}. Got {epsilon:g}."
         )
-    noise, most = _noise_filling(ledger, event_of), ledger.epsilon if epsilon is None else epsilon
-    if most < ledger.epsilon:
-        alone = Ledger.in_memory(epsilon=most, delta=ledger.delta, unit=ledger.unit, accounting=accounting)
-        noise = max(noise, _noise_filling(alone, event_of))
+    noise = _noise_filling(ledger, event_of)
+    if epsilon is None or epsilon == ledger.epsilon:
+        return noise
+    alone = Ledger.in_memory(epsilon=epsilon, delta=ledger.delta, unit=ledger.unit, accounting=accounting)
+    noise = max(noise, _noise_filling(alone, event_of))
     # The published ε is the least over a grid of orders, which may not contain the order of the ledger.
-    while data_independent.epsilon(event_of(noise), ledger.delta).epsilon > most:
+    while data_independent.epsilon(event_of(noise), ledger.delta).epsilon > epsilon:
         noise *= _A_LITTLE_MORE
     return noise
 

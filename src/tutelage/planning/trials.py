@@ -93,7 +93,9 @@ class Trial(NamedTuple):
     def expected(self) -> float:
         """Expected accuracy of a student of the real number of people."""
         share = float(np.mean(self.shares))
-        return min(1.0, share + self.still_to_come * max(share - float(np.mean(self.halves)), 0.0))
+        gain = self.still_to_come * max(share - float(np.mean(self.halves)), 0.0)
+        # At most half of the errors vanish: a student that fails for half of the people by chance is no large gain.
+        return share + min(gain, (1 - share) / 2)
 
     @property
     def spread(self) -> float:
