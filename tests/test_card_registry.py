@@ -37,7 +37,7 @@ REQUIRED = {
 
 def numbers(value: Any) -> set[float]:
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    found = {value} if isinstance(value, int | float) else set()
+    found: set[float] = {value} if isinstance(value, int | float) else set()
     return found.union(*map(numbers, inside)) if inside else found
 
 

@@ -35,8 +35,7 @@ def between(row: Row) -> bool:
 
 def curves(record: Record) -> dict[str, Series]:
     figures = record.figure.figures if isinstance(record.figure, Panels) else (record.figure,)
-    assert all(isinstance(figure, Figure) for figure in figures)
-    return {series.name: series for figure in figures for series in figure.series}
+    return {series.name: series for figure in figures if isinstance(figure, Figure) for series in figure.series}
 
 
 def not_found(*arguments: object, **named: object) -> None:

@@ -31,7 +31,7 @@ def test_the_record_compares_predictions_choices_and_bounds(monkeypatch):
     assert predicted.at_least == pytest.approx(predicted.published - 3)
     (proved,) = (row for name, row in rows.items() if name.endswith(": proved ε"))
     assert proved.ours <= 1 == proved.at_most
-    assert "Wine, ε = 1: Iris as a stand-in, predicted, %" in rows
+    assert "Wine at ε = 1, Iris as a stand-in: predicted, %" in rows
     assert rows["largest error of a prediction, points"].ours == pytest.approx(
         abs(predicted.published - predicted.ours)
     )

@@ -18,7 +18,7 @@ from tutelage.exceptions import InvalidDataError
 from tutelage.noise import SimulationNoise
 from tutelage.partition import unit_of_single_people
 from tutelage.planning import plan
-from tutelage.planning.methods import Target, ballots_for
+from tutelage.planning.methods import PeopleBallots, Target, ballots_for
 from tutelage.planning.references import REFERENCES, guessed
 from tutelage.planning.trials import STILL_TO_COME, PublicLabels, tried
 from tutelage.teachers import ClassMeans, NearestQueries, Ridge, VectorBallots
@@ -93,7 +93,7 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
             *_summary(predicted, factors, chosen),
         ),
         quick=quick,
-        notes=_notes(factors, len(settings)),
+        notes=_notes(factors, len(settings), chosen),
     )
 
 
@@ -101,7 +101,9 @@ def _found(parts: Any) -> list[Any]:
     return [one for part in parts for one in part]
 
 
-def _notes(factors: dict[str, float], settings: int) -> tuple[str, ...]:
+def _notes(factors: dict[str, float], settings: int, chosen: Sequence[_Chosen]) -> tuple[str, ...]:
+    others = [one for one in chosen if one.methods != PeopleBallots.title]
+    named = "; ".join(f"{one.methods} on {one.name} at ε = {one.epsilon:g}" for one in others)
     return (
         "Predicted accuracy comes from trials on the labeled public rows of a split, for vector ballots at their "
         "defaults. Measured accuracy comes from runs on all private rows of the same split, on rows that no run has "
@@ -115,6 +117,7 @@ def _notes(factors: dict[str, float], settings: int) -> tuple[str, ...]:
         "points behind.",
         "The settings are vector ballots (quantile of lengths, rounds, landmarks), few votes per person (votes each, "
         "student), and votes of trained teachers (class means or ridge, number of teachers, number of queries).",
+        f"The recommended method was {PeopleBallots.title}" + (f", except {named}." if named else "."),
         f"δ = {_DELTA:g}, one replaced row. Every ε is proved from the noise alone.",
     )
 
@@ -264,7 +267,7 @@ def _told_less(source: Source, epsilon: float, download: bool) -> list[Row]:
     stand_in = _loaded(other, 0, download)
     if data is None or stand_in is None:
         return []
-    target, head = _target(data, epsilon), f"{source.name}, ε = {epsilon:g}"
+    target, head = _target(data, epsilon), f"{source.name} at ε = {epsilon:g}"
     cut = _cut(stand_in, 0)
     found = plan(
         epsilon, people=target.people, stand_in=(cut.public, cut.y_public),
@@ -274,8 +277,8 @@ def _told_less(source: Source, epsilon: float, download: bool) -> list[Row]:
     others = [one for one in REFERENCES if one.name != source.name]
     nothing = guessed(target, 1 / target.classes, None, others)
     return [
-        _told(f"{head}: {other.name} as a stand-in, predicted, %", best.expected, (best.low, best.high)),
-        _told(f"{head}: no labels, predicted, %", nothing.expected, (nothing.low, nothing.high)),
+        _told(f"{head}, {other.name} as a stand-in: predicted, %", best.expected, (best.low, best.high)),
+        _told(f"{head}, no labels: predicted, %", nothing.expected, (nothing.low, nothing.high)),
     ]
 
 
@@ -315,17 +318,17 @@ def _why_off(cell: _Cell, off: float) -> str:
 def _why_behind(cell: _Chosen) -> str:
     kind = cell.best_setting.split(",")[0]
     return {
-        "vector ballots": "A plan does not vary quantile, rounds and landmarks of vector ballots.",
+        "vector ballots": "A plan does not vary quantile, rounds and landmarks.",
         "few votes": "In trials on public rows, few votes per person were not a point better.",
         "votes": "A plan tries one setting of trained teachers, with label propagation as the student.",
-    }[kind]
+    }[kind] + f" Best: {cell.best_setting}."
 
 
 def _rows_of_choice(cell: _Chosen) -> Iterator[Row]:
-    head = f"{cell.name}, ε = {cell.epsilon:g}: recommended settings ({cell.methods})"
+    head = f"{cell.name}, ε = {cell.epsilon:g}: recommended settings"
     measured, best = 100 * cell.measured, 100 * cell.best
     yield Row(
-        name=f"{head}, best of the grid: {cell.best_setting}, %",
+        name=f"{head} and best of the grid, %",
         ours=measured,
         published=best,
         at_least=best - _WORTH,

@@ -234,9 +234,14 @@ VERDICTS = {
         "The ledger returns the first label again, so repetition adds no information.",
     ),
     "plan-check": Verdict(
-        "Plans: measured results against predictions",
-        "Of {rows} measured numbers, {short} fall outside the range that the plan allows.",
-        "Here *published* is what `tutelage plan` predicted from public data.",
+        "Plans: predicted accuracy is within 3 points of the measured one",
+        "{predictions within 3 points, %} % of predictions are within 3 points of the measured accuracy. The largest "
+        "error is {largest error of a prediction, points} points.",
+        "{recommendations within 1.5 points of the best of the grid, %} % of the recommended settings are within 1.5 "
+        "points of the best of 50. *Published* numbers, in parentheses, are the predicted accuracy, or the accuracy of "
+        "the best setting of the grid.",
+        across=r", ε = (?P<ε>[\d.]+)(?=: )",
+        shown="^predictions|^largest|^recommendations|^furthest|stand-in|no labels",
     ),
     "rivals": Verdict(
         "Other private methods: vector ballots are near the best",

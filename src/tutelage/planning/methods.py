@@ -16,7 +16,6 @@ from tutelage.teachers import ClassMeans, NearestQueries, VectorBallots, ensembl
 
 _STUDENT = "label-propagation"
 _CAPS = (5, 20)  # votes of a person
-_FOR_MUCH_NOISE = VectorBallots(n_landmarks=300, quantile=0.1, rounds=1)
 _ROWS_PER_CLASS = 3  # of a teacher
 _QUERIES = 200
 _TEACHERS = 250  # the default of `PATEClassifier`
@@ -171,8 +170,7 @@ def methods_for(target: Target) -> list[Method]:
     few = [FewVotesOfPeople(cap, _capped_noise(cap, target)) for cap in _CAPS]
     queries = min(target.public_rows, max(_QUERIES, _FEWEST_LABELS * target.classes))
     teachers = max(2, target.people // (_ROWS_PER_CLASS * target.classes))
-    ballots = ballots_for(target), ballots_for(target, _FOR_MUCH_NOISE)
-    return [*ballots, *few, DenseVotes(ClassMeans(), teachers, queries, _plain_noise(queries, target))]
+    return [ballots_for(target), *few, DenseVotes(ClassMeans(), teachers, queries, _plain_noise(queries, target))]
 
 
 def method_of(parameters: Mapping[str, Any], target: Target) -> Method:

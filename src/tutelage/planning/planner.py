@@ -27,7 +27,7 @@ _FEW_ROWS = 1_000  # up to this number, the first trial uses all folds
 _CLOSE = 0.02  # methods this far behind vector ballots in the first trial are still tried in full
 _WORTH = 0.01  # by which a method must beat vector ballots, and a student the majority class, to be recommended
 _MODEL = 0.015  # standard deviation of the prediction error, beyond that of single runs: docs/planning.md
-_OTHER_DATA = 0.08  # the same if trials used other data
+_OTHER_DATA = 0.16  # the same if trials used other data
 _NORMAL = 1.645  # standard deviations that hold nine of ten runs
 _CURVE = (0.5, 2.0, 4.0)  # times ε
 
