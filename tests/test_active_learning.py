@@ -197,7 +197,7 @@ def test_all_of_active_learning_is_reproduced(less_mnist):
         "network, 100 medoids: gain",
         "network, shuffled, 100 random: %",
         "network, 200 queries + 50 by experts: gain",
-        "siamese, same image: rows that can be labelled at 99 % right, %",
+        "siamese, same image: rows that can be labeled at 99 % right, %",
         "siamese, same class: 100 queries + 50 without a match, logistic: gain",
     ):
         interval = rows[name].interval

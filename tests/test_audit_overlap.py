@@ -21,7 +21,7 @@ def test_private_rows_among_the_public_ones_are_found():
     found = audit_overlap(PRIVATE, np.concatenate([PUBLIC, PRIVATE[:20]]))
     assert found.equal == 20
     assert not found.passed
-    assert "Take these rows out" in found.reasons[0]
+    assert "Remove these rows" in found.reasons[0]
 
 
 def test_near_duplicates_are_found():
@@ -31,7 +31,7 @@ def test_near_duplicates_are_found():
     assert found.by_chance
     assert not found.passed
     assert "up to rounding and spelling, more than chance explains. " in found.reasons[0]
-    assert "Take these rows out" in found.reasons[0]
+    assert "Remove these rows" in found.reasons[0]
 
 
 def test_what_is_alike_by_chance_is_a_note():
