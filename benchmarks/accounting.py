@@ -2,7 +2,7 @@
 
     python benchmarks/accounting.py [--votes votes.npz --array votes]
 
-The obvious way walks over all neighbours of every histogram and sums each law anew. It is timed on a few queries and
+The obvious way walks over all neighbors of every histogram and sums each law anew. It is timed on a few queries and
 scaled up, which is fair as it treats queries one by one. Every measurement runs in a process of its own.
 """
 
@@ -40,7 +40,7 @@ def drawn_votes(queries: int, classes: int, teachers: int) -> VoteHistogram:
 
 
 def naive_cost(counts: np.ndarray, masses: np.ndarray) -> np.ndarray:
-    """Return the cost of one query at each order by walking over its neighbours."""
+    """Return the cost of one query at each order by walking over its neighbors."""
     here = naive_law(counts, masses)
     worst = np.zeros(len(ORDERS))
     for source in np.flatnonzero(counts):

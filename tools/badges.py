@@ -15,7 +15,7 @@ _GREEN, _BLUE, _GREY, _RED = "#2e7d32", "#1565c0", "#555", "#b71c1c"
 
 
 def badge(name: str, value: str, color: str) -> str:
-    """Return an svg of two fields, `name` on grey and `value` on `color`."""
+    """Return an svg of two fields, `name` on gray and `value` on `color`."""
     title = f"{escape(name)}: {escape(value)}"
     size = f'width="{_width(name) + _width(value)}" height="{_HEIGHT}"'
     return f"""<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{title}">

@@ -1,6 +1,6 @@
-"""The examples as sections of a page: what each shows, how to run it, and its source, folded.
+"""The examples as sections of a page: purpose, command, and folded source.
 
-Nothing is copied by hand. What an example shows is in the README next to it, in its docstring or in its notebook.
+The page is generated. The purpose of an example is in the README next to it, in its docstring or in its notebook.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""What MkDocs cannot do by itself for the site: files of the repository as pages, and links that lead out of docs/.
+"""Makes pages of files of the repository, and corrects links that lead out of docs/.
 
 A hook of mkdocs.yml. Some files outside docs/ become pages, the examples among them. A link from a page to another file
 of the repository leads to the repository if its address is known, and becomes plain text if not. In the repository

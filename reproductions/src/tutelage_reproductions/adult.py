@@ -194,7 +194,7 @@ def _shards(X: Matrix, number: int, run: int) -> Shards:
 
 
 def score(student: Any, X: Matrix, asked: IntArray, released: IntArray, y: IntArray, run: int) -> float:
-    """Return how many of the evaluation rows a student gets right, in percent; it sees the other rows unlabelled."""
+    """Return the accuracy of a student on the evaluation rows, in percent; it sees the other rows unlabeled."""
     labels = np.full(len(X), ABSTAIN)
     labels[asked] = released
     pool = len(X) - EVALUATION_ROWS

@@ -39,7 +39,7 @@ class DistilledStudent(ClassifierMixin, BaseEstimator):
     temperature : float
         T, at which the targets were made.
     steps : int
-        Number of optimiser steps.
+        Number of optimizer steps.
     batch_size : int
         Rows per step, drawn with replacement.
     learning_rate : float
@@ -126,14 +126,14 @@ class DistilledStudent(ClassifierMixin, BaseEstimator):
 
     def _trained(self, X: torch.Tensor, targets: torch.Tensor) -> nn.Module:
         module = network_from(self.factory, targets.shape[1], "DistilledStudent").train()
-        optimiser = torch.optim.Adam(learned_by(module), lr=self.learning_rate, fused=True)
+        optimizer = torch.optim.Adam(learned_by(module), lr=self.learning_rate, fused=True)
         for step in range(self.steps):
-            optimiser.param_groups[0]["lr"] = self.learning_rate * (1 - step / self.steps)
+            optimizer.param_groups[0]["lr"] = self.learning_rate * (1 - step / self.steps)
             rows = torch.randint(len(X), (self.batch_size,))
-            optimiser.zero_grad(set_to_none=True)
+            optimizer.zero_grad(set_to_none=True)
             loss = functional.cross_entropy(module(X[rows]) / self.temperature, targets[rows])
             (self.temperature**2 * loss).backward()
-            optimiser.step()
+            optimizer.step()
         return module
 
 

@@ -95,9 +95,9 @@ def plurality(probabilities: FloatArray) -> IntArray:
 
 
 def summed(probabilities: FloatArray, temperature: float) -> FloatArray:
-    """Return the normalised sum of the teachers' probabilities at a temperature, shape (images, classes).
+    """Return the normalized sum of the teachers' probabilities at a temperature, shape (images, classes).
 
-    Probabilities become p^(1/T), normalised, which is the softmax of scores divided by T.
+    Probabilities become p^(1/T), normalized, which is the softmax of scores divided by T.
     """
     softer = probabilities ** (1 / temperature)
     softer /= softer.sum(axis=2, keepdims=True)

@@ -46,7 +46,7 @@ _KINDS = sorted(CENTRAL.values(), key=lambda entry: (len(entry.settings), entry.
 
 
 class Configuration(NamedTuple):
-    """What is audited, and how; the neighbours of a noisy sum are one ballot and its opposite."""
+    """What is audited, and how; the neighbors of a noisy sum are one ballot and its opposite."""
 
     mechanism: Mechanism | NoisySum
     neighbors: Neighbors
@@ -142,7 +142,7 @@ def _random_neighbors(random: np.random.Generator) -> Neighbors:
 
 
 def tight_audits(draws: int) -> list[MechanismAudit]:
-    """Return audits at the neighbours that show most, one per kind of mechanism."""
+    """Return audits at the neighbors that show most, one per kind of mechanism."""
     of_sum = audit_sum(TIGHT_SUM, BALLOT, delta=DELTA_OF_SUM, draws=draws, confidence=EACH)
     of_labels = [
         audit_mechanism(

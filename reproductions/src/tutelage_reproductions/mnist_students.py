@@ -174,7 +174,7 @@ def _accuracy(pool: _Pool, student: Any, rule: QuerySelector, *, seed: int) -> f
 
 
 class _Learner(NamedTuple):
-    """A network, what it sees, and the same network without unlabelled rows."""
+    """A network, what it sees, and the same network without unlabeled rows."""
 
     name: str
     student: Any

@@ -214,7 +214,7 @@ def _printed_rows(data: ImageSplit, ballots: Ballots, labels: IntArray, *, quick
 
 
 def _cost_rows(votes: VoteHistogram) -> Iterator[Row]:
-    """Yield what the same answers cost by the best analyses here, with noise that is drawn as it is analysed."""
+    """Yield the cost of the same labels by the best analyses here, with noise as in the analysis."""
     event = Repeated(LNMax(1 / _GAMMA).event_of_one(votes.n_classes, votes.unit, simulated=False), votes.n_queries)
     accountant, started = Accountant(), time.perf_counter()
     accountant.add(event, votes)

@@ -261,7 +261,7 @@ def membership_attack(
     """Attack what `train` trains by the likelihood-ratio attack.
 
     Each shadow run trains on half of the rows, each row being in half of the shadow runs; per row, a Gaussian is fitted
-    to the log odds of its own class over runs with it in, and over runs with it out [1]_. Its spread is drawn towards
+    to the log odds of its own class over runs with it in, and over runs with it out [1]_. Its spread is drawn toward
     the spread that all rows share, where the paper takes one or the other: that finds more members of forests. Each
     target run trains on rows chosen by fair coins that the attacker does not see.
 

@@ -146,7 +146,7 @@ def describe_status(consortium: Consortium, batches: Sequence[BatchStatus]) -> N
 
 
 def _next_step(consortium: Consortium, found: BatchStatus) -> str:
-    """Return the next step towards the labels of a batch, and who must take it."""
+    """Return the next step toward the labels of a batch, and who must take it."""
     parties, short = [party.name for party in consortium.computing_parties], consortium.quorum - len(found.answered)
     if short > 0 and not found.computed:
         return f"{short} more must run `tutelage federate vote`."

@@ -14,7 +14,7 @@ _INCHES = (7.5, 4.8)
 _WIDE = 10.0
 _PIXELS_PER_INCH = 160
 _DASHES = ("-", "--", "-.", ":")
-# Okabe and Ito's palette, which color-blind readers can tell apart, and a light grey.
+# Okabe and Ito's palette, which color-blind readers can tell apart, and a light gray.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#C8C8C8")
 
 
@@ -195,7 +195,7 @@ def _draw(axes: "Axes", series: Series, color: str) -> None:
         axes.plot(series.x, series.y, label=series.name or "_", **style)
         if series.interval is not None:
             axes.fill_between(series.x, *series.interval, color=color, alpha=0.15, linewidth=0)
-    middle = (max(series.x, default=1) * min(series.x, default=1)) ** 0.5  # what lies beyond is labelled on its left
+    middle = (max(series.x, default=1) * min(series.x, default=1)) ** 0.5  # what lies beyond is labeled on its left
     for x, y, label in zip(series.x, series.y, series.labels, strict=False):
         side, offset = ("right", (-6, 5)) if x > middle else ("left", (6, -11))
         place = {"xytext": offset, "textcoords": "offset points", "horizontalalignment": side}

@@ -49,7 +49,7 @@ class ConsistencyStudent(ImageStudent):
     confidence : float
         Probability from which on a pseudo-label is learned, between 0 and 1.
     robustness : float
-        q of the generalized cross entropy of labels: 0 believes all of them, towards 1 those that the network
+        q of the generalized cross entropy of labels: 0 believes all of them, toward 1 those that the network
         contradicts count less; reached after a quarter of the steps. At least 0 and below 1.
     averaging : float
         Weight of the past in the running average of the network, which is what predicts; at least 0 and below 1.
@@ -144,7 +144,7 @@ class _Shares:
         self._said = torch.full_like(self._wanted, 1 / n_classes)
 
     def aligned(self, probabilities: torch.Tensor) -> torch.Tensor:
-        """Return probabilities, shape (rows, classes), moved towards the wanted shares; rows sum to 1."""
+        """Return probabilities, shape (rows, classes), moved toward the wanted shares; rows sum to 1."""
         self._said = _SHARE_MEMORY * self._said + (1 - _SHARE_MEMORY) * probabilities.mean(dim=0)
         moved = probabilities * (self._wanted / self._said)
         return moved / moved.sum(dim=1, keepdim=True)
