@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+from conftest import REPOSITORY
+from tutelage.planning.references import REFERENCES
 from tutelage_reproductions import plan_check, rivals_data
 from tutelage_reproductions.plan_check import _Cell
+from tutelage_reproductions.record import Record
 from tutelage_reproductions.rivals_data import RivalData, Source
 
 
@@ -58,3 +61,14 @@ def test_small_data_sets_are_dealt_into_parts_that_share_no_row(name):
     assert rows == len(rivals_data.BUNDLED[name]().data)
     assert abs(len(parts.public) - rows / 4) <= 1
     assert set(parts.y_public) == set(parts.y_private)
+
+
+def test_the_references_of_a_plan_are_the_recorded_numbers():
+    record = Record.load(REPOSITORY / "docs" / "results" / "plan-check.json")
+    measured = {row.name: row.ours for row in record.rows}
+    for one in REFERENCES:
+        recorded = [
+            measured[f"{one.name}, ε = {epsilon}: vector ballots, predicted and measured, %"]
+            for epsilon in ("0.1", "0.5", "1", "3")
+        ]
+        assert one.shares == pytest.approx([number / 100 for number in recorded], abs=5.1e-4)
