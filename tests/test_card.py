@@ -370,7 +370,7 @@ def test_an_epsilon_that_holds_for_the_outcome_at_hand_only_is_never_the_first()
     always = PublicEpsilon(0.5, 1e-5, PATIENT, "a theorem")
     at_hand = replace(always, output_dependent=True)
     for changes in ({"epsilon": at_hand}, {"alone": at_hand}, {"frontier": (FrontierPoint(5, at_hand),)}):
-        with pytest.raises(NotPublishableError, match="must hold for any votes and outcome"):
+        with pytest.raises(NotPublishableError, match="must be worst-case, for every outcome"):
             card(**changes)
     for epsilon in (always, replace(at_hand, epsilon=11.41), replace(at_hand, epsilon=11.40896)):
         with pytest.raises(NotPublishableError, match="holds for the outcome at hand, and smaller"):

@@ -191,7 +191,7 @@ def test_votes_that_could_not_be_sent_or_used_are_not_paid_for(members, tmp_path
     batch = members.ask(6)
     other = replace(members.consortium, name="Others")
     asked_there = Batch.make(members.home("aggregator").identity, other, batch.rows)
-    refused_at_no_cost(members, asked_there, StaleBatchError, "is not for 'Hospitals' as it stands now")
+    refused_at_no_cost(members, asked_there, StaleBatchError, "is not for 'Hospitals' in its present form")
     shares = tmp_path / "mailbox" / "shares"
     shares.write_text("in the way")
     refused_at_no_cost(members, batch, InvalidDataError, r"cannot be written: .* Nothing was spent")

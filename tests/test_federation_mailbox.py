@@ -156,7 +156,7 @@ def test_a_batch_that_another_signed_is_forged():
 
 def test_a_batch_of_another_consortium_is_stale():
     for other in (SAME_TERMS, replace(CONSORTIUM, mechanism=GNMax(41))):
-        with pytest.raises(StaleBatchError, match="not for 'Two hospitals' as it stands now"):
+        with pytest.raises(StaleBatchError, match="not for 'Two hospitals' in its present form"):
             Batch.from_bytes(BATCH.to_bytes(), other)
     with pytest.raises(ForgedMessageError, match="not signed"):
         Batch.from_bytes(replace(BATCH, consortium=SAME_TERMS.fingerprint).to_bytes(), SAME_TERMS)

@@ -385,7 +385,7 @@ def test_a_file_that_is_not_on_the_server_is_one_sentence(tiny, nothing_found, w
 def test_no_network_is_one_sentence(nothing_found, tmp_path):
     with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as closed:
         url = f"http://127.0.0.1:{closed.server_port}/file"
-    with pytest.raises(InvalidDataError, match=r"file could not be downloaded into .* Put file there by hand\."):
+    with pytest.raises(InvalidDataError, match=r"file could not be downloaded into .* Put file there manually\."):
         releases.fetch(RemoteFile(url, 1, sha256(b"x")), tmp_path / "mine")
 
 

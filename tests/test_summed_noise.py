@@ -312,7 +312,7 @@ def test_costs_that_need_votes_refuse_it_and_public_ones_do_not():
     votes = VoteHistogram(np.array([[90, 10], [60, 40]]), n_teachers=100)
     summed = SummedNoise(NoisyArgmaxGaussian(10.0, 2, ONE_TEACHER), 4)
     accountant = Accountant()
-    with pytest.raises(UnsupportedEventError, match="Nobody knows the votes"):
+    with pytest.raises(UnsupportedEventError, match="owners summed are unknown"):
         accountant.add(Repeated(summed, 2), votes)
     with pytest.raises(UnsupportedEventError, match="SummedNoise"):
         ExactCosts(summed, votes)

@@ -175,7 +175,7 @@ def sum_of_products(
     weights, vectors, teachers = (np.asarray(array) for array in (weights, vectors, teachers))
     _check_products(weights, vectors, teachers)
     weighted, numbers = weights.astype(np.float64), vectors.astype(np.float64)  # whole numbers below 2²⁴: exact
-    # All must be found short enough: what is no number is not.
+    # The comparison is false for NaN, so a ballot with NaN is refused.
     short = np.all(np.bincount(teachers, _norms(weighted, numbers)) <= norm)
     if not short or len(vectors) * norm >= _MOST_TOTAL:
         raise InvalidBallotError(

@@ -360,7 +360,7 @@ class SummedNoise(Event):
     event : NoisyArgmaxGaussian, ConfidenceCheck, InteractiveCheck or NoisySumGaussian
         What was done; its σ is that of the whole noise of the owners who are counted.
     shares : int
-        Owners h who are counted: as many as are certain to add a share and to tell it to nobody. Each draws discrete
+        Owners h who are counted: as many as are certain to add a share and to keep it secret. Each draws discrete
         Gaussians with parameter σ/√h, at least 2: the sum of narrower ones would differ from one Gaussian.
     """
 

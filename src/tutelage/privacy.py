@@ -47,7 +47,7 @@ _SENTENCES = {
     "which silos there are is public",
     _BALLOT: "one teacher's ballots change arbitrarily",
 }
-# What files stored before there were codes: a name, or a sentence. It is history, so none of it is ever reworded.
+# Values that files stored before there were codes: a name, or a sentence. They must never be reworded.
 _FORMER = {
     _ROW: ("CHANGE_ONE_ROW", "one row has other contents; how many rows there are is public"),
     _ENTITY: (

@@ -1,4 +1,4 @@
-"""What is published of a fit: the privacy card, the released labels and the student, each from public values only."""
+"""Published files of a fit: the privacy card, the released labels and the student, each from public values only."""
 
 import csv
 import re

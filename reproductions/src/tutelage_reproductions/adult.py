@@ -43,7 +43,7 @@ _LEFT_OUT = ("education",)  # the same as education-num, in words
 
 @dataclass(frozen=True)
 class _Teachers:
-    """An ensemble of ridge classifiers; a row above 50K counts `weight` times, or so few of them outvote nobody."""
+    """An ensemble of ridge classifiers; rows above 50K count `weight` times, as they are rare."""
 
     number: int
     alpha: float
@@ -140,7 +140,7 @@ def _papers_setting(adult: AdultSplit, runs: int, progress: bool) -> Iterator[Ro
 
 
 def _ours(adult: AdultSplit, runs: int) -> Iterator[Row]:
-    """Yield ε for any votes, and accuracy, of every point; points of the same teachers share their votes."""
+    """Yield worst-case ε and accuracy of every point; points of the same teachers share their votes."""
     X_private, X_public = (_encoded(X, adult) for X in (adult.X_private, adult.X_public))
     pool = len(X_public) - EVALUATION_ROWS
     for teachers in dict.fromkeys(point.teachers for point in _POINTS):
@@ -171,7 +171,7 @@ def _rows(point: _Point, scores: list[float], seconds: float) -> Iterator[Row]:
 
 
 def publishable(mechanism: Mechanism, queries: int, unit: PrivacyUnit = ONE_TEACHER) -> float:
-    """Return the ε of so many answers of two classes that holds for any votes, with noise that is not simulated."""
+    """Return the worst-case ε of `queries` labels of two classes, with noise that is not simulated."""
     return epsilon(Repeated(mechanism.event_of_one(2, unit, simulated=False), queries), DELTA).epsilon
 
 

@@ -39,7 +39,7 @@ _Choice = tuple[int, float]  # labels, scale
 
 
 class _Found(NamedTuple):
-    """What one run of one choice came to; accuracies in percent, ε by the votes."""
+    """Result of one run of one choice; accuracies in percent, vote-dependent ε."""
 
     forest: float
     self_trained: float

@@ -67,7 +67,7 @@ class _Dealt:
 
 @dataclass(frozen=True)
 class _Found:
-    """What one run came to; accuracies in percent."""
+    """Result of one run; accuracies in percent."""
 
     student: float
     forest: float
@@ -252,7 +252,7 @@ def _as_the_paper(stays: HospitalStays, run: int) -> _Dealt:
 
 
 def _by_patient(stays: HospitalStays, run: int) -> _Dealt:
-    """Deal patients, each with all stays; classes are balanced up to chance, so that nobody moves anyone else."""
+    """Divide patients, each with all stays; classes are balanced up to chance, so no patient moves another one."""
     split = _apart(stays, run)
     patients = split.private.patients
     shards = Shards.of_entities(patients, _TEACHERS, key=_key(run, "shards"), name="patient")
@@ -261,7 +261,7 @@ def _by_patient(stays: HospitalStays, run: int) -> _Dealt:
 
 
 def _by_row(stays: HospitalStays, run: int) -> _Dealt:
-    """Deal the stays of `_by_patient` anew, in parts of the same size, whoever's they are."""
+    """Divide the stays of `_by_patient` again, in parts of the same size, regardless of the patient."""
     split = _apart(stays, run)
     parts = (split.private, split.public, split.test)
     kept = np.flatnonzero(np.isin(stays.encounters, np.concatenate([part.encounters for part in parts])))

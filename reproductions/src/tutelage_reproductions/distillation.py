@@ -91,7 +91,7 @@ class DistilledStudent(ClassifierMixin, BaseEstimator):
         InvalidParameterError
             If a parameter is out of range.
         InvalidDataError
-            If the rows are no table of finite numbers, or `targets` does not hold one vector of probabilities per row.
+            If the rows are not a table of finite numbers, or `targets` is not one vector of probabilities per row.
         """
         self._check_settings()
         rows = checked_rows(self, X, reset=True)

@@ -94,7 +94,7 @@ def confident_row(
     exponential = ExponentialArgmax(scale, votes.n_classes, ONE_TEACHER)
     checks = ExactCosts(check, votes).total(ORDERS)
     totals = checks + passed @ ExactCosts(exponential, votes).per_query(ORDERS)
-    # How many are answered depends on the votes, so what holds for any votes charges an answer to every query asked.
+    # The number of labels depends on the votes, so the worst-case cost includes a label for every query.
     each = rdp_of_three_outcomes(check, ORDERS).values + rdp(exponential, ORDERS).values
     any_votes = RenyiCurve(ORDERS, votes.n_queries * each).to_epsilon(delta).epsilon
     return Costs(

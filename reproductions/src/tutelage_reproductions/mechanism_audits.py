@@ -46,7 +46,7 @@ _KINDS = sorted(CENTRAL.values(), key=lambda entry: (len(entry.settings), entry.
 
 
 class Configuration(NamedTuple):
-    """What is audited, and how; the neighbors of a noisy sum are one ballot and its opposite."""
+    """Audited mechanism and settings; the neighbors of a noisy sum are one ballot and its opposite."""
 
     mechanism: Mechanism | NoisySum
     neighbors: Neighbors

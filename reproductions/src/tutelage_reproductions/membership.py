@@ -53,7 +53,7 @@ class _Data:
     y: IntArray
     seen: Matrix  # private rows as the student would see them
     pool: Matrix  # public rows as the student sees them
-    queries: IntArray  # numbers of the rows that are asked
+    queries: IntArray  # indices of the queries in the pool
     asked: Matrix
     held_out: Matrix  # public rows that score models
     labels: IntArray
@@ -69,7 +69,7 @@ class _Data:
 
     @property
     def epsilon(self) -> float:
-        """What the student costs, whatever the votes are."""
+        """Worst-case ε of the student."""
         one = self.mechanism.event_of_one(self.n_classes, ONE_TEACHER, simulated=False)
         return epsilon(Repeated(one, len(self.queries)), _DELTA).epsilon
 
@@ -92,7 +92,7 @@ class _Data:
 
 @dataclass(frozen=True)
 class _Target:
-    """What is attacked: how it is trained, and on which rows."""
+    """Attacked model: how it is trained, and on which rows."""
 
     name: str
     train: Train

@@ -46,7 +46,7 @@ _PUBLISHED = (
     ("Private-kNN (2020)", 0.47, 98.80),
 )
 _SMALL, _USUAL = (0.0025, 0.005, 0.01, 0.02), (0.1, 0.5, 1.0, 3.0)
-# What `rivals` found on MNIST: ε, then accuracy in % with its interval at each.
+# Results of `rivals` on MNIST: ε, then accuracy in % with its interval at each.
 RIVALS = {
     "DP class means and label propagation": (
         _SMALL, ((98.74, 98.33, 99.15), (98.80, 98.48, 99.12), (98.78, 98.41, 99.15), (98.80, 98.44, 99.16)),
@@ -71,7 +71,7 @@ class _Seen(NamedTuple):
 
 
 class _Point(NamedTuple):
-    """What one choice of teachers, queries and noise came to."""
+    """Result of one choice of teachers, queries and noise."""
 
     n_teachers: int
     n_queries: int

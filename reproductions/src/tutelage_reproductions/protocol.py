@@ -93,7 +93,7 @@ class Networks:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class TeacherBallots:
-    """What the networks voted on the test images."""
+    """Votes of the networks on the test images."""
 
     ballots: Ballots = field(repr=False)  # class index per teacher and image
     unit: PrivacyUnit  # whose rows lie in one shard

@@ -51,7 +51,7 @@ class _Case(NamedTuple):
 
 
 def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
-    """Return what is published, beside what holds for any votes; `quick` leaves out 1,000 queries and the checks."""
+    """Return the published ε beside the worst-case ε; `quick` leaves out 1,000 queries and the checks."""
     mnist = VoteHistogram.load(published_votes(), array="mnist_250_teachers")
     public = public_mnist_votes(download=download)
     gaussian = NoisyArgmaxGaussian(40.0, _CLASSES, ONE_TEACHER)
@@ -132,7 +132,7 @@ def chance_to_pass(proposal: Proposal, released: Accountant) -> float:
 
 
 def for_any_votes_with_test(proposal: Proposal, released: Accountant) -> float:
-    """Return what holds for any votes once the test was made too; it belongs beside the proposed ε."""
+    """Return the worst-case ε of the release and the test; report it beside the proposed ε."""
     return data_independent.epsilon(Composed((released.charged(), proposal.event())), _DELTA).epsilon
 
 
@@ -173,7 +173,7 @@ def _published(name: str, proposal: Proposal, published: float | None, at_most: 
 
 
 def _beside(name: str, proposal: Proposal, released: Accountant) -> Iterator[Row]:
-    """Return what belongs beside a published ε: the test's chance and cost, and the claims for any votes."""
+    """Return what belongs beside a published ε: the test's chance and cost, and the worst-case claims."""
     order = np.array([proposal.order])
     test = float(data_independent.publication_test_rdp(proposal.event(), order)[0])
     yield Row(

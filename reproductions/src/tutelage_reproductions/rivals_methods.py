@@ -1,4 +1,4 @@
-"""What a user could run instead of PATE: noisy sums and noisy gradients over public features.
+"""Methods that a user could run instead of PATE: noisy sums and noisy gradients over public features.
 
 All three release linear scores with Gaussian noise; μ is that of Gaussian differential privacy: releases whose noise
 has the standard deviation sensitivity/μ. Neighbors differ in one replaced row, so the number of rows is public. Noise
@@ -30,7 +30,7 @@ _TINY = float(np.finfo(np.float32).tiny)
 
 
 class Problem(NamedTuple):
-    """What a rival may see: private rows with their classes, public rows without; on axes of `turned`."""
+    """Data that a rival may see: private rows with their classes, public rows without; on axes of `turned`."""
 
     private: Matrix
     classes: IntArray

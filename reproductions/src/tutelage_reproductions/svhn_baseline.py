@@ -25,7 +25,7 @@ _QUICK_EPOCHS, _QUICK_ROWS = 3, 10_000
 
 
 class _Part(NamedTuple):
-    """What is at hand of SVHN, and how it is used."""
+    """Available part of SVHN, and how it is used."""
 
     images: ImageSplit
     scored: str

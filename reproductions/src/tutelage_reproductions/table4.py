@@ -52,7 +52,7 @@ _SVHN_DELTA = 1e-6
 
 
 class _Release(NamedTuple):
-    """Which public rows were asked, what teachers voted on them, and the noisy labels."""
+    """Queries, the votes of the teachers on them, and the noisy labels."""
 
     asked: IntArray
     votes: VoteHistogram
@@ -160,7 +160,7 @@ def _dearest(votes: VoteHistogram, queries: int, delta: float) -> float:
 def _cost_rows(
     name: str, setting: _Setting, votes: VoteHistogram, pool: int, releases: list[_Release], delta: float
 ) -> Iterator[Row]:
-    """Yield ε by the paper's method, exact and for any votes."""
+    """Yield ε by the paper's method, exact ε and worst-case ε."""
     first = _accountant(votes.first(setting.queries)).bound_2017(delta).reveal()
     yield Row(
         name=f"{name}: ε by the paper's method, first images",

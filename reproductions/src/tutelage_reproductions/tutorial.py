@@ -274,7 +274,7 @@ def _budget_rows(data: ImageSplit, votes: VoteHistogram, size: _Size) -> Iterato
 
 
 class _RightWay(NamedTuple):
-    """What the student sees of public and of held-out images, how queries are chosen, and the student."""
+    """Public and held-out images as the student sees them, how queries are chosen, and the student."""
 
     seen: Matrix
     held_out: Matrix

@@ -49,7 +49,7 @@ class LongLock(_Lock):
         repair_in_child(self._free)
 
     def _free(self) -> None:
-        if self._lock.acquire(blocking=False):  # nobody's, or the forking thread's own
+        if self._lock.acquire(blocking=False):  # unlocked, or locked by the forking thread
             self._lock.release()
         else:
             self._lock = threading.RLock()

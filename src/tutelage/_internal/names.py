@@ -1,4 +1,4 @@
-"""What configurations and arguments may name: one record for teachers, students, selectors, maps and data sets."""
+"""Names for configurations and arguments: one record for teachers, students, selectors, maps and data sets."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What depends on private data is never pickled, nor copied on the way to it."""
+"""Base class of objects that depend on private data: they are never pickled, nor copied for pickling."""
 
 from typing import ClassVar, NoReturn
 

@@ -37,7 +37,7 @@ def noise_scale(value: object, name: str, owner: str) -> float:
 def local_epsilon(value: object, owner: str) -> float:
     """Return `value` as a float if it is a usable pure loss of one local response.
 
-    Above the upper end a response hides nothing; below the lower end it says nothing.
+    Above the upper end a response hides nothing; below the lower end it carries no information.
     """
     low, high = _LOCAL_RANGE
     rule = f"be a number of nats between {low:g} and {high:g}"

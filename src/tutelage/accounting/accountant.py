@@ -163,8 +163,8 @@ class Accountant:
                 )
             if isinstance(kind, SummedNoise):
                 raise UnsupportedEventError(
-                    "Nobody knows the votes under noise that several owners summed, so it has no cost that depends on "
-                    "them. Add it without `votes`."
+                    "The votes under noise that several owners summed are unknown, so no vote-dependent cost exists. "
+                    "Add the event without `votes`."
                 )
             if votes.n_queries != count:
                 raise InvalidDataError(f"The event happened {count} times, the votes hold {votes.n_queries} queries.")

@@ -85,7 +85,7 @@ def _away_from_zero(laws: MoveLaws) -> tuple[FloatArray, FloatArray, np.ndarray]
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class _Terms:
-    """What the moments of one direction share over all orders; the last axis holds outcomes."""
+    """Terms that the moments of one direction share over all orders; the last axis holds outcomes."""
 
     log_mass: FloatArray
     log_ratio: FloatArray

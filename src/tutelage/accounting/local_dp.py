@@ -1,4 +1,4 @@
-"""What one entity's own perturbed vote costs: the law of its privacy loss at the worst pair of votes.
+"""Cost of one entity's own perturbed vote: the law of its privacy loss at the worst pair of votes.
 
 That pair dominates every other pair of votes, so its divergence is the largest and its law composes, whatever the
 votes depend on. Proofs: docs/proofs/local.md.

@@ -1,7 +1,7 @@
 """The accounting of PATE 2017 for Laplace noise: Theorem 2 for all votes, Theorem 3 with Lemma 4 for the votes at hand.
 
-This is the reproduction path of the published figures. What reads the votes is private. Following the paper, Theorem 3
-bounds the divergence in one direction, from the data at hand to a neighbor.
+This is the reproduction path of the published figures. Vote-dependent results are private. Following the paper,
+Theorem 3 bounds the divergence in one direction, from the data at hand to a neighbor.
 
 Two probabilities that the plurality loses are at hand: Lemma 4, for the *continuous* noise of the paper, and an exact
 union bound for the *discrete* noise that tutelage draws, in which ties happen and may go against the plurality. For

@@ -1,6 +1,6 @@
 """The accounting of Scalable PATE (2018) for Gaussian noise: Theorem 6 at the orders of Proposition 10, and the check.
 
-This is the reproduction path of the published figures. What reads the votes is private, and following the paper
+This is the reproduction path of the published figures. Vote-dependent results are private. Following the paper,
 Theorem 6 bounds the divergence in one direction, from the data at hand to a neighbor. Laplace answers are accounted
 as the paper's scripts do, by Theorem 3 of 2017. Letters and conditions: docs/proofs/pate2018.md.
 """

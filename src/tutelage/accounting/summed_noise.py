@@ -1,4 +1,4 @@
-"""What it costs that noise is summed from shares of several owners: how far the sum is from one discrete Gaussian.
+"""Cost of noise that is summed from shares of several owners: how far the sum is from one discrete Gaussian.
 
 Their chances differ by a factor e^τ at most, so a proved cost of the one, with a small surcharge, is one of the other.
 Proofs: docs/proofs/summed_noise.md.

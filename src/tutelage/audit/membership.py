@@ -233,7 +233,7 @@ class RocFigure(NamedTuple):
 
 def _draw(axes: "Axes", panel: RocPanel) -> None:
     for place, (label, (fpr, tpr)) in enumerate(panel.curves.items()):
-        shown = [rate if rate > 0 else float("nan") for rate in tpr]  # where nobody is found there is no logarithm
+        shown = [rate if rate > 0 else float("nan") for rate in tpr]  # a rate of zero has no logarithm
         axes.plot(fpr, shown, color=COLORS[place % len(COLORS)], label=label, linewidth=1.5)
     rates = np.geomspace(_AXIS_FROM, 1, _POINTS)
     if panel.epsilon is not None:

@@ -191,7 +191,7 @@ def pate_canaries(
 ) -> Score:
     """Return the score of `audit_in_one_run` for a whole run of `model`: teachers, votes, noise and student.
 
-    Every canary is a private entity and, without its label, a public row that is asked. Its score is 1 if the label
+    Every canary is a private entity and, without its label, a query. Its score is 1 if the label
     that comes out is its own, plus the student's probability of that label: a pipeline that listens to single people
     gives it away.
 

@@ -291,7 +291,7 @@ def ballots_of_classifier(
     model : PATEClassifier
         What is audited; it must declare `classes`, for those found in the data would depend on them.
     X_public : array of shape (queries, features)
-        Public rows that are asked.
+        Queries.
     silo_of : dict, optional
         Silo of each entity id, where each owner is one teacher.
 

@@ -214,5 +214,5 @@ def _print(state: LedgerState, file: Path, *, as_json: bool) -> None:
     console.print(Text.assemble((gone * filled, "red"), (left * (_BAR - filled), "green"), f" {share:.1%} spent"))
     typer.echo(f"head {state.head}")
     if state.simulated:
-        warning = " the labels were drawn with simulated noise, which protects nobody's data."
+        warning = " the labels were drawn with simulated noise, which gives no privacy."
         console.print(Text.assemble(("NOT PRIVATE:", "bold red"), warning))

@@ -43,7 +43,7 @@ def plan(
     ] = None,
     classes: Annotated[int | None, typer.Option(help="Number of classes, if there are no labels.")] = None,
     public_rows: Annotated[int | None, typer.Option(help="Number of public rows, without --public.")] = None,
-    unit: Annotated[str | None, typer.Option(help="What a person is, if one can have several rows: patient.")] = None,
+    unit: Annotated[str | None, typer.Option(help="Privacy unit, if a person can have several rows: patient.")] = None,
     delta: Annotated[float | None, typer.Option(help="Target delta, below 1 / the number of people.  [1e-5]")] = None,
     configuration: Annotated[
         Path | None, typer.Option("--for", help="Configuration of tutelage run to check against the plan.")

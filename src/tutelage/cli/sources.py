@@ -222,7 +222,7 @@ def _declared_public(labels: Matrix | None, private: PrivateSection) -> Matrix |
 
 
 def cause_of_unknown(unknown: Iterable[str], classes: list[Any]) -> str:
-    """Return the end of a refusal of private labels that are no classes: the likely mistake, without a label."""
+    """Return the end of a refusal of private labels that are not classes: the likely mistake, without a label."""
     left = {text.strip() for text in unknown}
     empty = {text for text in left if text.casefold() in _EMPTY}
     if empty:

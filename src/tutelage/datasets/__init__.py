@@ -16,7 +16,7 @@ from tutelage.datasets.images import (
     load_svhn_sample,
 )
 
-# What a configuration may name. Each returns an object with the fields of `AdultSplit`.
+# Names for configurations. Each returns an object with the fields of `AdultSplit`.
 DATASETS: Mapping[str, Named[Any]] = {"adult": Named(load_adult, "UCI Adult, split as in PATE 2017")}
 
 __all__ = [

@@ -75,7 +75,7 @@ _CLASSES: Mapping[str, tuple[str, str]] = {
 }
 _DISCHARGE = "discharge_disposition_id"
 _IDS = ("encounter_id", "patient_nbr")
-# Died, or left for a hospice (UCI's IDS_mapping.csv). Strack et al. leave these stays out: nobody returns from them.
+# Died, or left for a hospice (UCI's IDS_mapping.csv). Strack et al. omit these stays: no patient returns from them.
 NO_RETURN = (11, 13, 14, 19, 20, 21)
 # Shares of class 0 in the stays that a patient can return from; the table is published, so they are.
 SHARE_WITHIN_30_DAYS = 0.1139

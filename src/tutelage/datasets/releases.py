@@ -112,7 +112,7 @@ def arriving(url: str, path: Path) -> Iterator[Path]:
             partial.replace(path)
     except (OSError, http.client.HTTPException, zipfile.BadZipFile, zlib.error) as error:
         raise InvalidDataError(
-            f"{url} could not be downloaded into {path.parent} ({error}). Put {path.name} there by hand."
+            f"{url} could not be downloaded into {path.parent} ({error}). Put {path.name} there manually."
         ) from None
 
 
@@ -245,7 +245,7 @@ SVHN: Mapping[str, MatRelease] = {
         ("extra", 531_131, 1_329_278_602, "a133a4beb38a00fcdda90c9489e0c04f900b660ce8a316a5e854838379a71eb3"),
     )
 }
-# Nobody publishes checksums of SVHN's arrays; those of its labels, the digit 0 as 0, were computed from a copy with as
+# No checksums of SVHN's arrays are published; those of its labels, the digit 0 as 0, were computed from a copy with as
 # many rows as the authors count, whose test labels are what 88 % of the majorities that PATE 2018 published say.
 SVHN_CONTENTS: Mapping[str, Content] = {
     "x_train": Content((73_257, *SVHN_SHAPE)),

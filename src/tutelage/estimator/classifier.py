@@ -173,7 +173,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
     student_ : scikit-learn classifier
         The fitted student, which takes rows that went through the feature map; publishable. See `whole_student`.
     queries_ : ndarray of shape (queries,)
-        Indices of the public rows that were asked, in the order of `release_`; publishable.
+        Indices of the queries in the public rows, in the order of `release_`; publishable.
     rounds_ : tuple of int
         Number of queries in each round; smaller, or with fewer rounds, if the budget ended; publishable.
     release_ : Release

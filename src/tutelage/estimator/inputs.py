@@ -39,7 +39,7 @@ from tutelage.teachers import (
 
 _TRIAL_ROWS_PER_CLASS = 10
 _FEW_PUBLIC_ROWS = 50
-_MOST_NUMBERS, _FEWEST_ROWS_PER_NUMBER = 50, 10  # beyond which numbers are no classes, unless they are declared
+_MOST_NUMBERS, _FEWEST_ROWS_PER_NUMBER = 50, 10  # beyond which numbers are not classes, unless declared
 _MISSING_LABEL = "y must have a label in every row. Some are missing; remove these rows."
 _UNKNOWN_LABEL = "y holds a value that is not among the declared `classes`. Compare spelling, blanks and type."
 
@@ -284,7 +284,7 @@ def _try_teacher(teacher: Any, queries: Matrix, n_classes: int) -> None:
 
 
 def _check_targets(labels: Any, *, declared: bool) -> None:
-    """Refuse labels that are no classes, such as the numbers of a regression; no message quotes one."""
+    """Refuse labels that are not classes, such as the numbers of a regression; no message quotes one."""
     regression, complaint = False, ""
     try:
         with warnings.catch_warnings():

@@ -84,7 +84,7 @@ class Resolved:
 class Parameters(BaseEstimator):
     """The parameters, of which `PATEClassifier` has the documentation."""
 
-    # scikit-learn's convention: one table of what each parameter may be. What depends on several is checked in `fit`.
+    # scikit-learn's convention: one table of allowed values. Constraints across parameters are checked in `fit`.
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "teacher": "no_validation",
         "n_teachers": [Interval(Integral, 1, None, closed="left"), None],

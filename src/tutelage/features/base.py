@@ -269,7 +269,7 @@ def quietly(work: Callable[[], _Result], of: tuple[str, str]) -> _Result:
     """
     interrupted, kind = False, ""
     try:
-        # What scikit-learn checks of its own parameters in each call would take longer than a single row.
+        # scikit-learn's own check of parameters in each call would take longer than a single row.
         with QUIET, config_context(skip_parameter_validation=True):
             return work()
     except KeyboardInterrupt:

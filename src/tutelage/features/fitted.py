@@ -223,7 +223,7 @@ class PublicTransformer(_Vouched):
 class PublicEncoder(_Vouched):
     """A function from rows to features whose weights are public, such as a network that was trained on public images.
 
-    Nobody can see which rows trained it, so `source` is your statement that no private row did. It is also your
+    Its training rows cannot be determined, so `source` is your statement that no private row did. It is also your
     statement that the function keeps nothing of the rows that it was called with. Private rows go through it one shard
     at a time.
 

@@ -36,7 +36,7 @@ _ROWS_PER_FEATURE = 10  # public rows that the spread along one direction is est
 _FINE, _NARROW = 1e-3, 0.5
 _SAMPLE = 1000  # public rows between which the median distance is taken
 _SIZES = (1e-60, 1e60)  # of reach and distance, so that no width of a Gaussian is zero or infinite when squared
-# What the features are taken to tell when noise is weighed against it: this share of the variance of a class, in
+# Assumed signal of the features, which noise is weighed against: this share of the variance of a class, in
 # proportion to this power of the public spread. Both are rough: docs/ballots.md has what other values come to.
 _EXPLAINED, _POWER = 0.3, 0.8
 

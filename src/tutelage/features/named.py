@@ -105,7 +105,7 @@ def require_same_rows(X: Any, **columns: Any) -> None:
     Raises
     ------
     InvalidDataError
-        If one of them, or `X` beside an array, is computed anew whenever it is looked at, perhaps in another order; or
+        If one of them, or `X` beside an array, is computed again whenever it is looked at, perhaps in another order; or
         if `X` and one of them are of pandas and have different indexes.
     """
     given = {name: column for name, column in columns.items() if column is not None and not isinstance(column, str)}

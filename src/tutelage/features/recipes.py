@@ -106,7 +106,7 @@ def _refuse_image_shape(image_shape: Sequence[int] | None) -> None:
 TABLE_MAP_OF_PEOPLE, IMAGE_MAP_OF_PEOPLE = "steps", "images"
 """The maps for tables and images where every person is a teacher, unless another one is named."""
 
-# What a configuration may name. Each takes public rows, a number of components (None for its default), the shape of
+# Names for configurations. Each takes public rows, a number of components (None for its default), the shape of
 # images, and which columns are numbers and features.
 FEATURE_MAPS: Mapping[str, Named[FeatureMaps]] = {
     "glyphs": Named(_glyphs, "for images of characters"),

@@ -109,7 +109,7 @@ class Batch:
         damaged = ForgedMessageError("A batch of queries is damaged. The aggregator must send it again.")
         header = parse(line, "batch", _FORMAT, damaged)
         if header.get("consortium") != consortium.fingerprint:
-            raise StaleBatchError(f"A batch of queries is not for {consortium.name!r} as it stands now.")
+            raise StaleBatchError(f"A batch of queries is not for {consortium.name!r} in its present form.")
         rows = _rows_from(header.get("dtype"), header.get("shape"), data[len(line) :], damaged)
         try:
             found = cls(consortium.fingerprint, header["identifier"], rows, header["query_hash"], header["signature"])

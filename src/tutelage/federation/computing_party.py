@@ -86,7 +86,7 @@ def agreed_pins(statements: list[dict[str, Any]]) -> Pins:
     begun = [statement["begun"] for statement in statements if statement["begun"] is not None]
     if any(other != begun[0] for other in begun):
         raise StaleBatchError(
-            "The computing parties began this batch with different votes. Ask the rows again with --anew."
+            "The computing parties began this batch with different votes. Ask the rows again with `--anew`."
         )
     held = [statement["held"] for statement in statements]
     if not begun:
@@ -226,7 +226,7 @@ class ComputingParty:
         own = _Own(batch, begun, *self._held(batch, mailbox))
         self._consortium.require_quorum(
             own.held, own.left_out
-        )  # the others can add nobody whose shares this party lacks
+        )  # the others cannot add hospitals whose shares this party lacks
         parties = self._consortium.computing_parties
         found = run_party(
             self._place,
@@ -299,7 +299,7 @@ class ComputingParty:
         if isinstance(self._mechanism, SharedMechanism) and not all(remembered):
             large = await self._oversized(session, own._replace(held={name: own.held[name] for name in pins}))
             if large and any(remembered):
-                raise StaleBatchError(f"Batch {batch.identifier} was begun with votes that are too large. Ask it anew.")
+                raise StaleBatchError(f"Batch {batch.identifier} began with votes that are too large. Ask it again.")
             pins = {name: pin for name, pin in pins.items() if name not in large}
         self._consortium.require_quorum(pins, left_out)
         begun_with = {_AGREED: canonical(pins).encode()}

@@ -28,7 +28,7 @@ from tutelage.mechanisms.local import LocalMechanism
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit, PublicEpsilon
 
 _DOWNWARD = 1 - 1e-15  # covers the rounding of the noise that is left
-_FALSE_ALARM = 2.0**-100  # chance that honest votes of one entity fail one projection: it is in nobody's δ
+_FALSE_ALARM = 2.0**-100  # chance that honest votes of one entity fail one projection: it is in no δ
 
 SharedMechanism = GNMax | ConfidentGNMax
 

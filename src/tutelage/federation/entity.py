@@ -213,7 +213,7 @@ class Entity:
 
     def _require_current(self, batch: Batch) -> None:
         if batch.consortium != self._consortium.fingerprint:
-            raise StaleBatchError(f"Batch {batch.identifier} is not for {self._consortium.name!r} as it stands now.")
+            raise StaleBatchError(f"Batch {batch.identifier} is not for {self._consortium.name!r} in its present form.")
 
     def _checked(self, batch: Batch, ballots: npt.ArrayLike) -> IntArray:
         if self._consortium.is_sum:

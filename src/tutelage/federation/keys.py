@@ -72,7 +72,7 @@ class Member:
     signing_key, sealing_key : str
         Its public Ed25519 and X25519 keys, 64 hexadecimal digits each.
     address : str, optional
-        ``"host:port"`` where a computing party listens; nobody else has one.
+        ``"host:port"`` where a computing party listens; other members have none.
     certificate : str, optional
         Its self-signed TLS certificate, PEM; a computing party's only.
     """
@@ -176,7 +176,7 @@ class Identity(NeverPickled):
 
     @property
     def tls_key_pem(self) -> bytes:
-        """A computing party's private TLS key, unencrypted PKCS#8 in PEM; nobody else has one."""
+        """A computing party's private TLS key, unencrypted PKCS#8 in PEM; other members have none."""
         if self._tls_key_pem is None:
             raise InvalidParameterError(f"Only a computing party has a TLS key. {self.member.name} is not one.")
         return self._tls_key_pem

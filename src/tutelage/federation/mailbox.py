@@ -36,7 +36,7 @@ class Mailbox:
     What lies where: ``consortium.json``, ``batches/<id>.batch``, ``shares/<id>/<entity>.to-<party>.sealed``,
     ``ballots/<id>/<entity>.sealed`` and ``labels/<id>/<party>.<run>.sealed``. Writing the same bytes again changes
     nothing; other bytes in the same place, and files that are missing, damaged or no plain files, are refused by
-    `InvalidDataError` or `ForgedMessageError`. What is read is opened and checked elsewhere: `Batch.from_bytes` and
+    `InvalidDataError` or `ForgedMessageError`. The bytes are opened and checked elsewhere: `Batch.from_bytes` and
     `envelopes.unseal`.
     """
 

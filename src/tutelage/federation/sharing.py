@@ -19,7 +19,7 @@ ELEMENT_BYTES = 12
 PARTIES = 3
 MOST_BITS = 26  # of what is compared: masked by 62 bits more (`SECURITY_BITS` of the runtime), it must stay below p
 SPLIT_NAME_BYTES = 32  # a random name of one splitting, the same beside all three of its shares
-SALT_BYTES = 32  # random bytes that only one party gets, so that the hash of its shares tells nobody what they are
+SALT_BYTES = 32  # random bytes that only one party gets, so that the hash of its shares does not reveal them
 HEAD_BYTES = SPLIT_NAME_BYTES + SALT_BYTES  # before the shares
 _BOUND = 2**40
 _BOUND_OF_SUMS = 2**62  # what 64-bit integers hold; sums over a million entities stay below p
@@ -30,7 +30,7 @@ ElementArray = npt.NDArray[Any]  # of Python integers in [0, p)
 
 
 def split(values: IntArray, *, summed: bool = False) -> tuple[bytes, bytes, bytes]:
-    """Split each integer into three additive shares mod p; any two of them are uniform and say nothing about it.
+    """Split each integer into three additive shares mod p; any two of them are uniform and independent of it.
 
     Integers that are only ever `summed`, and not compared, may have 62 bits in place of 40.
 

@@ -105,7 +105,7 @@ class Refits:
         with self._lock:
             group = next(group for group in self._groups if mark in group.marks)
         event = Composed(tuple(Repeated(one, queries) for one, queries in group.queries.items()))
-        # What protects all rows of an entity protects each of them, and not the other way round.
+        # Protection of all rows of an entity covers each row. The reverse does not hold.
         unit = next(iter(group.units)) if len(group.units) == 1 else "row"
         return Spent(group.fits, unit, data_independent.epsilon(event, delta).epsilon)
 

@@ -1,4 +1,4 @@
-"""Rounds of select, ask, retrain: which rows are asked next may follow from the answers so far, and from no vote."""
+"""Rounds of select, ask, retrain: the next queries may depend on the labels so far, but on no vote."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ _PARTS = 2**20
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class AskedRounds:
-    """What came of all rounds; public, like everything in it.
+    """Result of all rounds; public, like everything in it.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def ask_in_rounds(
     The budget of every query is spent when it is asked. The first round fits into the budget or is refused; a later one
     asks only what is left, its most wanted rows. After an interruption the same call goes on where it was: what was
     answered is remembered, so it is chosen again and costs nothing; if the budget had cut it short, it may go on a
-    little, for what checks gave back. Equal rows are asked once.
+    little, for what checks gave back. Equal rows are one query.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def ask_in_rounds(
         If the first round does not fit. Nothing was spent.
     """
     X = np.asarray(X_public)
-    seen = np.array(X if features is None else features)  # a copy, which nobody changes in place
+    seen = np.array(X if features is None else features)  # a copy, so that callers cannot change it in place
     selectors = [first] + [then or first] * (len(n_queries) - 1)
     _check(session, X, seen, n_queries, selectors, student)
     _, same = np.unique(session.row_keys(X), return_inverse=True)
@@ -168,7 +168,7 @@ def _joined(answers: list[tuple[IntArray, Release]]) -> AskedRounds:
 def _ask_what_fits(
     session: LabelingSession, X: npt.NDArray[Any], rows: IntArray, predictions: FloatArray | None, *, all_or_none: bool
 ) -> tuple[IntArray, Release] | None:
-    """Return the rows that were asked, the first ones of `rows`, and their answers; None where none fits."""
+    """Return the queries, the first ones of `rows`, and their labels; None where no query fits."""
     while True:
         if not all_or_none:
             rows = rows[: session.affordable(X[rows], _of(predictions, rows))]
@@ -182,7 +182,7 @@ def _ask_what_fits(
 
 
 def _with_twins(same: IntArray, rows: IntArray, release: Release) -> tuple[IntArray, IntArray]:
-    """Return the rows that were asked and all equal rows, with their labels: equal rows spend nothing."""
+    """Return the queries and all equal rows, with their labels: equal rows spend nothing."""
     label_of = dict(zip(same[rows].tolist(), release.labels.tolist(), strict=True))
     twins = np.flatnonzero(np.isin(same, list(label_of)))
     return twins, np.array([label_of[kind] for kind in same[twins].tolist()], dtype=np.int64)

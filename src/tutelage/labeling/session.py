@@ -88,7 +88,7 @@ class LabelingSession:
 
     Notes
     -----
-    That the votes come from the data of that ledger is for the caller to see to; units of privacy are compared.
+    The caller must make sure that the votes come from the data of that ledger; only units of privacy are compared.
 
     Examples
     --------
@@ -225,7 +225,7 @@ class LabelingSession:
         InvalidDataError
             If rows, votes and predictions do not fit each other. Nothing was spent.
         LedgerError
-            If the ledger cannot be used. What it had reserved stays spent; labels that were drawn and could not be
+            If the ledger cannot be used. Its reserved budget stays spent; labels that were drawn and could not be
             stored are kept in this session, and the next `ask` stores them before anything else.
         """
         rows, student = self._checked_rows(X_public, predictions)
@@ -368,7 +368,7 @@ class LabelingSession:
         drawn = self._mechanism.release(voted.votes, self._noise, voted.predictions)
         numbers = (reservation.number,) if campaign is None else (campaign.number, reservation.number)
         self._asked.append(_Asked(voted.votes, drawn, voted.predictions, numbers))
-        # What a campaign runs was charged once, by itself.
+        # The mechanisms of a campaign were charged once, by the campaign.
         happened = drawn.event if campaign is None else Repeated(campaign.event, 0)
         self._drawn |= dict.fromkeys(voted.queries, True)
         labels = drawn.labels.reshape(len(voted.queries), -1).tolist()
@@ -404,7 +404,7 @@ class LabelingSession:
         return rows, student
 
     def check_voted(self, X_public: npt.ArrayLike) -> None:
-        """Raise `InvalidDataError` for public rows that are not in `X_voted`: nobody voted on them."""
+        """Raise `InvalidDataError` for public rows that are not in `X_voted`: they have no votes."""
         if self._voted is not None and any(row not in self._voted for row in self.row_keys(X_public)):
             raise InvalidDataError(
                 "`X_public` holds a row that is not in `X_voted`. Ask about rows that were voted on."
@@ -524,8 +524,8 @@ def _as_array(values: npt.ArrayLike, name: str, dtype: type | None) -> npt.NDArr
 
 
 def _context(mechanism: Mechanism, event_of_one: Event, question: str) -> dict[str, object]:
-    # What an answer is remembered by must never change, or it would be drawn anew; a golden hash in
-    # tests/test_labeling.py holds it fixed.
+    # The key that an answer is remembered by must never change, or the answer would be drawn again; a golden hash in
+    # tests/test_labeling.py keeps it fixed.
     return {"question": question, "mechanism": mechanism.key(), "event": event_of_one.as_dict()}
 
 

@@ -33,7 +33,7 @@ _NOISE_OF_COUNT = 10.0  # times that of the ballots: the number of people takes 
 
 
 class SumRelease(NamedTuple):
-    """What came of asking for a sum; public."""
+    """Result of asking for a sum; public."""
 
     values: IntArray  # shape (classes, numbers): the noisy sum
     event: Event  # what was charged for it now
@@ -100,7 +100,7 @@ def event_of_count(mechanism: NoisySum, unit: PrivacyUnit, *, simulated: bool) -
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class ReleasedVectors:
-    """What came of all rounds of ballots.
+    """Result of all rounds of ballots.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ class BallotRounds:
             radius = student.radius(seen)
             products_of = partial(_products, chained(self.people.first_map, features), student)
             ballots.append(self.teacher.cast(self._blocks(number), products_of, radius, self.people.unit))
-            # What a later round is about follows from the sums before, which are part of its name.
+            # The subject of a later round follows from the sums before, which are part of its name.
             about = [*about, radius, [] if not rounds else data_digest(rounds[-1].values).hex()]
             if not rounds and ledger is not None:
                 self.require_room(ledger, [self.of_rounds(mechanism), *then], of_round, ballots[0], about)
@@ -280,7 +280,7 @@ class BallotRounds:
 
     @property
     def about(self) -> list[Any]:
-        """What the classes are about, and their values: the beginning of the name of every sum."""
+        """Question and class values: the beginning of the name of every sum."""
         return [self.question, *(str(value) for value in self.classes.tolist())]
 
     @property

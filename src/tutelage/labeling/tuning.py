@@ -1,10 +1,10 @@
 """Choose among declared settings of vector ballots: a trial, a rehearsal in public, a score from each person.
 
-The estimator as it stands is tried with a part of the budget. Its student says how likely each class is for each public
-row. Every setting is rehearsed on public rows with labels that were drawn by that, under as much noise as it will have.
-Then each person says which students of the rehearsal are right, and the best setting gets the rest of the budget.
-Everything that leaves the private rows is a sum of bounded ballots through Gaussian noise, so the cost is that of such
-sums and is known before the first of them. Proof: docs/proofs/ballots.md.
+The estimator is tried without changes, with a part of the budget. Its student predicts the class probabilities of each
+public row. Every setting is rehearsed on public rows with labels that were drawn by that, under as much noise as it
+will have. Then each person says which students of the rehearsal are right, and the best setting gets the rest of the
+budget. Everything that leaves the private rows is a sum of bounded ballots through Gaussian noise, so the cost is that
+of such sums and is known before the first of them. Proof: docs/proofs/ballots.md.
 """
 
 import warnings
@@ -47,7 +47,7 @@ _REHEARSED = 10_000  # rows, about; at least all public rows, and no more than t
 # Students whose `predict` changes nothing: others are copied for every person, for a random state would carry over.
 _KEEP_NOTHING = (LogisticRegression, DecisionTreeClassifier, RandomForestClassifier)
 _STEPS = 2**16  # to which a score of one is rounded
-# What is proved covers any setting: all cost the same but for the rounding of a few floats, which is far below this.
+# The proof covers every setting: all cost the same but for the rounding of a few floats, which is far below this.
 _A_LITTLE_LESS = 1 - 1e-9
 
 
@@ -77,7 +77,7 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TunedRelease(FitRelease):
-    """What was released in a fit that chose among settings; public but for ballots."""
+    """Release of a fit that chose among settings; public but for ballots."""
 
     tuning: Tuning
 

@@ -1,4 +1,4 @@
-"""What a ledger writes down: entries in a fixed spelling, each bound by a hash to all before it.
+"""Entries of a ledger: records in a fixed spelling, each bound by a hash to all before it.
 
 Entries are kept for years, so they evolve as events do: a kind or field is never removed and never changes its meaning;
 a format number says which fields there are. All values are public, or keyed hashes.
@@ -25,7 +25,7 @@ _BEFORE_THE_FIRST = hashlib.sha256(b"tutelage ledger").digest()
 
 @final
 class Kind(StrEnum):
-    """What an entry records."""
+    """Kind of event that an entry records."""
 
     OPENED = "opened"  # the budget, the unit of privacy, and a commitment to the key
     BOUND = "bound"  # to which private data set, as a keyed fingerprint
@@ -81,7 +81,7 @@ class Entry:
 
     @property
     def kind(self) -> Kind:
-        """What it records."""
+        """Kind of event that the entry records."""
         return Kind(self.content["kind"])
 
     @property

@@ -42,7 +42,7 @@ class Accounting(StrEnum):
 
 
 class _Filter(ABC):
-    """What filters have in common."""
+    """Base class of filters."""
 
     __slots__ = ()
     epsilon: float

@@ -1,4 +1,4 @@
-"""What a ledger says was done: its entries, read once and checked, and every sum over them that anyone asks for."""
+"""History of a ledger: its entries, read once and checked, and every sum over them that anyone asks for."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -37,7 +37,7 @@ _METHODS = {
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerState:
-    """What may be shown of a ledger: public values only.
+    """Public values of a ledger.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class LedgerState:
 
 
 class Exposure(NamedTuple):
-    """What people have been exposed to whose data came with one state of a data set and stayed."""
+    """Exposure of people whose data came with one state of a data set and stayed."""
 
     version: int
     since: str
@@ -178,7 +178,7 @@ class Charge(NamedTuple):
 @final
 @dataclass(frozen=True)
 class History:
-    """What was done through a ledger up to one of its entries, each checked against the one before it; public."""
+    """History of a ledger up to one of its entries, each checked against the one before it; public."""
 
     entries: tuple[Entry, ...]
     outcomes: Mapping[int, int] = field(default_factory=dict[int, int])  # of publications, by number of reservation
@@ -203,7 +203,7 @@ class History:
 
     @cached_property
     def state(self) -> LedgerState:
-        """What the ledger says of itself after the last entry."""
+        """State of the ledger after the last entry."""
         return LedgerState.of(self.entries[0], self.last, Checkpoint.over(self.entries))
 
     @cached_property
@@ -231,7 +231,7 @@ class History:
 
     @cached_property
     def proposals(self) -> tuple[dict[str, Any], ...]:
-        """What was recorded for publication before the first label; what came after it counts for nothing."""
+        """Proposals that were recorded before the first label; later ones do not count."""
         before = takewhile(lambda one: one.kind is not Kind.RESERVED or one.is_publication, self.entries)
         return tuple(coded(entry.content["proposal"]) for entry in before if entry.kind is Kind.PROPOSED)
 

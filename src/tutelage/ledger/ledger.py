@@ -89,7 +89,7 @@ class Granted(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """What a batch came to: the labels that count, per query hash, and its share of ε."""
+    """Result of a batch: the labels that count, per query hash, and its share of ε."""
 
     labels: dict[bytes, Labels]
     share: float
@@ -247,7 +247,7 @@ class Ledger:
             instead, which is no change of the data. They are taken only where the ledger is tied to something else.
         changed : bool
             The data set has changed (people joined or left) and is still the one this budget is about: tie the ledger
-            to its new state. What was spent stays spent, for everyone.
+            to its new state. Spent budget stays spent, for everyone.
         """
         found = fingerprint(self._key, digest)
         with self._held(write=True) as write:
@@ -381,7 +381,7 @@ class Ledger:
     ) -> Granted:
         """Spend votes of teachers, who are held to the cap over all batches of a campaign; draw no noise before.
 
-        The first batch spends the budget of the campaign, the others spend nothing. What a teacher has spent is
+        The first batch spends the budget of the campaign, the others spend nothing. The spend of a teacher is
         private: it is kept in a file beside the ledger, which none of its entries shows, and a campaign ends if that
         file is lost.
 
@@ -430,7 +430,7 @@ class Ledger:
         """Return the reservation of a campaign, and whether it was made now; it is settled at once."""
         known = _reservation_of(write, name)
         if known is not None:
-            # What was paid for answers of its own cannot pay for others.
+            # Budget that was spent on a batch's own labels cannot pay for others.
             if (known.event, known.queries, write.answers_to(known.number)) != (event, 1, 0):
                 raise LedgerError(f"Campaign {name} was begun in {self._name} as something else. Name another.")
             return known, False

@@ -43,7 +43,7 @@ _UNFINISHED = 5.0  # seconds to wait for another process that is just making the
 
 @final
 class Transaction:
-    """What can be read and written while the file is held."""
+    """Reads and writes while the file is locked."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection

@@ -60,7 +60,7 @@ def breach_of(reserved: Event, queries: int, happened: Event, given: Collection[
 
     Every check that was reserved is run, nothing more than was reserved is, and answers are given back only where a
     check stood before them, and only as many as there are queries without a label. Capped votes answer any number of
-    queries. What is `given` is counted by `answers_in`.
+    queries. `given` is counted by `answers_in`.
     """
     allowed, ran = counted([Repeated(reserved, queries)]), counted([happened])
     if ran - allowed:
@@ -228,7 +228,7 @@ class _Book:
         """Refuse a batch that spends nothing unless an earlier entry spent the budget of its capped votes."""
         number, free = _whole(entry.content["campaign"]), (entry.content["queries"], entry.content["cost"])
         capped = isinstance(event, CappedArgmaxGaussian) and type(entry.content["votes"]) is str
-        # What paid for answers of its own, or still may, pays for no others.
+        # A reservation that paid for its own labels, or still may, pays for no others.
         paid = self.reserved[number].queries if self.settled[number]["answers"] == 0 else 0
         if not capped or self.reserved[number].event != event or paid < 1 or free != (0, 0):
             raise LedgerTamperedError(f"Entry {entry.number} does not belong to the campaign that it names.")

@@ -1,4 +1,4 @@
-"""What every mechanism is, and what it releases."""
+"""Base class of mechanisms, and their releases."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

@@ -39,7 +39,7 @@ class ProvedClaim:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stored:
-    """What a claim file says; nothing in it is believed."""
+    """Content of a claim file; it is not trusted."""
 
     passed: bool
     labels: Event

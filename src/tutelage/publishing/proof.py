@@ -1,4 +1,4 @@
-"""What a card or claim file says, proved again: a number of a file that anyone may have edited reaches no new card.
+"""Claims of card and claim files, proved again: a number from an editable file is never copied to a new card.
 
 A stated ε below the proved one is refused. One above it stays: it is true, and may come from a larger limit on the
 queries or an earlier version's theorem.

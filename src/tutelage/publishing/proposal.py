@@ -39,7 +39,7 @@ _EVALUATIONS = 14  # of an order; ε within 0.1 % of the best
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """What would be published, and the test that decides; public, to be fixed before the private votes are looked at.
+    """Proposed ε and the test that decides; public, to be fixed before the private votes are looked at.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def propose(
     ----------
     proxy : Accountant
         The planned releases, added with *public* votes in place of the private ones: from teachers trained on public
-        data, or made up. What is proposed reveals them.
+        data, or made up. The proposal reveals them.
     delta : float
         δ of the whole claim, in (0, 1).
     queries : int, optional

@@ -41,7 +41,7 @@ _NOISED_METHOD = (
 @final
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What may be published after a test; all of it is public.
+    """Publishable result of a test; all of it is public.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class Publication:
 @final
 @dataclass(frozen=True, slots=True)
 class SmoothedPublication:
-    """What may be published after a cost was noised; all of it is public.
+    """Publishable result of a noised cost; all of it is public.
 
     Parameters
     ----------
@@ -89,19 +89,19 @@ def publish_epsilon(
 
     The test is spent from the ledger before it is drawn, and remembered: repeating it is the same at no cost. Further
     proposals are further tests: each ε covers the ones before it, and their δ share the ledger's, at which all are
-    claimed. What is claimed where it does not pass holds if the number of queries was fixed, or limited, in advance.
+    claimed. The claim after a failed test holds if the number of queries was fixed, or limited, in advance.
 
     Parameters
     ----------
     released : Accountant
-        What was released, with the private votes behind it: `LabelingSession.accountant` or `.released`.
-        One filled by hand must hold the very counts that noise was added to, or what is published is false.
+        The release, with the private votes behind it: `LabelingSession.accountant` or `.released`.
+        One filled manually must hold the very counts that noise was added to, or what is published is false.
     ledger : Ledger
         The ledger that it was spent from.
     proposal : Proposal
         From `propose` on public votes, recorded in the ledger (`record`) before the first label was released.
     queries : array of shape (queries, ...)
-        The public rows that were asked, in that order: what the test is remembered by, beside the proposal and the
+        The queries, in the order asked: the test is remembered by them, beside the proposal and the
         events. Nothing private may decide whether a test is remembered.
     question : str, optional
         What was voted on, as in `LabelingSession`.

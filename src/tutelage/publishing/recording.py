@@ -1,7 +1,7 @@
-"""What a ledger knows of publications: the proposals recorded in it, what one covers, and what it came to.
+"""Publications in a ledger: the recorded proposals, the releases that each covers, and the results.
 
-A proposal or plan is an entry made before the first label, its order and every other number fixed. What a publication
-covers is decided here for every road to a published ε, every card and every run. It is spent, drawn once, and
+A proposal or plan is an entry made before the first label, its order and every other number fixed. The scope of a
+publication is decided here for every road to a published ε, every card and every run. It is spent, drawn once, and
 remembered by public values only, because spending shows what is remembered.
 """
 
@@ -141,7 +141,7 @@ def publication_key(ledger: Ledger, about: dict[str, Any], queries: npt.ArrayLik
     """Return the keyed hash under which a publication is remembered."""
     rows = np.asarray(queries)
     if rows.ndim == 0 or not len(rows):
-        raise InvalidDataError("`queries` of a publication must hold the public rows that were asked. Got none.")
+        raise InvalidDataError("`queries` of a publication must contain the queries of the release. Got none.")
     return ledger.query_hashes(about, rows[None], former=spelled_out(about))[0]
 
 

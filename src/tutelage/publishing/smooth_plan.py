@@ -21,7 +21,7 @@ from tutelage.exceptions import InvalidParameterError, NothingToGainError
 from tutelage.privacy import PrivacyUnit, PublicEpsilon
 from tutelage.publishing.smooth_sensitivity import SmoothCosts, most_sensitive
 
-CLAIMED = 0.9  # share of δ that the noised cost is claimed at; the rest: what holds for any votes, instead
+CLAIMED = 0.9  # share of δ that the noised cost is claimed at; the rest: the worst-case ε, instead
 RESOLUTION = 1024  # steps of the grid in one standard deviation of the smallest noise
 _ROUNDING = 2 / RESOLUTION  # of the private cost to the grid, and of sums before it, in standard deviations
 _MOST_ORDER = 1000.0  # up to which the grid is fine enough
@@ -34,7 +34,7 @@ _NOISE: FloatArray = np.geomspace(0.5, 40, 30)
 
 
 class Margin(NamedTuple):
-    """What must be added to a cost noised by s nats for it to bound a cost again: square·s² + linear·s + fixed."""
+    """Margin to be added to a cost noised by s nats for it to bound a cost again: square·s² + linear·s + fixed."""
 
     square: float
     linear: float
@@ -86,7 +86,7 @@ class SmoothPlan:
 
     @property
     def margin(self) -> Margin:
-        """What the noise adds to the cost."""
+        """Addition of the noise to the cost."""
         return margin_of(self.order, self.smoothness, self.noise)
 
     @property

@@ -1,9 +1,9 @@
 """The data-dependent costs of PATE 2017 and 2018 with their smooth sensitivity, for the discrete noise that is drawn.
 
 Both papers bound the cost of a query by a probability q that its likeliest outcome is not reported: Theorem 3 of 2017
-for Laplace noise, Theorem 6 of 2018 for Gaussian noise and checks. What one changed ballot does to q bounds what it
-does to the cost, at the votes at hand and at all others. q is computed on the gaps between counts, ties included, so
-the order of the classes matters only for breaking ties. Proof: docs/proofs/smooth_sensitivity.md, sections 1 and 2.
+for Laplace noise, Theorem 6 of 2018 for Gaussian noise and checks. The effect of one changed ballot on q bounds
+its effect on the cost, at the votes at hand and at all others. q is computed on the gaps between counts, ties included,
+so the order of the classes matters only for breaking ties. Proof: docs/proofs/smooth_sensitivity.md, sections 1 and 2.
 """
 
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class Tail:
 
 
 class Needed(NamedTuple):
-    """What noise has to reach for a vote to be lost, private, and how it is distributed."""
+    """Values that noise must reach for a vote to be lost, private, and the distribution of the noise."""
 
     votes: IntArray  # (queries, terms): q is the sum of the tails at these
     tail: Tail

@@ -28,7 +28,7 @@ class Bullets(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """What the people behind the data state on a topic."""
+    """Statement of the data set owner on a topic."""
 
     about: str
     text: str

@@ -11,7 +11,7 @@ from tutelage.privacy import PublicEpsilon
 @final
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one batch of queries spent from the budget, by worst-case costs.
+    """Budget that one batch of queries spent, by worst-case costs.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class Batch:
 
     @property
     def share(self) -> float:
-        """What the whole batch spent, as a share of the budget's ε."""
+        """Spend of the whole batch, as a share of the budget's ε."""
         return self.checks + self.answers
 
 

@@ -82,7 +82,7 @@ def lint(
     Parameters
     ----------
     epsilon : float, optional
-        ε of the guarantee, in nats; infinity if there is no guarantee.
+        ε of the guarantee, in nats; infinity without a guarantee.
     delta : float, optional
         δ of the guarantee.
     unit : PrivacyUnit, optional

@@ -1,4 +1,4 @@
-"""What ε and δ mean, in words and in the odds of a guess."""
+"""Meaning of ε and δ, in words and in the odds of a guess."""
 
 import math
 from typing import NamedTuple
@@ -22,7 +22,7 @@ _CHANGES = {
     "removed, with all of its rows. Which silos exist is public.",
     NeighboringRelation.CHANGE_ONE_BALLOT: "the ballots of one unit ({unit}) are replaced by any other ballots.",
 }
-# What an attacker knows, and which two versions they compare, in the user's word for the unit.
+# Knowledge of an attacker, and the two versions they compare, in the user's word for the unit.
 _ATTACKERS = {
     NeighboringRelation.CHANGE_ONE_ROW: "every record except one {unit}, and considers two versions of that {unit} "
     "equally likely.",

@@ -119,7 +119,7 @@ class _Entries:
                 return otherwise["otherwise"]
             raise InvalidDataError(f"{self._where} has no `{name}`.")
         value = self._record[name]
-        if type(value) not in kinds:  # True is no number
+        if type(value) not in kinds:  # True is not an int here
             raise InvalidDataError(f"`{name}` of {self._where} is of the wrong type.")
         return value
 

@@ -115,8 +115,8 @@ class CardRecord:
         ]
         if any(cost.output_dependent for cost in always):
             raise NotPublishableError(
-                "`epsilon`, `alone` and `frontier` of a card must hold for any votes and outcome. An ε that holds for "
-                "the outcome at hand goes into `sanitised`."
+                "`epsilon`, `alone` and `frontier` of a card must be worst-case, for every outcome. An ε that holds "
+                "for the outcome at hand goes into `sanitised`."
             )
         first, second = self.epsilon if self.alone is None else self.alone, self.sanitised
         if second is not None and (not second.output_dependent or second.epsilon >= first.epsilon):

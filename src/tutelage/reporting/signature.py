@@ -1,7 +1,7 @@
 """A signature over a card and the head of its ledger, in a file beside the card.
 
-The signature is of a list: the head of the ledger and the SHA-256 of every file of the card. What signs and checks it
-is passed in, because nothing here may hold a private key.
+The signature is of a list: the head of the ledger and the SHA-256 of every file of the card. The functions that sign
+and check it are passed in, because nothing here may hold a private key.
 """
 
 import hashlib

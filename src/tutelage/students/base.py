@@ -1,4 +1,4 @@
-"""What every student is that learns from unlabeled rows too: scikit-learn's contract, with −1 for unlabeled.
+"""Base class of students that learn from unlabeled rows too: scikit-learn's contract, with −1 for unlabeled.
 
 And how a student is fitted on the rows of which labels were released.
 """
@@ -55,7 +55,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
         Raises
         ------
         InvalidDataError
-            If the rows are no table of finite numbers, the labels no class values, one per row, or no row is labeled.
+            If the rows are not a table of finite numbers, the labels not one class value per row, or no row is labeled.
         InvalidParameterError
             If a parameter is out of range.
 
@@ -99,7 +99,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
 
 
 def checked_rows(student: BaseEstimator, X: npt.ArrayLike, *, reset: bool) -> Matrix:
-    """Return rows in single precision; raise InvalidDataError, without quoting them, where they are no numbers."""
+    """Return rows in single precision; raise InvalidDataError, without quoting them, where they are not numbers."""
     owner = type(student).__name__
     validate: Any = validate_data  # its types in scikit-learn are those of its defaults
     try:
@@ -223,7 +223,7 @@ def refuse_class_of_unlabeled(estimator: Any, classes: npt.NDArray[Any]) -> None
 def try_student(estimator: Any, X_public: Matrix, classes: npt.NDArray[Any], *, rows_per_class: int) -> None:
     """Fit a student to made-up labels of public rows, to detect wrong settings before anything is spent.
 
-    Networks take one step, and tests have two folds. Whatever the student raises comes through. All rows are looked at,
+    Networks take one step, and tests have two folds. Exceptions of the student are not caught. All rows are looked at,
     for values that a student of single precision could not take.
     """
     n_classes = len(classes)

@@ -230,7 +230,7 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
 
 @dataclass(frozen=True, slots=True)
 class _Belief:
-    """What is believed of rows at one α."""
+    """Class beliefs of rows at one α."""
 
     rows: FloatArray
     labeled: FloatArray

@@ -48,7 +48,7 @@ __all__ = [
     "ensemble_of",
 ]
 SinglePeople = VectorBallots | NearestQueries  # every person is a teacher, and nothing is trained
-# What a configuration may name besides the classifiers of scikit-learn.
+# Names for configurations besides the classifiers of scikit-learn.
 TEACHERS: Mapping[str, Named[TeacherRecipe | SinglePeople]] = {
     "ClassMeans": Named(ClassMeans, "a handful of rows per class"),
     "NaiveBayes": Named(NaiveBayes, "tables of scaled columns"),

@@ -1,4 +1,4 @@
-"""What every kind of teacher ensemble can do, with private rows shard by shard and a seed for each teacher."""
+"""Interface of teacher ensembles, with private rows shard by shard and a seed for each teacher."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -60,7 +60,7 @@ class LabeledShards:
 
 
 class FittedTeachers(Protocol):
-    """What a formula made of all shards; private."""
+    """Result of a formula on all shards; private."""
 
     def ballots(self, X_public: FloatArray) -> Ballots:
         """Return each teacher's vote on each row, shape (teachers, rows)."""
@@ -176,7 +176,7 @@ class TeacherRecipe(Protocol):
 
 
 class Ensemble(NeverPickled):
-    """What all ensembles of one process share: their classes, and the unit of the shards that they were trained on."""
+    """Shared state of all ensembles of one process: their classes, and the unit of the shards they were trained on."""
 
     def __init__(self, n_classes: int) -> None:
         self._n_classes = integer_at_least(n_classes, 2, "n_classes", type(self).__name__)

@@ -45,7 +45,7 @@ class PrivatePeople(Protocol):
 
     @property
     def first_map(self) -> FeatureMap | None:
-        """What the rows still go through before the teachers see them."""
+        """Map of the rows before the teachers see them, if any."""
         ...
 
     def blocks(self) -> Iterator[PeopleBlock]:

@@ -1,4 +1,4 @@
-"""What finished teachers came to, on disk, so that a killed run resumes.
+"""Results of finished teachers, on disk, so that a killed run resumes.
 
 Files hold plain arrays and are read without running anything in them: a file from elsewhere can at worst be wrong.
 They are private, like every ballot; the folder is readable by its owner only.

@@ -116,7 +116,7 @@ class EstimatorTeachers(Ensemble):
         estimator = with_fast_forests(self._estimator) if self._fast_forests else self._estimator
 
         def own(number: int) -> tuple[Matrix, IntArray, int]:
-            # Cells that are objects could be changed, so a teacher gets objects that are nobody else's.
+            # Cells that are objects could be changed, so each teacher gets its own copies.
             cells = X[rows[number]]
             return deepcopy(cells) if X.dtype == object else cells, y[rows[number]], teacher_seed(self._seed, number)
 

@@ -29,10 +29,10 @@ _BALLOTS = "`ballots` of RecordedTeachers"
 class CallableTeachers(Ensemble):
     """One callable per teacher: a model behind HTTP, a prompt with one person's examples, a function of yours.
 
-    What makes it private is the caller's doing: each callable may know the data of its own shard and of no other, and
+    The caller is responsible for privacy: each callable may know the data of its own shard and of no other, and
     must be a function of that shard and public things, with random numbers of its own if it needs any. Two teachers
     behind one model that learned from both shards, or a prompt with rows of several, void the guarantee. Each callable
-    gets a copy of the rows that are asked, so what it does to them stays with it.
+    gets a copy of the queries, so changes it makes to them stay local.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class RecordedTeachers(Ensemble):
     Raises
     ------
     InvalidDataError
-        If ballots and rows do not belong together, or a ballot is no class index, or two equal rows got other ballots.
+        If ballots and rows do not match, or a ballot is not a class index, or two equal rows have other ballots.
     """
 
     def __init__(self, ballots: npt.ArrayLike, X_public: npt.ArrayLike, *, n_classes: int, unit: PrivacyUnit) -> None:

@@ -35,7 +35,7 @@ from tutelage._internal.forks import BriefLock, repair_in_child
 from tutelage._internal.streams import own_streams, stream_may_come
 from tutelage.exceptions import TeacherLostWarning, TeacherTrainingError
 
-# What joblib, Dask and Ray raise where a process or its machine died; known by name, as two of them are extras.
+# Errors that joblib, Dask and Ray raise where a process or its machine died; known by name, as two of them are extras.
 _DEATHS = {
     "TerminatedWorkerError",
     "KilledWorker",
@@ -128,7 +128,7 @@ TRIES_ALONE = 3
 
 @final
 class Job(NamedTuple):
-    """What is to be done for each teacher."""
+    """Work for each teacher."""
 
     work: Callable[..., Any]
     own: Callable[[int], tuple[Any, ...]]
@@ -165,7 +165,7 @@ def train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Iterator
         # Which of those in flight was at fault is not known: each is tried alone, and the others go on.
         suspects = [number for number in tuple(started) if number in waiting]
         if death and not suspects and len(waiting) == before:
-            raise death  # nobody can work at all
+            raise death  # no worker can run at all
         for number in suspects:
             results = _tried_alone(crew, job, number)
             someone_was_lost |= not results

@@ -137,7 +137,7 @@ class VectorBallots:
         lengths = np.sqrt(np.einsum("ij,ij->i", whole, whole))[:, np.newaxis]  # of whole numbers: exact in any order
         of_person = np.bincount(people)[people][:, np.newaxis]
         weights = residuals * (_WEIGHT_STEPS / radius) / of_person
-        # What rounding adds to the length of a weight, and to that of its product, is taken off first.
+        # The room is reduced first by what rounding adds to the length of a weight, and to that of its product.
         room = self.norm / of_person / np.maximum(lengths, 1) - sqrt(residuals.shape[1]) / 2 - 1
         room = np.clip(room, 0, _LONGEST)
         weights *= np.minimum(1, room / np.maximum(np.linalg.norm(weights, axis=1, keepdims=True), 1))

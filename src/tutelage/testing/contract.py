@@ -1,4 +1,4 @@
-"""What every mechanism must keep, as tests that its author can run."""
+"""Contract of mechanisms, as tests that its author can run."""
 
 from collections.abc import Mapping
 from itertools import combinations
@@ -27,7 +27,7 @@ class MechanismContract:
     """Tests of a mechanism: inherit, name the mechanism, run pytest.
 
     Give it little noise, of about two votes: then one moved ballot shows, and faults do too. A correct mechanism fails
-    with a probability below 1e-4; noise of ×0.7 or ×1.3 is detected. What a suite cannot find is a fault in cases that
+    with a probability below 1e-4; noise of ×0.7 or ×1.3 is detected. A suite cannot detect a fault in cases that
     it does not try; add `histograms` for whatever a mechanism treats in a way of its own.
 
     Attributes

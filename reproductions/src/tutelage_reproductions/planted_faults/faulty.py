@@ -144,7 +144,7 @@ def the_same_noise_every_time(votes: VoteHistogram, noise: NoiseSource) -> IntAr
 
 
 def noise_of_its_own(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
-    """Draw from elsewhere than the source, which nobody has vetted."""
+    """Draw from an unvetted generator in place of the source."""
     return right(votes, SystemNoise())
 
 

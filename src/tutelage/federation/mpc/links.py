@@ -94,7 +94,7 @@ def _load_key(context: ssl.SSLContext, certificate: str, key_pem: bytes) -> None
 Result = TypeVar("Result")
 
 MOST_BYTES = 2**24  # of one message
-MOST_UNASKED = 2**10  # messages that nobody asked for yet; parties are a few apart
+MOST_UNASKED = 2**10  # messages that were not asked for yet; parties are a few apart
 MOST_UNASKED_BYTES = 2**26
 _PATIENCE = 2.0  # seconds for a connection to close
 _HEADER = struct.Struct("<BqI")  # kind, label, length
@@ -102,7 +102,7 @@ _HEADER = struct.Struct("<BqI")  # kind, label, length
 
 @final
 class FrameKind(IntEnum):
-    """What a frame holds."""
+    """Content of a frame."""
 
     ELEMENTS = 0  # of the field, as MPyC's protocols send them
     BYTES = 1  # of `Session.exchange`

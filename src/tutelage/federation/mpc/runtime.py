@@ -160,7 +160,7 @@ class ArrayRuntime(Runtime):
     async def reduced(self, shares: ElementArray) -> ElementArray:
         """Return fresh shares of degree 1 of the numbers that shares of degree 1 or 2 stand for.
 
-        What makes it private: every party adds randomness of its own, so that the new shares say nothing else.
+        Every party adds randomness of its own, so the new shares reveal nothing else.
 
         Notes
         -----

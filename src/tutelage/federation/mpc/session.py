@@ -1,4 +1,4 @@
-"""What three computing parties compute once they are connected: largest counts, thresholds, sizes of vectors."""
+"""Computations of three connected computing parties: largest counts, thresholds, sizes of vectors."""
 
 import hashlib
 import json

@@ -115,7 +115,7 @@ def truncated_geometric(alpha: Number, n_classes: int) -> list[list[Number]]:
 
 
 def truncated_geometric_as_printed(alpha: Number, n_classes: int) -> list[list[Number]]:
-    """Return the channel of Zhao's equation (2), whose report 0 is no class: here the last column."""
+    """Return the channel of Zhao's equation (2), whose report 0 is not a class: here the last column."""
     rows = [_clamped(alpha, own, n_classes + 1) for own in range(1, n_classes + 1)]
     return [[*row[1:], row[0]] for row in rows]
 
@@ -230,8 +230,8 @@ class TruncatedGeometric(_OfEpsilon):
 class TruncatedGeometricAsPrinted(_OfEpsilon):
     """Zhao's equation (2) to the letter, for comparison: each response is only ε(classes − 1)/classes-private.
 
-    Classes are numbered 1, …, M there while reports are 0, …, M: report 0 is no class and is wasted. Here its index is
-    M, one beyond the last class.
+    Classes are numbered 1, …, M there while reports are 0, …, M: report 0 is not a class and is wasted. Here its index
+    is M, one beyond the last class.
 
     Parameters
     ----------
@@ -247,7 +247,7 @@ class TruncatedGeometricAsPrinted(_OfEpsilon):
     def __post_init__(self) -> None:
         _OfEpsilon.__post_init__(self)
         warnings.warn(
-            "Equation (2) as printed reports a number that is no class, and its true loss is epsilon*(classes - "
+            "Equation (2) as printed reports a number that is not a class, and its true loss is epsilon*(classes - "
             "1)/classes. Use TruncatedGeometric, or KRandomizedResponse.",
             AsPrintedWarning,
             stacklevel=3,
@@ -263,7 +263,7 @@ class TruncatedGeometricAsPrinted(_OfEpsilon):
         return self.epsilon * (n_classes - 1) / n_classes
 
     def channel(self, n_classes: int) -> FloatArray:
-        """Return the chance of each report (columns; the last is no class) given each class (rows); rows sum to 1."""
+        """Return the chance of each report (columns; the last: no class) given each class (rows); rows sum to 1."""
         return np.array(truncated_geometric_as_printed(exp(-1 / self._scale(n_classes)), n_classes))
 
     def _scale(self, n_classes: int) -> float:

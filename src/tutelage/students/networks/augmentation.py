@@ -1,4 +1,4 @@
-"""What students of images share: settings, labels, one step, and changes of an image that leave its class as it is."""
+"""Shared parts of image students: settings, labels, one step, and changes of an image that leave its class as it is."""
 
 import math
 from collections.abc import Callable

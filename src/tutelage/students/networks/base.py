@@ -1,4 +1,4 @@
-"""What every student is that is a neural network: plain arrays of weights, a loss, step sizes, an average."""
+"""Base class of students that are neural networks: plain arrays of weights, a loss, step sizes, an average."""
 
 import copy
 import math

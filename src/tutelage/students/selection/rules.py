@@ -1,4 +1,4 @@
-"""What choosing queries may know, and the rules: in order, typical, doubtful, undecided between experts, balanced.
+"""Public knowledge to choose queries by, and rules: in order, typical, doubtful, undecided between experts, balanced.
 
 Rows that stand for a cluster are typical, so teachers agree on them and noise seldom turns their labels around; and
 together they cover the public rows, so a student that learns from unlabeled rows knows the rest by their neighbors.
@@ -40,9 +40,9 @@ class PublicKnowledge:
     X : array of shape (rows, ...)
         Public rows: the pool.
     labels : integer array of shape (rows,)
-        Released class index of each row that was asked and answered, else −1. The budget of all of them is spent.
+        Released class index of each query with a label, else −1. The budget of all of them is spent.
     asked : mask of shape (rows,)
-        Which rows were asked before; they are not chosen again.
+        True for earlier queries; they are not chosen again.
     probabilities : array of shape (rows, classes), optional
         What a student of the released labels predicts; None before there is one.
 
@@ -90,7 +90,7 @@ class PublicKnowledge:
         return len(np.unique(self.labels[self.answered]))
 
     def after(self, rows: IntArray, labels: IntArray) -> "PublicKnowledge":
-        """Return what is known once these rows were asked and got these released class indices; of a student, nothing.
+        """Return the knowledge after these queries got these released class indices; it contains no student.
 
         Rows and labels have the shape (queries,); a label is −1 where there was no answer.
         """
@@ -166,7 +166,7 @@ class QuerySelector(ABC):
         fits = chosen.shape == (n_queries,) and chosen.dtype.kind in "iu"
         if not fits or len(np.intersect1d(chosen, known.open)) != n_queries:
             raise InvalidDataError(
-                f"{type(self).__name__} must return {n_queries} distinct numbers of rows that were not asked yet. Mend "
+                f"{type(self).__name__} must return {n_queries} distinct numbers of rows that were not asked yet. Fix "
                 "its `_choose`."
             )
         return chosen
@@ -250,7 +250,7 @@ def class_balanced(known: PublicKnowledge, per_class: int, *, seed: int) -> IntA
     Parameters
     ----------
     known : PublicKnowledge
-        Public rows and their released labels. Rows that were asked and not answered are left out.
+        Public rows and their released labels. Queries without a label are left out.
     per_class : int
         Rows of each class.
     seed : int
@@ -285,7 +285,7 @@ def class_balanced(known: PublicKnowledge, per_class: int, *, seed: int) -> IntA
 
 @dataclass(frozen=True, slots=True)
 class _ClusterRepresentatives(QuerySelector):
-    """Base of rules that ask one row of each of the largest clusters without an asked row.
+    """Base of rules that ask one row of each of the largest clusters without an earlier query.
 
     There are as many clusters as rows asked before and now together, so enough of them hold none that was asked before.
     """
@@ -302,7 +302,7 @@ class _ClusterRepresentatives(QuerySelector):
 
     @abstractmethod
     def _representative(self, X: FloatArray) -> int:
-        """Return which of the rows of one cluster, shape (rows, features), stands for it."""
+        """Return which of the rows of one cluster, shape (rows, features), represents it."""
 
 
 @final
@@ -356,7 +356,7 @@ class BinaryExperts(QuerySelector):
 
     One expert per class learns from the released labels to tell its class from all others. The candidate of a row is
     the class whose expert scores highest. A row is undecided if that score is low while several other experts score
-    high. Undecided rows are asked first, then the others; each in the order of the candidate's score, the lowest first.
+    high. Undecided rows come first, then the others; each in the order of the candidate's score, the lowest first.
 
     Parameters
     ----------

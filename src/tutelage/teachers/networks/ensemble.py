@@ -94,7 +94,7 @@ class WeightsFile:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Kept(Generic[Product]):
-    """What is kept of trained networks: of one without rows, of one, of many together, and on disk."""
+    """Kept results of trained networks: of one without rows, of one, of many together, and on disk."""
 
     of_none: Product
     of_one: Callable[[Weights], Product]

@@ -1,4 +1,4 @@
-"""What network teachers are and how they learn: public settings, the order of rows and the size of steps."""
+"""Network teachers and their training: public settings, the order of rows and the size of steps."""
 
 import copy
 from collections.abc import Callable
