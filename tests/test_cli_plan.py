@@ -1,6 +1,7 @@
 """``tutelage plan`` as a user meets it, and as ``tutelage run`` uses it."""
 
 import json
+import re
 import tomllib
 
 import numpy as np
@@ -67,6 +68,10 @@ def test_json_figure_and_file_are_one_plan(called, tmp_path):
     found = json.loads(printed.stdout)
     assert json.loads((tmp_path / "out" / "plan.json").read_text()) == found
     assert (tmp_path / "out" / "plan.png").read_bytes().startswith(b"\x89PNG")
+    page = (tmp_path / "out" / "plan.html").read_text()
+    assert "Use vector ballots." in page
+    assert "<svg" in page
+    assert "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", page[: page.index("<svg")])
     assert found["evidence"] == "public-labels"
     assert found["recommended"]["interval"][0] < found["recommended"]["expected_accuracy"]
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from tutelage._internal.files import read_arrays
+from tutelage._internal.html import escape
 from tutelage._internal.results import ResultsFolder
 from tutelage.cli.config import RunConfig, build_teacher, load_config
 from tutelage.cli.outputs import require_writable
@@ -20,9 +21,10 @@ from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterE
 from tutelage.planning import Plan
 from tutelage.planning import plan as make_plan
 from tutelage.reporting.figures import Figure, Series
+from tutelage.reporting.html import document
 from tutelage.tables import TABLE_FILES, read_table
 
-_FILES = ("plan.json", "plan.png", "plan.svg")
+_FILES = ("plan.json", "plan.html", "plan.png", "plan.svg")
 _INFEASIBLE = 3  # exit code, as in `tutelage audit`: the target is not expected to be reached
 
 
@@ -49,7 +51,8 @@ def plan(
         Path | None, typer.Option("--for", help="Configuration of tutelage run to check against the plan.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="Folder for the plan (plan.json) and its figure (plan.png, plan.svg).")
+        Path | None,
+        typer.Option(help="Folder for the plan (plan.json, plan.html) and its figure (plan.png, plan.svg)."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -86,7 +89,8 @@ def plan(
         with results.replacing() as folder:
             (folder / _FILES[0]).write_text(as_text + "\n", encoding="utf-8")
             drawn = figure_of(found).save(folder, "plan") if _can_draw() else []
-        for name in (_FILES[0], *(path.name for path in drawn)):
+            (folder / _FILES[1]).write_text(html_of(found, drawn), encoding="utf-8")
+        for name in (*_FILES[:2], *(path.name for path in drawn)):
             typer.echo(f"Wrote {results.path / name}", err=True)
     if not found.possible:
         raise typer.Exit(_INFEASIBLE)
@@ -190,19 +194,40 @@ def figure_of(found: Plan) -> Figure:
         y=(100 * best.expected,),
         interval=((100 * best.low,), (100 * best.high,)),
         labels=(f"{best.expected:.1%}",),
+        bars=True,
         color=1,
     )
     series = [Series(name="expected", x=x, y=y), here]
     if found.majority is not None:
-        series.append(Series(name="majority class", x=(x[0], x[-1]), y=(100 * found.majority,) * 2, dashes=1, color=6))
+        series.append(
+            Series(
+                name="majority class", x=(x[0], x[-1]), y=(100 * found.majority,) * 2, dashes=1, color=6, markers=False
+            )
+        )
     return Figure(
         title=f"Expected accuracy of the student, δ = {found.target.delta:g}",
         x_label="worst-case ε",
-        y_label="rows right, %",
+        y_label="accuracy, %",
         series=tuple(series),
         logarithmic=True,
+        ticks=x,
         y_range=(0, 105),
     )
+
+
+def html_of(found: Plan, drawn: Sequence[Path]) -> str:
+    """Return the plan as one HTML file, with the figure if it was drawn."""
+    heads = "".join(f"<th scope=col>{name}</th>" for name in ("method", "settings", "expected", "nine of ten runs"))
+    rows = ("".join(f"<td>{escape(cell)}</td>" for cell in option.cells()) for option in found.options)
+    lines = "".join(f"<tr>{row}</tr>" for row in rows)
+    title = f"Plan for ε = {found.target.epsilon:g} at δ = {found.target.delta:g}"
+    svg = next((path.read_text(encoding="utf-8") for path in drawn if path.suffix == ".svg"), "")
+    figure = f"<figure>{svg[svg.index('<svg') :]}</figure>" if svg else ""
+    sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in found.sentences())
+    settings = f"<h2>For the configuration of tutelage run</h2><pre>{escape(found.as_config())}</pre>"
+    table = f"<table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
+    body = f"{sentences}{table}{figure}{settings if found.recommended else ''}"
+    return document(title, f"<header><h1>{title}</h1></header><main class=part><section>{body}</section></main>")
 
 
 def _results_folder(output: Path, inputs: list[Path | None]) -> ResultsFolder:

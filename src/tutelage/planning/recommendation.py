@@ -53,6 +53,12 @@ class Option:
         """The parameters of `PATEClassifier` besides ε and δ."""
         return self.method.parameters()
 
+    def cells(self) -> tuple[str, str, str, str]:
+        """Return the method, its settings, the expected accuracy and the interval, as a table shows them."""
+        settings = ", ".join(f"{name} {value}" for name, value in self.method.settings.items())
+        interval = f"{self.low:.0%} to {self.high:.0%}" if self.in_full else "not tried in full"
+        return self.method.title, settings, f"{self.expected:.1%}", interval
+
     def as_dict(self) -> dict[str, Any]:
         """Return the option as plain values, for JSON."""
         return {
@@ -224,10 +230,8 @@ class Plan:
         for heading in ("method", "settings", "expected", "nine of ten runs"):
             table.add_column(heading, justify="left" if heading in ("method", "settings") else "right")
         for option in self.options:
-            interval = f"{option.low:.0%} to {option.high:.0%}" if option.in_full else "not tried in full"
-            shown = ", ".join(f"{name} {value}" for name, value in option.method.settings.items())
             style = "bold" if option == self.recommended else None
-            table.add_row(option.method.title, shown, f"{option.expected:.1%}", interval, style=style)
+            table.add_row(*option.cells(), style=style)
         if self.majority is not None:
             table.add_row("majority class", "no release", f"{self.majority:.1%}", "")
         return table
