@@ -368,7 +368,7 @@ def test_tables_scroll_in_boxes_of_their_own_under_the_name_of_their_heading():
 
 def test_long_lists_of_names_in_a_cell_are_folded():
     cell = f"<td>{', '.join(f'<code>{name}.py</code>' for name in 'abcdefgh')}</td>"
-    assert tool("site").readable(cell).startswith('<td class="prose"><details><summary>8 files</summary><code>a.py')
+    assert tool("site").readable(cell).startswith('<td class="prose"><details><summary>8 names</summary><code>a.py')
     assert "<details>" not in tool("site").readable(cell.replace("</code>,", "</code> and"))
 
 

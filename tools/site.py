@@ -155,7 +155,7 @@ def readable(cell: str) -> str:
     names = len(CODE.findall(cell))
     cell = CODE.sub(lambda code: breakable(code[0]), cell)
     if names > MANY and not re.search(r"</code>(?!, <code>|</td>)", cell):
-        cell = re.sub(r"(<td[^>]*>)(.*)</td>", rf"\1<details><summary>{names} files</summary>\2</details></td>", cell)
+        cell = re.sub(r"(<td[^>]*>)(.*)</td>", rf"\1<details><summary>{names} names</summary>\2</details></td>", cell)
     return cell.replace("<td", '<td class="prose"', 1) if len(words_of(cell)) > PROSE else cell
 
 

@@ -130,12 +130,9 @@ def _filled(text: str, record: Record) -> str:
     if not VERDICTS[record.name].fits(record):
         return "There is no verdict: the record lacks numbers of the full form."
     rows = {row.name: row for row in record.rows}
-    counts = {"rows": len(record.rows), "short": sum(row.falls_short for row in record.rows)}
 
     def value(found: re.Match[str]) -> str:
         name, _, kind = found[1].partition("|")
-        if name in counts:
-            return str(counts[name])
         return number(rows[name].published) if kind else ours(rows[name])
 
     return re.sub(r"\{([^}]+)\}", value, text)

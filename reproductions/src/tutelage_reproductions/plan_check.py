@@ -20,7 +20,7 @@ from tutelage.partition import unit_of_single_people
 from tutelage.planning import plan
 from tutelage.planning.methods import PeopleBallots, Target, ballots_for
 from tutelage.planning.references import REFERENCES, guessed
-from tutelage.planning.trials import STILL_TO_COME, PublicLabels, tried
+from tutelage.planning.trials import STILL_TO_COME, PublicLabels, Trial, tried
 from tutelage.teachers import ClassMeans, NearestQueries, Ridge, VectorBallots
 from tutelage_reproductions.record import Record, Row
 from tutelage_reproductions.rivals_data import ALL_SOURCES, BUNDLED, RivalData, Source
@@ -32,6 +32,7 @@ _OF_GRID, _OF_GRID_SMALL = 2, 3  # splits
 _WITHIN, _WORTH = 3.0, 1.5  # points
 _TOLD_LESS = 1.0  # ε of plans that are told a stand-in or nothing
 _PEOPLE, _PUBLIC, _SCORED = 8_000, 1_500, 3_000  # at most, where settings are compared
+_NO_RELEASE = "no release"
 _ROW = unit_of_single_people("row", named=False)
 _QUICK_SOURCES, _QUICK_EPSILONS, _QUICK_SETTINGS = ("Breast cancer", "Wine"), (1.0,), 8
 # Another data set of the same kind, to plan from.
@@ -56,7 +57,7 @@ class _Cell(NamedTuple):
 
     def expected(self, still_to_come: float) -> float:
         """Return the predicted accuracy."""
-        return min(1.0, self.trial + still_to_come * max(self.gain, 0.0))
+        return Trial((self.trial,), (self.trial - self.gain,), still_to_come).expected
 
 
 class _Chosen(NamedTuple):
@@ -68,7 +69,7 @@ class _Chosen(NamedTuple):
     measured: float
     best: float
     best_setting: str
-    methods: str
+    method: str
     proved: float
 
 
@@ -77,11 +78,11 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
     sources = [source for source in ALL_SOURCES if not quick or source.name in _QUICK_SOURCES]
     epsilons = _QUICK_EPSILONS if quick else _EPSILONS
     jobs = Parallel(n_jobs=1 if quick else cpu_count(), verbose=5 if progress else 0)
-    predicted = _found(jobs(delayed(_predicted)(source, epsilons, download, quick=quick) for source in sources))
+    predicted = _flat(jobs(delayed(_predicted)(source, epsilons, download, quick=quick) for source in sources))
     settings = _grid()[:: len(_grid()) // _QUICK_SETTINGS] if quick else _grid()
     cells = [(source, epsilon) for source in sources for epsilon in epsilons]
-    chosen = _found(jobs(delayed(_chosen)(*cell, settings, download, quick=quick) for cell in cells))
-    told = _found(jobs(delayed(_told_less)(source, _TOLD_LESS, download) for source in sources))
+    chosen = _flat(jobs(delayed(_chosen)(*cell, settings, download, quick=quick) for cell in cells))
+    told = _flat(jobs(delayed(_told_less)(source, _TOLD_LESS, download) for source in sources))
     factors = {name: _fitted([cell for cell in predicted if cell.name != name]) for name in {c.name for c in predicted}}
     return Record(
         name="plan-check",
@@ -97,13 +98,13 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
     )
 
 
-def _found(parts: Any) -> list[Any]:
+def _flat(parts: Any) -> list[Any]:
     return [one for part in parts for one in part]
 
 
 def _notes(factors: dict[str, float], settings: int, chosen: Sequence[_Chosen]) -> tuple[str, ...]:
-    others = [one for one in chosen if one.methods != PeopleBallots.title]
-    named = "; ".join(f"{one.methods} on {one.name} at ε = {one.epsilon:g}" for one in others)
+    others = [one for one in chosen if one.method != PeopleBallots.title]
+    named = "; ".join(f"{one.method} on {one.name} at ε = {one.epsilon:g}" for one in others)
     return (
         "Predicted accuracy comes from trials on the labeled public rows of a split, for vector ballots at their "
         "defaults. Measured accuracy comes from runs on all private rows of the same split, on rows that no run has "
@@ -219,7 +220,7 @@ def _chosen(
             delta=_DELTA,
         )  # fmt: skip
         best = found.recommended
-        methods.append("no release" if best is None else best.method.title)
+        methods.append(_NO_RELEASE if best is None else best.method.title)
         proved.append(0.0 if best is None else best.epsilon.epsilon)
         expected.append(found.majority if best is None else best.expected)
         often = int(np.bincount(data.y_public).argmax())
@@ -273,7 +274,7 @@ def _told_less(source: Source, epsilon: float, download: bool) -> list[Row]:
         epsilon, people=target.people, stand_in=(cut.public, cut.y_public),
         public_rows=min(target.public_rows, _PUBLIC), delta=_DELTA,
     )  # fmt: skip
-    best = found.recommended or found.options[0]
+    best = found.best
     others = [one for one in REFERENCES if one.name != source.name]
     nothing = guessed(target, 1 / target.classes, None, others)
     return [
@@ -316,6 +317,8 @@ def _why_off(cell: _Cell, off: float) -> str:
 
 
 def _why_behind(cell: _Chosen) -> str:
+    if cell.method == _NO_RELEASE:
+        return f"The plan advised against a release. Best: {cell.best_setting}."
     kind = cell.best_setting.split(",")[0]
     return {
         "vector ballots": "A plan does not vary quantile, rounds and landmarks.",

@@ -1,4 +1,4 @@
-"""The verdict on each experiment, as RESULTS.md prints it; every number comes from the record."""
+"""The verdict on each experiment, as RESULTS.md prints it; numbers in braces come from the record."""
 
 import re
 from typing import NamedTuple
@@ -10,7 +10,7 @@ class Verdict(NamedTuple):
     """The text of a section.
 
     In `verdict` and `more`, ``{row}`` is replaced by our number in the row of that name, ``{row|published}`` by the
-    number in the paper, ``{rows}`` by the number of rows, and ``{short}`` by the number of rows that fall short.
+    number in the paper.
     """
 
     title: str
@@ -26,7 +26,7 @@ class Verdict(NamedTuple):
 
     def fits(self, record: Record) -> bool:
         """Return whether the record has all rows that the text names; a quick record may lack some."""
-        rows = {row.name for row in record.rows} | {"rows", "short"}
+        rows = {row.name for row in record.rows}
         return not record.quick and all(name.removesuffix("|published") in rows for name in self.numbers())
 
 
@@ -234,7 +234,7 @@ VERDICTS = {
         "The ledger returns the first label again, so repetition adds no information.",
     ),
     "plan-check": Verdict(
-        "Plans: predicted accuracy is within 3 points of the measured one",
+        "Plans: nine of ten predictions are within 3 points of the measured accuracy",
         "{predictions within 3 points, %} % of predictions are within 3 points of the measured accuracy. The largest "
         "error is {largest error of a prediction, points} points.",
         "{recommendations within 1.5 points of the best of the grid, %} % of the recommended settings are within 1.5 "

@@ -165,16 +165,23 @@ def _verify(results: Path, key: Path, ledger: Path | None) -> None:
     _require_keys()
     from tutelage.federation import Member
 
+    if not results.is_dir() and results.name != "card.json":
+        raise ConfigError(f"--verify needs the folder of a card, or its card.json. Got {results}.")
     folder, member = results if results.is_dir() else results.parent, Member.load(key)
     head = check_signature(folder, member.name, member.has_signed)
     history = None if ledger is None else _history_of(ledger)
-    proved_card(read_card(folder / "card.json"), str(folder / "card.json"), history)
+    signed = proved_card(read_card(folder / "card.json"), str(folder / "card.json"), history)
     typer.echo(f"{folder} is the card that {member.name} signed. Compare the fingerprint of the key with the signer:")
     typer.echo(member.fingerprint)
-    if ledger is None:
+    typer.echo("The signature covers the card (card.json, card.md, card.html), and not the labels or the student.")
+    if history is None:
         typer.echo(f"The ledger was not checked: add --ledger. The signed head is\n{head}")
-    else:
-        typer.echo(f"{ledger} is intact and contains the signed head.")
+        return
+    since = len(history.charges) - len(history.until_head(head, str(folder / "card.json")).charges)
+    typer.echo(f"{ledger} is intact and contains the signed head.")
+    if since:
+        covered = "covers them" if signed.covers_ledger else "does not cover them: quote the budget of the ledger"
+        typer.echo(f"Since the card was made, the ledger was charged {since:,} times. The ε of the card {covered}.")
 
 
 def _from_results(file: Path, history: History | None, *, claimed: bool) -> PrivacyCard:
@@ -228,7 +235,7 @@ def _from_ledger(history: History) -> PrivacyCard:
         budget=now.as_dict(),
         batches=batches_of(history),
         frontier=frontier_of(history.asked[-1].event, queries, now.delta),
-        findings=_objections(event, guarantee, None),
+        findings=_objections(event, guarantee, None) or None,  # a ledger does not know all settings
         versions={"tutelage": version("tutelage")},
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
@@ -244,17 +251,22 @@ def _with_claim(made: PrivacyCard, file: Path, history: History | None) -> Priva
     return replace(made, findings=_judged_again(made))
 
 
-def _judged_again(made: PrivacyCard) -> tuple[Finding, ...]:
-    """Return the objections; those that follow from the card itself are not taken from its file."""
+def _judged_again(made: PrivacyCard) -> tuple[Finding, ...] | None:
+    """Return the objections; those that follow from the card itself are not taken from its file.
+
+    Settings that nobody checked stay unchecked (None), unless the card itself gives rise to an objection.
+    """
     again = {one.code: one for one in _objections(made.event, made.epsilon, made.teachers, made.accuracy_by_class)}
     kept = [again.pop(one.code, one) for one in made.findings or () if one.code in again or one.code not in FROM_CARD]
-    return (*kept, *again.values())
+    found = (*kept, *again.values())
+    return None if made.findings is None and not found else found
 
 
-def _with_shares(findings: tuple[Finding, ...], released_since: Event) -> tuple[Finding, ...]:
+def _with_shares(findings: tuple[Finding, ...] | None, released_since: Event) -> tuple[Finding, ...] | None:
     """Return the findings and, once, the finding that several owners made the noise of a release."""
-    others = tuple(one for one in findings if one.code != NOISE_FROM_SHARES)
-    return others + lint(shares=_fewest_shares(released_since))
+    others = tuple(one for one in findings or () if one.code != NOISE_FROM_SHARES)
+    found = others + lint(shares=_fewest_shares(released_since))
+    return None if findings is None and not found else found
 
 
 def _fewest_shares(event: Event) -> int | None:

@@ -14,6 +14,7 @@ from tutelage._internal.typing import Matrix
 from tutelage.accounting import data_independent
 from tutelage.cli.config import PrivateSection, RunConfig
 from tutelage.cli.sources import RunData, pool_of
+from tutelage.estimator import PATEClassifier
 from tutelage.events import of_queries
 from tutelage.features import UNKNOWN
 from tutelage.partition import canonical_ids, folded_ids
@@ -39,12 +40,12 @@ def objections_before(settings: RunConfig, data: RunData) -> tuple[Finding, ...]
 
 
 def objections_on_card(
-    settings: RunConfig, data: RunData, epsilon: PublicEpsilon, teachers: int | None, scores: tuple[ClassAccuracy, ...]
+    settings: RunConfig, data: RunData, model: PATEClassifier, epsilon: PublicEpsilon, scores: tuple[ClassAccuracy, ...]
 ) -> tuple[Finding, ...]:
     """Return what may stand on the card: nothing that was counted on rows whose number is no public fact."""
-    public = data.entity_ids is None and data.silos is None  # then neighbors change a row, and all have as many
-    people = (len(data.X_private) if data.batches is None else teachers) if public else None
-    return _of(settings, data, epsilon.epsilon, teachers, people, unit=epsilon.unit, scores=scores)
+    declared = None if settings.private is None else settings.private.people
+    people = declared if model.n_private_rows_ is None else model.n_private_rows_
+    return _of(settings, data, epsilon.epsilon, model.n_teachers_, people, unit=epsilon.unit, scores=scores)
 
 
 def _of(

@@ -423,7 +423,7 @@ def _check_sources(config: RunConfig) -> None:
         return
     if private.label in (private.entity, private.silo):
         raise ConfigError(
-            "`entity` and `silo` in [private] must be other columns than `label`. Got {private.label!r} for both."
+            f"`entity` and `silo` in [private] must be other columns than `label`. Got {private.label!r} for both."
         )
     if public.file and _same(config.base / private.file, config.base / public.file):
         raise ConfigError(

@@ -20,6 +20,7 @@ from tutelage.cli.text import AsJson, plain_console
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
 from tutelage.planning import Plan
 from tutelage.planning import plan as make_plan
+from tutelage.planning.recommendation import HEADINGS
 from tutelage.reporting.figures import Figure, Series
 from tutelage.reporting.html import document
 from tutelage.tables import TABLE_FILES, read_table
@@ -38,11 +39,9 @@ def plan(
     ] = None,
     accuracy: Annotated[
         float | None,
-        typer.Option(help="Share of rows that a model without privacy has right, such as 0.9, if there are no labels."),
+        typer.Option(help="Accuracy of a model without privacy, such as 0.9, if there are no labels."),
     ] = None,
-    goal: Annotated[
-        float | None, typer.Option(help="Share of rows that the student should have right, such as 0.9.")
-    ] = None,
+    goal: Annotated[float | None, typer.Option(help="Accuracy that the student should reach, such as 0.9.")] = None,
     classes: Annotated[int | None, typer.Option(help="Number of classes, if there are no labels.")] = None,
     public_rows: Annotated[int | None, typer.Option(help="Number of public rows, without --public.")] = None,
     unit: Annotated[str | None, typer.Option(help="Privacy unit, if a person can have several rows: patient.")] = None,
@@ -68,8 +67,7 @@ def plan(
                 public_rows=public_rows,
             )  # fmt: skip
             settings = load_config(configuration)
-            if settings.tuning is not None:
-                raise ConfigError("A plan cannot try [tuning]. Remove the section to plan for the other settings.")
+            _refuse_what_no_plan_tries(settings)
             target |= _of_configuration(settings, load_sources(settings), target)
             if not settings.method_is_open and "parameters" not in target:
                 typer.echo("The settings of the configuration cannot be tried: [public] names no `label`.", err=True)
@@ -112,11 +110,10 @@ def _of_configuration(settings: RunConfig, data: RunData, given: Mapping[str, An
     """Return the target of a configuration; of private rows only their number, if that is public."""
     pool, private = pool_of(settings, data), settings.private
     entity = None if private is None else private.entity
-    declared = _first(given.get("people"), None if private is None else private.people)
     target = {
         "epsilon": _first(given.get("epsilon"), settings.privacy.epsilon, settings.privacy.budget),
         "delta": _first(given.get("delta"), settings.privacy.delta),
-        "people": declared or (len(data.y_private) if entity is None and data.batches is None else None),
+        "people": _number_of_people(settings, data, given.get("people")),
         "unit": entity,
         "classes": len(data.classes),
         "X_public": pool,
@@ -133,6 +130,20 @@ def _of_configuration(settings: RunConfig, data: RunData, given: Mapping[str, An
             "rounds": settings.public.rounds,
         }
     return target
+
+
+def _number_of_people(settings: RunConfig, data: RunData, given: int | None) -> int | None:
+    """Return the declared number of people, or the number of rows where neighboring data have as many."""
+    declared = _first(given, None if settings.private is None else settings.private.people)
+    public = data.entity_ids is None and data.silos is None and data.batches is None
+    return declared or (len(data.y_private) if public else None)
+
+
+def _refuse_what_no_plan_tries(settings: RunConfig) -> None:
+    if settings.tuning is not None:
+        raise ConfigError("A plan cannot try [tuning]. Remove the section to plan for the other settings.")
+    if settings.private is not None and settings.private.silo is not None:
+        raise ConfigError("A plan cannot try `silo` in [private], one teacher of each owner. Remove it to plan.")
 
 
 def _first(*values: Any) -> Any:
@@ -186,7 +197,7 @@ def _complete(target: Mapping[str, Any]) -> dict[str, Any]:
 
 def figure_of(found: Plan) -> Figure:
     """Return the expected accuracy against ε, the recommended option with its interval, and the majority class."""
-    best = found.recommended or found.options[0]
+    best = found.best
     x, y = zip(*((point.epsilon, 100 * point.expected) for point in found.curve), strict=True)
     here = Series(
         name=best.method.title,
@@ -217,13 +228,14 @@ def figure_of(found: Plan) -> Figure:
 
 def html_of(found: Plan, drawn: Sequence[Path]) -> str:
     """Return the plan as one HTML file, with the figure if it was drawn."""
-    heads = "".join(f"<th scope=col>{name}</th>" for name in ("method", "settings", "expected", "nine of ten runs"))
+    heads = "".join(f"<th scope=col>{name}</th>" for name in HEADINGS)
     rows = ("".join(f"<td>{escape(cell)}</td>" for cell in option.cells()) for option in found.options)
     lines = "".join(f"<tr>{row}</tr>" for row in rows)
-    title = f"Plan for ε = {found.target.epsilon:g} at δ = {found.target.delta:g}"
+    title = f"Plan for ε = {found.target.epsilon:.10g} at δ = {found.target.delta:.10g}"
     svg = next((path.read_text(encoding="utf-8") for path in drawn if path.suffix == ".svg"), "")
     figure = f"<figure>{svg[svg.index('<svg') :]}</figure>" if svg else ""
-    sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in found.sentences())
+    objections = (f"{finding.severity.capitalize()}: {finding.reason}" for finding in found.findings)
+    sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in (*found.sentences(), *objections))
     settings = f"<h2>For the configuration of tutelage run</h2><pre>{escape(found.as_config())}</pre>"
     table = f"<table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
     body = f"{sentences}{table}{figure}{settings if found.recommended else ''}"

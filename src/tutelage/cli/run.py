@@ -162,7 +162,7 @@ def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: P
         event=release.event if proposal is None else Composed((release.event, *publications)),
         feature_map=describe_features(chosen),
         student=chosen.student_name,
-        findings=objections_on_card(settings, data, independent, model.n_teachers_, card.accuracy_by_class),
+        findings=objections_on_card(settings, data, model, independent, card.accuracy_by_class),
     )
 
 

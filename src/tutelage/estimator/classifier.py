@@ -206,6 +206,9 @@ class PATEClassifier(ClassifierMixin, Inputs):
     n_teachers_ : int
         Number of teachers that voted; publishable. If every person is a teacher and the number of people is private, it
         is the noisy count that `VectorBallots` released, and None with `NearestQueries`.
+    n_private_rows_ : int or None
+        Number of private rows if neighboring data have as many, so that it is publishable; None with `entity_ids` or
+        `silos`.
     columns_ : PublicColumns, PublicTransformer or None
         The kinds of the columns, if the rows had names or were texts; part of the student; publishable.
     student_map_ : public feature map or None
@@ -300,7 +303,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         batches = as_batches(X) if isinstance(y, str) or isinstance(X, Batches) else None
         if batches is not None:
             self._check_batches(run, y, X_public, entity_ids, silos, whole_rows)
-            seen, budget, asking = self._prepared_batches(run, batches, y, X_public, entity_ids)
+            data, (seen, budget, asking) = None, self._prepared_batches(run, batches, y, X_public, entity_ids)
         else:
             require_same_rows(X, y=y, entity_ids=entity_ids, silos=silos, whole_rows=whole_rows)
             X, y, X_public, entity_ids = by_name(X, y, X_public, entity_ids)
@@ -318,6 +321,9 @@ class PATEClassifier(ClassifierMixin, Inputs):
         _LOGGER.info("Fit started: %s, %d classes, %d public rows.", *kinds)
         _LOGGER.info("Noise chosen: %s.", asking.mechanism)
         made = self._release(run, budget, asking)
+        self.n_private_rows_ = None
+        if entity_ids is None and silos is None:
+            self.n_private_rows_ = made.n_teachers if data is None else len(data.people.rows)
         vars(self).pop("tuning_", None)  # of an earlier fit
         if isinstance(made, TunedRelease) and isinstance(asking, AskingTuned):
             self.tuning_ = made.tuning

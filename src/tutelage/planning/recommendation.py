@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 OWN_LABELS, STAND_IN, DECLARED, NOTHING = "public-labels", "stand-in", "declared-accuracy", "nothing"
+HEADINGS = ("method", "settings", "proved ε", "expected", "nine of ten runs")
 _EVIDENCE = {
     OWN_LABELS: "Whole runs were tried on the labeled public rows. The interval assumes that private rows are similar.",
     STAND_IN: "Whole runs were tried on the stand-in. How much the private rows differ from it is unknown.",
@@ -53,11 +54,16 @@ class Option:
         """The parameters of `PATEClassifier` besides ε and δ."""
         return self.method.parameters()
 
-    def cells(self) -> tuple[str, str, str, str]:
-        """Return the method, its settings, the expected accuracy and the interval, as a table shows them."""
+    @property
+    def claim(self) -> str:
+        """The proved ε, rounded upward."""
+        return f"{round_up(self.epsilon.epsilon):.10g}"
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the cells of a table under `HEADINGS`."""
         settings = ", ".join(f"{name} {value}" for name, value in self.method.settings.items())
         interval = f"{self.low:.0%} to {self.high:.0%}" if self.in_full else "not tried in full"
-        return self.method.title, settings, f"{self.expected:.1%}", interval
+        return self.method.title, settings, self.claim, f"{self.expected:.1%}", interval
 
     def as_dict(self) -> dict[str, Any]:
         """Return the option as plain values, for JSON."""
@@ -136,15 +142,20 @@ class Plan:
         return self.obstacle is None
 
     @property
+    def best(self) -> Option:
+        """The recommended option, or else the most accurate one that keeps ε."""
+        return self.recommended or next(one for one in self.options if one.epsilon.epsilon <= self.target.epsilon)
+
+    @property
     def obstacle(self) -> str | None:
-        """Why the target is not expected to be reached and what would help, in one sentence; None if it is."""
-        best = self.recommended or next(one for one in self.options if one.epsilon.epsilon <= self.target.epsilon)
-        with_epsilon = f"With ε = {self.target.epsilon:g} and {self.target.people:,} people"
+        """Why the target is not expected to be reached and what would help; None if it is."""
+        best = self.best
+        with_epsilon = f"With ε = {self.target.epsilon:.10g} and {self.target.people:,} people"
         if self.recommended is None:
             return (
                 f"{with_epsilon}, no method is expected to beat the majority class ({self.majority:.1%}) by a "
-                f"point: the best student is expected to be right on {best.expected:.1%}. Release nothing, or ask for "
-                f"more. Expected if doubled: {self._what_would_help()}."
+                f"point beyond the standard error of the trials: the best student is expected to be right on "
+                f"{best.expected:.1%}. Release nothing, or ask for more. Expected if doubled: {self._what_would_help()}."
             )
         if self.goal is not None and best.expected < self.goal:
             return (
@@ -175,12 +186,14 @@ class Plan:
                 f"public ones ({best.low:.0%} to {best.high:.0%} in nine of ten runs)"
                 + ("." if self.majority is None else f"; the majority class is right on {self.majority:.1%}.")
             )
-            if self.asked is not None and self.asked != best:
-                said.append(
-                    f"With the settings that you named ({self.asked.method.title}), it is expected to be right on "
-                    f"{self.asked.expected:.1%}; they cost ε = {round_up(self.asked.epsilon.epsilon):g}."
-                )
-            said.append(f"The proved worst-case ε is {round_up(best.epsilon.epsilon):g} at δ = {self.target.delta:g}.")
+            said.append(f"The proved worst-case ε is {best.claim} at δ = {self.target.delta:.10g}.")
+        if self.asked is not None and self.asked != best:
+            too_much = self.asked.epsilon.epsilon > self.target.epsilon
+            said.append(
+                f"With the settings that you named ({self.asked.method.title}), the student is expected to be right on "
+                f"{self.asked.expected:.1%}. They cost ε = {self.asked.claim}"
+                + (f", more than the target ε = {self.target.epsilon:.10g}." if too_much else ".")
+            )
         said.append(_EVIDENCE[self.evidence])
         if best is not None:
             said.append(f"Expected if doubled: {self._what_would_help()}.")
@@ -224,16 +237,16 @@ class Plan:
         from rich.box import SIMPLE_HEAD
         from rich.table import Table
 
-        title = f"ε = {self.target.epsilon:g} at δ = {self.target.delta:g}, worst case"
+        title = f"target: ε = {self.target.epsilon:.10g} at δ = {self.target.delta:.10g}, worst case"
         table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
         table.padding, table.pad_edge = (0, 1, 0, 0), False
-        for heading in ("method", "settings", "expected", "nine of ten runs"):
+        for heading in HEADINGS:
             table.add_column(heading, justify="left" if heading in ("method", "settings") else "right")
         for option in self.options:
             style = "bold" if option == self.recommended else None
             table.add_row(*option.cells(), style=style)
         if self.majority is not None:
-            table.add_row("majority class", "no release", f"{self.majority:.1%}", "")
+            table.add_row("majority class", "no release", "0", f"{self.majority:.1%}", "")
         return table
 
     def as_config(self) -> str:

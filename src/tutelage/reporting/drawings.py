@@ -216,7 +216,7 @@ def frontier_figure(points: Sequence[FrontierPoint], asked: int) -> Drawing:
     y = Scale(0, most * 1.1, _BOTTOM, _TOP)
     places = [(x(point.queries), y(point.epsilon.epsilon)) for point in points]
     marks = [
-        *axes(x, y, "queries, all answered", f"ε at δ = {points[0].epsilon.delta:g}", whole=True),
+        *axes(x, y, "queries, all answered", f"ε at δ = {points[0].epsilon.delta:.10g}", whole=True),
         path(places, "curve-accent"),
         *(dot(*place, "dot-accent") for place in places),
     ]

@@ -32,7 +32,7 @@ def _nist(card: CardRecord) -> Table:
         ("Utility", "accuracy, beside two others", _graded(card, measured, "without_privacy")),
         ("Bias", "accuracy by class", _graded(card, by_class, "fairness")),
         ("Query model", "interactive within a budget", _graded(card, True)),
-        ("Trust model", "central", _graded(card, True, "trust", "leaves_site")),
+        ("Trust model", "federated" if card.is_federated else "central", _graded(card, True, "trust", "leaves_site")),
         ("Side channels", "what the software does", _graded(card, True, "side_channels")),
         ("Data security and access control", "modes of files", _graded(card, True, "access")),
         (

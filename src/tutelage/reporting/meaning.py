@@ -85,7 +85,7 @@ def guarantee(epsilon: PublicEpsilon) -> str:
     """Return the guarantee as a term, ε rounded upward."""
     if epsilon.simulated:
         return "none"
-    return f"({round_up(epsilon.epsilon)}, {epsilon.delta:g})-differential privacy"
+    return f"({round_up(epsilon.epsilon)}, {epsilon.delta:.10g})-differential privacy"
 
 
 def percent(share: float) -> str:
@@ -114,7 +114,7 @@ def likelihood(epsilon: PublicEpsilon, *, whole: bool) -> str:
     outcome = "everything released through this ledger" if whole else "the labels, the student and this card"
     return (
         f"Any outcome ({outcome}) is at most e^{round_up(epsilon.epsilon, 2)} times as likely, plus "
-        f"{epsilon.delta:g}, as it is on neighboring data. This holds whatever else the attacker knows."
+        f"{epsilon.delta:.10g}, as it is on neighboring data. This holds whatever else the attacker knows."
     )
 
 
@@ -152,7 +152,7 @@ def exception(delta: float) -> str:
         return "δ = 0: the bound holds for every outcome."
     part = f"{math.floor(1 / delta + 1e-6):,}" if delta > 1e-12 else f"10^{math.floor(-math.log10(delta))}"
     return (
-        f"δ = {delta:g}: the probability of an outcome may exceed that factor by up to 1 in {part}. Read δ as the "
+        f"δ = {delta:.10g}: the probability of an outcome may exceed that factor by up to 1 in {part}. Read δ as the "
         "probability of an outcome for which ε guarantees nothing."
     )
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, fields
 from types import NoneType
 from typing import Any
 
-from tutelage.events import Event
+from tutelage.events import Event, SummedNoise
 from tutelage.exceptions import NotPublishableError
 from tutelage.privacy import NeighboringRelation, PublicEpsilon
 from tutelage.reporting.evidence import Batch, ClassAccuracy, FrontierPoint
@@ -140,6 +140,11 @@ class CardRecord:
     def covers_ledger(self) -> bool:
         """Whether `epsilon` bounds everything that is ever released through the ledger, not only this release."""
         return self.epsilon.epsilon >= self.budget["budget"] and self.epsilon.delta >= self.budget["delta"]
+
+    @property
+    def is_federated(self) -> bool:
+        """Whether the noise is a sum of the shares of several entities."""
+        return any(isinstance(part.event, SummedNoise) for part in self.event.flatten())
 
     @property
     def majority_share(self) -> float | None:

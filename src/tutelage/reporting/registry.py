@@ -4,12 +4,11 @@ import re
 from datetime import date
 from typing import Any
 
-from tutelage.events import SummedNoise
 from tutelage.exceptions import InvalidParameterError, NotPublishableError
 from tutelage.privacy import round_up
 from tutelage.reporting.content import NOT_STATED
 from tutelage.reporting.record import CardRecord
-from tutelage.reporting.sections import NOT_PROTECTED, SIDE_CHANNELS, TRUST
+from tutelage.reporting.sections import NOT_PROTECTED, SIDE_CHANNELS, trust_of
 
 FORMAT = 1
 TOPICS = ("title", "controller", "intended_use", "region", "private_data", "signed_by")  # that an entry needs
@@ -41,7 +40,6 @@ def registry_record(card: CardRecord) -> dict[str, Any]:
     unit, relation = epsilon.unit.name, epsilon.unit.neighboring.sentence
     student = card.student != NOT_STATED
     product = "Labels of public rows, and a student that learned from them" if student else "Labels of public rows"
-    summed = any(isinstance(part.event, SummedNoise) for part in card.event.flatten())
     slug = re.sub("[^a-z0-9]+", "-", said["title"].lower()).strip("-") or "release"
     deployment = {
         "basic": {
@@ -63,11 +61,11 @@ def registry_record(card: CardRecord) -> dict[str, Any]:
             "privacy_unit_details": f"Neighboring data sets differ as follows: {relation}.",
             "privacy_parameters": {"epsilon": round_up(epsilon.epsilon), "delta": epsilon.delta},
             "privacy_parameters_details": f"Proved by: {epsilon.method}. The budget of the private data is ε = "
-            f"{round_up(card.budget['budget'])} at δ = {card.budget['delta']:g}.",
+            f"{round_up(card.budget['budget'])} at δ = {card.budget['delta']:.10g}. {_objections(card)}",
         },
         "deployment_model": {
-            "model_name": "Federated" if summed else "Central",
-            "actors": TRUST,
+            "model_name": "Federated" if card.is_federated else "Central",
+            "actors": trust_of(card),
             "release_type": "Many releases" if len(card.batches) > 1 else "One release",
             "release_type_details": f"Other releases: {said['other_releases']}",
             **({"access_type": "Non-interactive"} if student else {}),
@@ -84,6 +82,12 @@ def registry_record(card: CardRecord) -> dict[str, Any]:
         "administrative": {"notes": _NOTES, "registry_authors": [said["signed_by"]]},
     }
     return {"url_slug": f"{slug}-{made[:4]}", "status": "Draft", "tier": 2, "deployment": deployment}
+
+
+def _objections(card: CardRecord) -> str:
+    if card.findings is None:
+        return "The settings were not checked for objections."
+    return " ".join(f"Objection ({one.severity}): {one.reason}" for one in card.findings) or "Objections: none."
 
 
 def _day(created: str) -> str:

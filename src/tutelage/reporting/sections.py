@@ -58,9 +58,14 @@ _EXPOSURE = ("public_data", "overlap", "collection", "withdrawal", "legal")  # t
 _ALARM = "NOT PRIVATE. The noise was simulated from a seed; this run protects nobody."
 _MOST_LISTED = 40
 SPENT_STAYS_SPENT = "A release cannot be withdrawn. Its budget stays spent, even if a person or site withdraws later."
-TRUST = (
+_CENTRAL = (
     "Central: the data set owner runs the software and is trusted with private rows, teachers and votes. Recipients of "
     "labels, student or card are not trusted and may know anything else."
+)
+_FEDERATED = (
+    "Federated: every hospital runs the software and keeps its rows, teachers and votes. ε holds if at least as many "
+    "hospitals as the terms require are honest and keep their noise secret. Other hospitals, and recipients of labels, "
+    "student or card, are not trusted and may know anything else."
 )
 SIDE_CHANNELS = (
     "Votes and noise are whole numbers, so rounding of floating-point numbers reveals no votes.",
@@ -70,13 +75,18 @@ SIDE_CHANNELS = (
 _EXIT = "The software is open source and needs no network for a release. Its versions are on this card."
 
 
+def trust_of(card: CardRecord) -> str:
+    """Return who is trusted with what."""
+    return _FEDERATED if card.is_federated else _CENTRAL
+
+
 def pages_of(card: CardRecord) -> Page:
     """Return everything that the card says."""
     simulated = card.epsilon.simulated
     guaranteed = (_parameters(card), _unit(card), _budget(card))
     deployed = (
         Section("Query model", (Prose(_QUERY_MODEL),)),
-        Section("Trust model", (Prose(TRUST), *_stated(card, "trust", "leaves_site"))),
+        Section("Trust model", (Prose(trust_of(card)), *_stated(card, "trust", "leaves_site"))),
         Section("Side channels", (Bullets(SIDE_CHANNELS), *_stated(card, "side_channels"))),
         Section("Data security and access control", (Prose(_SECURITY), *_stated(card, "access"))),
         Section("Data collection exposure", (Prose(SPENT_STAYS_SPENT), *_stated(card, *_EXPOSURE))),
@@ -107,7 +117,7 @@ def pages_of(card: CardRecord) -> Page:
 
 def claim_of(epsilon: PublicEpsilon) -> str:
     """Return an ε with its δ, rounded upward."""
-    return f"ε = {round_up(epsilon.epsilon)} at δ = {epsilon.delta:g}"
+    return f"ε = {round_up(epsilon.epsilon)} at δ = {epsilon.delta:.10g}"
 
 
 def _first_page(card: CardRecord) -> Lines:
@@ -150,7 +160,7 @@ _LINES = {
 def _promised(card: CardRecord) -> str:
     """Return the budget, how much of it is used, and what it allows an attacker once all of it is."""
     budget, spent = round_up(card.budget["budget"]), round_up(card.budget["spent"])
-    used = f"promised: ε = {budget} at δ = {card.budget['delta']:g}; used: {min(spent, budget):g}"
+    used = f"promised: ε = {budget} at δ = {card.budget['delta']:.10g}; used: {min(spent, budget):.10g}"
     if card.epsilon.simulated or card.covers_ledger:
         return used
     whole = PublicEpsilon(card.budget["budget"], card.budget["delta"], card.epsilon.unit, "budget")
@@ -206,7 +216,7 @@ def _budget(card: CardRecord) -> Section:
     line = f"none: simulated noise; {spent} of {whole} is counted as spent"
     if not card.epsilon.simulated:
         line = (
-            f"everything released through the ledger is ({whole}, {budget['delta']:g})-differentially private; {spent} "
+            f"everything released through the ledger is ({whole}, {budget['delta']:.10g})-differentially private; {spent} "
             "is spent"
         )
     rows = (
