@@ -93,6 +93,12 @@ def repeatable(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.fixture
+def short_trials(monkeypatch):
+    """Plan from halves in place of fifths, where only the form of a plan matters."""
+    monkeypatch.setattr("tutelage.planning.trials._FOLDS", 2)
+
+
+@pytest.fixture
 def called(monkeypatch, capsys):
     """The command line called in this process, where what is tested is not the process."""
 

@@ -16,7 +16,7 @@ from tutelage.exceptions import InvalidParameterError, NotPublishableError
 from tutelage.privacy import NeighboringRelation, PrivacyUnit, PrivateEpsilon, PublicEpsilon, round_up
 from tutelage.reporting import STATEMENTS, Batch, ClassAccuracy, FrontierPoint, PrivacyCard
 from tutelage.reporting.lints import Finding, lint
-from tutelage.reporting.sections import SIDE_CHANNELS, TRUST
+from tutelage.reporting.sections import SIDE_CHANNELS, trust_of
 from tutelage.reporting.statements import FIRST_PAGE, overclaim_in
 
 PATIENT = PrivacyUnit("patient_id", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
@@ -120,7 +120,7 @@ def test_a_page_says_nothing_twice_and_no_row_is_empty_talk():
     text = card().as_markdown()
     assert text.count("| Privacy guarantee |") == 1
     assert "| Event |" not in text
-    for sentence in (*SIDE_CHANNELS, TRUST):  # where the officer asks, the heading is named
+    for sentence in (*SIDE_CHANNELS, trust_of(card())):  # where the officer asks, the heading is named
         assert text.count(sentence) == 1
     assert "8. **What about side channels?** See Side channels." in text
 
@@ -128,8 +128,8 @@ def test_a_page_says_nothing_twice_and_no_row_is_empty_talk():
 def test_the_readable_card_rounds_epsilon_up_and_says_what_it_means(tmp_path):
     text = card().as_markdown()
     assert "(11.409, 1e-05)-differential privacy" in text
-    assert "at most e^11.41 times as likely, plus 1e-05" in text
-    assert "by up to 1 in 100,000" in text
+    assert "is at most e^11.41 times its probability on neighboring data, plus 1e-05" in text
+    assert "δ = 1e-05 is at most 1 in 100,000" in text
     assert "83.46% on 11,282 public rows" in text
     assert "a \\| b" in text
     assert "### What is not protected" in text
@@ -163,7 +163,7 @@ def test_the_majority_class_stands_beside_the_students_accuracy():
         assert "75.00% of the same rows" in text
     for unscored in (card(), card(student_accuracy=None, evaluation_rows=0)):
         assert unscored.as_dict()["majority_share"] is None
-        assert "| Always naming the majority class | not measured |" in unscored.as_markdown()
+        assert "| Always guessing the most frequent class | not measured |" in unscored.as_markdown()
 
 
 @pytest.mark.parametrize(
@@ -465,9 +465,9 @@ def test_the_first_page_says_what_nobody_stated_and_how_to_state_it():
         assert f"About {topic}: as agreed." in stated.replace("\\", "")
     assert "not stated" not in stated
     assert stated.splitlines()[2] == "About title: as agreed. · Made 2026-01-01"
-    used = "| Budget | promised: ε = 3.0 at δ = 1e-05; used: 2.5"
+    used = "| Budget | ε = 3.0 at δ = 1e-05 for all releases; 2.5 is used"
     assert f"{used} |" in bare  # its ε is that of the budget
-    assert f"{used}. If all of it is used: right guesses in at most 96 of 100 cases |" in stated
+    assert f"{used}. If all of it is used, the attacker guesses right in at most 96 of 100 cases |" in stated
     assert "| Objections | epsilon too large (danger), threshold above teachers (danger): see the annex |" in stated
     found = Outline(card().as_html())
     assert "".join(found.text).count("--state") == len(FIRST_PAGE) - 1 + 4 + 1  # page 1, open questions, the last hint
@@ -518,7 +518,7 @@ def test_print_has_page_numbers_and_starts_the_annex_on_a_page_of_its_own():
 
 def test_findings_are_shown_loudly_and_their_absence_too():
     assert "The settings were not checked." in card().as_html()
-    assert "objected to nothing" in card(findings=()).as_html()
+    assert "All checks of the settings passed" in card(findings=()).as_html()
     loud = full_card().as_html()
     assert '<li class="danger">' in loud
     assert "above the 250 teachers" in loud

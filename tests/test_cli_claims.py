@@ -20,7 +20,7 @@ from tutelage.reporting import read_card
 AGREEING = np.repeat([[145, 4, 1], [149, 1, 0]], 20, axis=0)
 TORN = np.repeat([[52, 49, 49], [51, 50, 49]], 20, axis=0)
 LNMAX = ("--mechanism", "lnmax", "--scale", "5")
-ON_CARD = ("card", "--ledger", "l.db", "--sanitised", "claim.json", "--output", ".")
+ON_CARD = ("card", "--ledger", "l.db", "--claim", "claim.json", "--output", ".")
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_a_claim_is_checked_with_the_ledger_that_paid(called, tested):
     Ledger.create(folder / "other" / "l.db", epsilon=20, delta=1e-5, unit=ONE_TEACHER)
     votes = VoteHistogram(AGREEING, 150)
     LabelingSession(votes, GNMax(sigma=20), Ledger.open(folder / "other" / "l.db")).ask(np.arange(40.0)[:, None])
-    elsewhere = called("card", "--ledger", "other/l.db", "--sanitised", "claim.json", "--output", ".", cwd=folder)
+    elsewhere = called("card", "--ledger", "other/l.db", "--claim", "claim.json", "--output", ".", cwd=folder)
     assert "it is another ledger, or was rolled back" in refusal(elsewhere, 1)
     proposal, independent, tested_epsilon = claim["proposal"], claim["data_independent"], claim["sanitised"]
     whole, proposed = (f"{round_up(one['epsilon'])} at" for one in (independent, tested_epsilon))
@@ -145,7 +145,7 @@ def test_a_claim_is_checked_with_the_ledger_that_paid(called, tested):
 def test_a_claim_needs_its_ledger_and_a_file_of_its_own(called, tested):
     folder = tested()
     assert called("card", "--ledger", "l.db", "--output", ".", cwd=folder).returncode == 0
-    alone = called("card", "card.json", "--sanitised", "claim.json", cwd=folder)
+    alone = called("card", "card.json", "--claim", "claim.json", cwd=folder)
     assert "Name it with --ledger" in refusal(alone, 2)
     assert called("card", "card.json", *ON_CARD[1:], cwd=folder).returncode == 0
     assert read_card(folder / "card.json").sanitised is not None

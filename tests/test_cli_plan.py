@@ -1,7 +1,6 @@
 """``tutelage plan`` as a user meets it, and as ``tutelage run`` uses it."""
 
 import json
-import re
 import tomllib
 
 import numpy as np
@@ -9,6 +8,7 @@ import pytest
 
 from test_cli import refusal
 
+pytestmark = pytest.mark.usefixtures("short_trials")
 COLUMNS = [f"f{number}" for number in range(6)]
 
 
@@ -71,7 +71,7 @@ def test_json_figure_and_file_are_one_plan(called, tmp_path):
     page = (tmp_path / "out" / "plan.html").read_text()
     assert "Use vector ballots." in page
     assert "<svg" in page
-    assert "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", page[: page.index("<svg")])
+    assert "://" not in page[: page.index("<svg")]
     assert found["evidence"] == "public-labels"
     assert found["recommended"]["interval"][0] < found["recommended"]["expected_accuracy"]
 
@@ -119,7 +119,7 @@ def test_a_configuration_is_checked_against_the_plan(called, tmp_path):
     printed = called("plan", "--for", config)
     assert printed.returncode == 0, printed.stderr
     text = " ".join(printed.stdout.split())
-    assert "With the settings that you named (few votes per person), it is expected to be right on" in text
+    assert "With the settings that you named (few votes per person), the student is expected to be right on" in text
     assert "cannot be combined with --for" in refusal(called("plan", "--for", config, "--classes", 2), 2)
 
 
@@ -156,3 +156,20 @@ def test_a_private_number_of_people_is_not_planned_by(called, tmp_path):
     config.write_text(config.read_text().replace('entity = "patient"\n', 'entity = "patient"\npeople = 300\n'))
     again = called("run", config, "--overwrite")
     assert "plan: Use" in " ".join(again.stderr.split())
+
+
+def test_silos_are_not_planned_by(called, tmp_path):
+    config = configuration(tmp_path, private='silo = "patient"\n')
+    config.write_text(config.read_text().replace('ignore = ["patient"]\n', ""))
+    assert "A plan cannot try `silo` in [private]" in refusal(called("plan", "--for", config, "--people", 600), 2)
+
+
+def test_objections_are_in_every_form_of_a_plan(called, tmp_path):
+    sizes = "--epsilon", 20, "--people", 2000, "--public-rows", 300, "--classes", 2, "--delta", 1e-3
+    printed = called("plan", *sizes, "--output", tmp_path / "out")
+    reasons = [finding["reason"] for finding in json.loads((tmp_path / "out" / "plan.json").read_text())["findings"]]
+    assert len(reasons) == 2
+    page = (tmp_path / "out" / "plan.html").read_text()
+    for reason in reasons:
+        assert reason in " ".join(printed.stdout.split())
+        assert reason.split(":")[0] in page

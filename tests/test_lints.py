@@ -61,12 +61,10 @@ def test_a_large_epsilon_is_said_with_its_own_odds_and_neighbors():
     patient = PrivacyUnit("patient_id", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
     (of_row,), (of_patient,), (bare,) = (lint(epsilon=6.3369, unit=unit) for unit in (row, patient, None))
     assert of_row.reason.startswith(
-        "ε = 6.3369: an outcome may be up to 566 times as likely as it is on neighboring data (one row has other "
-        "contents; how many rows there are is public; unit of privacy: row)."
+        "ε = 6.3369: an outcome may be up to 566 times as likely as it is on neighboring data (the contents of one "
+        "row change; the number of rows is public; unit of privacy: row)."
     )
-    assert (
-        "one entity's rows are added, removed or have other contents; unit of privacy: patient_id" in of_patient.reason
-    )
+    assert "the rows of one entity are added, removed or changed; unit of privacy: patient_id" in of_patient.reason
     assert "566 times as likely as it is on neighboring data." in bare.reason
     (large,) = lint(epsilon=23.0, unit=row)
     assert large.code == "epsilon-too-large"

@@ -41,10 +41,10 @@ class NeighboringRelation(StrEnum):
 
 _ROW, _ENTITY, _SILO, _BALLOT = NeighboringRelation
 _SENTENCES = {
-    _ROW: "one row has other contents; how many rows there are is public",
-    _ENTITY: "one entity's rows are added, removed or have other contents",
-    _SILO: "one entity's rows are added, removed or have other contents, all within one silo that has others; "
-    "which silos there are is public",
+    _ROW: "the contents of one row change; the number of rows is public",
+    _ENTITY: "the rows of one entity are added, removed or changed",
+    _SILO: "the rows of one entity are added, removed or changed, all within one silo that has others; which silos "
+    "exist is public",
     _BALLOT: "one teacher's ballots change arbitrarily",
 }
 # Values that files stored before there were codes: a name, or a sentence. They must never be reworded.

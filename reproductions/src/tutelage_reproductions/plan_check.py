@@ -276,7 +276,7 @@ def _told_less(source: Source, epsilon: float, download: bool) -> list[Row]:
     )  # fmt: skip
     best = found.best
     others = [one for one in REFERENCES if one.name != source.name]
-    nothing = guessed(target, 1 / target.classes, None, others)
+    nothing = guessed(target, None, others)
     return [
         _told(f"{head}, {other.name} as a stand-in: predicted, %", best.expected, (best.low, best.high)),
         _told(f"{head}, no labels: predicted, %", nothing.expected, (nothing.low, nothing.high)),

@@ -52,7 +52,7 @@ def card(
     statements: Annotated[
         Path | None, typer.Option(help="TOML file with such statements, one entry per topic.")
     ] = None,
-    sanitised: Annotated[
+    claim: Annotated[
         Path | None,
         typer.Option(
             help="Claim that `tutelage publish test --output` wrote; its epsilon goes on the card. Needs --ledger."
@@ -90,37 +90,37 @@ def card(
 ) -> None:
     """Write the privacy card as card.json, card.md and card.html."""
     if private_votes is not None:
-        if results or ledger or state or statements or sanitised or registry or sign or verify or as_json:
+        if results or ledger or state or statements or claim or registry or sign or verify or as_json:
             raise ConfigError(f"{_PRIVATE_REPORT} is not part of a card. Leave out the options of the card.")
         _write_private(private_votes, array, teachers, labels, ballots, _folder(output, None))
         return
     if labels or ballots or array or teachers:
         raise ConfigError("--labels, --ballots, --array and --teachers belong to --private-votes. Leave them out.")
     if verify is not None:
-        if results is None or state or statements or sanitised or output or registry or sign or as_json:
+        if results is None or state or statements or claim or output or registry or sign or as_json:
             raise ConfigError("--verify takes the folder of the card and, if you have it, --ledger. Nothing else.")
         _verify(results, verify, ledger)
         return
     signer = None if sign is None else _signer(sign)
     if results is not None:
         file = results / "card.json" if results.is_dir() else results
-        folder = _card_folder(_folder(output, file.parent), file, ledger, statements, sanitised)
+        folder = _card_folder(_folder(output, file.parent), file, ledger, statements, claim)
         history = None if ledger is None else _history_of(ledger)
-        made = _from_results(file, history, claimed=sanitised is not None)
+        made = _from_results(file, history, claimed=claim is not None)
     elif ledger is not None:
-        folder = _card_folder(_folder(output, None), ledger, statements, sanitised)
+        folder = _card_folder(_folder(output, None), ledger, statements, claim)
         history = _history_of(ledger)
         made = _from_ledger(history)
     else:
         raise ConfigError("Name the results folder of a run, a --ledger, or both.")
-    if sanitised is not None:
-        made = _with_claim(made, sanitised, history)
+    if claim is not None:
+        made = _with_claim(made, claim, history)
     made = replace(made, statements=made.statements | _statements(state or [], statements))
     entry = None
     if registry is not None:
         entry = registry_record(made)
         own = (folder.path / name for name in (*SIGNED, SIGNATURE))
-        read = (path for path in (ledger, statements, sanitised, sign) if path is not None)
+        read = (path for path in (ledger, statements, claim, sign) if path is not None)
         check_output(registry, *own, *read, option="--registry")
     with folder.replacing(SIGNATURE) as staging:  # the signature of an earlier card does not stay beside this one
         paths = [folder.path / path.name for path in made.save(staging)]
@@ -244,7 +244,7 @@ def _from_ledger(history: History) -> PrivacyCard:
 def _with_claim(made: PrivacyCard, file: Path, history: History | None) -> PrivacyCard:
     """Return the card with a tested ε, and a worst-case ε that includes the test."""
     if history is None:
-        raise ConfigError("--sanitised is checked with the ledger that recorded the test. Name it with --ledger.")
+        raise ConfigError("--claim is checked with the ledger that recorded the test. Name it with --ledger.")
     proved = read_claim(file, history)
     epsilon, sanitised = proved.claim
     made = replace(made, epsilon=epsilon, sanitised=sanitised, proposal=proved.proposal, event=proved.released)

@@ -12,7 +12,7 @@ import typer
 from tutelage._internal.files import read_arrays
 from tutelage._internal.html import escape
 from tutelage._internal.results import ResultsFolder
-from tutelage.cli.config import RunConfig, build_teacher, load_config
+from tutelage.cli.config import RunConfig, build_student, build_teacher, load_config
 from tutelage.cli.outputs import require_writable
 from tutelage.cli.pipeline import learn_features
 from tutelage.cli.sources import RunData, load_sources, pool_of
@@ -128,6 +128,8 @@ def _of_configuration(settings: RunConfig, data: RunData, given: Mapping[str, An
             "n_teachers": settings.teachers.number,
             "n_queries": settings.public.queries,
             "rounds": settings.public.rounds,
+            "selection": None if settings.by_people else settings.public.selection,
+            "student": build_student(settings),
         }
     return target
 

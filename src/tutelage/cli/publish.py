@@ -198,7 +198,7 @@ def put_to_the_test(
     public_array: PublicArray = None,
     teachers: Teachers = None,
     output: Annotated[
-        Path | None, typer.Option(help="File to write the claim to, for `tutelage card --sanitised`.")
+        Path | None, typer.Option(help="File to write the claim to, for `tutelage card --claim`.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -220,7 +220,7 @@ def put_to_the_test(
             write_claim(part, publication, released, wanted, paying)
     _print(publication, wanted, paying, as_json=as_json)
     if output is not None and not as_json:
-        typer.echo(f"Next: tutelage card --ledger {ledger} --sanitised {output} --output FOLDER")
+        typer.echo(f"Next: tutelage card --ledger {ledger} --claim {output} --output FOLDER")
 
 
 def _print(publication: Publication, proposal: Proposal, ledger: Ledger, *, as_json: bool) -> None:

@@ -12,9 +12,12 @@ from tutelage.labeling.sums import event_of_count, event_of_rounds
 from tutelage.ledger import Accounting, Ledger
 from tutelage.mechanisms import CappedGNMax, GNMax, NoisySum
 from tutelage.privacy import PrivacyUnit, PublicEpsilon
+from tutelage.students import default_student, selector_named
+from tutelage.students.selection import QuerySelector
 from tutelage.teachers import ClassMeans, NearestQueries, VectorBallots, ensemble_of
 
-_STUDENT = "label-propagation"
+_STUDENT, _SELECTION = "label-propagation", "medoids"
+_TRIED = {"teacher", "mechanism", "n_teachers", "n_queries", "rounds", "student", "selection"}
 _CAPS = (5, 20)  # votes of a person
 _ROWS_PER_CLASS = 3  # of a teacher
 _QUERIES = 200
@@ -58,18 +61,14 @@ class PeopleBallots:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings, as a table shows them."""
-        return {"quantile": self.teacher.quantile, "rounds": self.teacher.rounds, "landmarks": self.teacher.n_landmarks}
+        """The settings that differ from the defaults."""
+        set_to = ((one.name, getattr(self.teacher, one.name), one.default) for one in fields(self.teacher))
+        return {name: value for name, value, default in set_to if value != default}
 
     def as_config(self) -> tuple[str, ...]:
         """Return the sections of a configuration."""
-        how = {
-            f.name: getattr(self.teacher, f.name)
-            for f in fields(self.teacher)
-            if getattr(self.teacher, f.name) != f.default
-        }
-        settings = ", ".join(f"{name} = {value}" for name, value in how.items())
-        parameters = f"parameters = {{ {settings} }}\n" if how else ""
+        settings = ", ".join(f"{name} = {value}" for name, value in self.settings.items())
+        parameters = f"parameters = {{ {settings} }}\n" if settings else ""
         return (f'[teachers]\nestimator = "tutelage.teachers.VectorBallots"\n{parameters}',)
 
     def parameters(self) -> dict[str, Any]:
@@ -89,6 +88,7 @@ class FewVotesOfPeople:
     cap: int
     noise: float  # σ, in votes
     charged: int | None = None  # votes per person that the cost is computed for; None: as many as are cast
+    student: Any = _STUDENT  # a name, or an estimator
 
     title: ClassVar[str] = "few votes per person"
 
@@ -106,7 +106,7 @@ class FewVotesOfPeople:
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of `PATEClassifier` besides ε."""
-        return {"teacher": NearestQueries(self.cap), "student": _STUDENT}
+        return {"teacher": NearestQueries(self.cap), "student": self.student}
 
     def event(self, target: Target) -> Event:
         """Return all that is released."""
@@ -122,6 +122,8 @@ class DenseVotes:
     teachers: int
     queries: int
     noise: float  # σ, in votes
+    student: Any = _STUDENT  # a name, or an estimator
+    selection: str | QuerySelector = _SELECTION
 
     title: ClassVar[str] = "trained teachers"
 
@@ -134,7 +136,7 @@ class DenseVotes:
         """Return the sections of a configuration."""
         return (
             f'[teachers]\nestimator = "tutelage.teachers.{type(self.teacher).__name__}"\nnumber = {self.teachers}\n',
-            f'[public]\nqueries = {self.queries}\nselection = "medoids"\n',
+            f'[public]\nqueries = {self.queries}\nselection = "{self.selection}"\n',
             f'[student]\nestimator = "{_STUDENT}"\n',
         )
 
@@ -144,8 +146,8 @@ class DenseVotes:
             "teacher": self.teacher,
             "n_teachers": self.teachers,
             "n_queries": self.queries,
-            "selection": "medoids",
-            "student": _STUDENT,
+            "selection": self.selection,
+            "student": self.student,
         }
 
     def event(self, target: Target) -> Event:
@@ -173,15 +175,29 @@ def methods_for(target: Target) -> list[Method]:
     return [ballots_for(target), *few, DenseVotes(ClassMeans(), teachers, queries, _plain_noise(queries, target))]
 
 
-def method_of(parameters: Mapping[str, Any], target: Target) -> Method:
+def method_of(parameters: Mapping[str, Any], target: Target, *, public_features: bool = False) -> Method:
     """Return the method that parameters of `PATEClassifier` describe, with their noise or the least that keeps ε.
+
+    Parameters
+    ----------
+    parameters : mapping
+        Those that were set; for the others, and those that are None, the defaults of `PATEClassifier` are taken.
+    target : Target
+        The guarantee and the sizes.
+    public_features : bool
+        Whether rows go through a public feature map, on which the default student depends.
 
     Raises
     ------
     InvalidParameterError
         If the method cannot be tried on public rows.
     """
-    teacher, mechanism = parameters.get("teacher") or VectorBallots(), parameters.get("mechanism")
+    parameters = {name: value for name, value in parameters.items() if value is not None}
+    if unknown := sorted(parameters.keys() - _TRIED):
+        raise InvalidParameterError(
+            f"`parameters` of plan must be among {', '.join(sorted(_TRIED))}: no others are tried. Got {unknown[0]!r}."
+        )
+    teacher, mechanism = parameters.get("teacher", VectorBallots()), parameters.get("mechanism")
     kinds: dict[type, type] = {VectorBallots: NoisySum, NearestQueries: CappedGNMax}
     kind = kinds.get(type(teacher), GNMax)
     if mechanism is not None and not isinstance(mechanism, kind):
@@ -190,16 +206,29 @@ def method_of(parameters: Mapping[str, Any], target: Target) -> Method:
             f"{type(mechanism).__name__}; leave it out for the least noise."
         )
     if isinstance(teacher, VectorBallots):
+        if "student" in parameters:
+            raise InvalidParameterError(
+                "`student` in `parameters` of plan is for votes: ballots of VectorBallots are tried with their own "
+                "student. Leave it out."
+            )
         return PeopleBallots(teacher, mechanism.noise_multiplier) if mechanism else ballots_for(target, teacher)
+    student, rounds = parameters.get("student"), parameters.get("rounds", 1)
+    student = default_student(public_features=public_features) if student is None else student
     if isinstance(teacher, NearestQueries):
-        rounds = parameters.get("rounds") or 1
         cap = mechanism.cap if mechanism else teacher.cap * rounds  # of all rounds together
-        return FewVotesOfPeople(teacher.cap, mechanism.sigma if mechanism else _capped_noise(cap, target), cap)
+        return FewVotesOfPeople(teacher.cap, mechanism.sigma if mechanism else _capped_noise(cap, target), cap, student)
+    selection = parameters.get("selection", "first")
+    rule = selector_named(selection) if isinstance(selection, str) else selection
+    if rounds > 1 or rule.needs_answers or rule.needs_student:
+        raise InvalidParameterError(
+            "`rounds` and `selection` in `parameters` of plan must be one round, and a rule that needs no earlier "
+            "answers, such as 'first' or 'medoids'."
+        )
     # Refuses what cannot be trained, such as recorded votes.
     ensemble_of(teacher, n_classes=target.classes, seed=0)
-    queries = parameters.get("n_queries") or target.public_rows
+    queries = parameters.get("n_queries", target.public_rows)
     noise = mechanism.sigma if mechanism else _plain_noise(queries, target)
-    return DenseVotes(teacher, parameters.get("n_teachers") or _TEACHERS, queries, noise)
+    return DenseVotes(teacher, parameters.get("n_teachers", _TEACHERS), queries, noise, student, selection)
 
 
 def _capped_noise(cap: int, target: Target) -> float:

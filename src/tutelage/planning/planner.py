@@ -77,7 +77,7 @@ def plan(
         Accuracy of a model without privacy, if there are no labels.
     parameters : mapping, optional
         Parameters of `PATEClassifier` to try on the labeled rows as well: `teacher` (a recipe of `tutelage.teachers`,
-        or a scikit-learn classifier), with its `n_teachers` and `n_queries`, and a `mechanism`.
+        or a scikit-learn classifier), `n_teachers`, `n_queries`, `selection`, `student`, `rounds`, `mechanism`.
     goal : float, optional
         The accuracy that the student should reach.
     delta : float
@@ -115,7 +115,7 @@ def plan(
         raise InvalidParameterError(
             "`accuracy` of plan takes the place of labels. Leave out the accuracy, or leave out the labels."
         )
-    asked = None if parameters is None else method_of(parameters, target)
+    asked = None if parameters is None else method_of(parameters, target, public_features=features is not None)
     if known is None:
         return _by_references(target, _declared(accuracy, target), goal)
     return _by_trials(target, replace(known, n_classes=n_classes), asked, goal, progress=progress)
@@ -294,13 +294,12 @@ def _interval(trial: Trial, known: PublicLabels) -> Guess:
 
 def _by_references(target: Target, accuracy: float | None, goal: float | None) -> Plan:
     """Return the plan without trials: vector ballots, with the accuracy that they reached on other data sets."""
-    majority = 1 / target.classes
 
     def expected(**changed: float) -> float:
-        return guessed(replace(target, **changed), majority, accuracy).expected
+        return guessed(replace(target, **changed), accuracy).expected
 
     curve = [PlanPoint(target.epsilon * factor, expected(epsilon=target.epsilon * factor)) for factor in (*_CURVE, 1.0)]
-    best = _option(ballots_for(target), target, guessed(target, majority, accuracy), in_full=True)
+    best = _option(ballots_for(target), target, guessed(target, accuracy), in_full=True)
     return _plan(
         target,
         evidence=NOTHING if accuracy is None else DECLARED,

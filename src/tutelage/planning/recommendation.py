@@ -50,19 +50,14 @@ class Option:
     in_full: bool
 
     @property
-    def parameters(self) -> dict[str, Any]:
-        """The parameters of `PATEClassifier` besides ε and δ."""
-        return self.method.parameters()
-
-    @property
     def claim(self) -> str:
         """The proved ε, rounded upward."""
         return f"{round_up(self.epsilon.epsilon):.10g}"
 
     def cells(self) -> tuple[str, ...]:
         """Return the cells of a table under `HEADINGS`."""
-        settings = ", ".join(f"{name} {value}" for name, value in self.method.settings.items())
-        interval = f"{self.low:.0%} to {self.high:.0%}" if self.in_full else "not tried in full"
+        settings = ", ".join(f"{name} {value}" for name, value in self.method.settings.items()) or "default"
+        interval = f"{self.low:.0%} to {self.high:.0%}" if self.in_full else "short trial only"
         return self.method.title, settings, self.claim, f"{self.expected:.1%}", interval
 
     def as_dict(self) -> dict[str, Any]:
@@ -70,7 +65,7 @@ class Option:
         return {
             "method": self.method.title,
             "settings": {name: repr(value) if not isinstance(value, str | int) else value
-                         for name, value in self.parameters.items()},
+                         for name, value in self.method.parameters().items()},
             "noise": self.method.noise,
             "epsilon": self.epsilon.epsilon,
             "expected_accuracy": self.expected,
@@ -155,7 +150,8 @@ class Plan:
             return (
                 f"{with_epsilon}, no method is expected to beat the majority class ({self.majority:.1%}) by a "
                 f"point beyond the standard error of the trials: the best student is expected to be right on "
-                f"{best.expected:.1%}. Release nothing, or ask for more. Expected if doubled: {self._what_would_help()}."
+                f"{best.expected:.1%}. Release nothing, or ask for more. "
+                f"Expected if doubled: {self._what_would_help()}."
             )
         if self.goal is not None and best.expected < self.goal:
             return (
@@ -174,7 +170,7 @@ class Plan:
         """
         if self.recommended is None:
             raise InvalidParameterError(f"The plan recommends no release. {self.obstacle}")
-        return {**self.recommended.parameters, "epsilon": self.target.epsilon, "delta": self.target.delta}
+        return {**self.recommended.method.parameters(), "epsilon": self.target.epsilon, "delta": self.target.delta}
 
     def sentences(self) -> tuple[str, ...]:
         """Return the recommendation, what it rests on, and what would help, in a few sentences."""
@@ -228,7 +224,7 @@ class Plan:
             "asked": None if self.asked is None else self.asked.as_dict(),
             "options": [option.as_dict() for option in self.options],
             "curve": [asdict(point) for point in self.curve],
-            "twice_as_much": [asdict(one) for one in self.advice],
+            "if_doubled": [asdict(one) for one in self.advice],
             "findings": [asdict(finding) for finding in self.findings],
         }
 
@@ -241,7 +237,8 @@ class Plan:
         table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
         table.padding, table.pad_edge = (0, 1, 0, 0), False
         for heading in HEADINGS:
-            table.add_column(heading, justify="left" if heading in ("method", "settings") else "right")
+            words = heading in ("method", "settings")
+            table.add_column(heading, justify="left" if words else "right", no_wrap=heading == "method")
         for option in self.options:
             style = "bold" if option == self.recommended else None
             table.add_row(*option.cells(), style=style)

@@ -58,23 +58,21 @@ class Guess(NamedTuple):
     high: float
 
 
-def guessed(
-    target: Target, majority: float, accuracy: float | None, references: Sequence[Reference] = REFERENCES
-) -> Guess:
+def guessed(target: Target, accuracy: float | None, references: Sequence[Reference] = REFERENCES) -> Guess:
     """Return the accuracy that students of other data sets reached with as much noise per class.
+
+    Classes are assumed to be equally frequent.
 
     Parameters
     ----------
     target : Target
         The numbers of people and classes, and ε.
-    majority : float
-        Share of the most frequent class.
     accuracy : float, optional
         Accuracy of a model without privacy. Default: unknown.
     references : sequence of Reference
         The measured data sets.
     """
-    per_class = target.epsilon * target.people / target.classes
+    majority, per_class = 1 / target.classes, target.epsilon * target.people / target.classes
     gains = [one.gain(per_class) for one in references]
     if accuracy is not None:
         top = (accuracy - majority) / (1 - majority)

@@ -19,8 +19,8 @@ from tutelage.noise import NoiseSource, SimulationNoise
 from tutelage.partition import Shards
 from tutelage.planning.methods import DenseVotes, FewVotesOfPeople, Method, PeopleBallots
 from tutelage.privacy import ONE_ENTITY
-from tutelage.students import LabelPropagationStudent, Moments, NoisySumClassifier, fit_student
-from tutelage.students.selection import Medoids, PublicKnowledge
+from tutelage.students import Moments, NoisySumClassifier, fit_student, selector_named, student_named
+from tutelage.students.selection import PublicKnowledge
 from tutelage.teachers import NearestTeachers, ensemble_of
 from tutelage.teachers.blocks import PeopleInMemory
 from tutelage.votes import tally
@@ -191,14 +191,16 @@ def _by_few_votes(method: FewVotesOfPeople, known: PublicLabels, people: int) ->
         cast = votes.at(takes_part[votes.teachers])
         counts = np.zeros((len(known.rows), known.n_classes), dtype=np.int64)
         np.add.at(counts, (cast.queries, cast.labels), 1)
-        return _taught_by(counts, np.arange(len(known.rows)), method.noise * len(taught) / people, known, noise)
+        sigma = method.noise * len(taught) / people
+        return _taught_by(method, counts, np.arange(len(known.rows)), sigma, known, noise)
 
     return student
 
 
 def _by_dense_votes(method: DenseVotes, known: PublicLabels, people: int) -> Student:
     """Return students of the votes of all teachers; no teacher votes on a row that it learned from."""
-    queries = Medoids().select(PublicKnowledge.before(known.rows), min(method.queries, len(known.rows)), seed=0)
+    rule = selector_named(method.selection) if isinstance(method.selection, str) else method.selection
+    queries = rule.select(PublicKnowledge.before(known.rows), min(method.queries, len(known.rows)), seed=0)
     teachers = ensemble_of(method.teacher, n_classes=known.n_classes, seed=0)
 
     def student(taught: IntArray, noise: NoiseSource) -> IntArray:
@@ -211,18 +213,26 @@ def _by_dense_votes(method: DenseVotes, known: PublicLabels, people: int) -> Stu
             own = place[queries]
             ballots[own[own >= 0], np.flatnonzero(own >= 0)] = ABSTAIN
         counts = tally(ballots, known.n_classes, shards.unit).counts
-        return _taught_by(counts, queries, method.noise * number / method.teachers, known, noise)
+        return _taught_by(method, counts, queries, method.noise * number / method.teachers, known, noise)
 
     return student
 
 
-def _taught_by(counts: IntArray, queries: IntArray, sigma: float, known: PublicLabels, noise: NoiseSource) -> IntArray:
-    """Return what a student by label propagation predicts for the labeled rows, from noisy counts of votes."""
+def _taught_by(
+    method: FewVotesOfPeople | DenseVotes,
+    counts: IntArray,
+    queries: IntArray,
+    sigma: float,
+    known: PublicLabels,
+    noise: NoiseSource,
+) -> IntArray:
+    """Return what the student of a method predicts for the labeled rows, from noisy counts of votes."""
     labels = np.full(len(known.rows), ABSTAIN)
     labels[queries] = (counts + noise.discrete_gaussian(sigma, counts.shape)).argmax(axis=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", OneClassWarning)  # such a student is scored as it is
-        student = fit_student(LabelPropagationStudent(), known.rows, labels, np.arange(known.n_classes), seed=0)
+        estimator = student_named(method.student) if isinstance(method.student, str) else method.student
+        student = fit_student(estimator, known.rows, labels, np.arange(known.n_classes), seed=0)
     return np.asarray(student.predict(known.labeled), dtype=np.int64)
 
 

@@ -202,7 +202,7 @@ def costs_figure(batches: Sequence[Batch], budget: float) -> Drawing:
         segment(left, _TOP - 4, left, bottom, "rule"),
         write((left + _RIGHT) / 2, bottom + 20, _SHARE, "name", "middle"),
     ]
-    caption = f"Answers took {round_up(spent - checks)} of the budget"
+    caption = f"Labels used {round_up(spent - checks)} of the budget"
     caption += f", checks and publishing {round_up(checks)}." if beside else "."
     if len(shown) < len(batches):
         caption += f" {len(batches):,} batches, neighbors in time put together."

@@ -82,7 +82,7 @@ def _opinion(card: CardRecord) -> Table:
         (
             "Can records of a person be linked?",
             "The release contains no identifier of a private person. The bound holds whatever other data are combined "
-            "with it. Releases outside this ledger add to ε.",
+            "with it. Releases outside this ledger weaken it.",
             f"{word} protection, within this ledger",
         ),
         (

@@ -83,5 +83,5 @@ def _findings(findings: tuple[Finding, ...] | None) -> list[str]:
     if findings is None:
         return ["The settings were not checked."]
     if not findings:
-        return ["None: the checks of the settings objected to nothing."]
+        return ["None. All checks of the settings passed."]
     return [f"- **{plain(finding.severity)}**: {plain(finding.reason)}" for finding in findings]

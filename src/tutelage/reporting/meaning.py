@@ -10,8 +10,8 @@ _WHOLE_NUMBERS = 0.99  # up to here, a bound is read aloud as a whole number of 
 _STRONG, _MODERATE = 0.75, 0.95  # right guesses: ε ≤ 1.09 and ε ≤ 2.94 for a small δ
 _MOST_DECIMALS = 9
 RULE = (
-    "Rule: strong means at most 75 right guesses in 100, moderate at most 95, weak more than 95. An objection to "
-    "something that ε does not count makes the verdict weak."
+    "Rule: strong means at most 75 right guesses in 100, moderate at most 95, weak more than 95. The verdict is "
+    "also weak if an objection says that ε does not count everything."
 )
 _CHANGES = {
     NeighboringRelation.CHANGE_ONE_ROW: "one unit ({unit}) is replaced by another one. It says nothing about adding or "
@@ -113,8 +113,8 @@ def likelihood(epsilon: PublicEpsilon, *, whole: bool) -> str:
         return "Nothing is guaranteed, because anyone who knows the seed can repeat the noise."
     outcome = "everything released through this ledger" if whole else "the labels, the student and this card"
     return (
-        f"Any outcome ({outcome}) is at most e^{round_up(epsilon.epsilon, 2)} times as likely, plus "
-        f"{epsilon.delta:.10g}, as it is on neighboring data. This holds whatever else the attacker knows."
+        f"The probability of any outcome ({outcome}) is at most e^{round_up(epsilon.epsilon, 2)} times its "
+        f"probability on neighboring data, plus {epsilon.delta:.10g}. This holds whatever else the attacker knows."
     )
 
 
@@ -152,8 +152,8 @@ def exception(delta: float) -> str:
         return "δ = 0: the bound holds for every outcome."
     part = f"{math.floor(1 / delta + 1e-6):,}" if delta > 1e-12 else f"10^{math.floor(-math.log10(delta))}"
     return (
-        f"δ = {delta:.10g}: the probability of an outcome may exceed that factor by up to 1 in {part}. Read δ as the "
-        "probability of an outcome for which ε guarantees nothing."
+        f"δ = {delta:.10g} is at most 1 in {part}. Think of it as the probability of an outcome for which ε guarantees "
+        "nothing."
     )
 
 

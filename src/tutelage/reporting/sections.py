@@ -135,7 +135,7 @@ def _first_page(card: CardRecord) -> Lines:
             stated["intended_use"],
             stated["excluded_use"],
             Line("Accuracy of the student", _accuracy(card)),
-            Line("Always naming the majority class", majority or "not measured"),
+            Line("Always guessing the most frequent class", majority or "not measured"),
             stated["without_privacy"],
             Line("Objections", _objections(card)),
             stated["signed_by"],
@@ -160,11 +160,11 @@ _LINES = {
 def _promised(card: CardRecord) -> str:
     """Return the budget, how much of it is used, and what it allows an attacker once all of it is."""
     budget, spent = round_up(card.budget["budget"]), round_up(card.budget["spent"])
-    used = f"promised: ε = {budget} at δ = {card.budget['delta']:.10g}; used: {min(spent, budget):.10g}"
+    used = f"ε = {budget} at δ = {card.budget['delta']:.10g} for all releases; {min(spent, budget):.10g} is used"
     if card.epsilon.simulated or card.covers_ledger:
         return used
     whole = PublicEpsilon(card.budget["budget"], card.budget["delta"], card.epsilon.unit, "budget")
-    return f"{used}. If all of it is used: right guesses in {cases(whole)}"
+    return f"{used}. If all of it is used, the attacker guesses right in {cases(whole)}"
 
 
 def _accuracy(card: CardRecord) -> str:
@@ -216,8 +216,8 @@ def _budget(card: CardRecord) -> Section:
     line = f"none: simulated noise; {spent} of {whole} is counted as spent"
     if not card.epsilon.simulated:
         line = (
-            f"everything released through the ledger is ({whole}, {budget['delta']:.10g})-differentially private; {spent} "
-            "is spent"
+            f"everything released through the ledger is ({whole}, {budget['delta']:.10g})-differentially private; "
+            f"{spent} is spent"
         )
     rows = (
         ("Budget of the private data", line),
