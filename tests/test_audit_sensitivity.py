@@ -106,7 +106,7 @@ def test_silos_of_a_classifier_pass():
     ("make_ballots", "cause"),
     [
         (lambda x, y, ids: right(StandardScaler().fit_transform(x), y, ids), "a scaler, vocabulary"),
-        (on(by_slices), "cut by position"),
+        (on(by_slices), "shards depend on position"),
         (on(by_label_then_place), "stratified by label"),
         (on(by_row), "rows in several shards"),
         (each_on(everything), "train on the same rows"),

@@ -454,7 +454,7 @@ def test_nobody_wants_fewer_votes_than_none(wanted, path):
 
 
 def test_names_stand_for_one_teacher_each(path):
-    with pytest.raises(OverlappingShardsError, match="name of its own"):
+    with pytest.raises(OverlappingShardsError, match="must have its own name"):
         Ledger.open(path).reserve_votes(EVENT, "one", Voters(["a", "a"], b""), np.array([1, 1]), queries=1)
     assert Ledger.open(path).state().entries == 1
 

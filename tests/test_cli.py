@@ -443,7 +443,7 @@ def test_wrong_columns_are_refused(sections, message, folder):
 def test_undeclared_classes_missing_features_and_private_text_are_refused_without_quoting(folder):
     rows = (folder / "private.csv").read_text()
     for old, new, message in (
-        (",yes,p1", ",maybe,p1", "holds a value that is not among `classes`"),
+        (",yes,p1", ",maybe,p1", "contains a value that is not among `classes`"),
         ("age,dose", "aged,dose", "private.csv has no column 'age'"),
     ):
         (folder / "private.csv").write_text(rows.replace(old, new))

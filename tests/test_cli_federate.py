@@ -210,7 +210,7 @@ def test_what_is_missing_or_ambiguous_is_one_sentence(tmp_path):
     nobody = tutelage("federate", "collect", *aggregator, "--output", tmp_path / "o.npz", "--batch", batch)
     assert "0 of 3 entities answered in a form that can be used, and the terms ask for 2" in refusal(nobody, 1)
     paid = tutelage("federate", "ask", tmp_path / "rows.npy", *as_member(tmp_path, "aggregator"))
-    assert "every entity keeps its own budget" in refusal(paid, 2)
+    assert "each hospital keeps its own budget" in refusal(paid, 2)
     csv = tutelage("federate", "collect", *aggregator, "--output", tmp_path / "labels.csv", "--batch", batch)
     assert "--output must end in .npz" in refusal(csv, 2)
     absent = tutelage("federate", "collect", *aggregator[:3], tmp_path / "nowhere", "--output", tmp_path / "labels.npz")
@@ -273,7 +273,7 @@ def test_voting_again_sends_the_same_and_says_that_the_ballots_were_not_used(tmp
     mail = consortium(tmp_path, LOCAL)
     np.save(tmp_path / "rows.npy", np.arange(5.0)[:, None])
     run("ask", tmp_path / "rows.npy", "--home", tmp_path / "aggregator", "--mailbox", mail)
-    assert "again" not in cast(tmp_path, HOSPITALS[0], np.zeros((1, 5), dtype=int))
+    assert "sent again" not in cast(tmp_path, HOSPITALS[0], np.zeros((1, 5), dtype=int))
     (sent,) = (mail / "ballots").rglob("*.sealed")
     before = sent.read_bytes()
     said = cast(tmp_path, HOSPITALS[0], np.ones((1, 5), dtype=int))
@@ -336,8 +336,8 @@ def test_people_who_came_later_are_exposed_to_less_and_the_budget_forgets_nothin
     assert 3 * second["share"] == pytest.approx(first["share"], rel=1e-3)
     assert 0 < first["share"] <= 900
     shown = tutelage("ledger", "exposure", tmp_path / HOSPITALS[0] / "ledger").stdout
-    assert "version 2" in shown
-    assert "of ε = 900" in shown
+    assert "the budget ε = 900" in " ".join(shown.split())
+    assert re.search(r"│ 2 +│ [^│]+│ 4 +│", shown)
 
 
 def test_a_computing_party_says_whom_it_waits_for(tmp_path, monkeypatch):

@@ -172,7 +172,7 @@ def test_columns_are_for_tables(folder, called):
     declared(folder, 'age = "number"')
     config = folder / "config.toml"
     config.write_text(config.read_text().replace(".csv", ".npz"))
-    assert "[columns] is about tables" in refusal(called("run", "config.toml", cwd=folder), 2)
+    assert "[columns] is only for tables" in refusal(called("run", "config.toml", cwd=folder), 2)
     assert "[columns]" in refusal(_bundled(folder, called), 2)
 
 

@@ -56,7 +56,7 @@ def test_a_run_on_other_forms_of_the_files_repeats_the_run_at_no_cost(private, p
     ledger, *renamed = rewrite(folder, private=private, public=public)
     configure(folder, *renamed, private=entity)
     assert (
-        "private.csv.ledger holds the budget of these data"
+        "private.csv.ledger contains the budget of these data"
         in called("run", "config.toml", "--overwrite", cwd=folder).stderr
     )
     configure(folder, ledger, *renamed, private=entity)
@@ -156,7 +156,7 @@ def test_a_label_in_no_class_is_not_quoted(folder, called):
     merged(folder, MERGED.replace(', "maybe"', ""))
     refused = called("run", "config.toml", cwd=folder)
     assert refused.returncode == 1
-    assert "holds a value that is not among `classes`" in refused.stderr
+    assert "contains a value that is not among `classes`" in refused.stderr
     assert "maybe" not in refused.stderr
 
 

@@ -192,7 +192,7 @@ def test_a_download_is_kept_in_the_cache(tiny, nothing_found, monkeypatch):
 
 @pytest.mark.parametrize(
     ("member", "content", "message"),
-    [("diabetic_data.csv", b"other", "SHA-256"), ("other.csv", b"", "by hand"), (None, b"<html>", "by hand")],
+    [("diabetic_data.csv", b"other", "SHA-256"), ("other.csv", b"", "manually"), (None, b"<html>", "manually")],
 )
 def test_a_download_of_something_else_is_thrown_away(member, content, message, tiny, nothing_found, monkeypatch):
     archive = packed(member, content) if member else content

@@ -318,7 +318,7 @@ def test_the_same_people_get_no_second_ledger_beside_the_first(binary_rows, tmp_
     people = {"X_public": X[:40], "entity_ids": entity_ids}
     model(ledger=tmp_path / "a.csv.ledger").fit(X, y, **people)
     (tmp_path / "damaged.ledger").write_text("no ledger")
-    with pytest.raises(LedgerMismatchError, match=r"a\.csv\.ledger holds the budget of these data"):
+    with pytest.raises(LedgerMismatchError, match=r"a\.csv\.ledger contains the budget of these data"):
         model(ledger=tmp_path / "a.parquet.ledger").fit(X[::-1], y[::-1], **people)
     assert not (tmp_path / "a.parquet.ledger").exists()
     others = {**people, "entity_ids": None if entity_ids is None else entity_ids[:-2]}

@@ -377,7 +377,7 @@ def test_no_more_is_fetched_than_was_published(tiny, web, tmp_path):
 def test_a_file_that_is_not_on_the_server_is_one_sentence(tiny, nothing_found, web):
     folder, _ = web
     (folder / "MNIST" / GZ_NAMES[1]).unlink()
-    with pytest.raises(InvalidDataError, match=rf"{GZ_NAMES[1]} could not be downloaded into .*404.*by hand\."):
+    with pytest.raises(InvalidDataError, match=rf"{GZ_NAMES[1]} could not be downloaded into .*404.*manually\."):
         load_mnist(download=True)
     assert [path.name for path in (nothing_found / "mnist").iterdir()] == GZ_NAMES[:1]
 

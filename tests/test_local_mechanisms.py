@@ -37,7 +37,7 @@ class_numbers = st.integers(2, 9)
 
 
 def as_printed(epsilon: float) -> TruncatedGeometricAsPrinted:
-    with pytest.warns(AsPrintedWarning, match="no class"):
+    with pytest.warns(AsPrintedWarning, match="a number that is not a class"):
         return TruncatedGeometricAsPrinted(epsilon)
 
 

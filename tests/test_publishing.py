@@ -168,9 +168,9 @@ def test_a_remembered_publication_does_not_cover_labels_that_were_released_since
     paying(paid, queries=120)
     spent = paid.state().spent
     for again in (publish_epsilon, recalled_publication):
-        with pytest.raises(LedgerMismatchError, match="does not cover"):
+        with pytest.raises(LedgerMismatchError, match="must cover all labels of the ledger, and some are missing"):
             again(released(), paid, proposal, ROWS)
-    with pytest.raises(LedgerMismatchError, match="does not cover"):
+    with pytest.raises(LedgerMismatchError, match="must cover all labels of the ledger, and some are missing"):
         publish(released(), paid, proposal, ROWS)
     assert paid.state().spent == spent
     everything = released(np.repeat(AGREEING, 4, axis=0))
@@ -272,11 +272,11 @@ def test_an_epsilon_is_of_all_that_the_ledger_paid_for(proposal):
         publish_epsilon(later.accountant(), paid, proposal, rows)
     assert charged_tests(paid) == 0
     assert publish_epsilon(later.released(rows), paid, proposal, rows).epsilon.epsilon >= proposal.epsilon
-    with pytest.raises(LedgerMismatchError, match="would cover others"):  # nothing was paid
+    with pytest.raises(LedgerMismatchError, match="this one covers others too"):  # nothing was paid
         publish_epsilon(released(), recording(unpaid(), proposal), proposal, ROWS)
     other = Accountant()
     other.add(Repeated(NoisyArgmaxLaplace(50.0, 3, ONE_TEACHER), 40), votes)
-    with pytest.raises(LedgerMismatchError, match="does not cover"):  # paid for, but with less noise
+    with pytest.raises(LedgerMismatchError, match="must cover all labels of the ledger"):  # paid for, with less noise
         publish_epsilon(other, ledger(proposal), proposal, ROWS)
 
 

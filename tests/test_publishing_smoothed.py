@@ -95,7 +95,7 @@ def test_a_remembered_release_does_not_cover_labels_that_were_released_since(pla
     paid, noise = ledger(plan), SimulationNoise(1)
     publish_smoothed(released(), paid, plan, ROWS, noise=noise)
     paid.settle(paid.reserve(ONE, 1), {b"later" * 6 + b"on": (0,)}, ONE)
-    with pytest.raises(LedgerMismatchError, match="does not cover"):
+    with pytest.raises(LedgerMismatchError, match="must cover all labels of the ledger, and some are missing"):
         publish_smoothed(released(), paid, plan, ROWS, noise=noise)
 
 
@@ -220,7 +220,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_spent(plan):
         publish_smoothed(released(), unpaid(), plan, ROWS, noise=SimulationNoise(0))
     recorded = unpaid()
     record(plan, recorded)
-    with pytest.raises(LedgerMismatchError, match="would cover others"):
+    with pytest.raises(LedgerMismatchError, match="this one covers others too"):
         publish_smoothed(released(), recorded, plan, ROWS, noise=SimulationNoise(0))
     small = ledger(plan, 21.5)
     spent = small.state().spent

@@ -89,7 +89,7 @@ def test_the_table_shows_published_numbers_beside_ours(less_mnist, called, monke
     printed = called("reproduce", "mnist-teachers").stdout
     assert "arXiv:1610.05755v4" in printed
     assert "95 % interval" in printed
-    assert "The networks were left out: torch is not installed" in " ".join(printed.split())
+    assert "Networks are left out because torch is not installed" in " ".join(printed.split())
 
 
 def test_intervals_are_those_of_the_textbook():

@@ -253,9 +253,9 @@ def test_siamese_networks_take_images():
 def test_siamese_networks_need_labels_and_leave_the_streams_alone():
     torch = pytest.importorskip("torch")
     X, group = blobs((5, 5))
-    with pytest.raises(InvalidDataError, match=r"SiameseSimilarity\(same='class'\) compares with labelled rows"):
+    with pytest.raises(InvalidDataError, match=r"SiameseSimilarity\(same='class'\) compares with labeled rows"):
         SiameseSimilarity(steps=1).select(knowing(X, np.where(np.arange(10) < 3, group, -1)), 1, 0)
-    with pytest.raises(InvalidDataError, match="compares with labelled rows"):
+    with pytest.raises(InvalidDataError, match="compares with labeled rows"):
         SiameseSimilarity(same="image", steps=1).select(PublicKnowledge.before(X), 1, 0)
     state = torch.get_rng_state()
     SiameseSimilarity(same="image", steps=1).select(knowing(X, np.where(np.arange(10) < 3, group, -1)), 1, 0)

@@ -36,7 +36,7 @@ def test_a_student_of_svhn_is_reproduced(a_little_svhn):
     rows = {row.name: row for row in record.rows}
     assert 0 < rows["exact ε (private)"].ours < rows["worst-case ε"].ours
     assert rows["exact ε (private)"].published == 4.96
-    assert 0 < rows["queries answered"].ours < a_little_svhn.n_queries
+    assert 0 < rows["queries labeled"].ours < a_little_svhn.n_queries
     assert rows["correct labels, %"].ours > 60
     for name in ("supervised only", "consistency training"):
         row = rows[f"student, {name}: held-out, %"]

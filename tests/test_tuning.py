@@ -515,7 +515,10 @@ def test_a_run_says_which_setting_was_chosen_and_what_that_took(tmp_path):
         ("[tuning]\nsettings = [{}, { parameters = { a = 1 } }]", "Name the student"),
         ("[tuning]\nsettings = [{}, { student = 'os.system' }]", "dotted scikit-learn name"),
         ("[tuning]\nsettings = [{}, {}]\nshare = 1.0", "between 0 and 1"),
-        ("[tuning]\nsettings = [{}, {}]\n[mechanism]\nname = 'noisy-sum'\nnoise_multiplier = 4.0", "[tuning] is for"),
+        (
+            "[tuning]\nsettings = [{}, {}]\n[mechanism]\nname = 'noisy-sum'\nnoise_multiplier = 4.0",
+            "[tuning] is only for ballots of tutelage.teachers.VectorBallots",
+        ),
     ],
 )
 def test_a_configuration_is_checked_before_anything_private_is_read(tmp_path, more, words):

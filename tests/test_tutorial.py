@@ -62,7 +62,7 @@ def test_the_tutorial_prints_one_number_and_its_answers_cost_another(less_mnist,
     assert "digits" in record.notes[0]
     assert not [row.name for row in record.rows if row.falls_short and row.why is None]
     assert rows["plurality, %"].ours > 40
-    printed = rows["ε that the tutorial prints, labels taken for indices"]
+    printed = rows["ε printed by the tutorial, labels used as indices"]
     assert printed.published == 59.47392676433782
     assert printed.why is not None
     for how in ("vote-dependent", "worst-case"):

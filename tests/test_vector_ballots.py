@@ -249,7 +249,7 @@ def test_few_public_rows_are_warned_of():
 
 def test_a_student_of_one_class_is_warned_of():
     rare = np.where(np.random.default_rng(0).random(len(PRIVATE)) < 0.02, 1, 0)
-    with pytest.warns(OneClassWarning, match="gives all public rows the same class"):
+    with pytest.warns(OneClassWarning, match="gives all public rows one class"):
         fitted = model(epsilon=0.1).fit(PRIVATE, rare, X_public=PUBLIC)
     assert set(fitted.predict(TEST)) == {0}
 

@@ -234,7 +234,7 @@ VERDICTS = {
         "The ledger returns the first label again, so repetition adds no information.",
     ),
     "plan-check": Verdict(
-        "Plans: nine of ten predictions are within 3 points of the measured accuracy",
+        "Plans: nine of ten predictions are at most 3 points off",
         "{predictions within 3 points, %} % of predictions are within 3 points of the measured accuracy. The largest "
         "error is {largest error of a prediction, points} points.",
         "{recommendations within 1.5 points of the best of the grid, %} % of the recommended settings are within 1.5 "

@@ -87,7 +87,7 @@ def noise_of_1_3(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
 
 
 def inverse_scale(votes: VoteHistogram, noise: NoiseSource) -> IntArray:
-    """Draw with 1/σ in place of σ: γ taken for the scale."""
+    """Draw with 1/σ in place of σ: γ used as the scale."""
     return np.argmax(votes.counts + noise.discrete_gaussian(1 / _SIGMA, votes.counts.shape), axis=1)
 
 
