@@ -318,7 +318,7 @@ def _why_off(cell: _Cell, off: float) -> str:
 
 def _why_behind(cell: _Chosen) -> str:
     if cell.method == _NO_RELEASE:
-        return f"The plan advised against a release. Best: {cell.best_setting}."
+        return f"In most splits, the plan advised against a release. Best: {cell.best_setting}."
     kind = cell.best_setting.split(",")[0]
     return {
         "vector ballots": "A plan does not vary quantile, rounds and landmarks.",
