@@ -15,6 +15,6 @@ Console().print(found.as_table())
 print(*found.sentences(), sep="\n")
 print(found.as_config())
 
-# If no method reaches the target, the plan says why and what would work.
-hopeless = plan(0.02, people=200, X_public=digits.X_test, y_public=digits.y_test)
+# If no method reaches the goal, the plan says why and what would work. This one knows only the sizes.
+hopeless = plan(0.02, people=200, public_rows=360, classes=10, goal=0.8)
 print(hopeless.obstacle)

@@ -113,10 +113,12 @@ def test_the_card_and_the_private_report_open_without_fault(browser, papers):
     assert look(browser, papers) == {}
 
 
+@pytest.mark.slow
 def test_pages_of_the_site_open_without_fault(browser, site):
     assert look(browser, [site / name for name in SITE]) == {}
 
 
+@pytest.mark.slow
 def test_no_page_of_the_site_scrolls_sideways_on_a_phone(browser, site):
     pages = sorted(path for path in site.rglob("*.html") if path.name != "404.html")  # which is for a server
     assert len(pages) > 50
@@ -130,6 +132,7 @@ def test_no_page_of_the_site_scrolls_sideways_on_a_phone(browser, site):
     assert faults == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "page"),
     [
@@ -151,6 +154,7 @@ def test_search_finds_from_a_disk(browser, site, words, page):
         assert faults == []
 
 
+@pytest.mark.slow
 def test_pages_lead_to_their_neighbors(browser, site):
     with opened(browser, DESKTOP) as (page, _):
         page.goto((site / "tutorial.html").as_uri())
@@ -160,11 +164,13 @@ def test_pages_lead_to_their_neighbors(browser, site):
         assert page.url == (site / "tutorial.html").as_uri()
 
 
+@pytest.mark.slow
 def test_nothing_is_shipped_for_the_theme_s_developers(site):
     assert list(site.rglob("*.map")) == []
     assert [path for path in site.rglob("*.[cj]s*") if "sourceMappingURL" in path.read_text(errors="replace")] == []
 
 
+@pytest.mark.slow
 def test_every_image_has_a_text_alternative_and_every_figure_a_caption(browser, site):
     without = {}
     with opened(browser, DESKTOP) as (page, _):

@@ -243,8 +243,8 @@ def _least_noise(event_of: Callable[[float], Event], target: Target) -> float:
     whole = Ledger.in_memory(epsilon=target.epsilon, delta=target.delta, unit=target.unit)
     noise = noise_within(whole, None, event_of)
     # A plan states the least ε over a grid of orders, which may not contain the order of the ledger.
-    while data_independent.epsilon(event_of(noise), target.delta).epsilon > target.epsilon:
-        noise *= _A_LITTLE_MORE
+    while (found := data_independent.epsilon(event_of(noise), target.delta).epsilon) > target.epsilon:
+        noise *= _A_LITTLE_MORE * found / target.epsilon
     return noise
 
 

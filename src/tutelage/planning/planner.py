@@ -85,7 +85,7 @@ def plan(
     unit : str, optional
         Name of the privacy unit, if one person can have several rows: ``"patient"``. Default: one row.
     progress : bool
-        Show a progress bar. Trial runs take seconds.
+        Show a progress bar. Trial runs take up to a minute.
 
     Raises
     ------
