@@ -204,7 +204,8 @@ class Plan:
         if reached:
             return f"an ε of about {min(reached):g} would do"
         most = self.curve[-1]
-        return f"even at ε = {most.epsilon:g} it is {most.expected:.1%}: more people, better features or a lower goal would help"
+        even = f"even at ε = {most.epsilon:g} it is {most.expected:.1%}"
+        return f"{even}: more people, better features or a lower goal would help"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as plain values, for JSON."""
