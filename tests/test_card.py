@@ -132,7 +132,7 @@ def test_the_readable_card_rounds_epsilon_up_and_says_what_it_means(tmp_path):
     assert "δ = 1e-05 is at most 1 in 100,000" in text
     assert "83.46% on 11,282 public rows" in text
     assert "a \\| b" in text
-    assert "### What is not protected" in text
+    assert "### Not protected" in text
 
 
 def test_the_three_forms_say_the_same(tmp_path):

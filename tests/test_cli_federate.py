@@ -115,7 +115,7 @@ def test_in_the_secure_model_the_aggregator_must_name_its_ledger(tmp_path):
     assert "--decoder is only for the local" in refusal(tutelage("federate", *collect, "--decoder", "plurality"), 2)
     first, again, anew = (
         json.loads(run("ask", tmp_path / "rows.npy", *as_member(tmp_path, "aggregator"), *option, "--json"))
-        for option in ((), (), ("--anew",))
+        for option in ((), (), ("--new-batch",))
     )
     assert first["batch"] == again["batch"] != anew["batch"]
     assert first["ledger"]["spent"] == again["ledger"]["spent"] < anew["ledger"]["spent"]

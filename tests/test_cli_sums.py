@@ -162,7 +162,7 @@ def test_where_the_number_of_rows_is_public_no_epsilon_is_stated_for_rows_that_j
     assert tutelage("run", "config.toml", cwd=folder).returncode == 0
     assert read_card(folder / "out" / "card.json").if_added_or_removed is None
     text = (folder / "out" / "card.md").read_text()
-    said = "ε holds if one unit (row) is replaced by another one. It says nothing about adding or removing a unit"
+    said = "ε holds if one unit (row) is replaced by another one. It does not cover adding or removing a unit"
     assert said in text
 
 

@@ -199,7 +199,7 @@ def test_without_a_quorum_of_honest_sizes_nothing_is_opened_and_the_rows_can_be_
     aggregator = members.aggregator()
     assert aggregator.ask(batch.rows, members.mailbox).batch.identifier == batch.identifier
     spent = members.ledger("aggregator").state().spent
-    anew = aggregator.ask(batch.rows, members.mailbox, anew=True).batch
+    anew = aggregator.ask(batch.rows, members.mailbox, new_batch=True).batch
     assert anew.identifier != batch.identifier
     assert members.ledger("aggregator").state().spent == pytest.approx(2 * spent)
     assert aggregator.ask(batch.rows, members.mailbox).batch.identifier == anew.identifier

@@ -370,7 +370,7 @@ def test_a_batch_anew_that_cannot_be_paid_leaves_the_paid_one_in_its_place(tmp_p
     members = found(tmp_path, GNMax(4.0), epsilon=1.5)  # enough for one
     first = members.ask(1)
     with pytest.raises(BudgetExceededError):
-        members.aggregator().ask(np.resize(first.rows, (1, 1)), members.mailbox, anew=True)
+        members.aggregator().ask(np.resize(first.rows, (1, 1)), members.mailbox, new_batch=True)
     again = members.aggregator().ask(first.rows, members.mailbox).batch
     assert again is not None
     assert again.identifier == first.identifier

@@ -301,7 +301,7 @@ def test_ballots_of_another_round_are_left_out(members):
     """What was cast over other features, or on another student, is bound to that batch and counts in no other."""
     first = asked(members)
     cast_by(members, first)
-    second = members.aggregator().ask(X_PUBLIC, members.mailbox, anew=True).batch
+    second = members.aggregator().ask(X_PUBLIC, members.mailbox, new_batch=True).batch
     cast_by(members, second, [0, 1, 2])
     shares = members.mailbox.folder / "shares"
     for party in PARTIES:

@@ -462,7 +462,7 @@ MECHANISMS = [
 
 @pytest.mark.parametrize(("context", "known"), [(_context, GOLDEN_HASH), (_former_context, FORMER_HASH)])
 def test_queries_are_remembered_under_the_same_hash_for_ever(context, known):
-    # A hash that changes makes ledgers on disk forget their answers, and draw them anew.
+    # A hash that changes makes ledgers on disk forget their answers, and draw them again.
     hashes = []
     for mechanism in MECHANISMS:
         one = mechanism.event_of_one(2, ONE_TEACHER, simulated=False)

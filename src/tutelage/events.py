@@ -515,7 +515,7 @@ def event_of(times: Counter[Event]) -> Event:
 def settings_of(record: Any) -> dict[str, Any]:
     """Return the fields of a frozen record that are in its `repr`, without those that are as they are by default.
 
-    What a file or a key holds of a record so stays the same when a later version adds a field.
+    So the content of a file or a key stays the same when a later version adds a field.
     """
     found = ((item, getattr(record, item.name)) for item in fields(record) if item.repr)
     return {item.name: value for item, value in found if not _is_default(value, item.default)}

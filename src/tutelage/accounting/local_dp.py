@@ -1,7 +1,7 @@
 """Cost of one entity's own perturbed vote: the law of its privacy loss at the worst pair of votes.
 
-That pair dominates every other pair of votes, so its divergence is the largest and its law composes, whatever the
-votes depend on. Proofs: docs/proofs/local.md.
+That pair dominates every other pair of votes, so its divergence is the largest and its law composes, even if
+votes depend on earlier outcomes. Proofs: docs/proofs/local.md.
 """
 
 from typing import NamedTuple

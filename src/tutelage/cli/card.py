@@ -254,7 +254,7 @@ def _with_claim(made: PrivacyCard, file: Path, history: History | None) -> Priva
 def _judged_again(made: PrivacyCard) -> tuple[Finding, ...] | None:
     """Return the objections; those that follow from the card itself are not taken from its file.
 
-    Settings that nobody checked stay unchecked (None), unless the card itself gives rise to an objection.
+    Unchecked settings stay unchecked (None), unless the card itself gives rise to an objection.
     """
     again = {one.code: one for one in _objections(made.event, made.epsilon, made.teachers, made.accuracy_by_class)}
     kept = [again.pop(one.code, one) for one in made.findings or () if one.code in again or one.code not in FROM_CARD]

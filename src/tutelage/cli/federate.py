@@ -260,10 +260,10 @@ def ask(
         Path | None, typer.Option(help="Ledger of the consortium. The local model needs no ledger.")
     ] = None,
     array: ArrayOption = None,
-    anew: Annotated[
+    new_batch: Annotated[
         bool,
         typer.Option(
-            "--anew", help="Ask again about rows whose batch can no longer be computed. Budget is spent again."
+            "--new-batch", help="Ask again about rows whose batch can no longer be computed. Budget is spent again."
         ),
     ] = False,
     keys_changed: KeysChangedOption = False,
@@ -276,7 +276,7 @@ def ask(
     """
     aggregator, budget = _aggregator(home, ledger, keys_changed=keys_changed)
     with _paid_once(budget):
-        asked = aggregator.ask(read_array(rows, array, "X"), _mailbox(mailbox), anew=anew)
+        asked = aggregator.ask(read_array(rows, array, "X"), _mailbox(mailbox), new_batch=new_batch)
     found = {"batch": None if asked.batch is None else asked.batch.identifier, "queries": asked.new}
     if as_json:
         print_json({**found, "ledger": budget and budget.state().as_dict()})

@@ -255,7 +255,7 @@ def _shaped(alike: FloatArray, among: FloatArray, noise: float) -> FloatArray:
 def water_filling(spread: FloatArray, variance: float) -> FloatArray:
     """Return the share of the squared length of a ballot that each direction gets; they sum to one.
 
-    What is to be estimated along direction j has the prior variance τ_j², in proportion to a power of the spread; noise
+    The estimated value along direction j has the prior variance τ_j², in proportion to a power of the spread; noise
     of variance v/h_j is added to it, where h_j is the share. Σ_j 1/(1/τ_j² + h_j/v) is least where
     h_j = v·(1/θ − 1/τ_j²)₊ for the θ at which the shares sum to one: reverse water-filling (Cover and Thomas, section
     10.3.3).

@@ -1,6 +1,6 @@
 """Feature maps learned from public rows: axes, a metric and the shape of the public data.
 
-What a map knows is a function of public rows alone, so it may be applied to private rows, and published, at no cost.
+A map is a function of public rows alone, so it may be applied to private rows, and published, at no cost.
 Publishing a map publishes what it learned; a `PublicDiffusion` holds the public rows themselves.
 """
 

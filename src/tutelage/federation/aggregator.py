@@ -130,7 +130,7 @@ class Aggregator:
         """The terms it asks under."""
         return self._consortium
 
-    def ask(self, rows: npt.ArrayLike, mailbox: Mailbox, *, anew: bool = False) -> Asked:
+    def ask(self, rows: npt.ArrayLike, mailbox: Mailbox, *, new_batch: bool = False) -> Asked:
         """Announce the rows that have no label yet as one batch, and spend its budget.
 
         Parameters
@@ -139,7 +139,7 @@ class Aggregator:
             Public rows.
         mailbox : Mailbox
             Where the announcement goes.
-        anew : bool
+        new_batch : bool
             Replace a batch of the same rows that can no longer be computed: the new batch spends budget again.
 
         Raises
@@ -151,15 +151,15 @@ class Aggregator:
             or holds it already and it was paid from another ledger.
         """
         if self._consortium.is_sum:
-            return self._ask_round(rows, mailbox, anew=anew)
+            return self._ask_round(rows, mailbox, new_batch=new_batch)
         asked = self._unanswered(np.asarray(rows))
         if not len(asked):
             return Asked(None, 0)
         require_size(self._consortium, len(asked))
-        if self._ledger is not None and anew:
+        if self._ledger is not None and new_batch:
             self._ledger.require(event_of_query(self._consortium), len(asked))  # before another batch takes its place
         draft = Batch.make(self._home.identity, self._consortium, asked)
-        return self._announced(self._kept(draft.query_hash, lambda: draft, anew=anew), mailbox)
+        return self._announced(self._kept(draft.query_hash, lambda: draft, new_batch=new_batch), mailbox)
 
     def _announced(self, batch: Batch, mailbox: Mailbox) -> Asked:
         if self._ledger is not None and self._reserved(batch) is None:
@@ -168,7 +168,7 @@ class Aggregator:
         mailbox.put_batch(batch)
         return Asked(batch, batch.n_queries)
 
-    def _ask_round(self, rows: npt.ArrayLike, mailbox: Mailbox, *, anew: bool) -> Asked:
+    def _ask_round(self, rows: npt.ArrayLike, mailbox: Mailbox, *, new_batch: bool) -> Asked:
         """Announce the first round of a sum over the features of these rows that is not collected yet."""
         terms, (_, teacher) = self._consortium, terms_of_sum(self._consortium)
         require_size(terms, 1)
@@ -179,9 +179,9 @@ class Aggregator:
             if kept and self.is_collected(kept[-1]):
                 before = kept[-1]
                 continue
-            if self._ledger is not None and (anew or not kept):
+            if self._ledger is not None and (new_batch or not kept):
                 self._ledger.require(event_of_rounds(terms, number), 1)  # nothing is begun in vain
-            batch = self._kept(name, lambda earlier=before: self._draft(plain, earlier), anew=anew)
+            batch = self._kept(name, lambda earlier=before: self._draft(plain, earlier), new_batch=new_batch)
             return self._announced(batch, mailbox)
         return Asked(None, 0)
 
@@ -264,10 +264,10 @@ class Aggregator:
         reservation = self._reserved(batch)
         return self._ledger is not None and reservation is not None and self._ledger.is_settled(reservation)
 
-    def _kept(self, name: str, draft: Callable[[], Batch], *, anew: bool) -> Batch:
+    def _kept(self, name: str, draft: Callable[[], Batch], *, new_batch: bool) -> Batch:
         """Return the last batch of that name, so that a repeated call after a crash announces that batch."""
         earlier = self._earlier(name)
-        if earlier and not anew:
+        if earlier and not new_batch:
             return earlier[-1]
         kept = self._home.keep(_ASKED, f"{name}-{len(earlier)}", {_BATCH: draft().to_bytes()})
         return Batch.from_bytes(kept[_BATCH], self._consortium)

@@ -86,7 +86,7 @@ def agreed_pins(statements: list[dict[str, Any]]) -> Pins:
     begun = [statement["begun"] for statement in statements if statement["begun"] is not None]
     if any(other != begun[0] for other in begun):
         raise StaleBatchError(
-            "The computing parties began this batch with different votes. Ask the rows again with `--anew`."
+            "The computing parties began this batch with different votes. Ask the rows again with `--new-batch`."
         )
     held = [statement["held"] for statement in statements]
     if not begun:
@@ -153,7 +153,7 @@ class _Own(NamedTuple):
 class ComputingParty:
     """One of three parties that add shares, compare them under multi-party computation, and open nothing but labels.
 
-    What makes it private: this party's shares alone are uniformly random numbers, and so is everything that the others
+    Privacy: this party's shares alone are uniformly random numbers, and so is everything that the others
     send it. Labels leave in shares too, sealed for the aggregator. Semi-honest security with an honest majority: two
     parties that pool what they have learn the noised totals (docs/federation.md says what that is worth).
 

@@ -169,7 +169,7 @@ def epsilon_if_fewer_honest(
 ) -> PublicEpsilon:
     """Return the ε of the labels if fewer entities kept their noise to themselves than it was sized for.
 
-    What they leave is noise of parameter σ·√(j/h); the rest is known to the colluders, who subtract it.
+    Noise of parameter σ·√(j/h) is left; the rest is known to the colluders, who subtract it.
     """
     answers = integer_at_least(answers, 1, "answers", "epsilon_if_fewer_honest")
     left = _left(mechanism, n_classes, unit, honest, actually_honest, "epsilon_if_fewer_honest")

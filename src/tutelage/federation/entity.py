@@ -59,7 +59,7 @@ class Vote(NamedTuple):
 class Entity:
     """An owner of data: answers batches of public queries as long as its own budget allows.
 
-    What makes it private: in the secure model each entity adds its share of the noise before it splits its votes, so
+    Privacy: in the secure model each entity adds its share of the noise before it splits its votes, so
     that nothing unnoised ever exists outside; in the local model each ballot is perturbed by itself. The batch is spent
     from the entity's own ledger before any noise is drawn, and what was made for a batch is stored before it leaves:
     asked again, the same bytes leave again, never fresh noise.

@@ -1,6 +1,6 @@
 """Keyed hashes: of a query, to know it when it is asked again, and of a data set, so that a ledger knows its own.
 
-Equal rows hash alike whatever their type: 1, 1.0 and a float32 one are the same cell. Without the key a hash says
+Equal rows hash alike whatever their type: 1, 1.0 and a float32 one are the same cell. Without the key a hash reveals
 nothing, not even to someone who guesses the row.
 """
 

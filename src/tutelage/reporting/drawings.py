@@ -228,7 +228,7 @@ def frontier_figure(points: Sequence[FrontierPoint], asked: int) -> Drawing:
     last = points[-1]
     caption = f"{last.queries:,} queries would cost ε = {round_up(last.epsilon.epsilon)}"
     caption += "".join(f"; the {asked:,} asked cost {round_up(point.epsilon.epsilon)} by themselves" for point in here)
-    return drawing("What other numbers of queries would cost", caption + ".", _HEIGHT, marks)
+    return drawing("Cost of other numbers of queries", caption + ".", _HEIGHT, marks)
 
 
 def accuracy_figure(classes: Sequence[ClassAccuracy]) -> Drawing:

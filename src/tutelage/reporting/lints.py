@@ -156,7 +156,7 @@ def _of_epsilon(epsilon: float | None, unit: PrivacyUnit | None) -> Finding | No
         )
     if epsilon > _HUGE_EPSILON:
         reason = (
-            f"{meaning} This guarantee protects almost nobody. Ask fewer queries, add noise, or train more teachers."
+            f"{meaning} This guarantee protects almost no one. Ask fewer queries, add noise, or train more teachers."
         )
         return Finding("epsilon-too-large", "danger", reason)
     if epsilon > LARGE_EPSILON:

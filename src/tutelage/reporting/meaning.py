@@ -14,8 +14,8 @@ RULE = (
     "also weak if an objection says that ε does not count everything."
 )
 _CHANGES = {
-    NeighboringRelation.CHANGE_ONE_ROW: "one unit ({unit}) is replaced by another one. It says nothing about adding or "
-    "removing a unit: the number of rows is public.",
+    NeighboringRelation.CHANGE_ONE_ROW: "one unit ({unit}) is replaced by another one. It does not cover adding "
+    "or removing a unit: the number of rows is public.",
     NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY: "one unit ({unit}) is replaced, added or removed, with all of "
     "its rows.",
     NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO: "one unit ({unit}) within one silo is replaced, added or "
@@ -121,7 +121,7 @@ def likelihood(epsilon: PublicEpsilon, *, whole: bool) -> str:
 def guessing(epsilon: PublicEpsilon, *, whole: bool) -> str:
     """Return what the guarantee means to someone who guesses, for reading aloud; `whole` as for `likelihood`."""
     if epsilon.simulated:
-        return "This release protects nobody: anyone who knows the seed can remove the noise and see the votes."
+        return "This release protects no one: anyone who knows the seed can remove the noise and see the votes."
     seen = "everything ever released from this budget" if whole else "everything published here"
     unit = epsilon.unit
     known = _ATTACKERS[unit.neighboring].format(unit=unit.name.removesuffix("_id") or unit.name)

@@ -55,7 +55,7 @@ _HIDDEN = (
     "measure of groups on this card."
 )
 _EXPOSURE = ("public_data", "overlap", "collection", "withdrawal", "legal")  # topics of statements
-_ALARM = "NOT PRIVATE. The noise was simulated from a seed; this run protects nobody."
+_ALARM = "NOT PRIVATE. The noise was simulated from a seed; this run protects no one."
 _MOST_LISTED = 40
 SPENT_STAYS_SPENT = "A release cannot be withdrawn. Its budget stays spent, even if a person or site withdraws later."
 _CENTRAL = (
@@ -92,7 +92,7 @@ def pages_of(card: CardRecord) -> Page:
         Section("Data collection exposure", (Prose(SPENT_STAYS_SPENT), *_stated(card, *_EXPOSURE))),
     )
     filed = (
-        Section("What is not protected", (Bullets(NOT_PROTECTED),)),
+        Section("Not protected", (Bullets(NOT_PROTECTED),)),
         Section("Questions of the privacy officer", (answers_of(card),)),
         _about(card),
     )

@@ -50,7 +50,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
             Public rows.
         y : array of shape (rows,)
             Class value of each row, −1 where it has none: asked and not answered, or never asked. Class values that are
-            no numbers go into an array of objects. There, None may mark rows without a label; −1 is then a class.
+            not numbers go into an array of objects. There, None may mark rows without a label; −1 is then a class.
 
         Raises
         ------

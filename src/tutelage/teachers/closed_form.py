@@ -72,7 +72,7 @@ class LinearScores:
 class HeadTeachers(Ensemble):
     """One closed-form classifier per shard over public features, all shards at once.
 
-    What makes it private: each teacher is what the formula gives on its own shard, to the last bit.
+    Privacy: each teacher is what the formula gives on its own shard, to the last bit.
 
     A teacher of a few dozen rows cannot learn features, but over good public features class means are enough; then
     thousands of teachers cost seconds, and noise can grow with their number. An empty shard abstains.

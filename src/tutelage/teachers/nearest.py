@@ -82,7 +82,7 @@ class NearestQueries:
 
     Notes
     -----
-    What makes it private: a vote depends on the rows of its own person and on public rows. Distances are computed in
+    Privacy: a vote depends on the rows of its own person and on public rows. Distances are computed in
     whole numbers (`tutelage.features.rowwise`), so that no other row moves them, not even in the last bit.
     """
 

@@ -53,7 +53,7 @@ class VectorBallots:
 
     Notes
     -----
-    What makes it private: a person's numbers are rounded, and the length of every ballot is checked in whole numbers
+    Privacy: a person's numbers are rounded, and the length of every ballot is checked in whole numbers
     (`tutelage.ballots.sum_of_products`), so one person moves the sum by a known length at most, and `NoisySum` hides
     that. Docs: docs/ballots.md.
     """

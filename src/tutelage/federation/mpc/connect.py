@@ -228,7 +228,7 @@ def run_party(
 ) -> Result:
     """Connect to the two other computing parties, run `body` with them, and return what it returns.
 
-    What makes it private: connections are mutual TLS 1.3, the certificate of the other end decides which party it is,
+    Privacy: connections are mutual TLS 1.3, the certificate of the other end decides which party it is,
     and what it claims to be must agree. Parties exchange no pickled objects. A refused caller gets no reply, and the
     parties continue to wait for the right one.
     """

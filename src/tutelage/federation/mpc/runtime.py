@@ -96,7 +96,7 @@ _KEEPERS_OF_RUNTIME = [
 class ArrayRuntime(Runtime):
     """The runtime of one of three parties, Shamir's sharing of degree 1, for arrays over the one field.
 
-    What makes it private: MPyC's protocols against one curious party. Elements travel as `sharing.encode` spells them;
+    Privacy: MPyC's protocols against one curious party. Elements travel as `sharing.encode` spells them;
     MPyC's own exchange of pickled objects is overridden wherever these protocols send, and shut off elsewhere.
     """
 

@@ -44,7 +44,7 @@ async def any_reaches(runtime: ArrayRuntime, values: ElementArray, threshold: in
 async def any_outside(runtime: ArrayRuntime, values: ElementArray, most: int) -> bool:
     """Return whether any number is none of 0, 1, …, most.
 
-    What makes it private: only whether a random combination of the products x·(x − 1)·…·(x − most) is zero is opened.
+    Privacy: only whether a random combination of the products x·(x − 1)·…·(x − most) is zero is opened.
     """
     factors = (values[:, np.newaxis] - np.arange(most + 1).astype(object)) % MODULUS
     products = await _products(runtime, factors)
@@ -63,7 +63,7 @@ async def _products(runtime: ArrayRuntime, factors: ElementArray) -> ElementArra
 async def oversized(runtime: ArrayRuntime, vectors: ElementArray, bound: int) -> list[bool]:
     """Return which vectors have a random projection whose size is beyond `bound`.
 
-    What makes it private: only one bit of each vector is opened, whether a random combination of its tests is zero.
+    Privacy: only one bit of each vector is opened, whether a random combination of its tests is zero.
 
     Notes
     -----
@@ -110,7 +110,7 @@ _RANDOM_BITS_AT_ONCE = 2**17  # bounds the memory of a batch, and its messages t
 class Session:
     """One party's side of a computation: messages, labels from shared votes, and a test of votes that are too large.
 
-    What makes it private: every number is shared so that one party alone learns nothing, under MPyC's protocols against
+    Privacy: every number is shared so that one party alone learns nothing, under MPyC's protocols against
     one curious party; two that pool what they have can open all votes.
     """
 

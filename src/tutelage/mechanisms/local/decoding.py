@@ -121,8 +121,8 @@ def maximize_likelihood(counts: IntArray, channel: FloatArray) -> FloatArray:
 def plurality_threshold(channel: npt.NDArray[Any]) -> Any:
     """Return the share of the votes above which the reports of many entities are most often the winner's.
 
-    Whatever the others vote: at or below it, there are votes that a wrong class is reported most often of, however many
-    entities there are. 1/2 for randomized response; 1 where not even all votes suffice.
+    It holds for all votes of the others: at or below it, there are votes of which a wrong class is reported most often,
+    however many entities there are. 1/2 for randomized response; 1 where not even all votes suffice.
 
     Parameters
     ----------

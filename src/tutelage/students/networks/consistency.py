@@ -22,9 +22,9 @@ _PRIOR_ROWS = 10  # per class: few released labels say little about how frequent
 class ConsistencyStudent(ImageStudent):
     """A network that learns released labels by a loss robust to wrong ones, and agrees with itself on changed images.
 
-    What a running average of the network says of a weakly changed image, if it is sure enough, is the label of the
-    same image changed strongly: FixMatch [1]_, with the pseudo-labels of a mean teacher [2]_ and the alignment of
-    class shares of ReMixMatch [3]_.
+    The prediction of a running average of the network for a weakly changed image, if it is sure enough, is the label
+    of the same image changed strongly: FixMatch [1]_, with the pseudo-labels of a mean teacher [2]_ and the alignment
+    of class shares of ReMixMatch [3]_.
 
     Parameters
     ----------

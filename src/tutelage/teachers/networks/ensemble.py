@@ -134,7 +134,7 @@ def _votes_on(queries: Matrix, network: Network, n_classes: int) -> _Kept[Ballot
 class NetworkTeachers(Ensemble):
     """One neural network per shard.
 
-    What makes it private: a network is a function of its own shard, its number and public settings, to the last bit,
+    Privacy: a network is a function of its own shard, its number and public settings, to the last bit,
     whether it is trained alone or stacked with others. An empty shard abstains. Rows are taken as they are: scale them
     by a public feature map or in the module.
 
