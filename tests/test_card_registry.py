@@ -11,6 +11,7 @@ from tutelage.events import NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated, S
 from tutelage.exceptions import InvalidParameterError, NotPublishableError
 from tutelage.privacy import PublicEpsilon, round_up
 from tutelage.reporting import registry_record
+from tutelage.reporting.lints import lint
 from tutelage.reporting.registry import TOPICS
 
 # Sections, fields and choices of schemas/deployments-schema.yaml, which allows no others.
@@ -84,7 +85,19 @@ def test_pure_and_summed_noise_are_named():
     pure = registry_record(card(PublicEpsilon(1.0, 0.0, PATIENT, "a theorem")))
     assert pure["deployment"]["dp_variant"]["variant_name"] == "Pure DP"
     summed = registry_record(card(event=Repeated(SummedNoise(NoisyArgmaxGaussian(40.0, 2, PATIENT), 5), 3)))
-    assert summed["deployment"]["deployment_model"]["model_name"] == "Federated"
+    model = summed["deployment"]["deployment_model"]
+    assert model["model_name"] == "Federated"
+    assert "at least as many hospitals as the terms require are honest" in model["actors"]
+    assert pure["deployment"]["deployment_model"]["actors"].startswith("Central: ")
+
+
+def test_objections_are_registered():
+    def details(findings):
+        return registry_record(card(findings=findings))["deployment"]["privacy_loss"]["privacy_parameters_details"]
+
+    assert "Objection (danger): δ = 0.01 is at least 1/n" in details(lint(delta=0.01, entities=100))
+    assert details(()).endswith("Objections: none.")
+    assert details(None).endswith("The settings were not checked for objections.")
 
 
 def test_simulated_noise_and_an_unknown_date_are_refused():

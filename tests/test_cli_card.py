@@ -152,7 +152,12 @@ def test_a_ledger_alone_makes_a_card_of_everything_released(called, charged):
     assert [batch.checks > 0 for batch in card.batches] == [False, True]
     assert re.search(r"\d+ × NoisyArgmaxGaussian\(sigma=40.0, classes=3\)", card.mechanism)
     assert "20 × ConfidenceCheck(threshold=200.0, sigma=150.0, classes=3)" in card.mechanism
-    assert ledger.head in (charged / "card.md").read_text()
+    text = (charged / "card.md").read_text()
+    assert ledger.head in text
+    assert card.findings is None  # the ledger does not know whether settings were tuned on private rows
+    assert "| Objections | the settings were not checked |" in text
+    assert called("card", "card.json", "--ledger", "a.ledger", cwd=charged).returncode == 0
+    assert read_card(charged / "card.json").findings is None
 
 
 @pytest.mark.parametrize(
@@ -343,3 +348,15 @@ def test_a_card_with_an_epsilon_of_its_own_is_of_all_that_its_ledger_answered(ca
     path.write_text(json.dumps({**record, **bare}))
     refused = called("card", "out", "--ledger", "private.csv.ledger", cwd=folder)
     assert "The publication must cover all labels of the ledger" in refusal(refused, 1)
+
+
+def test_declared_people_are_held_against_delta(called, folder):  # noqa: F811
+    def codes() -> list[str]:
+        assert called("run", "config.toml", "--overwrite", cwd=folder).returncode == 0
+        return [one["code"] for one in json.loads((folder / "out" / "card.json").read_text())["findings"]]
+
+    configure(folder, ("delta = 1e-5", "delta = 0.02"))
+    assert "delta-too-large" not in codes()  # how many patients there are is private
+    (folder / "private.csv.ledger").unlink()
+    configure(folder, ("delta = 1e-5", "delta = 0.02"), private='entity = "patient"\npeople = 150')
+    assert "delta-too-large" in codes()

@@ -57,6 +57,17 @@ def test_the_saved_student_and_labels_are_those_of_the_fit(model, tmp_path):
     assert stored["teachers"] == model.n_teachers_
 
 
+def test_a_delta_of_one_row_is_an_objection_where_the_number_of_rows_is_public():
+    n = len(PRIVATE)
+    codes = [one.code for one in fitted(VectorBallots(), delta=1.5 / n, epsilon=1.0).card().findings or ()]
+    assert "delta-too-large" in codes
+    assert "delta-too-large" not in [one.code for one in fitted(VectorBallots(), delta=0.5 / n).card().findings or ()]
+    model = PATEClassifier(TREE, n_teachers=5, epsilon=20.0, delta=0.9, noise=SimulationNoise(0), random_state=0)
+    model.fit(PRIVATE, LABELS, X_public=PUBLIC, entity_ids=np.arange(n) // 2)
+    assert model.n_private_rows_ is None
+    assert "delta-too-large" not in [one.code for one in model.card().findings or ()]
+
+
 def test_the_card_scores_the_student_on_the_rows_that_are_passed(model):
     card = model.card(TEST, TRUE, feature_names="abcd", statements={"private_data": "made up"})
     assert card.student_accuracy == model.score(TEST, TRUE)

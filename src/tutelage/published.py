@@ -87,7 +87,7 @@ def card_of(
             delta=epsilon.delta,
             unit=epsilon.unit,
             accuracy=[astuple(entry) for entry in accuracy],
-            entities=model.n_private_rows_,
+            entities=getattr(model, "n_private_rows_", None),  # earlier versions stored models without it
             teachers=model.n_teachers_ if by_votes else None,
             classes=len(model.classes_),
             threshold=getattr(mechanism, "threshold", None),
