@@ -128,7 +128,7 @@ def test_a_page_says_nothing_twice_and_no_row_is_empty_talk():
 def test_the_readable_card_rounds_epsilon_up_and_says_what_it_means(tmp_path):
     text = card().as_markdown()
     assert "(11.409, 1e-05)-differential privacy" in text
-    assert "is at most e^11.41 times its probability on neighboring data, plus 1e-05" in text
+    assert "is at most e^11.41 times its probability if one unit were different, plus 1e-05" in text
     assert "δ = 1e-05 is at most 1 in 100,000" in text
     assert "83.46% on 11,282 public rows" in text
     assert "a \\| b" in text
@@ -163,7 +163,7 @@ def test_the_majority_class_stands_beside_the_students_accuracy():
         assert "75.00% of the same rows" in text
     for unscored in (card(), card(student_accuracy=None, evaluation_rows=0)):
         assert unscored.as_dict()["majority_share"] is None
-        assert "| Always guessing the most frequent class | not measured |" in unscored.as_markdown()
+        assert "| Accuracy of always guessing the most frequent class | not measured |" in unscored.as_markdown()
 
 
 @pytest.mark.parametrize(
@@ -487,7 +487,7 @@ def test_the_verdict_stands_beside_its_rule():
 
 def test_frameworks_have_a_verdict_for_each_point():
     def verdicts(made: PrivacyCard) -> list[list[str]]:
-        text = made.as_markdown().split("## Annex: frameworks")[1].split("## Annex: for the file")[0]
+        text = made.as_markdown().split("## Annex: frameworks")[1].split("## Annex: other information")[0]
         sections = text.split("### ")[1:]
         return [
             [line.split("|")[-2].strip() for line in one.splitlines() if line.startswith("|")][2:] for one in sections

@@ -296,7 +296,7 @@ def test_closed_forms_over_features_learned_from_public_rows(folder):
     assert [name for name, _ in student.steps] == ["publiccolumns", "publicpca", "decisiontreeclassifier"]
     card = json.loads((folder / "out" / "card.json").read_text())
     assert card["student_accuracy"] > 0.8
-    assert card["feature_map"] == "pca, learned from public.csv, part of the student and published with it"
+    assert card["feature_map"] == "pca, learned from public.csv, published with the student"
     assert student.predict([[50, 0.9, "north"]]).tolist() == ["yes"]
     assert not (folder / "out" / "private-checkpoints").exists()
 

@@ -133,7 +133,7 @@ def test_a_card_says_for_which_change_of_the_data_its_epsilon_holds(folder):
     fewer = card.if_added_or_removed or 0.0
     assert fewer == epsilon_if_added_or_removed(card.event, 1e-5)
     assert 0.4 * card.epsilon.epsilon < fewer < 0.5 * card.epsilon.epsilon
-    claim = "ε holds if one unit (patient) is replaced, added or removed, with all of its rows."
+    claim = "ε limits the effect of changing, adding or removing one unit (patient) with all of its rows."
     beside = f"only added or removed and none is replaced, the labels and the student satisfy ε = {round_up(fewer)} at"
     for form in ("card.md", "card.html"):
         text = (folder / "out" / form).read_text()
@@ -162,7 +162,7 @@ def test_where_the_number_of_rows_is_public_no_epsilon_is_stated_for_rows_that_j
     assert tutelage("run", "config.toml", cwd=folder).returncode == 0
     assert read_card(folder / "out" / "card.json").if_added_or_removed is None
     text = (folder / "out" / "card.md").read_text()
-    said = "ε holds if one unit (row) is replaced by another one. It does not cover adding or removing a unit"
+    said = "ε limits the effect of replacing one unit (row) by another one. It does not cover adding or removing a unit"
     assert said in text
 
 

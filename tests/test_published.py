@@ -77,7 +77,7 @@ def test_the_card_scores_the_student_on_the_rows_that_are_passed(model):
     assert card.features == ("a", "b", "c", "d")
     assert card.statements == {"private_data": "made up"}
     assert card.noise_source == "SimulationNoise"
-    assert card.feature_map == "PublicPCA, part of the student and published with it"
+    assert card.feature_map == "PublicPCA, published with the student"
     bare = model.card()
     assert bare.student_accuracy is None
     assert bare.features == ("0", "1", "2", "3")

@@ -112,7 +112,7 @@ def test_the_sentence_to_read_aloud_gives_the_bound_of_the_worst_case():
 @pytest.mark.parametrize(
     ("relation", "name", "known"),
     [
-        (NeighboringRelation.CHANGE_ONE_ROW, "visit", "every record except one visit, and"),
+        (NeighboringRelation.CHANGE_ONE_ROW, "visit", "every visit except one, and"),
         (
             NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY,
             "patient_id",
@@ -180,7 +180,7 @@ def test_delta_is_said_in_words(delta, said):
 def test_every_relation_is_said_in_a_sentence():
     for relation in NeighboringRelation:
         said = neighbors(PublicEpsilon(1.0, 1e-5, PrivacyUnit("visit", relation), "a theorem"))
-        assert said.startswith("ε holds if ")
+        assert said.startswith("ε limits the effect of ")
         assert "(visit)" in said
     unit = PrivacyUnit("visit", NeighboringRelation.CHANGE_ONE_ROW)
     assert "No ε" in neighbors(PublicEpsilon(1.0, 1e-5, unit, "a theorem", simulated=True))

@@ -197,4 +197,4 @@ def _feature_map(feature_map: Any) -> str:
     if feature_map is None:
         return "none"
     steps = [step for _, step in feature_map.steps] if isinstance(feature_map, Pipeline) else [feature_map]
-    return f"{', '.join(type(step).__name__ for step in steps)}, part of the student and published with it"
+    return f"{', '.join(type(step).__name__ for step in steps)}, published with the student"

@@ -30,7 +30,7 @@ def describe_features(settings: RunConfig) -> str:
     section = settings.features_section
     if section is None:
         return "none"
-    return f"{section.map}, learned from {_source(settings)}, part of the student and published with it"
+    return f"{section.map}, learned from {_source(settings)}, published with the student"
 
 
 def _source(settings: RunConfig) -> str:

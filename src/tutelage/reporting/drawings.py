@@ -138,7 +138,7 @@ _MOST_CLASSES = 24
 _LONGEST_NAME = 26
 _BAR = 18
 _Z = 1.96
-_SHARE = "share of the budget's ε, by costs that hold for all votes"
+_SHARE = "share of the budget's ε, at worst-case costs"
 
 
 def odds_figure(epsilon: PublicEpsilon) -> Drawing:
@@ -187,13 +187,13 @@ def costs_figure(batches: Sequence[Batch], budget: float) -> Drawing:
     """Return which batches took how much of the budget, for checks and for answers."""
     shown = merged(batches, _MOST_BARS)
     spent, checks = sum(batch.share for batch in batches), sum(batch.checks for batch in batches)
-    names = [f"{_day(batch)} · {f'{batch.queries:,} queries' if batch.queries else 'publishing ε'}" for batch in shown]
+    names = [f"{_day(batch)} · {_asked(batch.queries)}" for batch in shown]
     left = 20 + LETTER * max(len(name) for name in [*names, "not spent"])
     rest = max(0.0, budget - spent)
     x = Scale(0, max(rest, *(batch.share for batch in shown)), left, _RIGHT - 50)
     bottom = _TOP + (len(shown) + 1) * (_BAR + 8)
     beside = [("fill-second", "checks and publishing")] if checks > 0 else []
-    marks = legend([("fill-accent", "answers"), *beside, ("fill-rest", "not spent")], left, 14)
+    marks = legend([("fill-accent", "releases"), *beside, ("fill-rest", "not spent")], left, 14)
     for number, (name, batch) in enumerate(zip(names, shown, strict=True)):
         top = _TOP + number * (_BAR + 8)
         marks += _bar(x, top, name, [("fill-accent", batch.answers), ("fill-second", batch.checks)], batch.share)
@@ -202,11 +202,15 @@ def costs_figure(batches: Sequence[Batch], budget: float) -> Drawing:
         segment(left, _TOP - 4, left, bottom, "rule"),
         write((left + _RIGHT) / 2, bottom + 20, _SHARE, "name", "middle"),
     ]
-    caption = f"Labels used {round_up(spent - checks)} of the budget"
+    caption = f"Releases used {round_up(spent - checks)} of the budget"
     caption += f", checks and publishing {round_up(checks)}." if beside else "."
     if len(shown) < len(batches):
-        caption += f" {len(batches):,} batches, neighbors in time put together."
+        caption += f" {len(batches):,} batches, neighbors in time are merged."
     return drawing("Where the budget went", caption, bottom + 30, marks)
+
+
+def _asked(queries: int) -> str:
+    return f"{queries:,} {'query' if queries == 1 else 'queries'}" if queries else "publishing ε"
 
 
 def frontier_figure(points: Sequence[FrontierPoint], asked: int) -> Drawing:
@@ -216,7 +220,7 @@ def frontier_figure(points: Sequence[FrontierPoint], asked: int) -> Drawing:
     y = Scale(0, most * 1.1, _BOTTOM, _TOP)
     places = [(x(point.queries), y(point.epsilon.epsilon)) for point in points]
     marks = [
-        *axes(x, y, "queries, all answered", f"ε at δ = {points[0].epsilon.delta:.10g}", whole=True),
+        *axes(x, y, "queries, all labeled", f"ε at δ = {points[0].epsilon.delta:.10g}", whole=True),
         path(places, "curve-accent"),
         *(dot(*place, "dot-accent") for place in places),
     ]

@@ -9,13 +9,13 @@ from tutelage.reporting.meaning import cases
 from tutelage.reporting.record import CardRecord
 
 _NO_ADVICE = (
-    "This is not legal advice. A verdict says whether this card answers a point: answered, partly answered, or not "
-    "answered. Each missing statement is named by its topic."
+    "This is not legal advice. For NIST and ISO, the last column says whether this card answers a point, not whether "
+    "the answer is good enough. Each missing statement is named by its topic."
 )
 
 
 def frameworks(card: CardRecord) -> tuple[Section, ...]:
-    """Return the three mappings with a verdict for each point."""
+    """Return the three mappings."""
     return (
         Section("NIST SP 800-226", (Prose(_NO_ADVICE), _nist(card))),
         Section("ISO/IEC 27559:2022", (_iso(card),)),
@@ -29,19 +29,23 @@ def _nist(card: CardRecord) -> Table:
         ("Privacy parameters", "ε and δ, proved from what was released", _graded(card, True, "why_epsilon")),
         ("Unit of privacy", "the unit and its neighboring relation", _graded(card, True)),
         ("Algorithms and correctness", "mechanism, noise and proof", _graded(card, True, "evidence")),
-        ("Utility", "accuracy, beside two others", _graded(card, measured, "without_privacy")),
+        (
+            "Utility",
+            "accuracy, and what it is compared with",
+            _graded(card, measured, "without_privacy"),
+        ),
         ("Bias", "accuracy by class", _graded(card, by_class, "fairness")),
         ("Query model", "interactive within a budget", _graded(card, True)),
         ("Trust model", "federated" if card.is_federated else "central", _graded(card, True, "trust", "leaves_site")),
         ("Side channels", "what the software does", _graded(card, True, "side_channels")),
-        ("Data security and access control", "modes of files", _graded(card, True, "access")),
+        ("Data security and access control", "file permissions", _graded(card, True, "access")),
         (
             "Data collection exposure",
-            "by statements only",
+            "only what the owner states",
             _graded(card, "collection" in card.statements, "private_data", "collection"),
         ),
     )
-    return Table(("Component", "On this card", "Verdict"), rows)
+    return Table(("Component", "On this card", "Covered?"), rows)
 
 
 def _iso(card: CardRecord) -> Table:
@@ -64,7 +68,7 @@ def _iso(card: CardRecord) -> Table:
         ),
         ("9 Governance", "ledger, signature and review", _graded(card, True, *governed)),
     )
-    return Table(("Clause", "On this card", "Verdict"), rows)
+    return Table(("Clause", "On this card", "Covered?"), rows)
 
 
 def _opinion(card: CardRecord) -> Table:
@@ -89,7 +93,7 @@ def _opinion(card: CardRecord) -> Table:
             "Can facts about a person be inferred?",
             "The bound limits what a person's own data add. Facts about the population can be inferred, and apply to "
             "people who are not in the data too.",
-            f"{word} protection of own data; none of facts about the population",
+            f"{word} protection of a person's own data; no protection of facts about the population",
         ),
     )
     return Table(("Question", "Answer", "Verdict"), rows)

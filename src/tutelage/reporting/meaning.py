@@ -14,18 +14,17 @@ RULE = (
     "also weak if an objection says that ε does not count everything."
 )
 _CHANGES = {
-    NeighboringRelation.CHANGE_ONE_ROW: "one unit ({unit}) is replaced by another one. It does not cover adding "
-    "or removing a unit: the number of rows is public.",
-    NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY: "one unit ({unit}) is replaced, added or removed, with all of "
+    NeighboringRelation.CHANGE_ONE_ROW: "replacing one unit ({unit}) by another one. It does not cover adding or "
+    "removing a unit, because the number of rows is public.",
+    NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY: "changing, adding or removing one unit ({unit}) with all of "
     "its rows.",
-    NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO: "one unit ({unit}) within one silo is replaced, added or "
-    "removed, with all of its rows. Which silos exist is public.",
-    NeighboringRelation.CHANGE_ONE_BALLOT: "the ballots of one unit ({unit}) are replaced by any other ballots.",
+    NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO: "changing, adding or removing one unit ({unit}) with all of "
+    "its rows, within one silo. Which silos exist is public.",
+    NeighboringRelation.CHANGE_ONE_BALLOT: "replacing the ballots of one unit ({unit}) by any other ballots.",
 }
 # Knowledge of an attacker, and the two versions they compare, in the user's word for the unit.
 _ATTACKERS = {
-    NeighboringRelation.CHANGE_ONE_ROW: "every record except one {unit}, and considers two versions of that {unit} "
-    "equally likely.",
+    NeighboringRelation.CHANGE_ONE_ROW: "every {unit} except one, and considers two versions of it equally likely.",
     NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY: "every record except those of one {unit}, and considers two "
     "versions of these records equally likely. One version may be that there are no such records.",
     NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO: "every record except those of one {unit} in one silo, and "
@@ -49,8 +48,11 @@ def verdict(epsilon: PublicEpsilon, uncounted: tuple[str, ...] = ()) -> Verdict:
     if uncounted:
         return Verdict("weak", f"ε does not count everything: see the objections ({', '.join(uncounted)}).")
     right = right_guesses(epsilon.epsilon, epsilon.delta)
-    word = "strong" if right <= _STRONG else "moderate" if right <= _MODERATE else "weak"
-    return Verdict(word, f"The attacker guesses right in {cases(epsilon)}.")
+    if right <= _STRONG:
+        return Verdict("strong", f"This is at most {100 * _STRONG:g}.")
+    if right <= _MODERATE:
+        return Verdict("moderate", f"This is at most {100 * _MODERATE:g}.")
+    return Verdict("weak", f"This is more than {100 * _MODERATE:g}.")
 
 
 def cases(epsilon: PublicEpsilon) -> str:
@@ -114,7 +116,8 @@ def likelihood(epsilon: PublicEpsilon, *, whole: bool) -> str:
     outcome = "everything released through this ledger" if whole else "the labels, the student and this card"
     return (
         f"The probability of any outcome ({outcome}) is at most e^{round_up(epsilon.epsilon, 2)} times its "
-        f"probability on neighboring data, plus {epsilon.delta:.10g}. This holds whatever else the attacker knows."
+        f"probability if one unit were different, plus {epsilon.delta:.10g}. This holds whatever else the attacker "
+        "knows."
     )
 
 
@@ -135,25 +138,29 @@ def neighbors(epsilon: PublicEpsilon) -> str:
     """Return for which change of the data ε holds, in a sentence."""
     if epsilon.simulated:
         return "No ε holds for any change of the data: the noise was simulated."
-    return f"ε holds if {_CHANGES[epsilon.unit.neighboring].format(unit=epsilon.unit.name)}"
+    return f"ε limits the effect of {_CHANGES[epsilon.unit.neighboring].format(unit=epsilon.unit.name)}"
 
 
 def if_added_or_removed(value: float, epsilon: PublicEpsilon) -> str:
     """Return the ε of fewer changes in a sentence that keeps it apart from the claim."""
     return (
-        f"If units ({epsilon.unit.name}) are only added or removed and none is replaced, the labels and the student "
+        f"If units ({epsilon.unit.name}) are only added or removed and none is changed, the labels and the student "
         f"satisfy ε = {round_up(value)} at the same δ. This is not the ε of this card. Quote the larger ε."
     )
+
+
+def one_in(delta: float) -> str:
+    """Return a δ above 0 in words, rounded upward: 1 in 100,000."""
+    return f"1 in {f'{math.floor(1 / delta + 1e-6):,}' if delta > 1e-12 else f'10^{math.floor(-math.log10(delta))}'}"
 
 
 def exception(delta: float) -> str:
     """Return what δ means in a sentence."""
     if delta == 0:
         return "δ = 0: the bound holds for every outcome."
-    part = f"{math.floor(1 / delta + 1e-6):,}" if delta > 1e-12 else f"10^{math.floor(-math.log10(delta))}"
     return (
-        f"δ = {delta:.10g} is at most 1 in {part}. Think of it as the probability of an outcome for which ε guarantees "
-        "nothing."
+        f"δ = {delta:.10g} is at most {one_in(delta)}. Think of it as the probability of an outcome for which ε "
+        "guarantees nothing."
     )
 
 

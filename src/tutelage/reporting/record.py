@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, fields
 from types import NoneType
 from typing import Any
 
-from tutelage.events import Event, SummedNoise
+from tutelage.events import Event, NoisySumGaussian, SummedNoise
 from tutelage.exceptions import NotPublishableError
 from tutelage.privacy import NeighboringRelation, PublicEpsilon
 from tutelage.reporting.evidence import Batch, ClassAccuracy, FrontierPoint
@@ -145,6 +145,11 @@ class CardRecord:
     def is_federated(self) -> bool:
         """Whether the noise is a sum of the shares of several entities."""
         return any(isinstance(part.event, SummedNoise) for part in self.event.flatten())
+
+    @property
+    def releases_sums(self) -> bool:
+        """Whether noisy sums of ballots were released, and no votes on single rows."""
+        return all(isinstance(part.event.without_shares(), NoisySumGaussian) for part in self.event.flatten())
 
     @property
     def majority_share(self) -> float | None:

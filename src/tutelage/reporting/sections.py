@@ -31,27 +31,32 @@ from tutelage.reporting.meaning import (
     if_added_or_removed,
     likelihood,
     neighbors,
+    one_in,
 )
 from tutelage.reporting.record import CardRecord
 from tutelage.reporting.statements import STATEMENTS
 
 NOT_PROTECTED = (
-    "The public rows: the teachers label them, and the student may memorize them.",
+    "The public rows: they are not protected, and the student may memorize them.",
     "Facts about the whole population that the student learns. They are true with or without any one unit.",
     "A person whose rows belong to several units: the losses of the units add up.",
-    "Releases from the same private data outside this ledger: their ε add to its budget.",
+    "Releases from the same private data outside this ledger: add their ε to the ε of this budget.",
     "Votes, teachers and checkpoints: they stay with the data set owner and must not be published.",
 )
 _QUERY_MODEL = (
     "Interactive within a budget. A query may depend on earlier labels. The ledger spends budget before noise is "
     "drawn, and refuses a query that does not fit. A repeated query gets its first label again and spends nothing."
 )
+_SUM_MODEL = (
+    "Interactive within a budget. The ledger spends budget before noise is drawn, and refuses a sum that does not fit. "
+    "A repeated run returns the same sums and spends nothing."
+)
 _SECURITY = (
-    "Only the owner of the files can read votes, checkpoints and ledger. These files are not encrypted, so encrypt the "
-    "disk."
+    "Only the user account that owns the files can read votes, checkpoints and ledger. These files are not encrypted: "
+    "the disk must be."
 )
 _HIDDEN = (
-    "Noise hides small groups first, because few teachers know them. Accuracy by class on public rows is the only "
+    "Noise hides small groups first, because few people belong to them. Accuracy by class on public rows is the only "
     "measure of groups on this card."
 )
 _EXPOSURE = ("public_data", "overlap", "collection", "withdrawal", "legal")  # topics of statements
@@ -60,16 +65,16 @@ _MOST_LISTED = 40
 SPENT_STAYS_SPENT = "A release cannot be withdrawn. Its budget stays spent, even if a person or site withdraws later."
 _CENTRAL = (
     "Central: the data set owner runs the software and is trusted with private rows, teachers and votes. Recipients of "
-    "labels, student or card are not trusted and may know anything else."
+    "labels, student or card are not trusted: they may know all other data."
 )
 _FEDERATED = (
     "Federated: every hospital runs the software and keeps its rows, teachers and votes. ε holds if at least as many "
     "hospitals as the terms require are honest and keep their noise secret. Other hospitals, and recipients of labels, "
-    "student or card, are not trusted and may know anything else."
+    "student or card, are not trusted: they may know all other data."
 )
 SIDE_CHANNELS = (
-    "Votes and noise are whole numbers, so rounding of floating-point numbers reveals no votes.",
-    "Errors, logs and progress bars show no votes. Reading a file of arrays runs no code from it.",
+    "Votes, sums and noise are whole numbers, so rounding errors reveal nothing.",
+    "Errors, logs and progress bars show no votes. Opening a data file runs no code from it.",
     "Timing is not hidden: give outsiders the released files, not access to the machine.",
 )
 _EXIT = "The software is open source and needs no network for a release. Its versions are on this card."
@@ -85,7 +90,7 @@ def pages_of(card: CardRecord) -> Page:
     simulated = card.epsilon.simulated
     guaranteed = (_parameters(card), _unit(card), _budget(card))
     deployed = (
-        Section("Query model", (Prose(_QUERY_MODEL),)),
+        Section("Query model", (Prose(_SUM_MODEL if card.releases_sums else _QUERY_MODEL),)),
         Section("Trust model", (Prose(trust_of(card)), *_stated(card, "trust", "leaves_site"))),
         Section("Side channels", (Bullets(SIDE_CHANNELS), *_stated(card, "side_channels"))),
         Section("Data security and access control", (Prose(_SECURITY), *_stated(card, "access"))),
@@ -110,7 +115,7 @@ def pages_of(card: CardRecord) -> Page:
             Part("The differentially private algorithm", (_algorithms(card), _utility(card), _bias(card))),
             Part("The deployment", deployed),
             Part("Frameworks", frameworks(card)),
-            Part("For the file", filed),
+            Part("Other information", filed),
         ),
     )
 
@@ -123,7 +128,8 @@ def claim_of(epsilon: PublicEpsilon) -> str:
 def _first_page(card: CardRecord) -> Lines:
     epsilon, said = card.epsilon, card.statements
     scope = "everything ever released from this budget" if card.covers_ledger else "this release"
-    held = "none: simulated noise" if epsilon.simulated else f"{claim_of(epsilon)}, for {scope}"
+    small = f" ({one_in(epsilon.delta)})" if epsilon.delta else ""
+    held = "none: simulated noise" if epsilon.simulated else f"{claim_of(epsilon)}{small}, for {scope}"
     majority = None if card.majority_share is None else f"{card.majority_share:.2%} of the same rows"
     stated = {topic: Line(name, said.get(topic), topic) for topic, name in _LINES.items()}
     return Lines(
@@ -134,8 +140,8 @@ def _first_page(card: CardRecord) -> Lines:
             Line("Budget", _promised(card)),
             stated["intended_use"],
             stated["excluded_use"],
-            Line("Accuracy of the student", _accuracy(card)),
-            Line("Always guessing the most frequent class", majority or "not measured"),
+            Line("Accuracy of the model (student)", _accuracy(card)),
+            Line("Accuracy of always guessing the most frequent class", majority or "not measured"),
             stated["without_privacy"],
             Line("Objections", _objections(card)),
             stated["signed_by"],
@@ -160,7 +166,8 @@ _LINES = {
 def _promised(card: CardRecord) -> str:
     """Return the budget, how much of it is used, and what it allows an attacker once all of it is."""
     budget, spent = round_up(card.budget["budget"]), round_up(card.budget["spent"])
-    used = f"ε = {budget} at δ = {card.budget['delta']:.10g} for all releases; {min(spent, budget):.10g} is used"
+    part = "all of it is used" if spent >= budget else f"{spent:.10g} is used"
+    used = f"ε = {budget} at δ = {card.budget['delta']:.10g} for all releases; {part}"
     if card.epsilon.simulated or card.covers_ledger:
         return used
     whole = PublicEpsilon(card.budget["budget"], card.budget["delta"], card.epsilon.unit, "budget")
@@ -188,8 +195,8 @@ def _parameters(card: CardRecord) -> Section:
         share = advantage(epsilon.epsilon, epsilon.delta)
         most = min(1.0, round_up(share, digits_for_bound(share, 3)))
         rows += [
-            ("Bayes factor e^ε", f"at most {bayes_factor(epsilon.epsilon)}, except for δ"),
-            ("Membership advantage", f"at most {most}; 0 is none, 1 is certainty"),
+            ("Bayes factor e^ε", f"the odds change at most {bayes_factor(epsilon.epsilon)}-fold, except for δ"),
+            ("Membership advantage", f"at most {most}; 0 is a coin toss, 1 is certainty"),
         ]
         blocks += [Prose(exception(epsilon.delta)), odds_figure(epsilon)]
     rows.append(("May ε be published?", publishable(card)))
@@ -212,7 +219,7 @@ def _unit(card: CardRecord) -> Section:
 
 def _budget(card: CardRecord) -> Section:
     budget = card.budget
-    whole, spent = round_up(budget["budget"]), f"{round_up(budget['spent']):.4f}"
+    whole, spent = round_up(budget["budget"]), round_up(budget["spent"])
     line = f"none: simulated noise; {spent} of {whole} is counted as spent"
     if not card.epsilon.simulated:
         line = (
@@ -222,7 +229,7 @@ def _budget(card: CardRecord) -> Section:
     rows = (
         ("Budget of the private data", line),
         ("Ledger", f"{budget['entries']:,} entries"),
-        ("Head of the ledger", str(budget["head"])),
+        ("Checksum of the newest ledger entry (head)", str(budget["head"])),
     )
     blocks: list[Block] = [Facts(rows)]
     if len(card.batches) > 1:
@@ -235,10 +242,11 @@ def _budget(card: CardRecord) -> Section:
 
 
 def _algorithms(card: CardRecord) -> Section:
+    cast_by = "Ballots" if card.releases_sums else "Teachers"
     rows = (
         ("Mechanism", card.mechanism),
         ("Noise", card.noise_source),
-        ("Teachers", NOT_STATED if card.teachers is None else f"{card.teachers:,}"),
+        (cast_by, NOT_STATED if card.teachers is None else f"{card.teachers:,}"),
         ("Queries", _queries(card)),
         ("Queries chosen", card.selection),
     )
@@ -282,6 +290,8 @@ def _stated(card: CardRecord, *topics: str) -> tuple[Statement, ...]:
 
 
 def _queries(card: CardRecord) -> str:
+    if card.releases_sums:
+        return f"{card.queries:,} public rows, all labeled by the student"
     asked = f"{card.queries:,} asked"
     return asked if card.answered is None else f"{asked}, {card.answered:,} labeled"
 
@@ -306,24 +316,24 @@ def answers_of(card: CardRecord) -> Answers:
         "its head is on this card, so a change can be detected."
     )
     bound = "is tied to one data set" if budget.get("bound") else "is not tied to a data set"
-    others = f"The ledger {bound}. It counts every release that is made through it, and no other."
+    others = f"The ledger {bound}. It counts only releases that are made through it."
     see = "See {}.".format
     questions = (  # with the topic of a statement, and what the card knows
         ("What is the unit of privacy: record, encounter, patient, or site?", "", see("Unit of privacy")),
         ("What exactly leaves each site?", "leaves_site", leaves),
         ("Who is trusted with what?", "trust", see("Trust model")),
-        ("Which ε, δ, neighbors and accountant; and why this ε?", "why_epsilon", see("Privacy parameters")),
+        ("Which ε, δ, unit and proof, and why this ε?", "why_epsilon", see("Privacy parameters")),
         ("Is the reported ε itself safe to publish?", "", publishable(card)),
-        ("Who spent which budget, and can that be tampered with?", "", ledger),
+        ("How much budget is spent, and would a change be detected?", "", ledger),
         ("Which independent evidence is there?", "evidence", None),
         ("What about side channels?", "side_channels", see("Side channels")),
         ("What if a site drops out, is dishonest, or consent is withdrawn?", "withdrawal", SPENT_STAYS_SPENT),
         ("Do public and private data overlap, and where do the public rows come from?", "overlap", None),
-        ("Who is served worse?", "fairness", _fairness(card)),
+        ("Which groups are served worse?", "fairness", _fairness(card)),
         ("What else is released about the same people?", "other_releases", others),
         ("How does this map to NIST SP 800-226?", "", see("NIST SP 800-226")),
         ("What is the legal assessment?", "legal", None),
-        ("Can it be rebuilt, and does it call the network?", "exit", _EXIT),
+        ("Can the software be rebuilt, and does it use the network?", "exit", _EXIT),
     )
     return Answers(tuple(_answer(card, *entry) for entry in questions))
 
