@@ -138,7 +138,7 @@ def test_the_readable_card_rounds_epsilon_up_and_says_what_it_means(tmp_path):
 def test_the_three_forms_say_the_same(tmp_path):
     paths = full_card().save(tmp_path)
     assert [path.name for path in paths] == ["card.json", "card.md", "card.html"]
-    in_words = "1.2345", "0.81", "patient_id", "250", "500 asked, 480 labeled", "About trust: as agreed.", "ab" * 32
+    in_words = "1.2345", "0.81", "patient_id", "250", "500 queries, 480 labeled", "About trust: as agreed.", "ab" * 32
     for path in paths[1:]:
         text = path.read_text(encoding="utf-8")
         assert all(word in text for word in in_words), path
@@ -465,9 +465,9 @@ def test_the_first_page_says_what_nobody_stated_and_how_to_state_it():
         assert f"About {topic}: as agreed." in stated.replace("\\", "")
     assert "not stated" not in stated
     assert stated.splitlines()[2] == "About title: as agreed. · Made 2026-01-01"
-    used = "| Budget | ε = 3.0 at δ = 1e-05 for all releases; 2.5 is used"
+    used = "| Budget | ε = 3.0 at δ = 1e-05 for all releases; 2.5 is spent"
     assert f"{used} |" in bare  # its ε is that of the budget
-    assert f"{used}. If all of it is used, the attacker guesses right in at most 96 of 100 cases |" in stated
+    assert f"{used}. If all of it is spent, the attacker guesses right in at most 96 of 100 cases |" in stated
     assert "| Objections | epsilon too large (danger), threshold above teachers (danger): see the annex |" in stated
     found = Outline(card().as_html())
     assert "".join(found.text).count("--state") == len(FIRST_PAGE) - 1 + 4 + 1  # page 1, open questions, the last hint

@@ -130,7 +130,7 @@ def test_a_later_release_with_the_noise_of_several_owners_is_a_finding_on_an_ear
     for _ in range(2):
         assert called("card", "out", "--ledger", "private.csv.ledger", cwd=folder).returncode == 0
         (found,) = (each for each in read_card(folder / "out" / "card.json").findings or () if "shares" in each.code)
-        assert "as long as 5 of those who answered" in found.reason
+        assert "only if 5 of the hospitals that took part" in found.reason
 
 
 def test_seeded_noise_in_a_ledger_taints_the_cards_of_its_releases(called, folder):  # noqa: F811

@@ -65,7 +65,7 @@ def test_a_fit_logs_public_facts_and_no_private_number(kind, tmp_path, said):
         "Noise chosen: ",
         "Ledger made",
         "Budget reserved",
-        "Answers released: ",
+        "Labels released: ",
         "Student saved: student",
     ]
     assert [start for start in starts if any(line.startswith(start) for line in ours)] == starts

@@ -103,10 +103,10 @@ def test_bars_are_as_long_as_what_they_stand_for():
 
 def test_checks_are_named_only_where_there_are_some():
     drawn = costs_figure([Batch("2026-01-01", 5, 0.0, 0.3), Batch("2026-01-02", 5, 0.0, 0.6)], 1.8)
-    assert drawn.caption == "Releases used 0.9 of the budget."
+    assert drawn.caption == "Releases spent 0.9 of ε = 1.8."
     assert "checks" not in drawn.svg
     drawn = costs_figure([Batch("2026-01-01", 0, 0.25, 0.0), Batch("2026-01-02", 5, 0.0, 0.5)], 1.8)
-    assert drawn.caption == "Releases used 0.5 of the budget, checks and publishing 0.25."
+    assert drawn.caption == "Releases spent 0.5 of ε = 1.8, checks and publishing 0.25."
     assert "checks and publishing" in drawn.svg
     assert "publishing ε" in drawn.svg
 
@@ -114,10 +114,10 @@ def test_checks_are_named_only_where_there_are_some():
 def test_captions_say_what_the_figure_shows():
     batches = [Batch("2026-01-01", 5, 0.1, 0.3), Batch("2026-01-02", 5, 0.0, 0.6)]
     assert spending_figure(batches, 1.8).caption == "1.0 of ε = 1.8 was spent in 2 batches."
-    assert "Releases used 0.9" in costs_figure(batches, 1.8).caption
+    assert "Releases spent 0.9 of ε = 1.8" in costs_figure(batches, 1.8).caption
     points = [FrontierPoint(queries, cost(queries / 10)) for queries in (5, 10, 20)]
     assert frontier_figure(points, 10).caption == (
-        "20 queries would cost ε = 2.0; the 10 asked cost 1.0 by themselves."
+        "20 queries would cost ε = 2.0; the 10 of this release cost 1.0 by themselves."
     )
     many = [ClassAccuracy(f"class {number}", 10, number % 10) for number in range(100)]
     assert "24 of 100 classes are drawn: the worst" in accuracy_figure(many).caption

@@ -100,11 +100,11 @@ def test_the_sentence_to_read_aloud_gives_the_bound_of_the_worst_case():
     said = guessing(PublicEpsilon(math.log(3), 0.0, ONE_TEACHER, "a theorem"), whole=False)
     assert said == (
         "Suppose an attacker knows all private data except one teacher's data, and considers two versions of it "
-        "equally likely. After seeing everything published here, they guess right in at most 75 of 100 cases. A coin "
-        "toss is right in 50."
+        "equally likely. After seeing everything published here, they guess the true version in at most 75 of 100 "
+        "cases. A coin toss is right in 50."
     )
     hopeless = guessing(PublicEpsilon(9.0, 1e-5, ONE_TEACHER, "a theorem"), whole=False)
-    assert "they guess right in up to 100 of 100 cases" in hopeless
+    assert "they guess the true version in up to 100 of 100 cases" in hopeless
     seeded = PublicEpsilon(0.1, 1e-5, ONE_TEACHER, "a theorem", simulated=True)
     assert "can remove the noise" in guessing(seeded, whole=True)
 
@@ -125,7 +125,7 @@ def test_the_sentence_to_read_aloud_gives_the_bound_of_the_worst_case():
 def test_the_sentence_names_the_unit_in_the_words_of_the_user(relation, name, known):
     said = guessing(PublicEpsilon(1.0, 0.0, PrivacyUnit(name, relation), "a theorem"), whole=False)
     assert known in said
-    assert ("no such records" in said) == (relation is not NeighboringRelation.CHANGE_ONE_ROW)
+    assert ("may be missing" in said) == (relation is not NeighboringRelation.CHANGE_ONE_ROW)
 
 
 @given(EPSILONS, DELTAS)

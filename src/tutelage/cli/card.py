@@ -295,7 +295,7 @@ def _settings(event: Event) -> str:
     if isinstance(event, PUBLICATIONS):
         return record["event"]
     if isinstance(event, SummedNoise):
-        return f"{_settings(event.event)}, its noise from {event.shares} shares"
+        return f"{_settings(event.event)}, with noise from {event.shares} honest hospitals"
     given = ", ".join(f"{name}={value}" for name, value in record.items() if name not in ("event", "unit", "simulated"))
     return f"{record['event']}({given})"
 

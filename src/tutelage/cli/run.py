@@ -215,7 +215,7 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
         if card.majority_share is not None:
             row("accuracy of the majority class", f"{card.majority_share:.2%}")
     alone = card.epsilon != model.ledger_.guarantee()
-    of = "this release" if alone else "whole budget: earlier releases exist"
+    of = "this release" if alone else "whole budget"
     row(f"ε to publish ({of})", f"{round_up(card.epsilon.epsilon):.4f}")
     scale = settings.votes.scale if isinstance(settings.votes, LNMax) else None
     if reveal_private and scale is not None:

@@ -510,7 +510,7 @@ class Ledger:
                 f"and {share:.3g} of the budget ε = {self.epsilon:g} stays spent."
             ) from None
         cost = self._filter.share(reservation.grains - refund)
-        _LOGGER.info("Answers released: %d, at %.4g of ε = %g.", len(labels), cost, self.epsilon)
+        _LOGGER.info("Labels released: %d, at a cost of %.4g of ε = %g.", len(labels), cost, self.epsilon)
         return Settled(labels, cost)
 
     def _settled(

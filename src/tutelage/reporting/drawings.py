@@ -202,7 +202,7 @@ def costs_figure(batches: Sequence[Batch], budget: float) -> Drawing:
         segment(left, _TOP - 4, left, bottom, "rule"),
         write((left + _RIGHT) / 2, bottom + 20, _SHARE, "name", "middle"),
     ]
-    caption = f"Releases used {round_up(spent - checks)} of the budget"
+    caption = f"Releases spent {round_up(spent - checks)} of ε = {round_up(budget)}"
     caption += f", checks and publishing {round_up(checks)}." if beside else "."
     if len(shown) < len(batches):
         caption += f" {len(batches):,} batches, neighbors in time are merged."
@@ -231,7 +231,9 @@ def frontier_figure(points: Sequence[FrontierPoint], asked: int) -> Drawing:
         marks += [dot(*place, "dot-second", 6), write(place[0] + 10, place[1] + 20, words, "label-second")]
     last = points[-1]
     caption = f"{last.queries:,} queries would cost ε = {round_up(last.epsilon.epsilon)}"
-    caption += "".join(f"; the {asked:,} asked cost {round_up(point.epsilon.epsilon)} by themselves" for point in here)
+    caption += "".join(
+        f"; the {asked:,} of this release cost {round_up(point.epsilon.epsilon)} by themselves" for point in here
+    )
     return drawing("Cost of other numbers of queries", caption + ".", _HEIGHT, marks)
 
 

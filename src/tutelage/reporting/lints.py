@@ -208,9 +208,9 @@ def _of_shares(shares: int | None) -> Finding | None:
     if shares is None:
         return None
     reason = (
-        f"The noise is the sum of shares of several owners: ε holds only as long as {shares} of those who answered "
-        "keep their shares secret, the three computing parties follow the protocol, and no two of them combine their "
-        "data. Choose parties that answer to different people, and name them on the card."
+        f"Each hospital adds a part of the noise. ε holds only if {shares} of the hospitals that took part keep their "
+        "part secret, the three computing parties follow the protocol, and no two of them combine their data. Choose "
+        "computing parties from different organizations, and name them on the card."
     )
     return Finding(NOISE_FROM_SHARES, "warning", reason)
 

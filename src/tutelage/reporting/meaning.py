@@ -11,7 +11,7 @@ _STRONG, _MODERATE = 0.75, 0.95  # right guesses: ε ≤ 1.09 and ε ≤ 2.94 fo
 _MOST_DECIMALS = 9
 RULE = (
     "Rule: strong means at most 75 right guesses in 100, moderate at most 95, weak more than 95. The verdict is "
-    "also weak if an objection says that ε does not count everything."
+    "also weak if an objection says that ε leaves something out."
 )
 _CHANGES = {
     NeighboringRelation.CHANGE_ONE_ROW: "replacing one unit ({unit}) by another one. It does not cover adding or "
@@ -19,16 +19,16 @@ _CHANGES = {
     NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY: "changing, adding or removing one unit ({unit}) with all of "
     "its rows.",
     NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO: "changing, adding or removing one unit ({unit}) with all of "
-    "its rows, within one silo. Which silos exist is public.",
+    "its rows, within one hospital (silo). Which silos exist is public.",
     NeighboringRelation.CHANGE_ONE_BALLOT: "replacing the ballots of one unit ({unit}) by any other ballots.",
 }
 # Knowledge of an attacker, and the two versions they compare, in the user's word for the unit.
 _ATTACKERS = {
     NeighboringRelation.CHANGE_ONE_ROW: "every {unit} except one, and considers two versions of it equally likely.",
     NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY: "every record except those of one {unit}, and considers two "
-    "versions of these records equally likely. One version may be that there are no such records.",
+    "versions of these records equally likely. In one version, these records may be missing.",
     NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO: "every record except those of one {unit} in one silo, and "
-    "considers two versions of these records equally likely. One version may be that there are no such records.",
+    "considers two versions of these records equally likely. In one version, these records may be missing.",
     NeighboringRelation.CHANGE_ONE_BALLOT: "all private data except {unit}, and considers two versions of it equally "
     "likely.",
 }
@@ -46,7 +46,7 @@ def verdict(epsilon: PublicEpsilon, uncounted: tuple[str, ...] = ()) -> Verdict:
     if epsilon.simulated:
         return Verdict("none", "The noise was simulated, so there is no guarantee.")
     if uncounted:
-        return Verdict("weak", f"ε does not count everything: see the objections ({', '.join(uncounted)}).")
+        return Verdict("weak", f"ε leaves something out: see the objections ({', '.join(uncounted)}).")
     right = right_guesses(epsilon.epsilon, epsilon.delta)
     if right <= _STRONG:
         return Verdict("strong", f"This is at most {100 * _STRONG:g}.")
@@ -129,7 +129,7 @@ def guessing(epsilon: PublicEpsilon, *, whole: bool) -> str:
     unit = epsilon.unit
     known = _ATTACKERS[unit.neighboring].format(unit=unit.name.removesuffix("_id") or unit.name)
     return (
-        f"Suppose an attacker knows {known} After seeing {seen}, they guess right in {cases(epsilon)}. "
+        f"Suppose an attacker knows {known} After seeing {seen}, they guess the true version in {cases(epsilon)}. "
         "A coin toss is right in 50."
     )
 
@@ -144,8 +144,8 @@ def neighbors(epsilon: PublicEpsilon) -> str:
 def if_added_or_removed(value: float, epsilon: PublicEpsilon) -> str:
     """Return the ε of fewer changes in a sentence that keeps it apart from the claim."""
     return (
-        f"If units ({epsilon.unit.name}) are only added or removed and none is changed, the labels and the student "
-        f"satisfy ε = {round_up(value)} at the same δ. This is not the ε of this card. Quote the larger ε."
+        f"If one unit ({epsilon.unit.name}) only joins or leaves, and none is changed, ε is {round_up(value)} at the "
+        "same δ. This is not the ε of this card. Quote the larger ε."
     )
 
 

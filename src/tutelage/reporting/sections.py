@@ -38,8 +38,8 @@ from tutelage.reporting.statements import STATEMENTS
 
 NOT_PROTECTED = (
     "The public rows: they are not protected, and the student may memorize them.",
-    "Facts about the whole population that the student learns. They are true with or without any one unit.",
-    "A person whose rows belong to several units: the losses of the units add up.",
+    "Facts about the whole population that the student learns. They are true with or without any one person's data.",
+    "A person whose rows belong to several units: their ε add up.",
     "Releases from the same private data outside this ledger: add their ε to the ε of this budget.",
     "Votes, teachers and checkpoints: they stay with the data set owner and must not be published.",
 )
@@ -69,8 +69,9 @@ _CENTRAL = (
 )
 _FEDERATED = (
     "Federated: every hospital runs the software and keeps its rows, teachers and votes. ε holds if at least as many "
-    "hospitals as the terms require are honest and keep their noise secret. Other hospitals, and recipients of labels, "
-    "student or card, are not trusted: they may know all other data."
+    "hospitals as the terms require are honest and keep their noise secret. The three computing parties must follow "
+    "the protocol, and no two of them may combine their data. Other hospitals, and recipients of labels, student or "
+    "card, are not trusted: they may know all other data."
 )
 SIDE_CHANNELS = (
     "Votes, sums and noise are whole numbers, so rounding errors reveal nothing.",
@@ -166,12 +167,12 @@ _LINES = {
 def _promised(card: CardRecord) -> str:
     """Return the budget, how much of it is used, and what it allows an attacker once all of it is."""
     budget, spent = round_up(card.budget["budget"]), round_up(card.budget["spent"])
-    part = "all of it is used" if spent >= budget else f"{spent:.10g} is used"
+    part = "all of it is spent" if spent >= budget else f"{spent:.10g} is spent"
     used = f"ε = {budget} at δ = {card.budget['delta']:.10g} for all releases; {part}"
     if card.epsilon.simulated or card.covers_ledger:
         return used
     whole = PublicEpsilon(card.budget["budget"], card.budget["delta"], card.epsilon.unit, "budget")
-    return f"{used}. If all of it is used, the attacker guesses right in {cases(whole)}"
+    return f"{used}. If all of it is spent, the attacker guesses right in {cases(whole)}"
 
 
 def _accuracy(card: CardRecord) -> str:
@@ -195,7 +196,7 @@ def _parameters(card: CardRecord) -> Section:
         share = advantage(epsilon.epsilon, epsilon.delta)
         most = min(1.0, round_up(share, digits_for_bound(share, 3)))
         rows += [
-            ("Bayes factor e^ε", f"the odds change at most {bayes_factor(epsilon.epsilon)}-fold, except for δ"),
+            ("Bayes factor e^ε", f"the odds change at most {bayes_factor(epsilon.epsilon)}-fold, apart from δ"),
             ("Membership advantage", f"at most {most}; 0 is a coin toss, 1 is certainty"),
         ]
         blocks += [Prose(exception(epsilon.delta)), odds_figure(epsilon)]
@@ -292,7 +293,7 @@ def _stated(card: CardRecord, *topics: str) -> tuple[Statement, ...]:
 def _queries(card: CardRecord) -> str:
     if card.releases_sums:
         return f"{card.queries:,} public rows, all labeled by the student"
-    asked = f"{card.queries:,} asked"
+    asked = f"{card.queries:,} queries"
     return asked if card.answered is None else f"{asked}, {card.answered:,} labeled"
 
 
@@ -309,8 +310,12 @@ def answers_of(card: CardRecord) -> Answers:
     budget = card.budget
     leaves = (
         f"Labels of at most {card.queries:,} public rows, a student that learned from them, this card, and the "
-        "exported ledger. Private rows, teachers and votes do not leave."
+        "exported ledger. "
     )
+    if card.is_federated:
+        leaves += "Sealed shares of noised votes leave each hospital. Private rows, teachers and plain votes do not."
+    else:
+        leaves += "Private rows, teachers and votes do not leave."
     ledger = (
         f"{round_up(budget['spent'])} of ε = {round_up(budget['budget'])} is spent. The ledger is a chain of hashes; "
         "its head is on this card, so a change can be detected."
@@ -361,7 +366,7 @@ def publishable(card: CardRecord) -> str:
     """Return whether the printed ε may itself be published, and why."""
     if card.epsilon.simulated:
         return "There is no ε to publish: the noise was simulated."
-    text = "Yes. It is computed from public settings alone and holds for every possible set of votes."
+    text = "Yes. It is computed from public settings alone and holds for every possible set of votes or ballots."
     if card.sanitised is not None:
         text += f" The second ε depends on the votes. It may be published because of this: {card.sanitised.method}."
     return text
