@@ -188,6 +188,7 @@ def test_active_learning_is_reproduced_quickly_without_networks(less_mnist, monk
     assert not any("network" in name or "siamese" in name for name in rows)
 
 
+@pytest.mark.slow
 def test_all_of_active_learning_is_reproduced(less_mnist):
     pytest.importorskip("torch")
     record = active_learning.reproduce(quick=False, download=False, progress=False)

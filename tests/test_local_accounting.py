@@ -170,7 +170,7 @@ def test_local_noise_is_calibrated_to_the_analytic_gaussian(target, answers):
 
 
 def test_local_noise_that_no_vote_could_pass_is_refused():
-    with pytest.raises(InvalidParameterError, match="would pass 10000 votes"):
+    with pytest.raises(InvalidParameterError, match="need noise of more than 10000 votes"):
         local_gaussian_for(1e-9, 1e-5, 10)
     for wrong in ((0.0, 1e-5, 1), (1.0, 0.0, 1), (1.0, 1e-5, 0), (float("nan"), 1e-5, 1)):
         with pytest.raises(InvalidParameterError):

@@ -96,6 +96,7 @@ def test_a_trial_without_noise_is_a_fit_without_noise():
     assert np.mean(predicted == model.predict(X)) > 0.995
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [1.5, 2.5])
 def test_trials_foretell_runs(noise):
     """Expected and measured accuracy agree within four points, at standard errors below one."""
@@ -139,6 +140,7 @@ def test_a_plan_is_the_same_each_time(found):
     assert plan(1.0, people=2000, X_public=X, y_public=y, goal=0.5).as_dict() == found.as_dict()
 
 
+@pytest.mark.slow
 def test_clusters_with_few_public_rows_are_for_few_votes():
     X, y = load_digits(return_X_y=True)
     found = plan(0.5, people=1200, X_public=X[:300], y_public=y[:300])
@@ -376,6 +378,7 @@ def test_public_rows_without_labels_are_counted():
     assert plan(1.0, people=100, X_public=frame, classes=2).target.public_rows == 70
 
 
+@pytest.mark.slow
 def test_rows_of_a_stand_in_are_public_or_labeled_and_never_both():
     """Labels that are pure chance cannot be foretold from the row itself."""
     X, _ = clusters(400)
@@ -384,6 +387,7 @@ def test_rows_of_a_stand_in_are_public_or_labeled_and_never_both():
     assert max(option.expected for option in found.options) < 0.62
 
 
+@pytest.mark.slow
 def test_trials_predict_votes_of_any_classifier():
     """The student is the default one of votes, a forest; with another student the prediction was eight points off."""
     X, y = clusters(2900, noise=1.5)

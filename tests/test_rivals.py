@@ -354,6 +354,7 @@ def small(monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_the_table_has_every_method_at_every_epsilon(small):
     record = rivals.reproduce(quick=False, download=False, progress=False)
     rows = {row.name: row for row in record.rows}
