@@ -467,6 +467,8 @@ def test_the_first_page_says_what_nobody_stated_and_how_to_state_it():
     assert stated.splitlines()[2] == "About title: as agreed. · Made 2026-01-01"
     used = "| Budget | ε = 3.0 at δ = 1e-05 for all releases; 2.5 is spent"
     assert f"{used} |" in bare  # its ε is that of the budget
+    whole = full_card(budget={**card().budget, "budget": 2.5, "spent": 2.5}).as_markdown()
+    assert "| Budget | ε = 2.5 at δ = 1e-05 for all releases; all of it is spent |" in whole
     assert f"{used}. If all of it is spent, the attacker guesses right in at most 96 of 100 cases |" in stated
     assert "| Objections | epsilon too large (danger), threshold above teachers (danger): see the annex |" in stated
     found = Outline(card().as_html())

@@ -37,7 +37,7 @@ from tutelage.reporting.record import CardRecord
 from tutelage.reporting.statements import STATEMENTS
 
 NOT_PROTECTED = (
-    "The public rows: they are not protected, and the student may memorize them.",
+    "The public rows: the student may memorize them.",
     "Facts about the whole population that the student learns. They are true with or without any one person's data.",
     "A person whose rows belong to several units: their ε add up.",
     "Releases from the same private data outside this ledger: add their ε to the ε of this budget.",
@@ -169,7 +169,7 @@ def _promised(card: CardRecord) -> str:
     budget, spent = round_up(card.budget["budget"]), round_up(card.budget["spent"])
     part = "all of it is spent" if spent >= budget else f"{spent:.10g} is spent"
     used = f"ε = {budget} at δ = {card.budget['delta']:.10g} for all releases; {part}"
-    if card.epsilon.simulated or card.covers_ledger:
+    if card.epsilon.simulated or card.covers_ledger or spent >= budget:
         return used
     whole = PublicEpsilon(card.budget["budget"], card.budget["delta"], card.epsilon.unit, "budget")
     return f"{used}. If all of it is spent, the attacker guesses right in {cases(whole)}"
