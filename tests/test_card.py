@@ -129,7 +129,7 @@ def test_the_readable_card_rounds_epsilon_up_and_says_what_it_means(tmp_path):
     text = card().as_markdown()
     assert "(11.409, 1e-05)-differential privacy" in text
     assert "is at most e^11.41 times its probability if one unit were different, plus 1e-05" in text
-    assert "δ = 1e-05 is at most 1 in 100,000" in text
+    assert "δ = 1e-05 is 1 in 100,000" in text
     assert "83.46% on 11,282 public rows" in text
     assert "a \\| b" in text
     assert "### Not protected" in text
@@ -498,9 +498,9 @@ def test_frameworks_have_a_verdict_for_each_point():
     nist, iso, opinion = verdicts(card())
     assert (len(nist), len(iso), len(opinion)) == (10, 4, 3)
     assert nist[1] == nist[5] == "answered"
-    assert nist[2] == "partly answered: state evidence"
+    assert nist[2] == "partly answered; missing: evidence"
     assert nist[9] == "not answered: state private_data, collection"
-    assert iso[2] == "partly answered: state evidence"
+    assert iso[2] == "partly answered; missing: evidence"
     assert [one.split(" ")[0] for one in opinion] == ["weak"] * 3
     nist, iso, opinion = verdicts(full_card())
     assert {*nist, *iso} == {"answered"}
@@ -520,7 +520,7 @@ def test_print_has_page_numbers_and_starts_the_annex_on_a_page_of_its_own():
 
 def test_findings_are_shown_loudly_and_their_absence_too():
     assert "The settings were not checked." in card().as_html()
-    assert "All checks of the settings passed" in card(findings=()).as_html()
+    assert "None were found by the checks that were made." in card(findings=()).as_html()
     loud = full_card().as_html()
     assert '<li class="danger">' in loud
     assert "above the 250 teachers" in loud

@@ -51,12 +51,12 @@ def test_a_signed_card_is_verified_with_and_without_its_ledger(called, signed, o
     head = json.loads((signed / "out" / SIGNATURE).read_text())["head"]
     assert f"The signed head is\n{head}" in alone.stdout
     assert "a.ledger is intact and contains the signed head." in beside.stdout
-    assert "Since the card was made" not in beside.stdout
+    assert "since the card was made" not in beside.stdout
     assert "and not the labels or the student" in beside.stdout
     later(signed)
     after = verified(called, signed, "--ledger", "a.ledger")
     assert after.returncode == 0
-    assert "Since the card was made, the ledger was charged 1 times. The ε of the card covers them." in after.stdout
+    assert "Releases or tests since the card was made: 1. The ε of the card covers them." in after.stdout
 
 
 def test_only_a_card_is_verified(called, signed):

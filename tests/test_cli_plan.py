@@ -12,14 +12,14 @@ pytestmark = pytest.mark.usefixtures("short_trials")
 COLUMNS = [f"f{number}" for number in range(6)]
 
 
-def write(path, n, seed=0, noise=1.0, label="kind", entity=False):
+def write(path, n, seed=0, noise=1.0, entity=False):
     """Write a table of two classes that differ in their first column."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 2, n)
     X = rng.normal(size=(n, 6)) * noise
     X[:, 0] += 3 * y
     patients = np.arange(n) // 2
-    lines = [",".join([*COLUMNS, label, *(["patient"] if entity else [])])]
+    lines = [",".join([*COLUMNS, "kind", *(["patient"] if entity else [])])]
     for row, kind, patient in zip(X.tolist(), y.tolist(), patients.tolist(), strict=True):
         lines.append(",".join([*map(str, row), ("no", "yes")[kind], *([f"p{patient}"] if entity else [])]))
     path.write_text("\n".join(lines) + "\n")
@@ -161,7 +161,9 @@ def test_a_private_number_of_people_is_not_planned_by(called, tmp_path):
 def test_silos_are_not_planned_by(called, tmp_path):
     config = configuration(tmp_path, private='silo = "patient"\n')
     config.write_text(config.read_text().replace('ignore = ["patient"]\n', ""))
-    assert "A plan cannot try `silo` in [private]" in refusal(called("plan", "--for", config, "--people", 600), 2)
+    assert "A plan cannot try one teacher per silo. Remove `silo` from [private]." in refusal(
+        called("plan", "--for", config, "--people", 600), 2
+    )
 
 
 def test_objections_are_in_every_form_of_a_plan(called, tmp_path):

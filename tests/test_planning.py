@@ -1,4 +1,4 @@
-"""Plans: trials foretell runs, ε is proved, hopeless targets are refused, and nothing private is needed."""
+"""Plans: trials predict runs, ε is proved, hopeless targets are refused, and nothing private is needed."""
 
 import re
 import warnings
@@ -98,7 +98,7 @@ def test_a_trial_without_noise_is_a_fit_without_noise():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", [1.5, 2.5])
-def test_trials_foretell_runs(noise):
+def test_trials_predict_runs(noise):
     """Expected and measured accuracy agree within four points, at standard errors below one."""
     X, y = clusters(4600, noise=noise)
     known, target = PublicLabels(X[:600], X[:600], y[:600], 3, own=True), target_of(people=2000, public_rows=600)
@@ -114,7 +114,7 @@ def test_trials_foretell_runs(noise):
 
 
 def test_few_votes_are_not_cast_on_a_persons_own_row():
-    """Labels that are pure chance cannot be foretold: a person who voted on its own row would give its label away."""
+    """Labels that are pure chance cannot be predicted: a person who voted on its own row would give its label away."""
     X, _ = clusters(300)
     y = np.random.default_rng(1).integers(0, 2, 300)
     known = PublicLabels(X, X, y, 2, own=True)
@@ -209,6 +209,7 @@ def test_settings_of_ones_own_are_tried_in_full():
     assert found.asked is not None
     assert found.asked.method.parameters() == bad
     assert found.asked in found.options
+    assert found.asked.in_full
     assert found.recommended != found.asked
     assert any("settings that you named" in sentence for sentence in found.sentences())
 
@@ -330,7 +331,6 @@ def test_the_epsilon_of_ones_own_settings_is_told_where_nothing_is_recommended()
     assert found.best != found.asked
     assert f"They cost ε = {found.asked.claim}, more than the target ε = 0.1." in found.sentences()[1]
     for option in found.options:
-        assert option.cells()[2] == option.claim
         assert float(option.claim) >= option.epsilon.epsilon
 
 
@@ -380,11 +380,24 @@ def test_public_rows_without_labels_are_counted():
 
 @pytest.mark.slow
 def test_rows_of_a_stand_in_are_public_or_labeled_and_never_both():
-    """Labels that are pure chance cannot be foretold from the row itself."""
+    """Labels that are pure chance cannot be predicted from the row itself."""
     X, _ = clusters(400)
     y = np.random.default_rng(1).integers(0, 2, 400)
     found = plan(8.0, people=400, stand_in=(X, y))
     assert max(option.expected for option in found.options) < 0.62
+
+
+def test_curves_rise_and_meet_the_expected_accuracy_at_the_target():
+    points = planner._rising({1.0: 0.8, 0.5: 0.82, 2.0: 0.79, 4.0: 0.9, 0.25: 0.7}, 2.0)
+    assert [(point.epsilon, point.expected) for point in points] == [
+        (0.5, 0.7), (1.0, 0.8), (2.0, 0.8), (4.0, 0.8), (8.0, 0.9),
+    ]  # fmt: skip
+
+
+def test_settings_that_the_plan_tries_anyway_are_tried_once():
+    target = target_of()
+    few = methods_for(target)[2]
+    assert method_of({"teacher": NearestQueries(20), "student": "label-propagation"}, target) == few
 
 
 @pytest.mark.slow

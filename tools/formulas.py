@@ -16,6 +16,7 @@ from mkdocs.structure.pages import Page
 
 WIDEST = 40  # characters of an inline formula: browsers do not break it, and it must fit a phone
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+FIXED = re.compile(r"\\[Bb]igg?([lr])(?![A-Za-z])")
 TAG = re.compile(r"\\tag\{(\w+)\}")
 NOT_PROSE = re.compile(r"(<(pre|code|script|style|math)\b.*?</\2>|<[^>]*>|https?://\S+)", re.DOTALL)
 ESCAPE = re.compile(r"\\[^A-Za-z ]")
@@ -57,12 +58,17 @@ def equation(found: re.Match[str]) -> str:
     return f"{box}{mathml(TAG.sub('', latex), 'block')}{number}</div>"
 
 
+def _stretched(latex: str) -> str:
+    """Return LaTeX whose large brackets are as high as their content: fixed heights are lost in browsers."""
+    return FIXED.sub(lambda found: {"l": r"\left", "r": r"\right"}[found[1]], latex)
+
+
 def mathml(latex: str, display: str) -> str:
     """Return LaTeX as MathML."""
     if escape := ESCAPE.search(latex):
         raise ValueError(f"LaTeX ${latex}$ has {escape[0]}, which Markdown changes on the repository; avoid it.")
     try:
-        root = ET.fromstring(convert(latex, display=display))  # noqa: S314  made here
+        root = ET.fromstring(convert(_stretched(latex), display=display))  # noqa: S314  made here
     except Exception as error:  # the library has no common class of errors
         raise ValueError(f"LaTeX ${latex}$ cannot be converted; correct it.") from error
     read = "".join(root.itertext())

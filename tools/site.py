@@ -176,7 +176,7 @@ def boxed(html: str) -> str:
             heading = words_of(found[1])
             return found[0]
         label = markup.escape(f"Table {next(number)}: {heading}")
-        table = EMPTY.sub(r"<td\1></td>", found[0])  # a header without words is none
+        table = EMPTY.sub(r"<td\1></td>", found[0])  # an empty header is not a header
         return f'<div class="table" role="group" aria-label="{label}" tabindex="0">{table}</div>'
 
     return TITLED.sub(box, html)

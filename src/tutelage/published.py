@@ -181,7 +181,7 @@ def _selection(model: Any) -> str:
         chosen = (
             "" if tuning is None else f"; chosen among {len(tuning.settings)} settings, paid for by the same budget"
         )
-        return f"all public rows, labeled from noisy sums of bounded ballots{chosen}"
+        return f"all public rows of the run; labels follow from noisy sums of bounded ballots{chosen}"
     rounds = "one round" if len(model.rounds_) == 1 else f"{len(model.rounds_)} rounds"
     rule = "first" if model.selection is None else model.selection
     name = rule if isinstance(rule, str) else type(rule).__name__

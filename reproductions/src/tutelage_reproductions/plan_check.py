@@ -29,7 +29,7 @@ _DELTA = 1e-5
 _EPSILONS = (0.1, 0.5, 1.0, 3.0)
 _SPLITS, _SPLITS_OF_SMALL = 3, 12
 _OF_GRID, _OF_GRID_SMALL = 2, 3  # splits
-_WITHIN, _WORTH = 3.0, 1.5  # points
+_WITHIN, _BEHIND = 3.0, 1.5  # points
 _TOLD_LESS = 1.0  # ε of plans that are told a stand-in or nothing
 _PEOPLE, _PUBLIC, _SCORED = 8_000, 1_500, 3_000  # at most, where settings are compared
 _NO_RELEASE = "no release"
@@ -114,7 +114,7 @@ def _notes(factors: dict[str, float], settings: int, chosen: Sequence[_Chosen]) 
         f"{min(factors.values()):.2f} to {max(factors.values()):.2f}. The planner uses {STILL_TO_COME:g}.",
         f"Recommended settings were compared on at most {_PEOPLE:,} private and {_PUBLIC:,} public rows with the best "
         f"of {settings} settings. The best is the largest of {settings} means over {_OF_GRID} splits "
-        f"({_OF_GRID_SMALL} for small data sets), which is too high by chance. The goal is to be at most {_WORTH:g} "
+        f"({_OF_GRID_SMALL} for small data sets), which is too high by chance. The goal is to be at most {_BEHIND:g} "
         "points behind.",
         "The settings are vector ballots (quantile of lengths, rounds, landmarks), few votes per person (votes each, "
         "student), and votes of trained teachers (class means or ridge, number of teachers, number of queries).",
@@ -233,7 +233,7 @@ def _chosen(
     return [
         _Chosen(
             source.name, epsilon, float(np.mean(expected)), float(np.mean(measured)),
-            float(np.mean(of_settings[best_setting])), best_setting, max(set(methods), key=methods.count), max(proved),
+            float(np.mean(of_settings[best_setting])), best_setting, max(methods, key=methods.count), max(proved),
         )
     ]  # fmt: skip
 
@@ -334,9 +334,9 @@ def _rows_of_choice(cell: _Chosen) -> Iterator[Row]:
         name=f"{head} and best of the grid, %",
         ours=measured,
         published=best,
-        at_least=best - _WORTH,
+        at_least=best - _BEHIND,
         better=None,
-        why=None if measured >= best - _WORTH else _why_behind(cell),
+        why=None if measured >= best - _BEHIND else _why_behind(cell),
     )
     yield Row(name=f"{head}, predicted and measured, %", ours=measured, published=100 * cell.expected)
     yield Row(name=f"{head}: proved ε", ours=cell.proved, at_most=cell.epsilon, better="lower")
@@ -348,7 +348,7 @@ def _summary(predicted: Sequence[_Cell], factors: dict[str, float], chosen: Sequ
     yield Row(name=f"predictions within {_WITHIN:g} points, %", ours=100 * float(np.mean(np.array(off) <= _WITHIN)))
     yield Row(name="largest error of a prediction, points", ours=max(off))
     yield Row(
-        name=f"recommendations within {_WORTH:g} points of the best of the grid, %",
-        ours=100 * float(np.mean(np.array(behind) <= _WORTH)),
+        name=f"recommendations within {_BEHIND:g} points of the best of the grid, %",
+        ours=100 * float(np.mean(np.array(behind) <= _BEHIND)),
     )
     yield Row(name="furthest behind the best of the grid, points", ours=max(behind))

@@ -9,7 +9,7 @@ from tutelage_reproductions.record import Record
 class Verdict(NamedTuple):
     """The text of a section.
 
-    In `verdict` and `more`, ``{row}`` is replaced by our number in the row of that name, ``{row|published}`` by the
+    In `verdict` and `more`, ``{row}`` is replaced by our number in the row of that name, and ``{row|published}`` by the
     number in the paper.
     """
 

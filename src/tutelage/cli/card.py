@@ -181,7 +181,7 @@ def _verify(results: Path, key: Path, ledger: Path | None) -> None:
     typer.echo(f"{ledger} is intact and contains the signed head.")
     if since:
         covered = "covers them" if signed.covers_ledger else "does not cover them: quote the budget of the ledger"
-        typer.echo(f"Since the card was made, the ledger was charged {since:,} times. The ε of the card {covered}.")
+        typer.echo(f"Releases or tests since the card was made: {since:,}. The ε of the card {covered}.")
 
 
 def _from_results(file: Path, history: History | None, *, claimed: bool) -> PrivacyCard:

@@ -45,7 +45,9 @@ def plan(
     classes: Annotated[int | None, typer.Option(help="Number of classes, if there are no labels.")] = None,
     public_rows: Annotated[int | None, typer.Option(help="Number of public rows, without --public.")] = None,
     unit: Annotated[str | None, typer.Option(help="Privacy unit, if a person can have several rows: patient.")] = None,
-    delta: Annotated[float | None, typer.Option(help="Target delta, below 1 / the number of people.  [1e-5]")] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Target delta, below 1 / number of people.  [default: 1e-5]")
+    ] = None,
     configuration: Annotated[
         Path | None, typer.Option("--for", help="Configuration of tutelage run to check against the plan.")
     ] = None,
@@ -103,7 +105,7 @@ def plan_for(settings: RunConfig, data: RunData) -> Plan | None:
     open_to_plan = settings.method_is_open and "y_public" in target and data.batches is None
     if not open_to_plan or target["people"] is None or target["epsilon"] is None:
         return None
-    return make_plan(**_complete({**target, "parameters": None}))
+    return make_plan(**_complete(target))
 
 
 def _of_configuration(settings: RunConfig, data: RunData, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,17 +137,17 @@ def _of_configuration(settings: RunConfig, data: RunData, given: Mapping[str, An
 
 
 def _number_of_people(settings: RunConfig, data: RunData, given: int | None) -> int | None:
-    """Return the declared number of people, or the number of rows where neighboring data have as many."""
-    declared = _first(given, None if settings.private is None else settings.private.people)
+    """Return the declared number of people, or the number of rows if it is public."""
     public = data.entity_ids is None and data.silos is None and data.batches is None
-    return declared or (len(data.y_private) if public else None)
+    declared = None if settings.private is None else settings.private.people
+    return _first(given, declared, len(data.y_private) if public else None)
 
 
 def _refuse_what_no_plan_tries(settings: RunConfig) -> None:
     if settings.tuning is not None:
         raise ConfigError("A plan cannot try [tuning]. Remove the section to plan for the other settings.")
     if settings.private is not None and settings.private.silo is not None:
-        raise ConfigError("A plan cannot try `silo` in [private], one teacher of each owner. Remove it to plan.")
+        raise ConfigError("A plan cannot try one teacher per silo. Remove `silo` from [private].")
 
 
 def _first(*values: Any) -> Any:

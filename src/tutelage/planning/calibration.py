@@ -50,8 +50,8 @@ def local_gaussian_for(epsilon: float, delta: float, answers: int) -> LocalGauss
         sigma = _least(lambda noise, cost=cost: cost(noise) <= epsilon, sigma, step)
         if sigma > most:
             raise InvalidParameterError(
-                f"`epsilon` of local_gaussian_for is too small for {answers} answers: they need noise of more than "
-                f"{most:g} votes. Got {epsilon:g}. Ask fewer queries, or raise it."
+                f"`epsilon` of local_gaussian_for is too small for {answers} responses: they need noise of more than "
+                f"{most:g} votes. Got {epsilon:g}. Ask fewer queries, or raise `epsilon`."
             )
     return LocalGaussian(sigma)
 

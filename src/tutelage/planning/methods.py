@@ -17,7 +17,7 @@ from tutelage.students.selection import QuerySelector
 from tutelage.teachers import ClassMeans, NearestQueries, VectorBallots, ensemble_of
 
 _STUDENT, _SELECTION = "label-propagation", "medoids"
-_TRIED = {"teacher", "mechanism", "n_teachers", "n_queries", "rounds", "student", "selection"}
+_PARAMETERS = {"teacher", "mechanism", "n_teachers", "n_queries", "rounds", "student", "selection"}
 _CAPS = (5, 20)  # votes of a person
 _ROWS_PER_CLASS = 3  # of a teacher
 _QUERIES = 200
@@ -62,8 +62,8 @@ class PeopleBallots:
     @property
     def settings(self) -> dict[str, Any]:
         """The settings that differ from the defaults."""
-        set_to = ((one.name, getattr(self.teacher, one.name), one.default) for one in fields(self.teacher))
-        return {name: value for name, value, default in set_to if value != default}
+        given = {one.name: getattr(self.teacher, one.name) for one in fields(self.teacher)}
+        return {one.name: given[one.name] for one in fields(self.teacher) if given[one.name] != one.default}
 
     def as_config(self) -> tuple[str, ...]:
         """Return the sections of a configuration."""
@@ -101,7 +101,7 @@ class FewVotesOfPeople:
         """Return the sections of a configuration."""
         return (
             f'[teachers]\nestimator = "tutelage.teachers.NearestQueries"\nparameters = {{ cap = {self.cap} }}\n',
-            f'[student]\nestimator = "{_STUDENT}"\n',
+            f'[student]\nestimator = "{self.student}"\n',
         )
 
     def parameters(self) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class DenseVotes:
         return (
             f'[teachers]\nestimator = "tutelage.teachers.{type(self.teacher).__name__}"\nnumber = {self.teachers}\n',
             f'[public]\nqueries = {self.queries}\nselection = "{self.selection}"\n',
-            f'[student]\nestimator = "{_STUDENT}"\n',
+            f'[student]\nestimator = "{self.student}"\n',
         )
 
     def parameters(self) -> dict[str, Any]:
@@ -193,9 +193,10 @@ def method_of(parameters: Mapping[str, Any], target: Target, *, public_features:
         If the method cannot be tried on public rows.
     """
     parameters = {name: value for name, value in parameters.items() if value is not None}
-    if unknown := sorted(parameters.keys() - _TRIED):
+    if unknown := sorted(parameters.keys() - _PARAMETERS):
         raise InvalidParameterError(
-            f"`parameters` of plan must be among {', '.join(sorted(_TRIED))}: no others are tried. Got {unknown[0]!r}."
+            f"`parameters` of plan must be among {', '.join(sorted(_PARAMETERS))}: no others are tried. Got "
+            f"{unknown[0]!r}."
         )
     teacher, mechanism = parameters.get("teacher", VectorBallots()), parameters.get("mechanism")
     kinds: dict[type, type] = {VectorBallots: NoisySum, NearestQueries: CappedGNMax}
@@ -216,7 +217,10 @@ def method_of(parameters: Mapping[str, Any], target: Target, *, public_features:
     student = default_student(public_features=public_features) if student is None else student
     if isinstance(teacher, NearestQueries):
         cap = mechanism.cap if mechanism else teacher.cap * rounds  # of all rounds together
-        return FewVotesOfPeople(teacher.cap, mechanism.sigma if mechanism else _capped_noise(cap, target), cap, student)
+        charged = None if cap == teacher.cap else cap
+        return FewVotesOfPeople(
+            teacher.cap, mechanism.sigma if mechanism else _capped_noise(cap, target), charged, student
+        )
     selection = parameters.get("selection", "first")
     rule = selector_named(selection) if isinstance(selection, str) else selection
     if rounds > 1 or rule.needs_answers or rule.needs_student:

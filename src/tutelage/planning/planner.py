@@ -280,10 +280,12 @@ class _Changes:
 
 
 def _rising(curve: dict[float, float], epsilon: float) -> list[PlanPoint]:
-    """Return the points of the curve, made to rise: trials at a larger ε are worse only by chance."""
-    factors = sorted(curve)
-    shares = np.maximum.accumulate([curve[factor] for factor in factors])
-    return [PlanPoint(epsilon * factor, float(share)) for factor, share in zip(factors, shares, strict=True)]
+    """Return the points of the curve, made to rise from the target on: a larger ε is worse only by chance."""
+    smaller, larger = ([factor for factor in sorted(curve) if (factor > 1) == above] for above in (False, True))
+    up = np.maximum.accumulate([curve[factor] for factor in (1.0, *larger)])[1:]
+    down = np.minimum.accumulate([curve[factor] for factor in reversed(smaller)])[::-1]
+    shares = [*down.tolist(), *up.tolist()]
+    return [PlanPoint(epsilon * factor, share) for factor, share in zip([*smaller, *larger], shares, strict=True)]
 
 
 def _interval(trial: Trial, known: PublicLabels) -> Guess:
@@ -345,6 +347,7 @@ def _plan(
         evidence=evidence,
         majority=majority,
         options=tuple(sorted(options, key=lambda option: -option.expected)),
+        best=best,
         recommended=None if useless else best,
         asked=asked,
         curve=tuple(curve),

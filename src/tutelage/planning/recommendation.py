@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 OWN_LABELS, STAND_IN, DECLARED, NOTHING = "public-labels", "stand-in", "declared-accuracy", "nothing"
-HEADINGS = ("method", "settings", "proved ε", "expected", "nine of ten runs")
+HEADINGS = ("method", "settings", "proved ε", "expected", "interval")
 _EVIDENCE = {
     OWN_LABELS: "Whole runs were tried on the labeled public rows. The interval assumes that private rows are similar.",
     STAND_IN: "Whole runs were tried on the stand-in. How much the private rows differ from it is unknown.",
@@ -106,8 +106,11 @@ class Plan:
         Share of the most frequent class, if known.
     options : tuple of Option
         All methods that were compared, the most accurate one first.
+    best : Option
+        The most accurate option that keeps ε, among those that were tried in full.
     recommended : Option or None
-        The option to use. None if no method is expected to beat the majority class by a point.
+        The option to use: the best one. None if no method is expected to beat the majority class by a point
+        beyond the standard error of the trials.
     asked : Option or None
         The option with the settings that the caller asked about, if any. It is compared, and never recommended.
     curve : tuple of PlanPoint
@@ -124,6 +127,7 @@ class Plan:
     evidence: str
     majority: float | None
     options: tuple[Option, ...]
+    best: Option
     recommended: Option | None
     asked: Option | None
     curve: tuple[PlanPoint, ...]
@@ -135,11 +139,6 @@ class Plan:
     def possible(self) -> bool:
         """Whether the recommended option is expected to be useful, and to reach the goal if there is one."""
         return self.obstacle is None
-
-    @property
-    def best(self) -> Option:
-        """The recommended option, or else the most accurate one that keeps ε."""
-        return self.recommended or next(one for one in self.options if one.epsilon.epsilon <= self.target.epsilon)
 
     @property
     def obstacle(self) -> str | None:
@@ -177,9 +176,10 @@ class Plan:
         best = self.recommended
         said = [] if self.obstacle is None else [self.obstacle]
         if best is not None:
+            where = "in nine of ten runs" if self.evidence in (OWN_LABELS, STAND_IN) else "on other data sets"
             said.append(
                 f"Use {best.method.title}. The student is expected to be right on {best.expected:.1%} of rows like the "
-                f"public ones ({best.low:.0%} to {best.high:.0%} in nine of ten runs)"
+                f"public ones ({best.low:.0%} to {best.high:.0%} {where})"
                 + ("." if self.majority is None else f"; the majority class is right on {self.majority:.1%}.")
             )
             said.append(f"The proved worst-case ε is {best.claim} at δ = {self.target.delta:.10g}.")
@@ -200,7 +200,8 @@ class Plan:
 
     def _what_would_reach(self, goal: float) -> str:
         """Return the ε of the curve that reaches the goal, or that none does."""
-        reached = [point.epsilon for point in self.curve if point.expected >= goal]
+        larger = (point for point in self.curve if point.epsilon > self.target.epsilon)
+        reached = [point.epsilon for point in larger if point.expected >= goal]
         if reached:
             return f"an ε of about {min(reached):g} would do"
         most = self.curve[-1]

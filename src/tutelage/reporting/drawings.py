@@ -157,7 +157,7 @@ def odds_figure(epsilon: PublicEpsilon) -> Drawing:
         if share < 0.8:
             marks.append(write(x(1) - 14, top + 25, f"{odds(share).partition(':')[2]} wrong", "on-rest", "end"))
     marks.append(segment(x(0.5), 0, x(0.5), 100, "dashes"))
-    caption = f"From 50 right guesses in 100 before the release to at most {percent(right)} after it."
+    caption = f"Right guesses in 100: 50 before the release, at most {percent(right)} after it."
     return drawing("Which of two neighboring data sets was it?", caption, 102, marks)
 
 
@@ -265,7 +265,7 @@ def accuracy_figure(classes: Sequence[ClassAccuracy]) -> Drawing:
     )
     if len(shown) < len(classes):
         caption += f" {len(shown)} of {len(classes):,} classes are drawn: the worst of those with rows."
-    return drawing("The student by class, on public rows", caption, bottom + 44, marks)
+    return drawing("Accuracy by class, on public rows", caption, bottom + 44, marks)
 
 
 def _bar(x: Scale, top: float, name: str, parts: Sequence[tuple[str, float]], total: float) -> list[str]:

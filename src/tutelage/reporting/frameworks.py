@@ -1,6 +1,6 @@
 """Where the card answers NIST SP 800-226, ISO/IEC 27559 and the three questions of Opinion 05/2014.
 
-A verdict says whether the card answers a point, never whether the answer is good enough: that is for its readers.
+The column *Covered?* says whether the card answers a point, not whether the answer is good enough.
 """
 
 from tutelage.reporting.content import Prose, Section, Table
@@ -26,7 +26,7 @@ def frameworks(card: CardRecord) -> tuple[Section, ...]:
 def _nist(card: CardRecord) -> Table:
     measured, by_class = card.student_accuracy is not None, any(entry.rows for entry in card.accuracy_by_class)
     rows = (
-        ("Privacy parameters", "ε and δ, proved from what was released", _graded(card, True, "why_epsilon")),
+        ("Privacy parameters", "ε and δ, proved from public settings", _graded(card, True, "why_epsilon")),
         ("Unit of privacy", "the unit and its neighboring relation", _graded(card, True)),
         ("Algorithms and correctness", "mechanism, noise and proof", _graded(card, True, "evidence")),
         (
@@ -85,8 +85,8 @@ def _opinion(card: CardRecord) -> Table:
         ),
         (
             "Can records of a person be linked?",
-            "The release contains no identifier of a private person. The bound holds whatever other data are combined "
-            "with it. Releases outside this ledger weaken it.",
+            "The release contains no identifier of a private person. The bound holds for any combined "
+            "data, except other releases from the same private data.",
             f"{word} protection, within this ledger",
         ),
         (
@@ -111,4 +111,4 @@ def _graded(card: CardRecord, known: bool, *topics: str) -> str:
     if known and not missing:
         return "answered"
     word = "partly answered" if known or len(missing) < len(topics) else "not answered"
-    return f"{word}: state {', '.join(missing)}" if missing else word
+    return f"{word}; missing: {', '.join(missing)}" if missing else word

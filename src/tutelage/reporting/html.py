@@ -98,7 +98,7 @@ def _findings(findings: tuple[Finding, ...] | None) -> str:
     if findings is None:
         inside = "<p>The settings were not checked.</p>"
     elif not findings:
-        inside = "<p>None. All checks of the settings passed.</p>"
+        inside = "<p>None were found by the checks that were made.</p>"
     else:
         entries = (
             f'<li class="{entry.severity}"><strong>{entry.severity}</strong> {escape(entry.reason)}</li>'

@@ -102,7 +102,7 @@ def lint(
     mechanism : str, optional
         Its name on the command line. The check of ``"interactive"`` is on votes beyond those expected.
     shares : int, optional
-        Number of owners whose noise ε counts, if the noise of several owners was summed.
+        Number of hospitals whose noise ε counts, if the noise of several hospitals was summed.
     accuracy : sequence of (class, rows, right), optional
         Public labeled rows of each class, and how many of them the student labels correctly.
 

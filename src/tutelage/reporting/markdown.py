@@ -83,5 +83,5 @@ def _findings(findings: tuple[Finding, ...] | None) -> list[str]:
     if findings is None:
         return ["The settings were not checked."]
     if not findings:
-        return ["None. All checks of the settings passed."]
+        return ["None were found by the checks that were made."]
     return [f"- **{plain(finding.severity)}**: {plain(finding.reason)}" for finding in findings]

@@ -10,8 +10,8 @@ _WHOLE_NUMBERS = 0.99  # up to here, a bound is read aloud as a whole number of 
 _STRONG, _MODERATE = 0.75, 0.95  # right guesses: ε ≤ 1.09 and ε ≤ 2.94 for a small δ
 _MOST_DECIMALS = 9
 RULE = (
-    "Rule: strong means at most 75 right guesses in 100, moderate at most 95, weak more than 95. The verdict is "
-    "also weak if an objection says that ε leaves something out."
+    "Rule: strong means at most 75 right guesses in 100, moderate at most 95, weak more than 95. An objection "
+    "that ε is incomplete also makes it weak."
 )
 _CHANGES = {
     NeighboringRelation.CHANGE_ONE_ROW: "replacing one unit ({unit}) by another one. It does not cover adding or "
@@ -47,21 +47,25 @@ def verdict(epsilon: PublicEpsilon, uncounted: tuple[str, ...] = ()) -> Verdict:
         return Verdict("none", "The noise was simulated, so there is no guarantee.")
     if uncounted:
         return Verdict("weak", f"ε leaves something out: see the objections ({', '.join(uncounted)}).")
-    right = right_guesses(epsilon.epsilon, epsilon.delta)
+    right, most = right_guesses(epsilon.epsilon, epsilon.delta), _most(epsilon)
     if right <= _STRONG:
-        return Verdict("strong", f"This is at most {100 * _STRONG:g}.")
+        return Verdict("strong", f"{most} is at most {100 * _STRONG:g}.")
     if right <= _MODERATE:
-        return Verdict("moderate", f"This is at most {100 * _MODERATE:g}.")
-    return Verdict("weak", f"This is more than {100 * _MODERATE:g}.")
+        return Verdict("moderate", f"{most} is at most {100 * _MODERATE:g}.")
+    return Verdict("weak", f"{most} is more than {100 * _MODERATE:g}.")
 
 
 def cases(epsilon: PublicEpsilon) -> str:
     """Return the largest share of right guesses in words, rounded upward: at most 63 of 100 cases."""
+    most = _most(epsilon)
+    return "up to 100 of 100 cases" if most == "100" else f"at most {most} of 100 cases"
+
+
+def _most(epsilon: PublicEpsilon) -> str:
     right = right_guesses(epsilon.epsilon, epsilon.delta)
     if right > _BEYOND_WORDS:
-        return "up to 100 of 100 cases"
-    most = f"{math.ceil(100 * right)}" if right <= _WHOLE_NUMBERS else percent(right)
-    return f"at most {most} of 100 cases"
+        return "100"
+    return f"{math.ceil(100 * right)}" if right <= _WHOLE_NUMBERS else percent(right)
 
 
 def advantage(epsilon: float, delta: float) -> float:
@@ -113,7 +117,11 @@ def likelihood(epsilon: PublicEpsilon, *, whole: bool) -> str:
     """Return the definition of the guarantee in a sentence; `whole` where it covers all that its ledger pays for."""
     if epsilon.simulated:
         return "Nothing is guaranteed, because anyone who knows the seed can repeat the noise."
-    outcome = "everything released through this ledger" if whole else "the labels, the student and this card"
+    outcome = (
+        "everything released through this ledger"
+        if whole
+        else "the labels, the student, this card and the exported ledger"
+    )
     return (
         f"The probability of any outcome ({outcome}) is at most e^{round_up(epsilon.epsilon, 2)} times its "
         f"probability if one unit were different, plus {epsilon.delta:.10g}. This holds whatever else the attacker "
@@ -150,8 +158,11 @@ def if_added_or_removed(value: float, epsilon: PublicEpsilon) -> str:
 
 
 def one_in(delta: float) -> str:
-    """Return a δ above 0 in words, rounded upward: 1 in 100,000."""
-    return f"1 in {f'{math.floor(1 / delta + 1e-6):,}' if delta > 1e-12 else f'10^{math.floor(-math.log10(delta))}'}"
+    """Return a δ above 0 in words, rounded upward: 1 in 100,000, or at most 1 in 33."""
+    if delta <= 1e-12:
+        return f"at most 1 in 10^{math.floor(-math.log10(delta))}"
+    most = math.floor(1 / delta + 1e-6)
+    return f"1 in {most:,}" if math.isclose(delta * most, 1) else f"at most 1 in {most:,}"
 
 
 def exception(delta: float) -> str:
@@ -159,7 +170,7 @@ def exception(delta: float) -> str:
     if delta == 0:
         return "δ = 0: the bound holds for every outcome."
     return (
-        f"δ = {delta:.10g} is at most {one_in(delta)}. Think of it as the probability of an outcome for which ε "
+        f"δ = {delta:.10g} is {one_in(delta)}. Think of it as the probability of an outcome for which ε "
         "guarantees nothing."
     )
 

@@ -143,7 +143,7 @@ class CardRecord:
 
     @property
     def is_federated(self) -> bool:
-        """Whether the noise is a sum of the shares of several entities."""
+        """Whether the noise is a sum of the shares of several hospitals."""
         return any(isinstance(part.event, SummedNoise) for part in self.event.flatten())
 
     @property

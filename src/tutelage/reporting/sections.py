@@ -39,26 +39,23 @@ from tutelage.reporting.statements import STATEMENTS
 NOT_PROTECTED = (
     "The public rows: the student may memorize them.",
     "Facts about the whole population that the student learns. They are true with or without any one person's data.",
-    "A person whose rows belong to several units: their ε add up.",
+    "A person with several units: the ε of these units add up.",
     "Releases from the same private data outside this ledger: add their ε to the ε of this budget.",
     "Votes, teachers and checkpoints: they stay with the data set owner and must not be published.",
 )
 _QUERY_MODEL = (
-    "Interactive within a budget. A query may depend on earlier labels. The ledger spends budget before noise is "
-    "drawn, and refuses a query that does not fit. A repeated query gets its first label again and spends nothing."
+    "Interactive within a budget. A query may depend on earlier labels. Budget is spent before noise is drawn. A query "
+    "that would exceed it is refused. A repeated query gets its first label again and spends nothing."
 )
 _SUM_MODEL = (
-    "Interactive within a budget. The ledger spends budget before noise is drawn, and refuses a sum that does not fit. "
-    "A repeated run returns the same sums and spends nothing."
+    "Interactive within a budget. Budget is spent before noise is drawn. A release that would exceed it is refused. A "
+    "repeated run returns the same sums and spends nothing."
 )
 _SECURITY = (
     "Only the user account that owns the files can read votes, checkpoints and ledger. These files are not encrypted: "
     "the disk must be."
 )
-_HIDDEN = (
-    "Noise hides small groups first, because few people belong to them. Accuracy by class on public rows is the only "
-    "measure of groups on this card."
-)
+_HIDDEN = "Noise lowers accuracy for small groups first. Of groups, this card measures only classes, on public rows."
 _EXPOSURE = ("public_data", "overlap", "collection", "withdrawal", "legal")  # topics of statements
 _ALARM = "NOT PRIVATE. The noise was simulated from a seed; this run protects no one."
 _MOST_LISTED = 40
@@ -78,7 +75,7 @@ SIDE_CHANNELS = (
     "Errors, logs and progress bars show no votes. Opening a data file runs no code from it.",
     "Timing is not hidden: give outsiders the released files, not access to the machine.",
 )
-_EXIT = "The software is open source and needs no network for a release. Its versions are on this card."
+_EXIT = "The software is open source, and its versions are on this card."
 
 
 def trust_of(card: CardRecord) -> str:
@@ -138,7 +135,7 @@ def _first_page(card: CardRecord) -> Lines:
             *(stated[topic] for topic in ("private_data", "controller", "purpose", "people")),
             Line("Privacy unit", f"{epsilon.unit.name}: {epsilon.unit.neighboring.sentence}"),
             Line("Privacy guarantee", held),
-            Line("Budget", _promised(card)),
+            Line("Budget", _spending(card)),
             stated["intended_use"],
             stated["excluded_use"],
             Line("Accuracy of the model (student)", _accuracy(card)),
@@ -164,7 +161,7 @@ _LINES = {
 }
 
 
-def _promised(card: CardRecord) -> str:
+def _spending(card: CardRecord) -> str:
     """Return the budget, how much of it is used, and what it allows an attacker once all of it is."""
     budget, spent = round_up(card.budget["budget"]), round_up(card.budget["spent"])
     part = "all of it is spent" if spent >= budget else f"{spent:.10g} is spent"
@@ -313,7 +310,10 @@ def answers_of(card: CardRecord) -> Answers:
         "exported ledger. "
     )
     if card.is_federated:
-        leaves += "Sealed shares of noised votes leave each hospital. Private rows, teachers and plain votes do not."
+        leaves += (
+            "Sealed shares of noisy votes or ballots leave each hospital. Private rows, teachers, and votes or ballots "
+            "without noise do not."
+        )
     else:
         leaves += "Private rows, teachers and votes do not leave."
     ledger = (
@@ -322,6 +322,7 @@ def answers_of(card: CardRecord) -> Answers:
     )
     bound = "is tied to one data set" if budget.get("bound") else "is not tied to a data set"
     others = f"The ledger {bound}. It counts only releases that are made through it."
+    network = "A release needs a network between the members." if card.is_federated else "A release needs no network."
     see = "See {}.".format
     questions = (  # with the topic of a statement, and what the card knows
         ("What is the unit of privacy: record, encounter, patient, or site?", "", see("Unit of privacy")),
@@ -338,7 +339,7 @@ def answers_of(card: CardRecord) -> Answers:
         ("What else is released about the same people?", "other_releases", others),
         ("How does this map to NIST SP 800-226?", "", see("NIST SP 800-226")),
         ("What is the legal assessment?", "legal", None),
-        ("Can the software be rebuilt, and does it use the network?", "exit", _EXIT),
+        ("Can the software be rebuilt, and does it use the network?", "exit", f"{_EXIT} {network}"),
     )
     return Answers(tuple(_answer(card, *entry) for entry in questions))
 
