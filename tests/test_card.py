@@ -16,7 +16,7 @@ from tutelage.exceptions import InvalidParameterError, NotPublishableError
 from tutelage.privacy import NeighboringRelation, PrivacyUnit, PrivateEpsilon, PublicEpsilon, round_up
 from tutelage.reporting import STATEMENTS, Batch, ClassAccuracy, FrontierPoint, PrivacyCard
 from tutelage.reporting.lints import Finding, lint
-from tutelage.reporting.sections import SIDE_CHANNELS, trust_of
+from tutelage.reporting.sections import SIDE_CHANNELS, TRUST
 from tutelage.reporting.statements import FIRST_PAGE, overclaim_in
 
 PATIENT = PrivacyUnit("patient_id", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
@@ -120,7 +120,7 @@ def test_a_page_says_nothing_twice_and_no_row_is_empty_talk():
     text = card().as_markdown()
     assert text.count("| Privacy guarantee |") == 1
     assert "| Event |" not in text
-    for sentence in (*SIDE_CHANNELS, trust_of(card())):  # where the officer asks, the heading is named
+    for sentence in (*SIDE_CHANNELS, TRUST["central"]):  # where the officer asks, the heading is named
         assert text.count(sentence) == 1
     assert "8. **What about side channels?** See Side channels." in text
 
@@ -499,7 +499,7 @@ def test_frameworks_have_a_verdict_for_each_point():
     assert (len(nist), len(iso), len(opinion)) == (10, 4, 3)
     assert nist[1] == nist[5] == "answered"
     assert nist[2] == "partly answered; missing: evidence"
-    assert nist[9] == "not answered: state private_data, collection"
+    assert nist[9] == "not answered; missing: private_data, collection"
     assert iso[2] == "partly answered; missing: evidence"
     assert [one.split(" ")[0] for one in opinion] == ["weak"] * 3
     nist, iso, opinion = verdicts(full_card())
@@ -520,7 +520,7 @@ def test_print_has_page_numbers_and_starts_the_annex_on_a_page_of_its_own():
 
 def test_findings_are_shown_loudly_and_their_absence_too():
     assert "The settings were not checked." in card().as_html()
-    assert "None were found by the checks that were made." in card(findings=()).as_html()
+    assert "None were found. δ is compared" in card(findings=()).as_html()
     loud = full_card().as_html()
     assert '<li class="danger">' in loud
     assert "above the 250 teachers" in loud

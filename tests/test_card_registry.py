@@ -7,7 +7,7 @@ import pytest
 
 from test_card import PATIENT, card, full_card
 from test_cli_card import charged, refusal  # noqa: F401  the fixture
-from tutelage.events import NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated, SummedNoise
+from tutelage.events import NoisyArgmaxGaussian, NoisyArgmaxLaplace, NoisyBallot, Repeated, SummedNoise
 from tutelage.exceptions import InvalidParameterError, NotPublishableError
 from tutelage.privacy import PublicEpsilon, round_up
 from tutelage.reporting import registry_record
@@ -89,6 +89,11 @@ def test_pure_and_summed_noise_are_named():
     assert model["model_name"] == "Federated"
     assert "at least as many hospitals as the terms require are honest" in model["actors"]
     assert pure["deployment"]["deployment_model"]["actors"].startswith("Central: ")
+    later = card(findings=lint(shares=3))  # of another release through the same ledger
+    assert registry_record(later)["deployment"]["deployment_model"]["model_name"] == "Federated"
+    local = registry_record(card(event=Repeated(NoisyBallot(2.0, 2, PATIENT), 3)))["deployment"]["deployment_model"]
+    assert local["model_name"] == "Local"
+    assert local["actors"].startswith("Local: each hospital randomizes its own votes")
 
 
 def test_objections_are_registered():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from test_cli_card import charged, refusal  # noqa: F401  the fixture
-from tutelage import GNMax, LabelingSession, Ledger, VoteHistogram
+from tutelage import GNMax, LabelingSession, Ledger, SimulationNoise, VoteHistogram
 from tutelage.exceptions import InvalidDataError
 from tutelage.federation import Identity, Role
 from tutelage.reporting.signature import SIGNATURE, SIGNED, check_signature, write_signature
@@ -57,6 +57,29 @@ def test_a_signed_card_is_verified_with_and_without_its_ledger(called, signed, o
     after = verified(called, signed, "--ledger", "a.ledger")
     assert after.returncode == 0
     assert "Releases or tests since the card was made: 1. The ε of the card covers them." in after.stdout
+
+
+def test_a_simulated_release_ends_what_a_signed_card_covers(called, signed):
+    votes = VoteHistogram(np.array([[230, 15, 5]]), 250)
+    ledger = Ledger.open(signed / "a.ledger")
+    LabelingSession(votes, GNMax(sigma=40), ledger, noise=SimulationNoise(0)).ask(np.array([[99.0]]))
+    after = verified(called, signed, "--ledger", "a.ledger")
+    assert after.returncode == 0
+    assert "The ε of the card no longer holds: noise was simulated in one of them." in after.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("card.html", lambda text: text.replace("guess the true version", "guess")),
+        ("card.md", lambda text: text.replace("Verdict: **", "Verdict: **very ")),
+    ],
+)
+def test_a_signed_card_whose_pages_show_something_else_is_refused(called, signed, officer, name, change):
+    path = signed / "out" / name
+    path.write_text(change(path.read_text()))
+    write_signature(signed / "out", "officer", officer.sign)
+    assert f"{name} does not show what card.json says" in refusal(verified(called, signed), 1)
 
 
 def test_only_a_card_is_verified(called, signed):

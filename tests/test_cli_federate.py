@@ -103,7 +103,7 @@ def test_from_keys_to_labels_without_anybody_seeing_a_vote(tmp_path):
     assert "Every row was labeled before" in run("ask", tmp_path / "rows.npz", *as_member(tmp_path, "aggregator"))
     card = tutelage("card", "--ledger", tmp_path / "aggregator" / "ledger", "--output", tmp_path, "--json")
     findings = {found["code"]: found["reason"] for found in json.loads(card.stdout)["findings"]}
-    assert "ε holds only as long as 1 of those who answered keep" in findings["noise-from-shares"]
+    assert "ε holds only if 1 of the hospitals that took part keep" in findings["noise-from-shares"]
 
 
 def test_in_the_secure_model_the_aggregator_must_name_its_ledger(tmp_path):

@@ -166,6 +166,13 @@ def test_silos_are_not_planned_by(called, tmp_path):
     )
 
 
+def test_proposals_are_not_planned_by(called, tmp_path):
+    config = configuration(tmp_path)
+    config.write_text(config.read_text().replace("delta = 1e-5", 'delta = 1e-5\nproposal = "proposal.json"'))
+    refused = refusal(called("plan", "--for", config), 2)
+    assert "proposal" in refused
+
+
 def test_objections_are_in_every_form_of_a_plan(called, tmp_path):
     sizes = "--epsilon", 20, "--people", 2000, "--public-rows", 300, "--classes", 2, "--delta", 1e-3
     printed = called("plan", *sizes, "--output", tmp_path / "out")

@@ -134,7 +134,7 @@ def test_a_card_says_for_which_change_of_the_data_its_epsilon_holds(folder):
     assert fewer == epsilon_if_added_or_removed(card.event, 1e-5)
     assert 0.4 * card.epsilon.epsilon < fewer < 0.5 * card.epsilon.epsilon
     claim = "ε limits the effect of changing, adding or removing one unit (patient) with all of its rows."
-    beside = f"only added or removed and none is replaced, the labels and the student satisfy ε = {round_up(fewer)} at"
+    beside = f"only joins or leaves, and none is changed, ε is {round_up(fewer)} at the same δ"
     for form in ("card.md", "card.html"):
         text = (folder / "out" / form).read_text()
         assert claim in text

@@ -64,8 +64,19 @@ def test_a_delta_of_one_row_is_an_objection_where_the_number_of_rows_is_public()
     assert "delta-too-large" not in [one.code for one in fitted(VectorBallots(), delta=0.5 / n).card().findings or ()]
     model = PATEClassifier(TREE, n_teachers=5, epsilon=20.0, delta=0.9, noise=SimulationNoise(0), random_state=0)
     model.fit(PRIVATE, LABELS, X_public=PUBLIC, entity_ids=np.arange(n) // 2)
-    assert model.n_private_rows_ is None
+    assert model.n_private_rows_ is None  # and how many people there are is private
     assert "delta-too-large" not in [one.code for one in model.card().findings or ()]
+
+
+def test_a_released_number_of_people_is_held_against_delta():
+    people = np.arange(len(PRIVATE)) // 2
+    model = PATEClassifier(
+        VectorBallots(), epsilon=1.0, delta=0.1, noise=SimulationNoise(0), random_state=0, classes=range(3)
+    )
+    model.fit(PRIVATE, LABELS, X_public=PUBLIC, entity_ids=people)
+    card = model.card()
+    assert "delta-too-large" in [one.code for one in card.findings or ()]
+    assert f"| Ballots | about {model.n_teachers_:,} (noisy) |" in card.as_markdown()
 
 
 def test_the_card_scores_the_student_on_the_rows_that_are_passed(model):

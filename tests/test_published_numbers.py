@@ -308,7 +308,7 @@ def test_the_readme_compares_recorded_numbers(records):
             next(row.published for row in frontier.rows if row.published is not None),
             row_of(records["mnist-students"], "random queries: exact ε").published,
         ]),
-        ("tutelage reaches", [
+        ("tutelage, also with votes, reaches", [
             row_of(adult, f"{ours}student, %"),
             row_of(adult, f"{ours}worst-case ε"),
             row_of(frontier, best),

@@ -87,7 +87,7 @@ def card_of(
             delta=epsilon.delta,
             unit=epsilon.unit,
             accuracy=[astuple(entry) for entry in accuracy],
-            entities=getattr(model, "n_private_rows_", None),  # earlier versions stored models without it
+            entities=public_number_of_people(model),
             teachers=model.n_teachers_ if by_votes else None,
             classes=len(model.classes_),
             threshold=getattr(mechanism, "threshold", None),
@@ -98,6 +98,12 @@ def card_of(
         versions={name: version(name) for name in ("tutelage", "opendp", "scikit-learn", "numpy")},
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+
+
+def public_number_of_people(model: Any) -> int | None:
+    """Return the number of rows if it is public, or the noisy number of people that a sum of ballots released."""
+    rows = getattr(model, "n_private_rows_", None)  # earlier versions stored models without it
+    return model.n_teachers_ if rows is None and isinstance(model.mechanism_, NoisySum) else rows
 
 
 def accuracy_by_class(

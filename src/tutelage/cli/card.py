@@ -28,7 +28,7 @@ from tutelage.publishing.claims import read_claim
 from tutelage.publishing.proof import proved_card
 from tutelage.reporting import STATEMENTS, ClassAccuracy, PrivacyCard, read_card
 from tutelage.reporting.content import NOT_STATED
-from tutelage.reporting.lints import FROM_CARD, NOISE_FROM_SHARES, Finding, lint
+from tutelage.reporting.lints import FROM_CARD, NOISE_FROM_SHARES, NOT_CHECKED, Finding, lint
 from tutelage.reporting.registry import TOPICS, registry_record
 from tutelage.reporting.signature import SIGNATURE, SIGNED, check_signature, read_signature, write_signature
 from tutelage.votes import VoteHistogram
@@ -170,7 +170,7 @@ def _verify(results: Path, key: Path, ledger: Path | None) -> None:
     folder, member = results if results.is_dir() else results.parent, Member.load(key)
     head = check_signature(folder, member.name, member.has_signed)
     history = None if ledger is None else _history_of(ledger)
-    signed = proved_card(read_card(folder / "card.json"), str(folder / "card.json"), history)
+    signed = _proved_as_shown(folder, history)
     typer.echo(f"{folder} is the card that {member.name} signed. Compare the fingerprint of the key with the signer:")
     typer.echo(member.fingerprint)
     typer.echo("The signature covers the card (card.json, card.md, card.html), and not the labels or the student.")
@@ -181,7 +181,24 @@ def _verify(results: Path, key: Path, ledger: Path | None) -> None:
     typer.echo(f"{ledger} is intact and contains the signed head.")
     if since:
         covered = "covers them" if signed.covers_ledger else "does not cover them: quote the budget of the ledger"
+        if history.state.simulated and not signed.epsilon.simulated:
+            covered = "no longer holds: noise was simulated in one of them"
         typer.echo(f"Releases or tests since the card was made: {since:,}. The ε of the card {covered}.")
+
+
+def _proved_as_shown(folder: Path, history: History | None) -> PrivacyCard:
+    """Return the card of a folder, after its numbers, objections and renderings were checked."""
+    file = folder / "card.json"
+    signed = proved_card(read_card(file), str(file), history)
+    if signed.versions.get("tutelage") != version("tutelage"):
+        typer.echo(f"Only card.json was proved: tutelage {version('tutelage')} did not write this card.")
+        return signed
+    for name, shown in (("card.md", signed.as_markdown()), ("card.html", signed.as_html())):
+        if (folder / name).read_text(encoding="utf-8") != shown:
+            raise InvalidDataError(f"{folder / name} does not show what card.json says. Do not use this card.")
+    if set(_judged_again(signed)) - set(signed.findings or (NOT_CHECKED,)):
+        raise InvalidDataError(f"{file} lacks an objection that follows from its numbers. Do not use this card.")
+    return signed
 
 
 def _from_results(file: Path, history: History | None, *, claimed: bool) -> PrivacyCard:
@@ -235,7 +252,7 @@ def _from_ledger(history: History) -> PrivacyCard:
         budget=now.as_dict(),
         batches=batches_of(history),
         frontier=frontier_of(history.asked[-1].event, queries, now.delta),
-        findings=_objections(event, guarantee, None) or None,  # a ledger does not know all settings
+        findings=(NOT_CHECKED, *_objections(event, guarantee, None)),
         versions={"tutelage": version("tutelage")},
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
@@ -251,22 +268,18 @@ def _with_claim(made: PrivacyCard, file: Path, history: History | None) -> Priva
     return replace(made, findings=_judged_again(made))
 
 
-def _judged_again(made: PrivacyCard) -> tuple[Finding, ...] | None:
-    """Return the objections; those that follow from the card itself are not taken from its file.
-
-    Unchecked settings stay unchecked (None), unless the card itself gives rise to an objection.
-    """
+def _judged_again(made: PrivacyCard) -> tuple[Finding, ...]:
+    """Return the objections; those that follow from the card itself are not taken from its file."""
+    before = (NOT_CHECKED,) if made.findings is None else made.findings
     again = {one.code: one for one in _objections(made.event, made.epsilon, made.teachers, made.accuracy_by_class)}
-    kept = [again.pop(one.code, one) for one in made.findings or () if one.code in again or one.code not in FROM_CARD]
-    found = (*kept, *again.values())
-    return None if made.findings is None and not found else found
+    kept = [again.pop(one.code, one) for one in before if one.code in again or one.code not in FROM_CARD]
+    return (*kept, *again.values())
 
 
-def _with_shares(findings: tuple[Finding, ...] | None, released_since: Event) -> tuple[Finding, ...] | None:
-    """Return the findings and, once, the finding that several owners made the noise of a release."""
-    others = tuple(one for one in findings or () if one.code != NOISE_FROM_SHARES)
-    found = others + lint(shares=_fewest_shares(released_since))
-    return None if findings is None and not found else found
+def _with_shares(findings: tuple[Finding, ...], released: Event) -> tuple[Finding, ...]:
+    """Return the findings and, once, the finding that several hospitals made the noise of a release."""
+    others = tuple(one for one in findings if one.code != NOISE_FROM_SHARES)
+    return others + lint(shares=_fewest_shares(released))
 
 
 def _fewest_shares(event: Event) -> int | None:

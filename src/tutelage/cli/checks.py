@@ -19,6 +19,7 @@ from tutelage.events import of_queries
 from tutelage.features import UNKNOWN
 from tutelage.partition import canonical_ids, folded_ids
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit, PublicEpsilon
+from tutelage.published import public_number_of_people
 from tutelage.reporting import ClassAccuracy
 from tutelage.reporting.lints import LARGE_EPSILON, Finding, lint
 
@@ -44,7 +45,7 @@ def objections_on_card(
 ) -> tuple[Finding, ...]:
     """Return what may stand on the card: nothing that was counted on rows whose number is no public fact."""
     declared = None if settings.private is None else settings.private.people
-    people = declared if model.n_private_rows_ is None else model.n_private_rows_
+    people = public_number_of_people(model) or declared
     return _of(settings, data, epsilon.epsilon, model.n_teachers_, people, unit=epsilon.unit, scores=scores)
 
 

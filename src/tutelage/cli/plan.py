@@ -144,6 +144,8 @@ def _number_of_people(settings: RunConfig, data: RunData, given: int | None) -> 
 
 
 def _refuse_what_no_plan_tries(settings: RunConfig) -> None:
+    if settings.privacy.proposal is not None:
+        raise ConfigError("A plan does not count the test of a `proposal`. Remove it from [privacy] to plan.")
     if settings.tuning is not None:
         raise ConfigError("A plan cannot try [tuning]. Remove the section to plan for the other settings.")
     if settings.private is not None and settings.private.silo is not None:

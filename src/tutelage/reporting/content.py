@@ -6,6 +6,11 @@ from tutelage.reporting.drawings import Drawing
 from tutelage.reporting.lints import Finding
 from tutelage.reporting.meaning import Verdict
 
+NO_OBJECTIONS = (
+    "None were found. δ is compared with the number of units only if that number is public or declared. Tuning on "
+    "private rows is known only if it is declared. Private rows among the public rows are found by "
+    "tutelage audit, not here."
+)
 NOT_STATED = "not stated"
 
 

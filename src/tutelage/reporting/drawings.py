@@ -274,7 +274,7 @@ def _bar(x: Scale, top: float, name: str, parts: Sequence[tuple[str, float]], to
     for kind, length in parts:
         marks.append(box(x(begun), top, x(begun + length) - x(begun), _BAR, kind))
         begun += length
-    return [*marks, write(x(begun) + 6, top + 13, f"{round(total, 4):.3g}")]
+    return [*marks, write(x(begun) + 6, top + 13, f"{round_up(total, 3):.10g}")]
 
 
 def _wilson(entry: ClassAccuracy) -> tuple[float, float]:

@@ -36,7 +36,7 @@ def _nist(card: CardRecord) -> Table:
         ),
         ("Bias", "accuracy by class", _graded(card, by_class, "fairness")),
         ("Query model", "interactive within a budget", _graded(card, True)),
-        ("Trust model", "federated" if card.is_federated else "central", _graded(card, True, "trust", "leaves_site")),
+        ("Trust model", card.model, _graded(card, True, "trust", "leaves_site")),
         ("Side channels", "what the software does", _graded(card, True, "side_channels")),
         ("Data security and access control", "file permissions", _graded(card, True, "access")),
         (
@@ -76,7 +76,7 @@ def _opinion(card: CardRecord) -> Table:
     if card.epsilon.simulated:
         bound = "The noise was simulated, so nothing is bounded."
     else:
-        bound = f"Guesses about one unit ({unit}) are right in {cases(card.epsilon)}."
+        bound = f"Guesses between two equally likely versions of one unit ({unit}) are right in {cases(card.epsilon)}."
     rows = (
         (
             "Can a person be singled out?",

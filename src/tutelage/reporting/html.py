@@ -4,6 +4,7 @@ from importlib.resources import files
 
 from tutelage._internal.html import escape, facts
 from tutelage.reporting.content import (
+    NO_OBJECTIONS,
     NOT_STATED,
     Answer,
     Answers,
@@ -98,7 +99,7 @@ def _findings(findings: tuple[Finding, ...] | None) -> str:
     if findings is None:
         inside = "<p>The settings were not checked.</p>"
     elif not findings:
-        inside = "<p>None were found by the checks that were made.</p>"
+        inside = f"<p>{NO_OBJECTIONS}</p>"
     else:
         entries = (
             f'<li class="{entry.severity}"><strong>{entry.severity}</strong> {escape(entry.reason)}</li>'

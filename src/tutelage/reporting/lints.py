@@ -58,6 +58,14 @@ class Finding:
             raise InvalidParameterError("`severity` of Finding must be warning or danger.")
 
 
+NOT_CHECKED = Finding(
+    "not-checked",
+    "warning",
+    "The settings were not checked. A ledger does not store whether settings were tuned on private rows, whether "
+    "public rows are private, or how many people there are.",
+)
+
+
 def lint(
     *,
     epsilon: float | None = None,

@@ -4,6 +4,7 @@ import re
 
 from tutelage._internal.html import straight
 from tutelage.reporting.content import (
+    NO_OBJECTIONS,
     NOT_STATED,
     Answer,
     Answers,
@@ -83,5 +84,5 @@ def _findings(findings: tuple[Finding, ...] | None) -> list[str]:
     if findings is None:
         return ["The settings were not checked."]
     if not findings:
-        return ["None were found by the checks that were made."]
+        return [NO_OBJECTIONS]
     return [f"- **{plain(finding.severity)}**: {plain(finding.reason)}" for finding in findings]

@@ -4,11 +4,18 @@ from dataclasses import dataclass, field, fields
 from types import NoneType
 from typing import Any
 
-from tutelage.events import Event, NoisySumGaussian, SummedNoise
+from tutelage.events import (
+    Event,
+    NoisyBallot,
+    NoisySumGaussian,
+    RandomizedResponse,
+    SummedNoise,
+    TruncatedGeometricResponse,
+)
 from tutelage.exceptions import NotPublishableError
 from tutelage.privacy import NeighboringRelation, PublicEpsilon
 from tutelage.reporting.evidence import Batch, ClassAccuracy, FrontierPoint
-from tutelage.reporting.lints import Finding
+from tutelage.reporting.lints import NOISE_FROM_SHARES, Finding
 from tutelage.reporting.publishable import (
     check_all,
     check_budget,
@@ -142,9 +149,13 @@ class CardRecord:
         return self.epsilon.epsilon >= self.budget["budget"] and self.epsilon.delta >= self.budget["delta"]
 
     @property
-    def is_federated(self) -> bool:
-        """Whether the noise is a sum of the shares of several hospitals."""
-        return any(isinstance(part.event, SummedNoise) for part in self.event.flatten())
+    def model(self) -> str:
+        """The deployment model: "central", "federated" if hospitals add up noise, "local" if each randomizes votes."""
+        parts = [part.event for part in self.event.flatten()]
+        if any(isinstance(part, RandomizedResponse | TruncatedGeometricResponse | NoisyBallot) for part in parts):
+            return "local"
+        found = any(one.code == NOISE_FROM_SHARES for one in self.findings or ())
+        return "federated" if found or any(isinstance(part, SummedNoise) for part in parts) else "central"
 
     @property
     def releases_sums(self) -> bool:

@@ -8,7 +8,7 @@ from tutelage.exceptions import InvalidParameterError, NotPublishableError
 from tutelage.privacy import round_up
 from tutelage.reporting.content import NOT_STATED
 from tutelage.reporting.record import CardRecord
-from tutelage.reporting.sections import NOT_PROTECTED, SIDE_CHANNELS, trust_of
+from tutelage.reporting.sections import NOT_PROTECTED, SIDE_CHANNELS, TRUST
 
 FORMAT = 1
 TOPICS = ("title", "controller", "intended_use", "region", "private_data", "signed_by")  # that an entry needs
@@ -40,12 +40,13 @@ def registry_record(card: CardRecord) -> dict[str, Any]:
     unit, relation = epsilon.unit.name, epsilon.unit.neighboring.sentence
     student = card.student != NOT_STATED
     product = "Labels of public rows, and a student that learned from them" if student else "Labels of public rows"
+    released = "noisy sums" if card.releases_sums else "released labels"
     slug = re.sub("[^a-z0-9]+", "-", said["title"].lower()).strip("-") or "release"
     deployment = {
         "basic": {
             "name": said["title"],
             "data_curators": [said["controller"]],
-            "description": f"{product}. Teachers were trained on: {said['private_data']}",
+            "description": f"{product}. Private data: {said['private_data']}",
             "intended_use": said["intended_use"],
             "data_product_type": "Machine learning model" if student else "Dataset",
             "data_product_region": said["region"],
@@ -64,14 +65,14 @@ def registry_record(card: CardRecord) -> dict[str, Any]:
             f"{round_up(card.budget['budget'])} at δ = {card.budget['delta']:.10g}. {_objections(card)}",
         },
         "deployment_model": {
-            "model_name": "Federated" if card.is_federated else "Central",
-            "actors": trust_of(card),
+            "model_name": card.model.capitalize(),
+            "actors": TRUST[card.model],
             "release_type": "Many releases" if len(card.batches) > 1 else "One release",
             "release_type_details": f"Other releases: {said['other_releases']}",
             **({"access_type": "Non-interactive"} if student else {}),
         },
         "accounting": {
-            "post_processing": "The student is computed from released labels and public rows alone.",
+            "post_processing": f"The student is computed from {released} and public rows alone.",
             "composition": "A ledger spends the budget of the private data before noise is drawn, for all releases.",
         },
         "implementation": {

@@ -1,6 +1,6 @@
 """The card: a first page to read aloud, and an annex under the components of NIST SP 800-226 (2025)."""
 
-from tutelage.privacy import PublicEpsilon, round_up
+from tutelage.privacy import NeighboringRelation, PublicEpsilon, round_up
 from tutelage.reporting.content import (
     NOT_STATED,
     Answer,
@@ -39,8 +39,8 @@ from tutelage.reporting.statements import STATEMENTS
 NOT_PROTECTED = (
     "The public rows: the student may memorize them.",
     "Facts about the whole population that the student learns. They are true with or without any one person's data.",
-    "A person with several units: the ε of these units add up.",
-    "Releases from the same private data outside this ledger: add their ε to the ε of this budget.",
+    "A person with several units: for two units, ε at the same δ is more than twice as large.",
+    "Releases from the same private data outside this ledger: add their ε and their δ to those of this budget.",
     "Votes, teachers and checkpoints: they stay with the data set owner and must not be published.",
 )
 _QUERY_MODEL = (
@@ -60,16 +60,22 @@ _EXPOSURE = ("public_data", "overlap", "collection", "withdrawal", "legal")  # t
 _ALARM = "NOT PRIVATE. The noise was simulated from a seed; this run protects no one."
 _MOST_LISTED = 40
 SPENT_STAYS_SPENT = "A release cannot be withdrawn. Its budget stays spent, even if a person or site withdraws later."
-_CENTRAL = (
-    "Central: the data set owner runs the software and is trusted with private rows, teachers and votes. Recipients of "
-    "labels, student or card are not trusted: they may know all other data."
-)
-_FEDERATED = (
-    "Federated: every hospital runs the software and keeps its rows, teachers and votes. ε holds if at least as many "
-    "hospitals as the terms require are honest and keep their noise secret. The three computing parties must follow "
-    "the protocol, and no two of them may combine their data. Other hospitals, and recipients of labels, student or "
-    "card, are not trusted: they may know all other data."
-)
+TRUST = {
+    "central": "Central: the data set owner runs the software and is trusted with private rows, teachers and votes. "
+    "Recipients of labels, student or card are not trusted: they may know all other data.",
+    "federated": "Federated: every hospital runs the software and keeps its rows, teachers and votes. ε holds if at "
+    "least as many hospitals as the terms require are honest and keep their noise secret. The three computing parties "
+    "must follow the protocol, and no two of them may combine their data. Other hospitals, and recipients of labels, "
+    "student or card, are not trusted: they may know all other data.",
+    "local": "Local: each hospital randomizes its own votes, and needs to trust no other member. Other members, and "
+    "recipients of labels, student or card, are not trusted: they may know all other data.",
+}
+_STAYS = {
+    "central": "Private rows, teachers and votes do not leave.",
+    "federated": "Sealed shares of noisy votes or ballots leave each hospital. Private rows, teachers, and votes or "
+    "ballots without noise do not.",
+    "local": "Randomized votes leave the hospital. Private rows, teachers and votes without noise do not.",
+}
 SIDE_CHANNELS = (
     "Votes, sums and noise are whole numbers, so rounding errors reveal nothing.",
     "Errors, logs and progress bars show no votes. Opening a data file runs no code from it.",
@@ -78,18 +84,13 @@ SIDE_CHANNELS = (
 _EXIT = "The software is open source, and its versions are on this card."
 
 
-def trust_of(card: CardRecord) -> str:
-    """Return who is trusted with what."""
-    return _FEDERATED if card.is_federated else _CENTRAL
-
-
 def pages_of(card: CardRecord) -> Page:
     """Return everything that the card says."""
     simulated = card.epsilon.simulated
     guaranteed = (_parameters(card), _unit(card), _budget(card))
     deployed = (
         Section("Query model", (Prose(_SUM_MODEL if card.releases_sums else _QUERY_MODEL),)),
-        Section("Trust model", (Prose(trust_of(card)), *_stated(card, "trust", "leaves_site"))),
+        Section("Trust model", (Prose(TRUST[card.model]), *_stated(card, "trust", "leaves_site"))),
         Section("Side channels", (Bullets(SIDE_CHANNELS), *_stated(card, "side_channels"))),
         Section("Data security and access control", (Prose(_SECURITY), *_stated(card, "access"))),
         Section("Data collection exposure", (Prose(SPENT_STAYS_SPENT), *_stated(card, *_EXPOSURE))),
@@ -182,7 +183,7 @@ def _objections(card: CardRecord) -> str:
     if card.findings is None:
         return "the settings were not checked"
     named = (f"{one.code.replace('-', ' ')} ({one.severity})" for one in card.findings)
-    return f"{', '.join(named)}: see the annex" if card.findings else "none"
+    return f"{', '.join(named)}: see the annex" if card.findings else "none found: see the annex"
 
 
 def _parameters(card: CardRecord) -> Section:
@@ -241,10 +242,13 @@ def _budget(card: CardRecord) -> Section:
 
 def _algorithms(card: CardRecord) -> Section:
     cast_by = "Ballots" if card.releases_sums else "Teachers"
+    number = NOT_STATED if card.teachers is None else f"{card.teachers:,}"
+    if card.releases_sums and card.epsilon.unit.neighboring is not NeighboringRelation.CHANGE_ONE_ROW:
+        number = f"about {number} (noisy)"
     rows = (
         ("Mechanism", card.mechanism),
         ("Noise", card.noise_source),
-        (cast_by, NOT_STATED if card.teachers is None else f"{card.teachers:,}"),
+        (cast_by, number),
         ("Queries", _queries(card)),
         ("Queries chosen", card.selection),
     )
@@ -306,23 +310,16 @@ def answers_of(card: CardRecord) -> Answers:
     """Return the fifteen questions with their answers; a section that holds the answer is named."""
     budget = card.budget
     leaves = (
-        f"Labels of at most {card.queries:,} public rows, a student that learned from them, this card, and the "
-        "exported ledger. "
+        f"Labels of at most {card.queries:,} public rows, a student that learned from them, this card, and for auditors "
+        f"a copy of the ledger without its key. {_STAYS[card.model]}"
     )
-    if card.is_federated:
-        leaves += (
-            "Sealed shares of noisy votes or ballots leave each hospital. Private rows, teachers, and votes or ballots "
-            "without noise do not."
-        )
-    else:
-        leaves += "Private rows, teachers and votes do not leave."
     ledger = (
         f"{round_up(budget['spent'])} of ε = {round_up(budget['budget'])} is spent. The ledger is a chain of hashes; "
         "its head is on this card, so a change can be detected."
     )
     bound = "is tied to one data set" if budget.get("bound") else "is not tied to a data set"
     others = f"The ledger {bound}. It counts only releases that are made through it."
-    network = "A release needs a network between the members." if card.is_federated else "A release needs no network."
+    network = "needs no network" if card.model == "central" else "needs a network between the members"
     see = "See {}.".format
     questions = (  # with the topic of a statement, and what the card knows
         ("What is the unit of privacy: record, encounter, patient, or site?", "", see("Unit of privacy")),
@@ -339,7 +336,7 @@ def answers_of(card: CardRecord) -> Answers:
         ("What else is released about the same people?", "other_releases", others),
         ("How does this map to NIST SP 800-226?", "", see("NIST SP 800-226")),
         ("What is the legal assessment?", "legal", None),
-        ("Can the software be rebuilt, and does it use the network?", "exit", f"{_EXIT} {network}"),
+        ("Can the software be rebuilt, and does it use the network?", "exit", f"{_EXIT} A release {network}."),
     )
     return Answers(tuple(_answer(card, *entry) for entry in questions))
 
