@@ -310,8 +310,8 @@ def answers_of(card: CardRecord) -> Answers:
     """Return the fifteen questions with their answers; a section that holds the answer is named."""
     budget = card.budget
     leaves = (
-        f"Labels of at most {card.queries:,} public rows, a student that learned from them, this card, and for auditors "
-        f"a copy of the ledger without its key. {_STAYS[card.model]}"
+        f"Labels of at most {card.queries:,} public rows, a student that learned from them, this card, and for "
+        f"auditors a copy of the ledger without its key. {_STAYS[card.model]}"
     )
     ledger = (
         f"{round_up(budget['spent'])} of ε = {round_up(budget['budget'])} is spent. The ledger is a chain of hashes; "
