@@ -43,7 +43,6 @@ from tutelage.exceptions import (
     RepeatedFitWarning,
 )
 from tutelage.features import PublicRows, PublicScaling, glyph_features
-from tutelage.ledger import data_digest
 from tutelage.networks import TwoConvolutions
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.teachers import ClassMeans, NaiveBayes, NearestNeighbors, Network, Ridge
@@ -363,19 +362,6 @@ def test_rows_of_nobody_in_particular_are_known_by_all_their_columns(binary_rows
         model(ledger=path).fit(X[:, :2], y, X_public=X[:40, :2])
     with pytest.raises(InvalidDataError, match="`whole_rows` must have one row per private row"):
         model(ledger=path).fit(X, y, X_public=X[:10], whole_rows=X[1:])
-
-
-@pytest.mark.parametrize("people", [None, np.arange(400) // 4], ids=["rows", "entities"])
-def test_a_ledger_tied_by_an_earlier_version_knows_its_data(people, binary_rows, tmp_path):
-    X, y = binary_rows
-    unit = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
-    if people is not None:
-        unit = PrivacyUnit("entity", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
-    ledger = Ledger.create(tmp_path / "a.ledger", epsilon=90.0, delta=1e-5, unit=unit)
-    ledger.bind(data_digest(X, y, people, None))  # columns and labels, as used
-    model(ledger=ledger).fit(X, y, X_public=X[:10], entity_ids=people)
-    with pytest.raises(LedgerMismatchError):
-        model(ledger=ledger).fit(X + 1, y, X_public=X[:10], entity_ids=None if people is None else people + 1)
 
 
 def test_new_rows_that_did_not_vote_are_said_to_be_unused(binary_rows, tmp_path):

@@ -22,9 +22,7 @@ from tutelage.exceptions import (
     InvalidParameterError,
     LedgerMismatchError,
 )
-from tutelage.ledger import data_digest
 from tutelage.ledger.digests import RunningDigest, people_digest, table_digest
-from tutelage.partition import canonical_ids
 from tutelage.tables import Batches, Table, as_batches, as_table, read_batches, read_csv, read_table
 from tutelage.teachers import VectorBallots
 
@@ -326,21 +324,6 @@ def test_a_ledger_knows_its_data_in_every_order_and_batch_and_in_memory(tmp_path
     others.write_parquet(tmp_path / "others.parquet")
     with pytest.raises(LedgerMismatchError):
         fitted(read_batches(tmp_path / "others.parquet"), ids, **settings)
-
-
-@pytest.mark.parametrize("ids", IDS)
-def test_a_ledger_of_an_earlier_version_knows_its_people_and_rows(tmp_path, ids):
-    ledger = tmp_path / "a.ledger"
-    spent = fitted(PRIVATE, ids, ledger=ledger, noise=None).ledger_.spent
-    table = as_table(PRIVATE)
-    assert table is not None
-    former = (
-        data_digest(table.rows()) if ids is None else data_digest(np.unique(canonical_ids(PRIVATE[ids].to_numpy())))
-    )
-    Ledger.open(ledger).bind(former, changed=True)
-    again = fitted(PRIVATE, ids, ledger=ledger, noise=None)
-    assert again.ledger_.spent == spent
-    assert len(Ledger.open(ledger).history().exposures()) == 2  # of `changed=True`, and of no change after it
 
 
 def fit_and_die(batch: int, rows: str, ledger: str) -> None:

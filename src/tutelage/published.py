@@ -5,7 +5,6 @@ import re
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import astuple
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -96,7 +95,7 @@ def card_of(
         ),
         statements=statements,
         versions={name: version(name) for name in ("tutelage", "opendp", "scikit-learn", "numpy")},
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        created=model.day_,
     )
 
 

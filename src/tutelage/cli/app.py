@@ -16,6 +16,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperGroup
 
+from tutelage._internal.days import on_one_day
 from tutelage.cli.text import INTERRUPTED, interruption_says, printable, remark, require_printable
 from tutelage.exceptions import ConfigError, InvalidParameterError, TutelageError
 
@@ -100,7 +101,8 @@ class _Verbs(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         # typer prints nothing about an interruption.
-        with interruption_says("results that were not written are lost, and budget that was spent stays spent."):
+        lost = "results that were not written are lost, and budget that was spent stays spent."
+        with on_one_day(), interruption_says(lost):
             return super().invoke(ctx)
 
 

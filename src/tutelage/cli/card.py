@@ -3,7 +3,6 @@
 import importlib.util
 import json
 from dataclasses import astuple, replace
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from tutelage._internal.days import today
 from tutelage._internal.files import name_in, read_arrays
 from tutelage._internal.results import ResultsFolder, is_read
 from tutelage._internal.typing import IntArray
@@ -254,7 +254,7 @@ def _from_ledger(history: History) -> PrivacyCard:
         frontier=frontier_of(history.asked[-1].event, queries, now.delta),
         findings=(NOT_CHECKED, *_objections(event, guarantee, None)),
         versions={"tutelage": version("tutelage")},
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        created=today(),
     )
 
 

@@ -138,9 +138,10 @@ def verify(
 
 @ledger.command()
 def exposure(file: File, as_json: AsJson = False) -> None:
-    """Print the budget spent since each change of the data.
+    """Print the budget spent since each release began.
 
-    Each number is a share of the budget, not an epsilon of its own.
+    This is the exposure of people whose data came with that release. Each number is a share of the budget, not an
+    epsilon of its own.
     """
     kept = opened(file)
     found, budget = kept.history().exposures(), kept.epsilon
@@ -148,9 +149,9 @@ def exposure(file: File, as_json: AsJson = False) -> None:
         print_json([{**one._asdict(), "share": round_up(one.share)} for one in found])
         return
     title = f"{file}: shares of the budget ε = {budget:g}"
-    table = Table("version", "data since", "queries", "spent", title=title, title_justify="left")
+    table = Table("release", "since", "queries", "spent", title=title, title_justify="left")
     for one in found:
-        table.add_row(f"{one.version}", one.since, f"{one.queries:,}", f"{round_up(one.share):.4f}")
+        table.add_row(f"{one.release}", one.since, f"{one.queries:,}", f"{round_up(one.share):.4f}")
     plain_console().print(table)
 
 

@@ -15,6 +15,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from tutelage._internal.days import on_one_day, today
 from tutelage._internal.results import ResultsFolder
 from tutelage._internal.typing import Ballots, IntArray, Matrix
 from tutelage.accounting import data_independent
@@ -176,6 +177,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
         Indices of the queries in the public rows, in the order of `release_`; publishable.
     rounds_ : tuple of int
         Number of queries in each round; smaller, or with fewer rounds, if the budget ended; publishable.
+    day_ : str
+        UTC day on which the release began, in ISO 8601; publishable.
     release_ : Release
         Released class index per query (−1 for an abstention) and the event; publishable.
     drawn_ : int
@@ -237,6 +240,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
     GNMax(sigma=7.6753) ε = 5.0 at δ = 1e-05
     """
 
+    @on_one_day()
     @config_context(transform_output="default")  # the numbers of a fit are arrays, whatever is set elsewhere
     def fit(
         self,
@@ -296,6 +300,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
             If there is no ledger, and earlier fits in this process had the same rows, entities or estimator. The
             warning states their total ε. Fits with `SimulationNoise` do not count, because they are not private.
         """
+        day = today()
         runs = self.resolved_settings()
         run = runs[0]
         of_shards, of_teachers, student_seed = np.random.SeedSequence(self.random_state).spawn(3)
@@ -321,6 +326,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         _LOGGER.info("Fit started: %s, %d classes, %d public rows.", *kinds)
         _LOGGER.info("Noise chosen: %s.", asking.mechanism)
         made = self._release(run, budget, asking)
+        self.day_ = day
         self.n_private_rows_ = None
         if entity_ids is None and silos is None:
             self.n_private_rows_ = made.n_teachers if data is None else len(data.people.rows)
@@ -595,7 +601,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         if self._noise_by_budget(run):
             released_by = mechanism(budget.least_noise(event_of_all))
             if isinstance(released_by, GNMax) and released_by.sigma > shards.n_shards:
-                warnings.warn(_much_noise(released_by.sigma, shards.n_shards), MuchNoiseWarning, stacklevel=5)
+                warnings.warn(_much_noise(released_by.sigma, shards.n_shards), MuchNoiseWarning, stacklevel=6)
         else:
             released_by = run.mechanism_for(shards.n_shards)
         return AskingVoters(
@@ -642,6 +648,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         before = ledger.state()
         repeated = self._count_fit(asking.event_of_one(ONE_TEACHER), budget, most.count, simulated=run.noise.simulated)
         made = release(ledger)
+        ledger.write_binding()
         self._keep(asking, made)
         # How many were asked may have followed from answers, so the ε is that of as many as could have been.
         self._account(ledger, before, made.reservations, most, repeated)
@@ -674,9 +681,9 @@ class PATEClassifier(ClassifierMixin, Inputs):
             said = _continued(before, self.ledger_, self.release_) + self._from_memory()
             if self.drawn_ and self.release_.cost == 0:
                 said += f" {FEW_VOTES_LEFT}"
-            warnings.warn(said, BudgetContinuedWarning, stacklevel=5)
+            warnings.warn(said, BudgetContinuedWarning, stacklevel=6)
         if repeated is not None:
-            warnings.warn(_together(repeated, self.epsilon_), RepeatedFitWarning, stacklevel=5)
+            warnings.warn(_together(repeated, self.epsilon_), RepeatedFitWarning, stacklevel=6)
 
     def _from_memory(self) -> str:
         """Return a sentence about what was released before this fit, if it uses any of that."""

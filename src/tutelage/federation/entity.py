@@ -7,6 +7,7 @@ from typing import NamedTuple, cast, final
 import numpy as np
 import numpy.typing as npt
 
+from tutelage._internal.days import on_one_day
 from tutelage._internal.typing import ABSTAIN, Ballots, IntArray, Matrix
 from tutelage.ballots import BallotSum
 from tutelage.events import Event, Repeated, SummedNoise
@@ -101,6 +102,7 @@ class Entity:
         """
         self._ledger.bind(digest, changed=changed)
 
+    @on_one_day()
     def vote(self, batch: Batch, ballots: npt.ArrayLike, mailbox: Mailbox) -> Vote:
         """Send sealed votes on a batch: noised and in shares, or perturbed one by one; the same ones if asked again.
 
@@ -129,6 +131,7 @@ class Entity:
         checked = self._checked(batch, ballots)
         return self._answer(batch, mailbox, lambda paid: self._payloads(checked, paid.queries))
 
+    @on_one_day()
     def cast(
         self,
         batch: Batch,

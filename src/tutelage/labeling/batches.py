@@ -151,10 +151,6 @@ class PeopleInBatches:
         """Return the digest of the entities or, where none are named, of the rows with all their columns."""
         return self.known_by
 
-    def former_digests(self) -> Iterator[bytes]:
-        """Yield nothing: earlier versions read no batches."""
-        return iter(())
-
 
 class _Read(NamedTuple):
     """One batch."""

@@ -1,7 +1,7 @@
 """The release of one fit: labels from votes or a noisy sum, spent from a ledger tied to the private rows."""
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -62,14 +62,6 @@ class People(NamedTuple):
             return people_digest(np.unique(canonical_ids(self.entity_ids)).tolist())
         whole = self.whole_rows
         return table_digest(whole) if isinstance(whole, Table) else data_digest(whole)
-
-    def former_digests(self) -> Iterator[bytes]:
-        """Yield the keys of earlier versions: ids or rows by other hashes, and the columns that were used."""
-        if self.entity_ids is not None:
-            yield data_digest(np.unique(canonical_ids(self.entity_ids)))
-        elif isinstance(self.whole_rows, Table):
-            yield data_digest(self.whole_rows.rows())
-        yield data_digest(self.rows, self.labels, self.entity_ids, self.silos)
 
 
 @final
@@ -134,8 +126,8 @@ class FitBudget:
         if self.ledger is None or isinstance(self.ledger, Ledger) or ledger.path is not None:
             return
         if others := sorted(set(Path(self.ledger).parent.glob("*.ledger")) - {Path(self.ledger)}):
-            digests = [self.people.digest(), *self.people.former_digests()]
-            if other := next((path for path in others if _is_of(path, digests)), None):
+            digest = self.people.digest()
+            if other := next((path for path in others if _is_of(path, digest)), None):
                 raise LedgerMismatchError(
                     f"{other.name} contains the budget of these data. Pass it as `ledger`; another ledger would be a "
                     "second budget."
@@ -143,12 +135,12 @@ class FitBudget:
 
     def _bind(self, ledger: Ledger) -> None:
         if self.ledger is not None:
-            ledger.bind(self.people.digest(), formerly=self.people.former_digests(), changed=self.data_changed)
+            ledger.bind(self.people.digest(), changed=self.data_changed)
 
 
-def _is_of(path: Path, digests: Sequence[bytes]) -> bool:
+def _is_of(path: Path, digest: bytes) -> bool:
     with suppress(LedgerError):  # one that cannot be read
-        return Ledger.open(path, read_only=True).is_of(digests)
+        return Ledger.open(path, read_only=True).is_of(digest)
     return False
 
 

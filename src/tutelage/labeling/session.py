@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage import mechanisms
+from tutelage._internal.days import on_one_day
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage.accounting import Accountant
 from tutelage.events import CappedArgmaxGaussian, ConfidenceCheck, Event, InteractiveCheck, Repeated, settings_of
@@ -198,6 +199,7 @@ class LabelingSession:
                 return place
         return len(hashes)
 
+    @on_one_day()
     def ask(self, X_public: npt.ArrayLike, predictions: npt.ArrayLike | None = None) -> Release:
         """Return the labels of public rows; those asked before come from memory and cost nothing.
 

@@ -9,11 +9,11 @@ import hmac
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from enum import StrEnum
 from functools import reduce
 from typing import Any, Self, final
 
+from tutelage._internal.days import today
 from tutelage.events import PUBLICATIONS, event_from_dict
 from tutelage.exceptions import LedgerStorageError, LedgerTamperedError
 
@@ -28,7 +28,7 @@ class Kind(StrEnum):
     """Kind of event that an entry records."""
 
     OPENED = "opened"  # the budget, the unit of privacy, and a commitment to the key
-    BOUND = "bound"  # to which private data set, as a keyed fingerprint
+    BOUND = "bound"  # to which private data set, once per release, as a keyed fingerprint that never repeats
     PROPOSED = "proposed"  # what is to be tested or noised once labels are out; always before the first label
     RESERVED = "reserved"  # what a batch may cost at most; written before its noise is drawn
     ANSWERED = "answered"  # what the batch cost as it happened, and a digest of its answers
@@ -45,10 +45,9 @@ class Entry:
 
     @classmethod
     def after(cls, last: "Entry | None", kind: Kind, spent: int, **fields: Any) -> "Entry":
-        """Return the entry that follows `last`, or the first of all."""
+        """Return the entry that follows `last`, or the first of all, of the day of its release."""
         number = 0 if last is None else last.number + 1
-        written = datetime.now(UTC).isoformat(timespec="seconds")
-        content = {"format": FORMAT, "number": number, "kind": kind, "written": written, "spent": spent, **fields}
+        content = {"format": FORMAT, "number": number, "kind": kind, "written": today(), "spent": spent} | fields
         text = canonical(content)
         return cls(json.loads(text), text, _chained(last, text))
 

@@ -50,7 +50,7 @@ class LedgerState:
     unit : PrivacyUnit
         Whom the budget protects.
     opened : str
-        When the ledger was made, as an ISO 8601 date and time.
+        UTC day on which the ledger was made, in ISO 8601.
     entries, head : int, str
         Number of entries, and hash of the newest. Keep the hash elsewhere, to detect a rollback later.
     answers : int
@@ -128,9 +128,9 @@ class LedgerState:
 
 
 class Exposure(NamedTuple):
-    """Exposure of people whose data came with one state of a data set and stayed."""
+    """Exposure of people whose data came with one release and stayed."""
 
-    version: int
+    release: int
     since: str
     queries: int
     share: float  # of the budget's ε: the filter's currency, not an ε of its own (docs/proofs/ledger.md)
@@ -281,21 +281,20 @@ class History:
         return self.until(number)
 
     def exposures(self) -> tuple[Exposure, ...]:
-        """Return the budget spent since each state of the data began, oldest first.
+        """Return the budget spent since each release began, oldest first.
 
-        People who came later are exposed to less, and the budget spent on people who left stays spent; the budget
-        counts everything, for all. A batch that was open when the data changed counts for the new state too: its votes
+        People who came with a later release are exposed to less, and the budget spent on people who left stays spent;
+        the budget counts everything, for all. A batch that was open when a release began counts for it too: its votes
         may have come after.
         """
-        # An entry that is the same data set under another fingerprint begins no new state.
-        bound = [one for one in self.entries if one.kind is Kind.BOUND and not one.content.get("same")]
-        began = [self.entries[0], *bound[1:]]  # the first names the state that the ledger opened with
-        return tuple(self._exposure(version, start) for version, start in enumerate(began, start=1))
+        bound = [one for one in self.entries if one.kind is Kind.BOUND]
+        began = [self.entries[0], *bound[1:]]  # what was released before the first binding counts for its people too
+        return tuple(self._exposure(release, start) for release, start in enumerate(began, start=1))
 
-    def _exposure(self, version: int, start: Entry) -> Exposure:
+    def _exposure(self, release: int, start: Entry) -> Exposure:
         after = [one for one in self.charges if (inf if one.settled is None else one.settled.number) > start.number]
         share = self.limit.share(sum(charge.cost for charge in after))
-        return Exposure(version, start.content["written"], sum(charge.queries for charge in after), share)
+        return Exposure(release, start.content["written"], sum(charge.queries for charge in after), share)
 
     def share_of_checks(self, charge: Charge) -> float:
         """Return the part of an event that went to checks, or to the publication of an ε."""

@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import secrets
-from collections.abc import Collection, Generator, Iterable
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +33,7 @@ from tutelage.ledger.disk import Room
 from tutelage.ledger.entries import Checkpoint, Entry, Kind, canonical
 from tutelage.ledger.filter import Accounting, Filter, GaussianFilter, RenyiFilter, accounting_of
 from tutelage.ledger.history import History, LedgerState
-from tutelage.ledger.queries import fingerprint, query_hashes
+from tutelage.ledger.queries import fingerprint, is_fingerprint_of, query_hashes
 from tutelage.ledger.store import Store, Transaction
 from tutelage.ledger.verification import (
     AnswerDigest,
@@ -124,6 +124,7 @@ class Ledger:
         self._filter, self._unit = terms_of(self._opening, self._key)
         self._votes = SpentVotes(store.file, store.timeout)
         self._history = History(())
+        self._binding: _Binding | None = None  # to be written with the next reservation
 
     @classmethod
     def create(
@@ -235,40 +236,59 @@ class Ledger:
         """Public identifier of the member of a consortium that it was made for, or None."""
         return self._opening.content.get("owner")
 
-    def bind(self, digest: bytes, *, formerly: Iterable[bytes] = (), changed: bool = False) -> None:
-        """Tie the ledger to a private data set, or raise LedgerMismatchError where it is tied to another.
+    def bind(self, digest: bytes, *, changed: bool = False) -> None:
+        """Tie the ledger to the private data of a release, or raise LedgerMismatchError where it is tied to others.
+
+        The entry is written with the next reservation, or by `write_binding`. Each release has one, and no two are
+        alike: neither the entries nor their number show whether the data changed.
 
         Parameters
         ----------
         digest : bytes
-            `data_digest` of the people, or of the private rows; only its keyed hash is kept.
-        formerly : iterable of bytes
-            Digests by which earlier versions knew the same data set; a ledger tied to one of them is tied to `digest`
-            instead, which is no change of the data. They are taken only where the ledger is tied to something else.
+            `data_digest` of the people, or of the private rows; only a keyed hash of it is stored.
         changed : bool
-            The data set has changed (people joined or left) and is still the one this budget is about: tie the ledger
-            to its new state. Spent budget stays spent, for everyone.
+            The data set may have changed (people joined or left) and is still the one that this budget is about. Spent
+            budget stays spent, for everyone.
         """
-        found = fingerprint(self._key, digest)
-        with self._held(write=True) as write:
-            known = _sums(write).fingerprint
-            if known == found:
-                return
-            same = bool(known) and any(fingerprint(self._key, former) == known for former in formerly)
-            if known and not same and not changed:
-                raise LedgerMismatchError(
-                    f"{self._name} is tied to other people or other rows. Name the ledger of these data; if people "
-                    "joined or left, or rows were corrected, say that the data changed."
-                )
-            last, renamed = write.last(), {"same": True} if same else {}
-            entry = Entry.after(last, Kind.BOUND, last.spent, fingerprint=found, **renamed)
-            write.append(entry)
+        binding = _Binding(digest, changed)
+        if self._binding is not None and self._binding.digest == digest:
+            binding = _Binding(digest, changed or self._binding.changed)
+        elif self._binding is not None and not changed:
+            self._refuse_other_data()
+        with self._held() as read:
+            self._check_binding(read, binding)
+        self._binding = binding
 
-    def is_of(self, digests: Iterable[bytes]) -> bool:
-        """Return whether the ledger is tied to a data set that has one of these digests."""
-        with self._held(write=False) as read:
+    def write_binding(self) -> None:
+        """Write the entry of `bind`, if no reservation did: of a release whose labels are all remembered."""
+        if self._binding is not None:
+            with self._held(write=True) as write:
+                self._write_binding(write)
+
+    def is_of(self, digest: bytes) -> bool:
+        """Return whether the ledger is tied to the data set with this digest."""
+        with self._held() as read:
             known = _sums(read).fingerprint
-        return bool(known) and any(fingerprint(self._key, digest) == known for digest in digests)
+        return bool(known) and is_fingerprint_of(digest, known, self._key)
+
+    def _check_binding(self, read: Transaction, binding: "_Binding") -> None:
+        known = _sums(read).fingerprint
+        if known and not binding.changed and not is_fingerprint_of(binding.digest, known, self._key):
+            self._refuse_other_data()
+
+    def _write_binding(self, write: Transaction) -> None:
+        """Write which data the release is of, before its first reservation."""
+        if self._binding is None or Kind.BOUND in write.kinds:
+            return
+        self._check_binding(write, self._binding)
+        last, found = write.last(), fingerprint(self._key, self._binding.digest)
+        write.append(Entry.after(last, Kind.BOUND, last.spent, fingerprint=found))
+
+    def _refuse_other_data(self) -> NoReturn:
+        raise LedgerMismatchError(
+            f"{self._name} is tied to other people or other rows. Name the ledger of these data; if people joined or "
+            "left, or rows were corrected, say that the data changed."
+        )
 
     def record_proposal(self, proposal: dict[str, Any]) -> None:
         """Write down what will be published of the labels, before the first of them; the same again changes nothing.
@@ -419,6 +439,7 @@ class Ledger:
         wishes = Wishes.of(voters, wanted, self._key)
         with self._held(write=True) as write:
             paid, new = self._campaign(write, event, campaign)
+            self._write_binding(write)
             room, recorded = self._store.room(queries, 1), write.votes_of_campaign(paid.number)
             votes, token = self._votes.spend(paid.hash, event.cap, wishes, recorded)
             last, content = write.last(), {"event": event.as_dict(), "queries": 0, "cost": 0}
@@ -451,8 +472,10 @@ class Ledger:
         """Write down a reservation, or refuse it where the budget or, for a publication, its δ has no room."""
         if isinstance(event, PUBLICATIONS):
             self._history_in(write, self._history).check_share(event.delta)
-        last, cost = write.last(), queries * self._filter.cost(event)
-        self._check_room(event, queries, last.spent)
+        cost = queries * self._filter.cost(event)
+        self._check_room(event, queries, write.last().spent)
+        self._write_binding(write)
+        last = write.last()
         content = {"event": event.as_dict(), "queries": queries, "cost": cost}
         named = {} if batch is None else {"batch": batch}
         entry = Entry.after(last, Kind.RESERVED, last.spent + cost, **content, **named)
@@ -533,6 +556,7 @@ class Ledger:
             last,
             Kind.ANSWERED,
             last.spent - refund,
+            written=json.loads(write.text_of(reservation.number) or "{}")["written"],  # one day for both
             reservation=reservation.number,
             happened=happened.as_dict(),
             refund=refund,
@@ -651,6 +675,8 @@ class Ledger:
                 )
             yield held
         self._newest = held.appended or self._newest
+        if Kind.BOUND in held.kinds:
+            self._binding = None
 
     def _check_room(self, event: Event, queries: int, spent: int) -> None:
         cost, share = self._filter.cost(event), self._filter.share
@@ -669,6 +695,16 @@ class Ledger:
                 f"{share(cost):.3g}. Ask fewer, or add more noise."
             )
         raise BudgetExceededError(said, requested=queries, fitting=fitting)
+
+
+class _Binding(NamedTuple):
+    """The data of a release, and whether they may be others than those of the release before; private."""
+
+    digest: bytes
+    changed: bool
+
+    def __repr__(self) -> str:
+        return "_Binding(<private digest hidden>)"
 
 
 def _limit(epsilon: float, delta: float, order: float | None, suited_to: Event | None, accounting: str) -> Filter:

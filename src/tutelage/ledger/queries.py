@@ -6,6 +6,7 @@ nothing, not even to someone who guesses the row.
 
 import hashlib
 import hmac
+import secrets
 import unicodedata
 from numbers import Integral
 from typing import Any, cast
@@ -18,6 +19,7 @@ from tutelage.ledger.entries import canonical
 
 _EXACT = 2**53  # whole numbers below are exact as 64-bit floats
 _FLOAT_BYTES = 8
+_SALT = 32  # hexadecimal digits
 _WHOLE: Any = (bool, np.bool_, Integral)
 _NUMBERS: Any = (*_WHOLE, float, np.floating)
 _ARRAY: Any = np.ndarray
@@ -44,9 +46,15 @@ def data_digest(*columns: npt.ArrayLike | None) -> bytes:
     return hashlib.sha256(present + b"".join(rows)).digest()
 
 
-def fingerprint(key: bytes, digest: bytes) -> str:
-    """Return the keyed fingerprint of a data set, which may be stored and shown."""
-    return _keyed(key, b"data set", digest).hex()
+def fingerprint(key: bytes, digest: bytes, salt: str | None = None) -> str:
+    """Return a salt and the keyed fingerprint of a data set: another one each time, equal data or not."""
+    salt = secrets.token_hex(_SALT // 2) if salt is None else salt
+    return salt + _keyed(key, b"data set", salt.encode(), digest).hex()
+
+
+def is_fingerprint_of(digest: bytes, known: str, key: bytes) -> bool:
+    """Return whether `known` is a fingerprint of that data set, which only the holder of the key can tell."""
+    return hmac.compare_digest(fingerprint(key, digest, known[:_SALT]).encode(), known.encode())
 
 
 def row_bytes(values: npt.ArrayLike) -> list[bytes]:

@@ -21,7 +21,7 @@ from typing import Any, final
 from tutelage._internal.forks import BriefLock
 from tutelage.exceptions import LedgerError, LedgerLockedError, LedgerStorageError, LedgerTamperedError
 from tutelage.ledger.disk import Room, check_locks
-from tutelage.ledger.entries import Checkpoint, Entry, canonical
+from tutelage.ledger.entries import Checkpoint, Entry, Kind, canonical
 
 _APPLICATION = 0x74757465  # "tute" in the header of the file
 _VERSION = 2  # 1 had no checkpoint; the first entry that is added brings it up to date
@@ -49,6 +49,7 @@ class Transaction:
         self._connection = connection
         self._run = connection.execute
         self.appended: Entry | None = None  # the last entry written in it
+        self.kinds = set[Kind]()  # of all entries written in it
 
     def copy_to(self, other: sqlite3.Connection) -> None:
         """Copy the whole file into an empty database."""
@@ -153,6 +154,7 @@ class Transaction:
         self._run("DELETE FROM checkpoint")
         self._run("INSERT INTO checkpoint VALUES (?, ?)", after.sealed(self.key()))
         self.appended = entry
+        self.kinds.add(entry.kind)
 
     def _sums(self) -> Checkpoint:
         """Return the checkpoint, making the place for it in a file that has none."""

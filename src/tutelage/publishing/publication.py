@@ -7,6 +7,7 @@ from typing import NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
+from tutelage._internal.days import on_one_day
 from tutelage.accounting import Accountant, data_independent
 from tutelage.events import Composed, Event
 from tutelage.exceptions import InvalidParameterError, LedgerMismatchError, NothingToGainError, UnsupportedEventError
@@ -76,6 +77,7 @@ class SmoothedPublication:
     data_independent: PublicEpsilon
 
 
+@on_one_day()
 def publish_epsilon(
     released: Accountant,
     ledger: Ledger,
@@ -218,6 +220,7 @@ def _cost_of(earlier: tuple[Event, ...], order: float) -> float:
     return float(data_independent.rdp(Composed(earlier), np.array([order])).values[0]) if earlier else 0.0
 
 
+@on_one_day()
 def publish_smoothed(
     released: Accountant,
     ledger: Ledger,

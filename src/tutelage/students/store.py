@@ -1,6 +1,7 @@
 """A student on disk in skops format, which is read without running code from the file."""
 
 import logging
+import re
 import zipfile
 from importlib import import_module
 from io import BytesIO
@@ -8,12 +9,16 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tutelage.exceptions import InvalidDataError
 
 _LOGGER = logging.getLogger(__name__)
 # Passive parts of scikit-learn's own classifiers, and maps and students of this library, that skops does not vouch for
 # by itself.
 _MOST_BYTES = 2**31
+_SCHEMA = "schema.json"
+_TRACES = re.compile(r'("__id__": |"file": ")([\w-]+)(\.\w+")?')
 _TRUSTED = (
     "sklearn.calibration._CalibratedClassifier",
     "sklearn.calibration._SigmoidCalibration",
@@ -61,7 +66,7 @@ _RENAMED = {  # what files of earlier versions call modules, classes and paramet
 
 def save_student(student: Any, path: str | PathLike[str]) -> None:
     """Write a fitted scikit-learn estimator; it holds public rows and released labels only, so it may be published."""
-    _skops().dump(student, path)
+    Path(path).write_bytes(_without_traces(_skops().dumps(student)))
     _LOGGER.info("Student saved: %s.", Path(path).name)
 
 
@@ -105,11 +110,45 @@ def _up_to_date(archive: zipfile.ZipFile) -> bytes:
     with zipfile.ZipFile(content, "w") as renamed:
         for name in archive.namelist():
             part = archive.read(name)
-            if name == "schema.json":
+            if name == _SCHEMA:
                 for before, now in _RENAMED.items():
                     part = part.replace(f'"{before}"'.encode(), f'"{now}"'.encode())
             renamed.writestr(name, part)
     return content.getvalue()
+
+
+def _without_traces(content: bytes) -> bytes:
+    """Return a skops file without times, addresses, random names and bytes of memory of the process that wrote it.
+
+    Times tell how long a release took, and memory may have held private rows.
+    """
+    numbers = dict[str, int]()
+
+    def numbered(found: re.Match[str]) -> str:
+        number = numbers.setdefault(found[2], len(numbers))
+        return f"{found[1]}{number}{found[3] or ''}"
+
+    rewritten = BytesIO()
+    with zipfile.ZipFile(BytesIO(content)) as archive, zipfile.ZipFile(rewritten, "w") as public:
+        schema = _TRACES.sub(numbered, archive.read(_SCHEMA).decode())
+        for name in archive.namelist():
+            part = schema.encode() if name == _SCHEMA else archive.read(name)
+            stem, dot, kind = name.rpartition(".")
+            known = name if name == _SCHEMA else f"{numbers[stem]}{dot}{kind}"
+            public.writestr(zipfile.ZipInfo(known), _without_gaps(part) if kind == "npy" else part)
+    return rewritten.getvalue()
+
+
+def _without_gaps(content: bytes) -> bytes:
+    """Return an array without what memory held between the fields of its records: the nodes of a tree have gaps."""
+    found = np.load(BytesIO(content), allow_pickle=False)
+    if found.dtype.names is None:
+        return content
+    clean, rewritten = np.zeros(found.shape, found.dtype), BytesIO()
+    for name in found.dtype.names:
+        clean[name] = found[name]
+    np.save(rewritten, clean)
+    return rewritten.getvalue()
 
 
 def _skops() -> Any:
