@@ -57,7 +57,7 @@ def _of(dealt: rivals_data.Dealt) -> Raw:
 
 def stays(fold: int) -> Raw:
     """Return stays in hospitals as the columns of the csv file, without ids and the label."""
-    split = split_by_patient(load_diabetes(), key=rivals_data.KEY + bytes(fold), balanced=True)
+    split = split_by_patient(load_diabetes(), key=rivals_data.key_of(fold), balanced=True)
     table = read_table(next(folder / STAYS for folder in search_folders(None) if (folder / STAYS).is_file()))
     line = {int(number): place for place, number in enumerate(table.column("encounter_id"))}
 

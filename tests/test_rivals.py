@@ -32,9 +32,9 @@ from tutelage_reproductions.rivals_methods import (
 AXES = 3
 
 
-def made_up(name: str = "Adult", n_classes: int = 3, rows: int = 1500) -> RivalData:
+def made_up(name: str = "Adult", n_classes: int = 3, rows: int = 1500, seed: int = 0) -> RivalData:
     """Return rows around one center per class."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     centers = 2 * rng.standard_normal((n_classes, AXES + 2))
     y = rng.integers(0, n_classes, rows)
     X = (centers[y] + rng.standard_normal((rows, AXES + 2))).astype(np.float32)
@@ -92,7 +92,7 @@ def all_texts(load):
 
 
 def test_stays_of_a_patient_are_in_one_part(data_folder):
-    split = rivals_data.split_by_patient(rivals_data.load_diabetes(), key=rivals_data.KEY, balanced=True)
+    split = rivals_data.split_by_patient(rivals_data.load_diabetes(), key=rivals_data.key_of(0), balanced=True)
     patients = [set(part.patients.tolist()) for part in (split.private, split.public, split.test)]
     assert not any(one & other for one, other in itertools.combinations(patients, 2))
     data = rivals_data.diabetes()
@@ -336,8 +336,8 @@ def small(monkeypatch):
         raise InvalidDataError("It is gone.")
 
     sources = (
-        Source("Adult", lambda fold, download: made_up("Adult", 2, 6000)),
-        Source("MNIST", lambda fold, download: made_up("MNIST", 3), 3),
+        Source("Adult", lambda fold, download: made_up("Adult", 2, 6000, fold)),
+        Source("MNIST", lambda fold, download: made_up("MNIST", 3, seed=fold), 3),
         Source("Fashion-MNIST", gone, 5),
     )
     monkeypatch.setattr(rivals, "SOURCES", sources)
@@ -378,13 +378,13 @@ def test_settings_are_chosen_on_every_split_with_private_rows_of_its_own(monkeyp
     assert rivals._tuned_on([one, other]) == [one, other]
     seen = []
 
-    def methods(split, epsilon, *, quick):
+    def methods(split, epsilon, *, quick, ours):
         return [rivals.Method("named", lambda data, epsilon, seed: seen.append((split, data, seed)) or 50.0)]
 
     monkeypatch.setattr(rivals, "_methods", methods)
     monkeypatch.setattr(rivals, "_bounds", lambda splits, quick: ())
     monkeypatch.setattr(rivals, "_EPSILONS", (1.0,))
-    assert [row.name for row in rivals._rows([one, other], quick=False)] == ["Adult, ε = 1: named, %"]
+    assert [row.name for row in rivals.rows_of([one, other], quick=False)] == ["Adult, ε = 1: named, %"]
     assert seen == [(split, split, seed) for seed, split in enumerate([one, other, one, other, one])]
 
 

@@ -134,10 +134,9 @@ def _predicted(source: Source, epsilons: Sequence[float], download: bool, *, qui
     splits = _SPLITS_OF_SMALL if source.name in BUNDLED else _SPLITS
     shares: dict[float, list[tuple[float, float, float]]] = {epsilon: [] for epsilon in epsilons}
     labels = 0
-    for fold in range(2 if quick else splits):
-        data = _loaded(source, fold, download)
-        if data is None:
-            return []
+    if _loaded(source, 0, download) is None:
+        return []
+    for fold, data in enumerate(source.splits(2 if quick else splits, download)):
         known, labels = _labeled(data.public, data), len(data.y_public)
         for epsilon in epsilons:
             target = _target(data, epsilon)

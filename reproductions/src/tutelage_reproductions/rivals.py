@@ -27,7 +27,7 @@ from tutelage.teachers import ClassMeans, HeadTeachers, NearestQueries, Ridge, V
 from tutelage.teachers.closed_form import ClosedForm
 from tutelage.votes import tally
 from tutelage_reproductions.record import Record, Row, mean_share
-from tutelage_reproductions.rivals_data import SOURCES, RivalData
+from tutelage_reproductions.rivals_data import SOURCES, RivalData, Source
 from tutelage_reproductions.rivals_libraries import installed, missing
 from tutelage_reproductions.rivals_methods import RIVALS, Method, Problem, Setting, chosen, mu_of, turned
 
@@ -135,11 +135,11 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
     sources = [source for source in SOURCES if not quick or source.name in _QUICK_SOURCES]
     for source in progress_bar(sources, "Rivals", len(sources), shown=progress):
         try:
-            splits = [turned(source.load(fold, download)) for fold in range(1 if quick else source.folds)]
+            splits = splits_of(source, 1 if quick else source.folds, download)
         except InvalidDataError:
             left_out.append(f"{source.name} was left out, because its files were not found.")
             continue
-        rows += _rows(splits, quick=quick)
+        rows += rows_of(splits, quick=quick)
     return Record(
         name="rivals",
         source="PATE and the methods that a user could run instead",
@@ -187,18 +187,34 @@ def _notes(seeds: int) -> tuple[str, ...]:
     )
 
 
-def _rows(splits: Sequence[RivalData], *, quick: bool) -> Iterator[Row]:
+def splits_of(source: Source, folds: int, download: bool) -> list[RivalData]:
+    """Return the first splits of a data set, with the axes that the rivals use."""
+    return [turned(data) for data in source.splits(folds, download)]
+
+
+def rows_of(splits: Sequence[RivalData], *, quick: bool = False, ours: bool = False) -> Iterator[Row]:
+    """Yield the numbers of one data set: bounds, and every method at every ε.
+
+    Parameters
+    ----------
+    splits : sequence of RivalData
+        Of the data set.
+    quick : bool
+        Whether one ε, two seeds and fewer settings are enough.
+    ours : bool
+        Whether to leave out the bounds and the methods of others.
+    """
     name, seeds = splits[0].name, _QUICK_SEEDS if quick else _SEEDS
-    for bound, shares in _bounds(splits, quick=quick):
+    for bound, shares in () if ours else _bounds(splits, quick=quick):
         yield _row(f"{name}, {bound}", shares)
     for epsilon in _QUICK_EPSILONS if quick else _EPSILONS:
-        tuned = [_methods(split, epsilon, quick=quick) for split in _tuned_on(splits)]
+        tuned = [_methods(split, epsilon, quick=quick, ours=ours) for split in _tuned_on(splits)]
         for methods in zip(*tuned, strict=True):
             shares = [
                 methods[seed % len(methods)].run(splits[seed % len(splits)], epsilon, seed) for seed in range(seeds)
             ]
             yield _row(f"{name}, ε = {epsilon:g}: {methods[0].name}", shares)
-    if name == "MNIST" and not quick:
+    if name == "MNIST" and not (quick or ours):
         yield from _small(splits)
 
 
@@ -213,11 +229,13 @@ def _row(name: str, shares: Sequence[float]) -> Row:
     return Row(name=f"{name}, %", ours=right, interval=interval, better="higher")
 
 
-def _methods(data: RivalData, epsilon: float, *, quick: bool) -> Iterator[Method]:
+def _methods(data: RivalData, epsilon: float, *, quick: bool, ours: bool) -> Iterator[Method]:
     """Yield all methods; the settings of the rivals are chosen on this split."""
     yield Method(_BALLOTS, vector_ballots)
     yield Method("capped votes of people", capped_votes)
     yield Method("votes, as documented", old_recipe)
+    if ours:
+        return
     mu, problem = mu_of(epsilon, _DELTA), Problem.of(data)
     for rival in RIVALS:
         setting = chosen(rival.settings[:: _QUICK_SETTINGS if quick else 1], problem, mu)

@@ -2,8 +2,9 @@
 
 import csv
 import gzip
+import hashlib
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, final
@@ -30,7 +31,6 @@ from tutelage.features import PublicRows, PublicSteps, glyph_features, image_fea
 from tutelage_reproductions.protocol import shuffled_folds
 
 _SEED = 20
-KEY = b"rivals of tutelage 2026"
 FOLDS = 5
 
 Transform = Callable[[Matrix], Matrix]
@@ -110,6 +110,30 @@ class Source:
     load: Callable[[int, bool], RivalData]
     folds: int = FOLDS
 
+    def splits(self, folds: int, download: bool) -> Iterator[RivalData]:
+        """Yield the first splits.
+
+        Parameters
+        ----------
+        folds : int
+            How many.
+        download : bool
+            Whether to download the data set.
+
+        Raises
+        ------
+        RuntimeError
+            If two splits score the same rows: an interval over them would not cover the choice of rows.
+        """
+        seen: set[bytes] = set()
+        for fold in range(folds):
+            data = self.load(fold, download)
+            rows = hashlib.sha256(data.scored.tobytes() + data.y_scored.tobytes()).digest()
+            if rows in seen:
+                raise RuntimeError(f"Fold {fold} of {self.name} scores the rows of an earlier fold.")
+            seen.add(rows)
+            yield data
+
 
 def adult(fold: int = 0, download: bool = False) -> RivalData:  # noqa: ARG001  bundled
     """Return UCI Adult: the training rows are private, some random test rows are public, and the others are scored."""
@@ -129,9 +153,14 @@ def adult(fold: int = 0, download: bool = False) -> RivalData:  # noqa: ARG001  
     )
 
 
+def key_of(fold: int) -> bytes:
+    """Return the key that deals the patients of a fold."""
+    return hashlib.sha256(f"rivals of tutelage 2026, fold {fold}".encode()).digest()
+
+
 def diabetes(fold: int = 0, download: bool = False, *, balanced: bool = True) -> RivalData:
     """Return readmission within 30 days on UCI Diabetes, balanced or as it is, no patient in two parts."""
-    split = split_by_patient(load_diabetes(download=download), key=KEY + bytes(fold), balanced=balanced)
+    split = split_by_patient(load_diabetes(download=download), key=key_of(fold), balanced=balanced)
     is_number = [name not in CATEGORICAL for name in FEATURES]
     columns = _numbers_first(is_number)
     features = steps(split.public.X[:, columns], sum(is_number))
