@@ -259,9 +259,10 @@ def test_a_patient_who_leaves_or_changes_moves_nobody_else(stays, balanced):
 
 
 def test_another_key_gives_another_split_and_the_same_key_the_same(stays):
-    one, same, other = (split_by_patient(stays, key=key).test for key in (KEY, KEY, KEY[::-1]))
+    one, same, other, padded = (split_by_patient(stays, key=key).test for key in (KEY, KEY, KEY[::-1], KEY + b"\0"))
     assert np.array_equal(one.encounters, same.encounters)
     assert not np.array_equal(one.encounters, other.encounters)
+    assert not np.array_equal(one.encounters, padded.encounters), "HMAC pads keys with zero bytes"
 
 
 @pytest.mark.parametrize(

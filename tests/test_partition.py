@@ -1,3 +1,4 @@
+import itertools
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,15 @@ def test_changing_the_number_of_rows_moves_no_earlier_row():
 def test_the_same_person_in_another_spelling_is_the_same_entity():
     assert len(set(assignment(["17", " 17", "17 ", 17]))) == 1
     assert len(set(assignment(["Jose\u0301", "Jos\u00e9"]))) == 1
+
+
+@pytest.mark.parametrize("length", [16, 23, 63, 64, 65])
+def test_keys_that_differ_in_zero_bytes_at_their_end_are_different_keys(length):
+    """HMAC pads a key with zero bytes; equal shards of 60 rows have a chance of 7^-60."""
+    key = b"k" * length
+    given = [Shards.of_rows(60, 7, key=key + bytes(zeros)).assignment.tolist() for zeros in range(5)]
+    assert not [pair for pair in itertools.combinations(given, 2) if pair[0] == pair[1]]
+    assert given[0] == Shards.of_rows(60, 7, key=key).assignment.tolist()
 
 
 def test_the_key_decides_and_shards_are_even():

@@ -102,6 +102,17 @@ def test_stays_of_a_patient_are_in_one_part(data_folder):
     assert abs(data.y_private.mean() - 0.5) < 0.02
 
 
+def test_every_fold_of_stays_scores_other_rows(data_folder):
+    (source,) = (source for source in rivals_data.SOURCES if source.name == "Diabetes")
+    assert len({data.y_scored.tobytes() for data in source.splits(source.folds, False)}) == source.folds
+
+
+def test_two_folds_that_score_the_same_rows_are_refused():
+    assert len(list(Source("other", lambda fold, download: made_up(seed=fold), 3).splits(3, False))) == 3
+    with pytest.raises(RuntimeError, match="Fold 1 of one scores the rows of an earlier fold"):
+        list(Source("one", lambda fold, download: made_up()).splits(2, False))
+
+
 WORDS = ("alpha", "beta", "gamma", "delta", "omega", "kappa")
 TEXTS = [" ".join(words) for words in itertools.permutations(WORDS, 3)]
 

@@ -2,8 +2,8 @@
 
 python tools/rivals_rows.py Diabetes [--ours]
 
-Rows are written as soon as they are measured. The notes of the record say which commit measured them. Install Opacus and
-diffprivlib first: rows of libraries that are missing are kept as they are.
+Rows are written as soon as they are measured. The notes of the record say which commit measured them. Install Opacus
+and diffprivlib first: the rows of a missing library are kept.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def main() -> None:
         record = with_rows(Record.load(path), [row])
         others = [old for old in record.notes if not old.startswith(f"{which} were measured again")]
         replace(record, notes=(*others, note)).save(asked.records)
-        print(f"{row.name}: {row.ours:.2f} {row.interval}", flush=True)  # noqa: T201
+        print(f"{row.name}: {row.ours:.2f} {row.interval}", flush=True)
 
 
 if __name__ == "__main__":

@@ -171,14 +171,20 @@ def refuse_overlap(assignment: npt.ArrayLike, entity_ids: npt.ArrayLike) -> None
 def _hash_to_shards(ids: Any, n_shards: int, key: bytes) -> IntArray:
     """Map each id to HMAC-SHA-256(key, id) mod n_shards; 128 bits make the bias of the modulus negligible."""
     integer_at_least(n_shards, 1, "n_shards", "Shards")
-    if not isinstance(key, bytes) or len(key) < 16:
-        raise InvalidParameterError("`key` of Shards must be at least 16 bytes, for example secrets.token_bytes(32).")
+    key = distinct_key(key, "Shards")
 
     def shard(entity: object) -> int:
         digest = hmac.digest(key, str(entity).encode("utf-8", "surrogatepass"), hashlib.sha256)
         return int.from_bytes(digest[:16], "big") % n_shards
 
     return np.fromiter((shard(entity) for entity in ids), dtype=np.int64)
+
+
+def distinct_key(key: bytes, user: str) -> bytes:
+    """Return a key for HMAC that no other key is equivalent to: HMAC pads keys with zero bytes, so those are hashed."""
+    if not isinstance(key, bytes) or len(key) < 16:
+        raise InvalidParameterError(f"`key` of {user} must be at least 16 bytes, for example secrets.token_bytes(32).")
+    return hashlib.sha256(key).digest() if key.endswith(b"\0") else key
 
 
 def as_column(values: npt.ArrayLike) -> npt.NDArray[Any]:

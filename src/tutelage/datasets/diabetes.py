@@ -26,6 +26,7 @@ from tutelage._internal.typing import FloatArray, IntArray
 from tutelage._internal.validation import probability
 from tutelage.datasets import releases
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.partition import distinct_key
 
 Label = Literal["readmitted", "diabetesMed"]
 
@@ -262,10 +263,7 @@ def split_by_patient(
             f"`public` and `test` of split_by_patient must sum to less than 1, to leave private rows. Got {public} and "
             f"{test}."
         )
-    if not isinstance(key, bytes) or len(key) < 16:
-        raise InvalidParameterError(
-            "`key` of split_by_patient must be at least 16 bytes, for example secrets.token_bytes(32)."
-        )
+    key = distinct_key(key, "split_by_patient")
     if balanced and stays.classes not in _SHARES:
         raise InvalidParameterError(
             "`balanced` of split_by_patient must be False for labels of your own: the share of each class must be "
