@@ -41,7 +41,9 @@ def test_without_arguments_it_says_what_it_is_and_what_to_do_first(called):
     for verb in _VERBS:
         assert f"\n  {verb} " in shown.stdout
     assert "publish the model, and prove what it cost" in shown.stdout
-    assert "docs/index.md" in shown.stdout
+    said = " ".join(shown.stdout.split())
+    assert "Each person's data become one ballot" in said
+    assert "The guides come with the source code, not with the installed package: see docs/index.md there." in said
 
 
 def test_the_first_steps_work_as_shown(called, tmp_path):
@@ -135,6 +137,23 @@ def test_every_exit_code_is_on_the_page_of_the_command_line():
     codes = set(re.findall(r"(?:typer\.Exit\(|^_FAILED = |^INTERRUPTED = )(\d+)", sources, re.MULTILINE))
     assert codes == {"1", "3", "130"}
     assert all(re.search(rf"\b{code} [a-z]", page) for code in codes)
+    with_goals = {path.stem for path in (REPOSITORY / "src/tutelage/cli").glob("*.py") if ends_with_3(path.read_text())}
+    assert with_goals == {"audit", "plan"}
+    (line,) = re.findall(r"3 a check.*?,", page, re.DOTALL)
+    assert with_goals == set(re.findall(r"`(\w+)`", line))
+
+
+def ends_with_3(source: str) -> bool:
+    return bool(re.search(r"^_(FAILED|INFEASIBLE) = 3\b", source, re.MULTILINE))
+
+
+def test_a_verb_of_another_package_is_listed_only_if_the_package_is_installed(called, monkeypatch):
+    assert "\n  reproduce " in called().stdout
+    monkeypatch.setattr("tutelage.cli.app._entry_points", lambda: ())
+    shown = called().stdout
+    assert "reproduce" not in shown
+    assert all(f"\n  {verb} " in shown for verb in _VERBS if verb != "reproduce")
+    assert "needs the package tutelage-reproductions" in refusal(called("reproduce", "--list"), 1)
 
 
 @pytest.mark.parametrize(

@@ -91,5 +91,5 @@ def test_people_who_cast_ballots_are_counted_with_noise_and_may_have_empty_cells
     configure_people(tmp_path, VECTORS)
     ran_once = tutelage("run", "config.toml", cwd=tmp_path)
     assert ran_once.returncode == 0, ran_once.stderr
-    assert "people (noisy)" in ran_once.stdout
+    assert "people who cast ballots" in ran_once.stdout
     assert "empty cells" not in ran_once.stderr

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.metadata import entry_points, version
+from importlib.metadata import EntryPoints, entry_points, version
 from io import TextIOWrapper
 from types import FrameType
 from typing import Annotated, Any, NamedTuple
@@ -28,13 +28,13 @@ _PURPOSES = {
         "plan": "Recommend a method for a budget, and say what to expect.",
     },
     "Release": {
-        "run": "Train teachers, release labels, train a student.",
-        "label": "Label public rows from existing votes.",
-        "federate": "Run PATE between several hospitals without sharing votes.",
+        "run": "Cast ballots, add noise, and publish a student with its card.",
+        "label": "Label public rows from existing votes of teachers.",
+        "federate": "Do this between hospitals that share no rows, votes or ballots.",
     },
     "Budget and reports": {
         "ledger": "Create, show and verify the budget of a data set.",
-        "account": "Compute the privacy cost of existing votes.",
+        "account": "Compute the privacy cost of existing votes of teachers.",
         "publish": "Prove a smaller ε that may be published.",
         "card": "Write the privacy card for your privacy officer.",
     },
@@ -43,13 +43,17 @@ _PURPOSES = {
         "reproduce": "Recompute a table or figure of the papers.",
     },
 }
+_OF_ANOTHER_PACKAGE = "reproduce"
 _VERBS = {name: line for verbs in _PURPOSES.values() for name, line in verbs.items()}
 _FIRST_STEPS = (
     ("tutelage example adult", "write adult.toml, an experiment on bundled data"),
     ("tutelage run adult.toml", "run it and write its privacy card (20 seconds)"),
     ("tutelage example files", "write files.toml, to fill in for your own files"),
 )
-_EPILOG = "Run `tutelage VERB --help` for the options of a verb. The documentation starts at docs/index.md."
+_EPILOG = (
+    "Run `tutelage VERB --help` for the options of a verb. The guides come with the source code, not with the installed "
+    "package: see docs/index.md there."
+)
 
 _TERMINATED = 143
 
@@ -68,7 +72,7 @@ class _Verbs(TyperGroup):
     """Loads only the verb that is called."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  click's signature
-        return list(_VERBS)
+        return [name for name in _VERBS if name != _OF_ANOTHER_PACKAGE or _entry_points()]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  click's signature
         if cmd_name not in _VERBS:
@@ -83,13 +87,14 @@ class _Verbs(TyperGroup):
         return typer.main.get_command(verb)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  click's signature
-        width = max(map(len, _VERBS))
+        width, known = max(map(len, _VERBS)), self.list_commands(ctx)
         for purpose, verbs in {"First steps": dict(_FIRST_STEPS), **_PURPOSES}.items():
+            lines = [(name, line) for name, line in verbs.items() if name not in _VERBS or name in known]
             with formatter.section(purpose):
-                formatter.write_dl([(name.ljust(width), line) for name, line in verbs.items()])
+                formatter.write_dl([(name.ljust(width), line) for name, line in lines])
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
-        verbs = [_Completion(name, line) for name, line in _VERBS.items() if name.startswith(incomplete)]
+        verbs = [_Completion(name, _VERBS[name]) for name in self.list_commands(ctx) if name.startswith(incomplete)]
         return verbs or super().shell_complete(ctx, incomplete)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -106,12 +111,17 @@ class _Verbs(TyperGroup):
             return super().invoke(ctx)
 
 
+def _entry_points() -> EntryPoints:
+    """Return where the verb of the package of reproductions is, if the package is installed."""
+    return entry_points(group="tutelage.reproductions", name=_OF_ANOTHER_PACKAGE)
+
+
 def _load(verb: str) -> Any:
     """Return the function or group ``x`` of `tutelage.cli.x`; the package of reproductions brings its own verb."""
-    if verb != "reproduce":
+    if verb != _OF_ANOTHER_PACKAGE:
         name = verb.replace("-", "_")
         return getattr(import_module(f"tutelage.cli.{name}"), name)
-    for command in entry_points(group="tutelage.reproductions", name=verb):
+    for command in _entry_points():
         return command.load()
     raise ModuleNotFoundError(
         "`tutelage reproduce` needs the package tutelage-reproductions: run `pip install ./reproductions` in a "
@@ -147,8 +157,9 @@ def root(
 ) -> None:
     """Learn from sensitive data, publish the model, and prove what it cost.
 
-    Private Aggregation of Teacher Ensembles (PATE): teachers trained on private data vote on public rows, noise
-    protects the votes, and a student learns from the released labels.
+    Each person's data become one ballot, a list of numbers of limited size. Only sums of all ballots, with noise, are
+    released. The published model, the student, is computed from these sums and from public rows. As an option, teachers
+    that are trained on parts of the data vote instead, as in Private Aggregation of Teacher Ensembles (PATE).
     """
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

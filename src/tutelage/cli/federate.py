@@ -180,7 +180,7 @@ KeysChangedOption = Annotated[
 ]
 ArrayOption = Annotated[str | None, typer.Option("--array", help="Array to read, if an npz file contains several.")]
 
-federate = verb_group("Run PATE between several hospitals without sharing votes. See docs/federation.md for the steps.")
+federate = verb_group("Release noisy sums or votes of several hospitals that share no rows, votes or ballots.")
 
 
 @federate.command()

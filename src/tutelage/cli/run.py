@@ -55,7 +55,11 @@ def run(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON instead of the summary.")] = False,
 ) -> None:
-    """Train teachers, release noisy labels, train a student, and write the privacy card."""
+    """Release private data through noise, train a student on the release, and write the privacy card.
+
+    By default, each person casts one ballot, and the noisy sum of the ballots is released. If the configuration names
+    teachers, they are trained on parts of the private rows, and the noisy winners of their votes are released.
+    """
     settings = load_config(config)
     results = _results_folder(settings, config, overwrite=overwrite)
     data = load_sources(settings)
@@ -240,8 +244,8 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
         row("its score above the average, noise", f"{tuning.scores[tuning.chosen]:+.2%}, {tuning.noise:.2%}")
         row("share of the budget that tuning took", f"{settings.tuning.share:.0%} of all 1/σ²")
     row("mechanism", card.mechanism)
-    row("queries", f"{card.queries:,}")
-    row("teachers", _teachers(settings, card.teachers))
+    row("public rows labeled" if card.releases_sums else "queries", f"{card.queries:,}")
+    row("people who cast ballots" if settings.by_people else "teachers", _teachers(settings, card.teachers))
     row("privacy unit", card.epsilon.unit.name)
     if card.if_added_or_removed is not None:
         row("ε if units only join or leave", f"{round_up(card.if_added_or_removed):.4f}: covers less, do not quote")
@@ -270,11 +274,11 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
 
 
 def _teachers(settings: RunConfig, number: int | None) -> str:
-    """Return how many teachers there were; where people cast ballots and their number is private, it is a noisy one."""
+    """Return how many cast ballots or votes; where that is a private number of people, it is a noisy one."""
     if number is None:
         return "not stated"
     noisy = settings.by_vectors and settings.private is not None and settings.private.entity is not None
-    return f"about {number:,} people (noisy)" if noisy else f"{number:,}"
+    return f"about {number:,} (noisy)" if noisy else f"{number:,}"
 
 
 def _comparison(published: tuple[PublishedSection, ...], card: PrivacyCard) -> Table:
