@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.typing import IntArray
-from tutelage._internal.validation import integer_at_least
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, OverlappingShardsError
+from tutelage._internal.validation import distinct_key, integer_at_least
+from tutelage.exceptions import InvalidDataError, OverlappingShardsError
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 
 
@@ -178,13 +178,6 @@ def _hash_to_shards(ids: Any, n_shards: int, key: bytes) -> IntArray:
         return int.from_bytes(digest[:16], "big") % n_shards
 
     return np.fromiter((shard(entity) for entity in ids), dtype=np.int64)
-
-
-def distinct_key(key: bytes, user: str) -> bytes:
-    """Return a key for HMAC that no other key is equivalent to: HMAC pads keys with zero bytes, so those are hashed."""
-    if not isinstance(key, bytes) or len(key) < 16:
-        raise InvalidParameterError(f"`key` of {user} must be at least 16 bytes, for example secrets.token_bytes(32).")
-    return hashlib.sha256(key).digest() if key.endswith(b"\0") else key
 
 
 def as_column(values: npt.ArrayLike) -> npt.NDArray[Any]:

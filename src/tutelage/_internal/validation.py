@@ -1,5 +1,6 @@
 """Checks of public parameters, all in one sentence form: name, what it must be, what it was, the fix."""
 
+import hashlib
 from collections.abc import Callable
 from contextlib import suppress
 from numbers import Integral, Real
@@ -95,3 +96,10 @@ def _number(value: object, fits: Callable[[float], bool], rule: str, name: str, 
             if fits(number := float(value)):
                 return number
     raise InvalidParameterError(f"`{name}` of {owner} must {rule}. Got {shown(value)}.")
+
+
+def distinct_key(key: bytes, user: str) -> bytes:
+    """Return a key for HMAC that no other key is equivalent to: HMAC pads keys with zero bytes, so those are hashed."""
+    if not isinstance(key, bytes) or len(key) < 16:
+        raise InvalidParameterError(f"`key` of {user} must be at least 16 bytes, for example secrets.token_bytes(32).")
+    return hashlib.sha256(key).digest() if key.endswith(b"\0") else key

@@ -51,8 +51,8 @@ _FIRST_STEPS = (
     ("tutelage example files", "write files.toml, to fill in for your own files"),
 )
 _EPILOG = (
-    "Run `tutelage VERB --help` for the options of a verb. The guides come with the source code, not with the installed "
-    "package: see docs/index.md there."
+    "Run `tutelage VERB --help` for the options of a verb. The guides come with the source code, not with the "
+    "installed package: see docs/index.md there."
 )
 
 _TERMINATED = 143
@@ -86,7 +86,7 @@ class _Verbs(TyperGroup):
         verb.command(cmd_name)(found)
         return typer.main.get_command(verb)
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  click's signature
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
         width, known = max(map(len, _VERBS)), self.list_commands(ctx)
         for purpose, verbs in {"First steps": dict(_FIRST_STEPS), **_PURPOSES}.items():
             lines = [(name, line) for name, line in verbs.items() if name not in _VERBS or name in known]

@@ -23,10 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.typing import FloatArray, IntArray
-from tutelage._internal.validation import probability
+from tutelage._internal.validation import distinct_key, probability
 from tutelage.datasets import releases
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.partition import distinct_key
 
 Label = Literal["readmitted", "diabetesMed"]
 
