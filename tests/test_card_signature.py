@@ -1,5 +1,6 @@
 """A signed card: what passes its check, and every fault that must not."""
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -9,9 +10,12 @@ import pytest
 
 from test_cli_card import charged, refusal  # noqa: F401  the fixture
 from tutelage import GNMax, LabelingSession, Ledger, SimulationNoise, VoteHistogram
+from tutelage._internal.releases import MANIFEST, SIGNATURE, Manifest
 from tutelage.exceptions import InvalidDataError
 from tutelage.federation import Identity, Role
-from tutelage.reporting.signature import SIGNATURE, SIGNED, check_signature, write_signature
+from tutelage.reporting.signature import check_signature, signature_of
+
+SIGNED = ("card.json", "card.md", "card.html")
 
 
 @pytest.fixture
@@ -36,6 +40,14 @@ def verified(called, folder: Path, *options: str):
     return called("card", "out", "--verify", "keys/officer.public.json", *options, cwd=folder)
 
 
+def released_again(folder: Path, officer: Identity) -> None:
+    """Make a manifest of the files that a folder has now, and sign it."""
+    record = json.loads((folder / MANIFEST).read_text())
+    record["sha256"] = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in record["sha256"]}
+    (folder / MANIFEST).write_text(json.dumps(record))
+    (folder / SIGNATURE).write_text(signature_of(folder, "officer", officer.sign))
+
+
 def later(folder: Path) -> None:
     """Ask about one more query through the ledger."""
     votes = VoteHistogram(np.array([[230, 15, 5]]), 250)
@@ -46,13 +58,13 @@ def test_a_signed_card_is_verified_with_and_without_its_ledger(called, signed, o
     alone, beside = verified(called, signed), verified(called, signed, "--ledger", "a.ledger")
     for result in (alone, beside):
         assert result.returncode == 0, result.stderr
-        assert "out is the card that officer signed." in result.stdout
+        assert "out is the release that officer signed." in result.stdout
         assert officer.member.fingerprint in result.stdout
-    head = json.loads((signed / "out" / SIGNATURE).read_text())["head"]
-    assert f"The signed head is\n{head}" in alone.stdout
-    assert "a.ledger is intact and contains the signed head." in beside.stdout
+    head = json.loads((signed / "out" / "card.json").read_text())["budget"]["head"]
+    assert f"The head on the card is\n{head}" in alone.stdout
+    assert "a.ledger is intact, contains the head on the card, and names this release." in beside.stdout
     assert "since the card was made" not in beside.stdout
-    assert "and not the labels or the student" in beside.stdout
+    assert "The signature covers card.html, card.json, card.md." in beside.stdout
     later(signed)
     after = verified(called, signed, "--ledger", "a.ledger")
     assert after.returncode == 0
@@ -78,7 +90,7 @@ def test_a_simulated_release_ends_what_a_signed_card_covers(called, signed):
 def test_a_signed_card_whose_pages_show_something_else_is_refused(called, signed, officer, name, change):
     path = signed / "out" / name
     path.write_text(change(path.read_text()))
-    write_signature(signed / "out", "officer", officer.sign)
+    released_again(signed / "out", officer)
     assert f"{name} does not show what card.json says" in refusal(verified(called, signed), 1)
 
 
@@ -103,14 +115,14 @@ def test_every_changed_byte_of_a_card_is_found(name, signed, officer):
         changed = bytearray(original)
         changed[place] ^= 1
         path.write_bytes(changed)
-        with pytest.raises(InvalidDataError, match=f"{name} was changed after officer signed it"):
+        with pytest.raises(InvalidDataError, match=f"{name} is not the file that manifest.json names"):
             check_signature(signed / "out", "officer", officer.member.has_signed)
     for changed in (original + b" ", original[:-1], b""):
         path.write_bytes(changed)
-        with pytest.raises(InvalidDataError, match=f"{name} was changed"):
+        with pytest.raises(InvalidDataError, match=f"{name} is not the file"):
             check_signature(signed / "out", "officer", officer.member.has_signed)
     path.write_bytes(original)
-    assert check_signature(signed / "out", "officer", officer.member.has_signed)
+    assert check_signature(signed / "out", "officer", officer.member.has_signed) == Manifest.checked(signed / "out")
 
 
 def test_every_changed_byte_of_a_signature_is_found(signed, officer):
@@ -133,13 +145,13 @@ def test_a_missing_file_is_named(name, called, signed):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"\xff", "is not a signature of a card"),
-        (b"[]", "is not a signature of a card"),
-        (b"{}", "is not a signature of a card"),
-        (b'{"file": "card signature", "format": 2}', "is of another format than 1. Upgrade tutelage."),
-        (b'{"file": "card signature", "format": 1}', "is not a signature of a card"),
-        (b'{"file": "card signature", "format": 1, "signature": "", "head": 1, "sha256": []}', "was not signed"),
-        (b"[" * 60_000, "is not a signature of a card"),
+        (b"\xff", "is not a signature of a release"),
+        (b"[]", "is not a signature of a release"),
+        (b"{}", "is not a signature of a release"),
+        (b'{"file": "release signature", "format": 2}', "is of another format than 1. Upgrade tutelage."),
+        (b'{"file": "release signature", "format": 1}', "is not a signature of a release"),
+        (b'{"file": "release signature", "format": 1, "signature": "", "manifest": 1}', "was not signed"),
+        (b"[" * 60_000, "is not a signature of a release"),
     ],
 )
 def test_another_file_in_the_place_of_a_signature_is_refused(content, said, called, signed):
@@ -153,16 +165,13 @@ def test_another_key_of_the_same_name_is_refused(called, signed):
     assert "was not signed with the key of officer, or was changed" in refusal(result, 1)
 
 
-def test_the_signature_of_another_card_and_one_of_another_head_are_refused(signed, officer):
-    out = signed / "out"
-    record = json.loads((out / "card.json").read_text())
-    record["budget"]["head"] = "0" * 64
-    other = signed / "other"
+def test_the_signature_of_another_release_is_refused(signed, officer):
+    out, other = signed / "out", signed / "other"
     shutil.copytree(out, other)
-    (other / "card.json").write_text(json.dumps(record))
-    write_signature(other, "officer", officer.sign)
+    (other / "card.json").write_text("{}")
+    released_again(other, officer)
     shutil.copy(other / SIGNATURE, out / SIGNATURE)
-    with pytest.raises(InvalidDataError, match=r"card\.json was changed"):
+    with pytest.raises(InvalidDataError, match=r"manifest\.json was changed after officer signed it"):
         check_signature(out, "officer", officer.member.has_signed)
 
 
@@ -181,12 +190,13 @@ def test_a_ledger_without_the_signed_head_is_refused(called, signed):
 def test_a_signed_card_that_states_less_than_is_proved_is_refused(called, signed, officer):
     record = json.loads((signed / "out" / "card.json").read_text())
     (signed / "out" / "card.json").write_text(json.dumps({**record, "public_epsilon": 0.01}))
-    write_signature(signed / "out", "officer", officer.sign)
+    released_again(signed / "out", officer)
     assert "and what was released proves" in refusal(verified(called, signed), 1)
 
 
 def test_no_signature_stays_beside_a_card_that_it_is_not_of(called, signed):
-    assert called("card", "out", "--state", "controller=A hospital", cwd=signed).returncode == 0
+    stated = ("--state", "controller=A hospital", "--ledger", "a.ledger")
+    assert called("card", "out", *stated, cwd=signed).returncode == 0
     assert not (signed / "out" / SIGNATURE).exists()
     again = called("card", "out", "--sign", "keys/officer.private.json", cwd=signed)
     assert again.returncode == 0, again.stderr
@@ -194,10 +204,12 @@ def test_no_signature_stays_beside_a_card_that_it_is_not_of(called, signed):
 
 
 def test_a_received_card_can_be_signed_again(called, signed):
-    for name in ("written-files.json",):
-        (signed / "out" / name).unlink()
-    assert called("card", "out", "--sign", "keys/officer.private.json", cwd=signed).returncode == 0
-    assert verified(called, signed).returncode == 0
+    shutil.copytree(signed / "out", signed / "received")
+    (signed / "received" / SIGNATURE).unlink()
+    before = (signed / "received" / MANIFEST).read_bytes()
+    assert called("card", "received", "--sign", "keys/officer.private.json", cwd=signed).returncode == 0
+    assert (signed / "received" / MANIFEST).read_bytes() == before
+    assert called("card", "received", "--verify", "keys/officer.public.json", "--ledger", "a.ledger").returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -149,8 +149,8 @@ def test_a_run_leaves_a_student_its_labels_and_a_card(folder):
         "card.json",
         "card.md",
         "labels.csv",
+        "manifest.json",
         "student.skops",
-        "written-files.json",
     ]
     card = json.loads((folder / "out" / "card.json").read_text())
     assert card["student_accuracy"] > 0.9
@@ -193,8 +193,8 @@ def test_a_run_prints_numbers_of_the_card_only_and_keeps_votes_private(folder):
     shown = result.stdout.replace(budget["head"], "")
     assert sorted(re.findall(r"\d+(?:\.\d+)?(?:e-\d+)?", shown)) == sorted(public)
     assert all(is_finding(line) for line in result.stderr.splitlines())
-    votes = VoteHistogram.load(folder / "out" / "private-votes.npz")
-    assert (folder / "out" / "private-votes.npz").stat().st_mode & 0o777 == 0o600
+    votes = VoteHistogram.load(folder / "private-out" / "private-votes.npz")
+    assert (folder / "private-out" / "private-votes.npz").stat().st_mode & 0o777 == 0o600
     assert votes.unit.name == "patient"
 
 
@@ -298,7 +298,7 @@ def test_closed_forms_over_features_learned_from_public_rows(folder):
     assert card["student_accuracy"] > 0.8
     assert card["feature_map"] == "pca, learned from public.csv, published with the student"
     assert student.predict([[50, 0.9, "north"]]).tolist() == ["yes"]
-    assert not (folder / "out" / "private-checkpoints").exists()
+    assert not (folder / "private-out" / "checkpoints").exists()
 
 
 @pytest.mark.parametrize(
@@ -501,7 +501,7 @@ def test_an_interrupted_run_says_so_and_continues(send, number, code, folder):
         start_new_session=True,
         preexec_fn=heed_interrupts,
     )
-    checkpoints = folder / "out" / "private-checkpoints"
+    checkpoints = folder / "private-out" / "checkpoints"
     until(lambda: len(list(checkpoints.glob("*.npz"))) >= 4, process)
     workers = descendants(process.pid)
     send(process.pid, number)  # a terminal sends Ctrl-C to the workers too
@@ -540,7 +540,7 @@ def test_overwriting_leaves_no_votes_of_the_earlier_run(folder):
     assert tutelage("run", "config.toml", cwd=folder).returncode == 0
     configure(folder)
     assert tutelage("run", "config.toml", "--overwrite", cwd=folder).returncode == 0
-    assert not (folder / "out" / "private-votes.npz").exists()
+    assert not (folder / "private-out" / "private-votes.npz").exists()
 
 
 def test_a_disk_without_room_is_one_sentence(folder):
@@ -555,7 +555,7 @@ def test_a_disk_without_room_is_one_sentence(folder):
 def test_an_output_folder_that_cannot_be_written_is_one_sentence(folder):
     (folder / "taken").write_text("a file in the way")
     configure(folder, ('folder = "out"', 'folder = "taken/out"'))
-    assert "taken" in refusal(tutelage("run", "config.toml", cwd=folder), 1)
+    assert "taken" in refusal(tutelage("run", "config.toml", cwd=folder), 2)
 
 
 @pytest.mark.parametrize("way", ["a file above", "a link to nowhere"])
@@ -569,7 +569,7 @@ def test_nothing_is_spent_where_results_could_not_be_written(way, called, folder
     # Ridge keeps no checkpoints, for which that folder would be made.
     ridge = ('15\nestimator = "sklearn.tree.DecisionTreeClassifier"', '15\nestimator = "tutelage.teachers.Ridge"')
     configure(folder, ('folder = "out"', f'folder = "{taken}"'), ridge)
-    assert taken in refusal(called("run", "config.toml", cwd=folder), 1)
+    assert taken in refusal(called("run", "config.toml", cwd=folder), 2)
     assert not (folder / "private.csv.ledger").exists()
 
 

@@ -42,7 +42,7 @@ def test_a_run_asks_every_public_row_and_its_card_says_how(folder):
     assert (card["frontier"], card["teachers"]) == ([], None)  # how many people there are is private
     with (folder / "out" / "labels.csv").open() as file:
         assert {row["label"] for row in csv.DictReader(file)} == {"no", "yes"}
-    votes = VoteHistogram.load(folder / "out" / "private-votes.npz")
+    votes = VoteHistogram.load(folder / "private-out" / "private-votes.npz")
     assert (votes.n_teachers, votes.cap) == (1500, 5)
     assert votes.counts.sum() == 7500
 
@@ -78,7 +78,7 @@ def test_rounds_share_one_campaign(folder):
     assert "cap=10)" in card["mechanism"]
     assert card["public_epsilon"] <= 2.0
     assert [batch["answers"] for batch in card["batches"]] == [pytest.approx(card["budget"]["spent"]), 0, 0]
-    votes = VoteHistogram.load(folder / "out" / "private-votes.npz")
+    votes = VoteHistogram.load(folder / "private-out" / "private-votes.npz")
     assert (votes.n_queries, votes.cap, votes.counts.sum()) == (100, 10, 2 * 5 * 1500)
 
 

@@ -63,7 +63,9 @@ def test_a_run_writes_all_three_forms_with_history_and_frontier(called, folder):
 def test_what_the_people_say_is_added_to_the_card_of_a_run(called, folder):  # noqa: F811
     called("run", "config.toml", cwd=folder)
     (folder / "said.toml").write_text('trust = "The hospital runs it."\nlegal = "Assessed."')
-    options = ("--statements", "said.toml", "--state", "legal=Approved = yes.", "--state", "leaves-site=Labels.")
+    said = ("--statements", "said.toml", "--state", "legal=Approved = yes.", "--state", "leaves-site=Labels.")
+    assert "--ledger must name the ledger of out" in refusal(called("card", "out", *said, cwd=folder), 2)
+    options = (*said, "--ledger", "private.csv.ledger")
     result = called("card", "out", *options, cwd=folder)
     assert result.returncode == 0, result.stderr
     assert "Not stated: title, private_data, controller, purpose, people," in result.stdout
@@ -71,7 +73,8 @@ def test_what_the_people_say_is_added_to_the_card_of_a_run(called, folder):  # n
     assert card.statements == {"trust": "The hospital runs it.", "legal": "Approved = yes.", "leaves_site": "Labels."}
     for form in ("card.md", "card.html"):
         assert "Approved = yes." in (folder / "out" / form).read_text()
-    again = called("card", "out/card.json", "--state", "trust=Nobody.", "--json", cwd=folder)
+    options = ("--state", "trust=Nobody.", "--ledger", "private.csv.ledger", "--json")
+    again = called("card", "out/card.json", *options, cwd=folder)
     printed = json.loads(again.stdout)
     assert printed["statements"] == {"trust": "Nobody.", "legal": "Approved = yes.", "leaves_site": "Labels."}
     assert printed == json.loads((folder / "out" / "card.json").read_text())
@@ -81,13 +84,12 @@ def test_a_later_ledger_brings_the_budget_of_a_card_up_to_date(called, folder): 
     configure(folder, ("delta = 1e-5", "delta = 1e-5\nbudget = 60"))
     called("run", "config.toml", cwd=folder)
     first = read_card(folder / "out" / "card.json")
-    (folder / "later").mkdir()
     configure(folder, ("delta = 1e-5", "delta = 1e-5\nbudget = 60"), ("sigma = 2.0", "sigma = 3.0"))
     called("run", "config.toml", "--overwrite", cwd=folder)
     first.save(folder / "later")
     assert called("card", "later", "--ledger", "private.csv.ledger", cwd=folder).returncode == 0
     now = read_card(folder / "later" / "card.json")
-    ledger = Ledger.open(folder / "private.csv.ledger").state()
+    ledger = Ledger.open(folder / "private.csv.ledger").history().before_releases.state
     assert (now.alone, now.mechanism, now.queries) == (first.epsilon, first.mechanism, first.queries)
     assert now.budget["spent"] > first.budget["spent"]
     assert len(now.batches) == 2
@@ -143,21 +145,22 @@ def test_seeded_noise_in_a_ledger_taints_the_cards_of_its_releases(called, folde
 
 
 def test_a_ledger_alone_makes_a_card_of_everything_released(called, charged):
-    result = called("card", "--ledger", "a.ledger", "--output", ".", cwd=charged)
+    result = called("card", "--ledger", "a.ledger", "--output", "out", cwd=charged)
     assert result.returncode == 0, result.stderr
-    card, ledger = read_card(charged / "card.json"), Ledger.open(charged / "a.ledger").state()
+    card, ledger = read_card(charged / "out" / "card.json"), Ledger.open(charged / "a.ledger").state()
     assert (card.epsilon.epsilon, card.epsilon.delta) == (2.0, 1e-5)
     assert (card.queries, card.answered, card.teachers) == (60, None, None)
     assert sum(batch.share for batch in card.batches) == pytest.approx(ledger.spent)
     assert [batch.checks > 0 for batch in card.batches] == [False, True]
     assert re.search(r"\d+ × NoisyArgmaxGaussian\(sigma=40.0, classes=3\)", card.mechanism)
     assert "20 × ConfidenceCheck(threshold=200.0, sigma=150.0, classes=3)" in card.mechanism
-    text = (charged / "card.md").read_text()
-    assert ledger.head in text
+    text = (charged / "out" / "card.md").read_text()
+    assert card.budget["head"] in text
+    assert ledger.entries == card.budget["entries"] + 1  # which names the folder
     assert [one.code for one in card.findings or ()] == ["not-checked"]  # the ledger does not store all settings
     assert "| Objections | not checked (warning): see the annex |" in text
-    assert called("card", "card.json", "--ledger", "a.ledger", cwd=charged).returncode == 0
-    assert read_card(charged / "card.json").findings == card.findings
+    assert called("card", "out", "--ledger", "a.ledger", cwd=charged).returncode == 0
+    assert read_card(charged / "out" / "card.json").findings == card.findings
 
 
 @pytest.mark.parametrize(
@@ -166,25 +169,25 @@ def test_a_ledger_alone_makes_a_card_of_everything_released(called, charged):
 def test_the_publication_of_an_epsilon_is_counted_and_is_no_query(publication, called, charged):
     ledger = Ledger.open(charged / "a.ledger")
     ledger.settle(ledger.reserve(publication, 1), {bytes(32): (1,)}, publication)
-    assert called("card", "--ledger", "a.ledger", "--output", ".", cwd=charged).returncode == 0
-    card = read_card(charged / "card.json")
+    assert called("card", "--ledger", "a.ledger", "--output", "out", cwd=charged).returncode == 0
+    card = read_card(charged / "out" / "card.json")
     assert (card.queries, [batch.queries for batch in card.batches]) == (60, [40, 20, 0])
     assert card.batches[-1].answers == 0
     assert card.batches[-1].checks > 0
     assert f"1 × {type(publication).__name__}" in card.mechanism
     assert [point.queries for point in card.frontier] == [15, 30, 60, 120, 240]
     assert card.frontier[2].epsilon.epsilon < 5  # of what was asked last, not of the publication
-    assert "publishing ε" in (charged / "card.html").read_text()
-    assert str(2**58) not in (charged / "card.md").read_text()
+    assert "publishing ε" in (charged / "out" / "card.html").read_text()
+    assert str(2**58) not in (charged / "out" / "card.md").read_text()
 
 
 def test_simulated_answers_make_a_card_that_is_not_private(called, charged):
     votes = VoteHistogram(np.array([[230, 15, 5]]), 250)
     session = LabelingSession(votes, GNMax(40), Ledger.open(charged / "a.ledger"), noise=SimulationNoise(0))
     session.ask(np.array([[99.0]]))
-    assert called("card", "--ledger", "a.ledger", "--output", ".", cwd=charged).returncode == 0
-    assert "NOT PRIVATE" in (charged / "card.html").read_text()
-    assert read_card(charged / "card.json").noise_source == "simulated from a seed"
+    assert called("card", "--ledger", "a.ledger", "--output", "out", cwd=charged).returncode == 0
+    assert "NOT PRIVATE" in (charged / "out" / "card.html").read_text()
+    assert read_card(charged / "out" / "card.json").noise_source == "simulated from a seed"
 
 
 def test_an_interrupted_card_says_so_in_one_sentence(called, charged, monkeypatch):
@@ -192,25 +195,28 @@ def test_an_interrupted_card_says_so_in_one_sentence(called, charged, monkeypatc
         raise KeyboardInterrupt
 
     monkeypatch.setattr("tutelage.cli.card.frontier_of", interrupted)
-    said = refusal(called("card", "--ledger", "a.ledger", "--output", ".", cwd=charged), 130)
+    said = refusal(called("card", "--ledger", "a.ledger", "--output", "out", cwd=charged), 130)
     assert said.startswith("tutelage: interrupted; results that were not written are lost")
-    assert not (charged / "card.json").exists()
+    assert not (charged / "out").exists()
 
 
 def test_another_or_an_edited_ledger_is_refused(called, folder, charged):  # noqa: F811
     called("run", "config.toml", cwd=folder)
-    assert "another ledger, or was rolled back" in refusal(called("card", "out", "--ledger", "a.ledger", cwd=folder), 1)
+    refused = called("card", "out", "--ledger", "a.ledger", cwd=folder)
+    assert "a.ledger does not name out/manifest.json: the folder is of another ledger" in refusal(refused, 1)
+    alone = called("card", "out/card.json", "--output", "new", "--ledger", "a.ledger")
+    assert "another ledger" in refusal(alone, 1)
     with sqlite3.connect(charged / "a.ledger") as file:
         file.execute("UPDATE entries SET text = replace(text, '\"spent\":', '\"spent\": ') WHERE number = 1")
-    refused = called("card", "--ledger", "a.ledger", "--output", ".", cwd=charged)
+    refused = called("card", "--ledger", "a.ledger", "--output", "out", cwd=charged)
     assert "Entry 1" in refusal(refused, 1)
 
 
 def test_an_unused_ledger_has_nothing_to_tell(called, tmp_path):
     Ledger.create(tmp_path / "new.ledger", epsilon=2.0, delta=1e-5, unit=ONE_TEACHER)
-    refused = called("card", "--ledger", "new.ledger", "--output", ".", cwd=tmp_path)
+    refused = called("card", "--ledger", "new.ledger", "--output", "out", cwd=tmp_path)
     assert "contains no release yet" in refusal(refused, 1)
-    assert not (tmp_path / "card.json").exists()
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -221,14 +227,14 @@ def test_an_unused_ledger_has_nothing_to_tell(called, tmp_path):
         (("--ledger", "a.ledger", "--output", "a.ledger"), 2, "must be a folder. Got"),
         (("none",), 1, "none cannot be read"),
         ((".",), 1, "card.json cannot be read"),
-        (("--ledger", "a.ledger", "--output", ".", "--state", "trust"), 2, "must be TOPIC=TEXT"),
-        (("--ledger", "a.ledger", "--output", ".", "--state", "star=x"), 2, "has no topic 'star'"),
-        (("--ledger", "a.ledger", "--output", ".", "--state", "legal=anonymous"), 2, "does not make true"),
-        (("--ledger", "a.ledger", "--output", ".", "--statements", "none.toml"), 2, "cannot be read"),
-        (("--ledger", "a.ledger", "--output", ".", "--labels", "y.npz"), 2, "belong to --private-votes"),
+        (("--ledger", "a.ledger", "--output", "out", "--state", "trust"), 2, "must be TOPIC=TEXT"),
+        (("--ledger", "a.ledger", "--output", "out", "--state", "star=x"), 2, "has no topic 'star'"),
+        (("--ledger", "a.ledger", "--output", "out", "--state", "legal=anonymous"), 2, "does not make true"),
+        (("--ledger", "a.ledger", "--output", "out", "--statements", "none.toml"), 2, "cannot be read"),
+        (("--ledger", "a.ledger", "--output", "out", "--labels", "y.npz"), 2, "belong to --private-votes"),
         (("--private-votes", "v.npz", "--json"), 2, "Leave out the options of the card"),
-        (("--private-votes", "v.npz", "--ballots", "b.npz", "--output", "."), 2, "needs --labels"),
-        (("--private-votes", "v.npz", "--output", "."), 1, "v.npz does not exist"),
+        (("--private-votes", "v.npz", "--ballots", "b.npz", "--output", "out"), 2, "needs --labels"),
+        (("--private-votes", "v.npz", "--output", "out"), 1, "v.npz does not exist"),
     ],
 )
 def test_wrong_calls_are_one_sentence_and_write_nothing(called, charged, options, code, message):
@@ -239,7 +245,7 @@ def test_wrong_calls_are_one_sentence_and_write_nothing(called, charged, options
 
 def test_statements_must_be_text(called, charged):
     (charged / "said.toml").write_text("trust = 3")
-    options = ("--ledger", "a.ledger", "--output", ".", "--statements", "said.toml")
+    options = ("--ledger", "a.ledger", "--output", "out", "--statements", "said.toml")
     assert "must be text. Got 3" in refusal(called("card", *options, cwd=charged), 2)
     (charged / "said.toml").write_text("trust = ")
     assert "is not valid TOML" in refusal(called("card", *options, cwd=charged), 2)
@@ -252,14 +258,14 @@ def test_the_private_report_is_its_own_file_for_its_owner(called, tmp_path):
     np.savez(tmp_path / "votes.npz", counts=counts)
     np.savez(tmp_path / "truth.npz", labels=np.arange(30) % 3, others=np.zeros(30))
     np.savez(tmp_path / "ballots.npz", ballots)
-    options = ("--private-votes", "votes.npz", "--labels", "truth.npz", "--ballots", "ballots.npz", "--output", ".")
+    options = ("--private-votes", "votes.npz", "--labels", "truth.npz", "--ballots", "ballots.npz", "--output", "out")
     result = called("card", *options, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "Never publish it." in result.stdout
     assert not re.search(r"\d", result.stdout.replace(str(tmp_path), ""))
-    path = tmp_path / "private-report.html"
+    path = tmp_path / "private-out" / "private-report.html"
     assert path.stat().st_mode & 0o777 == 0o600
-    assert not (tmp_path / "card.json").exists()
+    assert not (tmp_path / "out").exists()
     np.savez(tmp_path / "truth.npz", labels=np.zeros(30))
     assert "class indices, which are integers" in refusal(called("card", *options, cwd=tmp_path), 1)
     np.savez(tmp_path / "truth.npz", one=np.zeros(30, int), two=np.zeros(30, int))
@@ -313,11 +319,16 @@ def test_no_edited_number_reaches_a_new_card(called, folder):  # noqa: F811
     path = folder / "out" / "card.json"
     text = path.read_text()
     record, (markdown, page) = json.loads(text), ((folder / "out" / name).read_bytes() for name in NAMES[::2])
+    alone = folder / "card.json"
     for options, edits in (((), EDITS), (("--ledger", "private.csv.ledger"), [*EDITS[:5], *WITH_LEDGER])):
         for place, value, said in edits:
-            path.write_text(json.dumps(edited(record, place, value)))
-            assert said in refusal(called("card", "out", *options, cwd=folder), 1), place
+            for file in (path, alone):
+                file.write_text(json.dumps(edited(record, place, value)))
+            # Whatever the number, the folder is not that of its manifest; by itself, the card does not add up.
+            assert "card.json is not the file that manifest.json names" in refusal(called("card", "out", *options), 1)
+            assert said in refusal(called("card", "card.json", "--output", "new", *options), 1), place
     assert (markdown, page) == tuple((folder / "out" / name).read_bytes() for name in NAMES[::2])
+    assert not (folder / "new").exists()
     path.write_text(text)
     assert called("card", "out", cwd=folder).returncode == 0
     assert json.loads(path.read_text()) == record
@@ -325,13 +336,13 @@ def test_no_edited_number_reaches_a_new_card(called, folder):  # noqa: F811
 
 def test_findings_that_follow_from_the_card_are_not_taken_from_its_file(called, folder):  # noqa: F811
     called("run", "config.toml", cwd=folder)
-    path = folder / "out" / "card.json"
-    record = json.loads(path.read_text())
+    path = folder / "card.json"
+    record = json.loads((folder / "out" / "card.json").read_text())
     (large,) = (one for one in record["findings"] if one["code"] == "epsilon-too-large")
     for findings in ([], [{**large, "reason": "Never mind."}], None):
         path.write_text(json.dumps({**record, "findings": findings}))
-        assert called("card", "out", cwd=folder).returncode == 0
-        assert large in json.loads(path.read_text())["findings"]
+        assert called("card", "card.json", "--output", "new", cwd=folder).returncode == 0
+        assert large in json.loads((folder / "new" / "card.json").read_text())["findings"]
 
 
 def test_a_card_with_an_epsilon_of_its_own_is_of_all_that_its_ledger_answered(called, folder):  # noqa: F811
@@ -341,12 +352,12 @@ def test_a_card_with_an_epsilon_of_its_own_is_of_all_that_its_ledger_answered(ca
     called("run", "config.toml", cwd=folder)
     configure(folder, budget, ("sigma = 2.0", "sigma = 30.0"))
     called("run", "config.toml", "--overwrite", cwd=folder)
-    path = folder / "out" / "card.json"
-    record = json.loads(path.read_text())
+    path = folder / "card.json"
+    record = json.loads((folder / "out" / "card.json").read_text())
     assert record["public_epsilon"] == 60
     bare = {"public_epsilon": 1.5, "epsilon_order": None, "findings": []}
     path.write_text(json.dumps({**record, **bare}))
-    refused = called("card", "out", "--ledger", "private.csv.ledger", cwd=folder)
+    refused = called("card", "card.json", "--output", "new", "--ledger", "private.csv.ledger", cwd=folder)
     assert "The publication must cover all labels of the ledger" in refusal(refused, 1)
 
 

@@ -20,7 +20,7 @@ from tutelage.reporting import read_card
 AGREEING = np.repeat([[145, 4, 1], [149, 1, 0]], 20, axis=0)
 TORN = np.repeat([[52, 49, 49], [51, 50, 49]], 20, axis=0)
 LNMAX = ("--mechanism", "lnmax", "--scale", "5")
-ON_CARD = ("card", "--ledger", "l.db", "--claim", "claim.json", "--output", ".")
+ON_CARD = ("card", "--ledger", "l.db", "--claim", "claim.json", "--output", "out")
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_an_epsilon_that_passed_its_test_stands_on_the_card_beside_the_other(cal
     folder = tested()
     result = called(*ON_CARD, cwd=folder)
     assert result.returncode == 0, result.stderr
-    card, claim = read_card(folder / "card.json"), json.loads((folder / "claim.json").read_text())
+    card, claim = read_card(folder / "out" / "card.json"), json.loads((folder / "claim.json").read_text())
     assert card.sanitised is not None
     assert card.sanitised.epsilon == pytest.approx(json.loads((folder / "p.json").read_text())["epsilon"])
     assert card.epsilon.epsilon == claim["data_independent"]["epsilon"] > card.sanitised.epsilon
@@ -58,14 +58,14 @@ def test_an_epsilon_that_passed_its_test_stands_on_the_card_beside_the_other(cal
     assert card.findings is not None
     # As 8 is, and not 20, the budget.
     assert [finding.code for finding in card.findings] == ["not-checked", "epsilon-large"]
-    assert "borne out by a private test that passed" in (folder / "card.md").read_text()
+    assert "borne out by a private test that passed" in (folder / "out" / "card.md").read_text()
 
 
 def test_after_a_refusal_the_card_has_one_epsilon(called, tested):
     folder = tested(TORN)
     assert json.loads((folder / "claim.json").read_text())["sanitised"] is None
     assert called(*ON_CARD, cwd=folder).returncode == 0
-    card = read_card(folder / "card.json")
+    card = read_card(folder / "out" / "card.json")
     assert card.sanitised is None
     assert card.epsilon.epsilon < 20
 
@@ -107,7 +107,7 @@ def test_a_claim_is_checked_with_the_ledger_that_paid(called, tested):
     Ledger.create(folder / "other" / "l.db", epsilon=20, delta=1e-5, unit=ONE_TEACHER)
     votes = VoteHistogram(AGREEING, 150)
     LabelingSession(votes, GNMax(sigma=20), Ledger.open(folder / "other" / "l.db")).ask(np.arange(40.0)[:, None])
-    elsewhere = called("card", "--ledger", "other/l.db", "--claim", "claim.json", "--output", ".", cwd=folder)
+    elsewhere = called("card", "--ledger", "other/l.db", "--claim", "claim.json", "--output", "out", cwd=folder)
     assert "it is another ledger, or was rolled back" in refusal(elsewhere, 1)
     proposal, independent, tested_epsilon = claim["proposal"], claim["data_independent"], claim["sanitised"]
     whole, proposed = (f"{round_up(one['epsilon'])} at" for one in (independent, tested_epsilon))
@@ -140,19 +140,19 @@ def test_a_claim_is_checked_with_the_ledger_that_paid(called, tested):
     assert "is not a claim" in refusal(called(*ON_CARD, cwd=folder), 1)
     (folder / "claim.json").unlink()
     assert "cannot be read" in refusal(called(*ON_CARD, cwd=folder), 1)
-    assert not (folder / "card.json").exists()
+    assert not (folder / "out").exists()
 
 
 def test_a_claim_needs_its_ledger_and_a_file_of_its_own(called, tested):
     folder = tested()
-    assert called("card", "--ledger", "l.db", "--output", ".", cwd=folder).returncode == 0
-    alone = called("card", "card.json", "--claim", "claim.json", cwd=folder)
+    assert called("card", "--ledger", "l.db", "--output", "out", cwd=folder).returncode == 0
+    alone = called("card", "out", "--claim", "claim.json", cwd=folder)
     assert "Name it with --ledger" in refusal(alone, 2)
-    assert called("card", "card.json", *ON_CARD[1:], cwd=folder).returncode == 0
-    assert read_card(folder / "card.json").sanitised is not None
+    assert called("card", "out", *ON_CARD[1:], cwd=folder).returncode == 0
+    assert read_card(folder / "out" / "card.json").sanitised is not None
     files = ("--votes", "votes.npz", "--ledger", "l.db")
     over = called("publish", "test", "p.json", "rows.npz", *files, *LNMAX, "--output", "votes.npz", cwd=folder)
-    assert "--output must not be a file that this command reads" in refusal(over, 2)
+    assert "votes.npz would be replaced, but was not written here by tutelage" in refusal(over, 2)
 
 
 def test_a_claim_of_the_first_format_takes_its_proposal_from_the_ledger(called, tested):
@@ -161,7 +161,7 @@ def test_a_claim_of_the_first_format_takes_its_proposal_from_the_ledger(called, 
     test = Proposal.from_json(json.dumps(claim.pop("proposal"))).event().as_dict()
     (folder / "claim.json").write_text(json.dumps({**claim, "format": 1, "test": test}))
     assert called(*ON_CARD, cwd=folder).returncode == 0
-    assert read_card(folder / "card.json").proposal == ledger.history().proposals[0]
+    assert read_card(folder / "out" / "card.json").proposal == ledger.history().proposals[0]
     lowered = {**claim["sanitised"], "epsilon": claim["sanitised"]["epsilon"] / 2}
     (folder / "claim.json").write_text(json.dumps({**claim, "format": 1, "test": test, "sanitised": lowered}))
     assert "states a tested ε of" in refusal(called(*ON_CARD, cwd=folder), 1)
@@ -177,6 +177,7 @@ def test_a_claim_whose_proposal_is_nowhere_says_how_to_get_it(called, tested, mo
     said = refusal(called(*ON_CARD, cwd=folder), 1)
     assert "neither the file nor the ledger holds the proposal. Run `tutelage publish test --output`" in said
     files = ("--votes", "votes.npz", "--ledger", "l.db")
+    (folder / "claim.json").unlink()  # which this version would not have written
     again = called("publish", "test", "p.json", "rows.npz", *files, *LNMAX, "--output", "claim.json", cwd=folder)
     assert again.returncode == 0, again.stderr  # it is remembered, so no record is needed
     assert called(*ON_CARD, cwd=folder).returncode == 0
@@ -228,15 +229,15 @@ def test_of_two_tests_of_one_proposal_the_claim_is_that_of_the_last(tmp_path):
 def test_a_card_is_brought_up_to_date_again_after_labels_that_came_later(called, tested):
     folder = tested()
     assert called(*ON_CARD, cwd=folder).returncode == 0
-    second = read_card(folder / "card.json").sanitised
+    second = read_card(folder / "out" / "card.json").sanitised
     votes = VoteHistogram(np.array([[145, 4, 1]]), 150)
     LabelingSession(votes, GNMax(sigma=20), Ledger.open(folder / "l.db"), question="another").ask(np.array([[99.0]]))
     for _ in range(2):
-        result = called("card", "card.json", "--ledger", "l.db", cwd=folder)
+        result = called("card", "out", "--ledger", "l.db", cwd=folder)
         assert result.returncode == 0, result.stderr
-        card = read_card(folder / "card.json")
+        card = read_card(folder / "out" / "card.json")
         assert (card.epsilon.epsilon, card.sanitised) == (20, second)
-    record = json.loads((folder / "card.json").read_text())
+    record = json.loads((folder / "out" / "card.json").read_text())
     assert record["alone"]["epsilon"] < 20
     alone = {"public_epsilon": record["alone"]["epsilon"], "epsilon_order": record["alone"]["order"]}
     (folder / "card.json").write_text(json.dumps({**record, **alone, "sanitised": None, "proposal": None}))

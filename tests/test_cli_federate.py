@@ -101,7 +101,7 @@ def test_from_keys_to_labels_without_anybody_seeing_a_vote(tmp_path):
     assert status["answered"] == HOSPITALS
     assert status["computed"] == PARTIES
     assert "Every row was labeled before" in run("ask", tmp_path / "rows.npz", *as_member(tmp_path, "aggregator"))
-    card = tutelage("card", "--ledger", tmp_path / "aggregator" / "ledger", "--output", tmp_path, "--json")
+    card = tutelage("card", "--ledger", tmp_path / "aggregator" / "ledger", "--output", tmp_path / "card", "--json")
     findings = {found["code"]: found["reason"] for found in json.loads(card.stdout)["findings"]}
     assert "ε holds only if 1 of the hospitals that took part keep" in findings["noise-from-shares"]
 

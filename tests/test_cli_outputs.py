@@ -1,23 +1,29 @@
-"""What verbs write: never over a file that they read or did not write, and whole or not at all."""
+"""What verbs write into folders: only over earlier results, whole or not at all, and by one process at a time."""
 
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from processes import forked
 from test_cli import configure, refusal, write_people
-from tutelage import published
-from tutelage._internal.results import is_read
-from tutelage.cli import outputs
+from tutelage import Ledger, published
+from tutelage._internal import outputs
+from tutelage._internal.outputs import NEVER, claimed
+from tutelage._internal.releases import MANIFEST, RELEASE, Manifest, claimed_folder, released
+from tutelage.exceptions import ConfigError
 from tutelage.reporting import read_card
+from tutelage.students import load_student
 from tutelage_reproductions import Record, Row, command
 
 LEDGER = ("ledger", "init", "a.ledger", "--epsilon", 99, "--delta", 1e-5, "--neighbors", "ballot")
 GNMAX = ("--mechanism", "gnmax", "--sigma", 4)
-RESULTS = ("card.json", "card.md", "card.html", "labels.csv", "student.skops", "private-votes.npz")
+RESULTS = ("card.json", "card.md", "card.html", "labels.csv", "student.skops", MANIFEST)
 
 
 @pytest.fixture
@@ -32,9 +38,9 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("name", RESULTS)
+@pytest.mark.parametrize("name", [*RESULTS, "notes.txt"])
 @pytest.mark.parametrize("flags", [(), ("--overwrite",)])
-def test_a_run_replaces_no_file_that_no_run_wrote(name, flags, project, called):
+def test_a_run_replaces_no_folder_with_a_file_that_no_run_wrote(name, flags, project, called):
     (project / "out").mkdir()
     (project / "out" / name).write_text("mine")
     before = contents(project)
@@ -59,71 +65,82 @@ def test_a_run_keeps_results_that_were_changed_and_replaces_those_that_were_not(
     assert called("run", "config.toml", "--overwrite").returncode == 0
 
 
-@pytest.mark.parametrize("name", ["labels.csv", "card.json", "written-files.json", "private-written-files.json"])
+@pytest.mark.parametrize("name", ["labels.csv", "card.json", MANIFEST])
 def test_a_run_writes_over_none_of_its_inputs(name, project, called):
-    for old, new in (("private.csv", name), ("public.csv", name)):
-        configure(project, (old, new), ('folder = "out"', 'folder = "."'))
-        shutil.copy(project / old, project / name)
+    (project / "out").mkdir()
+    for old in ("private.csv", "public.csv"):
+        configure(project, (old, f"out/{name}"), ("delta = 1e-5", 'delta = 1e-5\nledger = "a.ledger"'))
+        shutil.copy(project / old, project / "out" / name)
         before = contents(project)
-        refused = called("run", "config.toml", "--overwrite", cwd=project)
-        assert refused.returncode in (1, 2)
-        assert "Traceback" not in refused.stderr
+        assert "would be replaced" in refusal(called("run", "config.toml", "--overwrite", cwd=project), 2)
         assert contents(project) == before
 
 
-@pytest.mark.parametrize("link", [os.link, os.symlink])
-def test_other_names_of_inputs_are_the_inputs(link, project, called):
-    (project / "out").mkdir()
-    link(project / "private.csv", project / "out" / "labels.csv")
+def test_the_folder_of_the_rows_is_no_folder_of_results(project, called):
+    configure(project, ('folder = "out"', 'folder = "."'))
     before = contents(project)
-    assert refusal(called("run", "config.toml", "--overwrite", cwd=project), 2) == (
-        "tutelage: out/labels.csv is read and would be replaced. Move it, or name another `folder` in [output]."
+    assert (
+        "the ledger must not be in the results folder" in refusal(called("run", "config.toml", cwd=project), 2).lower()
     )
+    configure(project, ('folder = "out"', 'folder = "."'), ("delta = 1e-5", 'delta = 1e-5\nledger = "../a.ledger"'))
+    assert "it is the current folder" in refusal(called("run", "config.toml", cwd=project), 2)
+    (project / "config.toml").write_bytes(before["config.toml"])
     assert contents(project) == before
 
 
-@pytest.mark.parametrize("ledger", ["out/card.json", "out/../out/labels.csv", "out/written-files.json"])
-def test_a_ledger_that_is_not_there_yet_is_no_result(ledger, project, called):
+@pytest.mark.parametrize("link", [os.link, os.symlink])
+def test_other_names_of_files_and_folders_are_not_replaced(link, project, called):
+    (project / "out").mkdir()
+    link(project / "private.csv", project / "out" / "labels.csv")
+    before = contents(project)
+    assert "out/labels.csv would be replaced" in refusal(called("run", "config.toml", "--overwrite", cwd=project), 2)
+    shutil.rmtree(project / "out")
+    (project / "out").symlink_to(project / "results")
+    assert "out is a link" in refusal(called("run", "config.toml", cwd=project), 2)
+    (project / "out").unlink()
+    before.pop("out/labels.csv")
+    assert contents(project) == before
+
+
+@pytest.mark.parametrize("ledger", ["out/card.json", "out/../out/labels.csv", "out/deep/a.ledger"])
+def test_no_ledger_is_in_the_folder_that_is_handed_over(ledger, project, called):
     configure(project, ("delta = 1e-5", f'delta = 1e-5\nledger = "{ledger}"'))
-    assert "is read and would be replaced" in refusal(called("run", "config.toml", cwd=project), 2)
+    said = refusal(called("run", "config.toml", cwd=project), 2)
+    assert "The ledger must not be in the results folder, which is replaced whole and handed over. Got" in said
     assert not (project / "out").exists()
 
 
-def test_rows_in_the_folder_of_checkpoints_are_refused(project, called):
-    configure(project, ("private.csv", "out/private-checkpoints/teacher-1.csv"))
-    (project / "out" / "private-checkpoints").mkdir(parents=True)
-    (project / "private.csv").rename(project / "out" / "private-checkpoints" / "teacher-1.csv")
-    assert "out/private-checkpoints" in refusal(called("run", "config.toml", cwd=project), 2)
-    assert (project / "out" / "private-checkpoints" / "teacher-1.csv").exists()
+def test_the_ledger_of_a_data_set_is_beside_the_folder(tmp_path, called):
+    assert called("example", "adult", cwd=tmp_path).returncode == 0
+    from tutelage.cli.config import load_config
+
+    settings = load_config(tmp_path / "adult.toml")
+    assert settings.ledger == tmp_path / "adult.ledger"
+    assert settings.folder not in settings.ledger.parents
 
 
-def test_private_votes_of_an_earlier_run_go_and_their_hash_is_kept_apart(project, called):
+def test_the_folder_holds_public_files_only_and_the_private_ones_are_beside_it(project, called):
     configure(project, output="votes = true")
     assert called("run", "config.toml", cwd=project).returncode == 0
-    private = project / "out" / "private-written-files.json"
-    assert private.stat().st_mode & 0o777 == 0o600
-    assert (project / "out" / "private-votes.npz").stat().st_mode & 0o777 == 0o600
-    assert list(json.loads(private.read_text())["sha256"]) == ["private-votes.npz"]
-    assert "private" not in (project / "out" / "written-files.json").read_text()
+    assert sorted(path.name for path in (project / "out").iterdir()) == sorted(RESULTS)
+    private = project / "private-out"
+    assert private.stat().st_mode & 0o777 == 0o700
+    assert [path.name for path in private.iterdir()] == ["private-votes.npz"]
+    assert (private / "private-votes.npz").stat().st_mode & 0o777 == 0o600
     configure(project)
     assert called("run", "config.toml", "--overwrite").returncode == 0
-    assert sorted(path.name for path in (project / "out").glob("private*")) == []
+    assert not private.exists()  # of the release that was replaced
 
 
-def test_a_run_that_dies_between_two_files_can_be_run_again(project, called, monkeypatch):
-    assert called("run", "config.toml", cwd=project).returncode == 0
-    replace, left = Path.replace, iter(range(4))
-
-    def dies(self: Path, target: Path) -> Path:
-        if target.name not in ("written-files.json", "private-written-files.json") and next(left) == 2:
-            raise KeyboardInterrupt
-        return replace(self, target)
-
-    monkeypatch.setattr(Path, "replace", dies)
-    assert called("run", "config.toml", "--overwrite").returncode == 130
-    monkeypatch.setattr(Path, "replace", replace)
-    assert called("run", "config.toml", "--overwrite").returncode == 0
-    assert read_card(project / "out" / "card.json").queries == 40
+def test_a_private_folder_that_others_can_read_is_refused(project, called):
+    (project / "private-out").mkdir()
+    (project / "private-out").chmod(0o755)
+    assert "private-out must be a folder of yours that only you can read" in refusal(
+        called("run", "config.toml", cwd=project), 2
+    )
+    (project / "private-out").rmdir()
+    (project / "private-out").symlink_to(project)
+    assert "private-out must be a folder of yours" in refusal(called("run", "config.toml", cwd=project), 2)
 
 
 def test_results_that_cannot_be_written_leave_the_earlier_ones(project, called, monkeypatch):
@@ -133,28 +150,84 @@ def test_results_that_cannot_be_written_leave_the_earlier_ones(project, called, 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(published, "save_student", full)
+    monkeypatch.setattr(published, "write_student", full)
     assert refusal(called("run", "config.toml", "--overwrite"), 1) == "tutelage: out: No space left on device."
-    (project / "out" / "private-written-files.json").unlink()  # that there were checkpoints
     assert contents(project / "out") == before
+    assert not (project / "private-out").exists()
 
 
 @pytest.mark.parametrize(
-    "content", ["{}", '{"format": 9, "sha256": {}}', '{"format": 1, "sha256": [1]}', "\udc80", "[" * 9999]
+    "content", ["{}", '{"file": "release", "format": 1, "sha256": [1]}', '{"file": "release"}', "\udc80", "[" * 9999]
 )
-def test_a_list_that_is_none_or_of_a_later_version_is_not_replaced(content, project, called):
+def test_a_manifest_that_is_none_is_not_replaced(content, project, called):
     (project / "out").mkdir()
-    (project / "out" / "written-files.json").write_bytes(content.encode(errors="surrogateescape"))
-    message = refusal(called("run", "config.toml", cwd=project), 1)
-    assert message.startswith("tutelage: out/written-files.json is ")
+    (project / "out" / MANIFEST).write_bytes(content.encode(errors="surrogateescape"))
+    assert f"out/{MANIFEST} would be replaced" in refusal(called("run", "config.toml", cwd=project), 2)
+
+
+def test_a_manifest_of_a_later_version_is_not_replaced(project, called):
+    assert called("run", "config.toml", cwd=project).returncode == 0
+    path = project / "out" / MANIFEST
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 9}))
+    assert "is of another format than 1. Upgrade tutelage." in refusal(called("run", "config.toml", "--overwrite"), 1)
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_a_folder_takes_the_place_of_another_whole(works, tmp_path, monkeypatch):
+    """Where the system cannot exchange two names, the new folder still comes whole."""
+    if not works:
+        monkeypatch.setattr(outputs, "_exchanged", lambda *_: False)
+    for text in ("one", "two"):
+        with claimed_folder(tmp_path / "out", "stop") as claim, released(claim) as part:
+            (part / "card.json").write_text(text)
+        assert (tmp_path / "out" / "card.json").read_text() == text
+        Manifest.checked(tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_interrupted_replacement_in_two_steps_is_undone(tmp_path):
+    with claimed_folder(tmp_path / "out", "stop") as claim, released(claim) as part:
+        (part / "card.json").write_text("one")
+    (tmp_path / "private-out").mkdir(mode=0o700)
+    (tmp_path / "out").rename(tmp_path / "private-out" / "replaced")
+    (tmp_path / "private-out" / "staging-x").mkdir()
+    with claimed_folder(tmp_path / "out", "stop"):
+        assert Manifest.checked(tmp_path / "out").sha256.keys() == {"card.json"}
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_what_is_put_into_the_folder_meanwhile_is_kept(tmp_path, monkeypatch):
+    exchanged = outputs._exchanged
+
+    def put(part: Path, target: Path) -> bool:
+        (target / "notes.txt").write_text("mine")  # after the folder was checked for the last time
+        return exchanged(part, target)
+
+    with claimed_folder(tmp_path / "out", "stop") as claim, released(claim) as part:
+        (part / "card.json").write_text("one")
+    monkeypatch.setattr(outputs, "_exchanged", put)
+    with (
+        pytest.raises(ConfigError, match=r"notes\.txt would be replaced"),
+        claimed_folder(tmp_path / "out", "stop") as claim,
+        released(claim) as part,
+    ):
+        (part / "card.json").write_text("two")
+    assert contents(tmp_path / "out")["notes.txt"] == b"mine"
+    assert contents(tmp_path / "out")["card.json"] == b"one"
 
 
 def test_a_card_is_brought_up_to_date_in_its_place_and_nowhere_else(project, called):
     assert called("run", "config.toml", cwd=project).returncode == 0
-    stated = ("--state", "access=The registry.")
-    assert called("card", "out", *stated).returncode == 0
-    assert called("card", "out", "--state", "legal=The contract.").returncode == 0
+    ledger = ("--ledger", "private.csv.ledger")
+    labels = (project / "out" / "labels.csv").read_bytes()
+    assert called("card", "out", "--state", "access=The registry.", *ledger).returncode == 0
+    assert called("card", "out", "--state", "legal=The contract.", *ledger).returncode == 0
     assert read_card(project / "out" / "card.json").statements == {"access": "The registry.", "legal": "The contract."}
+    assert (project / "out" / "labels.csv").read_bytes() == labels
+    manifest = Manifest.checked(project / "out")
+    assert manifest.recorded
+    assert manifest.hash in Ledger.open(project / "private.csv.ledger").history().manifests
+    load_student(project / "out")
     assert called("run", "config.toml", "--overwrite").returncode == 0
     for name in ("card.md", "card.html", "card.json"):
         other = project / f"other {name}"
@@ -163,8 +236,8 @@ def test_a_card_is_brought_up_to_date_in_its_place_and_nowhere_else(project, cal
         message = refusal(called("card", "out", "--output", other.name), 2)
         assert f"{name} would be replaced" in message
         assert contents(other) == {name: b"mine"}
-    read_card(project / "out" / "card.json").save(project / "other card.json")
-    assert called("card", "out", "--output", "other card.json").returncode == 0
+    read_card(project / "out" / "card.json").save(project / "whole")
+    assert called("card", "out", "--output", "whole").returncode == 0
 
 
 def test_a_private_report_replaces_only_a_private_report(tmp_path, called):
@@ -172,76 +245,100 @@ def test_a_private_report_replaces_only_a_private_report(tmp_path, called):
     given = ("card", "--private-votes", "votes.npz", "--output", "out")
     assert called(*given, cwd=tmp_path).returncode == 0
     assert called(*given).returncode == 0
-    assert (tmp_path / "out" / "private-report.html").stat().st_mode & 0o777 == 0o600
-    (tmp_path / "out" / "private-report.html").write_text("mine")
+    assert not (tmp_path / "out").exists()
+    report = tmp_path / "private-out" / "private-report.html"
+    assert report.stat().st_mode & 0o777 == 0o600
+    report.write_text("mine")
     assert "private-report.html would be replaced" in refusal(called(*given), 2)
-    (tmp_path / "out" / "private-report.html").unlink()
-    os.link(tmp_path / "votes.npz", tmp_path / "out" / "private-report.html")
-    assert "private-report.html is read" in refusal(called(*given), 2)
+    report.unlink()
+    os.link(tmp_path / "votes.npz", report)
+    assert "private-report.html would be replaced" in refusal(called(*given), 2)
 
 
-@pytest.mark.parametrize("link", [os.link, os.symlink])
-@pytest.mark.parametrize("name", ["votes.npz", "public.npz", "a.ledger"])
-def test_labels_go_over_no_input_by_any_name(name, link, tmp_path, called):
-    np.savez(tmp_path / "public.npz", X=np.eye(3))
-    np.savez(tmp_path / "votes.npz", counts=np.ones((3, 2), dtype=int))
-    assert called(*LEDGER, cwd=tmp_path).returncode == 0
-    link(tmp_path / name, tmp_path / "labels.csv")
-    before = contents(tmp_path)
-    given = ("label", "public.npz", "--votes", "votes.npz", "--ledger", "a.ledger", *GNMAX, "--output")
-    assert "must not be a file that this command reads" in refusal(called(*given, "labels.csv"), 2)
-    for suffix in ("journal", "wal", "shm"):
-        assert "must not be a file that this command reads" in refusal(called(*given, f"a.ledger-{suffix}"), 2)
-    assert contents(tmp_path) == before
-
-
-def test_labels_keep_links_and_modes_and_are_written_whole(tmp_path, called, monkeypatch):
+def test_labels_replace_labels_only_and_are_written_whole(tmp_path, called, monkeypatch):
     np.savez(tmp_path / "public.npz", X=np.eye(3))
     np.savez(tmp_path / "votes.npz", counts=np.array([[2, 9], [9, 2], [5, 6]]))
     assert called(*LEDGER, cwd=tmp_path).returncode == 0
-    (tmp_path / "real.csv").write_text("earlier")
-    (tmp_path / "real.csv").chmod(0o640)
-    (tmp_path / "labels.csv").symlink_to("real.csv")
     given = ("label", "public.npz", "--votes", "votes.npz", "--ledger", "a.ledger", *GNMAX, "--output", "labels.csv")
+    assert called(*given).returncode == 0
+    before = contents(tmp_path)
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(outputs.shutil, "copymode", full)
+        patched.setattr(outputs, "sync_all", full)
         assert refusal(called(*given), 1) == "tutelage: labels.csv: No space left on device."
-    assert (tmp_path / "real.csv").read_text() == "earlier"
+    assert contents(tmp_path) == before
     assert called(*given).returncode == 0
-    assert (tmp_path / "labels.csv").is_symlink()
-    assert (tmp_path / "real.csv").read_text().startswith("public_row,label")
-    assert (tmp_path / "real.csv").stat().st_mode & 0o777 == 0o640
-    assert not list(tmp_path.glob(".tutelage*"))
-
-
-def test_files_of_members_and_mailboxes_are_no_outputs(tmp_path):
-    for folder, file in (("home", "b.private.json"), ("mailbox", "batch")):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / file).write_text("key")
-        assert is_read(tmp_path / folder / file, [tmp_path / "home", tmp_path / "mailbox"])
-    assert not is_read(tmp_path / "home" / "transcript", [tmp_path / "home"])
+    with (tmp_path / "labels.csv").open("a") as file:
+        file.write("checked by me\n")
+    assert "labels.csv would be replaced" in refusal(called(*given), 2)
 
 
 def test_a_plan_and_a_record_replace_only_their_own(tmp_path, called, monkeypatch):
     record = Record(name="epsilons", source="a paper", rows=(Row(name="a row", ours=1.0),), quick=True)
     monkeypatch.setattr(command, "run", lambda *_, **__: record)
-    planned = ("plan", "--epsilon", 3, "--people", 20_000, "--classes", 2, "--public-rows", 300, "--output", "out")
-    recorded = ("reproduce", "epsilons", "--output", "out")
-    for given, name in ((planned, "plan.json"), (recorded, "epsilons.csv")):
+    planned = ("plan", "--epsilon", 3, "--people", 20_000, "--classes", 2, "--public-rows", 300, "--output", "plan")
+    recorded = ("reproduce", "epsilons", "--output", "records")
+    for given, name in ((planned, "plan/plan.json"), (recorded, "records/epsilons.csv")):
         assert called(*given, cwd=tmp_path).returncode == 0
         assert called(*given).returncode == 0
-        (tmp_path / "out" / "epsilons.json").unlink(missing_ok=True)
-        (tmp_path / "out" / name).write_text("mine")
-        assert f"out/{name}" in refusal(called(*given), 2)
-        assert (tmp_path / "out" / name).read_text() == "mine"
+        (tmp_path / name).write_text("mine")
+        assert name in refusal(called(*given), 2)
+        assert (tmp_path / name).read_text() == "mine"
 
 
-def test_records_saved_without_a_list_are_recognised(tmp_path, called, monkeypatch):
+def test_saved_records_are_recognized(tmp_path, called, monkeypatch):
     record = Record(name="epsilons", source="a paper", rows=(Row(name="a row", ours=1.0),), quick=True)
     monkeypatch.setattr(command, "run", lambda *_, **__: record)
     record.save(tmp_path)
     assert called("reproduce", "epsilons", "--output", ".", cwd=tmp_path).returncode == 0
+
+
+# One process at a time
+
+
+def test_an_output_is_claimed_until_its_process_dies(tmp_path):
+    def killed() -> None:
+        with claimed(tmp_path / "out", RELEASE, folder=True) as claim, released(claim) as part:
+            (part / "card.json").write_text("half")
+            os.kill(os.getpid(), 9)
+
+    assert os.waitstatus_to_exitcode(os.waitpid(forked(killed), 0)[1]) == -9
+    assert list((tmp_path / "private-out").glob("staging-*"))
+    with claimed(tmp_path / "out", RELEASE, folder=True) as claim:
+        assert not list(claim.private.glob("staging-*"))
+        for _ in range(2):
+            with pytest.raises(ConfigError, match="Another process is writing"), claimed(tmp_path / "out", NEVER):
+                pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_into_a_folder_that_is_being_written_spends_nothing(project, called):
+    with claimed_folder(project / "out", "stop"):
+        said = refusal(called("run", "config.toml", cwd=project), 2)
+    assert said.startswith("tutelage: Another process is writing out. Nothing was spent. Wait until it ends, or name")
+    assert not (project / "private.csv.ledger").exists()
+
+
+@pytest.mark.parametrize("number", [3])
+def test_of_runs_into_one_folder_only_those_spend_whose_results_are_kept(number, project):
+    """Each asks in its own way, so that each would spend."""
+    for one in range(number):
+        configure(project, ("sigma = 2.0", f"sigma = {one + 2}.0"), ("delta = 1e-5", "delta = 1e-5\nbudget = 90"))
+        (project / "config.toml").rename(project / f"{one}.toml")
+    command = [sys.executable, "-m", "tutelage", "run"]
+    started = [
+        subprocess.Popen(
+            [*command, f"{one}.toml"], cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for one in range(number)
+    ]
+    ended = [process.communicate()[1] for process in started]
+    assert sorted(process.returncode for process in started) == [0, *[2] * (number - 1)], ended
+    refused = [said for process, said in zip(started, ended, strict=True) if process.returncode]
+    assert all("Another process is writing out" in said or "earlier release" in said for said in refused)
+    history = Ledger.open(project / "private.csv.ledger").history()
+    assert len(history.charges) == 1
+    assert history.manifests == {Manifest.checked(project / "out").hash}

@@ -186,8 +186,8 @@ def test_a_run_opens_its_ledger_once_and_reads_it_whole_once(project, monkeypatc
 def test_the_second_epsilon_on_the_card_of_a_run_is_proved_again(project, monkeypatch):
     monkeypatch.setattr(SystemNoise, "happens", lambda self, chance: True)
     assert tutelage("run", "config.toml", cwd=project).returncode == 0
-    path = project / "out" / "card.json"
-    card = json.loads(path.read_text())
+    path = project / "card.json"
+    card = json.loads((project / "out" / "card.json").read_text())
     second, proposal = card["sanitised"], card["proposal"]
     assert proposal == {"kind": "proposal", **json.loads((project / "p.json").read_text())}
     lower = {"sanitised": {**second, "epsilon": 0.01}}
@@ -204,11 +204,11 @@ def test_the_second_epsilon_on_the_card_of_a_run_is_proved_again(project, monkey
         (ledger, {"proposal": {**proposal, "chances": [*proposal["chances"][:-1], 1]}}, "does not hold the test"),
     ):
         path.write_text(json.dumps({**card, **changes}))
-        assert said in refusal(tutelage("card", "out", *options, cwd=project), code=1), changes
+        new = ("--output", "new")
+        assert said in refusal(tutelage("card", "card.json", *new, *options, cwd=project), code=1), changes
     path.write_text(json.dumps({**card, "proposal": None}))  # as an earlier version wrote it
-    for options in (ledger, ()):
-        assert tutelage("card", "out", *options, cwd=project).returncode == 0
-        assert json.loads(path.read_text())["proposal"] == proposal
+    assert tutelage("card", "card.json", *new, *ledger, cwd=project).returncode == 0
+    assert json.loads((project / "new" / "card.json").read_text())["proposal"] == proposal
 
 
 def test_a_run_does_not_claim_its_test_of_labels_that_another_run_asked_for(project, monkeypatch):

@@ -122,9 +122,9 @@ def test_a_budget_that_is_kept_exactly_is_proved_again_from_the_card(folder):
         assert result.returncode == 0, result.stderr
         assert json.loads(file.read_text())["budget"] == card["budget"]
     for forged in ({"accounting": "exact"}, {"spent": 1.0, "remaining": 1.0}, {"budget": 1.0, "remaining": 0.0}):
-        file.write_text(json.dumps({**card, "budget": {**card["budget"], **forged}}))
-        result = tutelage("card", "out", cwd=folder)
-        assert "out/card.json states" in refusal(result, 1)
+        (folder / "card.json").write_text(json.dumps({**card, "budget": {**card["budget"], **forged}}))
+        result = tutelage("card", "card.json", "--output", "new", cwd=folder)
+        assert "card.json states" in refusal(result, 1)
 
 
 def test_a_card_says_for_which_change_of_the_data_its_epsilon_holds(folder):
@@ -151,9 +151,9 @@ def test_a_card_says_for_which_change_of_the_data_its_epsilon_holds(folder):
 @pytest.mark.parametrize("changes", [{"epsilon_if_added_or_removed": 0.1}, {"public_epsilon": 2.0}])
 def test_a_smaller_epsilon_of_fewer_changes_is_proved_again(changes, folder):
     assert tutelage("run", "config.toml", cwd=folder).returncode == 0
-    file = folder / "out" / "card.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
-    result = tutelage("card", "out", cwd=folder)
+    card = json.loads((folder / "out" / "card.json").read_text())
+    (folder / "card.json").write_text(json.dumps({**card, **changes}))
+    result = tutelage("card", "card.json", "--output", "new", cwd=folder)
     assert "states if units are only added or removed an ε" in refusal(result, 1)
 
 
@@ -169,7 +169,7 @@ def test_where_the_number_of_rows_is_public_no_epsilon_is_stated_for_rows_that_j
 def test_the_private_sums_of_all_rounds_are_kept(folder):
     configure(folder, more="votes = true")
     assert tutelage("run", "config.toml", cwd=folder).returncode == 0
-    with np.load(folder / "out" / "private-votes.npz") as stored:
+    with np.load(folder / "private-out" / "private-votes.npz") as stored:
         first, second = stored["totals"]
         assert not np.array_equal(first, second)
         assert stored["unit"].tolist() == ["patient", "entity"]

@@ -205,7 +205,7 @@ SHOWN = {
     "table.py": (
         "ε = 2.1197 at δ = 1e-05",
         "of 3,700 other public rows",
-        "card.html card.json card.md labels.csv student.skops written-files.json",
+        "card.html card.json card.md labels.csv manifest.json student.skops",
         "card.md begins: # Privacy card",
     ),
 }

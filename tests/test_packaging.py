@@ -261,7 +261,7 @@ def test_a_plan_is_written_without_its_figure_where_nothing_can_draw(installed, 
     planned = call(installed, tmp_path, "plan", *wish, "--output", "plan", without=OF_AN_EXTRA)
     assert planned.returncode == 0
     assert "pip install 'tutelage[report]'" in planned.stderr
-    assert {path.name for path in (tmp_path / "plan").iterdir()} == {"plan.html", "plan.json", "written-files.json"}
+    assert {path.name for path in (tmp_path / "plan").iterdir()} == {"plan.html", "plan.json", "manifest.json"}
 
 
 @pytest.mark.slow

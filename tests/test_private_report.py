@@ -20,7 +20,8 @@ VOTES = tally(BALLOTS, 3)
 
 def test_the_file_is_marked_everywhere_and_for_its_owner_only(tmp_path):
     path = tmp_path / "private-report.html"
-    path.write_text("older, and open to all")
+    write_private_report(path, VOTES)
+    path.chmod(0o644)
     write_private_report(path, VOTES, labels=LABELS, ballots=BALLOTS)
     assert path.stat().st_mode & 0o777 == 0o600
     page = path.read_text(encoding="utf-8")

@@ -93,7 +93,7 @@ def test_numbers_in_an_npz_file_give_the_ballots_and_labels_of_a_csv_file(tmp_pa
         assert called("run", "config.toml", cwd=tmp_path).returncode == 0
         for ledger in tmp_path.glob("*.ledger*"):
             ledger.unlink()  # the other form of the same people needs a budget of its own to be compared
-        with np.load(tmp_path / ending / "private-votes.npz") as sums:
+        with np.load(tmp_path / f"private-{ending}" / "private-votes.npz") as sums:
             return {name: sums[name].tolist() for name in sums}, (tmp_path / ending / "labels.csv").read_text()
 
     assert results(".csv") == results(".npz")

@@ -14,7 +14,8 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.files import open_private
+from tutelage._internal.files import VOTES, open_private
+from tutelage._internal.outputs import claimed
 from tutelage._internal.pickling import NeverPickled
 from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least
@@ -86,10 +87,16 @@ def save_sums(sums: Sequence[BallotSum], path: str | os.PathLike[str]) -> None:
     sums : sequence of BallotSum
         Of one shape and unit, the first round first.
     path : path-like
-        The file.
+        The file. One that is there already is replaced only if it holds private votes or sums.
     """
+    with claimed(path, VOTES) as output, output.written() as part:
+        write_sums(sums, part)
+
+
+def write_sums(sums: Sequence[BallotSum], path: Path) -> None:
+    """Write the same to a path at which nothing is yet."""
     unit = sums[0].unit
-    with open_private(Path(path)) as file:
+    with open_private(path) as file:
         np.savez_compressed(
             file,
             format=np.int64(1),

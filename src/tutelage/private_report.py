@@ -6,13 +6,13 @@ only, and every page and figure is marked as private.
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.files import open_private
 from tutelage._internal.html import facts
+from tutelage._internal.outputs import claimed, form
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage.exceptions import InvalidDataError
 from tutelage.noise import SimulationNoise
@@ -22,6 +22,7 @@ from tutelage.teachers import PrivateStatistics
 from tutelage.votes import VoteHistogram
 
 MARK = "PRIVATE: do not publish"
+REPORT = form("a private report", lambda path: f"<title>{MARK}</title>".encode() in path.read_bytes())
 _GAMMAS: FloatArray = np.geomspace(0.005, 1.0, 15)
 _DRAWN_ROWS = 20_000  # the standard error of a share of these rows is below 0.4 %
 _MOST_REPEATS = 200
@@ -41,7 +42,7 @@ def write_private_report(
     Parameters
     ----------
     file : path-like
-        The file to write, mode 0600. An existing file is replaced.
+        The file to write, mode 0600. One that is there already is replaced only if it is such a report.
     votes : VoteHistogram
         The private votes.
     labels : integer array of shape (queries,), optional
@@ -65,8 +66,9 @@ def write_private_report(
         if right is None:
             raise InvalidDataError("`ballots` are compared with `labels`. Pass both.")
         drawings.append(teachers_figure(PrivateStatistics(ballots, right, votes.n_classes)))
-    with open_private(Path(file)) as out:
-        out.write(_page(rows, drawings).encode())
+    page = _page(rows, drawings).encode()
+    with claimed(file, REPORT) as output, output.written() as part, open_private(part) as out:
+        out.write(page)
 
 
 def noise_figure(votes: VoteHistogram, labels: IntArray | None) -> Drawing:

@@ -24,10 +24,9 @@ from tutelage.privacy import NeighboringRelation
 from tutelage.reporting import Batch, ClassAccuracy, FrontierPoint, PrivacyCard
 from tutelage.reporting.evidence import merged
 from tutelage.reporting.lints import lint
-from tutelage.students import save_student
+from tutelage.students.store import write_student
 from tutelage.tables import is_number
 
-RESULTS = ("card.json", "card.md", "card.html", "labels.csv", "student.skops")
 _MOST_BATCHES = 200
 _FRONTIER = (1 / 4, 1 / 2, 1, 2, 4)  # each costs up to a second or so
 _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20].")  # also in full width
@@ -55,7 +54,7 @@ def card_of(
         What the people behind the data say, by topic.
     """
     release, mechanism, epsilon = model.release_, model.mechanism_, model.epsilon_
-    history = model.open_ledger_.history() if hasattr(model, "open_ledger_") else None
+    history = model.open_ledger_.history().before_releases if hasattr(model, "open_ledger_") else None
     evaluated = sum(entry.rows for entry in accuracy)
     tuning = getattr(model, "tuning_", None)
     chosen = model if tuning is None else model.with_setting(tuning.settings[tuning.chosen])
@@ -133,14 +132,14 @@ def _giving_arrays(part: Any) -> Any:
 
 
 def write_results(folder: Path, model: Any, card: PrivacyCard, student: Any) -> None:
-    """Write what may be published: card, student and labels."""
+    """Write what may be published into an empty folder: card, student and labels."""
     odd = [value for value in model.classes_.tolist() if is_formula(value)]
     if odd:
         raise InvalidDataError(
             f"Spreadsheets would compute the class value {odd[0]!r} in labels.csv. Rename the class before you fit."
         )
-    card.save(folder)
-    save_student(student, folder / "student.skops")
+    card.write(folder)
+    write_student(student, folder / "student.skops")
     with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["public_row", "label"])

@@ -9,7 +9,8 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.files import Form, StoredArrays, name_in, open_private, read_arrays
+from tutelage._internal.files import VOTES, Form, StoredArrays, name_in, open_private, read_arrays
+from tutelage._internal.outputs import claimed
 from tutelage._internal.pickling import NeverPickled
 from tutelage._internal.typing import ABSTAIN, Ballots, IntArray
 from tutelage._internal.validation import ballots_between, integer_at_least
@@ -99,9 +100,17 @@ class VoteHistogram(NeverPickled):
         return VoteHistogram(self.counts[queries], self.n_teachers, self.unit, self.cap)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the private counts as plain arrays to an npz file that only its owner may read."""
+        """Write the private counts as plain arrays to an npz file that only its owner may read.
+
+        A file that is there already is replaced only if it holds private votes or sums.
+        """
+        with claimed(path, VOTES) as output, output.written() as part:
+            self.write(part)
+
+    def write(self, path: Path) -> None:
+        """Write the same to a path at which nothing is yet."""
         capped: dict[str, Any] = {} if self.cap is None else {"cap": np.int64(self.cap)}
-        with open_private(Path(path)) as file:
+        with open_private(path) as file:
             np.savez_compressed(
                 file,
                 format=np.int64(_FORMAT),

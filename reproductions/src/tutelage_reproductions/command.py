@@ -3,22 +3,25 @@
 import json
 import sys
 from collections.abc import Iterable
+from dataclasses import fields
 from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from tutelage._internal.results import ResultsFolder
-from tutelage.cli.outputs import require_writable
+from tutelage._internal.outputs import check_replaceable, claimed, form
 from tutelage.cli.text import plain_console
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError, TutelageError
-from tutelage_reproductions import NAMES, Record, Refused, run, run_all, still_to_run
+from tutelage_reproductions import NAMES, Record, Refused, Row, run, run_all, still_to_run
 from tutelage_reproductions.page import ABOUT, asked, duration, interval, number, ours, page, records_of
 from tutelage_reproductions.verdicts import VERDICTS
 
 _PAGE = "RESULTS.md"
+_ANOTHER = "name another folder with --output"
 
 
 def reproduce(
@@ -78,28 +81,36 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _results_folder(output: Path, names: Iterable[str]) -> ResultsFolder:
+def _results_folder(output: Path, names: Iterable[str]) -> Path:
     """Return the folder for records, which may hold only earlier records under their names."""
     if output.exists() and not output.is_dir():
         raise ConfigError(f"--output must be a folder. Got {output}, which is a file.")
-    results = ResultsFolder(output, "name another folder with --output", _is_record)
-    results.check([_PAGE, *(f"{name}.{kind}" for name in names for kind in ("json", "csv", "png", "svg"))], ())
+    for name in (_PAGE, *(f"{name}.{kind}" for name in names for kind in ("json", "csv", "png", "svg"))):
+        check_replaceable(output / name, _RECORD, way_out=_ANOTHER)
     output.mkdir(parents=True, exist_ok=True)
-    require_writable(output)
-    return results
+    return output
 
 
 def _is_record(path: Path) -> bool:
-    """Return whether a file belongs to a saved record or is the page of all records."""
+    """Return whether a file is a part of a saved record or the page of all records."""
+    content = path.read_bytes()
+    match path.suffix:
+        case ".md":
+            return ABOUT.encode() in content
+        case ".csv":
+            return content.startswith(",".join(column.name for column in fields(Row)).encode())
+        case ".png" | ".svg":
+            return b"Matplotlib" in content
     try:
-        if path.name == _PAGE:
-            return ABOUT in path.read_text(encoding="utf-8")
-        return Record.load(path.with_suffix(".json")).name == path.stem
-    except (InvalidDataError, OSError, UnicodeDecodeError):
+        return Record.load(path).name == path.stem
+    except InvalidDataError:
         return False
 
 
-def _shown_or_not(record: Record, results: ResultsFolder | None, *, as_json: bool) -> str | None:
+_RECORD = form("a record", _is_record)
+
+
+def _shown_or_not(record: Record, results: Path | None, *, as_json: bool) -> str | None:
     """Show a record; return why a part of it could not be saved, such as a figure without matplotlib."""
     try:
         _show(record, results, json.dumps(record.as_dict(), ensure_ascii=False) if as_json else None)
@@ -108,7 +119,7 @@ def _shown_or_not(record: Record, results: ResultsFolder | None, *, as_json: boo
     return None
 
 
-def _show(record: Record, results: ResultsFolder | None, as_json: str | None) -> None:
+def _show(record: Record, results: Path | None, as_json: str | None) -> None:
     if as_json is None:
         _print(record)
     else:
@@ -116,26 +127,32 @@ def _show(record: Record, results: ResultsFolder | None, as_json: str | None) ->
     if results is None:
         return
     undrawn = None
-    with results.replacing() as staging:
+    with TemporaryDirectory() as new:
         try:
-            record.save(staging)
+            record.save(Path(new))
         except InvalidParameterError as error:  # matplotlib is missing; what else was written is kept
             undrawn = error
-        written = sorted(staging.iterdir())
-    for path in written:
-        typer.echo(f"Wrote {results.path / path.name}", err=True)
+        _put(results, sorted(Path(new).iterdir()))
     if undrawn is not None:
         raise undrawn
 
 
-def _write_page(results: ResultsFolder) -> None:
-    records = records_of(results.path)
+def _write_page(results: Path) -> None:
+    records = records_of(results)
     if records:
-        with results.replacing() as staging:
-            (staging / _PAGE).write_text(
-                page(records, {path.name: path.name for path in results.path.iterdir()}), encoding="utf-8"
-            )
-        typer.echo(f"Wrote {results.path / _PAGE}", err=True)
+        with TemporaryDirectory() as new:
+            path = Path(new) / _PAGE
+            path.write_text(page(records, {path.name: path.name for path in results.iterdir()}), encoding="utf-8")
+            _put(results, [path])
+
+
+def _put(results: Path, files: Iterable[Path]) -> None:
+    """Put files into the folder, each whole."""
+    with claimed(results, _RECORD, folder=True, checked=False, way_out=_ANOTHER) as claim:
+        for file in files:
+            with claim.added(file.name, _RECORD) as part:
+                copyfile(file, part)
+            typer.echo(f"Wrote {results / file.name}", err=True)
 
 
 def _print(record: Record) -> None:

@@ -12,11 +12,13 @@ from typing import IO, Any, BinaryIO, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
+from tutelage._internal.outputs import npz_form
 from tutelage.exceptions import ConfigError, InvalidDataError
 
 _MOST_BYTES = 2**31  # of one array; 2 GiB holds 26 million queries of ten classes
 _MOST_HEADER = 10_000  # bytes, what numpy itself accepts
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+VOTES = npz_form("private votes", "format", "unit")  # of `VoteHistogram.save` or `save_sums`
 _UNREADABLE = (OSError, zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError, NotImplementedError)
 
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+from contextlib import ExitStack
 from dataclasses import astuple, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -12,17 +13,25 @@ import typer
 
 from tutelage._internal.days import today
 from tutelage._internal.files import name_in, read_arrays
-from tutelage._internal.results import ResultsFolder, is_read
+from tutelage._internal.outputs import Claim, claimed, form, json_form
+from tutelage._internal.releases import (
+    MANIFEST,
+    RELEASE,
+    SIGNATURE,
+    Manifest,
+    claimed_folder,
+    released,
+    signed_manifest,
+)
 from tutelage._internal.typing import IntArray
-from tutelage.cli.ledger import opened
-from tutelage.cli.outputs import check_output, written_whole
+from tutelage.cli.ledger import check_recorded, opened
 from tutelage.cli.settings import read_settings
 from tutelage.cli.text import Teachers, print_json
 from tutelage.events import PUBLICATIONS, Check, Event, InteractiveCheck, SummedNoise
-from tutelage.exceptions import ConfigError, InvalidDataError, TutelageError
+from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.ledger import History, LedgerState
 from tutelage.privacy import PublicEpsilon
-from tutelage.private_report import write_private_report
+from tutelage.private_report import REPORT, write_private_report
 from tutelage.published import batches_of, frontier_of
 from tutelage.publishing.claims import read_claim
 from tutelage.publishing.proof import proved_card
@@ -30,12 +39,16 @@ from tutelage.reporting import STATEMENTS, ClassAccuracy, PrivacyCard, read_card
 from tutelage.reporting.content import NOT_STATED
 from tutelage.reporting.lints import FROM_CARD, NOISE_FROM_SHARES, NOT_CHECKED, Finding, lint
 from tutelage.reporting.registry import TOPICS, registry_record
-from tutelage.reporting.signature import SIGNATURE, SIGNED, check_signature, read_signature, write_signature
+from tutelage.reporting.signature import check_signature, signature_of
 from tutelage.votes import VoteHistogram
 
 _TOPICS = ", ".join(STATEMENTS)
 _PRIVATE_REPORT = "private-report.html"
+_OF_WHAT = "Name the results folder of a run, a --ledger, or both."
 _ANOTHER = "name another folder with --output"
+_CARD = ("card.json", "card.md", "card.html")
+_ENTRY = json_form("a registry entry", "url_slug", "status", "tier", "deployment")
+_SIGNATURE = form("a signature", lambda path: signed_manifest(path) is not None)
 
 
 def card(
@@ -65,11 +78,11 @@ def card(
         Path | None, typer.Option(help="Also write a draft entry for the Differential Privacy Deployments Registry.")
     ] = None,
     sign: Annotated[
-        Path | None, typer.Option(help=f"Sign the card with this NAME.private.json. Writes {SIGNATURE}.")
+        Path | None, typer.Option(help=f"Sign the folder with this NAME.private.json. Writes {SIGNATURE}.")
     ] = None,
     verify: Annotated[
         Path | None,
-        typer.Option(help="Check a signed card with the signer's NAME.public.json, and write nothing."),
+        typer.Option(help="Check a signed folder with the signer's NAME.public.json, and write nothing."),
     ] = None,
     private_votes: Annotated[
         Path | None,
@@ -102,37 +115,49 @@ def card(
         _verify(results, verify, ledger)
         return
     signer = None if sign is None else _signer(sign)
-    if results is not None:
-        file = results / "card.json" if results.is_dir() else results
-        folder = _card_folder(_folder(output, file.parent), file, ledger, statements, claim)
+    if results is None and ledger is None:
+        raise ConfigError(_OF_WHAT)
+    file = None if results is None else results / "card.json" if results.is_dir() else results
+    source = None
+    if file is not None:
+        read_card(file)  # a wrong name is refused as such
+        if file.name == "card.json" and (file.parent / MANIFEST).exists():
+            source = Manifest.checked(file.parent)
+    folder = _folder(output, None if file is None else file.parent)
+    with ExitStack() as claims:
+        cards = claims.enter_context(claimed_folder(folder, _ANOTHER, ledger))
+        entries = (
+            None
+            if registry is None
+            else claims.enter_context(claimed(registry, _ENTRY, way_out="name another file with --registry"))
+        )
         history = None if ledger is None else _history_of(ledger)
-        made = _from_results(file, history, claimed=claim is not None)
-    elif ledger is not None:
-        folder = _card_folder(_folder(output, None), ledger, statements, claim)
-        history = _history_of(ledger)
-        made = _from_ledger(history)
-    else:
-        raise ConfigError("Name the results folder of a run, a --ledger, or both.")
-    if claim is not None:
-        made = _with_claim(made, claim, history)
-    made = replace(made, statements=made.statements | _statements(state or [], statements))
-    entry = None
-    if registry is not None:
-        entry = registry_record(made)
-        own = (folder.path / name for name in (*SIGNED, SIGNATURE))
-        read = (path for path in (ledger, statements, claim, sign) if path is not None)
-        check_output(registry, *own, *read, option="--registry")
-    with folder.replacing(SIGNATURE) as staging:  # the signature of an earlier card does not stay beside this one
-        paths = [folder.path / path.name for path in made.save(staging)]
+        if file is not None and source is not None and source.recorded and history is not None:
+            check_recorded(source, file.parent, history, str(ledger))
+        if file is not None:
+            made = _from_results(file, history, claimed=claim is not None)
+        elif history is not None:
+            made = _from_ledger(history.before_releases)
+        else:
+            raise ConfigError(_OF_WHAT)
+        if claim is not None:
+            made = _with_claim(made, claim, history)
+        made = replace(made, statements=made.statements | _statements(state or [], statements))
+        entry = None if registry is None else registry_record(made)
+        before = source if output is None else None
+        if before is None or not _shows(folder, made):
+            _publish(cards, made, before, ledger)
         if signer is not None:
-            write_signature(staging, signer.member.name, signer.sign)
-            paths.append(folder.path / SIGNATURE)
-    if registry is not None:
-        with written_whole(registry) as part:
-            part.write_text(json.dumps(entry, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+            signature = signature_of(folder, signer.member.name, signer.sign)
+            with cards.added(SIGNATURE, _SIGNATURE) as part:
+                part.write_text(signature, encoding="utf-8")
+        if entries is not None:
+            with entries.written() as part:
+                part.write_text(json.dumps(entry, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     if as_json:
         print_json(made.as_dict(), ascii_only=False)
         return
+    paths = [folder / name for name in (*_CARD, *(() if signer is None else (SIGNATURE,)))]
     typer.echo("Card: " + ", ".join(str(path) for path in paths))
     if registry is not None:
         lacking = [topic for topic in TOPICS if topic not in made.statements]
@@ -141,9 +166,9 @@ def card(
     if missing:
         typer.echo(f"Not stated: {', '.join(missing)}. Add them with --state TOPIC=TEXT.")
     elif signer is None:
-        typer.echo(f"Next: tutelage card {folder.path} --sign NAME.private.json")
+        typer.echo(f"Next: tutelage card {folder} --sign NAME.private.json")
     if signer is not None:
-        typer.echo(f"Next: send these {len(paths)} files and {signer.member.name}.public.json. Tell the recipient, by")
+        typer.echo(f"Next: send the whole folder and {signer.member.name}.public.json. Tell the recipient, by")
         typer.echo(f"another channel, the fingerprint of the key:\n{signer.member.fingerprint}")
 
 
@@ -168,17 +193,21 @@ def _verify(results: Path, key: Path, ledger: Path | None) -> None:
     if not results.is_dir() and results.name != "card.json":
         raise ConfigError(f"--verify needs the folder of a card, or its card.json. Got {results}.")
     folder, member = results if results.is_dir() else results.parent, Member.load(key)
-    head = check_signature(folder, member.name, member.has_signed)
+    manifest = check_signature(folder, member.name, member.has_signed)
     history = None if ledger is None else _history_of(ledger)
     signed = _proved_as_shown(folder, history)
-    typer.echo(f"{folder} is the card that {member.name} signed. Compare the fingerprint of the key with the signer:")
+    if history is not None:
+        check_recorded(manifest, folder, history, str(ledger))
+    typer.echo(
+        f"{folder} is the release that {member.name} signed. Compare the fingerprint of the key with the signer:"
+    )
     typer.echo(member.fingerprint)
-    typer.echo("The signature covers the card (card.json, card.md, card.html), and not the labels or the student.")
+    typer.echo(f"The signature covers {', '.join(manifest.sha256)}.")
     if history is None:
-        typer.echo(f"The ledger was not checked: add --ledger. The signed head is\n{head}")
+        typer.echo(f"The ledger was not checked: add --ledger. The head on the card is\n{signed.budget['head']}")
         return
-    since = len(history.charges) - len(history.until_head(head, str(folder / "card.json")).charges)
-    typer.echo(f"{ledger} is intact and contains the signed head.")
+    since = len(history.charges) - len(history.until_head(signed.budget["head"], str(folder / "card.json")).charges)
+    typer.echo(f"{ledger} is intact, contains the head on the card, and names this release.")
     if since:
         covered = "covers them" if signed.covers_ledger else "does not cover them: quote the budget of the ledger"
         if history.state.simulated and not signed.epsilon.simulated:
@@ -212,7 +241,8 @@ def _from_results(file: Path, history: History | None, *, claimed: bool) -> Priv
     if len(history.charges) > len(history.until_head(made.budget["head"], str(file)).charges):
         made = _with_guarantee(made, history.state)
     made = replace(made, findings=_with_shares(_judged_again(made), history.released))
-    return replace(made, budget=history.state.as_dict(), batches=batches_of(history))
+    now = history.before_releases
+    return replace(made, budget=now.state.as_dict(), batches=batches_of(now))
 
 
 def _with_guarantee(made: PrivacyCard, now: LedgerState) -> PrivacyCard:
@@ -329,24 +359,26 @@ def _folder(output: Path | None, otherwise: Path | None) -> Path:
     return folder
 
 
-def _card_folder(folder: Path, *read: Path | None) -> ResultsFolder:
-    """Return the folder of a card, after checking that only an earlier card would be replaced."""
-    cards = ResultsFolder(folder, _ANOTHER, _is_card)
-    inputs = [path for path in read if path is not None and not is_read(folder / "card.json", [path])]
-    cards.check((*SIGNED, SIGNATURE), inputs)
-    return cards
+def _shows(folder: Path, made: PrivacyCard) -> bool:
+    """Return whether the files of a card in a folder say what would be written now."""
+    pages = (("card.md", made.as_markdown()), ("card.html", made.as_html()))
+    same = all((folder / name).read_text(encoding="utf-8") == text for name, text in pages)
+    return same and read_card(folder / "card.json").as_dict() == made.as_dict()
 
 
-def _is_card(path: Path) -> bool:
-    """Whether a file is a card, its signature, or a rendering of the card beside it and no more."""
-    try:
-        if path.name == SIGNATURE:
-            return bool(read_signature(path))
-        known = read_card(path.with_name("card.json"))
-        renderings = {"card.md": known.as_markdown, "card.html": known.as_html}
-        return path.name == "card.json" or path.read_text(encoding="utf-8") == renderings[path.name]()
-    except (TutelageError, OSError, UnicodeDecodeError):
-        return False
+def _publish(cards: Claim, made: PrivacyCard, before: Manifest | None, ledger: Path | None) -> None:
+    """Write a card, with the other files of the release before it in the same folder."""
+    if before is not None and before.recorded and ledger is None:
+        raise ConfigError(
+            f"--ledger must name the ledger of {cards.path}, because it records every version of a release. Add "
+            "--ledger."
+        )
+    record = None if ledger is None else opened(ledger).record_release
+    with released(cards, made.budget["head"], record) as staging:
+        made.write(staging)
+        if before is not None:
+            for name in set(before.sha256) - set(_CARD):
+                (staging / name).write_bytes(before.content(cards.path, name))
 
 
 def _statements(given: list[str], file: Path | None) -> dict[str, str]:
@@ -369,13 +401,13 @@ def _write_private(
 ) -> None:
     if ballots is not None and labels is None:
         raise ConfigError("--ballots shows the accuracy of each teacher, which needs --labels. Add --labels.")
-    path, reports = folder / _PRIVATE_REPORT, ResultsFolder(folder, _ANOTHER)
-    reports.check([_PRIVATE_REPORT], [file for file in (votes, labels, ballots) if file is not None])
-    histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers)
-    right = None if labels is None else _integers(labels, "labels")
-    cast = None if ballots is None else _integers(ballots, "ballots")
-    with reports.replacing() as staging:
-        write_private_report(staging / _PRIVATE_REPORT, histogram, labels=right, ballots=cast)
+    with claimed(folder, RELEASE, folder=True, checked=False, way_out=_ANOTHER) as claim:
+        histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers)
+        right = None if labels is None else _integers(labels, "labels")
+        cast = None if ballots is None else _integers(ballots, "ballots")
+        path = claim.private / _PRIVATE_REPORT
+        with claim.added(_PRIVATE_REPORT, REPORT, private=True) as part:
+            write_private_report(part, histogram, labels=right, ballots=cast)
     typer.secho(f"{path} shows private votes. Never publish it.", fg=typer.colors.RED)
 
 

@@ -248,7 +248,7 @@ class RunConfig:
         if self.privacy.ledger is not None:
             return self.base / self.privacy.ledger
         if self.private is None:
-            return self.folder / f"{self.dataset}.ledger"
+            return self.base / f"{self.dataset}.ledger"
         return self.base / f"{self.private.file}.ledger"
 
 

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from tutelage._internal.outputs import NEVER, claimed
+from tutelage.cli.text import ANOTHER_FILE
 from tutelage.exceptions import ConfigError
 
 # Each begins with one line for users: its purpose and the next step.
@@ -38,9 +40,8 @@ def example(
 ) -> None:
     """Write a starter configuration for `tutelage run`. Existing files are never overwritten."""
     target = output or Path(f"{name}.toml")
-    try:
-        with target.open("x", encoding="utf-8") as file:
-            file.write(_EXAMPLES[name])
-    except FileExistsError:
-        raise ConfigError(f"{target} already exists. Name another file with --output.") from None
+    if target.exists():
+        raise ConfigError(f"{target} already exists. Name another file with --output.")
+    with claimed(target, NEVER, way_out=ANOTHER_FILE) as claim, claim.written() as part:
+        part.write_text(_EXAMPLES[name], encoding="utf-8")
     typer.echo(f"Wrote {target}. {_LINES[name]}\nNext: tutelage run {target}")

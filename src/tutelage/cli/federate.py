@@ -13,13 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from tutelage._internal.files import read_array, read_arrays
+from tutelage._internal.outputs import Claim, check_replaceable, claimed, npz_form
 from tutelage._internal.typing import ABSTAIN
 from tutelage._internal.validation import number_between
 from tutelage.cli.ledger import Neighbors, unit_of
 from tutelage.cli.mechanisms import read_mechanism, read_sum
-from tutelage.cli.outputs import check_output, written_whole
 from tutelage.cli.settings import OneOf, check_entries, read_settings
-from tutelage.cli.text import AsJson, plain_console, print_json, printable, verb_group
+from tutelage.cli.text import ANOTHER_FILE, AsJson, plain_console, print_json, printable, verb_group
 from tutelage.exceptions import ConfigError, FederationError, InvalidDataError
 from tutelage.federation import (
     Aggregator,
@@ -37,11 +37,12 @@ from tutelage.federation import (
 from tutelage.federation.costs import epsilon_of_queries
 from tutelage.federation.documents import listed, member_name
 from tutelage.federation.mailbox import BatchStatus, batch_status, consortium_status
+from tutelage.federation.mpc.links import TRANSCRIPT
 from tutelage.ledger import Ledger
 from tutelage.mechanisms.local import Decoder, LocalMechanism
 from tutelage.mechanisms.registry import FEDERATED
 from tutelage.privacy import round_up
-from tutelage.students import save_student
+from tutelage.students.store import STUDENT, write_student
 from tutelage.teachers import VectorBallots
 
 _REQUIRED = {"name": str, "classes": int, "members": list, "mechanism": dict, "unit": dict, "quorum": int}
@@ -49,6 +50,7 @@ _OPTIONAL = {"teachers_per_entity": int, "colluding": int, "teachers": dict, "pe
 _TEACHERS = {"estimator": str, "parameters": dict}
 _VECTORS = f"tutelage.teachers.{VectorBallots.__name__}"
 _UNIT = {"neighbors": Annotated[str, OneOf(Neighbors)], "name": str}
+_LABELS = npz_form("labels", "rows", "labels")
 _SHOWN_QUERIES, _SHOWN_DELTA = 100, 1e-5
 
 
@@ -395,7 +397,7 @@ def compute(
     member, box = Home(home), _mailbox(mailbox)
     party = ComputingParty(member)
     if transcript is not None:
-        check_output(transcript, home, mailbox)
+        check_replaceable(transcript, TRANSCRIPT, way_out="name another file with --transcript")
     asked = _batch(box, party.consortium, batch, lambda each: batch_status(party.consortium, box, each).complete)
     if not again and batch_status(party.consortium, box, asked).complete:
         raise FederationError(
@@ -439,17 +441,17 @@ def collect(
     suffix, held = (".skops", "student") if by_sum else (".npz", "labels and their rows")
     if output.suffix.lower() != suffix:
         raise ConfigError(f"--output must end in {suffix}, the format of the {held}. Got {output}.")
-    check_output(output, home, mailbox, *([] if ledger is None else [ledger]))
     if decoder is not None and not aggregator.consortium.is_local:
         raise ConfigError("--decoder is only for the local model. Leave it out.")
-    asked = _batch(box, aggregator.consortium, batch, aggregator.is_collected)
-    if by_sum:
-        _collect_sum(aggregator, budget, asked, box, output, as_json=as_json)
-        return
-    with _paid_once(budget):
-        found = aggregator.collect(asked, box, decoder=decoder)
-        with written_whole(output) as part:
-            np.savez_compressed(part, rows=asked.rows, labels=found.labels)
+    with claimed(output, STUDENT if by_sum else _LABELS, way_out=ANOTHER_FILE) as claim:
+        asked = _batch(box, aggregator.consortium, batch, aggregator.is_collected)
+        if by_sum:
+            _collect_sum(aggregator, budget, asked, box, claim, as_json=as_json)
+            return
+        with _paid_once(budget):
+            found = aggregator.collect(asked, box, decoder=decoder)
+            with claim.written() as part:
+                np.savez_compressed(part, rows=asked.rows, labels=found.labels)
     answered = int(np.sum(found.labels != ABSTAIN))
     if as_json:
         counts = {"batch": asked.identifier, "asked": asked.n_queries, "answered": answered}
@@ -463,18 +465,18 @@ def collect(
 
 
 def _collect_sum(
-    aggregator: Aggregator, budget: Ledger | None, asked: Batch, box: Mailbox, output: Path, *, as_json: bool
+    aggregator: Aggregator, budget: Ledger | None, asked: Batch, box: Mailbox, claim: Claim, *, as_json: bool
 ) -> None:
     with _paid_once(budget):
         found = aggregator.collect_sum(asked, box)
-        with written_whole(output) as part:
-            save_student(found.round.classifier, part)
+        with claim.written() as part:
+            write_student(found.round.classifier, part)
     if as_json:
         counts = {"batch": asked.identifier, "round": found.round.number, "rounds_left": found.rounds_left}
-        whose = {"entities": found.entities, "student": str(output)}
+        whose = {"entities": found.entities, "student": str(claim.path)}
         print_json({**counts, **whose, "ledger": budget and budget.state().as_dict()})
         return
-    typer.echo(f"Wrote the student of round {found.round.number}, by {len(found.entities)} hospitals, to {output}.")
+    typer.echo(f"Wrote the student of round {found.round.number}, by {len(found.entities)} hospitals, to {claim.path}.")
     if budget is not None:
         typer.echo(budget.state())
     typer.echo("Next: tutelage federate ask" if found.rounds_left else "This was the last round.")

@@ -1,16 +1,17 @@
 """``tutelage label``: labels for public rows from existing votes, spent from a ledger."""
 
 import csv
+import re
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
 
+from tutelage._internal.outputs import claimed, form
 from tutelage.cli.mechanisms import Chosen, choosing_mechanism
-from tutelage.cli.outputs import check_output, written_whole
 from tutelage.cli.sources import read_predictions, read_rows
-from tutelage.cli.text import AsJson, PublicArray, Teachers, interruption_says, print_json
+from tutelage.cli.text import ANOTHER_FILE, AsJson, PublicArray, Teachers, interruption_says, print_json
 from tutelage.exceptions import ConfigError
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger, LedgerState
@@ -19,6 +20,11 @@ from tutelage.mechanisms.registry import MULTI_LABEL
 from tutelage.noise import SystemNoise
 from tutelage.privacy import round_up
 from tutelage.votes import VoteHistogram
+
+_LABELS = form(
+    "labels",
+    lambda path: bool(re.fullmatch(rb"public_row,(label|finding_0)[\w,]*\r?\n(\d+(,\d*)+\r?\n)*", path.read_bytes())),
+)
 
 
 @choosing_mechanism(predictions=True)
@@ -57,29 +63,29 @@ def label(
         released_by = MultiLabel(released_by, findings)
     if released_by.takes_predictions != (predictions is not None):
         raise ConfigError("--predictions must be given with --mechanism interactive, and with no other mechanism.")
-    inputs = [ledger, votes, public, *([] if predictions is None else [predictions])]
-    check_output(output, *inputs)
-    rows, question = read_rows(public, public_array, question)
-    student = None if predictions is None else read_predictions(predictions, predictions_array, len(rows))
-    voted = len(rows) * released_by.votes_per_query
-    histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers, n_queries=voted)
-    budget = Ledger.open(ledger)
-    noise = SystemNoise(progress=not as_json)
-    session = LabelingSession(histogram, released_by, budget, question=question, noise=noise)
-    with interruption_says(
-        "no labels were written. The budget reserved for them stays spent, and stored labels are remembered."
-    ):
-        release = session.ask(rows, student)
-    _write(output, release)
+    with claimed(output, _LABELS, way_out=ANOTHER_FILE) as claim:
+        rows, question = read_rows(public, public_array, question)
+        student = None if predictions is None else read_predictions(predictions, predictions_array, len(rows))
+        voted = len(rows) * released_by.votes_per_query
+        histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers, n_queries=voted)
+        budget = Ledger.open(ledger)
+        noise = SystemNoise(progress=not as_json)
+        session = LabelingSession(histogram, released_by, budget, question=question, noise=noise)
+        with interruption_says(
+            "no labels were written. The budget reserved for them stays spent, and stored labels are remembered."
+        ):
+            release = session.ask(rows, student)
+        with claim.written() as part:
+            _write(part, release)
     _print(release, budget.state(), output, session.n_remembered, as_json=as_json)
     if not as_json:
         typer.echo(f"Next: tutelage card --ledger {ledger} --output card")
 
 
-def _write(output: Path, release: Release) -> None:
+def _write(part: Path, release: Release) -> None:
     labels = release.labels.reshape(len(release.labels), -1)
     names = ["label"] if release.labels.ndim == 1 else [f"finding_{number}" for number in range(labels.shape[1])]
-    with written_whole(output) as part, part.open("w", newline="", encoding="utf-8") as file:
+    with part.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["public_row", *names])
         for row, values in enumerate(labels.tolist()):

@@ -11,11 +11,12 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from tutelage.cli.outputs import check_output, written_whole
-from tutelage.cli.text import AsJson, plain_console, print_json, require_printable, verb_group
+from tutelage._internal.outputs import claimed, form
+from tutelage._internal.releases import MANIFEST, Manifest
+from tutelage.cli.text import ANOTHER_FILE, AsJson, plain_console, print_json, require_printable, verb_group
 from tutelage.events import Event
-from tutelage.exceptions import ConfigError
-from tutelage.ledger import Accounting, Ledger, LedgerState
+from tutelage.exceptions import ConfigError, InvalidDataError
+from tutelage.ledger import Accounting, History, Ledger, LedgerState
 from tutelage.privacy import ONE_ENTITY, ONE_TEACHER, NeighboringRelation, PrivacyUnit, round_up
 
 _BAR = 40  # characters
@@ -121,18 +122,27 @@ def verify(
     head: Annotated[
         str | None, typer.Option(help="A head that you noted earlier. The ledger must still contain it.")
     ] = None,
+    release: Annotated[
+        Path | None, typer.Option(help="A results folder. Its files must be those that the ledger names.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check every entry, label and sum of a ledger. With --head, also detect a rollback."""
     if head is not None and not re.fullmatch("[0-9a-fA-F]{64}", head):
         raise ConfigError(f"--head must be the 64 hexadecimal digits that `tutelage ledger show` prints. Got {head!r}.")
-    state = opened(file).verify(head)
+    checked = opened(file)
+    state = checked.verify(head)
+    manifest = None if release is None else Manifest.checked(release)
+    if manifest is not None and release is not None:
+        check_recorded(manifest, release, checked.history(), str(file))
     if as_json:
         print_json({"verified": True, **state.as_dict()})
         return
     typer.echo(f"{file} is intact: {state.entries:,} entries, {state.answers:,} remembered labels.")
     if head is not None:
         typer.echo("It contains the given head, so it was not rolled back.")
+    if manifest is not None:
+        typer.echo(f"It names the release in {release}, of {manifest.day}, whose files are unchanged.")
     typer.echo(f"head {state.head}\nStore this head elsewhere. To detect a rollback later, pass it as --head.")
 
 
@@ -161,15 +171,34 @@ def export(
     output: Annotated[Path | None, typer.Option(help="File to write to.  [default: standard output]")] = None,
 ) -> None:
     """Print every entry with its hash, one JSON object per line. The output contains no secrets."""
-    if output is not None:
-        check_output(output, file)
-    lines = "".join(f"{json.dumps(entry)}\n" for entry in opened(file).export())
     if output is None:
-        typer.echo(lines, nl=False)
-    else:
-        with written_whole(output) as part:
-            part.write_text(lines, encoding="utf-8")
-        typer.echo(f"Wrote {lines.count(chr(10)):,} entries to {output}.")
+        typer.echo(_lines(file), nl=False)
+        return
+    with claimed(output, _EXPORT, way_out=ANOTHER_FILE) as claim, claim.written() as part:
+        lines = _lines(file)
+        part.write_text(lines, encoding="utf-8")
+    typer.echo(f"Wrote {lines.count(chr(10)):,} entries to {output}.")
+
+
+def _lines(file: Path) -> str:
+    return "".join(f"{json.dumps(entry)}\n" for entry in opened(file).export())
+
+
+def _is_export(path: Path) -> bool:
+    entries = [json.loads(line) for line in path.read_bytes().splitlines()]
+    return all({"number", "kind", "spent", "hash"} <= set(entry) for entry in entries) and bool(entries)
+
+
+_EXPORT = form("an export of a ledger", _is_export)
+
+
+def check_recorded(manifest: Manifest, folder: Path, history: History, ledger: str) -> None:
+    """Refuse a folder whose manifest is not named by the ledger."""
+    if manifest.hash not in history.manifests:
+        raise InvalidDataError(
+            f"{ledger} does not name {folder / MANIFEST}: the folder is of another ledger, or was changed after it was "
+            "released. Do not use it."
+        )
 
 
 def _agreed(member: Path) -> tuple[PrivacyUnit, Event, str]:

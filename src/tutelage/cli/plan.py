@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,9 +12,9 @@ import typer
 
 from tutelage._internal.files import read_arrays
 from tutelage._internal.html import escape
-from tutelage._internal.results import ResultsFolder
+from tutelage._internal.outputs import Claim
+from tutelage._internal.releases import claimed_folder, released
 from tutelage.cli.config import RunConfig, build_student, build_teacher, load_config
-from tutelage.cli.outputs import require_writable
 from tutelage.cli.pipeline import learn_features
 from tutelage.cli.sources import RunData, load_sources, pool_of
 from tutelage.cli.text import AsJson, plain_console
@@ -25,7 +26,7 @@ from tutelage.reporting.figures import Figure, Series
 from tutelage.reporting.html import document
 from tutelage.tables import TABLE_FILES, read_table
 
-_FILES = ("plan.json", "plan.html", "plan.png", "plan.svg")
+_FILES = ("plan.json", "plan.html")
 _INFEASIBLE = 3  # exit code, as in `tutelage audit`: the target is not expected to be reached
 
 
@@ -76,22 +77,17 @@ def plan(
         else:
             target |= {"accuracy": accuracy, "classes": classes, "public_rows": public_rows}
             target |= _rows(public, stand_in, label)
-        results = None if output is None else _results_folder(output, [public or stand_in or configuration])
-        found = make_plan(**_complete(target), progress=not as_json)
+        with nullcontext() if output is None else _plan_folder(output) as results:
+            found = make_plan(**_complete(target), progress=not as_json)
+            as_text = json.dumps(found.as_dict(), indent=2, ensure_ascii=False)
+            if as_json:
+                typer.echo(as_text)
+            else:
+                _print(found)
+            if results is not None:
+                _write(results, found, as_text)
     except InvalidParameterError as error:
         raise ConfigError(_by_option(str(error))) from None
-    as_text = json.dumps(found.as_dict(), indent=2, ensure_ascii=False)
-    if as_json:
-        typer.echo(as_text)
-    else:
-        _print(found)
-    if results is not None:
-        with results.replacing() as folder:
-            (folder / _FILES[0]).write_text(as_text + "\n", encoding="utf-8")
-            drawn = figure_of(found).save(folder, "plan") if _can_draw() else []
-            (folder / _FILES[1]).write_text(html_of(found, drawn), encoding="utf-8")
-        for name in (*_FILES[:2], *(path.name for path in drawn)):
-            typer.echo(f"Wrote {results.path / name}", err=True)
     if not found.possible:
         raise typer.Exit(_INFEASIBLE)
 
@@ -248,17 +244,20 @@ def html_of(found: Plan, drawn: Sequence[Path]) -> str:
     return document(title, f"<header><h1>{title}</h1></header><main class=part><section>{body}</section></main>")
 
 
-def _results_folder(output: Path, inputs: list[Path | None]) -> ResultsFolder:
-    """Make the folder, and say before the planning if there will be no figure in it."""
-    if output.exists() and not output.is_dir():
-        raise ConfigError(f"--output must be a folder. Got {output}, which is a file.")
-    results = ResultsFolder(output, "name another folder with --output")
-    results.check(_FILES, [path for path in inputs if path is not None])
-    output.mkdir(parents=True, exist_ok=True)
-    require_writable(output)
+def _plan_folder(output: Path) -> AbstractContextManager[Claim]:
+    """Claim the folder, and say before the planning if there will be no figure in it."""
     if not _can_draw():
         typer.echo("No figure will be drawn: matplotlib is missing. Run pip install 'tutelage[report]'.", err=True)
-    return results
+    return claimed_folder(output, "name another folder with --output")
+
+
+def _write(results: Claim, found: Plan, as_text: str) -> None:
+    with released(results) as folder:
+        (folder / _FILES[0]).write_text(as_text + "\n", encoding="utf-8")
+        drawn = figure_of(found).save(folder, "plan") if _can_draw() else []
+        (folder / _FILES[1]).write_text(html_of(found, drawn), encoding="utf-8")
+    for name in (*_FILES, *(path.name for path in drawn)):
+        typer.echo(f"Wrote {results.path / name}", err=True)
 
 
 def _can_draw() -> bool:

@@ -1,22 +1,23 @@
 """``tutelage publish``: a publishable ε below the worst case, proposed on public votes and tested on private ones."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 import typer
 
 from tutelage._internal.files import read_arrays
+from tutelage._internal.outputs import claimed
 from tutelage._internal.typing import Matrix
 from tutelage._internal.validation import probability
 from tutelage.accounting import Accountant
 from tutelage.cli.config import RunConfig
 from tutelage.cli.mechanisms import Chosen, choosing_mechanism
-from tutelage.cli.outputs import check_output, written_whole
 from tutelage.cli.sources import read_rows
-from tutelage.cli.text import Array, AsJson, PublicArray, Teachers, print_json, verb_group
+from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, PublicArray, Teachers, print_json, verb_group
 from tutelage.estimator import PATEClassifier
 from tutelage.events import Composed, Repeated, counted
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
@@ -26,7 +27,8 @@ from tutelage.mechanisms import Mechanism
 from tutelage.noise import SimulationNoise
 from tutelage.privacy import PrivacyUnit, round_up
 from tutelage.publishing import Proposal, Publication, publish_epsilon, recalled_publication, record
-from tutelage.publishing.claims import write_claim
+from tutelage.publishing.claims import CLAIM, write_claim
+from tutelage.publishing.proposal import PROPOSAL
 from tutelage.publishing.proposal import propose as proposed
 from tutelage.publishing.recording import check_complete, check_covered, check_recorded
 from tutelage.votes import VoteHistogram
@@ -146,23 +148,20 @@ def propose(
     Run this before any label is released. The ledger records the proposal.
     """
     probability(delta, "--delta", "publish propose")
-    check_output(output, proxy, ledger)
-    paying = Ledger.open(ledger)
-    if "format" in read_arrays(proxy):
-        raise InvalidDataError(
-            f"{proxy} must not contain private votes, and it has the format of `VoteHistogram.save`. Store public "
-            "votes as a plain array. A proposal from private votes would be a release that the budget does not count."
+    with claimed(output, PROPOSAL, way_out=ANOTHER_FILE) as claim:
+        paying, proposal = _proposed(
+            proxy,
+            released_by,
+            delta,
+            ledger,
+            queries=queries,
+            margin=margin,
+            refusal=refusal,
+            array=array,
+            teachers=teachers,
         )
-    votes = VoteHistogram.load(proxy, array=array, n_teachers=teachers)
-    paying.history().check_share(delta)
-    votes = VoteHistogram(votes.counts, votes.n_teachers, paying.unit)
-    by = released_by.mechanism
-    imagined = by.release(votes, SimulationNoise(0)).answered if released_by.name == "confident" else None
-    planned = released_once(by, votes, imagined)
-    proposal = proposed(planned, delta, queries=queries, margin=margin, refusal=refusal)
-    record(proposal, paying)
-    with written_whole(output) as part:
-        part.write_text(json.dumps(proposal.as_dict(), indent=1) + "\n", encoding="utf-8")
+        with claim.written() as part:
+            part.write_text(json.dumps(proposal.as_dict(), indent=1) + "\n", encoding="utf-8")
     if as_json:
         typer.echo(json.dumps({**proposal.as_dict(), "refusal": proposal.refusal, "file": str(output)}))
         return
@@ -179,6 +178,36 @@ def propose(
         f"Next, after `tutelage label`: tutelage publish test {output} PUBLIC --votes VOTES --ledger {ledger} "
         f"{released_by.as_options()}"
     )
+
+
+def _proposed(
+    proxy: Path,
+    released_by: Any,
+    delta: float,
+    ledger: Path,
+    *,
+    queries: int | None,
+    margin: float,
+    refusal: float,
+    array: str | None,
+    teachers: int | None,
+) -> tuple[Ledger, Proposal]:
+    """Return the ledger, and the proposal that was recorded in it."""
+    paying = Ledger.open(ledger)
+    if "format" in read_arrays(proxy):
+        raise InvalidDataError(
+            f"{proxy} must not contain private votes, and it has the format of `VoteHistogram.save`. Store public "
+            "votes as a plain array. A proposal from private votes would be a release that the budget does not count."
+        )
+    votes = VoteHistogram.load(proxy, array=array, n_teachers=teachers)
+    paying.history().check_share(delta)
+    votes = VoteHistogram(votes.counts, votes.n_teachers, paying.unit)
+    by = released_by.mechanism
+    imagined = by.release(votes, SimulationNoise(0)).answered if released_by.name == "confident" else None
+    planned = released_once(by, votes, imagined)
+    proposal = proposed(planned, delta, queries=queries, margin=margin, refusal=refusal)
+    record(proposal, paying)
+    return paying, proposal
 
 
 @publish.command("test")
@@ -206,18 +235,17 @@ def put_to_the_test(
 
     Each proposal can be tested once.
     """
-    if output is not None:
-        check_output(output, proposal, public, votes, ledger)
-    wanted, paying = read_proposal(proposal), Ledger.open(ledger)
-    same_unit(wanted, paying.unit)
-    rows, about = read_rows(public, public_array, question)
-    histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers, n_queries=len(rows))
-    session = LabelingSession(histogram, released_by.mechanism, paying, question=about)
-    released = session.released(rows)
-    publication = publish_epsilon(released, paying, wanted, rows, question=about)
-    if output is not None:
-        with written_whole(output) as part:
-            write_claim(part, publication, released, wanted, paying)
+    with nullcontext() if output is None else claimed(output, CLAIM, way_out=ANOTHER_FILE) as claim:
+        wanted, paying = read_proposal(proposal), Ledger.open(ledger)
+        same_unit(wanted, paying.unit)
+        rows, about = read_rows(public, public_array, question)
+        histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers, n_queries=len(rows))
+        session = LabelingSession(histogram, released_by.mechanism, paying, question=about)
+        released = session.released(rows)
+        publication = publish_epsilon(released, paying, wanted, rows, question=about)
+        if claim is not None:
+            with claim.written() as part:
+                write_claim(part, publication, released, wanted, paying)
     _print(publication, wanted, paying, as_json=as_json)
     if output is not None and not as_json:
         typer.echo(f"Next: tutelage card --ledger {ledger} --claim {output} --output FOLDER")

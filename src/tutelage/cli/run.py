@@ -11,12 +11,13 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from tutelage._internal.results import ResultsFolder, is_read
+from tutelage._internal.files import VOTES
+from tutelage._internal.outputs import Claim
+from tutelage._internal.releases import claimed_folder, released
 from tutelage.accounting import pate2017
-from tutelage.ballots import save_sums
+from tutelage.ballots import write_sums
 from tutelage.cli.checks import objections_before, objections_on_card, private_warnings, say
 from tutelage.cli.config import PublishedSection, RunConfig, load_config, with_method
-from tutelage.cli.outputs import require_writable
 from tutelage.cli.pipeline import build_classifier, describe_features, fit
 from tutelage.cli.plan import plan_for
 from tutelage.cli.publish import check_proposal, read_proposal, tested
@@ -28,14 +29,13 @@ from tutelage.exceptions import BudgetContinuedWarning, ConfigError
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import LNMax
 from tutelage.privacy import PublicEpsilon, round_up
-from tutelage.published import RESULTS, accuracy_by_class, card_of, joined, write_results
+from tutelage.published import accuracy_by_class, card_of, joined, write_results
 from tutelage.publishing import Proposal
 from tutelage.publishing.claims import claim_of
 from tutelage.publishing.recording import record_of
 from tutelage.reporting import ClassAccuracy, PrivacyCard
 
-_CHECKPOINTS, _VOTES = "private-checkpoints", "private-votes.npz"
-_RESULTS = (*RESULTS, _VOTES)
+_CHECKPOINTS, _VOTES = "checkpoints", "private-votes.npz"
 
 
 def run(
@@ -61,7 +61,24 @@ def run(
     teachers, they are trained on parts of the private rows, and the noisy winners of their votes are released.
     """
     settings = load_config(config)
-    results = _results_folder(settings, config, overwrite=overwrite)
+    way_out = "name another `folder` in [output]"
+    with claimed_folder(settings.folder, way_out, settings.ledger) as results:
+        if not overwrite and settings.folder.exists() and any(settings.folder.iterdir()):
+            raise ConfigError(
+                f"{settings.folder} holds the results of an earlier release. A second one from the same private data "
+                "spends from the same budget; name another folder, or pass --overwrite."
+            )
+        model, card = _released(settings, results, data_changed=data_changed, progress=not as_json)
+    if as_json:
+        print_json(card.as_dict(), ascii_only=False)
+    else:
+        _print_summary(settings, model, card, reveal_private)
+
+
+def _released(
+    settings: RunConfig, results: Claim, *, data_changed: bool, progress: bool
+) -> tuple[PATEClassifier, PrivacyCard]:
+    """Fit the model of a configuration, and publish it with its labels and its card."""
     data = load_sources(settings)
     check_public_rows(settings, data)
     settings = _planned(settings, data)
@@ -69,7 +86,7 @@ def run(
     for warning in private_warnings(settings, data):
         remark(f"warning: {warning}")
     proposal, ledger = _proposal(settings, data)
-    checkpoints = settings.folder / _CHECKPOINTS
+    checkpoints = results.private / _CHECKPOINTS
     model = build_classifier(
         settings,
         data,
@@ -78,12 +95,9 @@ def run(
         budget=settings.privacy.budget,
         data_changed=data_changed,
         checkpoints=checkpoints,
-        progress=not as_json,
+        progress=progress,
     )
-    for folder in (settings.folder, settings.ledger.parent):
-        folder.mkdir(parents=True, exist_ok=True)
-    require_writable(settings.folder)  # before anything is spent
-    results.claim(_CHECKPOINTS)
+    settings.ledger.parent.mkdir(parents=True, exist_ok=True)
     if_interrupted = (
         f"no results were written. The teachers trained so far are kept in {_shown(checkpoints)}; run the same command "
         "again to continue. Labels that were drawn already are remembered, and no budget is spent on them again."
@@ -96,12 +110,13 @@ def run(
     if model.drawn_ and model.release_.cost == 0:
         remark(f"warning: {FEW_VOTES_LEFT}")
     card = _card(settings, data, model, proposal)
-    with results.replacing(_VOTES) as folder:
-        _write(folder, settings, data, model, card)
-    if as_json:
-        print_json(card.as_dict(), ascii_only=False)
-    else:
-        _print_summary(settings, model, card, reveal_private)
+    if settings.output.votes:
+        _save_votes(results, settings, model)
+    with released(results, record=model.open_ledger_.record_release) as folder:
+        write_results(folder, model, card, joined(data.columns, model.student_map_, model.student_))
+    if not settings.output.votes and VOTES.fault(results.private / _VOTES) is None:
+        (results.private / _VOTES).unlink()  # of the release that was replaced
+    return model, card
 
 
 def _planned(settings: RunConfig, data: RunData) -> RunConfig:
@@ -125,23 +140,6 @@ def _say_unused(model: PATEClassifier) -> None:
         "rows. To use the changed rows, ask about other public rows or choose another label column. Both spend from "
         "the budget."
     )
-
-
-def _results_folder(settings: RunConfig, config: Path, *, overwrite: bool) -> ResultsFolder:
-    """Return where results go, once nothing is in the way that is read, or that no earlier run wrote."""
-    folder, base = settings.folder, settings.base
-    files = [settings.privacy.proposal, settings.public.file, settings.private and settings.private.file]
-    inputs = [config, settings.ledger, *(base / file for file in files if file is not None)]
-    results = ResultsFolder(folder, "name another `folder` in [output]")
-    results.check((*_RESULTS, _CHECKPOINTS), inputs)
-    if any(is_read(path, [folder / _CHECKPOINTS]) for path in inputs):
-        raise ConfigError(f"{folder / _CHECKPOINTS} holds a file that is read, and is deleted after a run. Move it.")
-    if not overwrite and any((folder / name).exists() for name in _RESULTS):
-        raise ConfigError(
-            f"{folder} holds the results of an earlier release. A second one from the same private data "
-            "spends from the same budget; name another folder, or pass --overwrite."
-        )
-    return results
 
 
 def _proposal(settings: RunConfig, data: RunData) -> tuple[Proposal | None, Path | Ledger]:
@@ -196,19 +194,16 @@ def _claims(
     return model.epsilon_, claim.sanitised  # the budget holds the test already
 
 
-def _save_votes(path: Path, settings: RunConfig, model: PATEClassifier) -> None:
+def _save_votes(results: Claim, settings: RunConfig, model: PATEClassifier) -> None:
     """Write the private votes or ballots of all rounds; where people vote, those that this run added noise to."""
     of_rounds: Any = model.ballots_ if settings.by_people else (model.votes_,)
-    if settings.by_vectors:
-        save_sums(of_rounds, path)
-    elif of_rounds:  # otherwise all labels were remembered
-        replace(of_rounds[0], counts=np.concatenate([one.counts for one in of_rounds])).save(path)
-
-
-def _write(folder: Path, settings: RunConfig, data: RunData, model: PATEClassifier, card: PrivacyCard) -> None:
-    write_results(folder, model, card, joined(data.columns, model.student_map_, model.student_))
-    if settings.output.votes:
-        _save_votes(folder / _VOTES, settings, model)
+    if not of_rounds:  # all labels were remembered
+        return
+    with results.added(_VOTES, VOTES, private=True) as path:
+        if settings.by_vectors:
+            write_sums(of_rounds, path)
+        else:
+            replace(of_rounds[0], counts=np.concatenate([one.counts for one in of_rounds])).write(path)
 
 
 def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard, reveal_private: bool) -> None:

@@ -14,6 +14,7 @@ from tutelage.exceptions import ConfigError
 INTERRUPTED = 130  # exit code as a shell reports a signal: 128 and its number
 _UNCUT = 1000  # characters
 
+ANOTHER_FILE = "name another file with --output"
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Array = Annotated[str | None, typer.Option(help="Array to read, if the file contains several.")]
 PublicArray = Annotated[str | None, typer.Option(help="Array of the public rows, if they are in an npz file.")]

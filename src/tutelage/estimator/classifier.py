@@ -16,7 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from tutelage._internal.days import on_one_day, today
-from tutelage._internal.results import ResultsFolder
+from tutelage._internal.releases import claimed_folder, released
 from tutelage._internal.typing import Ballots, IntArray, Matrix
 from tutelage.accounting import data_independent
 from tutelage.estimator.inputs import FitData, Inputs
@@ -45,7 +45,7 @@ from tutelage.ledger import Accounting, Ledger, LedgerState
 from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism, NoisySum, Release
 from tutelage.partition import Shards, unit_of_single_people
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit, PublicEpsilon, round_up
-from tutelage.published import RESULTS, accuracy_by_class, card_of, joined, write_results
+from tutelage.published import accuracy_by_class, card_of, joined, write_results
 from tutelage.reporting import PrivacyCard
 from tutelage.students import NoisySumClassifier, fit_student
 from tutelage.tables import Batches, as_batches, as_table, column_array
@@ -425,31 +425,35 @@ class PATEClassifier(ClassifierMixin, Inputs):
         return card_of(self, accuracy, [str(name) for name in feature_names or names], statements or {})
 
     def save(self, folder: str | PathLike[str], card: PrivacyCard | None = None) -> Path:
-        """Write what may be published of this fit into a folder, all files or none, and return the folder.
+        """Write what may be published of this fit as one folder, and return the folder.
 
-        They are ``student.skops``, the student behind its feature map, for `tutelage.students.load_student`;
-        ``labels.csv``, the released labels by the number of the public row; ``card.json``, ``card.md`` and
-        ``card.html``; and ``written-files.json``, by which a later call replaces these files and no others.
+        Its files are ``student.skops``, the student behind its feature map; ``labels.csv``, the released labels by the
+        number of the public row; ``card.json``, ``card.md`` and ``card.html``; and ``manifest.json`` with the hashes of
+        the others. `tutelage.students.load_student` takes the folder. The folder appears whole, or replaces earlier
+        results in one step. If the fit had the file of a ledger, the ledger then names the manifest.
 
         Parameters
         ----------
         folder : path-like
-            Destination, which is created if it does not exist.
+            Destination. It must not exist, be empty, or hold earlier results and nothing else.
         card : PrivacyCard, optional
             Default: that of `card()`.
 
         Raises
         ------
         ConfigError
-            If a file of one of these names is there that was not written here. Nothing is written then.
+            If a file is there that earlier results do not account for, if the ledger is in the folder, or if another
+            process is writing the folder. Nothing is written then.
         """
         check_is_fitted(self)
-        results = ResultsFolder(Path(folder), "name another `folder`")
-        results.check(RESULTS, ())
-        card = card or self.card()
-        with results.replacing() as part:
-            write_results(part, self, card, self.whole_student())
-        return results.path
+        folder, ledger = Path(folder), getattr(self, "open_ledger_", None)
+        file = None if ledger is None else ledger.path
+        with claimed_folder(folder, "name another `folder`", file) as claim:
+            card = card or self.card()
+            record = None if ledger is None or file is None else ledger.record_release
+            with released(claim, card.budget["head"], record) as part:
+                write_results(part, self, card, self.whole_student())
+        return folder
 
     def whole_student(self) -> Any:
         """Return the student behind its feature map, which takes rows as `fit` did; it may be published.

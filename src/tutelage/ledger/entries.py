@@ -32,6 +32,9 @@ class Kind(StrEnum):
     PROPOSED = "proposed"  # what is to be tested or noised once labels are out; always before the first label
     RESERVED = "reserved"  # what a batch may cost at most; written before its noise is drawn
     ANSWERED = "answered"  # what the batch cost as it happened, and a digest of its answers
+    RELEASED = (
+        "released"  # hash of the manifest of a folder of results, which names the entry before; then it is published
+    )
 
 
 @final
@@ -129,7 +132,7 @@ class Checkpoint:
             case Kind.ANSWERED:
                 answers = self.answers + content["answers"]
                 return replace(following, unsettled=self.unsettled - 1, answers=answers)
-            case Kind.OPENED | Kind.PROPOSED:
+            case Kind.OPENED | Kind.PROPOSED | Kind.RELEASED:
                 return following
 
     @classmethod

@@ -235,6 +235,16 @@ class History:
         before = takewhile(lambda one: one.kind is not Kind.RESERVED or one.is_publication, self.entries)
         return tuple(coded(entry.content["proposal"]) for entry in before if entry.kind is Kind.PROPOSED)
 
+    @property
+    def manifests(self) -> frozenset[str]:
+        """Hashes of the manifests of all releases that were recorded."""
+        return frozenset(one.content["manifest"] for one in self.entries if one.kind is Kind.RELEASED)
+
+    @property
+    def before_releases(self) -> "History":
+        """The same without the last entries, if these only name what was released; a card is of this."""
+        return self.until(next(one.number for one in reversed(self.entries) if one.kind is not Kind.RELEASED))
+
     @cached_property
     def given(self) -> Counter[Event]:
         """How often each kind of answer was given; an interrupted batch gave none."""

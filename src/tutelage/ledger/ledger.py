@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import secrets
-from collections.abc import Collection, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -308,6 +308,15 @@ class Ledger:
                 )
             last = write.last()
             write.append(Entry.after(last, Kind.PROPOSED, last.spent, proposal=proposal))
+
+    def record_release(self, manifest: Callable[[str], str]) -> None:
+        """Write down the hash of a manifest, which `manifest` returns when it is called with the present head.
+
+        The results are published after this, so that the ledger names every release there is.
+        """
+        with self._held(write=True) as write:
+            last = write.last()
+            write.append(Entry.after(last, Kind.RELEASED, last.spent, manifest=manifest(last.hash.hex())))
 
     def require(self, event: Event, queries: int) -> None:
         """Raise `BudgetExceededError` unless `queries` queries would fit now; spend nothing.

@@ -205,9 +205,11 @@ class _Book:
                 return self._answered(entry)
             case Kind.BOUND if type(entry.content["fingerprint"]) is not str:
                 raise TypeError
+            case Kind.RELEASED if type(entry.content["manifest"]) is not str:
+                raise TypeError
             case Kind.PROPOSED if self.sums.asked or type(entry.content["proposal"]) is not dict:
                 raise LedgerTamperedError(f"Entry {entry.number} is a proposal that was made after a label.")
-            case Kind.OPENED | Kind.BOUND | Kind.PROPOSED:
+            case Kind.OPENED | Kind.BOUND | Kind.PROPOSED | Kind.RELEASED:
                 return 0
 
     def _reserved(self, entry: Entry) -> int:

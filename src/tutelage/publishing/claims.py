@@ -6,6 +6,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
+from tutelage._internal.outputs import json_form
 from tutelage.accounting import Accountant, data_independent
 from tutelage.events import Composed, Event, PublicationTest, counted, event_from_dict, event_of
 from tutelage.exceptions import InvalidDataError, TutelageError
@@ -17,6 +18,7 @@ from tutelage.publishing.publication import Publication, publication_of
 from tutelage.publishing.recording import all_but, check_complete, check_covered, proposal_of, record_of
 
 _FORMAT = 2  # 1 held the test and not the proposal
+CLAIM = json_form("a claim", "format", "passed", "sanitised", "data_independent", "labels", "proposal", "ledger")
 
 
 class Claim(NamedTuple):

@@ -16,6 +16,7 @@ from typing import Any, Self, final
 import numpy as np
 from scipy import optimize
 
+from tutelage._internal.outputs import json_form
 from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import integer_at_least, number_between, probability
 from tutelage.accounting import Accountant, data_independent
@@ -25,6 +26,7 @@ from tutelage.privacy import PrivacyUnit
 from tutelage.publishing.cost_envelope import reach_of
 
 FORMAT = 1
+PROPOSAL = json_form("a proposal", "format", "epsilon", "delta", "order", "caps", "chances", "unit")
 PASSING, TAIL, REFUSED = 0.8, 0.1, 0.1  # shares of δ: passes, passes by luck, and what is claimed otherwise
 _REFUSALS = 0.4  # nats by which a refusal may tell neighbors apart; ε grows by some percent, the test costs half
 _UPWARD = 1e-9  # nats or relative: far above the rounding of the few operations behind an ε

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, final
 
 from tutelage._internal.html import fragment
+from tutelage._internal.releases import claimed_folder, released
 from tutelage.privacy import PublicEpsilon
 from tutelage.reporting.html import page_of
 from tutelage.reporting.markdown import markdown_of
@@ -143,10 +144,20 @@ class PrivacyCard(CardRecord):
         return fragment(f"{page.title}:", page.sentence, (*alarm, ("Verdict", page.verdict.word), *known))
 
     def save(self, folder: str | os.PathLike[str]) -> tuple[Path, Path, Path]:
-        """Write ``card.json``, ``card.md`` and ``card.html`` into `folder` and return their paths."""
+        """Write ``card.json``, ``card.md`` and ``card.html`` with their manifest as a folder and return their paths.
+
+        Only an empty folder or earlier results are replaced.
+        """
+        folder = Path(folder)
+        with claimed_folder(folder, "name another `folder`") as claim, released(claim, self.budget["head"]) as part:
+            as_json, as_markdown, as_html = (folder / path.name for path in self.write(part))
+        return as_json, as_markdown, as_html
+
+    def write(self, folder: Path) -> tuple[Path, Path, Path]:
+        """Write the three files of the card into a folder that has none of them."""
         text = json.dumps(self.as_dict(), indent=2, ensure_ascii=False, allow_nan=False)
         contents = {"card.json": text + "\n", "card.md": self.as_markdown(), "card.html": self.as_html()}
-        as_json, as_markdown, as_html = (Path(folder) / name for name in contents)
+        as_json, as_markdown, as_html = (folder / name for name in contents)
         for path, content in zip((as_json, as_markdown, as_html), contents.values(), strict=True):
             path.write_text(content, encoding="utf-8")
         return as_json, as_markdown, as_html

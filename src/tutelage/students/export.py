@@ -19,6 +19,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.validation import check_is_fitted
 
+from tutelage._internal.outputs import claimed, form
 from tutelage._internal.typing import FloatArray
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features.cells import code_of
@@ -63,6 +64,7 @@ _TREES = (  # which round rows to 32 bits
     RandomForestClassifier,
 )
 Node = Any
+_ONNX = form("an ONNX student", lambda path: b"skl2onnx" in path.read_bytes()[:64])
 
 
 def export_onnx(student: Any, path: str | PathLike[str]) -> Path:
@@ -75,9 +77,9 @@ def export_onnx(student: Any, path: str | PathLike[str]) -> Path:
     Parameters
     ----------
     student : scikit-learn classifier or pipeline
-        A fitted student, for example ``load_student("results/student.skops")``.
+        A fitted student, for example ``load_student("results")``.
     path : path-like
-        The file. It is replaced if it exists.
+        The file. One that is there already is replaced only if it is such a student.
 
     Raises
     ------
@@ -101,7 +103,8 @@ def export_onnx(student: Any, path: str | PathLike[str]) -> Path:
             f"`student` of export_onnx must predict in ONNX as it does here, and with {type(foreign[0]).__name__} it "
             "does not. Publish student.skops, or choose another feature map."
         )
-    Path(path).write_bytes(content)
+    with claimed(path, _ONNX) as output, output.written() as part:
+        part.write_bytes(content)
     return Path(path)
 
 

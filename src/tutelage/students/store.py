@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from tutelage._internal.outputs import claimed, form
+from tutelage._internal.releases import Manifest
 from tutelage.exceptions import InvalidDataError
 
 _LOGGER = logging.getLogger(__name__)
@@ -19,6 +21,7 @@ _LOGGER = logging.getLogger(__name__)
 _MOST_BYTES = 2**31
 _SCHEMA = "schema.json"
 _TRACES = re.compile(r'("__id__": |"file": ")([\w-]+)(\.\w+")?')
+STUDENT = form("a student", lambda path: _SCHEMA in zipfile.ZipFile(path).namelist())
 _TRUSTED = (
     "sklearn.calibration._CalibratedClassifier",
     "sklearn.calibration._SigmoidCalibration",
@@ -65,27 +68,48 @@ _RENAMED = {  # what files of earlier versions call modules, classes and paramet
 
 
 def save_student(student: Any, path: str | PathLike[str]) -> None:
-    """Write a fitted scikit-learn estimator; it holds public rows and released labels only, so it may be published."""
-    Path(path).write_bytes(_without_traces(_skops().dumps(student)))
-    _LOGGER.info("Student saved: %s.", Path(path).name)
+    """Write a fitted scikit-learn estimator; it holds public rows and released labels only, so it may be published.
+
+    A file that is there already is replaced only if it is such a student.
+    """
+    with claimed(path, STUDENT) as output, output.written() as part:
+        write_student(student, part)
+
+
+def write_student(student: Any, path: Path) -> None:
+    """Write a student to a path at which nothing is yet."""
+    path.write_bytes(_without_traces(_skops().dumps(student)))
+    _LOGGER.info("Student saved: %s.", path.name)
 
 
 def load_student(path: str | PathLike[str], trusted: tuple[str, ...] = ()) -> Any:
-    """Read a student written by `save_student`, a skops file, without running code from the file.
+    """Read the student of a results folder, or one written by `save_student`, without running code from the file.
 
     Read files from people you trust only: a tree or an index with wrong numbers can still crash a prediction.
-    The caller vouches for further types by their names in `trusted`.
+
+    Parameters
+    ----------
+    path : path-like
+        The results folder, whose files must be those of its manifest; or a skops file, which is read as it is.
+    trusted : tuple of str
+        Names of further types that the caller vouches for.
 
     Raises
     ------
     InvalidDataError
-        If there is no such skops file, or it contains a type that is not trusted; no code of it has been run.
+        If there is no such skops file, or it contains a type that is not trusted; no code of it has been run. If a
+        file of a results folder is missing, was changed, or is of another release.
     """
-    if not Path(path).is_file():
+    path = Path(path)
+    if path.is_dir():
+        stored = Manifest.checked(path).content(path, "student.skops")
+    elif path.is_file():
+        stored = path.read_bytes()
+    else:
         raise InvalidDataError(f"{path} cannot be read: No such file.")
     skops_io = _skops()
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(BytesIO(stored)) as archive:
             too_large = sum(item.file_size for item in archive.infolist()) > _MOST_BYTES
             content = b"" if too_large else _up_to_date(archive)
         unknown = set(skops_io.get_untrusted_types(data=content)) - {*_TRUSTED, *trusted} if content else set()

@@ -12,9 +12,14 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TypeVar, final
 
-from tutelage._internal.files import open_private
+from tutelage._internal.outputs import form, open_output
 from tutelage.exceptions import FederationError, InvalidParameterError, PartyLostError
 from tutelage.federation.sharing import ELEMENT_BYTES, ElementArray, decode
+
+TRANSCRIPT = form(
+    "a transcript",
+    lambda path: all(set(json.loads(line)) & {"from", "opened"} for line in path.read_bytes().splitlines()),
+)
 
 
 @final
@@ -25,7 +30,7 @@ class Transcript:
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = open_private(path)
+        self._file = open_output(path, TRANSCRIPT)
 
     def elements(self, sender: int, payload: bytes) -> None:
         """Write field elements down, as `sharing.encode` spells them."""

@@ -1,0 +1,300 @@
+"""Outputs: claimed by one process before they are computed, written whole, and never over what tutelage did not write.
+
+Each output has a private folder beside it, ``private-NAME``, with the lock of the claim and what is being written. It
+ends with the claim unless something private stays in it. The lock is released by the death of its process; the next
+claim then removes what was left.
+"""
+
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import shutil
+import stat
+import sys
+import zipfile
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any, BinaryIO, NamedTuple, final
+
+from tutelage.exceptions import ConfigError
+
+_LOCK, _STAGING, _REPLACED = "lock", "staging-", "replaced"
+_OF_LEDGERS = ("-journal", "-wal", "-shm", ".votes", ".votes-journal")  # that a ledger may have beside it
+_NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
+_MOST_READ = 2**28  # bytes of a file of which is asked whether it may be replaced
+
+
+class Form(NamedTuple):
+    """A kind of file or folder, and what tells one that tutelage wrote.
+
+    `fault` returns the path that was not written by tutelage, or None where all of it was.
+    """
+
+    name: str
+    fault: Callable[[Path], Path | None]
+
+
+def form(name: str, is_own: Callable[[Path], bool]) -> Form:
+    """Return a kind of file by a test of its content; what cannot be read was not written by tutelage."""
+
+    def fault(path: Path) -> Path | None:
+        try:
+            return None if path.stat().st_size <= _MOST_READ and is_own(path) else path
+        except (OSError, ValueError, RecursionError, zipfile.BadZipFile):
+            return path
+
+    return Form(name, fault)
+
+
+def json_form(name: str, *entries: str) -> Form:
+    """Return the kind of JSON files that have exactly these entries."""
+    return form(name, lambda path: set(json.loads(path.read_bytes())) == set(entries))
+
+
+def npz_form(name: str, *arrays: str) -> Form:
+    """Return the kind of npz files that have these arrays."""
+    return form(name, lambda path: {f"{array}.npy" for array in arrays} <= set(zipfile.ZipFile(path).namelist()))
+
+
+NEVER = Form("a new file", lambda path: path)
+
+
+def path_of(output: Path) -> Path:
+    """Return where an output is: the folder with links followed, and its own name, which may itself be a link."""
+    path = Path(os.path.abspath(output))  # noqa: PTH100  `resolve` would follow the last link too
+    return Path(os.path.realpath(path.parent)) / path.name
+
+
+def private_folder(output: Path) -> Path:
+    """Return the folder beside an output for what is its owner's alone."""
+    path = output if output.name not in ("", "..") else path_of(output)
+    return path.with_name(f"private-{path.name}")
+
+
+def check_replaceable(output: Path, kind: Form, *, way_out: str, folder: bool = False) -> None:
+    """Refuse an output that exists and was not written by tutelage, or that must not be made."""
+    path, what = path_of(output), "a folder" if folder else "a file"
+    if not path.name:
+        raise ConfigError(f"{output} cannot be written, because it is the root of the disk. To continue, {way_out}.")
+    for suffix in _OF_LEDGERS:
+        if path.name.endswith(suffix) and os.path.lexists(path.with_name(path.name.removesuffix(suffix))):
+            raise ConfigError(f"{output} is reserved for the ledger of that name. To continue, {way_out}.")
+    try:
+        found = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not (stat.S_ISDIR(found) if folder else stat.S_ISREG(found)):
+        is_a = "a link" if stat.S_ISLNK(found) else "a folder" if stat.S_ISDIR(found) else f"not {what}"
+        raise ConfigError(f"The output must be {what}, and {output} is {is_a}. To continue, {way_out}.")
+    if folder and (path.is_mount() or path.samefile(os.curdir)):
+        raise ConfigError(
+            f"{output} cannot be replaced, because it is the current folder or a mounted disk. To continue, {way_out}."
+        )
+    foreign = kind.fault(path)
+    if foreign is not None:
+        named = output / foreign.relative_to(path) if folder else output
+        raise ConfigError(
+            f"{named} would be replaced, but was not written here by tutelage, or has changed since. Move it away, or "
+            f"{way_out}."
+        )
+
+
+@final
+class Claim:
+    """An output that no other process can claim at the same time."""
+
+    def __init__(self, output: Path, kind: Form, *, way_out: str, folder: bool) -> None:
+        self.path = output
+        self.private = private_folder(output)
+        self._target, self._kind, self._way_out, self._is_folder = path_of(output), kind, way_out, folder
+
+    def check(self) -> None:
+        """Refuse what must not be replaced."""
+        check_replaceable(self.path, self._kind, way_out=self._way_out, folder=self._is_folder)
+
+    @contextmanager
+    def written(self) -> Generator[Path]:
+        """Yield a path to write to, a new folder or no file yet; it takes the output's place if the block ends well."""
+        with self._blamed(), self._staging() as staging:
+            part = staging / self._target.name
+            if self._is_folder:
+                part.mkdir()
+            yield part
+            self.check()
+            sync_all(part)
+            self._place(part)
+
+    @contextmanager
+    def added(self, name: str, kind: Form, *, private: bool = False) -> Generator[Path]:
+        """Yield a path to write to, which becomes a file of the output's folder or, if `private`, of the one beside."""
+        folder = self.private if private else self._target
+        with self._blamed(), self._staging() as staging:
+            check_replaceable(folder / name, kind, way_out=self._way_out)
+            yield staging / name
+            sync_all(staging / name)
+            (staging / name).replace(folder / name)
+            _sync(folder)
+
+    def _place(self, part: Path) -> None:
+        target = self._target
+        if not os.path.lexists(target):
+            _moved(part, target)
+        elif not self._is_folder or not any(target.iterdir()):
+            part.replace(target)
+        elif _exchanged(part, target):
+            if self._kind.fault(part) is not None and _exchanged(part, target):  # written to since it was checked
+                self.check()
+        else:
+            target.rename(self.private / _REPLACED)
+            part.rename(target)
+        _sync(target.parent)
+        self.recover()
+
+    @contextmanager
+    def _staging(self) -> Generator[Path]:
+        staging = Path(mkdtemp(prefix=_STAGING, dir=self.private))
+        try:
+            yield staging
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+
+    @contextmanager
+    def _blamed(self) -> Generator[None]:
+        """Let what the system refuses name what the user named, and not a file beside it."""
+        try:
+            yield
+        except OSError as error:
+            if error.filename is not None and self.private not in Path(error.filename).parents:
+                raise
+            raise OSError(error.errno, error.strerror, str(self.path)) from None
+
+    def recover(self) -> None:
+        """Remove what a killed process was writing, after its interrupted replacement is undone."""
+        replaced = self.private / _REPLACED
+        if replaced.exists() and not os.path.lexists(self._target):
+            replaced.rename(self._target)
+        for left in (replaced, *self.private.glob(f"{_STAGING}*")):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+@contextmanager
+def claimed(
+    output: str | os.PathLike[str], kind: Form, *, folder: bool = False, checked: bool = True, way_out: str = ""
+) -> Generator[Claim]:
+    """Hold an output for this process until the block ends, after refusing one that must not be replaced.
+
+    `way_out` is the advice of a refusal; unless `checked`, only the private folder is claimed.
+    """
+    output = Path(output)
+    advice = way_out or f"name another {'folder' if folder else 'file'}"
+    claim = Claim(output, kind, way_out=advice, folder=folder)
+    if not folder and not path_of(output).parent.is_dir():
+        raise ConfigError(f"{output} must be in a folder that exists. To continue, {advice}.")
+    lock = _locked(claim.private, output, advice)
+    try:
+        claim.recover()
+        if checked:
+            claim.check()
+        yield claim
+    finally:
+        with suppress(OSError):
+            (claim.private / _LOCK).unlink()
+            claim.private.rmdir()  # refused where something private stays
+        os.close(lock)
+
+
+def _locked(private: Path, output: Path, advice: str) -> int:
+    """Make the private folder, and return the descriptor of the lock in it."""
+    while True:
+        try:
+            private.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError):
+                private.mkdir(mode=0o700)
+            found = private.lstat()
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+                raise ConfigError(
+                    f"{private} must be a folder of yours that only you can read, because it keeps what is private "
+                    f"about {output}. Run `chmod 700` on it, or {advice}."
+                )
+            lock = os.open(private / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:  # another process ended its claim in between
+            continue
+        except OSError as error:
+            raise ConfigError(
+                f"{output} cannot be written, because no folder can be made beside it: {error.strerror}. To continue, "
+                f"{advice}."
+            ) from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(lock), (private / _LOCK).stat()):
+                return lock
+        except FileNotFoundError:  # the lock of a claim that just ended
+            pass
+        except OSError as error:
+            os.close(lock)
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                raise ConfigError(
+                    f"Another process is writing {output}. Nothing was spent. Wait until it ends, or {advice}."
+                ) from None
+            raise ConfigError(f"No file can be locked in {private.parent}: {error.strerror}. {advice}.") from None
+        os.close(lock)
+
+
+def open_output(path: Path, kind: Form) -> BinaryIO:
+    """Open a file that only its owner may read for writing as it comes, replacing only one of its kind."""
+    check_replaceable(path, kind, way_out="name another file")
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+def _sync(path: Path) -> None:
+    """Put a file, or the names in a folder, on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if not path.is_dir() or error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some disks sync files only
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def sync_all(part: Path) -> None:
+    """Put a file, or a folder with all that is in it, on the disk."""
+    for each in (*part.rglob("*"), part):
+        _sync(each)
+
+
+def _moved(part: Path, target: Path) -> None:
+    """Give a file or folder its name, never over a file that was made meanwhile."""
+    if not part.is_dir():
+        try:
+            os.link(part, target)
+        except FileExistsError:
+            raise
+        except OSError:  # a disk without hard links
+            if os.path.lexists(target):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
+        else:
+            return
+    part.rename(target)  # refused where a folder with files is there
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Exchange two folders in one step, where the system and the disk can."""
+    library: Any = ctypes.CDLL(None, use_errno=True)
+    names = os.fsencode(one), os.fsencode(other)
+    try:
+        if sys.platform == "darwin":
+            done = library.renamex_np(*names, 2)
+        else:
+            done = library.renameat2(-100, names[0], -100, names[1], 2)
+    except AttributeError:
+        return False
+    if done != 0 and ctypes.get_errno() not in _NO_EXCHANGE:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(other))
+    return done == 0

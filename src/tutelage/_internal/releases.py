@@ -1,0 +1,194 @@
+"""A release: one folder of public files with a manifest of their hashes, published by one rename, named in a ledger."""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, final
+
+from tutelage._internal.days import today
+from tutelage._internal.outputs import Claim, Form, claimed, path_of, sync_all
+from tutelage.exceptions import ConfigError, InvalidDataError
+
+MANIFEST, SIGNATURE = "manifest.json", "manifest.signature.json"
+SIGNATURE_KIND = "release signature"
+_KIND, _FORMAT = "release", 1
+_MOST_BYTES = 2**20
+_HASH = re.compile("[0-9a-f]{64}")
+Record = Callable[[Callable[[str], str]], object]  # of a ledger: takes what returns a manifest's hash, given the head
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """Content of a folder of results; public.
+
+    Parameters
+    ----------
+    day : str
+        Day of the release.
+    head : str or None
+        Head of the ledger just before the entry that names this manifest, if there is a ledger.
+    recorded : bool
+        Whether there is such an entry.
+    sha256 : mapping of str to str
+        Hash of each file, by name.
+    hash : str
+        SHA-256 of the manifest itself.
+    """
+
+    day: str
+    head: str | None
+    recorded: bool
+    sha256: Mapping[str, str]
+    hash: str
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Return the manifest of a folder, before any file is compared with it."""
+        path = folder / MANIFEST
+        try:
+            with path.open("rb") as file:
+                content = file.read(_MOST_BYTES)
+        except OSError as error:
+            raise InvalidDataError(
+                f"{path} cannot be read: {error.strerror}. Name a results folder, with all its files."
+            ) from None
+        try:
+            record: dict[str, Any] = json.loads(content)
+            kind, version, recorded = record["file"], record["format"], record["recorded"]
+            day, head, hashes = record["day"], record["head"], dict[str, str](record["sha256"])
+            sound = (kind, type(version), type(recorded), type(day)) == (_KIND, int, bool, str)
+            sound &= not recorded if head is None else bool(_HASH.fullmatch(head))
+            sound &= all(_is_name(name) and _HASH.fullmatch(digest) for name, digest in hashes.items())
+            if not sound:
+                raise ValueError
+        except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
+            raise InvalidDataError(
+                f"{path} is not a manifest that tutelage wrote. Get the results folder again."
+            ) from None
+        if version != _FORMAT:
+            raise InvalidDataError(f"{path} is of another format than {_FORMAT}. Upgrade tutelage.")
+        digest = hashlib.sha256(content).hexdigest()
+        return cls(day=day, head=head, recorded=recorded, sha256=hashes, hash=digest)
+
+    @classmethod
+    def checked(cls, folder: Path) -> Self:
+        """Return the manifest of a folder; refuse a folder in which a file is missing or is not that of the release."""
+        manifest = cls.read(folder)
+        for name in manifest.sha256:
+            manifest.content(folder, name)
+        return manifest
+
+    def content(self, folder: Path, name: str) -> bytes:
+        """Return the bytes of a file; refuse those that are not of the release."""
+        path = folder / name
+        if name not in self.sha256:
+            raise InvalidDataError(f"{folder / MANIFEST} names no {name}. Name the results folder of a run.")
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise InvalidDataError(
+                f"{path} cannot be read: {error.strerror}. Get the results folder again, with all its files."
+            ) from None
+        if hashlib.sha256(content).hexdigest() != self.sha256[name]:
+            raise InvalidDataError(
+                f"{path} is not the file that {MANIFEST} names: it was changed, or is of another release. Do not use "
+                "this folder."
+            )
+        return content
+
+
+def _is_name(name: object) -> bool:
+    """Return whether a manifest may name this file: one in the folder itself."""
+    return isinstance(name, str) and Path(name).name == name and name not in (MANIFEST, SIGNATURE)
+
+
+def _foreign(folder: Path) -> Path | None:
+    """Return a file in a folder that its manifest does not account for."""
+    found = sorted(folder.iterdir())
+    if not found:
+        return None
+    try:
+        manifest = Manifest.read(folder)
+    except InvalidDataError as error:
+        if "Upgrade" in str(error):
+            raise
+        return next((path for path in found if path.name != MANIFEST), folder / MANIFEST)
+    for path in found:
+        if path.is_symlink() or not path.is_file():
+            return path
+        if path.name == SIGNATURE:
+            if signed_manifest(path) != manifest.hash:
+                return path
+        elif path.name != MANIFEST and manifest.sha256.get(path.name) != _hash(path):
+            return path
+    return None
+
+
+def signed_manifest(path: Path) -> str | None:
+    """Return the hash of the manifest that a signature file is of, unchecked; None if it is no such file."""
+    try:
+        with path.open("rb") as file:
+            record = json.loads(file.read(_MOST_BYTES))
+        return record["manifest"] if record["file"] == SIGNATURE_KIND else None
+    except (OSError, ValueError, RecursionError, TypeError, KeyError):
+        return None
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+RELEASE = Form("a results folder", _foreign)
+
+
+def claimed_folder(folder: Path, way_out: str, ledger: Path | None = None) -> AbstractContextManager[Claim]:
+    """Hold a results folder for this process; refuse one with a file that its manifest does not account for."""
+    if ledger is not None and path_of(folder) in path_of(ledger).parents:
+        raise ConfigError(
+            f"The ledger must not be in the results folder, which is replaced whole and handed over. Got {ledger}. "
+            f"Move it, or {way_out}."
+        )
+    return claimed(folder, RELEASE, folder=True, way_out=way_out)
+
+
+@contextmanager
+def released(claim: Claim, head: str | None = None, record: Record | None = None) -> Generator[Path]:
+    """Yield an empty folder; if the block ends well, it gets a manifest and takes the place of the claimed folder.
+
+    Parameters
+    ----------
+    claim : Claim
+        The folder.
+    head : str, optional
+        Head of the ledger, where the manifest is not recorded in it.
+    record : callable, optional
+        `Ledger.record_release`, which decides on the head.
+    """
+    with claim.written() as part:
+        yield part
+        hashes = {path.name: _hash(path) for path in sorted(part.iterdir())}
+
+        def write(head: str | None) -> str:
+            content: dict[str, Any] = {
+                "file": _KIND,
+                "format": _FORMAT,
+                "day": today(),
+                "head": head,
+                "recorded": record is not None,
+                "sha256": hashes,
+            }
+            text = (json.dumps(content, indent=1) + "\n").encode()
+            (part / MANIFEST).write_bytes(text)
+            sync_all(part)  # before the ledger names it
+            return hashlib.sha256(text).hexdigest()
+
+        if record is None:
+            write(head)
+        else:
+            record(write)
