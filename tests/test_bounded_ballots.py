@@ -309,7 +309,7 @@ def test_capped_votes_cost_no_more_than_as_many_votes_on_every_query(cap, sigma,
 def test_at_a_small_epsilon_rounded_noise_is_charged_less_than_a_renyi_curve():
     event = NoisySumGaussian(400_000.0, 1000**2, 10_000, ONE_TEACHER)
     value = epsilon(event, 1e-5)
-    assert value.method == "Gaussian differential privacy of rounded continuous noise"
+    assert value.method == "Gaussian differential privacy of discrete Gaussian noise"
     assert value.epsilon == pytest.approx(gaussian_dp_epsilon(2 * 1000 / 400_000, 1e-5), rel=1e-6)
     assert rdp(event).to_epsilon(1e-5).epsilon > 1.1 * value.epsilon
     assert epsilon(NoisySumGaussian(0.9, 1, 1, ONE_TEACHER), 1e-5).order is not None  # too little noise to round

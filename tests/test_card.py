@@ -451,19 +451,21 @@ def test_all_fifteen_questions_are_answered_or_said_to_be_open():
     bare, stated = card().as_markdown(), full_card().as_markdown()
     for text in (bare, stated):
         assert len(re.findall(r"^\d+\. \*\*", text, re.MULTILINE)) == 15
-    open_ones = re.findall(r"^(\d+)\. \*\*.*\*\* not stated \(--state \w+=\"…\"\)$", bare, re.MULTILINE)
+    open_ones = re.findall(r"^(\d+)\. \*\*.*\*\* not stated$", bare, re.MULTILINE)
     assert open_ones == ["7", "10", "11", "14"]
     assert "not stated" not in stated
     for topic in set(STATEMENTS) - {"region"}:  # which only a registry needs
         assert f"About {topic}: as agreed." in stated.replace("\\", "")
 
 
-def test_the_first_page_says_what_nobody_stated_and_how_to_state_it():
+def test_the_first_page_names_what_is_not_stated_without_a_command():
     bare, stated = card().as_markdown().split("## Annex")[0], full_card().as_markdown().split("## Annex")[0]
     for topic in set(FIRST_PAGE) - {"title"}:
-        assert f'not stated (--state {topic}="…")' in bare
         assert f"About {topic}: as agreed." in stated.replace("\\", "")
-    assert "not stated" not in stated
+    assert "--state" not in bare
+    (missing,) = re.findall(r"^\| Not stated by the data set owner \| (.*) \|$", bare, re.MULTILINE)
+    assert len(missing.split("; ")) == len(FIRST_PAGE) - 1
+    assert "Not stated" not in stated
     assert stated.splitlines()[2] == "About title: as agreed. · Made 2026-01-01"
     used = "| Budget | ε = 3.0 at δ = 1e-05 for all releases; 2.5 is spent"
     assert f"{used} |" in bare  # its ε is that of the budget
@@ -472,19 +474,19 @@ def test_the_first_page_says_what_nobody_stated_and_how_to_state_it():
     assert f"{used}. If all of it is spent, the attacker guesses right in at most 96 of 100 cases |" in stated
     assert "| Objections | epsilon too large (danger), threshold above teachers (danger): see the annex |" in stated
     found = Outline(card().as_html())
-    assert "".join(found.text).count("--state") == len(FIRST_PAGE) - 1 + 4 + 1  # page 1, open questions, the last hint
+    assert "".join(found.text).count("--state") == 1  # the hint at the end, for the data set owner
 
 
 def test_the_verdict_stands_beside_its_rule():
     for text in (card().as_markdown(), "".join(Outline(card().as_html()).text)):
         assert (
-            text.index("erdict: ")
+            text.index("erdict on ε: ")
             < text.index("Rule: strong means at most 75 right guesses in 100")
             < text.index("Annex")
         )
-    assert "Verdict: **weak**." in card().as_markdown()
-    assert "Verdict: **moderate**." in full_card().as_markdown()
-    assert "Verdict: **weak**." in full_card(findings=lint(tuned_on="private")).as_markdown()
+    assert "Verdict on ε: **weak**." in card().as_markdown()
+    assert "Verdict on ε: **moderate**." in full_card().as_markdown()
+    assert "Verdict on ε: **weak**." in full_card(findings=lint(tuned_on="private")).as_markdown()
 
 
 def test_frameworks_have_a_verdict_for_each_point():
@@ -515,7 +517,7 @@ def test_print_has_page_numbers_and_starts_the_annex_on_a_page_of_its_own():
     assert 'content: "Page " counter(page) " of " counter(pages)' in style
     printed = style.split("@media print")[1]
     assert ".annex { break-before: page;" in printed
-    assert ".annex table, tr, figure, li, .statement, .verdict { break-inside: avoid; }" in printed
+    assert "tr, figure, li, .statement, .verdict { break-inside: avoid; }" in printed
 
 
 def test_findings_are_shown_loudly_and_their_absence_too():

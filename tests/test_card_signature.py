@@ -84,7 +84,7 @@ def test_a_simulated_release_ends_what_a_signed_card_covers(called, signed):
     ("name", "change"),
     [
         ("card.html", lambda text: text.replace("guess the true version", "guess")),
-        ("card.md", lambda text: text.replace("Verdict: **", "Verdict: **very ")),
+        ("card.md", lambda text: text.replace("Verdict on ε: **", "Verdict on ε: **very ")),
     ],
 )
 def test_a_signed_card_whose_pages_show_something_else_is_refused(called, signed, officer, name, change):

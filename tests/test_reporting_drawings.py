@@ -21,7 +21,7 @@ from tutelage.reporting.drawings import (
     odds_figure,
     spending_figure,
 )
-from tutelage.reporting.evidence import merged
+from tutelage.reporting.evidence import Spending, merged
 
 COSTS = st.floats(0, 10)
 BATCHES = st.lists(
@@ -67,9 +67,10 @@ def widths(drawing: Drawing, kind: str) -> list[float]:
 
 @given(BATCHES, st.floats(0.1, 100))
 def test_budgets_are_drawn_on_the_paper(batches, budget):
-    budget += sum(batch.share for batch in batches)
-    assert list(marks(spending_figure(batches, budget)))
-    assert list(marks(costs_figure(batches, budget)))
+    spent = sum(batch.share for batch in batches)
+    spending = Spending.of(budget + spent, spent)
+    assert list(marks(spending_figure(batches, spending)))
+    assert list(marks(costs_figure(batches, spending)))
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**9), st.floats(0, 1e6)), min_size=2, max_size=12))
@@ -89,8 +90,11 @@ def test_odds_are_drawn_on_the_paper(epsilon):
     assert after >= before
 
 
+BUDGET = Spending.of(1.8, 1.0)
+
+
 def test_bars_are_as_long_as_what_they_stand_for():
-    drawn = costs_figure([Batch("2026-01-01", 5, 0.1, 0.3), Batch("2026-01-02", 5, 0.0, 0.6)], 1.8)
+    drawn = costs_figure([Batch("2026-01-01", 5, 0.1, 0.3), Batch("2026-01-02", 5, 0.0, 0.6)], BUDGET)
     _, first, second = widths(drawn, "fill-accent")  # the legend comes first
     _, checks, none = widths(drawn, "fill-second")
     assert second == pytest.approx(2 * first, abs=0.2)
@@ -102,10 +106,10 @@ def test_bars_are_as_long_as_what_they_stand_for():
 
 
 def test_checks_are_named_only_where_there_are_some():
-    drawn = costs_figure([Batch("2026-01-01", 5, 0.0, 0.3), Batch("2026-01-02", 5, 0.0, 0.6)], 1.8)
+    drawn = costs_figure([Batch("2026-01-01", 5, 0.0, 0.3), Batch("2026-01-02", 5, 0.0, 0.6)], Spending.of(1.8, 0.9))
     assert drawn.caption == "Releases spent 0.9 of ε = 1.8."
     assert "checks" not in drawn.svg
-    drawn = costs_figure([Batch("2026-01-01", 0, 0.25, 0.0), Batch("2026-01-02", 5, 0.0, 0.5)], 1.8)
+    drawn = costs_figure([Batch("2026-01-01", 0, 0.25, 0.0), Batch("2026-01-02", 5, 0.0, 0.5)], Spending.of(1.8, 0.75))
     assert drawn.caption == "Releases spent 0.5 of ε = 1.8, checks and publishing 0.25."
     assert "checks and publishing" in drawn.svg
     assert "publishing ε" in drawn.svg
@@ -113,8 +117,8 @@ def test_checks_are_named_only_where_there_are_some():
 
 def test_captions_say_what_the_figure_shows():
     batches = [Batch("2026-01-01", 5, 0.1, 0.3), Batch("2026-01-02", 5, 0.0, 0.6)]
-    assert spending_figure(batches, 1.8).caption == "1.0 of ε = 1.8 was spent in 2 batches."
-    assert "Releases spent 0.9 of ε = 1.8" in costs_figure(batches, 1.8).caption
+    assert spending_figure(batches, BUDGET).caption == "1.0 of ε = 1.8 was spent in 2 batches."
+    assert "Releases spent 0.9 of ε = 1.8" in costs_figure(batches, BUDGET).caption
     points = [FrontierPoint(queries, cost(queries / 10)) for queries in (5, 10, 20)]
     assert frontier_figure(points, 10).caption == (
         "20 queries would cost ε = 2.0; the 10 of this release cost 1.0 by themselves."

@@ -158,9 +158,9 @@ def test_what_no_epsilon_counts_makes_a_verdict_weak_and_seeded_noise_makes_none
 def test_only_the_guarantee_of_a_ledger_is_said_to_be_about_everything():
     epsilon = PublicEpsilon(1.0, 1e-5, ONE_TEACHER, "a theorem")
     assert "everything published here" in guessing(epsilon, whole=False)
-    assert "the labels, the student" in likelihood(epsilon, whole=False)
+    assert "the labels, the student" in likelihood(epsilon, "the labels, the student", whole=False)
     assert "everything ever released from this budget" in guessing(epsilon, whole=True)
-    assert "everything released through this ledger" in likelihood(epsilon, whole=True)
+    assert "everything released through this ledger" in likelihood(epsilon, "the labels, the student", whole=True)
 
 
 @pytest.mark.parametrize(

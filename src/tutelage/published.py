@@ -15,7 +15,7 @@ from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage.accounting import data_independent
-from tutelage.events import Event, Repeated
+from tutelage.events import Event, NoisySumGaussian, Repeated
 from tutelage.exceptions import InvalidDataError
 from tutelage.ledger import History
 from tutelage.mechanisms import Mechanism, NoisySum
@@ -154,7 +154,10 @@ def batches_of(history: History) -> tuple[Batch, ...]:
     for charge in history.charges:
         share = history.limit.share(charge.cost)
         checks = share * history.share_of_checks(charge)
-        batches.append(Batch(charge.reserved.content["written"], charge.queries, checks, share - checks))
+        parts = [part.event.without_shares() for part in charge.event.flatten()]
+        sums = charge.queries if all(isinstance(part, NoisySumGaussian) for part in parts) else 0
+        written, queries = charge.reserved.content["written"], 0 if sums else charge.queries
+        batches.append(Batch(written, queries, checks, share - checks, sums))
     return merged(batches, _MOST_BATCHES)
 
 

@@ -353,7 +353,7 @@ def _by_rounded_noise(
     if len(shifts) < len(releases):
         return []
     value = shifted_gaussian_composition(shifts, delta)
-    return [(value, "Gaussian differential privacy of rounded continuous noise", None)]
+    return [(value, "Gaussian differential privacy of discrete Gaussian noise", None)]
 
 
 def _by_exact_composition(releases: list[Releases], delta: float) -> list[tuple[float, str, float | None]]:

@@ -30,7 +30,7 @@ from tutelage.privacy import KEY, PrivacyUnit, PublicEpsilon, coded, round_up
 Published = PublicationTest | NoisedCost
 _METHODS = {
     Accounting.RENYI: "a Rényi filter on data-independent costs, conversion of CKS 2020 Proposition 12",
-    Accounting.GAUSSIAN: "a filter on the Gaussian differential privacy of rounded continuous noise",
+    Accounting.GAUSSIAN: "a filter on the Gaussian differential privacy of discrete Gaussian noise",
 }
 
 

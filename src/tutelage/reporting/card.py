@@ -140,7 +140,7 @@ class PrivacyCard(CardRecord):
         """Return what notebooks show: the verdict and the known lines of the first page."""
         page = pages_of(self)
         alarm = () if page.alarm is None else (("warning", page.alarm),)
-        known = tuple((line.name, line.text) for line in page.lines.rows if line.text is not None)
+        known = tuple((line.name, line.text) for line in page.lines.rows)
         return fragment(f"{page.title}:", page.sentence, (*alarm, ("Verdict", page.verdict.word), *known))
 
     def save(self, folder: str | os.PathLike[str]) -> tuple[Path, Path, Path]:

@@ -32,6 +32,13 @@ class Bullets(NamedTuple):
     sentences: tuple[str, ...]
 
 
+class Code(NamedTuple):
+    """Something to type or compare, in one line, and what it is for."""
+
+    about: str
+    text: str
+
+
 class Statement(NamedTuple):
     """Statement of the data set owner on a topic."""
 
@@ -40,11 +47,10 @@ class Statement(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A line of the first page: what is known, or else the topic of the statement that fills it."""
+    """A line of the first page."""
 
     name: str
-    text: str | None
-    topic: str = ""
+    text: str
 
 
 class Lines(NamedTuple):
@@ -65,7 +71,6 @@ class Answer(NamedTuple):
 
     question: str
     known: str | None
-    topic: str
     stated: str | None
 
 
@@ -75,7 +80,7 @@ class Answers(NamedTuple):
     entries: tuple[Answer, ...]
 
 
-Block = Prose | Facts | Bullets | Statement | Table | Answers | Drawing
+Block = Prose | Facts | Bullets | Code | Statement | Table | Answers | Drawing
 
 
 class Section(NamedTuple):
@@ -103,8 +108,3 @@ class Page(NamedTuple):
     lines: Lines
     findings: tuple[Finding, ...] | None  # None where the settings were not checked
     parts: tuple[Part, ...]
-
-
-def setting(topic: str) -> str:
-    """Return the option of `tutelage card` that fills a statement."""
-    return f'--state {topic}="…"'

@@ -7,7 +7,7 @@ from typing import final
 
 from tutelage._internal.html import escape
 from tutelage.privacy import PublicEpsilon, round_up
-from tutelage.reporting.evidence import Batch, ClassAccuracy, FrontierPoint, merged
+from tutelage.reporting.evidence import Batch, ClassAccuracy, FrontierPoint, Spending, merged
 from tutelage.reporting.meaning import odds, percent, right_guesses
 
 WIDTH = 680
@@ -161,15 +161,15 @@ def odds_figure(epsilon: PublicEpsilon) -> Drawing:
     return drawing("Which of two neighboring data sets was it?", caption, 102, marks)
 
 
-def spending_figure(batches: Sequence[Batch], budget: float) -> Drawing:
+def spending_figure(batches: Sequence[Batch], spending: Spending) -> Drawing:
     """Return what was spent of the budget, batch after batch."""
-    shown = merged(batches, 200)
+    shown, budget = merged(batches, 200), spending.budget
     x, y = Scale(0, len(shown), _LEFT, _RIGHT), Scale(0, budget * 1.1, _BOTTOM, _TOP)
     total, steps = 0.0, [(x(0), y(0))]
     for number, batch in enumerate(shown):
         total += batch.share
         steps += [(x(number), y(total)), (x(number + 1), y(total))]
-    every = f"batch of queries, {_day(shown[0])} to {_day(shown[-1])}"
+    every = f"batch, {_day(shown[0])} to {_day(shown[-1])}"
     if len(shown) < len(batches):
         every = f"{len(batches):,} batches in {len(shown)} steps, {_day(shown[0])} to {_day(shown[-1])}"
     marks = [
@@ -177,40 +177,52 @@ def spending_figure(batches: Sequence[Batch], budget: float) -> Drawing:
         area([*steps, (x(len(shown)), y(0))], "area-accent"),
         path(steps, "curve-accent"),
         segment(_LEFT, y(budget), _RIGHT, y(budget), "dashes-warn"),
-        write(_RIGHT, y(budget) - 7, f"budget ε = {round_up(budget)}", "label-warn", "end"),
+        write(_RIGHT, y(budget) - 7, f"budget ε = {budget}", "label-warn", "end"),
     ]
-    caption = f"{round_up(total)} of ε = {round_up(budget)} was spent in {len(batches):,} batches."
+    caption = f"{spending.spent} of ε = {budget} was spent in {len(batches):,} batches."
     return drawing("Budget over time", caption, _HEIGHT, marks)
 
 
-def costs_figure(batches: Sequence[Batch], budget: float) -> Drawing:
-    """Return which batches took how much of the budget, for checks and for answers."""
-    shown = merged(batches, _MOST_BARS)
-    spent, checks = sum(batch.share for batch in batches), sum(batch.checks for batch in batches)
-    names = [f"{_day(batch)} · {_asked(batch.queries)}" for batch in shown]
+def costs_figure(batches: Sequence[Batch], spending: Spending) -> Drawing:
+    """Return which batches took how much of the budget, for checks and for answers; printed numbers add up."""
+    shown, rest = merged(batches, _MOST_BARS), spending.left
+    checks = min(spending.spent, round_up(sum(batch.checks for batch in batches)))
+    names = [f"{_day(batch)} · {_asked(batch)}" for batch in shown]
     left = 20 + LETTER * max(len(name) for name in [*names, "not spent"])
-    rest = max(0.0, budget - spent)
     x = Scale(0, max(rest, *(batch.share for batch in shown)), left, _RIGHT - 50)
-    bottom = _TOP + (len(shown) + 1) * (_BAR + 8)
+    bottom = _TOP + (len(shown) + bool(rest)) * (_BAR + 8)
     beside = [("fill-second", "checks and publishing")] if checks > 0 else []
-    marks = legend([("fill-accent", "releases"), *beside, ("fill-rest", "not spent")], left, 14)
+    unspent = [("fill-rest", "not spent")] if rest else []
+    marks, total, told = legend([("fill-accent", "releases"), *beside, *unspent], left, 14), 0.0, 0.0
     for number, (name, batch) in enumerate(zip(names, shown, strict=True)):
         top = _TOP + number * (_BAR + 8)
-        marks += _bar(x, top, name, [("fill-accent", batch.answers), ("fill-second", batch.checks)], batch.share)
+        total += batch.share
+        until = spending.spent if batch is shown[-1] else min(spending.spent, round_up(total))
+        parts = [("fill-accent", batch.answers), ("fill-second", batch.checks)]
+        marks += _bar(x, top, name, parts, round(until - told, 9))
+        told = until
+    if rest:
+        marks += _bar(x, bottom - _BAR - 8, "not spent", [("fill-rest", rest)], rest)
     marks += [
-        *_bar(x, bottom - _BAR - 8, "not spent", [("fill-rest", rest)], rest),
         segment(left, _TOP - 4, left, bottom, "rule"),
         write((left + _RIGHT) / 2, bottom + 20, _SHARE, "name", "middle"),
     ]
-    caption = f"Releases spent {round_up(spent - checks)} of ε = {round_up(budget)}"
-    caption += f", checks and publishing {round_up(checks)}." if beside else "."
+    caption = f"Releases spent {round(spending.spent - checks, 9)} of ε = {spending.budget}"
+    caption += f", checks and publishing {checks}." if beside else "."
     if len(shown) < len(batches):
         caption += f" {len(batches):,} batches, neighbors in time are merged."
     return drawing("Where the budget went", caption, bottom + 30, marks)
 
 
-def _asked(queries: int) -> str:
-    return f"{queries:,} {'query' if queries == 1 else 'queries'}" if queries else "publishing ε"
+def _asked(batch: Batch) -> str:
+    asked = counted(batch.queries, "query", "queries") if batch.queries else ""
+    summed = counted(batch.sums, "noisy sum", "noisy sums") if batch.sums else ""
+    return ", ".join(filter(None, (asked, summed))) or "publishing ε"
+
+
+def counted(number: int, one: str, more: str) -> str:
+    """Return a number of things."""
+    return f"{number:,} {one if number == 1 else more}"
 
 
 def frontier_figure(points: Sequence[FrontierPoint], asked: int) -> Drawing:
@@ -274,7 +286,7 @@ def _bar(x: Scale, top: float, name: str, parts: Sequence[tuple[str, float]], to
     for kind, length in parts:
         marks.append(box(x(begun), top, x(begun + length) - x(begun), _BAR, kind))
         begun += length
-    return [*marks, write(x(begun) + 6, top + 13, f"{round_up(total, 3):.10g}")]
+    return [*marks, write(x(begun) + 6, top + 13, f"{total:.10g}")]
 
 
 def _wilson(entry: ClassAccuracy) -> tuple[float, float]:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import final
+from typing import NamedTuple, final
 
-from tutelage.privacy import PublicEpsilon
+from tutelage.privacy import PublicEpsilon, round_up
 
 
 @final
@@ -18,15 +18,18 @@ class Batch:
     written : str
         Date and time of its reservation in ISO 8601.
     queries : int
-        Number of queries; 0 for the publication of an ε.
+        Number of queries; 0 for noisy sums, and for the publication of an ε.
     checks, answers : float
-        What its checks or the publication, and what its labels spent, as shares of the budget's ε.
+        What its checks or the publication, and what its labels or sums spent, as shares of the budget's ε.
+    sums : int
+        Number of noisy sums.
     """
 
     written: str
     queries: int
     checks: float
     answers: float
+    sums: int = 0
 
     @property
     def share(self) -> float:
@@ -71,6 +74,24 @@ class ClassAccuracy:
     right: int
 
 
+class Spending(NamedTuple):
+    """A budget as it is printed: `spent` is rounded upward, and `left` is the rest, so that both add up."""
+
+    budget: float
+    spent: float
+    left: float
+
+    @classmethod
+    def of(cls, budget: float, spent: float) -> "Spending":
+        """Return the numbers to print."""
+        whole = round_up(budget)
+        used = min(whole, round_up(spent))
+        return cls(whole, used, round(whole - used, 9))
+
+    def __str__(self) -> str:
+        return "all of it is spent" if not self.left else f"{self.spent:.10g} is spent"
+
+
 def merged(batches: Sequence[Batch], most: int) -> tuple[Batch, ...]:
     """Return at most `most` batches with the same sums: batches next in time are merged, each named by its last."""
     groups = min(len(batches), most)
@@ -82,6 +103,7 @@ def merged(batches: Sequence[Batch], most: int) -> tuple[Batch, ...]:
             sum(batch.queries for batch in part),
             sum(batch.checks for batch in part),
             sum(batch.answers for batch in part),
+            sum(batch.sums for batch in part),
         )
         for part in parts
     )

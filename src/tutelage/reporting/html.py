@@ -10,6 +10,7 @@ from tutelage.reporting.content import (
     Answers,
     Block,
     Bullets,
+    Code,
     Facts,
     Line,
     Page,
@@ -17,7 +18,6 @@ from tutelage.reporting.content import (
     Prose,
     Statement,
     Table,
-    setting,
 )
 from tutelage.reporting.drawings import Drawing
 from tutelage.reporting.lints import Finding
@@ -69,19 +69,14 @@ def _header(page: Page) -> str:
 def _first_page(page: Page) -> str:
     return (
         f'<section class=first aria-label="First page"><p class=sentence>{escape(page.sentence)}</p>'
-        f'<p class="verdict {page.verdict.word}"><strong>Verdict: {page.verdict.word}.</strong> '
+        f'<p class="verdict {page.verdict.word}"><strong>Verdict on ε: {page.verdict.word}.</strong> '
         f"{escape(page.verdict.reason)} <span>{RULE}</span></p>"
         f"<table class=facts><tbody>{''.join(map(_line, page.lines.rows))}</tbody></table></section>"
     )
 
 
 def _line(line: Line) -> str:
-    said = _missing(line.topic) if line.text is None else escape(line.text)
-    return f'<tr><th scope="row">{escape(line.name)}</th><td>{said}</td></tr>'
-
-
-def _missing(topic: str) -> str:
-    return f'<span class="missing">{NOT_STATED}</span> <code>{escape(setting(topic))}</code>'
+    return f'<tr><th scope="row">{escape(line.name)}</th><td>{escape(line.text)}</td></tr>'
 
 
 def _contents(parts: tuple[Part, ...]) -> str:
@@ -132,6 +127,8 @@ def _block(block: Block) -> str:
             return f"<ul>{''.join(f'<li>{escape(sentence)}</li>' for sentence in sentences)}</ul>"
         case Table(heads, rows):
             return _table(heads, rows)
+        case Code(about, text):
+            return f"<p>{escape(about)}</p><pre><code>{escape(text)}</code></pre>"
         case Statement(about, text):
             return f'<p class="statement"><span>Stated, {escape(about)}:</span>{escape(text)}</p>'
         case Answers(entries):
@@ -164,4 +161,4 @@ def _answer(entry: Answer) -> str:
     said = [] if entry.known is None else [escape(entry.known)]
     if entry.stated is not None:
         said.append(f"<em>Stated:</em> {escape(entry.stated)}")
-    return "<br>".join(said) or _missing(entry.topic)
+    return "<br>".join(said) or f'<span class="missing">{NOT_STATED}</span>'

@@ -10,12 +10,12 @@ from tutelage.reporting.content import (
     Answers,
     Block,
     Bullets,
+    Code,
     Facts,
     Page,
     Prose,
     Statement,
     Table,
-    setting,
 )
 from tutelage.reporting.drawings import Drawing
 from tutelage.reporting.lints import Finding
@@ -30,8 +30,8 @@ def markdown_of(page: Page) -> str:
     if page.alarm is not None:
         lines += [f"> **{page.alarm}**", ""]
     lines += [f"**{plain(page.sentence)}**", ""]
-    lines += [f"Verdict: **{page.verdict.word}**. {plain(page.verdict.reason)} {RULE}", ""]
-    rows = ((line.name, _missing(line.topic) if line.text is None else plain(line.text)) for line in page.lines.rows)
+    lines += [f"Verdict on ε: **{page.verdict.word}**. {plain(page.verdict.reason)} {RULE}", ""]
+    rows = ((line.name, plain(line.text)) for line in page.lines.rows)
     lines += ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows), ""]
     lines += ["## Annex: objections", "", *_findings(page.findings), ""]
     for part in page.parts:
@@ -58,6 +58,8 @@ def _lines(block: Block) -> list[str]:
             return _table(heads, rows)
         case Bullets(sentences):
             return [f"- {plain(sentence)}" for sentence in sentences]
+        case Code(about, text):
+            return [plain(about), "", f"    {straight(' '.join(text.split()))}"]
         case Statement(about, text):
             return [f"*Stated, {about}:* {plain(text)}"]
         case Answers(entries):
@@ -71,13 +73,9 @@ def _table(heads: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> list[st
     return [f"| {' | '.join(line)} |" for line in lines]
 
 
-def _missing(topic: str) -> str:
-    return f"{NOT_STATED} ({setting(topic)})"
-
-
 def _answer(entry: Answer) -> str:
     said = [plain(text) for text in (entry.known, entry.stated) if text is not None]
-    return " ".join(said) or _missing(entry.topic)
+    return " ".join(said) or NOT_STATED
 
 
 def _findings(findings: tuple[Finding, ...] | None) -> list[str]:

@@ -113,11 +113,11 @@ def _percent(share: float) -> tuple[str, str]:
     return f"{right:.{digits}f}", f"{100 - right:.{digits}f}"
 
 
-def likelihood(epsilon: PublicEpsilon, *, whole: bool) -> str:
-    """Return the definition of the guarantee in a sentence; `whole` where it covers all that its ledger pays for."""
+def likelihood(epsilon: PublicEpsilon, parts: str, *, whole: bool) -> str:
+    """Return the definition of the guarantee in a sentence, for the parts of a release or for the `whole` ledger."""
     if epsilon.simulated:
         return "Nothing is guaranteed, because anyone who knows the seed can repeat the noise."
-    outcome = "everything released through this ledger" if whole else "the labels, the student and this card"
+    outcome = "everything released through this ledger" if whole else f"{parts} and this card"
     return (
         f"The probability of any outcome ({outcome}) is at most e^{round_up(epsilon.epsilon, 2)} times its "
         f"probability if one unit were different, plus {epsilon.delta:.10g}. This holds whatever else the attacker "

@@ -17,7 +17,7 @@ _RECORDS: dict[type, tuple[tuple[type, ...], ...]] = {
     PublicEpsilon: (_NUMBER, _NUMBER, (PrivacyUnit,), (str,), (*_NUMBER, NoneType), (bool,), (bool,)),
     PrivacyUnit: ((str,), (NeighboringRelation,)),
     Finding: ((str,), (str,), (str,)),
-    Batch: ((str,), (int,), _NUMBER, _NUMBER),
+    Batch: ((str,), (int,), _NUMBER, _NUMBER, (int,)),
     FrontierPoint: ((int,), (PublicEpsilon,)),
     ClassAccuracy: ((str,), (int,), (int,)),
 }

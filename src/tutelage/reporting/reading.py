@@ -161,7 +161,7 @@ def _budget(values: _Entries) -> dict[str, Any]:
 
 def _batch(values: _Entries) -> Batch:
     share = float(values.number("checks")), float(values.number("answers"))
-    return Batch(values.one("written", str), values.count("queries"), *share)
+    return Batch(values.one("written", str), values.count("queries"), *share, values.count("sums"))
 
 
 def _class_accuracy(values: _Entries) -> ClassAccuracy:

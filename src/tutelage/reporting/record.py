@@ -14,7 +14,7 @@ from tutelage.events import (
 )
 from tutelage.exceptions import NotPublishableError
 from tutelage.privacy import NeighboringRelation, PublicEpsilon
-from tutelage.reporting.evidence import Batch, ClassAccuracy, FrontierPoint
+from tutelage.reporting.evidence import Batch, ClassAccuracy, FrontierPoint, Spending
 from tutelage.reporting.lints import NOISE_FROM_SHARES, Finding
 from tutelage.reporting.publishable import (
     check_all,
@@ -161,6 +161,21 @@ class CardRecord:
     def releases_sums(self) -> bool:
         """Whether noisy sums of ballots were released, and no votes on single rows."""
         return all(isinstance(part.event.without_shares(), NoisySumGaussian) for part in self.event.flatten())
+
+    @property
+    def sums(self) -> int:
+        """How many noisy sums this release consists of."""
+        return sum(part.times for part in self.event.flatten()) if self.releases_sums else 0
+
+    @property
+    def outcome(self) -> str:
+        """The parts of this release, in words."""
+        return "the noisy sums, the student, its labels" if self.releases_sums else "the labels, the student"
+
+    @property
+    def spending(self) -> Spending:
+        """The budget as every page prints it."""
+        return Spending.of(self.budget["budget"], self.budget["spent"])
 
     @property
     def majority_share(self) -> float | None:

@@ -7,6 +7,7 @@ from tutelage.reporting.content import (
     Answers,
     Block,
     Bullets,
+    Code,
     Facts,
     Line,
     Lines,
@@ -15,9 +16,15 @@ from tutelage.reporting.content import (
     Prose,
     Section,
     Statement,
-    setting,
 )
-from tutelage.reporting.drawings import accuracy_figure, costs_figure, frontier_figure, odds_figure, spending_figure
+from tutelage.reporting.drawings import (
+    accuracy_figure,
+    costs_figure,
+    counted,
+    frontier_figure,
+    odds_figure,
+    spending_figure,
+)
 from tutelage.reporting.frameworks import frameworks
 from tutelage.reporting.lints import verdict_of
 from tutelage.reporting.meaning import (
@@ -41,7 +48,8 @@ NOT_PROTECTED = (
     "Facts about the whole population that the student learns. They are true with or without any one person's data.",
     "A person with several units: for two units, ε at the same δ is more than twice as large.",
     "Releases from the same private data outside this ledger: add their ε and their δ to those of this budget.",
-    "Votes, teachers and checkpoints: they stay with the data set owner and must not be published.",
+    "Private files, such as ballots, votes, teachers or checkpoints. They stay with the data set owner and must not be "
+    "published.",
 )
 _QUERY_MODEL = (
     "Interactive within a budget. A query may depend on earlier labels. Budget is spent before noise is drawn. A query "
@@ -52,29 +60,34 @@ _SUM_MODEL = (
     "repeated run returns the same sums and spends nothing."
 )
 _SECURITY = (
-    "Only the user account that owns the files can read votes, checkpoints and ledger. These files are not encrypted: "
-    "the disk must be."
+    "Only the user account that owns the files can read the ledger and the private files. They are not encrypted: the "
+    "disk must be."
 )
 _HIDDEN = "Noise lowers accuracy for small groups first. Of groups, this card measures only classes, on public rows."
 _EXPOSURE = ("public_data", "overlap", "collection", "withdrawal", "legal")  # topics of statements
+_VERIFY = "tutelage card FOLDER --verify NAME.public.json --ledger LEDGER"
+_STATE = 'tutelage card FOLDER --state TOPIC="…"'
 _ALARM = "NOT PRIVATE. The noise was simulated from a seed; this run protects no one."
 _MOST_LISTED = 40
+_MOST_WITHOUT_STEPS = 3  # batches, which the bars of the costs show as well
 SPENT_STAYS_SPENT = "A release cannot be withdrawn. Its budget stays spent, even if a person or site withdraws later."
 TRUST = {
-    "central": "Central: the data set owner runs the software and is trusted with private rows, teachers and votes. "
-    "Recipients of labels, student or card are not trusted: they may know all other data.",
-    "federated": "Federated: every hospital runs the software and keeps its rows, teachers and votes. ε holds if at "
+    "central": "Central: the data set owner runs the software and is trusted with private rows and with all that is "
+    "computed from them before noise is added. Recipients of the release are not trusted: they may know all other "
+    "data.",
+    "federated": "Federated: every hospital runs the software, and keeps its rows and all that is computed from them "
+    "before noise is added. ε holds if at "
     "least as many hospitals as the terms require are honest and keep their noise secret. The three computing parties "
-    "must follow the protocol, and no two of them may combine their data. Other hospitals, and recipients of labels, "
-    "student or card, are not trusted: they may know all other data.",
+    "must follow the protocol, and no two of them may combine their data. Other hospitals, and recipients of the "
+    "release, are not trusted: they may know all other data.",
     "local": "Local: each hospital randomizes its own votes, and needs to trust no other member. Other members, and "
-    "recipients of labels, student or card, are not trusted: they may know all other data.",
+    "recipients of the release, are not trusted: they may know all other data.",
 }
 _STAYS = {
-    "central": "Private rows, teachers and votes do not leave.",
-    "federated": "Sealed shares of noisy votes or ballots leave each hospital. Private rows, teachers, and votes or "
-    "ballots without noise do not.",
-    "local": "Randomized votes leave the hospital. Private rows, teachers and votes without noise do not.",
+    "central": "Private rows, and all that is computed from them before noise is added, do not leave.",
+    "federated": "Sealed shares of noisy ballots or votes leave each hospital. Private rows, and all that is computed "
+    "from them before noise is added, do not.",
+    "local": "Randomized votes leave the hospital. Private rows and votes without noise do not.",
 }
 SIDE_CHANNELS = (
     "Votes, sums and noise are whole numbers, so rounding errors reveal nothing.",
@@ -130,21 +143,24 @@ def _first_page(card: CardRecord) -> Lines:
     small = f" ({one_in(epsilon.delta)})" if epsilon.delta else ""
     held = "none: simulated noise" if epsilon.simulated else f"{claim_of(epsilon)}{small}, for {scope}"
     majority = None if card.majority_share is None else f"{card.majority_share:.2%} of the same rows"
-    stated = {topic: Line(name, said.get(topic), topic) for topic, name in _LINES.items()}
+    missing = [name for topic, name in _LINES.items() if topic not in said]
+
+    def stated(*topics: str) -> list[Line]:
+        return [Line(_LINES[topic], said[topic]) for topic in topics if topic in said]
+
     return Lines(
         (
-            *(stated[topic] for topic in ("private_data", "controller", "purpose", "people")),
+            *stated("private_data", "controller", "purpose", "people"),
             Line("Privacy unit", f"{epsilon.unit.name}: {epsilon.unit.neighboring.sentence}"),
             Line("Privacy guarantee", held),
             Line("Budget", _spending(card)),
-            stated["intended_use"],
-            stated["excluded_use"],
+            *stated("intended_use", "excluded_use"),
             Line("Accuracy of the model (student)", _accuracy(card)),
             Line("Accuracy of always guessing the most frequent class", majority or "not measured"),
-            stated["without_privacy"],
+            *stated("without_privacy"),
             Line("Objections", _objections(card)),
-            stated["signed_by"],
-            stated["review_date"],
+            *stated("signed_by", "review_date"),
+            *([Line("Not stated by the data set owner", "; ".join(missing))] if missing else []),
         )
     )
 
@@ -164,10 +180,9 @@ _LINES = {
 
 def _spending(card: CardRecord) -> str:
     """Return the budget, how much of it is used, and what it allows an attacker once all of it is."""
-    budget, spent = round_up(card.budget["budget"]), round_up(card.budget["spent"])
-    part = "all of it is spent" if spent >= budget else f"{spent:.10g} is spent"
-    used = f"ε = {budget} at δ = {card.budget['delta']:.10g} for all releases; {part}"
-    if card.epsilon.simulated or card.covers_ledger or spent >= budget:
+    spending = card.spending
+    used = f"ε = {spending.budget} at δ = {card.budget['delta']:.10g} for all releases; {spending}"
+    if card.epsilon.simulated or card.covers_ledger or not spending.left:
         return used
     whole = PublicEpsilon(card.budget["budget"], card.budget["delta"], card.epsilon.unit, "budget")
     return f"{used}. If all of it is spent, the attacker guesses right in {cases(whole)}"
@@ -189,7 +204,7 @@ def _objections(card: CardRecord) -> str:
 def _parameters(card: CardRecord) -> Section:
     epsilon = card.epsilon
     rows = [("Guarantee", guarantee(epsilon)), ("Proved by", epsilon.method)]
-    blocks: list[Block] = [Prose(likelihood(epsilon, whole=card.covers_ledger))]
+    blocks: list[Block] = [Prose(likelihood(epsilon, card.outcome, whole=card.covers_ledger))]
     if not epsilon.simulated:
         share = advantage(epsilon.epsilon, epsilon.delta)
         most = min(1.0, round_up(share, digits_for_bound(share, 3)))
@@ -217,24 +232,23 @@ def _unit(card: CardRecord) -> Section:
 
 
 def _budget(card: CardRecord) -> Section:
-    budget = card.budget
-    whole, spent = round_up(budget["budget"]), round_up(budget["spent"])
-    line = f"none: simulated noise; {spent} of {whole} is counted as spent"
+    budget, spending = card.budget, card.spending
+    line = f"none: simulated noise; {spending.spent} of {spending.budget} is counted as spent"
     if not card.epsilon.simulated:
         line = (
-            f"everything released through the ledger is ({whole}, {budget['delta']:.10g})-differentially private; "
-            f"{spent} is spent"
+            f"everything released through the ledger is ({spending.budget}, {budget['delta']:.10g})-differentially "
+            f"private; {spending}"
         )
     rows = (
         ("Budget of the private data", line),
         ("Ledger", f"{budget['entries']:,} entries"),
-        ("Checksum of the newest ledger entry (head)", str(budget["head"])),
     )
-    blocks: list[Block] = [Facts(rows)]
-    if len(card.batches) > 1:
-        blocks.append(spending_figure(card.batches, budget["budget"]))
+    head = Code("Checksum of the newest ledger entry (head):", str(budget["head"]))
+    blocks: list[Block] = [Facts(rows), head]
+    if len(card.batches) > _MOST_WITHOUT_STEPS:
+        blocks.append(spending_figure(card.batches, spending))
     if card.batches:
-        blocks.append(costs_figure(card.batches, budget["budget"]))
+        blocks.append(costs_figure(card.batches, spending))
     if len(card.frontier) > 1:
         blocks.append(frontier_figure(card.frontier, card.queries))
     return Section("Privacy budget", (*blocks, *_stated(card, "other_releases")))
@@ -249,8 +263,8 @@ def _algorithms(card: CardRecord) -> Section:
         ("Mechanism", card.mechanism),
         ("Noise", card.noise_source),
         (cast_by, number),
-        ("Queries", _queries(card)),
-        ("Queries chosen", card.selection),
+        *([("Released", counted(card.sums, "noisy sum", "noisy sums"))] if card.releases_sums else []),
+        *_queries(card),
     )
     return Section("Algorithms and correctness", (Facts(rows), *_stated(card, "evidence")))
 
@@ -277,13 +291,10 @@ def _about(card: CardRecord) -> Section:
         ("Made", card.created),
         ("With", ", ".join(f"{name} {version}" for name, version in card.versions.items()) or NOT_STATED),
     )
-    text = (
-        "A card is a statement, not a proof. To check its signature and its ledger, run: tutelage card FOLDER --verify "
-        "NAME.public.json --ledger LEDGER"
-    )
+    verify = Code("A card is a statement, not a proof. To check its signature and its ledger, run:", _VERIFY)
     missing = ", ".join(topic for topic in STATEMENTS if topic not in card.statements)
-    lacking = (Prose(f"Not stated: {missing}. Add a statement with {setting('TOPIC')}."),) if missing else ()
-    return Section("About this card", (Facts(rows), Prose(text), *lacking))
+    lacking = (Code(f"Not stated: {missing}. To state a topic, the data set owner runs:", _STATE),) if missing else ()
+    return Section("About this card", (Facts(rows), verify, *lacking))
 
 
 def _stated(card: CardRecord, *topics: str) -> tuple[Statement, ...]:
@@ -291,11 +302,12 @@ def _stated(card: CardRecord, *topics: str) -> tuple[Statement, ...]:
     return tuple(Statement(STATEMENTS[topic], card.statements[topic]) for topic in topics if topic in card.statements)
 
 
-def _queries(card: CardRecord) -> str:
+def _queries(card: CardRecord) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Return how many public rows have a label, and how they were chosen."""
     if card.releases_sums:
-        return f"{card.queries:,} public rows, all labeled by the student"
-    asked = f"{card.queries:,} queries"
-    return asked if card.answered is None else f"{asked}, {card.answered:,} labeled"
+        return ("Public rows labeled by the student", f"{card.queries:,}"), ("Rows chosen", card.selection)
+    labeled = "" if card.answered is None else f", {card.answered:,} labeled"
+    return ("Queries", f"{card.queries:,} queries{labeled}"), ("Queries chosen", card.selection)
 
 
 def _listed(names: tuple[str, ...]) -> str:
@@ -309,13 +321,16 @@ def _listed(names: tuple[str, ...]) -> str:
 def answers_of(card: CardRecord) -> Answers:
     """Return the fifteen questions with their answers; a section that holds the answer is named."""
     budget = card.budget
-    leaves = (
-        f"Labels of at most {card.queries:,} public rows, a student that learned from them, this card, and for "
-        f"auditors a copy of the ledger without its key. {_STAYS[card.model]}"
-    )
+    labels = f"abels of at most {card.queries:,} public rows"
+    leaves = f"L{labels}, a student that learned from them"
+    if card.releases_sums:
+        summed = counted(card.sums, "noisy sum", "noisy sums")
+        source = "it" if card.sums == 1 else "them"
+        leaves = f"{summed} of ballots, a student that is computed from {source}, and its l{labels}"
+    leaves += f"; this card, and for auditors a copy of the ledger without its key. {_STAYS[card.model]}"
     ledger = (
-        f"{round_up(budget['spent'])} of ε = {round_up(budget['budget'])} is spent. The ledger is a chain of hashes; "
-        "its head is on this card, so a change can be detected."
+        f"{card.spending.spent} of ε = {card.spending.budget} is spent. The ledger is a chain of hashes; its head is "
+        "on this card, so a change can be detected."
     )
     bound = "is tied to one data set" if budget.get("bound") else "is not tied to a data set"
     others = f"The ledger {bound}. It counts only releases that are made through it."
@@ -356,8 +371,8 @@ def _answer(card: CardRecord, question: str, topic: str, known: str | None) -> A
     """Return a question with its answer; a statement that a section quotes is not quoted again."""
     stated, pointer = card.statements.get(topic), f"See {_SECTION_OF.get(topic)}."
     if stated is None or topic not in _SECTION_OF:
-        return Answer(question, known, topic, stated)
-    return Answer(question, pointer if known in (None, pointer) else f"{known} {pointer}", topic, None)
+        return Answer(question, known, stated)
+    return Answer(question, pointer if known in (None, pointer) else f"{known} {pointer}", None)
 
 
 def publishable(card: CardRecord) -> str:
