@@ -19,7 +19,6 @@ from tutelage.cli.config import load_config
 from tutelage.cli.sources import cause_of_unknown
 from tutelage.cli.text import plain_console, printable
 from tutelage.exceptions import ConfigError, InvalidDataError
-from tutelage.ledger import store
 from tutelage.students import load_student
 
 GNMAX = ("--mechanism", "gnmax", "--sigma", 4)
@@ -213,8 +212,7 @@ READERS = [
 
 
 @pytest.mark.parametrize("arguments", READERS, ids=lambda given: " ".join(map(str, given[:2])))
-def test_junk_in_place_of_any_file_is_one_sentence(arguments, tmp_path, called, monkeypatch):
-    monkeypatch.setattr(store, "_UNFINISHED", 0.0)  # nobody is about to write the empty file
+def test_junk_in_place_of_any_file_is_one_sentence(arguments, tmp_path, called):
     (tmp_path / "p.csv").write_text("a,b\n1,2\n")
     for kind, content in JUNK.items():
         (tmp_path / kind).write_bytes(content)

@@ -1,6 +1,9 @@
 """Everything that an outsider may see of a data set depends on public values and noisy results alone."""
 
 import json
+import os
+import signal
+import sqlite3
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -8,9 +11,12 @@ import pytest
 
 from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, VoteHistogram
 from tutelage._internal import days
-from tutelage.ledger import data_digest
+from tutelage.exceptions import BudgetContinuedWarning, LedgerTamperedError, TutelageError
+from tutelage.ledger import LedgerTerms, data_digest
+from tutelage.mechanisms import CappedGNMax
+from tutelage.partition import Shards
 from tutelage.privacy import ONE_TEACHER
-from tutelage.teachers import VectorBallots
+from tutelage.teachers import NearestQueries, VectorBallots
 
 
 @pytest.fixture
@@ -103,3 +109,159 @@ def test_a_student_is_saved_without_times_addresses_and_gaps(tmp_path, binary_ro
         assert {part.date_time[0] for part in archive.infolist()} == {1980}
         assert "schema.json" in archive.namelist()
         assert json.loads(archive.read("schema.json"))["__id__"] < 10**6
+
+
+# A ledger appears with its first reservation
+
+
+ALIKE = {"all alike": np.ones((20, 4)), "one row": np.ones((1, 4))}
+
+
+@pytest.mark.filterwarnings("ignore::tutelage.exceptions.FewPublicRowsWarning")
+@pytest.mark.parametrize("rows", ALIKE)
+@pytest.mark.parametrize("entity_ids", [None, np.arange(400) // 2], ids=["rows", "people"])
+def test_a_refused_fit_leaves_no_ledger_and_a_ledger_that_exists_as_it_was(rows, entity_ids, binary_rows, tmp_path):
+    X, y = (part[:400] for part in binary_rows)
+    path = tmp_path / "a.ledger"
+
+    def fit(public, epsilon=1.0, **settings):
+        model = PATEClassifier(teacher=VectorBallots(), ledger=path, budget=2.0, epsilon=epsilon, **settings)
+        return model.fit(np.resize(X, (400, 4)), y, X_public=public, entity_ids=entity_ids)
+
+    with pytest.raises(TutelageError):
+        fit(ALIKE[rows])
+    assert list(tmp_path.iterdir()) == []
+    fit(np.resize(X[:60], (60, 4)))
+    before = path.read_bytes()
+    with pytest.raises(TutelageError):
+        fit(ALIKE[rows], question="another", data_changed=True)
+    assert path.read_bytes() == before
+
+
+def test_the_file_has_opening_binding_and_reservation_or_is_not_there(binary_rows, tmp_path, monkeypatch):
+    X, y = binary_rows
+    path, seen = tmp_path / "a.ledger", []
+    settle = Ledger.settle
+
+    def looked_at(ledger, *given):
+        seen.append([entry["kind"] for entry in Ledger.open(path).export()])
+        return settle(ledger, *given)
+
+    monkeypatch.setattr(Ledger, "settle", looked_at)
+    PATEClassifier(teacher=VectorBallots(), ledger=path, epsilon=1.0).fit(X, y, X_public=X[:60])
+    assert seen[0] == ["opened", "bound", "reserved"]
+    assert Ledger.open(path).verify().unsettled == 0
+
+
+@pytest.mark.parametrize("leftover", ["empty", "a journal of the first write"])
+def test_what_a_kill_leaves_of_a_new_ledger_is_recovered(leftover, tmp_path):
+    path = tmp_path / "a.ledger"
+    path.touch()
+    if leftover != "empty":
+        child = os.fork()
+        if child == 0:
+            raw = sqlite3.connect(path, isolation_level=None)
+            raw.execute("PRAGMA cache_size = 1")  # so that pages are in the file before the commit
+            raw.execute("BEGIN EXCLUSIVE")
+            raw.execute("CREATE TABLE entries (text TEXT)")
+            for _ in range(2000):
+                raw.execute("INSERT INTO entries VALUES (?)", ("x" * 1000,))
+            os.kill(os.getpid(), signal.SIGKILL)
+        os.waitpid(child, 0)
+        assert path.stat().st_size > 10**5
+    event = GNMax(40.0).event_of_one(3, ONE_TEACHER, simulated=False)
+    terms = LedgerTerms(where=path, event=event, queries=1, epsilon=5.0, delta=1e-5, unit=ONE_TEACHER)
+    terms.open().reserve(event, 1)
+    assert Ledger.open(path).verify().entries == 2
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_fit_whose_ledger_another_process_makes_first_spends_from_that_one(binary_rows, tmp_path, monkeypatch):
+    X, y = binary_rows
+    path, cast = tmp_path / "a.ledger", VectorBallots.cast
+
+    def overtaken(teacher, *given):
+        if not path.exists():
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(VectorBallots, "cast", cast)
+                fit()
+        return cast(teacher, *given)
+
+    def fit():
+        model = PATEClassifier(teacher=VectorBallots(), ledger=path, epsilon=1.0)
+        return model.fit(X, y, X_public=X[:60])
+
+    monkeypatch.setattr(VectorBallots, "cast", overtaken)
+    with pytest.warns(BudgetContinuedWarning):
+        model = fit()
+    state = Ledger.open(path).verify()
+    assert (state.unsettled, state.answers) == (0, 2)
+    assert model.remembered_ == 60
+
+
+# What was stored is there, and nothing beside it
+
+
+def labeled(tmp_path):
+    path = tmp_path / "a.ledger"
+    session = LabelingSession(VoteHistogram(np.array([[230, 15, 5]]), 250), GNMax(40.0), ledger_of(path))
+    session.ask(np.array([[0.0]]))
+    return path, lambda: LabelingSession(
+        VoteHistogram(np.array([[230, 15, 5]]), 250), GNMax(40.0), Ledger.open(path)
+    ).ask(np.array([[0.0]]))
+
+
+EDITS = {
+    "answers deleted": "DELETE FROM answers",
+    "a trigger": "CREATE TRIGGER t AFTER INSERT ON answers BEGIN DELETE FROM answers; END",
+    "a view": "CREATE VIEW v AS SELECT * FROM answers",
+    "an index": "CREATE INDEX i ON answers (reservation)",
+    "an answer added": "INSERT INTO answers VALUES (zeroblob(32), '[1]', 1)",
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_a_ledger_that_lost_its_answers_or_has_something_planted_draws_no_label(edit, tmp_path):
+    path, ask = labeled(tmp_path)
+    with sqlite3.connect(path) as raw:
+        raw.execute(EDITS[edit])
+    raw.close()
+    with pytest.raises(LedgerTamperedError, match=r"fewer or more labels|foreign table, index, view or trigger"):
+        ask()
+
+
+def test_a_trigger_that_is_planted_while_the_ledger_is_open_is_found(tmp_path):
+    path, _ = labeled(tmp_path)
+    ledger = Ledger.open(path)
+    with sqlite3.connect(path) as raw:
+        raw.execute(EDITS["a trigger"])
+    raw.close()
+    with pytest.raises(LedgerTamperedError, match="foreign table"):
+        ledger.reserve(GNMax(40.0).event_of_one(3, ONE_TEACHER, simulated=False), 1)
+
+
+VOTES_EDITS = {
+    "votes given back": "DELETE FROM spent",
+    "fewer votes": "UPDATE spent SET votes = 0",
+    "a trigger": "CREATE TRIGGER t AFTER INSERT ON spent BEGIN DELETE FROM spent; END",
+    "no sums": "DELETE FROM sums",
+}
+
+
+@pytest.mark.parametrize("edit", VOTES_EDITS)
+def test_votes_that_were_cast_are_not_given_back_by_an_edit(edit, binary_rows, tmp_path):
+    X, y = binary_rows
+    path = tmp_path / "a.ledger"
+
+    def ask(rows):
+        people = NearestQueries(cap=2).fit(X, y, Shards.of_single_people(len(X)), n_classes=2)
+        ledger = Ledger.open(path) if path.exists() else Ledger.create(path, epsilon=50.0, delta=1e-5, unit=people.unit)
+        return LabelingSession(people, CappedGNMax(20.0, 2), ledger).ask(rows)
+
+    ask(X[:10])
+    ask(X[10:12])
+    with sqlite3.connect(f"{path}.votes") as raw:
+        raw.execute(VOTES_EDITS[edit])
+    raw.close()
+    with pytest.raises(LedgerTamperedError, match=r"it was edited|foreign table"):
+        ask(X[20:30])

@@ -41,7 +41,7 @@ from tutelage.labeling.fits import Asking, AskingSum, AskingVoters, FitBudget, F
 from tutelage.labeling.refits import REFITS, Spent
 from tutelage.labeling.sums import BallotRounds
 from tutelage.labeling.tuning import AskingTuned, Candidate, TunedRelease
-from tutelage.ledger import Accounting, Ledger, LedgerState
+from tutelage.ledger import Accounting, Ledger, LedgerOvertakenError, LedgerState
 from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism, NoisySum, Release
 from tutelage.partition import Shards, unit_of_single_people
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit, PublicEpsilon, round_up
@@ -646,12 +646,19 @@ class PATEClassifier(ClassifierMixin, Inputs):
         """Spend, draw and release; set what came out and what it cost, and return it."""
         one = asking.event_of_one(budget.unit)
         most = of_queries(one, asking.n_queries)
-        ledger, release = budget.opened(
-            one, asking.n_queries, asking.prepare, noise_by_budget=self._noise_by_budget(run)
-        )
+
+        def opened() -> Ledger:
+            return budget.opened(one, asking.n_queries, noise_by_budget=self._noise_by_budget(run))
+
+        ledger = opened()
+        release = asking.prepare(ledger)
         before = ledger.state()
         repeated = self._count_fit(asking.event_of_one(ONE_TEACHER), budget, most.count, simulated=run.noise.simulated)
-        made = release(ledger)
+        try:
+            made = release(ledger)
+        except LedgerOvertakenError:  # before anything was spent
+            ledger = opened()
+            before, made = ledger.state(), release(ledger)
         ledger.write_binding()
         self._keep(asking, made)
         # How many were asked may have followed from answers, so the ε is that of as many as could have been.

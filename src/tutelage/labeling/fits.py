@@ -20,7 +20,7 @@ from tutelage.labeling.batches import PeopleInBatches
 from tutelage.labeling.rounds import AskedRounds, ask_in_rounds, even_rounds, first_predictions, round_rows
 from tutelage.labeling.session import LabelingSession, require_room
 from tutelage.labeling.sums import BallotRounds, least_noise
-from tutelage.ledger import Accounting, Ledger, LedgerTerms, data_digest
+from tutelage.ledger import Accounting, Ledger, LedgerTerms, data_digest, existing_ledger
 from tutelage.ledger.digests import people_digest, row_hashes, table_digest
 from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import Mechanism, NoisySum, Release
@@ -81,14 +81,12 @@ class FitBudget:
 
     def least_noise(self, event_of: Callable[[float], Event]) -> float:
         """Return the least noise at which a release costs at most `epsilon`, or the whole budget."""
-        whole = self._existing() or self._in_memory(self.budget or self._target, self.accounting_of_new)
+        whole = existing_ledger(self.ledger) or self._in_memory(self.budget or self._target, self.accounting_of_new)
         return noise_within(whole, self.epsilon, event_of, self.accounting)
 
-    def opened(
-        self, event: Event, queries: int, prepare: Callable[[Ledger], Made], *, noise_by_budget: bool
-    ) -> tuple[Ledger, Made]:
-        """Return the ledger and the prepared release; a new ledger's file is created only after the preparation."""
-        default = self._target if noise_by_budget and self._existing() is None else None
+    def opened(self, event: Event, queries: int, *, noise_by_budget: bool) -> Ledger:
+        """Return the ledger; the file of a new one appears with its first reservation."""
+        default = self._target if noise_by_budget and existing_ledger(self.ledger) is None else None
         terms = LedgerTerms(
             where=self.ledger,
             event=event,
@@ -99,14 +97,11 @@ class FitBudget:
             accounting=self.accounting_of_new,
             suited=not noise_by_budget,  # which was found at the other order, and the same fit must find it again
         )
-        ledger = terms.existing_or_trial()
-        self._bind(ledger)
+        ledger = terms.open()
+        if self.ledger is not None:
+            ledger.bind(self.people.digest(), changed=self.data_changed)
         self._refuse_second(ledger)
-        prepared = prepare(ledger)
-        if ledger.path is None:
-            ledger = terms.open_or_make()
-            self._bind(ledger)
-        return ledger, prepared
+        return ledger
 
     @property
     def _target(self) -> float:
@@ -115,15 +110,9 @@ class FitBudget:
     def _in_memory(self, epsilon: float, accounting: Accounting) -> Ledger:
         return Ledger.in_memory(epsilon=epsilon, delta=self.delta, unit=self.unit, accounting=accounting)
 
-    def _existing(self) -> Ledger | None:
-        """Return the ledger, or None if it does not exist yet."""
-        if self.ledger is None or isinstance(self.ledger, Ledger):
-            return self.ledger
-        return Ledger.open(self.ledger) if Path(self.ledger).exists() else None
-
     def _refuse_second(self, ledger: Ledger) -> None:
         """Refuse to create a second ledger next to one with the budget of the same people or rows."""
-        if self.ledger is None or isinstance(self.ledger, Ledger) or ledger.path is not None:
+        if self.ledger is None or isinstance(self.ledger, Ledger) or ledger.has_file:
             return
         if others := sorted(set(Path(self.ledger).parent.glob("*.ledger")) - {Path(self.ledger)}):
             digest = self.people.digest()
@@ -132,10 +121,6 @@ class FitBudget:
                     f"{other.name} contains the budget of these data. Pass it as `ledger`; another ledger would be a "
                     "second budget."
                 )
-
-    def _bind(self, ledger: Ledger) -> None:
-        if self.ledger is not None:
-            ledger.bind(self.people.digest(), changed=self.data_changed)
 
 
 def _is_of(path: Path, digest: bytes) -> bool:
@@ -323,6 +308,7 @@ class AskingSum:
 
     def prepare(self, ledger: Ledger) -> Callable[[Ledger], FitRelease]:
         """Refuse new sums that the ledger does not allow; return a function that releases them."""
+        self.ballot_rounds.check_public(self.mechanism, self.asked)
         if ledger.state().spent == 0:
             ledger.require(self.event_of_one(self.ballot_rounds.people.unit), 1)
         return self._release

@@ -225,14 +225,8 @@ class BallotRounds:
         then : sequence of Event
             What will be released afterwards, for which there must be room too.
         """
-        features = self.teacher.features(
-            X_public,
-            n_classes=len(self.classes),
-            n_people=n_people,
-            noise_multiplier=(trial_for or mechanism).noise_multiplier,
-        )
+        features = self._features(X_public, n_people, trial_for or mechanism)
         vectors_of = require_public_map(features, "BallotRounds")
-        check_row_by_row(vectors_of, X_public)
         seen = vectors_of.transform(X_public)
         student = NoisySumClassifier().fit_moments(seen, [], n_rows=n_people, classes=self.classes)
         about = [*self.about, n_people, data_digest(X_public, seen).hex(), *(["trial"] if trial_for else [])]
@@ -260,6 +254,22 @@ class BallotRounds:
             cost=sum(part.cost for part in parts),
             reservations=frozenset[int]().union(*(part.reservations for part in parts)),
         )
+
+    def check_public(self, mechanism: NoisySum, X_public: Matrix) -> None:
+        """Refuse public rows from which no features can be learned, before the number of people is released."""
+        if self._count_is_private:
+            self._features(X_public, len(X_public), mechanism)
+
+    def _features(self, X_public: Matrix, n_people: int, mechanism: NoisySum) -> Pipeline:
+        """Return the features that the ballots are cast by, learned from public rows."""
+        features = self.teacher.features(
+            X_public,
+            n_classes=len(self.classes),
+            n_people=n_people,
+            noise_multiplier=mechanism.noise_multiplier,
+        )
+        check_row_by_row(require_public_map(features, "BallotRounds"), X_public)
+        return features
 
     def _released(
         self, ledger: Ledger | None, mechanism: NoisySum, ballots: BallotSum, about: Sequence[Any]

@@ -146,6 +146,8 @@ class AskingTuned:
 
     def prepare(self, ledger: Ledger) -> Callable[[Ledger], TunedRelease]:
         """Refuse what a ledger has no room for, of which it remembers nothing; return what releases it."""
+        for one in (self.pilot, *self.candidates):
+            one.rounds.check_public(self._final, one.asked)
         if ledger.state().spent == 0:
             ledger.require(self.event_of_one(self.pilot.people.unit), 1)
         return self._release

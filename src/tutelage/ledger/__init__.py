@@ -4,8 +4,9 @@ from tutelage.ledger.campaigns import Voters
 from tutelage.ledger.filter import Accounting
 from tutelage.ledger.history import History, LedgerState
 from tutelage.ledger.ledger import Granted, Labels, Ledger, Reservation, Settled
-from tutelage.ledger.opening import LedgerTerms
+from tutelage.ledger.opening import LedgerTerms, existing_ledger
 from tutelage.ledger.queries import data_digest
+from tutelage.ledger.store import LedgerOvertakenError
 
 __all__ = [
     "Accounting",
@@ -13,10 +14,12 @@ __all__ = [
     "History",
     "Labels",
     "Ledger",
+    "LedgerOvertakenError",
     "LedgerState",
     "LedgerTerms",
     "Reservation",
     "Settled",
     "Voters",
     "data_digest",
+    "existing_ledger",
 ]

@@ -11,7 +11,7 @@ import hmac
 import os
 import secrets
 import sqlite3
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple, final
@@ -26,14 +26,22 @@ from tutelage.exceptions import (
     LedgerTamperedError,
     OverlappingShardsError,
 )
-from tutelage.ledger.store import connected, explained
+from tutelage.ledger.store import check_schema, connected, explained
 
-_SCHEMA = (
-    "CREATE TABLE IF NOT EXISTS spendings (campaign BLOB NOT NULL, token TEXT NOT NULL, data BLOB NOT NULL, "
-    "PRIMARY KEY (campaign, token)) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS spent (campaign BLOB NOT NULL, teacher BLOB NOT NULL, votes INTEGER NOT NULL, "
-    "PRIMARY KEY (campaign, teacher)) WITHOUT ROWID",
-)
+_SCHEMA = {
+    "spendings": (
+        "CREATE TABLE spendings (campaign BLOB NOT NULL, token TEXT NOT NULL, data BLOB NOT NULL, "
+        "PRIMARY KEY (campaign, token)) WITHOUT ROWID"
+    ),
+    "spent": (
+        "CREATE TABLE spent (campaign BLOB NOT NULL, teacher BLOB NOT NULL, votes INTEGER NOT NULL, "
+        "PRIMARY KEY (campaign, teacher)) WITHOUT ROWID"
+    ),
+    "sums": "CREATE TABLE sums (campaign BLOB PRIMARY KEY, code BLOB NOT NULL) WITHOUT ROWID",
+}
+
+
+_SPENT = "SELECT teacher, votes FROM spent WHERE campaign = ? ORDER BY teacher"
 
 
 class Voters(NamedTuple):
@@ -90,8 +98,11 @@ class SpentVotes:
         """
         with explained(self._file, self._timeout), self._connection(exists=recorded is not None) as connection:
             run = connection.execute
-            for statement in ("BEGIN IMMEDIATE", *_SCHEMA):
-                run(statement)
+            run("BEGIN IMMEDIATE")
+            if not run("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                for statement in _SCHEMA.values():
+                    run(statement)
+            check_schema(connection, _SCHEMA)
             before = dict(run("SELECT token, data FROM spendings WHERE campaign = ?", (campaign,)))
             if recorded is not None and recorded not in before:
                 raise LedgerTamperedError(
@@ -103,7 +114,12 @@ class SpentVotes:
                     "The votes of this campaign were cast by other teachers, or from other rows. Ask with those of "
                     "before, rows in the same order; if people have ids, name them."
                 )
-            spent = dict(run("SELECT teacher, votes FROM spent WHERE campaign = ?", (campaign,)))
+            spent = dict(run(_SPENT, (campaign,)))
+            if before and run("SELECT code FROM sums WHERE campaign = ?", (campaign,)).fetchone() != (_code(spent),):
+                raise LedgerTamperedError(
+                    f"{self._file} does not hold the votes that were spent: it was edited. Restore it: without them, "
+                    "teachers would vote again."
+                )
             left = cap - np.array([spent.get(teacher, 0) for teacher in wishes.teachers], dtype=np.int64)
             granted = np.minimum(wishes.votes, np.maximum(left, 0))
             rows = sorted(zip(wishes.teachers, granted.tolist(), strict=True))  # as the table is, which is faster
@@ -113,6 +129,7 @@ class SpentVotes:
             )
             token = secrets.token_hex(16)
             run("INSERT INTO spendings VALUES (?, ?, ?)", (campaign, token, wishes.data))
+            run("INSERT OR REPLACE INTO sums VALUES (?, ?)", (campaign, _code(dict(run(_SPENT, (campaign,))))))
             run("COMMIT")
         return granted, token
 
@@ -145,6 +162,14 @@ def _undone(connection: sqlite3.Connection) -> Generator[sqlite3.Connection]:
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+
+
+def _code(spent: Mapping[bytes, int]) -> bytes:
+    """Return a hash of the votes that each teacher has cast."""
+    digest = hashlib.sha256()
+    for teacher, votes in spent.items():
+        digest.update(teacher + votes.to_bytes(8, "big"))
+    return digest.digest()
 
 
 def _keyed(key: bytes, kind: bytes, text: bytes) -> bytes:

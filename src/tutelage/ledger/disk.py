@@ -82,7 +82,8 @@ class Room:
     def __init__(self, ledger: Path, queries: int, labels: int) -> None:
         growth = queries * (_BYTES_PER_ANSWER + labels * _BYTES_PER_LABEL) + _PAGES_BESIDE * _PAGE
         # Every answer may land on a page of its own, and the journal keeps each page that changes.
-        journal = min(ledger.stat().st_size + growth, (2 * queries + _PAGES_BESIDE) * (_PAGE + 8))
+        present = ledger.stat().st_size if ledger.exists() else 0
+        journal = min(present + growth, (2 * queries + _PAGES_BESIDE) * (_PAGE + 8))
         try:
             self._file = TemporaryFile(dir=ledger.parent)  # noqa: SIM115
             finalize(self, self._file.close)

@@ -120,7 +120,7 @@ class Ledger:
         self._store = store
         with store.transaction() as read:
             self._key, self._opening, self._newest = read.key(), read.opening(), read.last()
-            read.checkpoint()
+            read.check_count()
         self._filter, self._unit = terms_of(self._opening, self._key)
         self._votes = SpentVotes(store.file, store.timeout)
         self._history = History(())
@@ -163,13 +163,9 @@ class Ledger:
             Seconds to wait while another process writes.
         """
         limit = _limit(epsilon, delta, order, suited_to, accounting)
-        key = secrets.token_bytes(32)
-        try:
-            return cls(Store.create(Path(path), _first(limit, unit, key, owner), key, timeout=timeout))._logged("made")
-        except FileExistsError:
-            raise LedgerStorageError(
-                f"{path} exists already, and a budget is set once. Open it, or name another file."
-            ) from None
+        made = cls._in_memory(Path(path), limit, unit, owner, timeout)
+        made._store.make_file()
+        return made._logged("made")
 
     @classmethod
     def in_memory(
@@ -183,9 +179,23 @@ class Ledger:
         accounting: str = Accounting.RENYI,
     ) -> Self:
         """Make a ledger that is forgotten with this process, for a single release or a trial; otherwise as `create`."""
+        return cls._in_memory(None, _limit(epsilon, delta, order, suited_to, accounting), unit)
+
+    @classmethod
+    def made_by_spending(cls, path: str | os.PathLike[str] | None, limit: Filter, unit: PrivacyUnit) -> Self:
+        """Return a new ledger whose file, if it has one, appears with its first reservation, in one transaction.
+
+        What is refused before leaves no file, in which its budget would be fixed. Where another process makes the file
+        first, the reservation raises `LedgerOvertakenError`.
+        """
+        return cls._in_memory(None if path is None else Path(path), limit, unit)
+
+    @classmethod
+    def _in_memory(
+        cls, path: Path | None, limit: Filter, unit: PrivacyUnit, owner: str | None = None, timeout: float = _TIMEOUT
+    ) -> Self:
         key = secrets.token_bytes(32)
-        first = _first(_limit(epsilon, delta, order, suited_to, accounting), unit, key)
-        return cls(Store.create(None, first, key, timeout=_TIMEOUT))
+        return cls(Store.create(path, _first(limit, unit, key, owner), key, timeout=timeout))
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, read_only: bool = False, timeout: float = _TIMEOUT) -> Self:
@@ -215,6 +225,11 @@ class Ledger:
     def path(self) -> Path | None:
         """The file, or None for one in memory."""
         return self._store.path
+
+    @property
+    def has_file(self) -> bool:
+        """Whether it is on file: not if it is in memory, or nothing was reserved of a new one."""
+        return self._store.has_file
 
     @property
     def epsilon(self) -> float:

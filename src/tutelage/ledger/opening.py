@@ -1,15 +1,25 @@
 """Find or create the ledger that a release spends from: given, on file, new, or for this release alone."""
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, final
+from typing import final
 
 from tutelage.events import Event, of_queries
-from tutelage.exceptions import LedgerMismatchError, LedgerStorageError
+from tutelage.exceptions import LedgerMismatchError
 from tutelage.ledger.filter import Accounting, Filter, GaussianFilter, RenyiFilter
 from tutelage.ledger.ledger import Ledger
+from tutelage.ledger.store import LedgerMissingError
 from tutelage.privacy import PrivacyUnit
+
+
+def existing_ledger(where: str | os.PathLike[str] | Ledger | None) -> Ledger | None:
+    """Return a ledger that is given or on file, or None where there is none yet."""
+    if where is None or isinstance(where, Ledger):
+        return where
+    with suppress(LedgerMissingError):
+        return Ledger.open(where)
+    return None
 
 
 @final
@@ -42,32 +52,12 @@ class LedgerTerms:
     accounting: Accounting = Accounting.RENYI
     suited: bool = True
 
-    def existing_or_trial(self) -> Ledger:
-        """Return the ledger, or one in memory if its file does not exist yet, to check whether a batch fits.
-
-        A budget that turns out too small then leaves no file behind, in which it would be fixed.
-        """
-        if isinstance(self.where, Ledger):
-            return self._checked(self.where)
-        if self.where is not None and Path(self.where).exists():
-            return self._checked(Ledger.open(self.where))
-        return Ledger.in_memory(**self._new())
-
-    def open_or_make(self) -> Ledger:
-        """Return the ledger, creating its file if it does not exist; refuse another budget or unit."""
-        if self.where is None or isinstance(self.where, Ledger) or Path(self.where).exists():
-            return self.existing_or_trial()
-        try:
-            return Ledger.create(self.where, **self._new())
-        except LedgerStorageError:
-            if not Path(self.where).exists():
-                raise
-            return self.existing_or_trial()  # another process made it in the meantime
-
-    def _new(self) -> dict[str, Any]:
-        limit = self._limit()
-        kept = {"order": limit.order, "accounting": limit.accounting}
-        return {"epsilon": limit.epsilon, "delta": self.delta, "unit": self.unit, **kept}
+    def open(self) -> Ledger:
+        """Return the ledger, or a new one whose first reservation makes its file; refuse another budget or unit."""
+        found = existing_ledger(self.where)
+        if found is not None:
+            return self._checked(found)
+        return Ledger.made_by_spending(None if isinstance(self.where, Ledger) else self.where, self._limit(), self.unit)
 
     def _limit(self) -> Filter:
         gaussian = self.accounting is Accounting.GAUSSIAN

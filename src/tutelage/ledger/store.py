@@ -12,8 +12,7 @@ import json
 import os
 import sqlite3
 import stat
-import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, final
@@ -24,6 +23,7 @@ from tutelage.ledger.disk import Room, check_locks
 from tutelage.ledger.entries import Checkpoint, Entry, Kind, canonical
 
 _APPLICATION = 0x74757465  # "tute" in the header of the file
+_HEADER = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
 _VERSION = 2  # 1 had no checkpoint; the first entry that is added brings it up to date
 _SCHEMA = {
     "entries": (
@@ -38,7 +38,14 @@ _SCHEMA = {
     "checkpoint": "CREATE TABLE checkpoint (text TEXT NOT NULL, code BLOB NOT NULL)",
 }
 _SCHEMA_1 = {name: statement for name, statement in _SCHEMA.items() if name != "checkpoint"}
-_UNFINISHED = 5.0  # seconds to wait for another process that is just making the file
+
+
+class LedgerMissingError(LedgerStorageError):
+    """There is no file, or an empty one, as a process leaves it that is killed while it makes a ledger."""
+
+
+class LedgerOvertakenError(LedgerStorageError):
+    """Another process made the file of this ledger first. Nothing was spent: open it."""
 
 
 @final
@@ -178,28 +185,38 @@ class Transaction:
         chosen = "SELECT reservation, query, labels FROM answers WHERE ?1 IS NULL OR reservation = ?1 ORDER BY query"
         yield from self._run(chosen, (reservation,))
 
-    def found_faults(self) -> bool:
-        """Return whether SQLite reports damage, or the file has an unknown table, index or trigger."""
-        if self._run("PRAGMA integrity_check").fetchall() != [("ok",)]:
-            return True
-        schema = self._run("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
-        expected = _SCHEMA_1 if self.version() == 1 else _SCHEMA
-        return dict(schema) != expected or len(schema) != len(expected)
+    def check_schema(self) -> None:
+        """Refuse a file with a table, index, view or trigger that is not as a ledger is made."""
+        check_schema(self._connection, _SCHEMA_1 if self.version() == 1 else _SCHEMA)
+
+    def check_count(self) -> None:
+        """Refuse a file with fewer or more answers than its entries count."""
+        sums = self.checkpoint()
+        if sums is not None and self._one("SELECT count(*) FROM answers") != sums.answers:
+            raise LedgerTamperedError(
+                "The ledger's file has fewer or more labels than its entries count. Restore a copy that verifies."
+            )
+
+    def is_damaged(self) -> bool:
+        """Return whether SQLite reports damage."""
+        return self._run("PRAGMA integrity_check").fetchall() != [("ok",)]
 
 
 @final
 class Store:
-    """An open ledger file, or one in memory."""
+    """An open ledger file, or one in memory: for good, or until its first reservation makes the file."""
 
-    def __init__(self, path: Path | None, *, timeout: float, read_only: bool = False) -> None:
+    def __init__(
+        self, path: Path | None, *, timeout: float, read_only: bool = False, memory: sqlite3.Connection | None = None
+    ) -> None:
         self.path = path
         self.file = None if path is None else path.resolve()  # another working directory is not another ledger
         self.timeout = timeout
         self.read_only = read_only
         self._lock = BriefLock()  # held during every transaction of this process
         self._process = os.getpid()
-        self._memory = None if path is not None else connected(":memory:", timeout)
-        if self.file is not None:
+        self._memory = memory
+        if self.file is not None and memory is None:
             if not read_only:
                 check_locks(self.file.parent)
             with explained(path, timeout):
@@ -207,33 +224,27 @@ class Store:
 
     @classmethod
     def create(cls, path: Path | None, first: Entry, key: bytes, *, timeout: float) -> "Store":
-        """Make the file, readable by its owner only, with its first entry."""
-        if path is None:
-            store = cls(None, timeout=timeout)
-            if store._memory is not None:
-                _write_schema(store._memory, first, key)
-                store._memory.execute("COMMIT")
-            return store
-        if path.parent.is_dir():
+        """Return a ledger with its first entry, in memory until `make_file` or the first reservation."""
+        if path is not None:
+            if not path.parent.is_dir():
+                raise LedgerStorageError(f"{path} cannot be made: its folder does not exist.")
             check_locks(path.parent)
-        try:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        except FileExistsError:
-            raise
-        except OSError as error:
-            raise LedgerStorageError(f"{path} cannot be made: {error.strerror}.") from None
-        with explained(path, timeout), closing(connected(str(path), timeout)) as made:
-            committing = False
-            try:
-                _write_schema(made, first, key)
-                committing = True
-                made.execute("COMMIT")
-            except BaseException as error:
-                if not committing or isinstance(error, sqlite3.Error):  # otherwise it may be in use by now
-                    path.unlink(missing_ok=True)
-                raise
-        _sync_folder(path.parent)
-        return cls(path, timeout=timeout)
+        memory = connected(":memory:", timeout)
+        memory.execute("BEGIN")
+        for statement in _SCHEMA.values():
+            memory.execute(statement)
+        memory.execute("INSERT INTO secret VALUES (?)", (key,))
+        memory.execute(f"PRAGMA user_version = {_VERSION}")
+        Transaction(memory).append(first)
+        memory.execute("COMMIT")
+        return cls(path, timeout=timeout, memory=memory)
+
+    def make_file(self) -> None:
+        """Write a ledger that is in memory to its file, readable by its owner only, if no ledger is there."""
+        if self.file is not None and self._memory is not None:
+            with self._lock, explained(self.path, self.timeout):
+                _write_file(self.file, self._memory, self.timeout)
+                self._memory = None
 
     @contextmanager
     def transaction(self, *, write: bool = False) -> Generator[Transaction]:
@@ -241,16 +252,28 @@ class Store:
         with self._lock, explained(self.path, self.timeout):
             before = self._identity()  # taken before the file is opened, so that what is committed to is what is there
             with self._connection() as connection:
+                held = Transaction(connection)
                 try:
                     connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-                    yield Transaction(connection)
+                    held.check_schema()
+                    yield held
                     if self._identity() != before:
                         raise LedgerTamperedError(f"{self.path} was replaced while in use. Nothing was written.")
+                    makes = self.file is not None and self._memory is not None and Kind.RESERVED in held.kinds
+                    if self.file is not None and makes:
+                        _write_file(self.file, connection, self.timeout)
                     connection.execute("COMMIT")
+                    if makes:
+                        self._memory = None
                 except BaseException:
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
                     raise
+
+    @property
+    def has_file(self) -> bool:
+        """Whether it is on file."""
+        return self._memory is None
 
     def room(self, queries: int, labels: int) -> Room | None:
         """Return room on the disk for this number of labeled queries; a ledger in memory needs none."""
@@ -287,12 +310,12 @@ class Store:
 
     def _identity(self) -> tuple[int, int]:
         """Return which file it is, refusing one that is not there or has a second name."""
-        if self.file is None:
+        if self.file is None or self._memory is not None:
             return 0, 0
         try:
             found = self.file.stat()
         except OSError:
-            raise LedgerStorageError(f"{self.path} does not exist. Make it with `tutelage ledger init`.") from None
+            raise LedgerMissingError(f"{self.path} does not exist. Make it with `tutelage ledger init`.") from None
         if not stat.S_ISREG(found.st_mode):
             raise LedgerStorageError(f"{self.path} is not a file. Name the ledger's file.")
         if found.st_nlink > 1:  # two names would have two journals, and a crash would restore the wrong one
@@ -302,22 +325,15 @@ class Store:
         return found.st_dev, found.st_ino
 
     def _check_header(self) -> None:
-        """Refuse what is no ledger, waiting a little for one that is just being made."""
-        until = time.monotonic() + _UNFINISHED
-        while True:
-            self._identity()
-            with self._connection() as connection:
-                application = connection.execute("PRAGMA application_id").fetchone()[0]
-                version = connection.execute("PRAGMA user_version").fetchone()[0]
-                tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            if (application, version, tables) != (0, 0, 0):
-                break
-            if time.monotonic() > until:
-                raise LedgerStorageError(
-                    f"{self.path} is no ledger, or one whose making was cut short, through which nothing was released. "
-                    "Name another file, or delete this one."
-                )
-            time.sleep(0.02)
+        """Refuse what is no ledger."""
+        self._identity()
+        with self._connection() as connection:
+            application, version, tables = _header(connection)
+        if (application, version, tables) == (0, 0, 0):
+            raise LedgerMissingError(
+                f"{self.path} is empty: nothing was released through it. Make a ledger there with `tutelage ledger "
+                "init`."
+            )
         if application != _APPLICATION:
             raise LedgerStorageError(f"{self.path} is a database, but no ledger of tutelage. Name another file.")
         if version > _VERSION:
@@ -332,16 +348,51 @@ def connected(database: str, timeout: float) -> sqlite3.Connection:
     return sqlite3.connect(database, uri=uri, timeout=timeout, isolation_level=None, check_same_thread=False)
 
 
-def _write_schema(connection: sqlite3.Connection, first: Entry, key: bytes) -> None:
-    """Write everything that a new ledger holds, up to the commit."""
-    connection.execute("PRAGMA synchronous = EXTRA")
-    connection.execute("BEGIN IMMEDIATE")
-    for statement in _SCHEMA.values():
-        connection.execute(statement)
-    connection.execute("INSERT INTO secret VALUES (?)", (key,))
-    Transaction(connection).append(first)
-    connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-    connection.execute(f"PRAGMA user_version = {_VERSION}")
+def check_schema(connection: sqlite3.Connection, expected: Mapping[str, str]) -> None:
+    """Refuse a file of which not every table, and nothing else, was made by these statements."""
+    schema = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    if dict(schema) != expected or len(schema) != len(expected):
+        raise LedgerTamperedError(
+            "A file of the ledger contains a foreign table, index, view or trigger. Restore a copy that verifies."
+        )
+
+
+def _header(connection: sqlite3.Connection) -> tuple[int, int, int]:
+    """Return the application, the format and the number of tables of a file; an empty file has zeros."""
+    values = (connection.execute(query).fetchone()[0] for query in _HEADER)
+    application, version, tables = values
+    return application, version, tables
+
+
+def _write_file(file: Path, memory: sqlite3.Connection, timeout: float) -> None:
+    """Copy what is in memory to a new or empty file, in one transaction.
+
+    Whoever is killed before its commit leaves an empty file, which is no ledger and may be written by anybody. Of
+    several processes that write it, the lock of the file lets one be the first.
+    """
+    try:
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise LedgerStorageError(f"{file} cannot be made: {error.strerror}.") from None
+    with closing(connected(f"{file.as_uri()}?mode=rw", timeout)) as made:
+        made.execute("PRAGMA journal_mode = DELETE")
+        made.execute("PRAGMA synchronous = EXTRA")
+        made.execute("BEGIN EXCLUSIVE")
+        if _header(made) != (0, 0, 0):
+            raise LedgerOvertakenError(
+                f"{file} exists already, and a budget is set once. Open it, or name another file."
+            )
+        file.chmod(0o600)
+        for name, statement in _SCHEMA.items():
+            made.execute(statement)
+            for row in memory.execute(f"SELECT * FROM {name}"):  # noqa: S608  one of our own tables
+                made.execute(f"INSERT INTO {name} VALUES ({', '.join('?' * len(row))})", row)  # noqa: S608
+        made.execute(f"PRAGMA application_id = {_APPLICATION}")
+        made.execute(f"PRAGMA user_version = {_VERSION}")
+        made.execute("COMMIT")
+    _sync_folder(file.parent)
 
 
 @contextmanager
