@@ -1,19 +1,28 @@
 """Everything that an outsider may see of a data set depends on public values and noisy results alone."""
 
+import csv
+import hashlib
 import json
 import os
+import re
+import secrets
 import signal
 import sqlite3
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from runs_of_people import NEAREST, VECTORS, configure_people
+from test_cli import write_people
 from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, VoteHistogram
 from tutelage._internal import days
 from tutelage.exceptions import BudgetContinuedWarning, LedgerTamperedError, TutelageError
 from tutelage.ledger import LedgerTerms, data_digest
-from tutelage.mechanisms import CappedGNMax
+from tutelage.mechanisms import CappedGNMax, ConfidentGNMax, NoisySum
+from tutelage.mechanisms.noisy_argmax import _ReportsWinner
 from tutelage.partition import Shards
 from tutelage.privacy import ONE_TEACHER
 from tutelage.teachers import NearestQueries, VectorBallots
@@ -265,3 +274,191 @@ def test_votes_that_were_cast_are_not_given_back_by_an_edit(edit, binary_rows, t
     raw.close()
     with pytest.raises(LedgerTamperedError, match=r"it was edited|foreign table"):
         ask(X[20:30])
+
+
+# Everything that leaves
+
+
+class World:
+    """A clock that shows how long the private rows took, keys of one stream, and noisy results that are played again.
+
+    Given the same noisy results, neighboring data sets must have the same transcript, to the last byte.
+    """
+
+    def __init__(self, monkeypatch):
+        self.elapsed, self.drawn, self.asked, self.recording = 0, [], [], True
+        start = datetime(2031, 5, 17, 20, 30, 15, tzinfo=UTC)
+        monkeypatch.setattr(days, "_now", lambda: start + timedelta(hours=self.elapsed))
+        monkeypatch.setattr(secrets, "token_bytes", lambda size: self.token(size))
+        monkeypatch.setattr(secrets, "token_hex", lambda size=16: self.token(size).hex())
+        monkeypatch.setattr(NoisySum, "release", self.played(NoisySum.release, self.check_sum))
+        for kind in (_ReportsWinner, ConfidentGNMax):
+            monkeypatch.setattr(kind, "release", self.played(kind.release, self.check_votes))
+
+    def token(self, size: int) -> bytes:
+        self.tokens += 1
+        return hashlib.shake_256(b"%d" % self.tokens).digest(size)
+
+    def begin(self, *, recording: bool):
+        self.elapsed, self.tokens, self.place, self.recording = 0, 0, 0, recording
+
+    def played(self, release, check):
+        def played(mechanism, private, *given):
+            found = private.totals if hasattr(private, "totals") else private.counts
+            self.elapsed += int(np.abs(found).sum()) % 89 + 1  # hours, by the private rows
+            if self.recording:
+                self.asked.append(private)
+                self.drawn.append(release(mechanism, private, *given))
+                return self.drawn[-1]
+            self.place += 1
+            check(self.asked[self.place - 1], private, mechanism)
+            return self.drawn[self.place - 1]
+
+        return played
+
+    @staticmethod
+    def check_sum(one, other, _):
+        assert one.norm_squared == other.norm_squared
+        assert np.sum((one.totals - other.totals).astype(float) ** 2) <= 4 * one.norm_squared
+
+    @staticmethod
+    def check_votes(one, other, mechanism):
+        moved = np.abs(one.counts - other.counts)
+        assert moved.sum() <= 2 * mechanism.cap if isinstance(mechanism, CappedGNMax) else moved.sum(axis=1).max() <= 2
+
+
+@pytest.fixture
+def world(monkeypatch, repeatable):
+    return World(monkeypatch)
+
+
+def one_person(rows):
+    return [place for place, row in enumerate(rows) if row["patient"] == "p7"]
+
+
+def with_label(rows):
+    return [{**row, "ill": "no" if row["ill"] == "yes" else "yes"} if row["patient"] == "p7" else row for row in rows]
+
+
+def with_values(rows):
+    return [{**row, "age": "7", "dose": "9", "ward": "south"} if row["patient"] == "p7" else row for row in rows]
+
+
+def with_rows(n, rows):
+    person = [rows[place] for place in one_person(rows)]
+    return rows + [{**person[number % len(person)], "age": str(20 + number % 60)} for number in range(n)]
+
+
+def without(rows):
+    return [row for row in rows if row["patient"] != "p7"]
+
+
+def with_somebody(rows):
+    return [*rows, {**rows[0], "patient": "p-new", "ill": "yes"}]
+
+
+def with_cells(rows):
+    spelled = [{**rows[place], "age": " 1e1 ", "dose": ""} for place in one_person(rows)]
+    return without(rows) + spelled
+
+
+CHANGES = {
+    "another label": with_label,
+    "other values": with_values,
+    "more rows": partial(with_rows, 60),
+    "leaves": without,
+    "somebody joins": with_somebody,
+    "other cells": with_cells,
+}
+NEW_RELEASE = ("run", "config.toml", "--overwrite", "--data-changed")
+LEDGER = "private.csv.ledger"
+COMMANDS = [
+    ("run", "config.toml"),
+    ("ledger", "show", LEDGER),
+    (*NEW_RELEASE, "--json"),  # which repeats the first
+    ("ledger", "export", LEDGER),
+    ("ledger", "show", LEDGER, "--json"),
+    ("ledger", "exposure", LEDGER),
+    ("ledger", "verify", LEDGER),
+    ("card", "--ledger", LEDGER, "--output", "again"),
+]
+BY = {
+    "sums": VECTORS,
+    "votes of people": NEAREST,
+    "tuned": {**VECTORS, "more": "[tuning]\nsettings = [{}, { rounds = 1 }]"},
+}
+
+
+def write_private(folder, rows):
+    with (folder / "private.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def files_of(folder):
+    """Return all files that may be published."""
+    found = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("private")]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+
+
+def unlinked(transcript, ledger):
+    """Return a transcript without keyed fingerprints of data and the hashes of entries that follow from them."""
+    chained = [entry[name] for entry in ledger.export() for name in _CHAINED if name in entry]
+    for name, content in transcript.items():
+        for secret in chained:
+            content = content.replace(secret.encode(), b"#")
+        if Path(name).name in LISTS:  # of hashes of the other files
+            content = re.sub(rb"[0-9a-f]{64}", b"#", content)
+        transcript[name] = content
+    return transcript
+
+
+LISTS = ("written-files.json", "manifest.json")
+_CHAINED = ("fingerprint", "hash", "manifest")
+
+
+def published(world, folder, called, rows, commands):
+    """Return every byte that an outsider may see of releases from these rows."""
+    write_private(folder, rows)
+    transcript = {}
+    for number, command in enumerate(commands):
+        world.elapsed = 24 * number  # whoever calls it does so at a time of their own
+        answer = called(*command, cwd=folder)
+        assert answer.returncode == 0, answer.stderr
+        transcript[f"output of {number}: {' '.join(command)}"] = answer.stdout.encode()
+    ledger = Ledger.open(folder / LEDGER)
+    inputs = ("config.toml", "public.csv", "plan.csv")
+    files = {name: content for name, content in files_of(folder).items() if name not in inputs}
+    return unlinked(transcript | files, ledger)
+
+
+def rows_of(folder):
+    with (folder / "private.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def differing(one, other):
+    """Return the names of the parts of two transcripts that differ."""
+    return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+
+
+def neighbors(world, called, tmp_path, by, changes, commands=COMMANDS):
+    """Yield the transcript of a data set, and then those of data sets that differ from it in one person."""
+    for number, change in enumerate((list, *changes)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        write_people(folder, 300, 120)
+        configure_people(folder, by)
+        world.begin(recording=number == 0)
+        yield published(world, folder, called, change(rows_of(folder)), commands)
+        assert world.place == (number > 0) * len(world.drawn)
+
+
+@pytest.mark.parametrize("by", BY)
+def test_no_byte_of_a_run_depends_on_one_person_but_through_noise(by, world, called, tmp_path):
+    one, *others = neighbors(world, called, tmp_path, BY[by], CHANGES.values())
+    for name, other in zip(CHANGES, others, strict=True):
+        assert (name, differing(one, other)) == (name, [])
+    assert {Path(name).name for name in one} >= {"card.json", "card.html", "labels.csv", "student.skops"}
+    assert b"2031-05-17" in one["out/card.json"]
