@@ -8,6 +8,7 @@ import re
 import secrets
 import signal
 import sqlite3
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -19,12 +20,15 @@ from runs_of_people import NEAREST, VECTORS, configure_people
 from test_cli import write_people
 from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, VoteHistogram
 from tutelage._internal import days
+from tutelage.cli import run as cli_run
 from tutelage.exceptions import BudgetContinuedWarning, LedgerTamperedError, TutelageError
 from tutelage.ledger import LedgerTerms, data_digest
 from tutelage.mechanisms import CappedGNMax, ConfidentGNMax, NoisySum
 from tutelage.mechanisms.noisy_argmax import _ReportsWinner
 from tutelage.partition import Shards
 from tutelage.privacy import ONE_TEACHER
+from tutelage.students import store
+from tutelage.tables import read_batches
 from tutelage.teachers import NearestQueries, VectorBallots
 
 
@@ -418,11 +422,12 @@ LISTS = ("written-files.json", "manifest.json")
 _CHAINED = ("fingerprint", "hash", "manifest")
 
 
-def published(world, folder, called, rows, commands):
-    """Return every byte that an outsider may see of releases from these rows."""
-    write_private(folder, rows)
+def published(world, folder, called, change, commands, from_command=0):
+    """Return every byte that an outsider may see of releases from rows that change before one of the commands."""
     transcript = {}
     for number, command in enumerate(commands):
+        if change is not None and number == from_command:
+            write_private(folder, change(rows_of(folder)))
         world.elapsed = 24 * number  # whoever calls it does so at a time of their own
         answer = called(*command, cwd=folder)
         assert answer.returncode == 0, answer.stderr
@@ -443,7 +448,7 @@ def differing(one, other):
     return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
 
 
-def neighbors(world, called, tmp_path, by, changes, commands=COMMANDS):
+def neighbors(world, called, tmp_path, by, changes, commands=COMMANDS, from_command=0):
     """Yield the transcript of a data set, and then those of data sets that differ from it in one person."""
     for number, change in enumerate((list, *changes)):
         folder = tmp_path / str(number)
@@ -451,7 +456,7 @@ def neighbors(world, called, tmp_path, by, changes, commands=COMMANDS):
         write_people(folder, 300, 120)
         configure_people(folder, by)
         world.begin(recording=number == 0)
-        yield published(world, folder, called, change(rows_of(folder)), commands)
+        yield published(world, folder, called, change, commands, from_command)
         assert world.place == (number > 0) * len(world.drawn)
 
 
@@ -462,3 +467,107 @@ def test_no_byte_of_a_run_depends_on_one_person_but_through_noise(by, world, cal
         assert (name, differing(one, other)) == (name, [])
     assert {Path(name).name for name in one} >= {"card.json", "card.html", "labels.csv", "student.skops"}
     assert b"2031-05-17" in one["out/card.json"]
+
+
+@pytest.mark.parametrize("change", ["leaves", "somebody joins"])
+def test_whether_the_data_changed_between_two_releases_does_not_show(change, world, called, tmp_path):
+    one, other = neighbors(world, called, tmp_path, VECTORS, [CHANGES[change]], from_command=2)
+    assert differing(one, other) == []
+    export = one[f"output of 3: ledger export {LEDGER}"].decode()
+    assert export.count('"kind": "bound"') == 2
+
+
+def count_people(settings, *given, shown=cli_run._print_summary):
+    print(f"{len(rows_of(settings.base))} rows")  # noqa: T201
+    shown(settings, *given)
+
+
+def card_with_seconds(*given, made=cli_run.card_of):
+    return replace(made(*given), created=days._now().isoformat(timespec="seconds"))
+
+
+def bind_if_changed(ledger, digest, *, changed=False, bind=Ledger.bind):
+    return None if ledger.is_of(digest) else bind(ledger, digest, changed=changed)
+
+
+FAULTS = {
+    "the number of rows on standard output": (cli_run, "_print_summary", count_people, "output of 0: run config.toml"),
+    "seconds on the card": (cli_run, "card_of", card_with_seconds, "out/card.json"),
+    "a binding only where the data changed": (Ledger, "bind", bind_if_changed, f"output of 3: ledger export {LEDGER}"),
+    "addresses in the student": (store, "_without_traces", bytes, "out/student.skops"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_shows_in_the_transcript(fault, world, called, tmp_path, monkeypatch):
+    place, name, planted, part = FAULTS[fault]
+    monkeypatch.setattr(place, name, planted)
+    binding = place is Ledger
+    changed = CHANGES["leaves" if binding else "more rows"]
+    commands = COMMANDS[:4] if binding else COMMANDS[:1]
+    one, other = neighbors(world, called, tmp_path, VECTORS, [changed], commands, from_command=2 * binding)
+    assert part in differing(one, other)
+
+
+def test_labels_from_votes_do_not_depend_on_one_teacher_but_through_noise(world, called, tmp_path):
+    transcripts = []
+    for number, counts in enumerate(([[230, 15, 5], [90, 80, 80]], [[229, 16, 5], [90, 79, 81]])):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "public.csv").write_text("a,b\n1,2\n3,4\n")
+        VoteHistogram(np.array(counts), 250).save(folder / "private-votes.npz")
+        world.begin(recording=number == 0)
+        gnmax = ("--mechanism", "gnmax", "--sigma", "40", "--output", "labels.csv")
+        commands = [
+            ("ledger", "init", LEDGER, "--epsilon", "5", "--delta", "1e-5", "--neighbors", "ballot"),
+            ("label", "public.csv", "--votes", "private-votes.npz", "--ledger", LEDGER, *gnmax),
+            ("ledger", "export", LEDGER),
+        ]
+        transcripts.append(published(world, folder, called, None, commands))
+    assert differing(*transcripts) == []
+    assert "labels.csv" in transcripts[0]
+
+
+@pytest.mark.parametrize("n_rows", [3_000, pytest.param(150_000, marks=pytest.mark.slow)])
+def test_a_person_with_very_many_rows_read_in_batches_does_not_show(n_rows, world, tmp_path):
+    polars = pytest.importorskip("polars")
+    random, transcripts = np.random.default_rng(0), []
+    rows = random.uniform(size=(300, 3))
+    frame = {**{name: rows[:, place] for place, name in enumerate("abc")}, "id": np.arange(300) // 2}
+    frame = polars.DataFrame({**frame, "y": np.where(rows[:, 0] > 0.5, "yes", "no")})
+    public = frame[["a", "b", "c"]][:80]
+    more = frame[np.full(n_rows, 14)]
+    for number, private in enumerate((frame, polars.concat([frame, more]), frame.filter(polars.col("id") != 7))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        private.sort("id").write_parquet(folder / "rows.parquet")
+        world.begin(recording=number == 0)
+        model = PATEClassifier(
+            teacher=VectorBallots(), ledger=folder / LEDGER, epsilon=1.0, classes=["no", "yes"], unit="person"
+        )
+        model.fit(read_batches(folder / "rows.parquet", rows_at_once=100), "y", X_public=public, entity_ids="id")
+        model.save(folder / "out")
+        export = "\n".join(map(json.dumps, model.open_ledger_.export())).encode()
+        files = {name: content for name, content in files_of(folder).items() if name.startswith("out")}
+        transcripts.append(unlinked({**files, "export": export}, model.open_ledger_))
+    assert differing(transcripts[0], transcripts[1]) == []
+    assert differing(transcripts[0], transcripts[2]) == []
+
+
+def test_a_long_campaign_does_not_depend_on_one_person_but_through_noise(world, binary_rows, tmp_path):
+    X, y = binary_rows
+    names, transcripts = [f"p{row // 2}" for row in range(400)], []
+    changes = {"all": np.arange(400), "leaves": np.arange(400) != 14, "more rows": np.r_[np.arange(400), [14] * 50]}
+    for number, kept in enumerate(changes.values()):
+        world.begin(recording=number == 0)
+        people = NearestQueries(cap=3).fit(
+            X[kept], y[kept], Shards.of_single_people(len(X[kept]), np.array(names)[kept]), n_classes=2
+        )
+        ledger = Ledger.create(tmp_path / f"{number}.ledger", epsilon=50.0, delta=1e-5, unit=people.unit)
+        session, released = LabelingSession(people, CappedGNMax(20.0, 3), ledger), []
+        for first in range(0, 60, 12):
+            release = session.ask(X[first : first + 12])
+            released.append([release.labels.tolist(), release.cost, session.n_drawn, session.fitting])
+        parts = {"labels": released, "export": ledger.export(), "state": ledger.state().as_dict()}
+        transcripts.append(unlinked({name: json.dumps(part).encode() for name, part in parts.items()}, ledger))
+    assert [differing(transcripts[0], other) for other in transcripts[1:]] == [[], []]

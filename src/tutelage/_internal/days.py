@@ -17,9 +17,9 @@ def today() -> str:
 
 
 @contextmanager
-def on_one_day() -> Generator[None]:
-    """Keep the day as it is when the block begins, so that a change of the day while votes are cast does not show."""
-    token = _RELEASE.set(today())
+def on_one_day(day: str | None = None) -> Generator[None]:
+    """Keep the day, by default that on which the block begins: a new day while votes are cast does not show."""
+    token = _RELEASE.set(day or today())
     try:
         yield
     finally:

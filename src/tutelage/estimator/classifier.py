@@ -448,7 +448,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         check_is_fitted(self)
         folder, ledger = Path(folder), getattr(self, "open_ledger_", None)
         file = None if ledger is None else ledger.path
-        with claimed_folder(folder, "name another `folder`", file) as claim:
+        with on_one_day(self.day_), claimed_folder(folder, "name another `folder`", file) as claim:
             card = card or self.card()
             record = None if ledger is None or file is None else ledger.record_release
             with released(claim, card.budget["head"], record) as part:

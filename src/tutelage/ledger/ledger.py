@@ -185,8 +185,8 @@ class Ledger:
     def made_by_spending(cls, path: str | os.PathLike[str] | None, limit: Filter, unit: PrivacyUnit) -> Self:
         """Return a new ledger whose file, if it has one, appears with its first reservation, in one transaction.
 
-        What is refused before leaves no file, in which its budget would be fixed. Where another process makes the file
-        first, the reservation raises `LedgerOvertakenError`.
+        A release that is refused before leaves no file, in which its budget would be fixed. Where another process makes
+        the file first, the reservation raises `LedgerOvertakenError`.
         """
         return cls._in_memory(None if path is None else Path(path), limit, unit)
 

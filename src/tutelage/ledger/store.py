@@ -367,8 +367,8 @@ def _header(connection: sqlite3.Connection) -> tuple[int, int, int]:
 def _write_file(file: Path, memory: sqlite3.Connection, timeout: float) -> None:
     """Copy what is in memory to a new or empty file, in one transaction.
 
-    Whoever is killed before its commit leaves an empty file, which is no ledger and may be written by anybody. Of
-    several processes that write it, the lock of the file lets one be the first.
+    A process that is killed before its commit leaves an empty file, which is no ledger and may be written by any other.
+    Of several processes that write it, the lock of the file lets one be the first.
     """
     try:
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
