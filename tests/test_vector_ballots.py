@@ -15,6 +15,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from blobs import LABELS, PRIVATE, PUBLIC, TEST, TRUE, blobs
 from tutelage import GNMax, Ledger, PATEClassifier, SimulationNoise
+from tutelage.datasets import load_adult
 from tutelage.exceptions import (
     BudgetContinuedWarning,
     BudgetExceededError,
@@ -24,6 +25,7 @@ from tutelage.exceptions import (
     OneClassWarning,
     RepeatedFitWarning,
 )
+from tutelage.features import PublicRows, PublicSteps
 from tutelage.labeling.sums import least_noise
 from tutelage.mechanisms import NoisySum
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
@@ -325,6 +327,47 @@ def test_a_second_round_mends_what_differs_between_public_and_private_rows():
         fitted.fit(PRIVATE, LABELS, X_public=PUBLIC[:60])
         scores.append(fitted.score(TEST, TRUE))
     assert scores[1] > scores[0]
+
+
+def test_more_budget_does_not_hurt_where_public_rows_have_no_correlations():
+    """Public columns of Adult that were shuffled one by one, so that what the public rows say of weights is wrong.
+
+    The noise is seeded. With ten other seeds, two rounds at ε = 3 are 2.4 points above the best of the others, with a
+    standard deviation of 0.5; with a correction of any length they are 24 points below.
+    """
+    adult = load_adult()
+    names = [*adult.numbers, *(name for name in adult.feature_names if name not in adult.numbers)]
+    columns = [adult.feature_names.index(name) for name in names]
+    rng = np.random.default_rng(0)
+    public = np.stack([rng.permutation(column) for column in adult.X_public[:1000, columns].T], axis=1)
+    steps = PublicSteps.learn(PublicRows(public, "shuffled"), len(adult.numbers))
+
+    def right(epsilon: float, rounds: int) -> float:
+        teacher = VectorBallots(n_landmarks=300, rounds=rounds)
+        model = PATEClassifier(
+            teacher, features=steps, epsilon=epsilon, classes=[0, 1], noise=SimulationNoise(0), random_state=0
+        )
+        model.fit(adult.X_private[:6000, columns], adult.y_private[:6000], X_public=public)
+        return model.score(adult.X_public[8000:12000, columns], adult.y_public[8000:12000])
+
+    assert right(3.0, rounds=2) > max(right(0.1, rounds=2), right(3.0, rounds=1), right(0.1, rounds=1))
+
+
+def test_a_later_round_moves_what_is_expected_of_public_rows_by_a_third_at_most():
+    rng = np.random.default_rng(0)
+    public = rng.normal(size=(500, 20))
+    known = Moments(rng.normal(size=(3, 20)), 0.0, np.inf)
+    one = NoisySumClassifier().fit_moments(public, [known], n_rows=10**6, classes=np.arange(3))
+    # The second says that the first has ten times too much of everything.
+    wrong = Moments(-10 * known.values, 0.0, np.inf)
+    two = NoisySumClassifier().fit_moments(public, [known, wrong], n_rows=10**6, classes=np.arange(3))
+    before, after = one.decision_function(public), two.decision_function(public)
+    moved = np.linalg.norm(after - before) / np.linalg.norm(before)
+    assert 0.2 < moved < 0.4  # what is known of 500 rows is a part of it
+    # Another that is right moves as far as it asks for.
+    right = Moments(0.1 * known.values, 0.0, np.inf)
+    mended = NoisySumClassifier().fit_moments(public, [known, right], n_rows=10**6, classes=np.arange(3))
+    assert_allclose(mended.decision_function(public), 1.1 * before, atol=0.02 * np.abs(before).max())
 
 
 def test_a_fit_that_was_cut_short_between_its_rounds_goes_on_where_it_was(tmp_path, monkeypatch):

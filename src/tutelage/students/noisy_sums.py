@@ -20,6 +20,9 @@ LEAST_CHANCE = 1e-3  # of a class, before they are made to sum to one
 # Share of a class's variance that the features explain and earlier rounds have not, in the first and in later rounds.
 _UNEXPLAINED, _UNEXPLAINED_LATER = 0.5, 0.05
 _QUANTILE = 0.85  # of the lengths of what a student gets wrong: longer ones are shortened
+# Longest correction by a later round, in lengths of what was learned before, beyond what noise explains. Where public
+# rows are like the private ones it is shorter; where they are not, a longer one makes matters worse.
+_FARTHEST = 1 / 3
 
 
 class Moments(NamedTuple):
@@ -138,9 +141,13 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             unexplained = _UNEXPLAINED_LATER if number else _UNEXPLAINED
             around = (moments.noise / share) ** 2 * (1 - 1 / m)
             around = around + spread * (m - 1) / m**2 * (1 / n_rows + unexplained / len(X_public))
+            before = weighted, precision
             weighted, precision = weighted + seen / around, precision + 1 / around
             prior = _likeliest_prior(weighted / precision, spread, 1 / precision)
-            self.coef_ = axes @ (spread * prior * weighted / (spread**2 * prior * precision + 1))
+            found = _mean(prior, spread, weighted, precision)
+            if number:
+                found = _corrected(_mean(prior, spread, *before), found, spread, prior, (before[1], precision))
+            self.coef_ = axes @ found
         return self
 
     def residuals(self, X: Matrix, y: npt.NDArray[np.integer]) -> FloatArray:
@@ -194,6 +201,27 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
     def predict(self, X: Matrix) -> npt.NDArray[np.generic]:
         """Return the likeliest class value of each row."""
         return self.classes_[self.decision_function(X).argmax(axis=1)]
+
+
+def _mean(prior: FloatArray, spread: FloatArray, weighted: FloatArray, precision: FloatArray) -> FloatArray:
+    """Return the expected weights along each direction, given the moments."""
+    return spread * prior * weighted / (spread**2 * prior * precision + 1)
+
+
+def _corrected(
+    known: FloatArray, found: FloatArray, spread: FloatArray, prior: FloatArray, precisions: Sequence[FloatArray]
+) -> FloatArray:
+    """Return the weights with another round, no further from those without it than is to be believed.
+
+    A later round says what is wrong about private rows, and the public rows say which weights mend that. Where they
+    differ from the private rows, such a step overshoots, and the less noise there is the further. So its length, the
+    root mean square over the public rows, is held to a share of that of the weights, besides what noise makes it.
+    """
+    before, after = (prior / (spread**2 * prior * precision + 1) for precision in precisions)  # variances
+    by_noise = float((spread * (before - after)).sum()) * known.shape[1]
+    length, moved = (sqrt(float((spread * weights**2).sum())) for weights in (known, found - known))
+    most = sqrt((_FARTHEST * length) ** 2 + by_noise)
+    return found if moved <= most else known + most / moved * (found - known)
 
 
 def _likeliest_prior(seen: FloatArray, spread: FloatArray, around: FloatArray) -> FloatArray:

@@ -1,0 +1,132 @@
+"""Accuracy of vector ballots where public rows differ from the private ones, and where they do not.
+
+    python benchmarks/shifted.py [--data adult diabetes ...] [--public alike shuffled "over fifty"] [--seeds 3]
+
+*Alike*: public rows of the same source. *Shuffled*: each column of the public rows is shuffled by itself, so that they
+have the right values and no correlations. *Over fifty*: of Adult, public rows of people over fifty alone. One round,
+two rounds as by default, and two rounds whose correction may be of any length get the same noise. All parts are those
+of a fit, but ballots are not rounded to whole numbers, and the noise is continuous and seeded.
+"""
+
+import argparse
+from collections.abc import Iterator
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+from rich.console import Console
+from tuning import noise_at
+
+from tutelage._internal.typing import IntArray, Matrix
+from tutelage.datasets import load_adult
+from tutelage.datasets.adult import NUMBERS
+from tutelage.features import PublicRows, PublicSteps
+from tutelage.students import Moments, NoisySumClassifier, noisy_sums
+from tutelage.teachers import VectorBallots
+from tutelage_reproductions import rivals_data
+from tutelage_reproductions.record import mean_share
+
+EPSILONS = (0.1, 0.3, 0.5, 1.0, 3.0)
+HEADINGS = ("one round", "two rounds", "two rounds, unlimited")
+OTHERS = {name: getattr(rivals_data, name) for name in ("diabetes", "sms_spam", "ag_news", "fashion_mnist", "mnist")}
+
+
+class Rows(NamedTuple):
+    """One split."""
+
+    public: Matrix
+    private: Matrix
+    labels: IntArray
+    scored: Matrix
+    truth: IntArray
+
+
+def adult(public: str, seed: int) -> Rows:
+    """Return Adult with public rows of a kind, of two thirds of its public part; the last third is scored."""
+    rows, random = load_adult(), np.random.default_rng(1000 + seed)
+    names = rows.feature_names
+    columns = [names.index(name) for name in (*NUMBERS, *(name for name in names if name not in NUMBERS))]
+    known, private = rows.X_public[:, columns], rows.X_private[:, columns]
+    order = random.permutation(len(known))
+    pool, scored = np.split(order, [len(order) * 2 // 3])
+    chosen = known[pool[known[pool, 0] > 50]] if public == "over fifty" else known[pool[:5000]]
+    if public == "shuffled":
+        chosen = _shuffled(chosen, random)
+    steps = PublicSteps.learn(PublicRows(chosen, "public rows"), len(NUMBERS))
+    found = (steps.transform(part) for part in (chosen, private, known[scored]))
+    public_rows, private_rows, scored_rows = found
+    return Rows(public_rows, private_rows, rows.y_private, scored_rows, rows.y_public[scored])
+
+
+def other(name: str, public: str, seed: int) -> Rows:
+    """Return another data set, whose features were made before."""
+    data = OTHERS[name](seed)
+    chosen = np.asarray(data.public, dtype=np.float64)
+    if public == "shuffled":
+        chosen = _shuffled(chosen, np.random.default_rng(seed))
+    private, scored = (np.asarray(part, dtype=np.float64) for part in (data.private, data.scored))
+    return Rows(chosen, private, data.y_private, scored, data.y_scored)
+
+
+def _shuffled(rows: Matrix, random: np.random.Generator) -> Matrix:
+    return np.stack([random.permutation(column) for column in rows.T], axis=1)
+
+
+def shares(rows: Rows, epsilon: float, seed: int) -> Iterator[float]:
+    """Yield the share of the scored rows, in %, that each way is right on."""
+    teacher, random, n = VectorBallots(), np.random.default_rng(seed), len(rows.private)
+    classes, noise = np.arange(int(rows.truth.max()) + 1), noise_at(epsilon)
+    features = teacher.features(rows.public, n_classes=len(classes), n_people=n, noise_multiplier=noise)
+    public, private, scored = (features.transform(part) for part in (rows.public, rows.private, rows.scored))
+
+    def fitted(*rounds: Moments) -> NoisySumClassifier:
+        return NoisySumClassifier().fit_moments(public, rounds, n_rows=n, classes=classes)
+
+    def cast(student: NoisySumClassifier, multiplier: float) -> Moments:
+        radius, residuals = student.radius(public), student.residuals(private, rows.labels)
+        lengths = np.linalg.norm(residuals, axis=1) * np.linalg.norm(private, axis=1)
+        residuals *= np.minimum(1, radius / np.maximum(lengths, 1e-12))[:, np.newaxis]
+        sigma, mean = multiplier * radius / n, residuals.T @ private / n
+        return Moments(mean + sigma * random.standard_normal(mean.shape), sigma, radius)
+
+    def right(student: NoisySumClassifier) -> float:
+        return 100 * float(np.mean(student.predict(scored) == rows.truth))
+
+    yield right(fitted(cast(fitted(), noise)))
+    first = cast(fitted(), teacher.noise_of_round(noise, 0))
+    later = cast(fitted(first), teacher.noise_of_round(noise, 1))
+    yield right(fitted(first, later))
+    limit = noisy_sums._FARTHEST
+    try:
+        noisy_sums._FARTHEST = inf
+        yield right(fitted(first, later))
+    finally:
+        noisy_sums._FARTHEST = limit
+
+
+def main() -> None:
+    """Measure every data set and kind of public rows at every ε."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", nargs="+", choices=["adult", *OTHERS], default=["adult"])
+    parser.add_argument("--public", nargs="+", default=["alike", "shuffled", "over fifty"])
+    parser.add_argument("--seeds", type=int, default=3)
+    options = parser.parse_args()
+    console = Console(width=140)
+    console.print("data, public rows, ε", *HEADINGS, sep=", ")
+    for name in options.data:
+        for public in options.public:
+            if public == "over fifty" and name != "adult":
+                continue
+            splits = [adult(public, seed) if name == "adult" else other(name, public, seed) for seed in
+                      range(options.seeds)]  # fmt: skip
+            for epsilon in EPSILONS:
+                found = np.array([list(shares(rows, epsilon, seed)) for seed, rows in enumerate(splits)])
+                cells = []
+                for column in found.T:
+                    mean, interval = mean_share(column.tolist())
+                    cells.append(f"{mean:.1f}" + (f" ({interval[0]:.1f} to {interval[1]:.1f})" if interval else ""))
+                console.print(name, public, f"{epsilon:g}", *cells, sep=", ", highlight=False)
+
+
+if __name__ == "__main__":
+    main()
