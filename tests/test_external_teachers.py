@@ -8,7 +8,7 @@ import pytest
 
 from tutelage import GNMax, LabelingSession, Ledger, SimulationNoise
 from tutelage._internal.typing import ABSTAIN
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, TeacherTrainingError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, TeacherLostWarning, TeacherTrainingError
 from tutelage.privacy import ONE_TEACHER
 from tutelage.teachers import CallableTeachers, RecordedTeachers, TeacherEnsemble
 
@@ -74,22 +74,31 @@ def test_teachers_are_asked_at_the_same_time_where_that_is_wanted():
 
 
 @pytest.mark.parametrize("answer", [[0, 1], [0, 1, 2, 0], [0.0, 1.0, 0.0, 1.0], [[0], [1], [0], [1]], "yes", None])
-def test_an_answer_that_is_no_ballot_is_refused_without_quoting_it(answer):
+def test_a_teacher_whose_answer_is_no_ballot_abstains(answer):
     teachers = CallableTeachers([voting("win"), lambda texts: answer], n_classes=2, unit=ONE_TEACHER)
+    with pytest.warns(TeacherLostWarning, match="At least one teacher abstains"):
+        found = teachers.ballots(TEXTS)
+    assert found.tolist() == [voting("win")(TEXTS), [ABSTAIN] * 4]
+    alone = CallableTeachers([lambda texts: answer], n_classes=2, unit=ONE_TEACHER)
     with pytest.raises(
-        InvalidDataError, match=r"(must be integers, one for each of the 4 rows)|(must be -1 \(abstain\))"
+        TeacherTrainingError, match=r"(must be integers, one for each of the 4 rows)|(must be -1 \(abstain\))"
     ):
-        teachers.ballots(TEXTS)
+        alone.ballots(TEXTS)
 
 
-def test_a_teachers_message_does_not_come_out():
-    def failing(texts):
-        raise KeyError("the row of Mrs Miller")
+def failing(texts):
+    raise KeyError("the row of Mrs Miller")
 
-    with pytest.raises(TeacherTrainingError, match="Teacher 1 of CallableTeachers raised KeyError") as caught:
-        CallableTeachers([voting("win"), failing], n_classes=2, unit=ONE_TEACHER).ballots(TEXTS)
-    assert "Miller" not in str(caught.value)
-    assert caught.value.__context__ is None
+
+def test_a_teacher_that_fails_abstains_and_its_message_does_not_come_out():
+    teachers = CallableTeachers([voting("win"), failing], n_classes=2, unit=ONE_TEACHER)
+    with pytest.warns(TeacherLostWarning) as caught:
+        assert teachers.ballots(TEXTS).tolist() == [voting("win")(TEXTS), [ABSTAIN] * 4]
+    assert "Miller" not in str(caught[0].message)
+    with pytest.raises(TeacherTrainingError, match="Teacher 0 of CallableTeachers raised KeyError") as refused:
+        CallableTeachers([failing], n_classes=2, unit=ONE_TEACHER).ballots(TEXTS)
+    assert "Miller" not in str(refused.value)
+    assert refused.value.__context__ is None
 
 
 @pytest.mark.parametrize(

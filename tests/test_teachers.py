@@ -30,6 +30,7 @@ from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
     NotPublishableError,
+    TeacherLostWarning,
     TeacherTrainingError,
 )
 from tutelage.networks import TwoConvolutions
@@ -162,6 +163,46 @@ def test_a_message_does_not_come_out_when_voting_either():
     assert "Miller" not in str(caught.value)
 
 
+class Picky(DecisionTreeClassifier):
+    """A classifier that fails on rows with a large number, when it learns or when it votes."""
+
+    def __init__(self, when="fit"):
+        super().__init__()
+        self.when = when
+
+    def fit(self, X, y):
+        self.spoiled = bool(np.abs(X).max() > 100)
+        if self.spoiled and self.when == "fit":
+            raise ValueError("the row of Mrs Miller")
+        return super().fit(X, y)
+
+    def predict(self, X):
+        if self.spoiled and self.when == "predict":
+            raise ValueError("the row of Mrs Miller")
+        return super().predict(X) + (self.spoiled and self.when == "class") * 5
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("when", ["fit", "predict", "class"])
+def test_a_teacher_that_fails_abstains_and_no_other_does(when, n_jobs, tmp_path):
+    X, y = np.random.default_rng(0).random((40, 2)), np.arange(40) % 2
+    shards, spoiled = assigned(np.arange(40) // 10, 4), X.copy()
+    spoiled[13] = 1e39
+    teachers = EstimatorTeachers(Picky(when), n_classes=2, seed=0, n_jobs=n_jobs)
+    before = teachers.fit_ballots(X, y, shards, X)
+    with pytest.warns(TeacherLostWarning, match="At least one teacher abstains") as caught:
+        after = teachers.fit_ballots(spoiled, y, shards, X, tmp_path)
+    assert "Miller" not in str(caught[0].message)
+    assert np.flatnonzero((before != after).any(axis=1)).tolist() == [1]
+    assert (after[1] == ABSTAIN).all()
+    with pytest.warns(
+        TeacherLostWarning
+    ):  # resumed: the one that is left fails again, and the others need not be asked
+        assert np.array_equal(teachers.fit_ballots(spoiled, y, shards, X, tmp_path), after)
+    with pytest.warns(TeacherLostWarning):
+        assert np.array_equal(teachers.fit(spoiled, y, shards).ballots(X), after)
+
+
 class Broken(DecisionTreeClassifier):
     """A classifier that predicts a class that does not exist."""
 
@@ -172,9 +213,9 @@ class Broken(DecisionTreeClassifier):
 def test_a_ballot_for_an_unknown_class_is_refused():
     X = np.array([[0.0], [1.0]])
     teachers = EstimatorTeachers(Broken(), n_classes=2, seed=0).fit(X, np.array([0, 1]), assigned([0, 0], 1))
-    with pytest.raises(InvalidDataError, match="one known class per row"):
+    with pytest.raises(TeacherTrainingError, match="raised InvalidBallotError"):
         teachers.ballots(X)
-    with pytest.raises(InvalidDataError, match="one known class per row"):
+    with pytest.raises(TeacherTrainingError, match="raised InvalidBallotError"):
         teachers.fit_ballots(X, np.array([0, 1]), assigned([0, 0], 1), X)
 
 

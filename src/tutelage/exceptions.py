@@ -62,7 +62,7 @@ class ConfigError(TutelageError):
 
 
 class TeacherTrainingError(TutelageError):
-    """The estimator of the teachers failed on a shard. Its own message is withheld because it may quote rows."""
+    """All teachers failed on their rows. Their own messages are withheld because they may quote rows."""
 
 
 class UnsupportedEventError(TutelageError, TypeError):
@@ -159,7 +159,7 @@ class OneClassWarning(UserWarning):
 
 
 class TeacherLostWarning(UserWarning):
-    """The training of a teacher killed its process each time, so the teacher abstains."""
+    """A teacher failed on its rows, or its training killed its process each time, so the teacher abstains."""
 
 
 class AsPrintedWarning(UserWarning):

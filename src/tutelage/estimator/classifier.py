@@ -565,7 +565,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
             encoded=self._encoded_cells,
         )
         unit = unit_of_single_people(self.unit or "entity", named=entity is not None)
-        people = reader.people(unit, run.teacher_map)
+        people = reader.people(unit, run.teacher_map, asked.shape[1])
         budget = self._budget(run, people, unit)
         return seen, budget, self._sum(run, run.teacher, budget, people, asked)
 

@@ -201,9 +201,14 @@ class Inputs(Parameters):
         allow_nan = "allow-nan" if self._allow_nan else True
         checked, complaint = None, ""
         try:
-            checked = validate_data(self, X, *y, reset=reset or bool(y), ensure_all_finite=allow_nan, dtype=np.float64)
+            with np.errstate(all="ignore"):  # a warning that a sum overflows would tell of a row
+                checked = validate_data(
+                    self, X, *y, reset=reset or bool(y), ensure_all_finite=allow_nan, dtype=np.float64
+                )
         except ValueError as error:
             complaint = str(error)
+        except OverflowError:  # of a whole number beyond all floats
+            complaint = "Input X contains infinity"
         if checked is None:  # out here: raised while it is handled, the complaint would be carried along
             raise InvalidDataError(_without_values(complaint, allow_nan=self._allow_nan))
         if y:

@@ -218,14 +218,14 @@ def features_of_private(
         raise InvalidDataError(
             f"The feature map must make {n_features} numbers of each private row, as it does of public ones."
         )
-    return found if apart == len(parts) else quietly(lambda: _through(deepcopy(parts[apart:]), found), _MAP)
+    return found if apart == len(parts) else _quietly(lambda: _through(deepcopy(parts[apart:]), found))
 
 
 def _shard_by_shard(parts: Sequence[Any], X: Matrix, shards: Iterable[IntArray]) -> FloatArray | None:
     """Return the features of the rows of each shard; None if a map does not make the same numbers of all of them."""
     keeps_nothing = all(_is_ours(part) and getattr(part, "keeps_nothing", _yes)() for part in parts)
     places = [rows for rows in shards if len(rows)]
-    made = quietly(lambda: [_through(parts if keeps_nothing else deepcopy(parts), X[rows]) for rows in places], _MAP)
+    made = _quietly(lambda: [_through(parts if keeps_nothing else deepcopy(parts), X[rows]) for rows in places])
     widths = {part.shape[1] if part.ndim == 2 and part.dtype.kind in "buif" else -1 for part in made}
     if len(widths) != 1 or -1 in widths or any(map(ne, map(len, made), map(len, places))):
         return None
@@ -249,18 +249,8 @@ def _is_ours(part: object) -> bool:
     return type(part).__module__.startswith("tutelage.features.")
 
 
-_MAP = "The feature map", "apply it"  # to public rows
-
-
-def quietly(work: Callable[[], _Result], of: tuple[str, str]) -> _Result:
-    """Return what some work on private rows returns; an error is told by its type alone.
-
-    Parameters
-    ----------
-    work : function
-        Calls what a user brought on private rows.
-    of : tuple of two str
-        What that is, and how to call it, for the refusal: ``("The feature map", "apply it")``.
+def _quietly(work: Callable[[], _Result]) -> _Result:
+    """Return what a feature map makes of private rows; an error is told by its type alone.
 
     Raises
     ------
@@ -279,8 +269,8 @@ def quietly(work: Callable[[], _Result], of: tuple[str, str]) -> _Result:
     if interrupted:
         raise KeyboardInterrupt
     raise InvalidDataError(
-        f"{of[0]} raised {kind} on private rows. Its message may quote them and is withheld; {of[1]} to public rows to "
-        "read it."
+        f"The feature map raised {kind} on private rows. Its message may quote them and is withheld; apply it to "
+        "public rows to read it."
     )
 
 

@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from tutelage._internal.typing import IntArray, Matrix
 from tutelage.exceptions import InvalidDataError
-from tutelage.features import FeatureMap, PublicColumns
+from tutelage.features import FeatureMap, PublicColumns, features_of_private
 from tutelage.ledger.digests import RunningDigest, row_hashes
 from tutelage.partition import canonical_ids
 from tutelage.privacy import PrivacyUnit
 from tutelage.tables import Batches, Cells, Table
-from tutelage.teachers.blocks import PeopleBlock, whole_people
+from tutelage.teachers.blocks import PeopleBlock, require_finite, whole_people
 
 _HASH_BYTES = 8  # per person, while the rows are read for the first time
 
@@ -47,8 +47,10 @@ class BatchReader:
     checked: Callable[[Matrix], Matrix]
     encoded: Callable[[Cells], IntArray]
 
-    def people(self, unit: PrivacyUnit, first_map: FeatureMap | None) -> "PeopleInBatches":
+    def people(self, unit: PrivacyUnit, first_map: FeatureMap | None, n_features: int) -> "PeopleInBatches":
         """Read all rows once, and return the people, of whom nothing but a digest is kept.
+
+        The map makes `n_features` numbers of a public row.
 
         Raises
         ------
@@ -60,6 +62,7 @@ class BatchReader:
         first: _Read | None = None
         for read in self.read(self.batches.names if self.entity is None else self.used):
             first = first or read
+            _try_on(first_map, read.block.rows, n_features)
             seal.add(read)
             if self.entity is None:
                 digest.add_table(read.table)
@@ -161,6 +164,13 @@ class _Read(NamedTuple):
 
     def __repr__(self) -> str:
         return "_Read(<private rows hidden>)"
+
+
+def _try_on(first_map: FeatureMap | None, rows: Matrix, n_features: int) -> None:
+    """Refuse rows that the map does not take, before anything is spent; the rounds would find them too late."""
+    if first_map is not None:
+        rows = features_of_private(first_map, rows, np.arange(len(rows))[:, np.newaxis], n_features)
+    require_finite(rows)
 
 
 class _Seal:

@@ -18,17 +18,17 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
+from sklearn import config_context
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
+from tutelage._internal.quiet import QUIET
 from tutelage._internal.threads import on_all_cores
-from tutelage._internal.typing import FloatArray, IntArray, Matrix
+from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage.ballots import BallotSum, add_sums, sum_of_products
 from tutelage.events import Composed, Event, NoisySumGaussian
-from tutelage.exceptions import InvalidDataError
 from tutelage.features import features_of_private
-from tutelage.features.base import quietly
 from tutelage.labeling.fits import FitRelease
 from tutelage.labeling.rounds import AskedRounds
 from tutelage.labeling.sums import BallotRounds, ReleasedVectors, release_sum
@@ -281,14 +281,28 @@ def _predicted(
     """Return the class index that a student gives to each row, as if its person's rows were the only ones.
 
     The closed form takes each row by itself to the last bit. Any other student sees the rows of one person at a time:
-    a sum that is rounded otherwise because of other rows could change what the student says of this one.
+    a sum that is rounded otherwise because of other rows could change what the student says of this one. A student that
+    fails on the rows of a person, for example on a number beyond single precision, is wrong on them: the budget of the
+    trial is spent by then.
     """
     if isinstance(one.student, NoisySumClassifier):
         each, last = np.arange(len(places))[:, np.newaxis], student[-1]
         rows = one.people.rows[places]
         return last.expected(features_of_private(student[:-1], rows, each, len(last.coef_))).argmax(axis=1)
     of_people = np.split(one.private_seen[places], np.flatnonzero(np.diff(people)) + 1)
-    found = quietly(lambda: [_fresh(student).predict(rows.copy()) for rows in of_people], ("A student", "apply it"))
-    if any(np.shape(each) != (len(rows),) for each, rows in zip(found, of_people, strict=True)):
-        raise InvalidDataError("`predict` of a student must return one class for each row. Choose another student.")
-    return np.searchsorted(classes, np.concatenate(found))
+    # scikit-learn's own check of parameters in each call would take longer than a single row.
+    with QUIET, config_context(skip_parameter_validation=True):
+        return np.concatenate([_of_person(student, rows.copy(), classes) for rows in of_people])
+
+
+def _of_person(student: Any, rows: Matrix, classes: npt.NDArray[Any]) -> IntArray:
+    """Return the class index that a student gives to each row of a person; -1 for all where it fails on them."""
+    try:
+        found = np.asarray(_fresh(student).predict(rows))
+        places = np.minimum(np.searchsorted(classes, found), len(classes) - 1)
+        is_one = np.broadcast_to(classes[places] == found, len(rows)) & (found.shape == (len(rows),))
+        return np.where(is_one, places, ABSTAIN)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # compiled extensions panic with exceptions of their own
+        return np.full(len(rows), ABSTAIN)

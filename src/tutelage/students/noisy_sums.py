@@ -213,7 +213,7 @@ def _corrected(
 ) -> FloatArray:
     """Return the weights with another round, no further from those without it than is to be believed.
 
-    A later round says what is wrong about private rows, and the public rows say which weights mend that. Where they
+    A later round says what is wrong about private rows, and the public rows say which weights repair it. Where they
     differ from the private rows, such a step overshoots, and the less noise there is the further. So its length, the
     root mean square over the public rows, is held to a share of that of the weights, besides what noise makes it.
     """

@@ -118,7 +118,7 @@ class TrainableTeachers(TeacherEnsemble, Protocol):
         InvalidDataError
             If rows, labels and shards do not belong together, or the teachers cannot take a value.
         TeacherTrainingError
-            If the training fails on a shard.
+            If the training fails on all shards. One that fails makes its teacher abstain.
         """
         ...
 

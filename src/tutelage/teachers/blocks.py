@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, final
 import numpy as np
 
 from tutelage._internal.typing import IntArray, Matrix
-from tutelage.exceptions import InvalidBallotError
+from tutelage.exceptions import InvalidBallotError, InvalidDataError
 from tutelage.features import FeatureMap
 from tutelage.partition import Shards
 from tutelage.privacy import PrivacyUnit
@@ -63,6 +63,9 @@ class PeopleInMemory:
     shards: Shards  # one per person
     first_map: None = None
 
+    def __post_init__(self) -> None:
+        require_finite(self.rows)
+
     @property
     def unit(self) -> PrivacyUnit:
         """Whose rows belong together."""
@@ -76,6 +79,12 @@ class PeopleInMemory:
     def blocks(self) -> Iterator[PeopleBlock]:
         """Yield all rows, of whole people at a time."""
         return blocks_of(self.rows, self.labels, self.shards.assignment)
+
+
+def require_finite(rows: Matrix) -> None:
+    """Refuse rows that cannot be cast, before the number of people is released, or anything else."""
+    if rows.dtype.kind == "f" and not np.isfinite(rows).all():
+        raise InvalidDataError("The features of a private row are not finite. Fill missing values in a public map.")
 
 
 def blocks_of(rows: Matrix, labels: IntArray, people: IntArray) -> Iterator[PeopleBlock]:

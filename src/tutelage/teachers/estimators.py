@@ -20,7 +20,7 @@ from tutelage.partition import Shards
 from tutelage.teachers.base import Ensemble, TeacherRecipe, TrainableTeachers, public_rows, teacher_seed
 from tutelage.teachers.checkpoints import BallotFile, Checkpoints, source_of
 from tutelage.teachers.forests import with_fast_forests
-from tutelage.teachers.parallel import Job, guarded, train_each
+from tutelage.teachers.parallel import Job, attempted, train_each, without_lost
 
 
 @final
@@ -30,8 +30,8 @@ class EstimatorTeachers(Ensemble):
     An empty shard has no teacher and abstains; a shard with one class has a teacher that always votes for it.
     Teachers are trained by the back end that `joblib.parallel_config` names, and the votes are the same with all of
     them. A teacher is sequential: what its estimator would do in parallel, or on several threads, it does on one.
-    If a worker dies, the teachers that it had not finished are trained again; a teacher that kills its worker every
-    time, even with no other in flight, abstains, and `TeacherLostWarning` says that there is one.
+    If a worker dies, the teachers that it had not finished are trained again. A teacher that fails on its rows, or
+    kills its worker every time, even with no other in flight, abstains; `TeacherLostWarning` says that there is one.
 
     Parameters
     ----------
@@ -83,9 +83,10 @@ class EstimatorTeachers(Ensemble):
         """Return each fitted teacher's class index, or −1, on each row: shape (teachers, rows); private."""
         if not self._teachers:
             raise InvalidDataError("These teachers have not been trained. Call `fit` first, or use `fit_ballots`.")
-        queries, numbered = public_rows(X_public, self._row_shape), enumerate(self._teachers)
-        votes = (guarded(number, self._seed, _vote, it, queries) for number, it in numbered)
-        return np.stack([_checked_ballot(vote, len(queries), self._n_classes) for vote in votes])
+        queries, n_teachers = public_rows(X_public, self._row_shape), len(self._teachers)
+        asked = queries, self._n_classes
+        votes = ((number, attempted(number, self._seed, _vote, it, *asked)) for number, it in enumerate(self._teachers))
+        return self._all(without_lost(votes, n_teachers), n_teachers, len(queries))
 
     def fit_ballots(
         self, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, checkpoints: str | Path | None = None
@@ -96,18 +97,25 @@ class EstimatorTeachers(Ensemble):
         code = () if checkpoints is None else source_of(self._estimator)
         settings = self._estimator, code, self._n_classes, queries
         store = Checkpoints(checkpoints, BallotFile(len(queries), self._n_classes), settings)
-        ballots = np.full((shards.n_shards, len(queries)), ABSTAIN, dtype=np.int16)
-        job = self._job(_train_and_vote, values, labels, shards, queries)
+        job = self._job(_train_and_vote, values, labels, shards, queries, self._n_classes)
         seeds = [teacher_seed(self._seed, number) for number in range(shards.n_shards)]
 
         def votes(numbers: Sequence[int]) -> Iterator[tuple[int, Ballots]]:
+            none = np.full(len(queries), ABSTAIN, dtype=np.int16)
             cast = train_each(job, numbers, self._n_jobs)
-            return ((number, _checked_ballot(vote, len(queries), self._n_classes)) for number, vote in cast)
+            return ((number, none if vote is None else vote) for number, vote in cast)
 
         finished = store.resume(store.identities(values, labels, shards, seeds), votes)
-        for number, ballot in self._shown(finished, shards):
-            ballots[number] = ballot
+        ballots = self._all(self._shown(finished, shards), shards.n_shards, len(queries))
         self._unit = shards.unit
+        return ballots
+
+    def _all(self, votes: Iterable[tuple[int, Ballots | None]], n_teachers: int, n_queries: int) -> Ballots:
+        """Return the ballots of all teachers; those that are not there abstain."""
+        ballots = np.full((n_teachers, n_queries), ABSTAIN, dtype=np.int16)
+        for number, vote in votes:
+            if vote is not None:
+                ballots[number] = vote
         return ballots
 
     def _job(self, work: Callable[..., Any], X: Matrix, y: IntArray, shards: Shards, *shared: Any) -> Job:
@@ -120,30 +128,29 @@ class EstimatorTeachers(Ensemble):
             cells = X[rows[number]]
             return deepcopy(cells) if X.dtype == object else cells, y[rows[number]], teacher_seed(self._seed, number)
 
-        return Job(work, own, (estimator, *shared), self._seed)
+        return Job(work, own, (estimator, *shared), self._seed, shards.n_shards)
 
     def _shown(self, results: Iterable[tuple[int, Any]], shards: Shards) -> Iterator[tuple[int, Any]]:
         return progress_bar(results, "Training teachers", shards.n_shards, shown=self._progress)
 
 
-def _train_and_vote(X: Matrix, y: IntArray, seed: int, estimator: Any, X_public: Matrix) -> Matrix | None:
-    return _vote(_train(X, y, seed, estimator), X_public)
+def _train_and_vote(
+    X: Matrix, y: IntArray, seed: int, estimator: Any, X_public: Matrix, n_classes: int
+) -> Ballots | None:
+    return _vote(_train(X, y, seed, estimator), X_public, n_classes)
 
 
 def _train(X: Matrix, y: IntArray, seed: int, estimator: Any) -> Any | None:
     return fit_clone(estimator, X, y, seed) if len(y) else None
 
 
-def _vote(teacher: Any | None, X_public: Matrix) -> Matrix | None:
+def _vote(teacher: Any | None, X_public: Matrix, n_classes: int) -> Ballots | None:
+    """Return a teacher's votes, None where there is no teacher; a refusal quotes none."""
+    if teacher is None:
+        return None
     # Each teacher gets rows of its own: one that scales them in place would show its scale to all who come after it.
-    return None if teacher is None else np.asarray(teacher.predict(deepcopy(X_public)))
-
-
-def _checked_ballot(ballot: Matrix | None, n_queries: int, n_classes: int) -> Ballots:
-    """Return a teacher's votes, abstentions where there is no teacher; a refusal quotes none."""
-    if ballot is None:
-        return np.full(n_queries, ABSTAIN, dtype=np.int16)
-    if ballot.shape != (n_queries,) or not np.isin(ballot, np.arange(n_classes)).all():
+    ballot = np.asarray(teacher.predict(deepcopy(X_public)))
+    if ballot.shape != (len(X_public),) or not np.isin(ballot, np.arange(n_classes)).all():
         raise InvalidBallotError("A teacher must predict one known class per row.")
     return ballot.astype(np.int16)
 

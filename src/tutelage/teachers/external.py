@@ -15,10 +15,10 @@ from tutelage._internal.files import Form, read_arrays
 from tutelage._internal.streams import own_streams
 from tutelage._internal.typing import ABSTAIN, Ballots
 from tutelage._internal.validation import integer_at_least
-from tutelage.exceptions import InvalidBallotError, InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidBallotError, InvalidDataError, InvalidParameterError, TeacherTrainingError
 from tutelage.privacy import PrivacyUnit
 from tutelage.teachers.base import Ensemble
-from tutelage.teachers.parallel import withheld
+from tutelage.teachers.parallel import Lost, withheld, without_lost
 
 Teacher = Callable[[Any], npt.ArrayLike]
 
@@ -70,23 +70,30 @@ class CallableTeachers(Ensemble):
     def ballots(self, X_public: npt.NDArray[Any]) -> Ballots:
         """Return each teacher's class index, or −1, on each row: shape (teachers, rows); private.
 
+        A teacher that raises, or does not return one class index, or −1, per row, abstains on all of them; a
+        `TeacherLostWarning` says that there is one.
+
         Raises
         ------
         TeacherTrainingError
-            If a teacher raises; its message is withheld.
-        InvalidDataError
-            If a teacher does not return one class index, or −1, per row.
+            If no teacher answers; the messages are withheld.
         """
 
-        def ask(numbered: tuple[int, Teacher]) -> Ballots:
+        def ask(numbered: tuple[int, Teacher]) -> tuple[int, Ballots | Lost]:
             number, teacher = numbered
             name = f"eacher {number} of CallableTeachers"
-            with own_streams(number, 0) if self._max_workers == 1 else nullcontext():
-                answer = withheld(f"T{name}", _ask, teacher, X_public)
-            return _checked(answer[None], len(X_public), self._n_classes, f"The answer of t{name}")[0]
+            try:
+                with own_streams(number, 0) if self._max_workers == 1 else nullcontext():
+                    answer = withheld(f"T{name}", _ask, teacher, X_public)
+                return number, _checked(answer[None], len(X_public), self._n_classes, f"The answer of t{name}")[0]
+            except (TeacherTrainingError, InvalidBallotError) as error:
+                return number, Lost(str(error))
 
+        ballots = np.full((len(self._teachers), len(X_public)), ABSTAIN, dtype=np.int16)
         with ThreadPoolExecutor(self._max_workers) as threads:
-            return np.stack(list(threads.map(ask, enumerate(self._teachers))))
+            for number, ballot in without_lost(threads.map(ask, enumerate(self._teachers)), len(self._teachers)):
+                ballots[number] = ballot
+        return ballots
 
 
 @final

@@ -1,5 +1,7 @@
 """Teachers at work: many at a time wherever joblib is told to, one thread each, even where some kill their process.
 
+A teacher that fails on its rows abstains, as one without rows does. So the rows of one person cannot stop a fit.
+
 A worker that dies takes with it whatever it was doing, and often what its neighbors were doing. All of them are
 trained again: a teacher is a function of its own shard and seed, so its ballots are the same. Only a teacher that kills
 its worker while no other teacher is in flight is given up. Whether a teacher is lost must depend on its own shard
@@ -13,7 +15,7 @@ import threading
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from functools import lru_cache, partial
@@ -134,6 +136,43 @@ class Job(NamedTuple):
     own: Callable[[int], tuple[Any, ...]]
     shared: tuple[Any, ...]
     seed: int
+    teachers: int = 0  # how many there are; where all fail, the rows of none are the reason
+
+
+@final
+class Lost(NamedTuple):
+    """The result of a teacher that failed on its rows, and so abstains."""
+
+    complaint: str  # without the teacher's own message
+
+
+_KILLS = "A teacher kills its process each time."
+_ABSTAINS = (
+    "At least one teacher abstains because it failed on its own rows, or its training killed its process each time. "
+    "Train with more memory, or with an estimator that survives every shard."
+)
+
+
+def without_lost(results: Iterable[tuple[int, Any]], teachers: int) -> Iterator[tuple[int, Any]]:
+    """Yield the results but for those that are `Lost`, and warn that there are such.
+
+    Raises
+    ------
+    TeacherTrainingError
+        If results of all `teachers` were asked for, and all that had rows are lost.
+    """
+    seen, complaint, some_are_not = 0, "", False
+    for number, result in results:
+        seen += 1
+        if isinstance(result, Lost):
+            complaint = result.complaint
+        else:
+            some_are_not |= result is not None
+            yield number, result
+    if complaint and seen == teachers and not some_are_not:
+        raise TeacherTrainingError(complaint)
+    if complaint:
+        warnings.warn(_ABSTAINS, TeacherLostWarning, stacklevel=2)
 
 
 class _WorkerDiedError(Exception):
@@ -152,8 +191,12 @@ def train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Iterator
 
     Work goes to the back end that `joblib.parallel_config` names, by default processes of this machine.
     """
+    return without_lost(_train_each(job, numbers, n_jobs), job.teachers)
+
+
+def _train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Iterator[tuple[int, Any]]:
     crew = _crew(n_jobs)
-    waiting, someone_was_lost = dict.fromkeys(numbers), False
+    waiting = dict.fromkeys(numbers)
     while waiting:
         before, started, death = len(waiting), set[int](), None
         try:
@@ -168,16 +211,16 @@ def train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Iterator
             raise death  # no worker can run at all
         for number in suspects:
             results = _tried_alone(crew, job, number)
-            someone_was_lost |= not results
             del waiting[number]
-            yield from results
-    if someone_was_lost:
-        warnings.warn(
-            "At least one teacher abstains because its training killed its process each time. Train with more memory, "
-            "or with an estimator that survives every shard.",
-            TeacherLostWarning,
-            stacklevel=2,
-        )
+            yield from results or [(number, Lost(_KILLS))]
+
+
+def attempted(shard: int | str, seed: int, work: Callable[..., Any], *arguments: Any) -> Any | Lost:
+    """Return what `guarded` does, or that the teacher is lost."""
+    try:
+        return guarded(shard, seed, work, *arguments)
+    except TeacherTrainingError as error:
+        return Lost(str(error))
 
 
 def guarded(shard: int | str, seed: int, work: Callable[..., Any], *arguments: Any) -> Any:
@@ -310,7 +353,7 @@ def _in_worker(*arguments: Any) -> tuple[int, Any]:
 def _numbered(
     number: int, seed: int, work: Callable[..., Any], own: tuple[Any, ...], shared: tuple[Any, ...]
 ) -> tuple[int, Any]:
-    return number, guarded(number, seed, work, *own, *shared)
+    return number, attempted(number, seed, work, *own, *shared)
 
 
 class _WholeProcess:

@@ -241,7 +241,7 @@ class NetworkTeachers(Ensemble):
             if stacked:
                 return self._in_stacks(own, shards.n_shards, numbers, keep)
             shared = self._network, self._n_classes, keep
-            return self._one_by_one(Job(_trained, own, shared, self._seed), numbers)
+            return self._one_by_one(Job(_trained, own, shared, self._seed, shards.n_shards), numbers)
 
         store = Checkpoints(checkpoints, keep.file, () if checkpoints is None else (self._identity(stacked), settings))
         return store.resume(store.identities(X, y, shards, seeds), run)
