@@ -1,8 +1,11 @@
 """A release: one folder of public files with a manifest of their hashes, published by one rename, named in a ledger."""
 
+import errno
 import hashlib
 import json
+import os
 import re
+import stat
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -51,8 +54,7 @@ class Manifest:
         """Return the manifest of a folder, before any file is compared with it."""
         path = folder / MANIFEST
         try:
-            with path.open("rb") as file:
-                content = file.read(_MOST_BYTES)
+            content = _bytes(path, _MOST_BYTES)
         except OSError as error:
             raise InvalidDataError(
                 f"{path} cannot be read: {error.strerror}. Name a results folder, with all its files."
@@ -89,7 +91,7 @@ class Manifest:
         if name not in self.sha256:
             raise InvalidDataError(f"{folder / MANIFEST} names no {name}. Name the results folder of a run.")
         try:
-            content = path.read_bytes()
+            content = _bytes(path)
         except OSError as error:
             raise InvalidDataError(
                 f"{path} cannot be read: {error.strerror}. Get the results folder again, with all its files."
@@ -132,16 +134,22 @@ def _foreign(folder: Path) -> Path | None:
 def signed_manifest(path: Path) -> str | None:
     """Return the hash of the manifest that a signature file is of, unchecked; None if it is no such file."""
     try:
-        with path.open("rb") as file:
-            record = json.loads(file.read(_MOST_BYTES))
+        record = json.loads(_bytes(path, _MOST_BYTES))
         return record["manifest"] if record["file"] == SIGNATURE_KIND else None
     except (OSError, ValueError, RecursionError, TypeError, KeyError):
         return None
 
 
 def _hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return hashlib.sha256(_bytes(path)).hexdigest()
+
+
+def _bytes(path: Path, most: int = -1) -> bytes:
+    """Return the content of a plain file; a pipe is not waited for, and a link is not followed."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOFOLLOW)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "It is not a plain file")
+        return file.read(most)
 
 
 RELEASE = Form("a results folder", _foreign)

@@ -16,10 +16,13 @@ from tutelage._internal.outputs import form, open_output
 from tutelage.exceptions import FederationError, InvalidParameterError, PartyLostError
 from tutelage.federation.sharing import ELEMENT_BYTES, ElementArray, decode
 
-TRANSCRIPT = form(
-    "a transcript",
-    lambda path: all(set(json.loads(line)) & {"from", "opened"} for line in path.read_bytes().splitlines()),
-)
+
+def _is_transcript(path: Path) -> bool:
+    lines = path.read_bytes().splitlines()
+    return bool(lines) and all(set(json.loads(line)) & {"from", "opened"} for line in lines)
+
+
+TRANSCRIPT = form("a transcript", _is_transcript)
 
 
 @final

@@ -1,0 +1,313 @@
+"""No output destroys what tutelage did not write: every option that writes, at every kind of file that may be there."""
+
+import inspect
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+from sklearn.tree import DecisionTreeClassifier
+
+from blobs import LABELS, PRIVATE, PUBLIC
+from consortia import found
+from test_cli import configure, write_people
+from tutelage import Ledger, PATEClassifier, SimulationNoise, VoteHistogram
+from tutelage.ballots import BallotSum, save_sums
+from tutelage.cli.app import _VERBS, _load
+from tutelage.exceptions import ConfigError, TutelageError
+from tutelage.federation import Identity, Role
+from tutelage.federation.mpc.links import Transcript
+from tutelage.mechanisms import KRandomizedResponse
+from tutelage.privacy import ONE_TEACHER
+from tutelage.private_report import write_private_report
+from tutelage.students import export_onnx, save_student
+from tutelage_reproductions import Record, Row, command
+
+READ = {  # options that name what is read, or spent from
+    "schema public", "plan public", "plan stand_in", "plan configuration", "label public", "label votes",
+    "label ledger", "label predictions", "federate init terms", "federate join home", "federate join mailbox",
+    "federate ask rows", "federate ask home", "federate ask ledger", "federate vote ballots", "federate vote home",
+    "federate vote ledger", "federate vote data", "federate compute home", "federate compute mailbox",
+    "federate collect home", "federate collect mailbox", "federate collect ledger", "federate status mailbox",
+    "federate status home", "ledger init member", "ledger show file", "ledger verify file", "ledger verify release",
+    "ledger exposure file", "ledger export file", "account votes", "publish propose proxy", "publish propose ledger",
+    "publish test proposal", "publish test public", "publish test votes", "publish test ledger", "card results",
+    "card ledger", "card statements", "card claim", "card verify", "card private_votes", "card labels", "card ballots",
+    "audit config",
+}  # fmt: skip
+LNMAX = ("--mechanism", "lnmax", "--scale", "5")
+VOTES = ("--votes", "votes.npz", "--ledger", "a.ledger", *LNMAX)
+DELTA, HOME = ("--delta", "1e-5"), "local/hospital-0"
+RECORD = Record(name="epsilons", source="a paper", rows=(Row(name="a row", ours=1.0),), quick=True)
+TERMS = """name = "H"
+classes = 3
+quorum = 2
+members = [{}, "local/aggregator/aggregator.public.json"]
+[mechanism]
+name = "k-randomized-response"
+epsilon = 9.0
+[unit]
+name = "patient"
+neighbors = "silo"
+"""
+RESULTS = ("", "card.json", "card.md", "card.html", "manifest.json", "manifest.signature.json", "notes.txt")
+PLAN = ("plan", "--epsilon", "3", "--people", "20000", "--classes", "2", "--public-rows", "300")
+CARD = ("card", "--ledger", "a.ledger")
+# What is called, and the places that it writes to: files, or a folder ("") and files in it.
+WRITTEN: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
+    "example output": (("example", "adult", "--output", "o"), "o", ("",)),
+    "plan output": ((*PLAN, "--output", "o"), "o", ("", "plan.json", "plan.html", "plan.png", "notes.txt")),
+    "run config": (("run", "config.toml", "--overwrite"), "o", (*RESULTS, "labels.csv", "student.skops")),
+    "label output": (("label", "rows.npz", *VOTES, "--output", "o"), "o", ("",)),
+    "federate keygen home": (
+        ("federate", "keygen", "n", "--role", "entity", "--home", "o"), "o", ("", "n.private.json", "n.public.json")
+    ),
+    "federate init mailbox": (("federate", "init", "terms.toml", "--mailbox", "o"), "o", ("", "consortium.json")),
+    "federate ask mailbox": (
+        ("federate", "ask", "rows.npy", "--home", "local/aggregator", "--mailbox", "o"), "o", ("",)
+    ),
+    "federate vote mailbox": (
+        ("federate", "vote", "b.npy", "--home", HOME, "--ledger", f"{HOME}/ledger", "--mailbox", "o"), "o", ("",)
+    ),
+    "federate compute transcript": (
+        ("federate", "compute", "--home", "secure/left", "--mailbox", "secure/mailbox", "--transcript", "o"), "o", ("",)
+    ),
+    "federate collect output": (
+        ("federate", "collect", "--home", "local/aggregator", "--mailbox", "local/mailbox", "--output", "o.npz"),
+        "o.npz", ("",),
+    ),
+    "ledger init file": (
+        ("ledger", "init", "o", "--epsilon", "1", "--delta", "1e-5", "--neighbors", "row"), "o", ("",)
+    ),
+    "ledger export output": (("ledger", "export", "a.ledger", "--output", "o"), "o", ("",)),
+    "publish propose output": (
+        ("publish", "propose", "votes.npz", "--ledger", "b.ledger", *LNMAX, *DELTA, "--output", "o"), "o", ("",)
+    ),
+    "publish test output": (("publish", "test", "p.json", "rows.npz", *VOTES, "--output", "o"), "o", ("",)),
+    "card output": ((*CARD, "--output", "o"), "o", RESULTS),
+    "card output of votes": (
+        ("card", "--private-votes", "votes.npz", "--output", "p"), "private-p", ("", "private-report.html")
+    ),
+    "card registry": ((*CARD, "--output", "cards", "--registry", "o"), "o", ("",)),
+    "card sign": ((*CARD, "--output", "o", "--sign", "keys/n.private.json"), "o", RESULTS),
+    "reproduce output": (
+        ("reproduce", "epsilons", "--output", "o"), "o", ("", *(f"epsilons.{kind}" for kind in ("json", "csv", "svg")))
+    ),
+}  # fmt: skip
+STUDENT = DecisionTreeClassifier(max_depth=2).fit(PUBLIC, np.arange(len(PUBLIC)) % 3)
+COUNTS = VoteHistogram(np.array([[9, 1], [3, 7]]), 10)
+PYTHON: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
+    "PATEClassifier.save": (lambda path: fitted().save(path), (*RESULTS, "labels.csv", "student.skops")),
+    "PrivacyCard.save": (lambda path: fitted().card().save(path), RESULTS),
+    "save_student": (lambda path: save_student(STUDENT, path), ("",)),
+    "export_onnx": (lambda path: export_onnx(STUDENT, path), ("",)),
+    "VoteHistogram.save": (COUNTS.save, ("",)),
+    "save_sums": (lambda path: save_sums([BallotSum(np.ones((2, 3), dtype=int), 1, ONE_TEACHER)], path), ("",)),
+    "write_private_report": (lambda path: write_private_report(path, COUNTS), ("",)),
+    "Transcript": (lambda path: Transcript(path).close(), ("",)),
+    "Ledger.create": (lambda path: Ledger.create(path, epsilon=1.0, delta=1e-5, unit=ONE_TEACHER), ("",)),
+    "Identity.save": (
+        lambda path: Identity.generate("n", Role.ENTITY).save(path), ("", "n.private.json", "n.public.json")
+    ),
+}  # fmt: skip
+MODEL: list[Any] = []
+
+
+def fitted() -> Any:
+    if not MODEL:
+        model = PATEClassifier(epsilon=2.0, noise=SimulationNoise(0), classes=range(3), random_state=0)
+        MODEL.append(model.fit(PRIVATE, LABELS, X_public=PUBLIC))
+    return MODEL[0]
+
+
+def a_ledger(path: Path) -> None:
+    Ledger.create(path, epsilon=2.0, delta=1e-5, unit=ONE_TEACHER)
+
+
+def a_key(path: Path) -> None:
+    private, _ = Identity.generate("n", Role.ENTITY).save(path.parent / "made")
+    private.rename(path)
+
+
+def a_folder(path: Path) -> None:
+    path.mkdir()
+    (path / "thesis.tex").write_text("ten years of work")
+
+
+def an_npz() -> bytes:
+    file = BytesIO()
+    np.savez(file, X=np.eye(3), y=np.arange(3))
+    return file.getvalue()
+
+
+NPZ = an_npz()
+
+
+def a_link(path: Path) -> None:
+    (path.parent / "linked.csv").write_text("age,ill\n81,yes\n")
+    path.symlink_to("linked.csv")
+
+
+VICTIMS: dict[str, Callable[[Path], object]] = {
+    "ledger": a_ledger,
+    "key": a_key,
+    "private csv": lambda path: path.write_text("age,ill\n81,yes\n"),
+    "private npz": lambda path: path.write_bytes(NPZ),
+    "foreign file": lambda path: path.write_text("mine"),
+    "empty file": lambda path: path.touch(),
+    "folder": a_folder,
+    "link": a_link,
+    "link to nowhere": lambda path: path.symlink_to("nowhere"),
+    "pipe": os.mkfifo,
+}
+# They need a mailbox with what other members send.
+UNFINISHED = {"federate ask mailbox", "federate vote mailbox", "federate compute transcript"}
+# A killed process may leave an empty file in place of a ledger, and links to ledgers are followed: neither is a victim.
+LEDGERS = {"ledger init file", "Ledger.create"}
+# A folder may be named where files are made beside those that are there, and no other: none of them is replaced.
+BESIDE = {
+    "federate keygen home", "federate init mailbox", "federate ask mailbox", "federate vote mailbox",
+    "reproduce output", "Identity.save", "card output of votes",
+}  # fmt: skip
+
+
+def options() -> Iterator[str]:
+    """Yield every option and argument of the command line that is a path."""
+    for verb in _VERBS:
+        loaded = _load(verb)
+        calls: dict[str, Any] = {verb: loaded}
+        if isinstance(loaded, typer.Typer):
+            calls = {
+                f"{verb} {each.name or getattr(each.callback, '__name__', '')}": each.callback
+                for each in loaded.registered_commands
+            }
+        for name, call in calls.items():
+            for parameter in inspect.signature(call).parameters.values():
+                if "Path" in str(parameter.annotation):
+                    yield f"{name} {parameter.name}"
+
+
+def test_every_option_that_is_a_path_is_known_to_read_or_to_write():
+    assert set(options()) == {*READ, *WRITTEN} - {"card output of votes"}
+    assert not READ & set(WRITTEN)
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path, called: Callable[..., Any]) -> Path:
+    """A folder from which the command of a test can be called."""
+    name, folder = request.getfixturevalue("name"), tmp_path / "place"
+    folder.mkdir()
+    if name.startswith("federate"):
+        for kind, terms in (
+            ("local", {"mechanism": KRandomizedResponse(9.0), "teachers_per_entity": 1}),
+            ("secure", {}),
+        ):
+            (folder / kind).mkdir()
+            members = found(folder / kind, **terms)
+            members.mailbox.folder.mkdir(exist_ok=True)
+            if kind == "local":
+                batch = members.ask(5)
+                for each in members.consortium.entities:
+                    members.send(batch, each.name, np.zeros((1, 5), dtype=int))
+        files = ", ".join(f'"local/{each.name}/{each.name}.public.json"' for each in members.consortium.entities)
+        (folder / "terms.toml").write_text(TERMS.format(files))
+        np.save(folder / "rows.npy", np.arange(5.0)[:, None])
+        np.save(folder / "b.npy", np.zeros((1, 5), dtype=int))
+        return folder
+    write_people(folder, 120, 60)
+    configure(folder, ('folder = "out"', 'folder = "o"'))
+    np.savez(folder / "votes.npz", votes=np.array([[145, 4, 1], [1, 2, 147]] * 6))
+    np.savez(folder / "rows.npz", X=np.arange(12.0)[:, None])
+    for ledger in ("a.ledger", "b.ledger"):
+        Ledger.create(folder / ledger, epsilon=30.0, delta=1e-5, unit=ONE_TEACHER)
+    Identity.generate("n", Role.ENTITY).save(folder / "keys")
+    if name.split()[0] in ("publish", "card", "ledger"):
+        given = (
+            "publish",
+            "propose",
+            "votes.npz",
+            "--ledger",
+            "a.ledger",
+            *LNMAX,
+            "--delta",
+            "1e-5",
+            "--output",
+            "p.json",
+        )
+        assert called(*given, cwd=folder).returncode == 0
+        assert called("label", "rows.npz", *VOTES, "--output", "labels.csv", cwd=folder).returncode == 0
+    return folder
+
+
+def seen(folder: Path) -> dict[str, object]:
+    """Return what everything in a folder is: its kind, its content and, of a link, where it leads."""
+    kinds: dict[str, object] = {}
+    for path in sorted(folder.rglob("*")):
+        mode = path.lstat().st_mode
+        content: object = path.read_bytes() if stat.S_ISREG(mode) else os.readlink(path) if path.is_symlink() else None  # noqa: PTH115
+        kinds[str(path.relative_to(folder))] = (stat.S_IFMT(mode), content)
+    return kinds
+
+
+def cells(name: str, folder: Path, output: str, places: tuple[str, ...]) -> Iterator[str]:
+    """Put every kind of victim at every place in turn; yield which, and look afterwards whether it is as it was."""
+    for at, (kind, put) in product(places, VICTIMS.items()):
+        if kind in ("empty file", "link to nowhere") and name in LEDGERS:
+            continue
+        target = folder / output / at
+        target.parent.mkdir(exist_ok=True, mode=0o700)
+        put(target)
+        before = seen(folder)
+        yield f"{kind} at {output}/{at}"
+        after = seen(folder)
+        assert {each: after.get(each) for each in before} == before, f"{kind} at {output}/{at}"
+        for path in (folder / output, *(folder / new for new in after if new not in before), folder / "made"):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_no_command_replaces_what_tutelage_did_not_write(name, place, called, monkeypatch):
+    call, output, places = WRITTEN[name]
+    monkeypatch.setattr(command, "run", lambda *_, **__: RECORD)
+    for cell in cells(name, place, output, places):
+        done = called(*call, cwd=place)
+        assert "Traceback" not in done.stderr, cell
+        if name not in BESIDE:
+            assert done.returncode in (1, 2), cell
+            assert len(done.stderr.strip().splitlines()) == 1, (cell, done.stderr)
+    assert called(*call, cwd=place).returncode == (2 if name in UNFINISHED else 0)
+
+
+@pytest.mark.parametrize("name", PYTHON)
+def test_no_function_replaces_what_tutelage_did_not_write(name, tmp_path):
+    write, places = PYTHON[name]
+    for cell in cells(name, tmp_path, "o", places):
+        try:
+            write(tmp_path / "o")
+        except TutelageError:
+            continue
+        assert name in BESIDE, cell
+    write(tmp_path / "o")
+
+
+@pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm", ".votes", ".votes-journal"])
+def test_no_output_takes_the_name_of_a_file_that_a_ledger_has_beside_it(suffix, tmp_path):
+    a_ledger(tmp_path / "a.ledger")
+    with pytest.raises(ConfigError, match="is reserved for the ledger of that name"):
+        COUNTS.save(tmp_path / f"a.ledger{suffix}")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.ledger"]
+
+
+def test_the_matrix_is_of_hundreds_of_cells():
+    tables = (*((places for *_, places in WRITTEN.values())), *((places for _, places in PYTHON.values())))
+    assert sum(map(len, tables)) * len(VICTIMS) > 500
