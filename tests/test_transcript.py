@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from runs_of_people import NEAREST, VECTORS, configure_people
-from test_cli import write_people
+from test_cli import configure, write_people
 from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, VoteHistogram
 from tutelage._internal import days
 from tutelage.cli import run as cli_run
@@ -387,6 +387,7 @@ COMMANDS = [
     ("card", "--ledger", LEDGER, "--output", "again"),
 ]
 BY = {
+    "votes of trees": None,
     "sums": VECTORS,
     "votes of people": NEAREST,
     "tuned": {**VECTORS, "more": "[tuning]\nsettings = [{}, { rounds = 1 }]"},
@@ -454,7 +455,7 @@ def neighbors(world, called, tmp_path, by, changes, commands=COMMANDS, from_comm
         folder = tmp_path / str(number)
         folder.mkdir()
         write_people(folder, 300, 120)
-        configure_people(folder, by)
+        configure(folder) if by is None else configure_people(folder, by)
         world.begin(recording=number == 0)
         yield published(world, folder, called, change, commands, from_command)
         assert world.place == (number > 0) * len(world.drawn)

