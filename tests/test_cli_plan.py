@@ -84,7 +84,9 @@ def test_less_knowledge_is_said(called, tmp_path):
     declared = called("plan", *sizes, "--classes", 2, "--accuracy", 0.9, "--json")
     assert json.loads(declared.stdout)["evidence"] == "declared-accuracy"
     nothing = " ".join(called("plan", *sizes, "--classes", 2).stdout.split())
-    assert "Nothing is known about the data." in nothing
+    assert "how accurate it is on yours is unknown" in nothing
+    assert "only sizes are known" in nothing
+    assert "if doubled" not in nothing
 
 
 def test_arrays_of_an_npz_file_are_public_rows(called, tmp_path):

@@ -202,15 +202,15 @@ def figure_of(found: Plan) -> Figure:
     best = found.best
     x, y = zip(*((point.epsilon, 100 * point.expected) for point in found.curve), strict=True)
     here = Series(
-        name=best.method.title,
+        name=f"{best.method.title}, interval" if best.rough else best.method.title,
         x=(found.target.epsilon,),
         y=(100 * best.expected,),
         interval=((100 * best.low,), (100 * best.high,)),
-        labels=(f"{best.expected:.1%}",),
+        labels=(f"{best.low:.0%} to {best.high:.0%}" if best.rough else f"{best.expected:.1%}",),
         bars=True,
         color=1,
     )
-    series = [Series(name="expected", x=x, y=y), here]
+    series = [here] if best.rough else [Series(name="expected", x=x, y=y), here]
     if found.majority is not None:
         series.append(
             Series(
@@ -239,7 +239,7 @@ def html_of(found: Plan, drawn: Sequence[Path]) -> str:
     objections = (f"{finding.severity.capitalize()}: {finding.reason}" for finding in found.findings)
     sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in (*found.sentences(), *objections))
     settings = f"<h2>For the configuration of tutelage run</h2><pre>{escape(found.as_config())}</pre>"
-    table = f"<table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
+    table = f"<div class=scroll><table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table></div>"
     body = f"{sentences}{table}{figure}{settings if found.recommended else ''}"
     return document(title, f"<header><h1>{title}</h1></header><main class=part><section>{body}</section></main>")
 

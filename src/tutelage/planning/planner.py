@@ -26,6 +26,7 @@ _QUICK_ROWS, _FEW_FOLDS = 2_000, 2  # in the first, short trial of every method
 _FEW_ROWS = 1_000  # up to this number, the first trial uses all folds
 _CLOSE = 0.02  # methods this far behind vector ballots in the first trial are still tried in full
 _WORTH = 0.01  # by which a method must beat vector ballots, and a student the majority class, to be recommended
+_WIDEST = 0.3  # of an interval without trials whose middle is a prediction
 _MODEL = 0.015  # standard deviation of the prediction error, beyond that of single runs: docs/planning.md
 _OTHER_DATA = 0.16  # the same if trials used other data
 _NORMAL = 1.645  # standard deviations that hold nine of ten runs
@@ -302,6 +303,7 @@ def _by_references(target: Target, accuracy: float | None, goal: float | None) -
 
     curve = [PlanPoint(target.epsilon * factor, expected(epsilon=target.epsilon * factor)) for factor in (*_CURVE, 1.0)]
     best = _option(ballots_for(target), target, guessed(target, accuracy), in_full=True)
+    best = replace(best, rough=best.high - best.low > _WIDEST)
     return _plan(
         target,
         evidence=NOTHING if accuracy is None else DECLARED,

@@ -12,17 +12,18 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 OWN_LABELS, STAND_IN, DECLARED, NOTHING = "public-labels", "stand-in", "declared-accuracy", "nothing"
-HEADINGS = ("method", "settings", "proved ε", "expected", "interval")
+HEADINGS = ("method", "settings", "proved ε", "interval", "expected")
 _EVIDENCE = {
     OWN_LABELS: "Whole runs were tried on the labeled public rows. The interval assumes that private rows are similar.",
     STAND_IN: "Whole runs were tried on the stand-in. How much the private rows differ from it is unknown.",
     DECLARED: "No labels were given. The accuracy follows from the one that was declared and from other data sets.",
     NOTHING: (
-        "Nothing is known about the data. The interval spans what other data sets reached with as much noise per "
-        "class, and classes are assumed to be equally frequent. Pass labeled public rows or a stand-in for a real "
-        "prediction."
+        "This is no prediction for your data, because only sizes are known. The interval spans what other data sets "
+        "reached with as much noise per class, and classes are assumed to be equally frequent. Pass labeled public "
+        "rows or a stand-in for a prediction."
     ),
 }
+_LEAST_GAIN = 0.0005  # a gain below this is printed as 0.0 points
 
 
 @final
@@ -40,6 +41,8 @@ class Option:
         Expected accuracy of the student on rows like the public ones, and bounds for nine of ten runs.
     in_full : bool
         Whether the method was tried in full. After a short trial, the bounds are 0 and 1.
+    rough : bool
+        Whether nothing was tried and the bounds are too far apart for `expected` to be a prediction.
     """
 
     method: Method
@@ -48,6 +51,7 @@ class Option:
     low: float
     high: float
     in_full: bool
+    rough: bool = False
 
     @property
     def claim(self) -> str:
@@ -58,7 +62,7 @@ class Option:
         """Return the cells of a table under `HEADINGS`."""
         settings = ", ".join(f"{name} {value}" for name, value in self.method.settings.items()) or "default"
         interval = f"{self.low:.0%} to {self.high:.0%}" if self.in_full else "short trial only"
-        return self.method.title, settings, self.claim, f"{self.expected:.1%}", interval
+        return self.method.title, settings, self.claim, interval, "unknown" if self.rough else f"{self.expected:.1%}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the option as plain values, for JSON."""
@@ -177,11 +181,12 @@ class Plan:
         said = [] if self.obstacle is None else [self.obstacle]
         if best is not None:
             where = "in nine of ten runs" if self.evidence in (OWN_LABELS, STAND_IN) else "on other data sets"
-            said.append(
-                f"Use {best.method.title}. The student is expected to be right on {best.expected:.1%} of rows like the "
-                f"public ones ({best.low:.0%} to {best.high:.0%} {where})"
-                + ("." if self.majority is None else f"; the majority class is right on {self.majority:.1%}.")
-            )
+            interval = f"{best.low:.0%} to {best.high:.0%}"
+            right = f"expected to be right on {best.expected:.1%} of rows like the public ones ({interval} {where})"
+            if best.rough:
+                right = f"right on {interval} of the rows {where}; how accurate it is on yours is unknown"
+            majority = "" if self.majority is None else f"; the majority class is right on {self.majority:.1%}"
+            said.append(f"Use {best.method.title}. The student is {right}{majority}.")
             said.append(f"The proved worst-case ε is {best.claim} at δ = {self.target.delta:.10g}.")
         if self.asked is not None and self.asked != best:
             too_much = self.asked.epsilon.epsilon > self.target.epsilon
@@ -191,12 +196,18 @@ class Plan:
                 + (f", more than the target ε = {self.target.epsilon:.10g}." if too_much else ".")
             )
         said.append(_EVIDENCE[self.evidence])
-        if best is not None:
+        if best is not None and not best.rough:
             said.append(f"Expected if doubled: {self._what_would_help()}.")
         return tuple(said)
 
     def _what_would_help(self) -> str:
-        return ", ".join(f"{one.doubled} {one.expected:.1%}" for one in self.advice)
+        """Return what doubling something would come to; a gain too small to print is not a measurement of none."""
+        return ", ".join(
+            f"{one.doubled} {one.expected:.1%}"
+            if one.expected - self.best.expected >= _LEAST_GAIN
+            else f"{one.doubled}: no gain was seen"
+            for one in self.advice
+        )
 
     def _what_would_reach(self, goal: float) -> str:
         """Return the ε of the curve that reaches the goal, or that none does."""
@@ -245,7 +256,7 @@ class Plan:
             style = "bold" if option == self.recommended else None
             table.add_row(*option.cells(), style=style)
         if self.majority is not None:
-            table.add_row("majority class", "no release", "0", f"{self.majority:.1%}", "")
+            table.add_row("majority class", "no release", "0", "", f"{self.majority:.1%}")
         return table
 
     def as_config(self) -> str:
