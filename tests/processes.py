@@ -3,14 +3,17 @@
 import os
 import select
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import tutelage
+from tutelage._internal import outputs
 
 PACKAGE = str(Path(tutelage.__file__).parent)  # a checkout may have libraries in a folder of the same name
 
@@ -50,6 +53,61 @@ def die_at_line(line: int) -> None:
         return count
 
     sys.settrace(count)
+
+
+_EVENTS = {
+    "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.chmod", "os.truncate", "fcntl.flock",
+    "sqlite3.connect",
+}  # fmt: skip
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+
+
+def die_at_event(event: int, folder: Path) -> None:
+    """Kill this process, for good, before its event-th event of a file in a folder: made, opened for writing, synced,
+    renamed, exchanged, locked, removed, or a statement of SQLite that is no query.
+    """
+    left = event
+
+    def tick() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def heard(name: str, given: tuple) -> None:
+        if name == "open":
+            path, _, flags = given
+            if (
+                isinstance(path, str | os.PathLike)
+                and flags & _WRITING
+                and Path(path).absolute().is_relative_to(folder)
+            ):
+                tick()
+        elif name in _EVENTS:
+            tick()
+
+    class Counted(sqlite3.Connection):
+        def execute(self, sql: str, *given: Any) -> Any:
+            if not sql.lstrip().startswith(("SELECT", "PRAGMA")):
+                tick()
+            return super().execute(sql, *given)
+
+        def executemany(self, sql: str, *given: Any) -> Any:
+            tick()
+            return super().executemany(sql, *given)
+
+    def counting(done: Callable[..., Any]) -> Callable[..., Any]:
+        def count(*given: Any) -> Any:
+            tick()
+            return done(*given)
+
+        return count
+
+    connect = sqlite3.connect
+    sqlite3.connect = lambda *given, **options: connect(*given, factory=Counted, **options)
+    os.fsync = counting(os.fsync)
+    outputs._exchanged = counting(outputs._exchanged)
+    sys.addaudithook(heard)
 
 
 def called_by_itself(module: str, call: str, *arguments: object) -> str:

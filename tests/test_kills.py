@@ -1,0 +1,201 @@
+"""Commands that are killed at any event of a file: what is spent, what is published, and what is left."""
+
+import json
+import os
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable
+from contextlib import redirect_stdout, suppress
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from processes import called_by_itself, die_at_event
+from runs_of_people import CAPPED, NEAREST, VECTORS, configure_people
+from test_cli import configure, write_people
+from tutelage.cli import main
+from tutelage.ledger import Ledger
+from tutelage.students import load_student
+
+BUDGET = ("delta = 1e-5", "delta = 1e-5\nbudget = 90")
+RUN = ("run", "config.toml")
+LABEL = ("label", "rows.npz", "--votes", "votes.npz", "--ledger", "a.ledger", "--mechanism", "lnmax", "--scale", "5")
+TEST = ("publish", "test", "p.json", *LABEL[1:], "--output", "claim.json")
+SETTINGS = "[tuning]\nsettings = [{ landmarks = 20, rounds = 1 }, { quantile = 0.6, landmarks = 20, rounds = 1 }]"
+
+
+def rows(folder: Path) -> None:
+    write_people(folder, 120, 60)
+    configure(folder, BUDGET)
+
+
+def earlier(folder: Path) -> None:
+    """Leave an earlier release of other labels."""
+    rows(folder)
+    done(folder, RUN)
+    configure(folder, BUDGET, ("sigma = 2.0", "sigma = 9.0"))
+
+
+def campaign(folder: Path) -> None:
+    write_people(folder, 120, 100)
+    configure_people(folder, by=NEAREST, privacy=f"budget = 60\n{CAPPED.format(9.0, 5)}")
+
+
+def tuned(folder: Path) -> None:
+    write_people(folder, 120, 100)
+    configure_people(folder, by=VECTORS, privacy="epsilon = 2.0\nbudget = 9.0", more=SETTINGS)
+
+
+def votes(folder: Path) -> None:
+    """Leave votes, and a ledger with a proposal about them."""
+    counts = np.array([[145, 4, 1], [1, 2, 147]] * 6)
+    np.savez(folder / "proxy.npz", votes=counts)
+    np.savez(folder / "votes.npz", votes=counts)
+    np.savez(folder / "rows.npz", X=np.arange(12.0)[:, None])
+    limits = ("--epsilon", "30", "--delta", "1e-5", "--neighbors", "ballot")
+    done(folder, ("ledger", "init", "a.ledger", *limits))
+    proposal = ("--delta", "4e-6", "--refusal", "1e-6", "--output", "p.json", "--ledger", "a.ledger")
+    done(folder, ("publish", "propose", "proxy.npz", *LABEL[-4:], *proposal))
+
+
+def labeled(folder: Path) -> None:
+    votes(folder)
+    done(folder, (*LABEL, "--output", "labels.csv"))
+
+
+VERBS: dict[str, tuple[Callable[[Path], None], tuple[str, ...], str]] = {
+    "run": (rows, RUN, "out"),
+    "run --overwrite": (earlier, (*RUN, "--overwrite"), "out"),
+    "campaign": (campaign, RUN, "out"),
+    "tuning": (tuned, RUN, "out"),
+    "label": (votes, (*LABEL, "--output", "labels.csv"), "labels.csv"),
+    "publish test": (labeled, TEST, "claim.json"),
+    "card": (earlier, ("card", "out", "--ledger", "private.csv.ledger", "--state", "legal=Yes."), "out"),
+}
+AGAIN = {"run": ("--overwrite",), "campaign": ("--overwrite",), "tuning": ("--overwrite",)}
+
+
+def done(folder: Path, call: tuple[str, ...], event: int = 0) -> int:
+    """Call the command line in a child, which is killed at an event if one is given; return its exit code."""
+    child = os.fork()
+    if child == 0:
+        code = 70
+        try:
+            os.chdir(folder)
+            null = os.open(os.devnull, os.O_RDWR)
+            said = os.open(folder.parent / "said", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            os.dup2(null, 1)
+            os.dup2(said, 2)
+            sys.argv = ["tutelage", *call]
+            if event:
+                die_at_event(event, folder)
+            try:
+                main()
+                code = 0
+            except SystemExit as left:
+                code = int(left.code or 0)
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert event or code == 0, (folder.parent / "said").read_text()
+    return code
+
+
+def warm(folder: Path, call: tuple[str, ...]) -> None:
+    """Call the command line in this process, so that its children need not load and compute the same again."""
+    os.chdir(folder)
+    sys.argv = ["tutelage", *call]
+    with redirect_stdout(StringIO()), suppress(SystemExit):
+        main()
+    os.chdir(folder.parent)
+
+
+def spent(folder: Path) -> tuple[int, int, int]:
+    """Return the grains that are spent, the answers, and how many of them are paid; of no ledger, none."""
+    paths = [*folder.glob("*.ledger")]
+    if not paths or not paths[0].stat().st_size:
+        return 0, 0, 0
+    ledger = Ledger.open(paths[0])
+    state, history = ledger.verify(), ledger.history()
+    return (
+        ledger.export()[-1]["spent"],
+        state.answers,
+        sum(max(charge.queries, charge.reserved.content["queries"]) for charge in history.charges),
+    )
+
+
+def contents(path: Path) -> object:
+    """Return all bytes of a file or a folder; None where nothing is."""
+    if path.is_dir():
+        return {each.name: each.read_bytes() for each in path.iterdir()}
+    return path.read_bytes() if path.exists() else None
+
+
+def swept(verb: str, step: int, folder: Path) -> None:
+    """Kill a command at one event after the other; after each, look at what is there, and call it again."""
+    prepare, call, output = VERBS[verb]
+    fresh = folder / "fresh"
+    fresh.mkdir()
+    prepare(fresh)
+    before, (owed, *_) = contents(fresh / output), spent(fresh)
+    whole = folder / "whole"
+    shutil.copytree(fresh, whole)
+    warm(whole, call)
+    plan = spent(whole)[0] - owed
+    found, event = Counter[str](), 1 + int(np.random.default_rng().integers(step))
+    while True:
+        attempt = folder / "attempt"
+        shutil.copytree(fresh, attempt)
+        if done(attempt, call, event) != -9:
+            break
+        now, (paid, answered, allowed) = contents(attempt / output), spent(attempt)
+        assert 0 <= paid - owed <= plan, (event, paid, owed, plan)
+        assert answered <= allowed, event
+        if now is None or now == before:
+            found["old"] += 1
+        else:
+            found["new"] += 1
+            if output == "out":
+                mixed(before, now, event)
+        if output == "out" and now is not None:
+            load_student(attempt / "out")
+        done(attempt, (*call, *AGAIN.get(verb, ())))
+        assert paid <= spent(attempt)[0] <= paid + plan, event
+        if paid - owed == plan and answered == spent(whole)[1]:
+            assert spent(attempt)[0] == paid, event  # what was answered is remembered
+        left, expected = ({str(path.relative_to(each)) for path in each.rglob("*")} for each in (attempt, whole))
+        # Votes behind labels that are remembered are not there any more, and so not written again.
+        assert left <= expected, event
+        assert {name for name in expected - left if not name.startswith("private-")} == set(), event
+        assert not [path for path in attempt.rglob("*") if path.is_file() and not path.stat().st_size], event
+        shutil.rmtree(attempt)
+        event += step
+    assert found["old"] > 0
+    sys.stdout.write(json.dumps({"verb": verb, "kills": found.total(), **found}))
+
+
+def mixed(before: object, now: object, event: int) -> None:
+    """Refuse files of two releases in one folder."""
+    old, new = (each if isinstance(each, dict) else {} for each in (before, now))
+    assert "manifest.json" in new, event
+    named = json.loads(new["manifest.json"])["sha256"]
+    assert set(new) == {*named, "manifest.json"}, event
+    assert old.get("card.json") != new["card.json"], event
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_command_killed_at_some_events_leaves_a_whole_release_and_the_right_budget(verb, tmp_path):
+    step = 19 if verb in ("label", "publish test", "card") else 61  # of some 50 events, or of some 190
+    call = "swept(given[0], int(given[1]), Path(given[2]))"
+    assert '"kills"' in called_by_itself("test_kills", call, verb, step, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_command_killed_at_any_event_leaves_a_whole_release_and_the_right_budget(verb, tmp_path):
+    call = "swept(given[0], int(given[1]), Path(given[2]))"
+    sys.stdout.write(called_by_itself("test_kills", call, verb, 1, tmp_path))
