@@ -47,6 +47,12 @@ def _no_earlier_fits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def public_rows_may_be_private(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let made-up rows be both, where a test is about something else."""
+    monkeypatch.setattr("tutelage.preflight._overlap", lambda _: ("", False))
+
+
+@pytest.fixture
 def data_folder(monkeypatch: pytest.MonkeyPatch) -> Path:
     """Data too large for the repository, where the developer has them; loaders look there too."""
     folder = Path(os.environ.get("TUTELAGE_DATA", REPOSITORY.parent / "shared" / "data"))

@@ -263,7 +263,7 @@ def test_other_features_ask_about_the_same_rows(path):
     assert np.array_equal(first.release_.labels, again.release_.labels)
 
 
-@pytest.mark.parametrize("public", [PUBLIC, PUBLIC[:1]])
+@pytest.mark.parametrize("public", [PUBLIC, PUBLIC[:5]])
 def test_what_does_not_fit_is_refused_before_anybody_votes(path, monkeypatch, public):
     monkeypatch.setattr(NearestQueries, "fit", None)
     with pytest.raises(BudgetExceededError, match="has no room for this release"):

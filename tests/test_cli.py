@@ -125,15 +125,15 @@ def heed_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def refusal(result: subprocess.CompletedProcess[str], code: int) -> str:
-    """Return the one sentence of a refusal."""
+def refusal(result: subprocess.CompletedProcess[str], code: int, *, problems: int = 1) -> str:
+    """Return the one sentence of a refusal, or one for each problem; a configuration may have more."""
     assert result.returncode == code, result.stderr
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
     lines = [line for line in result.stderr.strip().splitlines() if not is_finding(line)]
-    assert len(lines) == 1
-    assert lines[0].startswith("tutelage: ")
-    return lines[0]
+    assert len(lines) == problems or (code == 2 and len(lines) > problems)
+    assert all(line.startswith("tutelage: ") for line in lines)
+    return "\n".join(lines)
 
 
 def is_finding(line: str) -> bool:
@@ -259,7 +259,7 @@ def test_npz_files_and_numeric_classes_work_too(folder):
     X = rng.uniform(size=(300, 3))
     y = (X[:, 0] > 0.5).astype(int)
     np.savez(folder / "private.npz", X=X, y=y, patient=np.arange(300))
-    np.savez(folder / "public.npz", X=X[:100], y=y[:100])
+    np.savez(folder / "public.npz", X=(Z := rng.uniform(size=(100, 3))), y=(Z[:, 0] > 0.5).astype(int))
     configure(
         folder,
         ("private.csv", "private.npz"),
@@ -322,7 +322,7 @@ def test_arrays_of_the_wrong_shape_or_kind_are_refused(private, message, folder)
         ("private.csv", "private.npz"),
         ("public.csv", "public.npz"),
         ('label = "ill"\nclasses = ["no", "yes"]', "classes = [0, 1]"),
-        private="",
+        private='unit = "row"',
         public="",
     )
     shown = refusal(tutelage("run", "config.toml", cwd=folder), 1)
@@ -335,7 +335,7 @@ def test_arrays_of_the_wrong_shape_or_kind_are_refused(private, message, folder)
     [
         ([("sigma = 2.0", "sigm = 2.0")], {}, "`sigm` is not a setting of [mechanism]. Did you mean `sigma`?"),
         ([("[privacy]", "[privcy]")], {}, "`privcy` is not a setting of the configuration. Did you mean `privacy`?"),
-        ([("delta = 1e-5", "")], {}, "[privacy] needs `delta`. Add it."),
+        ([("delta = 1e-5", "delta = 2")], {}, "`delta` of [privacy] must lie"),
         ([("delta = 1e-5", 'delta = "small"')], {}, "`delta` in [privacy] must be a number. Got 'small'."),
         ([("delta = 1e-5", "delta = 2")], {}, "`delta` of [privacy] must lie strictly between 0 and 1"),
         ([("number = 15", "number = 0")], {}, "`number` of [teachers] must be an integer >= 1. Got 0."),
@@ -407,7 +407,13 @@ def test_arrays_of_the_wrong_shape_or_kind_are_refused(private, message, folder)
         ),
         ([], {"public": 'selection = "balanced"'}, "There is no rule 'balanced' to choose queries by"),
         ([], {"public": 'selection = "least-confident"'}, "Set `rounds` to at least 2"),
-        ([], {"public": 'overlap = "off"'}, "`overlap` in [public] must be one of checked, ignored. Got 'off'."),
+        ([], {"private": 'unit = "person"'}, "`unit` in [private] must be one of row. Got 'person'."),
+        (
+            [],
+            {"private": 'unit = "row"\nentity = "patient"'},
+            "protects each row alone, and `entity` all rows of a person",
+        ),
+        ([("classes = ", "# ")], {"public": ""}, "[private] needs `classes`, the class values, which are public."),
         ([], {"private": 'entity = "ill"'}, "`entity` and `silo` in [private] must be other columns than `label`"),
         ([], {"private": 'silo = "ill"'}, "must be other columns than `label`. Got"),
         ([], {"public": "rounds = 0"}, "`rounds` of [public] must be an integer >= 1"),

@@ -70,7 +70,7 @@ def ran(folder, called):
     return run
 
 
-@pytest.mark.parametrize("ids", ['entity = "patient"', ""])
+@pytest.mark.parametrize("ids", ['entity = "patient"', 'unit = "row"'])
 def test_a_run_in_batches_is_the_run_in_memory(folder, ran, ids, monkeypatch):
     monkeypatch.setattr("tutelage.tables.read_batches.__kwdefaults__", {"rows_at_once": 512})
     whole, parts = ran("whole", ids), ran("parts", f"{ids}\nbatches = true")
@@ -86,8 +86,13 @@ def test_a_run_in_batches_is_the_run_in_memory(folder, ran, ids, monkeypatch):
 
 def test_what_a_run_in_batches_warns_of_is_seen_in_the_first_batch(folder, called):
     configure(folder, "out", "batches = true")
+    refused = called("run", "config.toml", cwd=folder)
+    assert refused.returncode == 1
+    assert "Column 'patient' of the private rows repeats as the id of a person does" in refused.stderr
+    assert not list(folder.glob("*.ledger"))
+    configure(folder, "out", 'batches = true\nunit = "row"')
     done = called("run", "config.toml", cwd=folder)
-    assert "Column 'patient' of the private rows may say whose row it is" in done.stderr
+    assert "Column 'patient'" not in done.stderr
     assert "A class has fewer than" not in done.stderr
 
 

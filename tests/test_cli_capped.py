@@ -57,7 +57,7 @@ def test_nothing_that_may_be_published_says_how_many_people_there_are(folder):
 
 
 def test_where_the_unit_is_a_row_the_card_says_how_many_there_are(folder):
-    configure(folder, private='ignore = ["patient"]')
+    configure(folder, private='unit = "row"\nignore = ["patient"]')
     assert run(folder)["teachers"] == 3000
 
 

@@ -8,9 +8,8 @@ import pytest
 
 from test_cli import configure, refusal, write_rows
 from tutelage import Ledger
-from tutelage.cli.checks import _differ_by_spelling_only, _says_whose_row, _share_rows
-from tutelage.cli.sources import RunData
 from tutelage.partition import canonical_ids, folded_ids
+from tutelage.preflight import IN_PYTHON, Given, differ_by_spelling_only, ids_among, preflight
 
 ROOM = ("delta = 1e-5", "delta = 1e-5\nbudget = 200")
 PEOPLE = [f"p{number // 2}" for number in range(300)]
@@ -30,7 +29,7 @@ def warnings_of(result) -> list[str]:
     return [line for line in lines if "rows" in line or "column" in line]
 
 
-@pytest.mark.parametrize("private", ['entity = "patient"', ""], ids=["people", "rows"])
+@pytest.mark.parametrize("private", ['entity = "patient"', 'unit = "row"'], ids=["people", "rows"])
 def test_two_questions_about_the_same_people_share_one_budget(private, folder, called):
     configure(folder, ROOM, private=private)
     assert called("run", "config.toml", cwd=folder).returncode == 0
@@ -47,7 +46,7 @@ def test_two_questions_about_the_same_people_share_one_budget(private, folder, c
 
 
 def test_changed_rows_that_did_not_vote_are_said_to_be_unused(folder, called):
-    configure(folder, ROOM, private="")
+    configure(folder, ROOM, private='unit = "row"')
     assert called("run", "config.toml", cwd=folder).returncode == 0
     labels = (folder / "out" / "labels.csv").read_text()
     smokers = np.random.default_rng(8).choice(["no", "yes"], 300).tolist()
@@ -58,11 +57,11 @@ def test_changed_rows_that_did_not_vote_are_said_to_be_unused(folder, called):
         in again.stderr
     )
     assert (folder / "out" / "labels.csv").read_text() == labels
-    configure(folder, ROOM, ("queries = 40", "queries = 50"), private="")
+    configure(folder, ROOM, ("queries = 40", "queries = 50"), private='unit = "row"')
     more = called("run", "config.toml", "--overwrite", "--data-changed", cwd=folder)
     assert " 40 of the queries were labeled by an earlier run" in more.stderr
     assert "40 queries were labeled before" in more.stdout
-    configure(folder, ROOM, ('label = "ill"', 'label = "smoker"'), private="", public='label = "smoker"')
+    configure(folder, ROOM, ('label = "ill"', 'label = "smoker"'), private='unit = "row"', public='label = "smoker"')
     other = called("run", "config.toml", "--overwrite", "--data-changed", cwd=folder)
     assert "answered" not in other.stdout + other.stderr
 
@@ -71,22 +70,22 @@ def test_people_who_were_not_named_and_rows_on_both_sides_are_for_the_owner_alon
     with (folder / "private.csv").open() as private, (folder / "public.csv").open("a", newline="") as public:
         csv.writer(public).writerows(row[:-1] for row in list(csv.reader(private))[1:60])
     configure(folder, private="")
-    result = called("run", "config.toml", cwd=folder)
-    entity, overlap = warnings_of(result)
-    assert entity.startswith("Column 'patient' of the private rows may say whose row it is")
+    entity, overlap = refusal(called("run", "config.toml", cwd=folder), 1, problems=2).splitlines()
+    assert "Column 'patient' of the private rows repeats as the id of a person does" in entity
     assert 'set `entity = "patient"` in [private]' in entity
-    assert overlap.startswith("Some public rows equal private rows in every feature column")
+    assert "Many public rows equal private rows in every feature column" in overlap
+    configure(folder, private='unit = "row"')
+    result = called("run", "config.toml", "--insist", cwd=folder)
+    assert len(warnings_of(result)) == 1
     card = (folder / "out" / "card.json").read_text()
     assert "patient" not in card
     assert not [finding for finding in json.loads(card)["findings"] if "equal" in finding["reason"]]
-    configure(folder, private='entity = "patient"', public='label = "ill"\noverlap = "ignored"')
-    assert warnings_of(called("run", "config.toml", "--overwrite", "--data-changed", cwd=folder)) == []
 
 
 def test_ids_that_read_alike_are_said_to_be_different_people(folder, called):
     rows = (folder / "private.csv").read_text().replace(",p7\n", ",P7\n", 1)
     (folder / "private.csv").write_text(rows)
-    configure(folder, public='label = "ill"\noverlap = "ignored"')
+    configure(folder, public='label = "ill"')
     (said,) = warnings_of(called("run", "config.toml", cwd=folder))
     assert said.startswith("Some values of column 'patient' differ only by case, by width")
     assert "7" not in said
@@ -111,7 +110,7 @@ def test_ids_that_read_alike_are_said_to_be_different_people(folder, called):
     ],
 )
 def test_columns_that_say_whose_row_it_is_are_told_from_others(name, cells, found):
-    assert _says_whose_row(name, cells) is found
+    assert bool(ids_among({name: cells})) is found
 
 
 @pytest.mark.parametrize(
@@ -124,30 +123,30 @@ def test_columns_that_say_whose_row_it_is_are_told_from_others(name, cells, foun
 def test_ids_that_read_alike_fold_alike(one, other):
     assert len(set(canonical_ids([one, other]).tolist())) == 2
     assert len(set(folded_ids(canonical_ids([one, other])).tolist())) == 1
-    assert _differ_by_spelling_only(np.array([one, other, one]))
+    assert differ_by_spelling_only(np.array([one, other, one]))
 
 
 @pytest.mark.parametrize(("one", "other"), [("p7", "p07"), ("7", "70"), ("7.5", "7.50"), ("0", "00x"), ("a-b", "ab")])
 def test_ids_that_do_not_read_alike_stay_apart(one, other):
-    assert not _differ_by_spelling_only(np.array([one, other, one]))
+    assert not differ_by_spelling_only(np.array([one, other, one]))
 
 
-def data(private, public) -> RunData:
-    names = tuple(f"column {number}" for number in range(private.shape[1]))
-    return RunData(
-        X_private=private, y_private=np.zeros(len(private)), X_public=public, y_public=None, classes=(0, 1),
-        features=names, numbers=names,
-    )  # fmt: skip
+def shared(private, public) -> bool:
+    given = Given(
+        private=private, public=public, numbers=(), columns={}, labels=np.arange(len(private)) % 2, n_classes=2
+    )
+    found = preflight(given, IN_PYTHON)
+    return any("equal private rows" in one for one in (*found.refusals, *found.warnings))
 
 
 def test_equal_rows_are_chance_in_a_table_of_few_and_not_in_one_of_many():
     rng = np.random.default_rng(0)
-    assert not _share_rows(data(rng.integers(0, 3, (500, 4)), rng.integers(0, 3, (200, 4))))
+    assert not shared(rng.integers(0, 3, (500, 4)), rng.integers(0, 3, (200, 4)))
     many, others = rng.uniform(size=(500, 4)), rng.uniform(size=(200, 4))
-    assert not _share_rows(data(many, others))
-    assert _share_rows(data(many, np.concatenate([others, many[:1]])))
+    assert not shared(many, others)
+    assert shared(many, np.concatenate([others, many[:1]]))
     # A single equal pair, no two private rows alike: chance where cells take 25 values, and none where they take 1,000.
     for values, found in ((25, False), (1000, True)):
         cells = np.random.default_rng(1).integers(0, values, (700, 3))
         apart = np.unique(cells, axis=0)[np.random.default_rng(2).permutation(600)]
-        assert _share_rows(data(apart[:400], apart[399:])) is found
+        assert shared(apart[:400], apart[399:]) is found

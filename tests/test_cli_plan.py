@@ -30,6 +30,7 @@ def configuration(folder, more="", private="", noise=1.0):
     write(folder / "private.csv", 600, 1, noise, entity=True)
     write(folder / "public.csv", 300, 2, noise)
     config = folder / "run.toml"
+    private = private or 'unit = "row"\n'
     config.write_text(
         f'[private]\nfile = "private.csv"\nlabel = "kind"\nclasses = ["no", "yes"]\n{private}ignore = ["patient"]\n'
         '[public]\nfile = "public.csv"\nlabel = "kind"\nevaluate_last = 60\n'

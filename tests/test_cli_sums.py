@@ -158,7 +158,7 @@ def test_a_smaller_epsilon_of_fewer_changes_is_proved_again(changes, folder):
 
 
 def test_where_the_number_of_rows_is_public_no_epsilon_is_stated_for_rows_that_join(folder):
-    configure(folder, private="")
+    configure(folder, private='unit = "row"')
     assert tutelage("run", "config.toml", cwd=folder).returncode == 0
     assert read_card(folder / "out" / "card.json").if_added_or_removed is None
     text = (folder / "out" / "card.md").read_text()

@@ -30,7 +30,7 @@ FORMS = {
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     write_people(tmp_path)
-    configure(tmp_path, private="")
+    configure(tmp_path, private='unit = "row"')
     return tmp_path
 
 
@@ -48,7 +48,7 @@ def rewrite(folder: Path, **names: str) -> list[tuple[str, str]]:
     ("private", "public"),
     [("p.csv.gz", "q.csv"), ("p.parquet", "q.tsv"), ("p.csv", "q.parquet"), ("p.parquet", "q.parquet")],
 )
-@pytest.mark.parametrize("entity", ["", 'entity = "patient"'])
+@pytest.mark.parametrize("entity", ['unit = "row"', 'entity = "patient"'])
 def test_a_run_on_other_forms_of_the_files_repeats_the_run_at_no_cost(private, public, entity, folder, called):
     configure(folder, private=entity)
     assert called("run", "config.toml", cwd=folder).returncode == 0
@@ -67,7 +67,7 @@ def test_a_run_on_other_forms_of_the_files_repeats_the_run_at_no_cost(private, p
 
 
 @pytest.mark.parametrize("read", [read_table, pandas.read_csv], ids=["read_table", "pandas"])
-@pytest.mark.parametrize("settings", ["", 'entity = "patient"'])
+@pytest.mark.parametrize("settings", ['unit = "row"', 'entity = "patient"'])
 def test_a_fit_in_python_continues_a_run_at_no_cost(read, settings, folder, called):
     configure(folder, private=settings)
     assert called("run", "config.toml", cwd=folder).returncode == 0
@@ -81,10 +81,10 @@ def test_a_fit_in_python_continues_a_run_at_no_cost(read, settings, folder, call
         classes=["no", "yes"],
         n_queries=40,
         question="ill",
-        unit="patient" if settings else None,
+        unit="patient" if "entity" in settings else "row",
         ledger=folder / "private.csv.ledger",
     )
-    people = table["patient"] if settings else None
+    people = table["patient"] if "entity" in settings else None
     with pytest.warns(BudgetContinuedWarning):
         model.fit(read(folder / "private.csv"), table["ill"], X_public=public, entity_ids=people)
     assert (model.drawn_, model.remembered_) == (0, 40)
@@ -181,7 +181,7 @@ def test_free_text_is_refused_unless_it_is_ignored(folder, called):
     refused = called("run", "config.toml", cwd=folder)
     assert refused.returncode == 1
     assert "Column 'notes' of the public rows holds text that differs in most rows" in refused.stderr
-    configure(folder, private='ignore = ["notes"]')
+    configure(folder, private='unit = "row"\nignore = ["notes"]')
     assert called("run", "config.toml", cwd=folder).returncode == 0
 
 

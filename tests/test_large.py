@@ -75,7 +75,7 @@ def model(**changes: Any) -> PATEClassifier:
 
 def fitted(rows: Any, ids: str | None = None, label: str = "ill", **changes: Any) -> Any:
     X_public = PUBLIC if ids else PUBLIC.drop("person")
-    return model(**changes).fit(rows, label, X_public=X_public, entity_ids=ids)
+    return model(**{"unit": None if ids else "row", **changes}).fit(rows, label, X_public=X_public, entity_ids=ids)
 
 
 def same(one: Any, other: Any) -> bool:

@@ -125,7 +125,7 @@ def test_labels_ids_and_silos_may_be_columns_of_the_same_library(form, tmp_path)
 
 
 def test_a_ledger_knows_the_rows_in_every_form(tmp_path):
-    model = classifier(ledger=tmp_path / "rows.ledger", noise=None, n_queries=5)
+    model = classifier(ledger=tmp_path / "rows.ledger", noise=None, n_queries=5, unit="row")
     first = model.fit(PRIVATE, PRIVATE["ill"], X_public=PUBLIC).release_.labels
     for form in ("pandas", "PyArrow", "DuckDB", "csv", "Parquet"):
         y = "ill" if form == "DuckDB" else PRIVATE["ill"]
@@ -224,7 +224,7 @@ def test_columns_of_pandas_must_have_the_index_of_the_rows(name):
     with pytest.raises(InvalidDataError, match=f"`{name}` must have the index of `X`"):
         PATEClassifier(epsilon=5.0).fit(frame[["age"]], given.pop("y"), X_public=frame[["age"]], **given)
     indexed = frame.set_index("who")
-    PATEClassifier(epsilon=50.0).fit(
+    PATEClassifier(epsilon=50.0, insist=True).fit(
         indexed[["age"]], indexed["sick"], X_public=frame[["age"]], entity_ids=indexed.index
     )
 

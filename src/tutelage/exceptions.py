@@ -2,7 +2,9 @@
 
     TutelageError
     ├── InvalidParameterError  (also ValueError)
+    │   └── UnknownParameterError  (also TypeError)
     ├── InvalidDataError  (also ValueError)
+    │   ├── PreflightError
     │   ├── OverlappingShardsError
     │   └── InvalidBallotError
     ├── ConfigError
@@ -27,6 +29,8 @@
     UserWarning
     ├── BudgetContinuedWarning
     ├── RepeatedFitWarning
+    ├── PreflightWarning
+    │   └── UndeclaredClassesWarning
     ├── FewPublicRowsWarning
     ├── MuchNoiseWarning
     ├── OneClassWarning
@@ -38,7 +42,15 @@ An error is an output: a message names parameters, columns and files, never a vo
 
 
 class TutelageError(Exception):
-    """Base of all errors of tutelage."""
+    """Base of all errors of tutelage. Some name several problems: `problems` has a sentence for each."""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """The problems, one sentence or more each."""
+        return tuple(map(str, self.args))
+
+    def __str__(self) -> str:
+        return "\n".join(self.problems)
 
 
 class InvalidParameterError(TutelageError, ValueError):
@@ -47,6 +59,14 @@ class InvalidParameterError(TutelageError, ValueError):
 
 class InvalidDataError(TutelageError, ValueError):
     """Rows, labels, votes or a file cannot be used as given."""
+
+
+class UnknownParameterError(InvalidParameterError, TypeError):
+    """A class was given a parameter that it does not have."""
+
+
+class PreflightError(InvalidDataError):
+    """A check of the rows before the first release failed. Nothing was spent, and no ledger was changed."""
 
 
 class OverlappingShardsError(InvalidDataError):
@@ -144,6 +164,14 @@ class BudgetContinuedWarning(UserWarning):
 
 class RepeatedFitWarning(UserWarning):
     """A fit without a ledger used the rows or the estimator of earlier fits. Their costs add up."""
+
+
+class PreflightWarning(UserWarning):
+    """A check of the rows before the first release found something for their owner to look at."""
+
+
+class UndeclaredClassesWarning(PreflightWarning):
+    """The class values were read from the private labels, which ε does not count."""
 
 
 class FewPublicRowsWarning(UserWarning):

@@ -14,6 +14,7 @@ from tutelage._internal.html import fragment
 from tutelage._internal.pickling import NeverPickled
 from tutelage.exceptions import InvalidDataError, NotPublishableError
 
+ROW = "row"  # name of the unit where each row is protected alone
 KEY = "neighboring"  # of a relation in every file
 _FORMER_KEY = "neighbouring"
 Value = TypeVar("Value")

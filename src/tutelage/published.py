@@ -89,6 +89,8 @@ def card_of(
             teachers=model.n_teachers_ if by_votes else None,
             classes=len(model.classes_),
             threshold=getattr(mechanism, "threshold", None),
+            insisted=getattr(model, "insist", False),  # earlier versions stored models without it
+            classes_from=getattr(model, "classes_from_", None),
             stopping="fixed" if model.rounds == 1 else "data-independent",
             mechanism="interactive" if by_votes and mechanism.takes_predictions else None,
         ),

@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "noise": set(),
     "datasets": set(),
     "partition": set(),
+    "preflight": {"accounting", "features", "partition"},
     "features": set(),
     "networks": set(),
     "votes": set(),
@@ -41,12 +42,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testing": {"accounting", "mechanisms", "noise", "votes"},
     "labeling": PIPELINE | {"ballots", "features"},
     "published": {"accounting", "ledger", "mechanisms", "noise", "reporting", "students"},
-    "estimator": PIPELINE | {"features", "labeling", "published", "reporting"},
+    "estimator": PIPELINE | {"features", "labeling", "preflight", "published", "reporting"},
     "federation": PIPELINE | {"ballots", "features", "labeling"},
-    "audit": PIPELINE | {"ballots", "estimator", "reporting", "testing"},
+    "audit": PIPELINE | {"ballots", "estimator", "preflight", "reporting", "testing"},
     "cli": PIPELINE
     | {"audit", "ballots", "datasets", "estimator", "features", "federation", "labeling"}
-    | {"planning", "private_report", "published", "publishing", "reporting"},
+    | {"planning", "preflight", "private_report", "published", "publishing", "reporting"},
 }
 
 

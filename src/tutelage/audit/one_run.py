@@ -16,7 +16,7 @@ from sklearn.base import clone
 from tutelage._internal.typing import FloatArray, Matrix
 from tutelage._internal.validation import integer_at_least, number_between, probability
 from tutelage.estimator import PATEClassifier
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, RepeatedFitWarning
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, PreflightWarning, RepeatedFitWarning
 from tutelage.partition import as_column
 
 Score = Callable[[npt.NDArray[np.bool_]], npt.ArrayLike]
@@ -235,7 +235,9 @@ def pate_canaries(
         everybody = known + [names[place] for place in np.flatnonzero(included)]
         everything = np.concatenate([rows, people[included]]), np.concatenate([labels, answers[included]])
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RepeatedFitWarning)  # an audit repeats fits, and publishes none of them
+            # An audit repeats fits and publishes none of them, and its public rows are those that it looks for.
+            warnings.simplefilter("ignore", RepeatedFitWarning)
+            warnings.simplefilter("ignore", PreflightWarning)
             run.fit(*everything, X_public=people, entity_ids=everybody)
         return _scores(run, people, answers)
 
@@ -245,7 +247,7 @@ def pate_canaries(
 def without_ledger(model: PATEClassifier, **settings: Any) -> PATEClassifier:
     """Return a copy that asks all public rows once and remembers nothing, with these settings."""
     once = {"n_queries": None, "selection": None, "rounds": 1}
-    alone = {"ledger": None, "epsilon": None, "checkpoints": None, "data_changed": False, "unit": None}
+    alone = {"ledger": None, "epsilon": None, "checkpoints": None, "data_changed": False, "unit": None, "insist": True}
     copy: Any = clone(model)
     return copy.set_params(**once, **alone, **settings)
 

@@ -5,22 +5,20 @@ from collections import Counter
 from dataclasses import dataclass
 from hashlib import blake2b
 from math import isfinite
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import positive
 from tutelage.exceptions import InvalidDataError
 from tutelage.partition import as_column
+from tutelage.preflight import Likeness, hashes_of_numbers
 from tutelage.reporting.lints import lint
 
 _GRAIN = 0.01
 _NUMBERS = "buif"
-_CHUNK = 1024  # rows
-_LEVEL = 0.01  # of each test whether so many rows alike are chance
 
 
 @final
@@ -122,11 +120,11 @@ def audit_overlap(
     if ids.shape != (len(private),):
         raise InvalidDataError(f"`entity_ids` must have one id per row. Got shape {ids.shape}.")
     numbers = private.dtype.kind in _NUMBERS and public.dtype.kind in _NUMBERS
-    hashes = _hashes_of_numbers if numbers else _hashes_of_cells
+    hashes = hashes_of_numbers if numbers else _hashes_of_cells
     steps = _steps(public, positive(grain, "grain", "audit_overlap"))
     key, names = secrets.token_bytes(32), [str(name) for name in ids.tolist()]
     equal, near = (
-        _Likeness.of(hashes(private, key, width), names, hashes(public, key, width)) for width in (None, steps)
+        Likeness.of(hashes(private, key, width), names, hashes(public, key, width)) for width in (None, steps)
     )
     return Overlap(
         public_rows=len(public),
@@ -159,63 +157,6 @@ def entities_in_several_shards(assignment: npt.ArrayLike, entity_ids: npt.ArrayL
         raise InvalidDataError(f"`entity_ids` must have one id per row. Got shapes {ids.shape} and {places.shape}.")
     pairs = {(str(name).strip(), place) for name, place in zip(ids.tolist(), places.tolist(), strict=True)}
     return sum(shards > 1 for shards in Counter(name for name, _ in pairs).values())
-
-
-class _Likeness(NamedTuple):
-    """How many rows are alike, and how many pairs of rows of different people."""
-
-    across: int  # public rows like a private one
-    among_private: int  # private rows like one of another entity
-    pairs_across: int
-    pairs_among_private: int
-    pairs_among_public: int
-
-    @classmethod
-    def of(cls, private: list[bytes], names: list[str], public: list[bytes]) -> "_Likeness":
-        """Count rows, given as hashes; every entity has one row of each value, however often it is repeated."""
-        held = set(zip(private, names, strict=True))
-        owners, asked = Counter(row for row, _ in held), Counter(public)
-        return cls(
-            across=sum(row in owners for row in public),
-            among_private=sum(owners[row] > 1 for row in private),
-            pairs_across=sum(times * owners[row] for row, times in asked.items()),
-            pairs_among_private=sum(times * (times - 1) // 2 for times in owners.values()),
-            pairs_among_public=sum(times * (times - 1) // 2 for times in asked.values()),
-        )
-
-    def is_chance(self, public: int, private: int) -> bool:
-        """Return whether chance explains the public rows that are like private ones.
-
-        Two things must hold. Private rows of different entities are alike about as often, by Fisher's exact test. And
-        no more pairs are alike across than the two kinds of rows allow, each for itself, whatever their distributions
-        are: by Cauchy and Schwarz, Σ p_v q_v ≤ √(Σ p_v² · Σ q_v²). So copies among the private rows excuse nothing
-        where public rows are never alike.
-        """
-        if self.across == 0:
-            return True
-        alike = self.across + self.among_private
-        likely = stats.hypergeom.sf(self.across - 1, public + private, alike, public) > _LEVEL
-        most = _rate_at_most(self.pairs_among_public, public) * _rate_at_most(self.pairs_among_private, private)
-        return bool(likely and (self.pairs_across / (public * private)) ** 2 <= most)
-
-
-def _rate_at_most(pairs: int, rows: int) -> float:
-    """Return an upper confidence bound on how often two of the rows are alike, from a Poisson number of pairs."""
-    possible = rows * (rows - 1) / 2
-    return min(1.0, float(stats.chi2.ppf(1 - _LEVEL, 2 * (pairs + 1))) / 2 / possible) if possible else 1.0
-
-
-def _hashes_of_numbers(rows: npt.NDArray[Any], key: bytes, steps: FloatArray | None) -> list[bytes]:
-    """Return the hash of each row of numbers, in whole steps where there are steps."""
-    flat, found = rows.reshape(len(rows), -1), []
-    for start in range(0, len(flat), _CHUNK):
-        numbers = flat[start : start + _CHUNK].astype(np.float64)
-        if steps is not None:
-            numbers = np.rint(numbers / steps)
-        numbers += 0.0  # −0 becomes 0
-        numbers[np.isnan(numbers)] = np.nan  # of one spelling
-        found += [blake2b(row.tobytes(), key=key).digest() for row in numbers]
-    return found
 
 
 def _hashes_of_cells(rows: npt.NDArray[Any], key: bytes, steps: FloatArray | None) -> list[bytes]:

@@ -172,8 +172,9 @@ def _show_warning(message: Warning | str, category: type[Warning], *place: Any, 
         _show_as_python_does(message, category, *place, **more)
 
 
-def _refuse(sentence: str, code: int) -> None:
-    typer.secho(f"tutelage: {printable(sentence)}", err=True, fg=typer.colors.RED)
+def _refuse(code: int, *sentences: str) -> None:
+    for sentence in sentences:
+        typer.secho(f"tutelage: {printable(sentence)}", err=True, fg=typer.colors.RED)
     sys.exit(code)
 
 
@@ -201,7 +202,7 @@ def _sigterm_interrupts() -> Iterator[None]:
 
 
 def main() -> None:
-    """Run the command line: a refusal is one sentence on standard error; exit code 2 where the call was wrong."""
+    """Run the command line: a refusal is a line per problem on standard error; exit code 2 if the call was wrong."""
     warnings.showwarning = _show_warning
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # an encoding without ε must not stop a command
@@ -212,12 +213,12 @@ def main() -> None:
                 require_printable(argument, "An argument")
             app(prog_name="tutelage")
     except TutelageError as error:
-        _refuse(str(error), 2 if isinstance(error, ConfigError | InvalidParameterError) else 1)
+        _refuse(2 if isinstance(error, ConfigError | InvalidParameterError) else 1, *error.problems)
     except OSError as error:
-        _refuse(f"{error.filename or 'a file'}: {error.strerror}.", 1)
+        _refuse(1, f"{error.filename or 'a file'}: {error.strerror}.")
     except MemoryError:
-        _refuse("There is not enough memory for this. Use fewer teachers, queries or rows, or a larger machine.", 1)
+        _refuse(1, "There is not enough memory for this. Use fewer teachers, queries or rows, or a larger machine.")
     except ModuleNotFoundError as error:
         if "pip install" not in str(error):  # ours say what to install
             raise
-        _refuse(str(error), 1)
+        _refuse(1, str(error))

@@ -2,7 +2,7 @@
 
 import difflib
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
@@ -14,16 +14,17 @@ from sklearn.utils import all_estimators
 
 from tutelage._internal.validation import probability
 from tutelage.cli.mechanisms import SUM, read_mechanism, read_sum
-from tutelage.cli.settings import OneOf, Whole, read_section, read_settings, refuse_unknown
+from tutelage.cli.settings import OneOf, Whole, problems_in, read_section, read_settings, refuse_unknown
 from tutelage.datasets import DATASETS
 from tutelage.estimator.classes import class_of, question_of
-from tutelage.exceptions import ConfigError
+from tutelage.exceptions import ConfigError, InvalidParameterError
 from tutelage.features import FEATURE_MAPS
 from tutelage.features.recipes import TABLE_MAP_OF_PEOPLE
 from tutelage.labeling.tuning import DEFAULT_SHARE, MOST_SETTINGS
 from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.mechanisms.registry import CENTRAL
 from tutelage.planning.methods import Method
+from tutelage.privacy import ROW
 from tutelage.published import is_formula
 from tutelage.reporting.lints import TUNED_ON
 from tutelage.students import selector_named, student_named
@@ -45,13 +46,15 @@ _FIRST = "first"
 class PrivateSection:
     """``[private]``: the sensitive rows; with `batches` a Parquet file is read a part at a time.
 
-    `people` is about how many people they are of, to plan by: it counts as public.
+    `people` is about how many people they are of, to plan by: it counts as public. Default of `classes`: the labels of
+    the public rows. `unit` declares that each row is protected alone.
     """
 
     file: str
     label: str = "y"
-    classes: list | dict
+    classes: list | dict | None = None
     entity: str | None = None
+    unit: Annotated[str | None, OneOf([ROW])] = None
     silo: str | None = None
     ignore: list = field(default_factory=list)
     batches: bool = False
@@ -79,7 +82,6 @@ class PublicSection:
     selection: str = _FIRST
     rounds: Annotated[int, Whole(1)] = 1
     evaluate_last: Annotated[int | None, Whole(1)] = None
-    overlap: Annotated[str, OneOf(["checked", "ignored"])] = "checked"
 
 
 @final
@@ -155,14 +157,18 @@ class TriedSection:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivacySection:
-    """``[privacy]``: ε of this run, the budget of the ledger, a proposal of a smaller ε, and what was tuned on."""
+    """``[privacy]``: ε of this run, the budget of the ledger, a proposal of a smaller ε, and what was tuned on.
 
-    delta: float
+    With `insist`, a run continues although its rows are refused.
+    """
+
+    delta: float = 1e-5
     epsilon: float | None = None
     budget: float | None = None
     ledger: str | None = None
     proposal: str | None = None
     tuned_on: Annotated[str | None, OneOf(TUNED_ON)] = None
+    insist: bool = False
 
 
 @final
@@ -253,35 +259,49 @@ class RunConfig:
 
 
 def load_config(path: Path) -> RunConfig:
-    """Read and check the configuration at `path`."""
+    """Read and check the configuration at `path`; an error names all problems."""
     table = read_settings(path)
-    sections = {
+    sections: dict[str, Any] = {
         "public": PublicSection, "teachers": TeachersSection, "student": StudentSection, "privacy": PrivacySection,
         "output": OutputSection,
     }  # fmt: skip
     optional = {"private": PrivateSection, "features": FeaturesSection, "tuning": TuningSection}
-    refuse_unknown(table, ["dataset", "columns", "mechanism", *sections, *optional, "published"], "the configuration")
-    read = {name: read_section(kind, table.get(name, {}), name) for name, kind in sections.items()}
-    read |= {name: read_section(kind, table[name], name) if name in table else None for name, kind in optional.items()}
+    known = ["dataset", "columns", "mechanism", *sections, *optional, "published"]
+    problems = list(problems_in(lambda: refuse_unknown(table, known, "the configuration")))
+    broken = set[str]()
+
+    def checked(name: str, read: Callable[[], Any], instead: Any) -> Any:
+        try:
+            return read()
+        except (ConfigError, InvalidParameterError) as error:
+            problems.extend(error.problems)
+            broken.add(name)
+            return instead
+
+    def section(kind: type, name: str, given: Any, instead: Any = None) -> Any:
+        return checked(name, lambda: read_section(kind, given, name), instead)
+
+    read = {name: section(kind, name, table.get(name, {}), _STAND_INS[name]) for name, kind in sections.items()}
+    read |= {name: section(kind, name, table[name]) if name in table else None for name, kind in optional.items()}
     published = table.get("published", [])
     published = published if isinstance(published, list) else [published]
-    read["published"] = tuple(read_section(PublishedSection, entry, "published") for entry in published)
+    read["published"] = tuple(section(PublishedSection, "published", entry) for entry in published)
     mechanism, privacy = table.get("mechanism", {}), read["privacy"]
     teachers = read["teachers"]
     named = read["tuning"], teachers.estimator, teachers.parameters, read["student"].estimator, mechanism
     read["method_is_open"] = not (any(named) or _is_about_votes(read, mechanism))
     read["teachers"] = _teachers(read, mechanism)
     by_budget = privacy.epsilon is not None or privacy.budget is not None
-    read["mechanism"] = _mechanism_of(read["teachers"].estimator, mechanism, by_budget=by_budget)
+    read["mechanism"] = None
+    if not broken & {"teachers", "public", "private", "privacy"}:
+        estimator = read["teachers"].estimator
+        read["mechanism"] = checked("mechanism", lambda: _mechanism_of(estimator, mechanism, by_budget=by_budget), None)
     config = RunConfig(base=path.parent, dataset=table.get("dataset"), columns=table.get("columns", {}), **read)
-    _check_sources(config)
-    _check_columns(config)
-    if config.folder.exists() and not config.folder.is_dir():
-        raise ConfigError(f"`folder` in [output] must be a folder, and {config.folder} is a file. Name another.")
-    _check_ranges(config)
-    for each in (config, *config.tried):
-        build_teacher(each.teachers)
-        build_student(each)
+    for names, check in _CHECKS:
+        if not broken & set(names):
+            problems.extend(problems_in(lambda one=check: one(config)))
+    if problems:
+        raise ConfigError(*dict.fromkeys(problems))
     return config
 
 
@@ -406,53 +426,62 @@ def _made(factory: Callable[..., Any], section: TeachersSection | StudentSection
         raise ConfigError(f"`estimator` in [{name}], {section.estimator!r}: {error}") from None
 
 
-def _check_sources(config: RunConfig) -> None:
+def _problems_of_sources(config: RunConfig) -> Iterator[str]:
     private, public = config.private, config.public
     if config.dataset is not None:
         if config.dataset not in list(DATASETS):
-            raise ConfigError(f"`dataset` must be one of {', '.join(DATASETS)}. Got {config.dataset!r}.")
+            yield f"`dataset` must be one of {', '.join(DATASETS)}. Got {config.dataset!r}."
         if private or public.file or public.label:
-            raise ConfigError("`dataset` has its own rows and labels. Leave out [private], `file` and `label`.")
+            yield "`dataset` has its own rows and labels. Leave out [private], `file` and `label`."
     elif private is None or public.file is None:
-        raise ConfigError("Name the private rows in [private] `file` and the public rows in [public] `file`.")
+        yield "Name the private rows in [private] `file` and the public rows in [public] `file`."
     if public.evaluate_last is not None and not (config.dataset or public.label):
-        raise ConfigError(
-            "`evaluate_last` in [public] needs labels to score the student. Name their column in `label`."
-        )
+        yield "`evaluate_last` in [public] needs labels to score the student. Name their column in `label`."
     if private is None:
         return
-    if private.label in (private.entity, private.silo):
-        raise ConfigError(
-            f"`entity` and `silo` in [private] must be other columns than `label`. Got {private.label!r} for both."
+    if private.classes is None and public.label is None:
+        yield (
+            "[private] needs `classes`, the class values, which are public. Add them, or name the column of the public "
+            "rows that has them as `label` in [public]."
         )
     if public.file and _same(config.base / private.file, config.base / public.file):
-        raise ConfigError(
-            "`file` in [public] must be another file than in [private], because public rows are not protected."
-        )
-    _check_classes(list(private.classes))
+        yield "`file` in [public] must be another file than in [private], because public rows are not protected."
+
+
+def _problems_of_private(config: RunConfig) -> Iterator[str]:
+    private = config.private
+    if private is None:
+        return
+    if private.unit is not None and private.entity is not None:
+        yield "`unit` in [private] protects each row alone, and `entity` all rows of a person. Leave out one of them."
+    if private.label in (private.entity, private.silo):
+        yield f"`entity` and `silo` in [private] must be other columns than `label`. Got {private.label!r} for both."
+    if private.classes is not None:
+        yield from problems_of_classes(list(private.classes))
     if isinstance(private.classes, dict):
-        _check_merged(private.classes)
+        yield from _problems_of_merged(private.classes)
     if not all(isinstance(name, str) for name in private.ignore):
-        raise ConfigError("`ignore` in [private] must be a list of column names.")
+        yield "`ignore` in [private] must be a list of column names."
 
 
-def _check_columns(config: RunConfig) -> None:
-    """Refuse kinds of columns that mean nothing, or that are about columns with another purpose."""
+def _problems_of_columns(config: RunConfig) -> Iterator[str]:
+    """Yield problems: kinds of columns that mean nothing, or that are about columns with another purpose."""
     private, columns = config.private, config.columns
     if not isinstance(columns, dict):
-        raise ConfigError(f"[columns] must be a table of columns and their kinds. Got {columns!r}.")
+        yield f"[columns] must be a table of columns and their kinds. Got {columns!r}."
+        return
     if columns and private is None:
-        raise ConfigError("`dataset` has its own columns. Leave out [columns].")
+        yield "`dataset` has its own columns. Leave out [columns]."
     for name, kind in columns.items():
         is_list = isinstance(kind, list) and kind and all(type(value) in (str, int) for value in kind)
         if not (kind in _KINDS if isinstance(kind, str) else is_list and len(set(map(str, kind))) == len(kind)):
-            raise ConfigError(
+            yield (
                 f"`{name}` in [columns] must be one of {', '.join(_KINDS)}, or the list of its categories, each once. "
                 f"Got {kind!r}."
             )
         purpose = None if private is None or kind == "ignore" else _purpose(config, private, name)
         if purpose is not None:
-            raise ConfigError(f"`{name}` in [columns] is no feature: it is {purpose}. Leave it out.")
+            yield f"`{name}` in [columns] is no feature: it is {purpose}. Leave it out."
 
 
 def _purpose(config: RunConfig, private: PrivateSection, name: str) -> str | None:
@@ -462,113 +491,152 @@ def _purpose(config: RunConfig, private: PrivateSection, name: str) -> str | Non
     return next((purpose for purpose, column in purposes.items() if column == name), None)
 
 
-def _check_classes(classes: list) -> None:
+def problems_of_classes(classes: list) -> Iterator[str]:
+    """Yield problems of class values."""
     if len(classes) < 2:
-        raise ConfigError("`classes` in [private] must list at least two class values; they count as public.")
+        yield "`classes` in [private] must list at least two class values; they count as public."
     if len(set(map(repr, classes))) < len(classes):
-        raise ConfigError("`classes` in [private] must list each class value once.")
+        yield "`classes` in [private] must list each class value once."
     if {type(value) for value in classes} not in ({str}, {int}):
-        raise ConfigError("`classes` in [private] must be all text or all whole numbers.")
+        yield "`classes` in [private] must be all text or all whole numbers."
     for value in classes:
         if is_formula(value):
-            raise ConfigError(
+            yield (
                 f"`classes` in [private] must not begin like a formula: spreadsheets would compute {value!r} in "
                 "labels.csv. Rename the class in the data and here."
             )
 
 
-def _check_merged(classes: dict[str, Any]) -> None:
-    """Refuse merged labels that are not in exactly one class."""
+def _problems_of_merged(classes: dict[str, Any]) -> Iterator[str]:
+    """Yield problems: merged labels that are not in exactly one class."""
     lists = [labels if isinstance(labels, list) else [] for labels in classes.values()]
     merged = [label for labels in lists for label in labels]
     if not all(lists) or not all(type(label) in (str, int) for label in merged):
-        raise ConfigError(
+        yield (
             "`classes` in [private], as a table, must give each class the list of its labels, text or whole numbers: "
             'classes = { yes = ["<30", ">30"], no = ["NO"] }.'
         )
     if len(set(map(str, merged))) < len(merged):
-        raise ConfigError("`classes` in [private] must list each label once.")
+        yield "`classes` in [private] must list each label once."
 
 
 def _same(one: Path, other: Path) -> bool:
     return one.samefile(other) if one.exists() and other.exists() else one.resolve() == other.resolve()
 
 
-def _check_ranges(config: RunConfig) -> None:
-    probability(config.privacy.delta, "delta", "[privacy]")
+def _problems_of_privacy(config: RunConfig) -> Iterator[str]:
     for name, epsilon in (("epsilon", config.privacy.epsilon), ("budget", config.privacy.budget)):
         if epsilon is not None and not epsilon > 0:
-            raise ConfigError(f"`{name}` in [privacy] must be above 0. Got {epsilon!r}.")
+            yield f"`{name}` in [privacy] must be above 0. Got {epsilon!r}."
+    probability(config.privacy.delta, "delta", "[privacy]")
+
+
+def _problems_of_noise(config: RunConfig) -> Iterator[str]:
     if config.mechanism is not None and config.privacy.epsilon is not None:
-        raise ConfigError(
+        yield (
             "`epsilon` in [privacy] and the noise in [mechanism] both determine what this run spends. Set only one of "
             "them. The limit for all runs together is `budget` in [privacy]."
         )
-    if config.by_people:
-        _check_people(config)
-    if config.tuning is not None:
-        _check_tuning(config, config.tuning)
-    if config.private is not None and config.private.batches:
-        _check_batches(config, config.private)
     if config.votes is not None and config.votes.takes_predictions and config.public.rounds == 1:
-        raise ConfigError(
+        yield (
             "`interactive` checks the predictions of a student, which does not exist in the first round. Set `rounds` "
             "in [public] to at least 2, or use `confident`."
         )
+
+
+def _problems_of_selection(config: RunConfig) -> Iterator[str]:
     if selector_named(config.public.selection).needs_answers and config.public.rounds == 1:
-        raise ConfigError(f"{config.public.selection!r} in [public] needs earlier labels. Set `rounds` to at least 2.")
+        yield f"{config.public.selection!r} in [public] needs earlier labels. Set `rounds` to at least 2."
+
+
+def _problems_of_jobs(config: RunConfig) -> Iterator[str]:
     if config.teachers.jobs == 0:
-        raise ConfigError("`jobs` in [teachers] must be at least 1, or -1 for all cores. Got 0.")
+        yield "`jobs` in [teachers] must be at least 1, or -1 for all cores. Got 0."
     if abs(config.teachers.jobs) > _MOST_JOBS:
-        raise ConfigError(f"`jobs` in [teachers] must be at most {_MOST_JOBS}. Got {config.teachers.jobs}.")
+        yield f"`jobs` in [teachers] must be at most {_MOST_JOBS}. Got {config.teachers.jobs}."
 
 
-def _check_batches(config: RunConfig, private: PrivateSection) -> None:
-    if not (config.by_vectors and private.file.lower().endswith(".parquet")):
-        raise ConfigError(
+def _problems_of_folder(config: RunConfig) -> Iterator[str]:
+    if config.folder.exists() and not config.folder.is_dir():
+        yield f"`folder` in [output] must be a folder, and {config.folder} is a file. Name another."
+
+
+def _problems_of_models(config: RunConfig) -> Iterator[str]:
+    for each in (config, *config.tried):
+        yield from problems_in(lambda one=each: build_teacher(one.teachers))
+        yield from problems_in(lambda one=each: build_student(one))
+
+
+def _problems_of_batches(config: RunConfig) -> Iterator[str]:
+    private = config.private
+    if (
+        private is not None
+        and private.batches
+        and not (config.by_vectors and private.file.lower().endswith(".parquet"))
+    ):
+        yield (
             f"`batches` in [private] is for a Parquet file and ballots of {_VECTORS}, which can be added up a part of "
             "the rows at a time. Leave it out, or write the rows to a Parquet file and leave out what is about votes."
         )
 
 
-def _check_tuning(config: RunConfig, tuning: TuningSection) -> None:
-    """Refuse to tune what cannot be tuned, and settings that change nothing that they name."""
+def _problems_of_tuning(config: RunConfig) -> Iterator[str]:
+    """Yield problems of settings that cannot be tuned, or that change nothing."""
+    tuning = config.tuning
+    if tuning is None:
+        return
     if not config.by_vectors or config.mechanism is not None or (config.private is not None and config.private.batches):
-        raise ConfigError(
+        yield (
             f"[tuning] is only for ballots of {_VECTORS}, and finds the noise by `epsilon` in [privacy] for rows in "
             "memory. "
             "Leave it out, or leave out other teachers, [mechanism] and `batches`."
         )
     if not 2 <= len(tuning.settings) <= MOST_SETTINGS:
-        raise ConfigError(
-            f"`settings` in [tuning] must list 2 to {MOST_SETTINGS} settings. Got {len(tuning.settings)}."
-        )
+        yield f"`settings` in [tuning] must list 2 to {MOST_SETTINGS} settings. Got {len(tuning.settings)}."
     if not 0 < tuning.share < 1:
-        raise ConfigError(f"`share` in [tuning] must be between 0 and 1. Got {tuning.share!r}.")
+        yield f"`share` in [tuning] must be between 0 and 1. Got {tuning.share!r}."
     for setting in tuning.settings:
-        tried = read_section(TriedSection, setting, "tuning.settings")
-        if tried.parameters and tried.student is None:
-            raise ConfigError(
-                "`parameters` in [tuning.settings] are those of `student`. Name the student in the same setting."
-            )
+        yield from problems_in(lambda one=setting: read_section(TriedSection, one, "tuning.settings"))
+        if isinstance(setting, dict) and setting.get("parameters") and setting.get("student") is None:
+            yield "`parameters` in [tuning.settings] are those of `student`. Name the student in the same setting."
 
 
-def _check_people(config: RunConfig) -> None:
-    """Refuse settings that mean nothing where every person is a teacher."""
+def _problems_of_people(config: RunConfig) -> Iterator[str]:
+    """Yield problems of settings that mean nothing where every person is a teacher."""
+    if not config.by_people:
+        return
     public, private, teacher = config.public, config.private, config.teachers.estimator
     given = [name for name, value in (("queries", public.queries), ("rounds", public.rounds - 1)) if value]
     given += ["selection"] if public.selection != _FIRST else []
     if given and config.by_vectors:
-        raise ConfigError(
+        yield (
             f"`{given[0]}` in [public] is about votes on single rows, and {_VECTORS} label all public rows at once, at "
             "no further cost. Leave it out."
         )
     if private is not None and private.silo is not None:
-        raise ConfigError(
-            f"`silo` in [private] makes one teacher of each owner, and with {teacher} every person is one."
-        )
+        yield f"`silo` in [private] makes one teacher of each owner, and with {teacher} every person is one."
     if config.privacy.proposal is not None:
-        raise ConfigError(
+        yield (
             f"`proposal` in [privacy] is about a cost that depends on votes, and none is known for {teacher}. Leave it "
             "out."
         )
+
+
+_STAND_INS = {
+    "public": PublicSection(), "teachers": TeachersSection(), "student": StudentSection(),
+    "privacy": PrivacySection(), "output": OutputSection(folder="."),
+}  # fmt: skip  # of sections with problems; no check looks at them
+_CHECKS: tuple[tuple[tuple[str, ...], Callable[[RunConfig], Iterable[str]]], ...] = (
+    (("private", "public"), _problems_of_sources),
+    (("private",), _problems_of_private),
+    (("private", "public"), _problems_of_columns),
+    (("output",), _problems_of_folder),
+    (("privacy",), _problems_of_privacy),
+    (("privacy", "mechanism", "public"), _problems_of_noise),
+    (("teachers", "public", "private", "privacy", "mechanism"), _problems_of_people),
+    (("teachers", "public", "private", "privacy", "mechanism", "tuning"), _problems_of_tuning),
+    (("teachers", "public", "private", "privacy", "mechanism"), _problems_of_batches),
+    (("public",), _problems_of_selection),
+    (("teachers",), _problems_of_jobs),
+    (("teachers", "public", "private", "privacy", "student", "features", "tuning"), _problems_of_models),
+)

@@ -1,5 +1,6 @@
 """The pipeline of a configuration: the feature map, learned from its public rows, and the classifier."""
 
+import warnings
 from typing import Any
 
 from sklearn.pipeline import make_pipeline
@@ -7,9 +8,11 @@ from sklearn.pipeline import make_pipeline
 from tutelage.cli.config import RunConfig, build_student, build_teacher
 from tutelage.cli.sources import RunData, pool_of
 from tutelage.estimator import PATEClassifier
-from tutelage.exceptions import ConfigError
+from tutelage.estimator.inputs import Caller
+from tutelage.exceptions import ConfigError, PreflightWarning
 from tutelage.features import FEATURE_MAPS, FeatureMaps, PublicRows
 from tutelage.features.recipes import Columns
+from tutelage.preflight import IN_TOML
 
 
 def learn_features(settings: RunConfig, data: RunData) -> FeatureMaps:
@@ -57,13 +60,19 @@ def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATECla
         "n_queries": settings.public.queries,
         "selection": None if settings.by_vectors else settings.public.selection,
         "rounds": settings.public.rounds,
-        "unit": None if private is None else private.entity,
+        "unit": None if private is None else private.entity or private.unit,
+        "insist": settings.privacy.insist,
         "question": question,
         "delta": settings.privacy.delta,
         "random_state": settings.teachers.seed,
         "n_jobs": settings.teachers.jobs,
     }
-    return PATEClassifier(build_teacher(settings.teachers), **described, **more)
+    model = PATEClassifier(build_teacher(settings.teachers), **described, **more)
+    special = {} if private is None else {"entity_ids": private.entity, "silos": private.silo}
+    named = {parameter: f"column '{name}'" for parameter, name in special.items()}
+    apart = () if private is None else tuple(filter(None, (private.label, private.silo)))
+    model._caller = Caller(IN_TOML, data.columns, data.others, apart, named)
+    return model
 
 
 def _student_features(settings: RunConfig, features: FeatureMaps) -> Any:
@@ -88,16 +97,24 @@ def _settings(settings: RunConfig, data: RunData, features: FeatureMaps) -> list
 
 def fit(model: PATEClassifier, settings: RunConfig, data: RunData) -> None:
     """Fit the classifier on the private rows, and on the public rows that are not kept for scoring."""
-    pool, batches = pool_of(settings, data), data.batches
-    if batches is not None:
-        public, section = batches.public.take(range(len(pool))), batches.section
-        model.fit(batches.rows, section.label, X_public=public, entity_ids=section.entity)
-    else:
-        model.fit(
-            data.X_private,
-            data.y_private,
-            X_public=pool,
-            entity_ids=data.entity_ids,
-            silos=data.silos,
-            whole_rows=data.whole_rows,
-        )
+    X, y, given = _rows(data, len(pool_of(settings, data)))
+    model.fit(X, y, **given)
+
+
+def check(settings: RunConfig, data: RunData, **more: Any) -> None:
+    """Refuse what `fit` would refuse, and warn of what it would warn of, before anything is planned or spent."""
+    more |= {"epsilon": settings.privacy.epsilon, "budget": settings.privacy.budget, "ledger": settings.ledger}
+    X, y, given = _rows(data, len(data.X_public))  # those that the student is scored on, too
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", PreflightWarning)
+        build_classifier(settings, data, **more).check(X, y, **given)
+
+
+def _rows(data: RunData, n_public: int) -> tuple[Any, Any, dict[str, Any]]:
+    """Return private rows and labels, and what else a fit takes, with so many public rows."""
+    if data.batches is not None:
+        section = data.batches.section
+        public = data.batches.public.take(range(n_public))
+        return data.batches.rows, section.label, {"X_public": public, "entity_ids": section.entity}
+    given = {"entity_ids": data.entity_ids, "silos": data.silos, "whole_rows": data.whole_rows}
+    return data.X_private, data.y_private, {"X_public": data.X_public[:n_public], **given}

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,8 +16,8 @@ from tutelage._internal.html import escape
 from tutelage._internal.outputs import Claim
 from tutelage._internal.releases import claimed_folder, released
 from tutelage.cli.config import RunConfig, build_student, build_teacher, load_config
-from tutelage.cli.pipeline import learn_features
-from tutelage.cli.sources import RunData, load_sources, pool_of
+from tutelage.cli.pipeline import check, learn_features
+from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
 from tutelage.cli.text import AsJson, plain_console
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
 from tutelage.planning import Plan
@@ -71,7 +72,10 @@ def plan(
             )  # fmt: skip
             settings = load_config(configuration)
             _refuse_what_no_plan_tries(settings)
-            target |= _of_configuration(settings, load_sources(settings), target)
+            data = load_sources(settings)
+            check_public_rows(settings, data)
+            check(settings, data)
+            target |= _of_configuration(settings, data, target)
             if not settings.method_is_open and "parameters" not in target:
                 typer.echo("The settings of the configuration cannot be tried: [public] names no `label`.", err=True)
         else:
@@ -87,7 +91,7 @@ def plan(
             if results is not None:
                 _write(results, found, as_text)
     except InvalidParameterError as error:
-        raise ConfigError(_by_option(str(error))) from None
+        raise ConfigError(*map(_by_option, error.problems)) from None
     if not found.possible:
         raise typer.Exit(_INFEASIBLE)
 
@@ -266,7 +270,13 @@ def _can_draw() -> bool:
 
 def _by_option(sentence: str) -> str:
     """Return a refusal of the library with its parameters called as on the command line."""
-    return re.sub(r"`(\w+)` of plan\b", lambda found: "--" + found[1].replace("_", "-"), sentence)
+    called = {"X_public": "--public", "y_public": "--label", "parameters": "the settings of --for"}
+    known = [*signature(make_plan).parameters]
+    return re.sub(
+        r"`(\w+)`(?: of plan\b)?",
+        lambda found: called.get(found[1], f"--{found[1].replace('_', '-')}") if found[1] in known else found[0],
+        sentence,
+    )
 
 
 def _print(found: Plan) -> None:

@@ -16,16 +16,16 @@ from tutelage._internal.outputs import Claim
 from tutelage._internal.releases import claimed_folder, released
 from tutelage.accounting import pate2017
 from tutelage.ballots import write_sums
-from tutelage.cli.checks import objections_before, objections_on_card, private_warnings, say
+from tutelage.cli.checks import objections_before, objections_on_card, say
 from tutelage.cli.config import PublishedSection, RunConfig, load_config, with_method
-from tutelage.cli.pipeline import build_classifier, describe_features, fit
+from tutelage.cli.pipeline import build_classifier, check, describe_features, fit
 from tutelage.cli.plan import plan_for
 from tutelage.cli.publish import check_proposal, read_proposal, tested
 from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
 from tutelage.cli.text import interruption_says, plain_console, print_json, remark
 from tutelage.estimator import FEW_VOTES_LEFT, PATEClassifier
 from tutelage.events import Composed
-from tutelage.exceptions import BudgetContinuedWarning, ConfigError
+from tutelage.exceptions import BudgetContinuedWarning, ConfigError, FewPublicRowsWarning, PreflightWarning
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import LNMax
 from tutelage.privacy import PublicEpsilon, round_up
@@ -50,6 +50,12 @@ def run(
             help="Confirm that the private rows changed since the last run. The budget stays the same.",
         ),
     ] = False,
+    insist: Annotated[
+        bool,
+        typer.Option(
+            "--insist", help="Continue although the rows are refused. The card says so and calls the guarantee weak."
+        ),
+    ] = False,
     reveal_private: Annotated[
         bool, typer.Option("--reveal-private", help="Also print the vote-dependent epsilon. Never publish it.")
     ] = False,
@@ -61,6 +67,8 @@ def run(
     teachers, they are trained on parts of the private rows, and the noisy winners of their votes are released.
     """
     settings = load_config(config)
+    if insist:
+        settings = replace(settings, privacy=replace(settings.privacy, insist=True))
     way_out = "name another `folder` in [output]"
     with claimed_folder(settings.folder, way_out, settings.ledger) as results:
         if not overwrite and settings.folder.exists() and any(settings.folder.iterdir()):
@@ -81,10 +89,10 @@ def _released(
     """Fit the model of a configuration, and publish it with its labels and its card."""
     data = load_sources(settings)
     check_public_rows(settings, data)
+    if data.batches is None:  # otherwise nothing is planned, and rows are read once less
+        check(settings, data, data_changed=data_changed)
     settings = _planned(settings, data)
     say(objections_before(settings, data))
-    for warning in private_warnings(settings, data):
-        remark(f"warning: {warning}")
     proposal, ledger = _proposal(settings, data)
     checkpoints = results.private / _CHECKPOINTS
     model = build_classifier(
@@ -104,6 +112,8 @@ def _released(
     )
     with interruption_says(if_interrupted), warnings.catch_warnings():
         warnings.simplefilter("ignore", BudgetContinuedWarning)  # the summary says it
+        for told_before in (PreflightWarning, FewPublicRowsWarning):
+            warnings.simplefilter("always" if data.batches is not None else "ignore", told_before)
         fit(model, settings, data)
     if data_changed and model.remembered_:
         _say_unused(model)

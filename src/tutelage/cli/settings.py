@@ -2,14 +2,14 @@
 
 import difflib
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from tutelage._internal.validation import integer_at_least
 from tutelage.cli.text import require_printable
-from tutelage.exceptions import ConfigError
+from tutelage.exceptions import ConfigError, InvalidParameterError
 
 _MOST = 2**53  # up to which floats tell whole numbers apart
 _NAMED = {
@@ -64,23 +64,42 @@ def check_entries(table: Any, types: Mapping[str, Any], required: Collection[str
     """Refuse a table with unknown or missing entries, or with an entry of another type or range than it must have."""
     if not isinstance(table, dict):
         raise ConfigError(f"{where} must be a table of settings. Got {table!r}.")
-    refuse_unknown(table, types, where)
+    problems = list(problems_in(lambda: refuse_unknown(table, types, where)))
     for key, annotation in types.items():
         if key in table:
-            _check_type(table[key], annotation, f"`{key}` in {where}")
-            for allowed in getattr(annotation, "__metadata__", ()):
-                _check_range(table[key], allowed, key, where)
+            problems.extend(problems_in(lambda one=key, kind=annotation: _check_entry(table[one], kind, one, where)))
         elif key in required:
-            raise ConfigError(f"{where} needs `{key}`. Add it.")
+            problems.append(f"{where} needs `{key}`. Add it.")
+    if problems:
+        raise ConfigError(*problems)
+
+
+def problems_in(check: Callable[[], Any]) -> Iterator[str]:
+    """Yield the problems that a check yields or raises."""
+    try:
+        found = check()
+        if isinstance(found, Iterator):
+            yield from found
+    except (ConfigError, InvalidParameterError) as error:
+        yield from error.problems
+
+
+def _check_entry(value: Any, annotation: Any, name: str, where: str) -> None:
+    _check_type(value, annotation, f"`{name}` in {where}")
+    for allowed in getattr(annotation, "__metadata__", ()):
+        _check_range(value, allowed, name, where)
 
 
 def refuse_unknown(table: Mapping[str, Any], known: Collection[str], where: str) -> None:
-    """Refuse a table with an entry that is not known, and name the nearest one that is."""
+    """Refuse a table with entries that are not known, and name the nearest ones that are."""
+    problems = list[str]()
     for key in table:
         if key not in known:
             close = difflib.get_close_matches(key, known, 1)
             hint = f"Did you mean `{close[0]}`?" if close else f"It takes: {', '.join(known)}."
-            raise ConfigError(f"`{key}` is not a setting of {where}. {hint}")
+            problems.append(f"`{key}` is not a setting of {where}. {hint}")
+    if problems:
+        raise ConfigError(*problems)
 
 
 def _check_range(value: Any, allowed: Whole | OneOf, name: str, where: str) -> None:

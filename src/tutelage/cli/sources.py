@@ -4,7 +4,7 @@ The same public row is the same query in every verb.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -12,12 +12,12 @@ import numpy as np
 
 from tutelage._internal.files import StoredArrays, name_in, read_arrays
 from tutelage._internal.typing import Matrix
-from tutelage.cli.config import PrivateSection, RunConfig
+from tutelage.cli.config import PrivateSection, RunConfig, problems_of_classes
 from tutelage.datasets import DATASETS
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.features import PublicColumns
 from tutelage.ledger.entries import canonical
-from tutelage.tables import TABLE_FILES, Batches, Table, read_batches, read_table
+from tutelage.tables import TABLE_FILES, Batches, Table, is_missing, read_batches, read_table
 
 _EMPTY = {"", "nan", "none", "null", "na", "n/a", "nat"}
 
@@ -48,8 +48,8 @@ class RunData:
     entity_ids: Matrix | None = None
     silos: Matrix | None = None
     columns: PublicColumns | None = None  # how named columns became numbers, learned from public rows
-    cells: dict[str, list[str]] = field(default_factory=dict, repr=False)  # every named private column, used or not
     whole_rows: Table | None = None  # as read, by which a ledger knows them; None where `X_private` is all there is
+    others: dict[str, Matrix] = field(default_factory=dict, repr=False)  # private columns of an npz file beside `X`
     batches: RowsInBatches | None = None  # where rows are read in batches; the private ones above are of the first
 
 
@@ -119,6 +119,7 @@ def _from_tables(
     batches = read_batches(private_path) if private.batches else None
     rows = read_table(private_path) if batches is None else next(batches.tables(batches.names))
     public_rows = read_table(public_path)
+    private = _with_classes(private, [] if public_label is None else public_rows.texts(public_label))
     for name in kinds:
         if name not in public_rows.columns:
             raise ConfigError(f"`{name}` in [columns] must be a column of {public_path.name}. Check the spelling.")
@@ -137,14 +138,13 @@ def _from_tables(
         y_private=_declared(np.array(rows.texts(private.label)), private),
         X_public=columns.transform(public_rows),
         y_public=_declared_public(text(public_rows, public_label), private),
-        classes=tuple(private.classes),
+        classes=tuple(private.classes or ()),
         features=names,
         numbers=columns.numbers,
         categorical=columns.categorical,
         entity_ids=text(rows, private.entity),
         silos=text(rows, private.silo),
         columns=columns,
-        cells={name: rows.texts(name) for name in rows.columns},
         whole_rows=rows,
         batches=None if batches is None else RowsInBatches(batches, private, public_rows),
     )
@@ -154,6 +154,7 @@ def _from_npz(private_path: Path, public_path: Path, private: PrivateSection, pu
     rows, public_rows = read_arrays(private_path), read_arrays(public_path)
     _check_forms(rows, private.label, private.entity, private.silo)
     _check_forms(public_rows, public_label)
+    private = _with_classes(private, [] if public_label is None else public_rows[public_label].tolist())
     features = [arrays.form("X").shape[1] for arrays in (rows, public_rows)]
     if features[0] != features[1]:
         raise InvalidDataError(
@@ -170,15 +171,23 @@ def _from_npz(private_path: Path, public_path: Path, private: PrivateSection, pu
         y_private=_declared(rows[private.label], private),
         X_public=public_rows["X"],
         y_public=_declared_public(optional(public_rows, public_label), private),
-        classes=tuple(private.classes),
+        classes=tuple(private.classes or ()),
         features=names,
         numbers=names,
         entity_ids=optional(rows, private.entity),
         silos=optional(rows, private.silo),
-        cells={
-            name: rows[name].astype(str).tolist() for name in rows if rows.form(name).shape == rows.form("X").shape[:1]
-        },
+        others={name: rows[name] for name in rows if rows.form(name).shape == rows.form("X").shape[:1]},
     )
+
+
+def _with_classes(private: PrivateSection, public_labels: list[Any]) -> PrivateSection:
+    """Return what is said of the private rows, with the labels of the public rows as classes if none are declared."""
+    if private.classes is not None:
+        return private
+    classes = sorted({label for label in public_labels if not is_missing(label)})
+    if problems := list(problems_of_classes(classes)):
+        raise ConfigError(f"{problems[0]} [private] has none, so these are the labels of the public rows.")
+    return replace(private, classes=classes)
 
 
 def _check_forms(arrays: StoredArrays, *columns: str | None) -> None:

@@ -35,7 +35,7 @@ from tutelage.features import (
     check_row_by_row,
     features_of_private,
 )
-from tutelage.features.named import ColumnMap, by_name, public_features, require_same_rows
+from tutelage.features.named import ColumnMap, by_name, labels_of_public, public_features, require_same_rows
 from tutelage.labeling.batches import BatchReader, PeopleInBatches
 from tutelage.labeling.fits import Asking, AskingSum, AskingVoters, FitBudget, FitRelease, People, Queries, Rows
 from tutelage.labeling.refits import REFITS, Spent
@@ -43,7 +43,7 @@ from tutelage.labeling.sums import BallotRounds
 from tutelage.labeling.tuning import AskingTuned, Candidate, TunedRelease
 from tutelage.ledger import Accounting, Ledger, LedgerOvertakenError, LedgerState
 from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism, NoisySum, Release
-from tutelage.partition import Shards, unit_of_single_people
+from tutelage.partition import Shards, as_column, unit_of_single_people
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit, PublicEpsilon, round_up
 from tutelage.published import accuracy_by_class, card_of, joined, write_results
 from tutelage.reporting import PrivacyCard
@@ -116,8 +116,9 @@ class PATEClassifier(ClassifierMixin, Inputs):
         rows unchanged. It is part of every prediction. Default: `features`.
     classes : sequence or mapping, optional
         The class values, which are public; or a mapping from each class to the labels that it merges:
-        ``{"yes": ["<30", ">30"], "no": ["NO"]}``. Default: the values in `y`. Use the default only if the set of
-        classes is not secret: a class that only one person has would reveal that person.
+        ``{"yes": ["<30", ">30"], "no": ["NO"]}``. Default: the labels of `X_public`, if `y` names a column that it
+        has; otherwise the values in `y`, with a warning and a line on the card, because a class that only one person
+        has would reveal that person.
     n_queries : int, optional
         Number of queries in all rounds together. Default: all public rows.
     selection : QuerySelector or str, optional
@@ -128,7 +129,9 @@ class PATEClassifier(ClassifierMixin, Inputs):
         and mechanisms that need its predictions use them in the next round. Later rounds are shortened to what the
         budget still allows.
     unit : str, optional
-        Name of the privacy unit in reports, for the values of `entity_ids`: ``"patient"``. Default: ``"entity"``.
+        Name of the privacy unit in reports, for the values of `entity_ids`: ``"patient"``; or ``"row"``, without
+        `entity_ids`, to declare that each row is protected alone. Default: ``"entity"``, or the row without
+        `entity_ids`, unless a column repeats as an id does: then `fit` refuses until you decide.
     ledger : path-like or Ledger, optional
         Budget of the private data, which is spent before any noise is drawn. A missing file is created. Queries that
         were labeled before keep their labels and spend nothing. Default: a ledger for this `fit` alone.
@@ -143,6 +146,9 @@ class PATEClassifier(ClassifierMixin, Inputs):
         this `fit` spends the whole budget.
     data_changed : bool, default=False
         Confirms that the private data changed since the ledger was last used and still belong to it.
+    insist : bool, default=False
+        Continue although many public rows equal private rows, or people or public rows are too few to learn from. The
+        card says that refusals were overridden, and calls the guarantee weak.
     delta : float, default=1e-5
         δ of the guarantee and of the budget. Keep it below 1/n for n people.
     public_fraction : float, optional
@@ -171,6 +177,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
     ----------
     classes_ : ndarray of shape (n_classes,)
         Class values in sorted order.
+    classes_from_ : {"declared", "public", "private"}
+        Where the class values come from: `classes`, the labels of `X_public`, or the private labels; publishable.
     student_ : scikit-learn classifier
         The fitted student, which takes rows that went through the feature map; publishable. See `whole_student`.
     queries_ : ndarray of shape (queries,)
@@ -270,7 +278,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
             Public rows: the queries, and further rows for the student to learn from without labels. All columns are
             features, except those that `y` and `entity_ids` name.
         entity_ids : array of shape (rows,) or str, optional
-            Identifier of the person of each row, who is the privacy unit. Without it the unit is one row.
+            Identifier of the person of each row, who is the privacy unit. Without it the unit is one row; if a column
+            of `X` repeats as an id does, pass it here, or pass ``unit="row"`` to the constructor.
         silos : array of shape (rows,), optional
             Identifier of the owner of each row. Each owner is one teacher.
         whole_rows : array of shape (rows, ...), optional
@@ -281,6 +290,9 @@ class PATEClassifier(ClassifierMixin, Inputs):
         ------
         InvalidParameterError, InvalidDataError, OverlappingShardsError, TeacherTrainingError
             If a parameter or the data are invalid. No message quotes a private value.
+        PreflightError
+            If a column repeats as an id does and the privacy unit was not decided. Unless `insist` is set, also if many
+            public rows equal private rows, or if people or public rows are too few to learn from. Nothing was spent.
         BudgetExceededError
             If the ledger's budget does not allow that many queries. No teacher is trained in this case.
         LedgerError
@@ -290,6 +302,10 @@ class PATEClassifier(ClassifierMixin, Inputs):
         -----
         BudgetContinuedWarning
             If the ledger was used before. The warning states the spent budget and how many queries keep their labels.
+        PreflightWarning
+            If the rows have something that their owner should look at before publishing the result.
+        UndeclaredClassesWarning
+            If the class values were read from `y`.
         FewPublicRowsWarning
             If people cast ballots and there are fewer than 50 public rows.
         MuchNoiseWarning
@@ -310,14 +326,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
             self._check_batches(run, y, X_public, entity_ids, silos, whole_rows)
             data, (seen, budget, asking) = None, self._prepared_batches(run, batches, y, X_public, entity_ids)
         else:
-            require_same_rows(X, y=y, entity_ids=entity_ids, silos=silos, whole_rows=whole_rows)
-            X, y, X_public, entity_ids = by_name(X, y, X_public, entity_ids)
-            runs, X, X_public, table = self._numbered(runs, X, X_public)
-            run = runs[0]
-            if whole_rows is None and table is not None:
-                whole_rows = table
-            data = self._checked(run, X, y, X_public, entity_ids, silos, whole_rows)
-            seen = data.seen
+            runs, data = self._taken(runs, X, y, X_public, entity_ids, silos, whole_rows)
+            run, seen = runs[0], data.seen
             if self.tune is None:
                 budget, asking = self._prepared(run, data, of_shards, _integer(of_teachers), of_student)
             else:
@@ -344,6 +354,35 @@ class PATEClassifier(ClassifierMixin, Inputs):
             self.student_ = fit_student(run.student, seen, labels, self.classes_, seed=of_student)
         if self.checkpoints is not None:
             discard_checkpoints(Path(self.checkpoints))
+        return self
+
+    def check(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        X_public: Any = None,
+        entity_ids: Any = None,
+        silos: Any = None,
+        whole_rows: Any = None,
+    ) -> Self:
+        """Check parameters, rows and ledger as `fit` does before it spends anything; takes seconds.
+
+        It raises and warns as `fit` does. Nothing is trained or released, and no ledger is written.
+
+        Parameters
+        ----------
+        X, y, X_public, entity_ids, silos, whole_rows
+            As for `fit`.
+        """
+        runs = self.resolved_settings()
+        batches = as_batches(X) if isinstance(y, str) or isinstance(X, Batches) else None
+        if batches is not None:
+            self._check_batches(runs[0], y, X_public, entity_ids, silos, whole_rows)
+            self._prepared_batches(runs[0], batches, y, X_public, entity_ids)
+            return self
+        runs, data = self._taken(runs, X, y, X_public, entity_ids, silos, whole_rows)
+        self._budget(runs[0], data.people, self._shards(runs[0], data.people, np.random.SeedSequence(0)).unit)
         return self
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
@@ -477,7 +516,20 @@ class PATEClassifier(ClassifierMixin, Inputs):
     def __getstate__(self) -> dict[str, Any]:
         """Leave votes and ledger behind, so that a stored or copied model holds public values only."""
         state: Any = super().__getstate__()
-        return {name: value for name, value in state.items() if name not in (*_PRIVATE, "open_ledger_")}
+        return {name: value for name, value in state.items() if name not in (*_PRIVATE, "open_ledger_", "_caller")}
+
+    def _taken(
+        self, runs: list[Resolved], X: Any, y: Any, X_public: Any, entity_ids: Any, silos: Any, whole_rows: Any
+    ) -> tuple[list[Resolved], FitData]:
+        """Return rows of any form as numbers, checked, and the maps that take them."""
+        require_same_rows(X, y=y, entity_ids=entity_ids, silos=silos, whole_rows=whole_rows)
+        public_labels = None if self.classes is not None else labels_of_public(X_public, y)
+        label = y if isinstance(y, str) else None
+        X, y, X_public, entity_ids = by_name(X, y, X_public, entity_ids)
+        runs, X, X_public, table = self._numbered(runs, X, X_public)
+        whole_rows = table if whole_rows is None else whole_rows
+        special = {"public_labels": public_labels, "label": label}
+        return runs, self._checked(runs[0], X, y, X_public, entity_ids, silos, whole_rows, **special)
 
     def _shards(self, run: Resolved, people: People, seed: np.random.SeedSequence) -> Shards:
         n_rows, entity_ids, silos, name = len(people.rows), people.entity_ids, people.silos, self.unit or "entity"
@@ -546,6 +598,22 @@ class PATEClassifier(ClassifierMixin, Inputs):
         self, run: Resolved, batches: Batches, label: str, X_public: Any, entity: str | None
     ) -> tuple[Matrix, FitBudget, AskingSum]:
         """Read private rows in batches; return public rows as the student sees them, the budget and the sum."""
+        run, reader, public = self._reader(run, batches, label, X_public, entity)
+        asked, seen = self._tried(run, public)
+        unit = unit_of_single_people(self.unit or "entity", named=entity is not None)
+        people = reader.people(unit, run.teacher_map, asked.shape[1])
+        first = people.first_rows  # what is odd in all rows is likely to be seen in these
+        rows = self._validated(np.asarray(reader.columns.transform(first)))
+        ids = None if entity is None else as_column(first.column(entity))
+        known = People(rows, self._encoded_cells(first.column(label)), ids, None, first)
+        self._preflight(run, known, public, label, n_people=people.n_people)
+        budget = self._budget(run, people, unit)
+        return seen, budget, self._sum(run, run.teacher, budget, people, asked)
+
+    def _reader(
+        self, run: Resolved, batches: Batches, label: str, X_public: Any, entity: str | None
+    ) -> tuple[Resolved, BatchReader, Matrix]:
+        """Return how batches are read, and the public rows."""
         features = public_features(X_public, label, entity)
         [run], _, X_public, _ = self._numbered([run], features, features)
         if not isinstance(self.columns_, PublicColumns):
@@ -555,7 +623,6 @@ class PATEClassifier(ClassifierMixin, Inputs):
             )
         public = self._validated(X_public, reset=True)
         self._set_classes(np.array([]))
-        asked, seen = self._tried(run, public)
         reader = BatchReader(
             batches=batches,
             columns=self.columns_,
@@ -564,14 +631,11 @@ class PATEClassifier(ClassifierMixin, Inputs):
             checked=self._validated,
             encoded=self._encoded_cells,
         )
-        unit = unit_of_single_people(self.unit or "entity", named=entity is not None)
-        people = reader.people(unit, run.teacher_map, asked.shape[1])
-        budget = self._budget(run, people, unit)
-        return seen, budget, self._sum(run, run.teacher, budget, people, asked)
+        return run, reader, public
 
     def _budget(self, run: Resolved, people: People | PeopleInBatches, unit: PrivacyUnit) -> FitBudget:
-        """Return the budget that this fit spends from."""
-        return FitBudget(
+        """Return the budget that this fit spends from; refuse a ledger of another budget or unit."""
+        budget = FitBudget(
             ledger=self.ledger,
             epsilon=self.epsilon,
             budget=self.budget,
@@ -582,6 +646,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
             accounting=Accounting.GAUSSIAN if isinstance(run.teacher, VectorBallots) else Accounting.RENYI,
             accounting_of_new=self._accounting_of_new(run),
         )
+        budget.check()
+        return budget
 
     def _votes(
         self, run: Resolved, budget: FitBudget, rows: Rows, queries: Queries, shards: Shards, seed: int

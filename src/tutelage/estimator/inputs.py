@@ -18,6 +18,9 @@ from tutelage.exceptions import (
     FewPublicRowsWarning,
     InvalidDataError,
     InvalidParameterError,
+    PreflightError,
+    PreflightWarning,
+    UndeclaredClassesWarning,
 )
 from tutelage.features import (
     PublicColumns,
@@ -26,10 +29,11 @@ from tutelage.features import (
 from tutelage.features.named import ColumnMap, dense_rows, numbered_rows, without_columns
 from tutelage.labeling.fits import People
 from tutelage.partition import Shards, as_column
-from tutelage.privacy import ONE_TEACHER
+from tutelage.preflight import IN_PYTHON, Found, Given, Words, noise_of, preflight
+from tutelage.privacy import ONE_TEACHER, ROW
 from tutelage.students import NoisySumClassifier
 from tutelage.students.base import refuse_class_of_unlabeled, try_student
-from tutelage.tables import Table, as_table, column_array, is_missing
+from tutelage.tables import Cells, Table, as_table, column_array, is_missing
 from tutelage.teachers import (
     SinglePeople,
     TeacherRecipe,
@@ -41,7 +45,43 @@ _TRIAL_ROWS_PER_CLASS = 10
 _FEW_PUBLIC_ROWS = 50
 _MOST_NUMBERS, _FEWEST_ROWS_PER_NUMBER = 50, 10  # beyond which numbers are not classes, unless declared
 _MISSING_LABEL = "y must have a label in every row. Some are missing; remove these rows."
+_NOT_IN_PUBLIC = (
+    "y holds a value that is not among the labels of `X_public`. Compare spelling, blanks and type, or declare all "
+    "class values with `classes`."
+)
+_UNDECLARED = (
+    "`classes` were not declared, so the class values were read from the private labels, and the card says so. ε does "
+    "not count what they reveal: a class that only one person has would reveal that person. Declare them from public "
+    "knowledge: classes=[...]."
+)
 _UNKNOWN_LABEL = "y holds a value that is not among the declared `classes`. Compare spelling, blanks and type."
+
+
+class Caller(NamedTuple):
+    """Knowledge of the rows that a caller has beyond them, and its names of things in messages; private.
+
+    Parameters
+    ----------
+    words : Words
+        Names of settings.
+    columns : PublicColumns or None
+        The kinds of the columns of rows that come as numbers.
+    others : mapping of str to array
+        Private columns that the rows do not have.
+    apart : tuple of str
+        Columns with another purpose: labels and silos.
+    named : mapping of str to str
+        How messages call `entity_ids` and `silos`.
+    """
+
+    words: Words = IN_PYTHON
+    columns: PublicColumns | None = None
+    others: Mapping[str, Cells] = {}
+    apart: tuple[str, ...] = ()
+    named: Mapping[str, str] = {}
+
+    def __repr__(self) -> str:
+        return "Caller(<private rows hidden>)"
 
 
 class FitData(NamedTuple):
@@ -62,6 +102,8 @@ class Inputs(Parameters):
 
     columns_: ColumnMap | None
     n_features_in_: int
+    classes_from_: str
+    _caller = Caller()
 
     def _check_columns(self, n_rows: int, **columns: npt.ArrayLike | None) -> None:
         for name, column in columns.items():
@@ -77,7 +119,12 @@ class Inputs(Parameters):
         self._check_unit(columns["entity_ids"])
 
     def _check_unit(self, entity_ids: object) -> None:
-        if self.unit is not None and entity_ids is None:
+        if self.unit == ROW and entity_ids is not None:
+            raise InvalidParameterError(
+                "`unit='row'` of PATEClassifier protects each row alone. Leave out `entity_ids`, or choose another "
+                "name for `unit`."
+            )
+        if self.unit not in (None, ROW) and entity_ids is None:
             raise InvalidParameterError("`unit` names what `entity_ids` identify; pass `entity_ids`, or leave it out.")
 
     def _check_batches(
@@ -136,7 +183,17 @@ class Inputs(Parameters):
         return _mapped(self.student_map_, self._validated(rows))
 
     def _checked(
-        self, run: Resolved, X: Any, y: Any, X_public: Any, entity_ids: Any, silos: Any, whole_rows: Any
+        self,
+        run: Resolved,
+        X: Any,
+        y: Any,
+        X_public: Any,
+        entity_ids: Any,
+        silos: Any,
+        whole_rows: Any,
+        *,
+        public_labels: npt.NDArray[Any] | None,
+        label: str | None,
     ) -> FitData:
         """Check everything that was given, set `classes_`, and return private and public rows."""
         y, entity_ids, silos = map(column_array, (y, entity_ids, silos))
@@ -151,16 +208,17 @@ class Inputs(Parameters):
             raise InvalidDataError(
                 f"`whole_rows` must have one row per private row. Got {n_whole} for {len(rows)} rows."
             )
-        self._set_classes(labels)
+        self._set_classes(labels if public_labels is None else public_labels, public=public_labels is not None)
         targets = self._encoded(labels)
         keep, public = self._public_rows(rows, X_public)
-        asked, seen = self._tried(run, public)
         entities, owners = (None if given is None else as_column(given)[keep] for given in (entity_ids, silos))
         if not isinstance(whole, Table):
             whole = whole[keep]
         elif len(keep) < len(rows):
             whole = whole.rows()[keep]
         people = People(rows[keep], labels[keep], entities, owners, whole)
+        self._preflight(run, people, public, label)
+        asked, seen = self._tried(run, public)
         return FitData(people, targets[keep], public, asked, seen)
 
     def _tried(self, run: Resolved, public: Matrix, *, again: bool = False) -> tuple[Matrix, Matrix]:
@@ -235,8 +293,58 @@ class Inputs(Parameters):
                 )
         return private, public
 
-    def _set_classes(self, y: npt.NDArray[Any]) -> None:
-        """Set `classes_`."""
+    def _preflight(
+        self, run: Resolved, people: People, public: Matrix, label: str | None = None, *, n_people: int | None = None
+    ) -> None:
+        """Refuse rows that should not be released from as they are, and warn the owner, before anything is spent."""
+        caller, named = self._caller, getattr(self, "columns_", None)
+        learned = named if isinstance(named, PublicColumns) else caller.columns
+        whole, names = people.whole_rows, getattr(self, "feature_names_in_", range(people.rows.shape[1]))
+        features = tuple(f"column {name}" if isinstance(name, int) else str(name) for name in names)
+        if isinstance(whole, Table):
+            columns = whole.columns
+        else:
+            columns = {**dict(zip(features, people.rows.T, strict=True)), **caller.others}
+            if whole.ndim == 2 and whole.shape != people.rows.shape:
+                columns |= {f"column {number} of `whole_rows`": cells for number, cells in enumerate(whole.T)}
+        found = preflight(
+            Given(
+                private=people.rows,
+                public=public,
+                numbers=features if learned is None else learned.numbers,
+                categories=() if learned is None else learned.categorical,
+                columns={name: cells for name, cells in columns.items() if name not in (label, *caller.apart)},
+                labels=people.labels,
+                n_classes=len(self.classes_),
+                entity_ids=people.entity_ids,
+                silos=people.silos,
+                named=caller.named,
+                unit_is_row=self.unit == ROW,
+                noise=noise_of(run.mechanism, self._epsilon_of_fit(run), self.delta),
+                n_people=n_people,
+                takes_empty=isinstance(run.teacher, VectorBallots),
+                compare=self.public_fraction is None,
+            ),
+            caller.words,
+            insist=self.insist,
+        )
+        if run.noise.simulated:  # nothing private is released, so there is nothing to refuse
+            found = Found((), (*found.refusals, *found.warnings))
+        if self.classes_from_ == "private":
+            warnings.warn(_UNDECLARED, UndeclaredClassesWarning, stacklevel=6)
+        for warning in found.warnings:
+            warnings.warn(warning, PreflightWarning, stacklevel=6)
+        if found.refusals:
+            raise PreflightError(*found.refusals)
+
+    def _epsilon_of_fit(self, run: Resolved) -> float | None:
+        """Return the ε that the noise follows from; None if that is known only to the ledger, or to the mechanism."""
+        default = 1.0 if self.ledger is None and isinstance(run.teacher, SinglePeople) else None
+        return self.epsilon or self.budget or default
+
+    def _set_classes(self, y: npt.NDArray[Any], *, public: bool = False) -> None:
+        """Set `classes_`, as declared or as the values in `y`, and where they come from."""
+        self.classes_from_ = "declared" if self.classes is not None else "public" if public else "private"
         self.classes_ = np.unique(y if self.classes is None else np.asarray(_names_of(self.classes)))
         if len(self.classes_) < 2:
             raise InvalidDataError("A vote needs at least 2 classes. Got one class; declare all with `classes`.")
@@ -255,7 +363,7 @@ class Inputs(Parameters):
         """Return y as indices into `classes_`."""
         encoded = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
         if np.any(self.classes_[encoded] != y):
-            raise InvalidDataError(_UNKNOWN_LABEL)
+            raise InvalidDataError(_NOT_IN_PUBLIC if self.classes_from_ == "public" else _UNKNOWN_LABEL)
         return encoded
 
     def _encoded_cells(self, cells: Any) -> IntArray:

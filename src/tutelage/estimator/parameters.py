@@ -1,12 +1,15 @@
 """The parameters of a `PATEClassifier`: what each may be, what they come to, and which go together."""
 
-from collections.abc import Mapping, Sequence
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import wraps
+from inspect import signature
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, ParamSpec, Self, final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +22,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions, va
 from tutelage._internal.fitting import require_classifier
 from tutelage._internal.validation import shown
 from tutelage.estimator.classes import class_of, question_of
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, UnknownParameterError
 from tutelage.features import (
     require_public_map,
 )
@@ -35,6 +38,7 @@ from tutelage.teachers import (
     VectorBallots,
 )
 
+_OF_FIT = ("X", "y", "X_public", "entity_ids", "silos", "whole_rows")
 _TUNED = ("teacher", "features", "student", "student_features")
 _SIGMA_PER_TEACHER = 0.16  # σ = 40 for 250 teachers, as in Papernot et al. 2018
 
@@ -81,6 +85,31 @@ class Resolved:
         return self.selector.needs_student or takes_predictions
 
 
+_Init = ParamSpec("_Init")
+
+
+def _naming_unknown(init: Callable[_Init, None]) -> Callable[_Init, None]:
+    """Return a constructor that refuses unknown parameters by name, with advice; its signature is unchanged."""
+    known = [name for name in signature(init).parameters if name != "self"]
+
+    @wraps(init)
+    def checked(*args: _Init.args, **given: _Init.kwargs) -> None:
+        problems = [_unknown(name, known) for name in given if name not in known]
+        if problems:
+            raise UnknownParameterError(*problems)
+        init(*args, **given)
+
+    return checked
+
+
+def _unknown(name: str, known: Sequence[str]) -> str:
+    if name in _OF_FIT:
+        return f"`{name}` is not a parameter of PATEClassifier. Pass it to `fit`."
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"Did you mean `{near[0]}`?" if near else f"It takes: {', '.join(known)}."
+    return f"`{name}` is not a parameter of PATEClassifier. {hint}"
+
+
 class Parameters(BaseEstimator):
     """The parameters, of which `PATEClassifier` has the documentation."""
 
@@ -97,6 +126,7 @@ class Parameters(BaseEstimator):
         "selection": [QuerySelector, str, None],
         "rounds": [Interval(Integral, 1, None, closed="left")],
         "unit": [str, None],
+        "insist": ["boolean"],
         "ledger": [str, PathLike, Ledger, None],
         "question": [str, Real, "boolean", None],
         "epsilon": [Interval(Real, 0, None, closed="neither"), None],
@@ -113,6 +143,7 @@ class Parameters(BaseEstimator):
         "tune_share": [Interval(Real, 0, 1, closed="neither")],
     }
 
+    @_naming_unknown
     def __init__(
         self,
         teacher: Any = None,
@@ -132,6 +163,7 @@ class Parameters(BaseEstimator):
         epsilon: float | None = None,
         budget: float | None = None,
         data_changed: bool = False,
+        insist: bool = False,
         delta: float = 1e-5,
         public_fraction: float | None = None,
         checkpoints: str | Path | None = None,
@@ -158,6 +190,7 @@ class Parameters(BaseEstimator):
         self.epsilon = epsilon
         self.budget = budget
         self.data_changed = data_changed
+        self.insist = insist
         self.delta = delta
         self.public_fraction = public_fraction
         self.checkpoints = checkpoints
@@ -176,21 +209,27 @@ class Parameters(BaseEstimator):
         InvalidParameterError
             If one is not what it must be, or they do not go together.
         """
+        problems = list[str]()
         for name, allowed in Parameters._parameter_constraints.items():  # whatever table a subclass has
-            _check_parameter(name, getattr(self, name), allowed)
+            problems += _problems_in(lambda one=name, kind=allowed: _check_parameter(one, getattr(self, one), kind))
         if isinstance(self.classes, Mapping):
-            class_of(self.classes)
-        student_map = self._student_map()
+            problems += _problems_in(lambda: class_of(self.classes))
+        student_map, teacher = self._student_map(), self._teacher()
         for name, feature_map in (("features", self.features), ("student_features", student_map)):
             if feature_map is not None:
-                require_public_map(feature_map, "PATEClassifier", name)
-        teacher, student = self._teacher(), self._student()
+                problems += _problems_in(
+                    lambda one=name, its=feature_map: require_public_map(its, "PATEClassifier", one)
+                )
         if not isinstance(teacher, TeacherRecipe | SinglePeople) or isinstance(teacher, type):
-            require_classifier(teacher, "teacher", "PATEClassifier")
-        require_classifier(student, "student", "PATEClassifier")
+            problems += _problems_in(lambda: require_classifier(teacher, "teacher", "PATEClassifier"))
+        problems += _problems_in(lambda: require_classifier(self._student(), "student", "PATEClassifier"))
+        problems += _problems_in(self._selector)
+        problems += _problems_in(lambda: known_noise(self.noise, "PATEClassifier"))
+        if problems:
+            raise InvalidParameterError(*dict.fromkeys(problems))
         run = Resolved(
             teacher=teacher,
-            student=student,
+            student=self._student(),
             teacher_map=self.features,
             student_map=student_map,
             same_map=self.student_features is None,
@@ -198,7 +237,8 @@ class Parameters(BaseEstimator):
             mechanism=self.mechanism,
             noise=known_noise(self.noise, "PATEClassifier"),
         )
-        self._check_together(run)
+        if problems := list(self._problems_together(run)):
+            raise InvalidParameterError(*problems)
         return run
 
     def resolved_settings(self) -> list[Resolved]:
@@ -289,76 +329,81 @@ class Parameters(BaseEstimator):
         others = self._student() if student_map is None else student_map
         return _takes_missing_values(first) and _takes_missing_values(others)
 
-    def _check_together(self, run: Resolved) -> None:
-        """Refuse parameters that do not go together."""
+    def _problems_together(self, run: Resolved) -> Iterator[str]:
+        """Yield problems of parameters that do not go together."""
         if self.ledger is None and self.data_changed:
-            raise InvalidParameterError(
-                "`data_changed` of PATEClassifier is about a ledger; name its file in `ledger`."
-            )
+            yield ("`data_changed` of PATEClassifier is about a ledger; name its file in `ledger`.")
         if not isinstance(run.teacher, VectorBallots) and (
             isinstance(run.mechanism, NoisySum) or isinstance(run.student, NoisySumClassifier)
         ):
-            raise InvalidParameterError(
+            yield (
                 "`NoisySum` and `NoisySumClassifier` are for the ballots of `VectorBallots`. Pass "
                 "`teacher=VectorBallots()`, or leave them out."
             )
         if isinstance(run.teacher, SinglePeople):
-            self._check_people(run)
+            yield from self._problems_of_people(run)
         elif isinstance(run.mechanism, CappedGNMax):
-            raise InvalidParameterError(
+            yield (
                 "`CappedGNMax` is for people who vote on few of the queries. Pass `teacher=NearestQueries(cap)`, or "
                 "another mechanism."
             )
         if run.mechanism is not None and self.epsilon is not None:
-            raise InvalidParameterError(
+            yield (
                 "`epsilon` and `mechanism` of PATEClassifier both determine how much noise there is. Pass one of them; "
                 "what a `ledger` may hold in all is its `budget`."
             )
         if self.budget is not None and self.ledger is None:
-            raise InvalidParameterError(
+            yield (
                 "`budget` of PATEClassifier is what a `ledger` may hold in all; name its file. For one fit, `epsilon` "
                 "is enough."
             )
         if self.checkpoints is not None and self.random_state is None:
-            raise InvalidParameterError(
+            yield (
                 "`checkpoints` of PATEClassifier needs a `random_state`; without one the next fit has other shards and "
                 "reuses nothing."
             )
         if isinstance(run.mechanism, Mechanism) and run.mechanism.votes_per_query != 1:
-            raise InvalidParameterError(
+            yield (
                 f"`mechanism` of PATEClassifier must answer one class per query. Got {type(run.mechanism).__name__}; "
                 "use a LabelingSession."
             )
         if self.rounds == 1 and run.selector.needs_answers:
-            raise InvalidParameterError(
+            yield (
                 "`selection` of PATEClassifier needs earlier labels, so `rounds` must be at least 2. Got "
                 f"{type(run.selector).__name__} and 1."
             )
         if self.rounds > (self.n_queries or self.rounds):
-            raise InvalidParameterError(
-                f"`rounds` of PATEClassifier must be at most `n_queries`. Got {self.rounds} and {self.n_queries}."
-            )
+            yield (f"`rounds` of PATEClassifier must be at most `n_queries`. Got {self.rounds} and {self.n_queries}.")
         if self.rounds > 1 and run.goes_by_predictions() and not hasattr(run.student, "predict_proba"):
-            raise InvalidParameterError(
+            yield (
                 "`student` of PATEClassifier must have `predict_proba`, because later rounds use its predictions. Got "
                 f"a {type(run.student).__name__}."
             )
 
-    def _check_people(self, run: Resolved) -> None:
-        """Refuse parameters that mean nothing where every person is a teacher."""
+    def _problems_of_people(self, run: Resolved) -> Iterator[str]:
+        """Yield problems of parameters that mean nothing where every person is a teacher."""
         kind: type = NoisySum if isinstance(run.teacher, VectorBallots) else CappedGNMax
         if run.mechanism is not None and not isinstance(run.mechanism, kind):
-            raise InvalidParameterError(
+            yield (
                 f"`mechanism` of PATEClassifier must be a {kind.__name__} for {type(run.teacher).__name__}. Got a "
                 f"{type(run.mechanism).__name__}; leave it out for as little noise as `epsilon` allows."
             )
         unused = {"n_queries": None, "selection": None, "rounds": 1} if kind is NoisySum else {}
         given = [name for name, default in unused.items() if getattr(self, name) != default]
         if given:
-            raise InvalidParameterError(
+            yield (
                 f"`{given[0]}` of PATEClassifier is about votes on single rows. VectorBallots label all public rows at "
                 "once, at no further cost; leave it out."
             )
+
+
+def _problems_in(check: Callable[[], object]) -> tuple[str, ...]:
+    """Return the problems that a check raises."""
+    try:
+        check()
+    except InvalidParameterError as error:
+        return error.problems
+    return ()
 
 
 def _check_parameter(name: str, value: object, allowed: Any) -> None:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import joblib
 import narwhals.stable.v2 as nw
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import issparse
 from sklearn.pipeline import Pipeline, make_pipeline
 
@@ -22,7 +23,7 @@ from tutelage.features.recipes import (
     Columns,
     FeatureMaps,
 )
-from tutelage.tables import Table, as_table
+from tutelage.tables import Table, as_table, is_missing
 
 ColumnMap = PublicColumns | PublicTransformer
 
@@ -165,6 +166,16 @@ def public_features(X_public: Any, *special: str | None) -> Any:
     """Return public rows without the columns of labels and ids, if they have names."""
     public = as_table(X_public)
     return X_public if public is None else public.without([name for name in special if name is not None])
+
+
+def labels_of_public(X_public: Any, y: Any) -> npt.NDArray[Any] | None:
+    """Return the known labels of public rows, if `y` names a column that they have, and it has two classes or more."""
+    table = as_table(X_public) if isinstance(y, str) and X_public is not None else None
+    if table is None or y not in table.columns:
+        return None
+    cells = np.asarray(table.column(y))
+    known = cells[[not is_missing(cell) for cell in cells.tolist()]]
+    return known if len(set(known.tolist())) > 1 else None
 
 
 def _images(X: Any, X_public: Any) -> NumberedRows:

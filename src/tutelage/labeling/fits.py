@@ -23,6 +23,7 @@ from tutelage.labeling.sums import BallotRounds, least_noise
 from tutelage.ledger import Accounting, Ledger, LedgerTerms, data_digest, existing_ledger
 from tutelage.ledger.digests import people_digest, row_hashes, table_digest
 from tutelage.ledger.entries import canonical
+from tutelage.ledger.opening import require_terms
 from tutelage.mechanisms import Mechanism, NoisySum, Release
 from tutelage.noise import NoiseSource
 from tutelage.partition import Shards, canonical_ids
@@ -103,6 +104,15 @@ class FitBudget:
         self._refuse_second(ledger)
         return ledger
 
+    def check(self) -> None:
+        """Refuse a ledger of another budget or unit, or a second one of the same data, without writing to any."""
+        existing = existing_ledger(self.ledger)
+        if existing is None:
+            self._refuse_second(self._in_memory(self._target, self.accounting))
+        else:
+            require_terms(existing, self.budget, self.delta, self.unit)
+            require_within(self.epsilon, existing)
+
     @property
     def _target(self) -> float:
         return self.epsilon or _DEFAULT_EPSILON
@@ -153,10 +163,7 @@ def noise_within(
     InvalidParameterError
         If `epsilon` is more than the budget, or no noise is enough.
     """
-    if epsilon is not None and epsilon > ledger.epsilon:
-        raise InvalidParameterError(
-            f"`epsilon` must be at most the budget of the ledger, {ledger.epsilon:g}. Got {epsilon:g}."
-        )
+    require_within(epsilon, ledger)
     noise = _noise_filling(ledger, event_of)
     if epsilon is None or epsilon == ledger.epsilon:
         return noise
@@ -166,6 +173,14 @@ def noise_within(
     while data_independent.epsilon(event_of(noise), ledger.delta).epsilon > epsilon:
         noise *= _A_LITTLE_MORE
     return noise
+
+
+def require_within(epsilon: float | None, ledger: Ledger) -> None:
+    """Refuse an ε of one release that is more than the whole budget."""
+    if epsilon is not None and epsilon > ledger.epsilon:
+        raise InvalidParameterError(
+            f"`epsilon` must be at most the budget of the ledger, {ledger.epsilon:g}. Got {epsilon:g}."
+        )
 
 
 def _noise_filling(ledger: Ledger, event_of: Callable[[float], Event]) -> float:

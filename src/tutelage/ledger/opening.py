@@ -10,7 +10,7 @@ from tutelage.exceptions import LedgerMismatchError
 from tutelage.ledger.filter import Accounting, Filter, GaussianFilter, RenyiFilter
 from tutelage.ledger.ledger import Ledger
 from tutelage.ledger.store import LedgerMissingError
-from tutelage.privacy import PrivacyUnit
+from tutelage.privacy import NeighboringRelation, PrivacyUnit
 
 
 def existing_ledger(where: str | os.PathLike[str] | Ledger | None) -> Ledger | None:
@@ -69,14 +69,27 @@ class LedgerTerms:
         return RenyiFilter.suited_to(self.epsilon, self.delta, self.event if self.suited else None)
 
     def _checked(self, ledger: Ledger) -> Ledger:
-        for name, wanted, found in (("budget", self.epsilon, ledger.epsilon), ("delta", self.delta, ledger.delta)):
-            if wanted is not None and wanted != found:
-                raise LedgerMismatchError(
-                    f"`{name}` must be {found:g}, as when the ledger was made: a budget is set once. Got {wanted:g}."
-                )
-        if ledger.unit != self.unit:
-            raise LedgerMismatchError(
-                f"The ledger protects one {ledger.unit}, this release another unit, {self.unit}. Partition the data as "
-                "before."
-            )
+        require_terms(ledger, self.epsilon, self.delta, self.unit)
         return ledger
+
+
+def require_terms(ledger: Ledger, epsilon: float | None, delta: float, unit: PrivacyUnit) -> None:
+    """Refuse a ledger with another budget, where one is named, or of another unit."""
+    for name, wanted, found in (("budget", epsilon, ledger.epsilon), ("delta", delta, ledger.delta)):
+        if wanted is not None and wanted != found:
+            raise LedgerMismatchError(
+                f"`{name}` must be {found:g}, as when the ledger was made: a budget is set once. Got {wanted:g}."
+            )
+    if ledger.unit == unit:
+        return
+    row = NeighboringRelation.CHANGE_ONE_ROW
+    if ledger.unit.neighboring is row and unit.neighboring is not row:
+        raise LedgerMismatchError(
+            f"The ledger protects one row, and this release one {unit.name}. A ledger of rows cannot become a ledger "
+            "of people: a person may have any number of rows, so no ε for a person follows from what rows have spent. "
+            "Create a new ledger for the people. It does not cover the earlier releases, whose guarantee remains the "
+            "one for rows."
+        )
+    raise LedgerMismatchError(
+        f"The ledger protects one {ledger.unit}, this release another unit, {unit}. Partition the data as before."
+    )

@@ -15,6 +15,7 @@ _PEOPLE_PER_TEACHER = 3  # exp(−3) is the share of shards that a keyed hash th
 _SEVERITIES = ("warning", "danger")
 _STOPPING = ("fixed", "data-independent", "data-dependent")
 NOISE_FROM_SHARES = "noise-from-shares"
+_CLASSES_FROM = ("declared", "public", "private")
 TUNED_ON = ("nothing", "public", "private")
 # Findings that follow from the other values of a card, so that they are not taken from its file.
 FROM_CARD = (
@@ -22,7 +23,9 @@ FROM_CARD = (
     "lost-class", "no-better-than-majority",
 )  # fmt: skip
 # Findings about what ε does not count: however small it is, the guarantee is weak.
-_UNCOUNTED = ("delta-too-large", "stopped-by-votes", "tuned-on-private", "public-overlaps-private")
+_UNCOUNTED = (
+    "delta-too-large", "stopped-by-votes", "tuned-on-private", "public-overlaps-private", "refusals-overridden",
+)  # fmt: skip
 
 
 @final
@@ -78,6 +81,8 @@ def lint(
     stopping: str | None = None,
     tuned_on: str | None = None,
     public_overlap: int | None = None,
+    insisted: bool = False,
+    classes_from: str | None = None,
     mechanism: str | None = None,
     shares: int | None = None,
     accuracy: Sequence[tuple[str, int, int]] = (),
@@ -107,6 +112,10 @@ def lint(
         The data on which the settings were chosen.
     public_overlap : int, optional
         Number of public rows that equal a private row.
+    insisted : bool
+        Whether the owner chose to continue whatever the checks of the rows would refuse.
+    classes_from : {"declared", "public", "private"}, optional
+        Where the class values come from.
     mechanism : str, optional
         Its name on the command line. The check of ``"interactive"`` is on votes beyond those expected.
     shares : int, optional
@@ -127,7 +136,11 @@ def lint(
         probability(delta, "delta", "lint")
     if threshold is not None:
         number_of_votes(threshold, "threshold", "lint")
-    for name, word, known in (("stopping", stopping, _STOPPING), ("tuned_on", tuned_on, TUNED_ON)):
+    for name, word, known in (
+        ("stopping", stopping, _STOPPING),
+        ("tuned_on", tuned_on, TUNED_ON),
+        ("classes_from", classes_from, _CLASSES_FROM),
+    ):
         if word is not None and word not in known:
             raise InvalidParameterError(f"`{name}` of lint must be one of {', '.join(known)}. Got {word!r}.")
     findings = [
@@ -138,6 +151,8 @@ def lint(
         _DATA_DEPENDENT_STOPPING if stopping == "data-dependent" else None,
         _PRIVATE_TUNING if tuned_on == "private" else None,
         _PUBLIC_IS_PRIVATE if public_overlap else None,
+        _OVERRIDDEN if insisted else None,
+        _CLASSES_FROM_PRIVATE if classes_from == "private" else None,
         _of_shares(shares),
         _of_lost_classes(accuracy),
         _of_majority(accuracy),
@@ -265,4 +280,17 @@ _PUBLIC_IS_PRIVATE = Finding(
     "danger",
     "Some public rows equal private rows: public rows are not protected at all, and teachers have seen their labels. "
     "Remove these rows from the public data.",
+)
+_OVERRIDDEN = Finding(
+    "refusals-overridden",
+    "danger",
+    "The data set owner chose to continue whatever the checks of the rows would refuse (`insist`). These checks look "
+    "for private rows among the public rows, and for too few people or public rows. Repeat the release without "
+    "`insist`.",
+)
+_CLASSES_FROM_PRIVATE = Finding(
+    "classes-from-private-labels",
+    "warning",
+    "The class values were read from the private labels, and ε does not count what they reveal: a class that only one "
+    "person has reveals that person. Declare the classes from public knowledge.",
 )

@@ -1,0 +1,434 @@
+"""Checks of the private and public rows before the first release, for the data set owner only.
+
+They read private rows without noise. So they end as errors, warnings or lines on standard error, never on a card.
+"""
+
+import re
+import secrets
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from math import sqrt
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from tutelage._internal.typing import FloatArray, IntArray, Matrix
+from tutelage.accounting.composition import continuous_gaussian_composition
+from tutelage.features import UNKNOWN
+from tutelage.partition import canonical_ids, folded_ids
+from tutelage.tables import MOMENT, Cells, spelled
+
+_FEWEST_PUBLIC_ROWS = 5
+_FEWEST_ROWS_OF_CLASS = 3
+_LARGE_SHARE = 0.1  # of the public rows
+_BEYOND = 1.5  # times as many equal pairs as any two tables from different people have
+_FEWEST_DISTINCT = 10  # rows that make two tables of the same rows no accident
+_LEVEL = 0.01  # of each test whether so many rows alike are chance
+_RARE = 0.01  # equal pairs
+_CHUNK = 1024  # rows
+
+_WORDS_FOR_PEOPLE = {
+    "account", "client", "customer", "email", "employee", "household", "member", "mrn", "participant", "patient",
+    "person", "pid", "respondent", "ssn", "student", "subject", "uid", "user",
+}  # fmt: skip
+_WORDS_FOR_IDS = {"guid", "id", "ids", "uuid"}
+_FEWEST_IDS, _MOST_ROWS_OF_ONE = 10, 20  # on average; a column named like an id with fewer values may be a category
+_MOST_ROWS_OF_ONE_UNNAMED = 3
+_REPEATED_IDS = 0.1  # share of the rows whose cell is repeated
+_LONGEST_ID, _MOST_WORDS_OF_ID = 40, 2  # other cells are free text
+_NEARLY_ALL = 0.9
+# Whole numbers that are ids: many values, each in a few rows, and either every number in use, or rows that share a
+# number and agree in another column as the rows of one person do (sex, year of birth).
+_FEWEST_NUMBERS, _MOST_ROWS_OF_NUMBER, _REPEATED_NUMBERS = 100, 10, 0.2
+_FEWEST_NUMBERS_IN_USE, _IN_USE = 200, 0.9
+_PAIRS, _FEWEST_PAIRS, _AGREE, _VARIES = 2000, 50, 0.995, 0.9
+_LOOKED_AT = 2000  # cells, before all cells of a column are
+
+
+class Words(NamedTuple):
+    """Names of settings in the interface that a message is for."""
+
+    entity: str
+    of_array: str
+    row: str
+    insist: str
+
+
+IN_PYTHON = Words(
+    entity='pass `entity_ids="{name}"`',
+    of_array="pass this column as `entity_ids`",
+    row='pass `unit="row"`',
+    insist="pass `insist=True`",
+)
+IN_TOML = Words(
+    entity='set `entity = "{name}"` in [private]',
+    of_array="store it as an array of its own, and name it as `entity` in [private]",
+    row='set `unit = "row"` in [private]',
+    insist="pass --insist to `tutelage run`, or set `insist = true` in [privacy]",
+)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Given:
+    """The rows and settings of the next release; private.
+
+    Parameters
+    ----------
+    private, public : array of shape (rows, features)
+        Rows as numbers; of named columns first the numbers, then the codes of categories.
+    numbers, categories : tuple of str
+        Names of these columns.
+    columns : mapping of str to cells
+        All private columns that may say whose row it is, whether they are features or not.
+    labels : array of shape (private rows,)
+        Class of each private row.
+    n_classes : int
+        Number of classes.
+    entity_ids, silos : array of shape (private rows,), optional
+        Whose row it is, and whose teacher's.
+    named : mapping of str to str
+        What the interface calls them.
+    unit_is_row : bool
+        Whether the owner declared the row to be the privacy unit.
+    noise : float, optional
+        Standard deviation of the noise, in ballots.
+    n_people : int, optional
+        Number of people, if these are only the first of more rows.
+    takes_empty : bool
+        Whether the teachers take empty cells as they are.
+    compare : bool
+        Whether public rows can be private rows.
+    """
+
+    private: Matrix
+    public: Matrix
+    numbers: tuple[str, ...]
+    categories: tuple[str, ...] = ()
+    columns: Mapping[str, Cells] = field(repr=False)
+    labels: npt.NDArray[Any] = field(repr=False)
+    n_classes: int
+    entity_ids: npt.NDArray[Any] | None = field(default=None, repr=False)
+    silos: npt.NDArray[Any] | None = field(default=None, repr=False)
+    named: Mapping[str, str] = field(default_factory=dict)
+    unit_is_row: bool = False
+    noise: float | None = None
+    n_people: int | None = None
+    takes_empty: bool = True
+    compare: bool = True
+
+    def __repr__(self) -> str:
+        return "Given(<private rows hidden>)"
+
+
+class Found(NamedTuple):
+    """Findings of the checks, one sentence or more each; for the data set owner only."""
+
+    refusals: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def preflight(given: Given, words: Words, *, insist: bool = False) -> Found:
+    """Return the reasons not to release, and warnings; the owner who insists gets warnings in place of some refusals.
+
+    No sentence quotes a cell, a label or a private number.
+    """
+    undecided = list(_undecided_unit(given, words))
+    overlap, is_large = _overlap(given)
+    hopeless = list(_hopeless(given))
+    refusals = [*hopeless, *([overlap] if overlap and is_large else [])]
+    warned = [] if not overlap or is_large else [overlap]
+    warned += _odd_cells(given)
+    warned += _odd_ids(given)
+    warned += _rare_class(given)
+    if insist:
+        return Found(tuple(undecided), (*refusals, *warned))
+    return Found((*undecided, *(f"{one} To continue anyway, {words.insist}." for one in refusals)), tuple(warned))
+
+
+def noise_of(mechanism: Any, epsilon: float | None, delta: float) -> float | None:
+    """Return the noise of a mechanism, or the least noise of one sum of ballots at (ε, δ), in ballots; or None."""
+    for name in ("noise_multiplier", "sigma"):
+        if hasattr(mechanism, name):
+            return float(getattr(mechanism, name))
+    if mechanism is not None or epsilon is None:
+        return None
+    low, high = 1e-3, 1e6  # noise in votes, of which one person moves two by one
+    while high > low * 1.01:
+        middle = sqrt(low * high)
+        low, high = (low, middle) if continuous_gaussian_composition(middle, 1, delta) <= epsilon else (middle, high)
+    return high * sqrt(2)  # a ballot moves by two lengths, a vote by √2
+
+
+def _hopeless(given: Given) -> Iterator[str]:
+    if len(given.public) < _FEWEST_PUBLIC_ROWS:
+        yield (
+            f"There are too few public rows ({len(given.public)}). With fewer than {_FEWEST_PUBLIC_ROWS}, the student "
+            "cannot learn anything, and the budget would be spent for nothing. Add public rows, best some hundred."
+        )
+    if given.noise is None:
+        return
+    people = given.n_people or len(given.private)
+    if given.n_people is None and given.entity_ids is not None:
+        people = len(np.unique(canonical_ids(given.entity_ids)))
+    if people < given.noise:
+        yield (
+            f"The noise (standard deviation {given.noise:.3g} ballots) is larger than all ballots together: there are "
+            "too few people for this guarantee, and the student would learn nothing. Use more people, or a larger ε."
+        )
+
+
+def _undecided_unit(given: Given, words: Words) -> Iterator[str]:
+    if given.entity_ids is not None or given.unit_is_row:
+        return
+    for name in ids_among(given.columns):
+        fix = words.of_array if name.startswith("column ") and name in given.numbers else words.entity
+        yield (
+            f"Column '{name}' of the private rows repeats as the id of a person does. Choose the privacy unit now, "
+            f"because the ledger fixes it: to protect all rows of one person together, {fix.format(name=name)}; to "
+            f"protect each row alone, {words.row}."
+        )
+
+
+def _overlap(given: Given) -> tuple[str, bool]:
+    """Return a sentence about public rows that are private rows, if any are, and whether they are a large share."""
+    private, public = given.private, given.public
+    if not given.compare or private.shape[1:] != public.shape[1:] or not len(private) or not len(public):
+        return "", False  # other columns are refused in words of their own
+    key = secrets.token_bytes(32)
+    ids = np.arange(len(private)) if given.entity_ids is None else given.entity_ids
+    rows, others = hashes_of_numbers(private, key), hashes_of_numbers(public, key)
+    alike = Likeness.of(rows, list(map(str, ids.tolist())), others)
+    same = len(rows) == len(others) and len(set(rows)) >= _FEWEST_DISTINCT and Counter(rows) == Counter(others)
+    if not same and not _not_chance(alike, private, public):
+        return "", False
+    beyond = alike.excess(len(public), len(private)) > _BEYOND
+    is_large = same or (beyond and alike.across >= _LARGE_SHARE * len(public))
+    share = "Many" if is_large else "Some"
+    return (
+        f"{share} public rows equal private rows in every feature column, while rows of different people are seldom "
+        "equal. Public rows are not protected: remove from them everyone whose rows are private. `tutelage audit` "
+        "compares further.",
+        is_large,
+    )
+
+
+def _not_chance(alike: "Likeness", private: Matrix, public: Matrix) -> bool:
+    """Return whether public rows are private ones, and not for the reason that many rows are alike anyway."""
+    by_chance = alike.is_chance(len(public), len(private))
+    if alike.across == 0 or alike.among_private > 0:
+        return not by_chance
+    # With no private rows alike, a few equal ones pass any test of them. Cells that seldom agree tell more.
+    return not by_chance or _equal_by_columns(private, public) < _RARE
+
+
+def _equal_by_columns(private: Matrix, public: Matrix) -> float:
+    """Return how many pairs of a private and a public row would be equal if columns had nothing to do with another."""
+    pairs = float(len(private) * len(public))
+    for one, other in zip(private.T, public.T, strict=True):
+        values, cells = np.unique(np.concatenate([one, other]), return_inverse=True)
+        counts = (np.bincount(part, minlength=len(values)) for part in np.split(cells, [len(one)]))
+        pairs *= float(np.prod(list(counts), axis=0, dtype=np.float64).sum()) / (len(one) * len(other))
+        if pairs < _RARE:
+            break
+    return pairs
+
+
+def _odd_cells(given: Given) -> Iterator[str]:
+    number_columns, code_columns = np.split(given.private.T, [len(given.numbers)])
+    empty = [name for name, cells in zip(given.numbers, number_columns, strict=False) if _has_empty(cells)]
+    if empty and not given.takes_empty:
+        yield (
+            f"Private rows have empty cells in: {', '.join(empty)}. Teachers that take missing values, as forests do, "
+            "learn from them; for others, impute inside the model, so that each uses its own rows."
+        )
+    unknown = [name for name, cells in zip(given.categories, code_columns, strict=False) if UNKNOWN in cells]
+    if unknown:
+        yield (
+            f"Private rows have values that no public row has in: {', '.join(unknown)}. All such values are treated "
+            "as one 'unknown' category. Add public rows that have them, or leave the column out."
+        )
+
+
+def _has_empty(cells: Matrix) -> bool:
+    return cells.dtype.kind == "f" and bool(np.isnan(cells).any())  # text has no NaN, and is refused later
+
+
+def _rare_class(given: Given) -> Iterator[str]:
+    if given.n_people is not None:
+        return  # the first rows may be of one class
+    counts = np.unique(given.labels, return_counts=True)[1]
+    if len(counts) < given.n_classes or counts.min() < _FEWEST_ROWS_OF_CLASS:
+        yield (
+            f"A class has fewer than {_FEWEST_ROWS_OF_CLASS} private rows. Teachers cannot learn it, and the "
+            "student will not predict it. Merge it with another class in `classes`, or remove it and its rows."
+        )
+
+
+def _odd_ids(given: Given) -> Iterator[str]:
+    for name, column in (("entity_ids", given.entity_ids), ("silos", given.silos)):
+        if column is not None and differ_by_spelling_only(column):
+            yield (
+                f"Some values of {given.named.get(name, f'`{name}`')} differ only by case, by width, by invisible "
+                "characters, or by zeros around a number. They count as different, so that rows of one person may "
+                "reach several teachers. If they mean the same, write them in one way."
+            )
+
+
+def differ_by_spelling_only(column: npt.NDArray[Any]) -> bool:
+    """Return whether some ids differ in a way that a person would not read as a difference."""
+    ids = np.unique(canonical_ids(column))
+    return len(np.unique(folded_ids(ids))) < len(ids)
+
+
+def ids_among(columns: Mapping[str, Cells]) -> list[str]:
+    """Return the names of the columns that may say whose row it is, by name, form and values."""
+    return [name for name, cells in columns.items() if _may_be_ids(name, cells, columns)]
+
+
+def _may_be_ids(name: str, cells: Cells, columns: Mapping[str, Cells]) -> bool:
+    n_rows = len(cells)
+    looked = cells[:: max(1, n_rows // _LOOKED_AT)]
+    if n_rows < _FEWEST_IDS or len(set(looked if isinstance(looked, list) else looked.tolist())) < _FEWEST_IDS:
+        return False
+    words = set(re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()))
+    most = _MOST_ROWS_OF_ONE if words & _WORDS_FOR_PEOPLE or (words and words <= _WORDS_FOR_IDS) else 0
+    if not most and words & _WORDS_FOR_IDS:
+        most = _MOST_ROWS_OF_ONE_UNNAMED  # of a hospital, perhaps
+    if most:
+        values = len(set(cells)) if isinstance(cells, list) else len(set(cells.tolist()))
+        return n_rows > values >= _FEWEST_IDS and values * most > n_rows
+    numbers = _whole_numbers(cells)
+    return _are_codes(cells) if numbers is None else _are_ids(name, numbers, columns)
+
+
+def _texts(cells: Cells) -> list[str]:
+    return cells if isinstance(cells, list) else [spelled(cell) for cell in cells.tolist()]
+
+
+def _are_codes(cells: Cells) -> bool:
+    """Return whether most cells are short texts with letters, as codes and names are, and many are repeated."""
+    if not isinstance(cells, list) and cells.dtype.kind not in "OU":
+        return False
+    texts = _texts(cells)
+    times = Counter(texts)
+    if not len(texts) > len(times) >= len(texts) / _MOST_ROWS_OF_ONE_UNNAMED:
+        return False
+    repeated = sum(number for number in times.values() if number > 1)
+    return repeated >= _REPEATED_IDS * len(texts) and sum(map(_is_code, texts)) > _NEARLY_ALL * len(texts)
+
+
+def _is_code(text: str) -> bool:
+    short = len(text) <= _LONGEST_ID and len(text.split()) <= _MOST_WORDS_OF_ID
+    return short and any(map(str.isalpha, text)) and not MOMENT.fullmatch(text)
+
+
+def _whole_numbers(cells: Cells) -> IntArray | None:
+    """Return cells as whole numbers, if all of them are, and enough of them can differ."""
+    found = np.asarray(cells)
+    if found.dtype.kind in "OU":
+        try:
+            found = found.astype(np.float64)
+        except (ValueError, TypeError):
+            return None
+    if found.dtype.kind not in "iuf" or not len(found):
+        return None
+    span = float(found.max()) - float(found.min())  # NaN where a cell is empty
+    least = max(_FEWEST_NUMBERS, len(found) / _MOST_ROWS_OF_NUMBER) - 1
+    if not least <= span < 2**53 or (found.dtype.kind == "f" and not np.array_equal(found, np.rint(found))):
+        return None
+    return found.astype(np.int64)
+
+
+def _are_ids(name: str, numbers: IntArray, columns: Mapping[str, Cells]) -> bool:
+    values, place, times = np.unique(numbers, return_inverse=True, return_counts=True)
+    n_rows, repeated = len(numbers), float(times[times > 1].sum()) / len(numbers)
+    if len(values) < _FEWEST_NUMBERS or len(values) * _MOST_ROWS_OF_NUMBER < n_rows or repeated < _REPEATED_NUMBERS:
+        return False
+    in_use = len(values) / (float(values[-1]) - float(values[0]) + 1)
+    if len(values) >= _FEWEST_NUMBERS_IN_USE and in_use >= _IN_USE and repeated >= _NEARLY_ALL:
+        return True
+    order = np.argsort(place, kind="stable")
+    first = np.flatnonzero(place[order][1:] == place[order][:-1])
+    first = first[:: max(1, len(first) // _PAIRS)]
+    pairs = order[first], order[first + 1]
+    far = np.roll(pairs[1], len(first) // 2)
+    others = (cells for other, cells in columns.items() if other != name)
+    return len(first) >= _FEWEST_PAIRS and any(
+        _agree(cells, *pairs) >= _AGREE and _agree(cells, pairs[0], far) < _VARIES for cells in others
+    )
+
+
+def _agree(cells: Cells, rows: IntArray, others: IntArray) -> float:
+    """Return how often the cells of two rows are equal."""
+    one, other = ([cells[row] for row in places.tolist()] for places in (rows, others))
+    return sum(map(bool, (first == second for first, second in zip(one, other, strict=True)))) / len(one)
+
+
+@final
+class Likeness(NamedTuple):
+    """How many rows are alike, and how many pairs of rows of different people."""
+
+    across: int  # public rows like a private one
+    among_private: int  # private rows like one of another entity
+    pairs_across: int
+    pairs_among_private: int
+    pairs_among_public: int
+
+    @classmethod
+    def of(cls, private: list[bytes], names: list[str], public: list[bytes]) -> "Likeness":
+        """Count rows, given as hashes; every entity has one row of each value, however often it is repeated."""
+        held = set(zip(private, names, strict=True))
+        owners, asked = Counter(row for row, _ in held), Counter(public)
+        return cls(
+            across=sum(row in owners for row in public),
+            among_private=sum(owners[row] > 1 for row in private),
+            pairs_across=sum(times * owners[row] for row, times in asked.items()),
+            pairs_among_private=sum(times * (times - 1) // 2 for times in owners.values()),
+            pairs_among_public=sum(times * (times - 1) // 2 for times in asked.values()),
+        )
+
+    def is_chance(self, public: int, private: int) -> bool:
+        """Return whether chance explains the public rows that are like private ones.
+
+        Two things must hold. Private rows of different entities are alike about as often, by Fisher's exact test. And
+        no more pairs are alike across than the two kinds of rows allow. So copies among the private rows excuse
+        nothing where public rows are never alike.
+        """
+        if self.across == 0:
+            return True
+        alike = self.across + self.among_private
+        likely = stats.hypergeom.sf(self.across - 1, public + private, alike, public) > _LEVEL
+        return bool(likely and self.excess(public, private) <= 1)
+
+    def excess(self, public: int, private: int) -> float:
+        """Return the rate of equal pairs across, as a multiple of the most that two independent tables have.
+
+        The most follows from the equal pairs within each of them, whatever their distributions are: by Cauchy and
+        Schwarz, Σ p_v q_v ≤ √(Σ p_v² · Σ q_v²).
+        """
+        most = _rate_at_most(self.pairs_among_public, public) * _rate_at_most(self.pairs_among_private, private)
+        return self.pairs_across / (public * private) / sqrt(most)
+
+
+def _rate_at_most(pairs: int, rows: int) -> float:
+    """Return an upper confidence bound on how often two of the rows are alike, from a Poisson number of pairs."""
+    possible = rows * (rows - 1) / 2
+    return min(1.0, float(stats.chi2.ppf(1 - _LEVEL, 2 * (pairs + 1))) / 2 / possible) if possible else 1.0
+
+
+def hashes_of_numbers(rows: npt.NDArray[Any], key: bytes, steps: FloatArray | None = None) -> list[bytes]:
+    """Return the hash of each row of numbers, in whole steps where there are steps."""
+    flat, found = rows.reshape(len(rows), -1), []
+    for start in range(0, len(flat), _CHUNK):
+        numbers = flat[start : start + _CHUNK].astype(np.float64)
+        if steps is not None:
+            numbers = np.rint(numbers / steps)
+        numbers += 0.0  # −0 becomes 0
+        numbers[np.isnan(numbers)] = np.nan  # of one spelling
+        found += [blake2b(row.tobytes(), key=key).digest() for row in numbers]
+    return found

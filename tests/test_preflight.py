@@ -1,0 +1,471 @@
+"""Rows, units, classes and settings are checked before anything is planned or spent, in Python and in a shell."""
+
+import json
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+
+from tutelage import Ledger, PATEClassifier, SimulationNoise
+from tutelage.exceptions import (
+    InvalidDataError,
+    InvalidParameterError,
+    LedgerMismatchError,
+    PreflightError,
+    PreflightWarning,
+    UndeclaredClassesWarning,
+    UnknownParameterError,
+)
+from tutelage.features import PublicColumns
+from tutelage.mechanisms import GNMax, NoisySum
+from tutelage.preflight import IN_PYTHON, Given, ids_among, noise_of, preflight
+from tutelage.reporting.lints import verdict_of
+from tutelage.tables import read_table
+from tutelage.teachers import VectorBallots
+
+pytestmark = pytest.mark.usefixtures("repeatable")
+
+UNIT = "repeats as the id of a person does"
+SHARED = "public rows equal private rows in every feature column"
+FEW_ROWS = "There are too few public rows"
+FEW_PEOPLE = "is larger than all ballots together"
+
+
+def rows(n_rows: int, seed: int, *, patients: bool = False) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    dose = rng.uniform(0, 1, n_rows).round(6)
+    columns: dict[str, Any] = {
+        "age": rng.integers(20, 90, n_rows),
+        "dose": dose,
+        "ward": rng.choice(["north", "south"], n_rows),
+        "ill": np.where(dose > 0.5, "yes", "no"),
+    }
+    if patients:
+        columns["patient"] = [f"p{number // 2}" for number in range(n_rows)]
+    return pd.DataFrame(columns)
+
+
+def coarse(n_rows: int, seed: int) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    cells = {name: rng.choice(["low", "mid", "high"], n_rows, p=[0.6, 0.3, 0.1]) for name in ("a", "b", "c")}
+    return pd.DataFrame({**cells, "ill": rng.choice(["no", "yes"], n_rows)})
+
+
+def changed(frame: pd.DataFrame, **cells: Any) -> pd.DataFrame:
+    return frame.assign(**{name: change(frame[name].copy()) for name, change in cells.items()})
+
+
+def first_cells(*values: Any) -> Callable[[pd.Series], pd.Series]:
+    return lambda column: pd.Series([*values, *column[len(values) :]])
+
+
+@dataclass
+class Case:
+    """Private and public rows, settings, and the beginnings of what their owner is told."""
+
+    private: pd.DataFrame = field(default_factory=lambda: rows(300, 1))
+    public: pd.DataFrame = field(default_factory=lambda: rows(120, 2))
+    entity: str | None = None
+    unit: str | None = None
+    insist: bool = False
+    classes: tuple[str, ...] | None = ("no", "yes")
+    refused: tuple[str, ...] = ()
+    warned: tuple[str, ...] = ()
+
+
+def numbered() -> pd.DataFrame:
+    """Rows whose ids are whole numbers under a name that says nothing, about three rows for each."""
+    return rows(900, 1).assign(nr=np.random.default_rng(3).integers(1000, 1280, 900))
+
+
+PATIENTS = rows(300, 1, patients=True)
+SPELLED = changed(PATIENTS, patient=first_cells("p0", "P0"))
+CASES = {
+    "honest": Case(),
+    "ids": Case(PATIENTS, refused=(UNIT,)),
+    "ids, insisted": Case(PATIENTS, insist=True, refused=(UNIT,)),
+    "ids under another name": Case(numbered(), refused=(UNIT,)),
+    "rows declared": Case(PATIENTS, unit="row"),
+    "people declared": Case(PATIENTS, entity="patient"),
+    "ids that read alike": Case(SPELLED, entity="patient", warned=("Some values of",)),
+    "public rows are the private ones": Case(public=rows(300, 1), refused=(SHARED,)),
+    "a fourth of the public rows": Case(public=pd.concat([rows(90, 2), rows(300, 1)[:30]]), refused=(SHARED,)),
+    "a fourth of the public rows, insisted": Case(
+        public=pd.concat([rows(90, 2), rows(300, 1)[:30]]), insist=True, warned=(SHARED,)
+    ),
+    "a few public rows": Case(public=pd.concat([rows(300, 2), rows(300, 1)[:12]]), warned=(SHARED,)),
+    "coarse": Case(coarse(300, 1), coarse(120, 2)),
+    "a coarse table twice": Case(coarse(300, 1), coarse(300, 1), refused=(SHARED,)),
+    "two people and two rows": Case(rows(2, 5), rows(2, 6), refused=(FEW_ROWS, FEW_PEOPLE), warned=("A class has",)),
+    "a rare class": Case(
+        changed(rows(300, 1), ill=first_cells("maybe", "maybe")), classes=("maybe", "no", "yes"), warned=("A class",)
+    ),
+    "an unknown category": Case(
+        changed(rows(300, 1), ward=first_cells("west")), warned=("Private rows have values that no public row has in",)
+    ),
+    "all at once": Case(
+        PATIENTS, PATIENTS.drop(columns="patient")[:4], refused=(UNIT, FEW_ROWS), warned=(SHARED,)
+    ),
+    "classes of the public rows": Case(classes=None),
+}  # fmt: skip
+
+
+def in_python(case: Case, folder: Path) -> tuple[list[str], list[str]]:
+    """Return refusals and warnings of a fit."""
+    model = PATEClassifier(
+        VectorBallots(),
+        epsilon=1.0,
+        classes=case.classes,
+        unit=case.unit,
+        insist=case.insist,
+        ledger=folder / "python.ledger",
+        random_state=0,
+    )
+    refused: tuple[str, ...] = ()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            model.fit(case.private, "ill", X_public=case.public, entity_ids=case.entity)
+        except PreflightError as error:
+            refused = error.problems
+    return list(refused), [str(one.message) for one in told if issubclass(one.category, PreflightWarning)]
+
+
+def on_command_line(case: Case, folder: Path, called: Any) -> tuple[list[str], list[str]]:
+    """Return refusals and warnings of `tutelage run`."""
+    case.private.to_csv(folder / "private.csv", index=False)
+    case.public.to_csv(folder / "public.csv", index=False)
+    private = [f'{name} = "{value}"' for name, value in (("entity", case.entity), ("unit", case.unit)) if value]
+    private += [] if case.classes is None else [f"classes = {json.dumps(case.classes)}"]
+    (folder / "run.toml").write_text(
+        "\n".join(
+            [
+                "[private]", 'file = "private.csv"', 'label = "ill"', *private,
+                "[public]", 'file = "public.csv"', 'label = "ill"',
+                "[teachers]", 'estimator = "tutelage.teachers.VectorBallots"',
+                "[privacy]", "epsilon = 1", f"insist = {str(case.insist).lower()}",
+                "[output]", 'folder = "out"',
+            ]
+        )
+    )  # fmt: skip
+    result = called("run", "run.toml", cwd=folder)
+    lines = [line.removeprefix("tutelage: ") for line in result.stderr.splitlines()]
+    warned = [line.removeprefix("warning: ") for line in lines if line.startswith("warning: ")]
+    refused = [line for line in lines if not line.startswith(("warning: ", "danger: "))]
+    assert result.returncode == (1 if refused else 0), result.stderr
+    if refused:
+        assert result.stdout == ""
+    return refused, warned
+
+
+def beginnings(sentences: list[str]) -> set[str]:
+    return {sentence.split(". ")[0] for sentence in sentences}
+
+
+OTHERS = ("`X_public` has", "The student gives", "δ = ", "ε = ", "There are fewer", "The student labels")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_python_and_the_command_line_tell_the_owner_the_same(name, tmp_path, called):
+    case = CASES[name]
+    in_its_own = tmp_path / "python"
+    in_its_own.mkdir()
+    refused, warned = in_python(case, in_its_own)
+    assert len(refused) == len(case.refused)
+    assert all(any(part in one for one in refused) for part in case.refused)
+    assert len(warned) == len(case.warned), warned
+    assert all(any(part in one for one in warned) for part in case.warned)
+    if refused:
+        assert not list(in_its_own.iterdir())
+    refused_there, warned_there = on_command_line(case, tmp_path, called)
+    assert beginnings(refused_there) == beginnings(refused)
+    said = beginnings([one for one in warned_there if not one.startswith(OTHERS)])
+    named = {one.replace("`entity_ids`", "column 'patient'") for one in beginnings(warned)}
+    assert said == named
+    if refused:
+        assert not list(tmp_path.glob("*.ledger"))
+        assert not (tmp_path / "out").exists()
+
+
+def test_each_interface_names_its_own_settings(tmp_path, called):
+    case = Case(PATIENTS, PATIENTS.drop(columns="patient"), refused=(UNIT, SHARED))
+    unit, shared = in_python(case, tmp_path)[0]
+    assert 'pass `entity_ids="patient"`' in unit
+    assert 'pass `unit="row"`' in unit
+    assert "pass `insist=True`" in shared
+    unit, shared = on_command_line(case, tmp_path, called)[0]
+    assert 'set `entity = "patient"` in [private]' in unit
+    assert 'set `unit = "row"` in [private]' in unit
+    assert "pass --insist to `tutelage run`, or set `insist = true` in [privacy]" in shared
+
+
+def test_rows_are_refused_before_the_plan(tmp_path, called, monkeypatch):
+    def planned(*_: Any) -> None:
+        raise AssertionError("the plan came first")
+
+    on_command_line(Case(PATIENTS, entity="patient"), tmp_path, called)
+    config = tmp_path / "run.toml"
+    text = config.read_text().replace('[teachers]\nestimator = "tutelage.teachers.VectorBallots"\n', "")
+    monkeypatch.setattr("tutelage.cli.run.plan_for", planned)
+    monkeypatch.setattr("tutelage.cli.plan.make_plan", planned)
+    other_unit = text.replace('entity = "patient"', 'unit = "row"')
+    for given, said in (
+        (text.replace('entity = "patient"\n', ""), UNIT),
+        (text.replace("epsilon = 1", "epsilon = 2"), "`epsilon` must be at most the budget of the ledger, 1. Got 2."),
+        (other_unit, "this release another unit"),
+        (text.replace("insist = false", "delta = 1e-6"), "`delta` must be 1e-05, as when the ledger was made"),
+    ):
+        config.write_text(given)
+        for verb in (("run", "run.toml", "--overwrite"), ("plan", "--for", "run.toml", "--people", "150")):
+            result = called(*verb, cwd=tmp_path)
+            assert result.returncode in (1, 2)
+            assert said in result.stderr
+
+
+def test_insisting_is_on_the_card_and_says_no_private_fact(tmp_path, called):
+    case = Case(public=pd.concat([rows(90, 2), rows(300, 1)[:30]]))
+    assert on_command_line(case, tmp_path, called)[0]
+    assert called("run", "run.toml", "--insist", cwd=tmp_path).returncode == 0
+    card = json.loads((tmp_path / "out" / "card.json").read_text())
+    (found,) = [one for one in card["findings"] if one["code"] == "refusals-overridden"]
+    assert "weak" in (tmp_path / "out" / "card.md").read_text()
+    honest = Case(insist=True)
+    (tmp_path / "private.csv.ledger").unlink()
+    model = PATEClassifier(VectorBallots(), epsilon=1.0, classes=["no", "yes"], insist=True)
+    model.fit(honest.private, "ill", X_public=honest.public)
+    findings = model.card().findings
+    assert found["reason"] in [one.reason for one in findings]  # the same, whether a check was overridden or not
+    assert verdict_of(model.epsilon_, findings).word == "weak"
+
+
+def test_classes_are_declared_or_public_or_told_to_be_read_from_private_labels():
+    private, public = rows(300, 1), rows(120, 2)
+    model = PATEClassifier(VectorBallots(), epsilon=1.0)
+
+    def findings(fitted: PATEClassifier) -> list[str]:
+        return [one.code for one in fitted.card().findings or ()]
+
+    with pytest.warns(UndeclaredClassesWarning, match=r"classes=\[\.\.\.\]"):
+        one = clone(model).fit(private.drop(columns="ill"), private["ill"], X_public=public.drop(columns="ill"))
+    assert one.classes_from_ == "private"
+    assert "classes-from-private-labels" in findings(one)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UndeclaredClassesWarning)
+        two = clone(model).set_params(random_state=1).fit(rows(300, 7), "ill", X_public=public)
+        three = clone(model).set_params(classes=["no", "yes"]).fit(rows(300, 8), "ill", X_public=public)
+    assert (two.classes_from_, three.classes_from_) == ("public", "declared")
+    assert two.classes_.tolist() == three.classes_.tolist() == ["no", "yes"]
+    assert not {"classes-from-private-labels"} & {*findings(two), *findings(three)}
+    with pytest.raises(InvalidDataError, match="not among the labels of `X_public`") as refused:
+        clone(model).fit(private.assign(ill="maybe"), "ill", X_public=public)
+    assert "maybe" not in str(refused.value)
+
+
+def test_arrays_without_names_are_searched_for_ids():
+    rng = np.random.default_rng(0)
+    X, y = make_blobs(960, 3, centers=2, cluster_std=3.0, random_state=0)
+    public = np.column_stack([rng.normal(size=(200, 3)), rng.integers(0, 240, 200)])
+    numbered = np.column_stack([X, np.repeat(rng.permutation(240), 4)])
+    model = PATEClassifier(VectorBallots(), epsilon=1.0, classes=[0, 1])
+    with pytest.raises(PreflightError, match=r"Column 'column 3' .* pass this column as `entity_ids`"):
+        clone(model).fit(numbered, y, X_public=public)
+    clone(model).set_params(unit="row").fit(numbered, y, X_public=public)
+    with pytest.raises(PreflightError, match="of `whole_rows`"):
+        clone(model).fit(X, y, X_public=public[:, :3], whole_rows=np.column_stack([X, y, numbered[:, 3]]))
+    with pytest.raises(InvalidParameterError, match="Leave out `entity_ids`"):
+        clone(model).set_params(unit="row").fit(numbered, y, X_public=public, entity_ids=np.arange(960))
+
+
+def test_simulated_noise_releases_nothing_so_that_refusals_are_warnings():
+    frame = rows(300, 1, patients=True)
+    model = PATEClassifier(VectorBallots(), epsilon=1.0, classes=["no", "yes"], noise=SimulationNoise(0))
+    with pytest.warns(PreflightWarning, match=UNIT):
+        model.fit(frame, "ill", X_public=rows(120, 2))
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "found"),
+    [
+        ("nr", np.repeat(np.arange(250), 4), True),
+        ("nr", np.random.default_rng(0).integers(0, 10**8, 250).repeat(4), False),  # nothing else is known of them
+        ("age", np.random.default_rng(0).integers(0, 100, 1000), False),
+        ("salary", np.random.default_rng(0).normal(50_000, 9_000, 1000).round(-2), False),
+        ("amount", np.random.default_rng(0).lognormal(3, 1, 5000).round(), False),
+        ("hospital_id", [f"h{number}" for number in range(100)] * 10, False),
+        ("user_id", [f"h{number}" for number in range(100)] * 10, True),
+        ("title", ["a short remark"] * 500 + [f"another short remark {number}" for number in range(500)], False),
+        ("seen", ["2020-01-01T10:00:00"] * 500 + [f"2020-01-01T10:00:00.{n}" for n in range(500)], False),
+        ("email", ["ann@example.org"] * 2 + [f"p{number}@example.org" for number in range(998)], True),
+    ],
+)  # fmt: skip
+def test_whole_numbers_and_codes_that_are_ids_are_told_from_others(name, cells, found):
+    assert bool(ids_among({name: cells})) is found
+
+
+def test_sparse_numbers_are_ids_if_their_rows_agree_as_those_of_a_person_do():
+    rng = np.random.default_rng(0)
+    numbers, sex = rng.integers(10**6, 10**8, 400).repeat(3), rng.choice(["f", "m"], 400).repeat(3)
+    order = rng.permutation(1200)
+    assert ids_among({"nr": numbers[order], "sex": sex[order]}) == ["nr"]
+    assert ids_among({"nr": numbers[order], "sex": rng.choice(["f", "m"], 1200)}) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "ids"),
+    [("adult.csv.gz", []), ("diabetes130.csv.gz", ["patient_nbr"]), ("ag_news_test.csv.gz", [])],
+)
+def test_real_tables_have_few_false_alarms(file, ids, data_folder):
+    table = read_table(data_folder / file)
+    assert ids_among(table.columns) == ids
+
+
+def test_real_arrays_have_few_false_alarms(data_folder):
+    with np.load(data_folder / "mnist.npz") as stored:
+        pixels = next(stored[name] for name in stored if stored[name].ndim == 3)[:4000]
+    assert ids_among({f"column {n}": cells for n, cells in enumerate(pixels.reshape(len(pixels), -1).T)}) == []
+    table = read_table(data_folder / "diabetes130.csv.gz")
+    numbers = PublicColumns.learn(table.take(range(2000)), [name for name in table.columns if name != "encounter_id"])
+    matrix = numbers.transform(table)
+    assert ids_among({str(n): cells for n, cells in enumerate(matrix.T)}) == [str(numbers.names.index("patient_nbr"))]
+
+
+@pytest.mark.parametrize("copied", [10_000, 5_000, 2_000])
+def test_rows_of_real_tables_are_found_again_and_other_rows_are_not(copied, data_folder):
+    table = read_table(data_folder / "adult.csv.gz")
+    columns = PublicColumns.learn(table, [name for name in table.columns if name not in ("split", "fnlwgt", "income")])
+    matrix = columns.transform(table)
+    order = np.random.default_rng(0).permutation(len(matrix))
+    private, public = matrix[order[:30_000]], matrix[order[30_000:40_000]]
+
+    def refused(public: np.ndarray, *, warned: bool = False) -> bool:
+        given = Given(private=private, public=public, numbers=(), columns={}, labels=np.arange(30_000) % 2, n_classes=2)
+        found = preflight(given, IN_PYTHON)
+        return bool(found.warnings if warned else found.refusals)
+
+    assert refused(np.concatenate([private[:copied], public[copied:]]), warned=copied < 5_000)
+    assert not refused(public, warned=True)
+    assert not refused(public)
+    assert not refused(public[public[:, 0] > 50])  # rows of another population
+
+
+def test_coarse_tables_of_other_people_are_refused_no_more_often_than_stated():
+    """100 pairs of tables, some of other populations; the tests that run are of level 1 %, with a margin of a half."""
+    rng, refused = np.random.default_rng(0), 0
+    for trial in range(100):
+        weights = rng.dirichlet(np.ones(40) * (0.2 if trial % 2 else 2.0), 2)
+        private, public = (rng.choice(40, (n, 1), p=p).astype(float) for n, p in zip((800, 200), weights, strict=True))
+        given = Given(private=private, public=public, numbers=(), columns={}, labels=np.arange(800) % 2, n_classes=2)
+        refused += bool(preflight(given, IN_PYTHON).refusals)
+    assert refused <= 3
+
+
+def test_noise_that_drowns_all_ballots_is_known_before():
+    assert noise_of(None, 1.0, 1e-5) == pytest.approx(7.5, rel=0.05)  # 2 σ of the analytic Gaussian mechanism
+    assert noise_of(NoisySum(3.0), None, 1e-5) == 3.0
+    assert noise_of(GNMax(40.0), None, 1e-5) == 40.0
+    assert noise_of(None, None, 1e-5) is None
+
+
+def test_a_ledger_of_rows_cannot_become_one_of_people(tmp_path):
+    path = tmp_path / "rows.ledger"
+    one = PATEClassifier(VectorBallots(), epsilon=0.5, budget=1.0, classes=["no", "yes"], unit="row", ledger=path)
+    one.fit(PATIENTS, "ill", X_public=rows(120, 2))
+    spent = Ledger.open(path).state().spent
+    people = clone(one).set_params(unit="patient")
+    for check in (people.check, people.fit):
+        with pytest.raises(LedgerMismatchError, match="A ledger of rows cannot become a ledger of people") as refused:
+            check(PATIENTS, "ill", X_public=rows(120, 2), entity_ids="patient")
+        assert "Create a new ledger for the people" in str(refused.value)
+    assert Ledger.open(path).state().spent == spent
+    other = people.set_params(ledger=tmp_path / "people.ledger")
+    assert other.fit(PATIENTS, "ill", X_public=rows(120, 2), entity_ids="patient").epsilon_.unit.name == "patient"
+
+
+def test_all_problems_of_a_configuration_are_told_at_once(tmp_path, called):
+    (tmp_path / "run.toml").write_text(
+        """
+[private]
+file = "private.csv"
+clases = ["no", "yes"]
+classes = ["no", "no"]
+people = 1
+[public]
+file = "private.csv"
+rounds = 0
+[teachers]
+jobs = 0
+[student]
+estimator = "forests"
+[privacy]
+epsilon = -1
+delta = 2
+[output]
+folder = 3
+[colums]
+"""
+    )
+    result = called("run", "run.toml", cwd=tmp_path)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    for part in (
+        "`clases` is not a setting of [private]. Did you mean `classes`?",
+        "`people` of [private] must be an integer >= 2",
+        "`rounds` of [public] must be an integer >= 1",
+        "`jobs` in [teachers] must be at least 1",
+        "`epsilon` in [privacy] must be above 0",
+        "`delta` of [privacy] must lie",
+        "`folder` in [output] must be text",
+        "`colums` is not a setting of the configuration. Did you mean `columns`?",
+    ):
+        assert sum(part in line for line in lines) == 1, part
+    assert len(lines) == 8
+
+
+def test_delta_has_one_default(tmp_path, called):
+    case = Case(PATIENTS, entity="patient")
+    assert on_command_line(case, tmp_path, called) == ([], [])
+    assert "delta" not in (tmp_path / "run.toml").read_text()
+    card = json.loads((tmp_path / "out" / "card.json").read_text())
+    assert card["delta"] == PATEClassifier().delta == 1e-5
+
+
+def test_all_problems_of_parameters_are_told_at_once():
+    model = PATEClassifier(epsilon=-1, delta=2, rounds=0, selection="nonsense", student="nonsense")
+    with pytest.raises(InvalidParameterError) as refused:
+        model.fit([[1.0]], [1])
+    assert len(refused.value.problems) == 5
+    together = PATEClassifier(data_changed=True, budget=3.0, checkpoints="here")
+    with pytest.raises(InvalidParameterError) as refused:
+        together.fit([[1.0]], [1])
+    assert len(refused.value.problems) == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"eps": 1}, "`eps` is not a parameter of PATEClassifier. Did you mean `epsilon`?"),
+        ({"n_teacher": 1}, "Did you mean `n_teachers`?"),
+        ({"entity_ids": [1]}, "Pass it to `fit`."),
+        ({"zzz": 1}, "It takes: teacher, n_teachers,"),
+    ],
+)
+def test_an_unknown_parameter_is_named_with_advice(given, said):
+    with pytest.raises(UnknownParameterError) as refused:
+        PATEClassifier(**given)
+    assert said in str(refused.value)
+    assert isinstance(refused.value, TypeError)
+
+
+def test_a_plan_is_refused_in_the_words_of_the_command_line(called):
+    result = called("plan", "--epsilon", 1, "--people", 10, "--classes", 2)
+    assert result.returncode == 2
+    assert "--public-rows must be the number of public rows, if --public is not given." in result.stderr
+    assert "X_public" not in result.stderr
