@@ -35,6 +35,7 @@ from threadpoolctl import OpenBLASController, ThreadpoolController
 
 from tutelage._internal.forks import BriefLock, repair_in_child
 from tutelage._internal.streams import own_streams, stream_may_come
+from tutelage._internal.typing import ABSTAIN
 from tutelage.exceptions import TeacherLostWarning, TeacherTrainingError
 
 # Errors that joblib, Dask and Ray raise where a process or its machine died; known by name, as two of them are extras.
@@ -165,9 +166,9 @@ def without_lost(results: Iterable[tuple[int, Any]], teachers: int) -> Iterator[
     for number, result in results:
         seen += 1
         if isinstance(result, Lost):
-            complaint = result.complaint
+            complaint = complaint or result.complaint
         else:
-            some_are_not |= result is not None
+            some_are_not |= not _is_of_none(result)
             yield number, result
     if complaint and seen == teachers and not some_are_not:
         raise TeacherTrainingError(complaint)
@@ -184,6 +185,13 @@ class _WorkerDiedError(Exception):
 
 
 Crew = Callable[[Job, Sequence[int], set[int]], Iterator[tuple[int, Any]]]
+
+
+def _is_of_none(result: Any) -> bool:
+    """Return whether a result is that of a teacher without rows: nothing, no weights, or abstentions alone."""
+    if isinstance(result, np.ndarray):
+        return bool((result == ABSTAIN).all())
+    return result is None or result == {}
 
 
 def train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Iterator[tuple[int, Any]]:
