@@ -114,6 +114,17 @@ def test_a_verdict_needs_its_numbers():
     assert "90.25 % of predictions are within 3 points of the measured accuracy." in shown
 
 
+def test_the_interval_of_a_mean_over_seeds_or_splits_has_a_width():
+    """An interval without width says that seeds or splits were one; a hundred correct answers have an interval too."""
+    without = [
+        f"{name}: {row.name}"
+        for name in reproductions.NAMES
+        for row in Record.load(REPOSITORY / "docs" / "results" / f"{name}.json").rows
+        if row.interval is not None and not row.interval[1] - row.interval[0] > 1e-9
+    ]
+    assert not without
+
+
 @pytest.mark.parametrize("name", reproductions.NAMES)
 def test_every_experiment_has_a_verdict_that_fits_its_record(name):
     saved, about = Record.load(REPOSITORY / "docs" / "results" / f"{name}.json"), VERDICTS[name]
