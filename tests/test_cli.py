@@ -378,7 +378,7 @@ def test_arrays_of_the_wrong_shape_or_kind_are_refused(private, message, folder)
         (
             [("public.csv", "public.npz")],
             {},
-            "must both be tables (.csv, .tsv or .txt, also with .gz; .parquet or .xlsx) or",
+            "must both be tables (.csv, .tsv or .txt, also with .gz; or .parquet) or",
         ),
         ([("sklearn.tree.DecisionTreeClassifier", "tutelage.teachers.Means")], {}, "must be one of ClassMeans, Naive"),
         (

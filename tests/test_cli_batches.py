@@ -24,7 +24,7 @@ label = "readmitted"
 classes = {{ yes = ["<30", ">30"], no = ["NO"] }}
 {private}
 [public]
-file = "public.csv"
+file = "public.parquet"
 label = "readmitted"
 evaluate_last = 50
 [privacy]
@@ -48,7 +48,7 @@ def admissions(n: int, seed: int) -> Any:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     admissions(ROWS, 0).write_parquet(tmp_path / "private.parquet", row_group_size=700)
-    admissions(PUBLIC_ROWS, 1).drop("patient").write_csv(tmp_path / "public.csv")
+    admissions(PUBLIC_ROWS, 1).drop("patient").write_parquet(tmp_path / "public.parquet")
     return tmp_path
 
 
@@ -78,7 +78,7 @@ def test_a_run_in_batches_is_the_run_in_memory(folder, ran, ids, monkeypatch):
     same = ("student_accuracy", "accuracy_by_class", "evaluation_rows", "classes", "features", "teachers", "mechanism")
     assert [parts[name] for name in same] == [whole[name] for name in same]
     assert (folder / "parts" / "labels.csv").read_bytes() == (folder / "whole" / "labels.csv").read_bytes()
-    rows = read_table(folder / "public.csv")
+    rows = read_table(folder / "public.parquet")
     one, other = (load_student(folder / name / "student.skops") for name in ("whole", "parts"))
     assert np.array_equal(one.predict_proba(rows), other.predict_proba(rows))
     assert parts["student_accuracy"] > 0.6
@@ -133,7 +133,7 @@ def model(**settings: object) -> PATEClassifier:
 
 @pytest.mark.parametrize("in_batches", [False, True])
 def test_labels_are_merged_in_python_as_in_a_configuration(folder, in_batches):
-    file, public = folder / "private.parquet", read_table(folder / "public.csv")
+    file, public = folder / "private.parquet", read_table(folder / "public.parquet")
     merged = admissions(ROWS, 0).with_columns(
         polars.col("readmitted").replace({"<30": "yes", ">30": "yes", "NO": "no"})
     )
@@ -149,7 +149,7 @@ def test_labels_are_merged_in_python_as_in_a_configuration(folder, in_batches):
 
 
 def test_labels_merged_in_another_way_are_another_question(folder):
-    public, ledger = read_table(folder / "public.csv"), folder / "rows.ledger"
+    public, ledger = read_table(folder / "public.parquet"), folder / "rows.ledger"
     others = {"yes": ["<30"], "no": ["NO", ">30"]}
     budget = {"ledger": ledger, "budget": 8.0, "question": "again"}
     rows = read_table(folder / "private.parquet")
@@ -180,7 +180,7 @@ def test_a_label_of_no_class_is_refused_unquoted(folder):
         model(classes={"yes": ["<30"], "no": ["NO"]}).fit(
             read_table(folder / "private.parquet"),
             "readmitted",
-            X_public=read_table(folder / "public.csv"),
+            X_public=read_table(folder / "public.parquet"),
             entity_ids="patient",
         )
     assert ">30" not in str(refused.value)

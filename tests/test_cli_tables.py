@@ -46,7 +46,7 @@ def rewrite(folder: Path, **names: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(
     ("private", "public"),
-    [("p.csv.gz", "q.csv"), ("p.parquet", "q.tsv"), ("p.csv", "q.parquet"), ("p.parquet", "q.parquet")],
+    [("p.csv.gz", "q.csv"), ("p.csv", "q.tsv"), ("p.csv", "q.parquet"), ("p.parquet", "q.parquet")],
 )
 @pytest.mark.parametrize("entity", ['unit = "row"', 'entity = "patient"'])
 def test_a_run_on_other_forms_of_the_files_repeats_the_run_at_no_cost(private, public, entity, folder, called):

@@ -135,15 +135,43 @@ def test_missing_private_numbers_are_refused_without_saying_where(name):
 def test_steps_are_quantiles_and_codes_are_categories():
     public = np.array([[0, 0, 3], [1, 0, 5], [2, 0, 3], [3, 40, 3]])
     steps = PublicSteps.learn(PublicRows(public, "four rows"), 2, 2)
-    # Quantiles 0 and ½ of the first column; most of the second is 0, so the steps are at the others.
-    assert [step.tolist() for step in steps.steps] == [[0, 1.5], [40]]
-    found = steps.transform([[1, 0, 5], [2, 39.9, 4], [-1, 41, 3], [np.nan, np.inf, np.nan]])
+    # Below the quantiles 0 and ½ of the first column; most of the second is 0, so the step is below the others.
+    assert [step.tolist() for step in steps.steps] == [[-0.5, 1.5], [19.5]]
+    found = steps.transform([[1, 0, 5], [2, 19.4, 4], [-1, 41, 3], [np.nan, np.inf, np.nan]])
     assert found.tolist() == [[1, 0, 0, 0, 1], [1, 1, 0, 0, 0], [0, 0, 1, 1, 0], [0, 0, 1, 0, 0]]
     assert PublicSteps.learn(PublicRows(np.ones((3, 1)), "one value"), 1).transform([[0], [1]]).tolist() == [[0], [1]]
+    with pytest.raises(InvalidDataError, match=r"categories of PublicSteps\.learn must be whole numbers"):
+        PublicSteps.learn(PublicRows(public / 2, "halves"), 2)
     with pytest.raises(
         InvalidParameterError, match=r"`n_numbers` of PublicSteps must be at most the 3 columns\. Got 4"
     ):
         PublicSteps.learn(PublicRows(public, "four rows"), 4)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.arange(17, 91),
+        [0.1, 0.3],
+        np.round(np.random.default_rng(0).random(200) * 100, 2),
+        np.random.default_rng(1).standard_normal(200),
+        [0] * 9 + [114, 2174, 99999],
+        [5.0],
+        [1e17, 2e17, 3e17],
+        [-1e308, 0, 1e308],
+        [1e-300, 2e-300],
+    ],
+)
+def test_no_step_stands_on_a_value_of_the_rows(values):
+    column = np.array(values, dtype=float)
+    steps = PublicSteps.learn(PublicRows(column[:, np.newaxis], "one column"), 1)
+    digits = next((some for some in range(10) if np.array_equal(np.round(column, some), column)), None)
+    for step in steps.steps[0]:
+        assert not np.any(np.isclose(column / 4, step / 4, rtol=1e-12, atol=0))
+        if digits is not None and abs(step) < 1e14:  # nor on one that has as many digits as the public ones
+            assert not np.isclose(step, np.round(step, digits), rtol=1e-12, atol=0)
+    for nudged in (np.nextafter(column, -np.inf), np.nextafter(column, np.inf)):
+        assert np.array_equal(steps.transform(nudged[:, np.newaxis]), steps.transform(column[:, np.newaxis]))
 
 
 def test_categories_of_very_few_rows_get_no_column():

@@ -26,7 +26,6 @@ OF_AN_EXTRA = {
     "safetensors",
     "matplotlib",
     "pyarrow",
-    "python-calamine",
     "cryptography",
     "gmpy2",
     "mpyc",

@@ -136,7 +136,7 @@ def test_the_matrix_holds_what_the_rows_say(learned):
     np.testing.assert_array_equal(column["day"], days)
     moments = [np.nan if one is None else (one - datetime(1970, 1, 1)) / timedelta(days=1) for one in ROWS["moment"]]
     np.testing.assert_allclose(column["moment"], moments, rtol=1e-15)
-    np.testing.assert_array_equal(column["real"], np.array(ROWS["real"], dtype=float))
+    np.testing.assert_allclose(column["real"], np.array(ROWS["real"], dtype=float), rtol=1e-12)
     assert column["maybe"].tolist() == [{None: 0, False: 1, True: 2}[truth] for truth in ROWS["maybe"]]
     assert column["size"].tolist() == [0 if size is None else 1 + SIZES.index(size) for size in ROWS["size"]]
     assert column["category"].tolist() == [[None, "7", "a", "b"].index(category) for category in ROWS["category"]]

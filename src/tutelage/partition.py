@@ -20,6 +20,8 @@ from tutelage._internal.validation import distinct_key, integer_at_least
 from tutelage.exceptions import InvalidDataError, OverlappingShardsError
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 
+_WHOLE = re.compile("([+-]?)0*([0-9]+)")
+
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +81,8 @@ class Shards:
         Parameters
         ----------
         entity_ids : array of shape (rows,) of integers or strings
-            Whose row it is. Strings are compared after trimming blanks and Unicode normalization (NFC).
+            Whose row it is. Strings are compared after trimming blanks and Unicode normalization (NFC),
+            and whole numbers by value.
         n_shards, key
             As for `of_rows`.
         name : str
@@ -186,7 +189,10 @@ def as_column(values: npt.ArrayLike) -> npt.NDArray[Any]:
 
 
 def canonical_ids(values: npt.ArrayLike) -> npt.NDArray[np.str_]:
-    """Return integers or strings as strings in one spelling, so that 17, "17" and " 17" are the same entity.
+    """Return integers or strings as strings in one spelling, so that 17, "17" and " 017" are the same entity.
+
+    A reader of files makes integers of a column only if every cell is one, so the cell of one person must not decide
+    whether "17" and "017" are two people. Type and spelling do not matter here.
 
     No message shows an id.
     """
@@ -199,10 +205,19 @@ def canonical_ids(values: npt.ArrayLike) -> npt.NDArray[np.str_]:
                 "Ids must be integers or strings; floating-point and missing ids do not name an entity. "
                 f"Got an id of type {type(value).__name__}."
             )
-    ids = np.array([unicodedata.normalize("NFC", str(value)).strip() for value in array.tolist()])
+    ids = np.array([_canonical(str(value)) for value in array.tolist()])
     if np.any(ids == ""):
         raise InvalidDataError("An id is empty. Give every row an id, or drop the rows whose owner is unknown.")
     return ids
+
+
+def _canonical(text: str) -> str:
+    text = unicodedata.normalize("NFC", text).strip()
+    whole = _WHOLE.fullmatch(text)
+    if whole is None:
+        return text
+    sign, digits = whole.groups()
+    return f"-{digits}" if sign == "-" and digits != "0" else digits
 
 
 def folded_ids(ids: npt.NDArray[np.str_]) -> npt.NDArray[np.str_]:

@@ -5,11 +5,12 @@ import gzip
 import re
 import warnings
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time
 from itertools import chain
 from math import isfinite
+from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar, final
@@ -21,7 +22,7 @@ import numpy.typing as npt
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
 
-TABLE_FILES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz", ".parquet", ".xlsx")
+TABLE_FILES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz", ".parquet")
 """Endings of the files that `read_table` reads."""
 
 Cells = npt.NDArray[Any] | list[str]
@@ -31,6 +32,9 @@ _SEPARATORS = ",;\t|"
 _BUFFER = 2**20  # bytes of a column that are read at once; without it, a column of a whole row group would be
 ROWS_AT_ONCE = 2**16
 _PANDAS_INDEX = "__index_level_"
+TEXT_TYPE = "text"
+"""The type of columns whose cells are converted one by one."""
+_EMPTY, _SEVERAL, _MOMENT = "empty", "of several types", "datetime"  # other types of columns
 _Read = TypeVar("_Read")
 
 
@@ -48,11 +52,15 @@ class Table:
         trimmed, whose kind is found from the public rows.
     levels : dict of str to tuple of str
         The order of the categories, for columns that have one.
+    types : dict of str to str
+        The type that each column has in the memory of a frame or in a Parquet file. A column of `columns` without one
+        has the type of its cells.
     """
 
     source: str
     columns: Mapping[str, Cells] = field(repr=False)
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    types: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def n_rows(self) -> int:
@@ -78,7 +86,7 @@ class Table:
         """Yield the rows as tables of at most `at_once` rows, from top to bottom."""
         for start in range(0, self.n_rows, at_once):
             columns = {name: cells[start : start + at_once] for name, cells in self.columns.items()}
-            yield Table(self.source, columns, self.levels)
+            yield Table(self.source, columns, self.levels, self.types)
 
     def take(self, rows: Sequence[int] | npt.NDArray[np.integer]) -> "Table":
         """Return the rows with these numbers, in this order."""
@@ -86,12 +94,19 @@ class Table:
             name: [cells[row] for row in rows] if isinstance(cells, list) else cells[np.asarray(rows, dtype=int)]
             for name, cells in self.columns.items()
         }
-        return Table(self.source, columns, self.levels)
+        return Table(self.source, columns, self.levels, self.types)
 
     def without(self, names: Collection[str]) -> "Table":
         """Return the other columns."""
         columns = {name: cells for name, cells in self.columns.items() if name not in names}
-        return Table(self.source, columns, {name: self.levels[name] for name in self.levels if name in columns})
+        return Table(
+            self.source, columns, {name: self.levels[name] for name in self.levels if name in columns}, self.types
+        )
+
+    def type_of(self, name: str) -> str:
+        """Return the type of a column, in one word for the same type in all libraries."""
+        cells = self.column(name)
+        return self.types.get(name) or (TEXT_TYPE if isinstance(cells, list) else _type_of_cells(cells))
 
     def rows(self) -> npt.NDArray[Any]:
         """Return all cells as text, shape (rows, columns), as a csv file would have them: 1.0 where `texts` have 1."""
@@ -167,7 +182,8 @@ def read_batches(path: str | PathLike[str], *, rows_at_once: int = ROWS_AT_ONCE)
                 if not batch.num_rows:
                     continue
                 found = frame_table(ArrowTable.from_batches([batch]))
-                yield Table(path.name, {name: found.columns[name] for name in names}, found.levels)
+                columns = {name: found.columns[name] for name in names}
+                yield Table(path.name, columns, found.levels, found.types)
 
     with opened() as file:
         names = tuple(file.schema_arrow.names)
@@ -193,16 +209,67 @@ def as_batches(rows: Any) -> Batches | None:
     return Batches("", tuple(map(str, rows.columns)), tables)
 
 
-def read_table(path: str | PathLike[str]) -> Table:
-    """Read a csv file (see `read_csv`), a Parquet file (``.parquet``) or the first sheet of an Excel file (``.xlsx``).
+def read_table(path: str | PathLike[str], like: Any = None) -> Table:
+    """Read a csv file (see `read_csv`) or a Parquet file (``.parquet``).
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    like : Table, DataFrame, DuckDB relation or mapping of names to cells, optional
+        The public rows, if the file has private ones. Each private cell is then read by itself, as its public column
+        determines: cells of a csv file stay text until they are converted one by one, and columns of a Parquet file
+        must have the types of the public columns. No cell can choose how other people's cells are read.
 
     Raises
     ------
     InvalidDataError
-        If the file is missing, has no rows, or is not a table with a name for every column.
+        If the file is missing, has no rows, or is not a table with a name for every column; or if a public column has
+        another type, or several.
     """
     path = Path(path)
-    return {".parquet": _read_parquet, ".xlsx": _read_excel}.get(path.suffix.lower(), read_csv)(path)
+    table = _read_parquet(path) if path.suffix.lower() == ".parquet" else read_csv(path)
+    if like is not None:
+        public = as_table(like)
+        if public is None:
+            raise InvalidDataError(
+                "`like` of read_table must be public rows with named columns: a table or a DataFrame. Got a "
+                f"{type(like).__name__}."
+            )
+        require_same_types(table, public, public.columns)
+    return table
+
+
+def require_same_types(private: Table, public: Table, names: Iterable[str]) -> None:
+    """Refuse private columns whose type a cell may have chosen: those that have another type than the public column.
+
+    Readers choose the type of a column by all its cells, and the type decides how each cell is read. So the cell of one
+    person could change the numbers of all others. Text as a csv file has it is read cell by cell, and safe.
+
+    Raises
+    ------
+    InvalidDataError
+        If the types differ, or cells of a column have several types.
+    """
+    for name in names:
+        if name not in private.columns or name not in public.columns:
+            continue  # which is refused, with advice, where the columns become numbers
+        found = private.type_of(name)
+        if isinstance(private.column(name), list) or found == _EMPTY:
+            continue
+        wanted = public.type_of(name)
+        if found != wanted or found == _SEVERAL:
+            where = f" of {private.source}" if private.source else ""
+            advice = (
+                "Write both files with one type for the column."
+                if private.source
+                else "Read the file with tutelage.tables.read_table(path, like=public), or with the public types, in "
+                "pandas with read_csv(path, dtype=public.dtypes)."
+            )
+            raise InvalidDataError(
+                f"Column '{name}'{where} is {found} in the private rows and {wanted} in the public rows. One cell may "
+                f"have chosen this type, and with it how everybody's cells were read. {advice}"
+            )
 
 
 def read_csv(path: str | PathLike[str]) -> Table:
@@ -278,7 +345,7 @@ def _read_parquet(path: Path) -> Table:
     rows = _quietly(lambda: parquet.read_table(path, partitioning=None), f"{path} is not a readable Parquet file")
     table = frame_table(rows)
     _check_parquet(path, tuple(table.columns), table.n_rows if table.columns else 0)
-    return Table(path.name, table.columns, table.levels)
+    return Table(path.name, table.columns, table.levels, table.types)
 
 
 def _parquet_reader(path: Path) -> Any:
@@ -297,31 +364,6 @@ def _check_parquet(path: Path, names: Collection[str], n_rows: int) -> None:
         raise InvalidDataError(f"{path} has an index among its columns. Write the file without it (index=False).")
     if not names or n_rows == 0:
         raise InvalidDataError(f"{path} has no rows.")
-
-
-def _read_excel(path: Path) -> Table:
-    try:
-        from python_calamine import CalamineWorkbook  # pyright: ignore[reportMissingImports]
-    except ModuleNotFoundError:
-        raise InvalidDataError(f"{path.name} needs python-calamine: pip install 'tutelage[excel]'.") from None
-    if not path.is_file():
-        raise InvalidDataError(f"{path} cannot be read: No such file.")
-    sheet = _quietly(lambda: CalamineWorkbook.from_path(path).get_sheet_by_index(0), f"{path} is not an Excel file")
-    header, *rows = _quietly(sheet.to_python, f"{path} is not an Excel file") or [[]]
-    if not rows:
-        raise InvalidDataError(f"{path} has no rows below its header.")
-    names = [spelled(name) for name in header]
-    _check_header(names, path)
-    return Table(path.name, dict(zip(names, map(_excel_cells, zip(*rows, strict=True)), strict=True)))
-
-
-def _excel_cells(cells: Sequence[Any]) -> npt.NDArray[Any]:
-    """Return the cells of a column; of numbers, which Excel stores as fractions, as integers where they all are."""
-    filled = [cell for cell in cells if not is_missing(cell)]
-    if not filled or not all(type(cell) in (int, float) for cell in filled):
-        return np.fromiter((None if is_missing(cell) else cell for cell in cells), dtype=object, count=len(cells))
-    numbers = np.array([np.nan if is_missing(cell) else cell for cell in cells], dtype=np.float64)
-    return numbers.astype(np.int64) if np.all(np.rint(numbers) == numbers) else numbers
 
 
 def as_table(rows: Any, names: Collection[str] | None = None) -> Table | None:
@@ -362,13 +404,66 @@ def frame_table(rows: Any, names: Collection[str] | None = None) -> Table:
     if isinstance(frame, nw.LazyFrame):
         frame = _quietly(frame.collect, "The rows cannot be computed (DuckDB needs pyarrow)")
     levels = {str(name): tuple(kind.categories) for name, kind in schema.items() if isinstance(kind, nw.Enum)}
-    columns = {}
+    columns, types = dict[str, Cells](), dict[str, str]()
     for series in frame.iter_columns():
         name = str(series.name)
         if names is None or name in names:
-            columns[name] = _quietly(lambda one=series: _cells(one), f"Column '{name}' cannot be read")
+            unreadable = f"Column '{name}' cannot be read"
+            columns[name] = cells = _quietly(lambda one=series: _cells(one), unreadable)
+            types[name] = _quietly(lambda one=series, its=cells: _type_of(one, its), unreadable)
             levels |= _arrow_levels(series, name)
-    return Table("", columns, levels)
+    return Table("", columns, levels, types)
+
+
+def _type_of(series: Any, cells: npt.NDArray[Any]) -> str:
+    """Return the type of a column of a frame: types that hold the same values of other people's cells are one."""
+    kind = series.dtype
+    if kind == nw.Categorical:
+        within = _type_of_categories(series)
+        return TEXT_TYPE if within in (TEXT_TYPE, _EMPTY) else f"categories of {within}"
+    if kind in (nw.String, nw.Enum):
+        # Of a column of objects of pandas, narwhals looks at the first cells only.
+        return _type_of_cells(cells) if str(getattr(series.to_native(), "dtype", "")) == "object" else TEXT_TYPE
+    if kind.is_integer():
+        return "integer"
+    if kind == nw.Datetime:
+        return f"{_MOMENT} in {kind.time_zone}" if kind.time_zone else _MOMENT
+    if kind.is_float() or kind == nw.Boolean or kind == nw.Date or kind == nw.Decimal:
+        return str(kind).partition("(")[0].lower()
+    return _type_of_cells(cells)
+
+
+def _type_of_categories(series: Any) -> str:
+    """Return the type of the categories: those of pandas and PyArrow may be of any, which their cells came from."""
+    native = series.to_native()
+    kind = getattr(native, "type", None) or getattr(getattr(native, "dtype", None), "pyarrow_dtype", None)
+    if kind is not None:
+        return TEXT_TYPE if "string" in str(kind.value_type) else str(kind.value_type)
+    known = series.cat.get_categories()
+    return _type_of(known, _cells(known))
+
+
+def _type_of_cells(cells: npt.NDArray[Any]) -> str:
+    """Return the type of the cells of an array; of objects, by those that are filled."""
+    if cells.dtype.kind == "M":
+        return _MOMENT
+    if cells.dtype.kind in "iu":
+        return "integer"
+    if cells.dtype != object:
+        return "boolean" if cells.dtype.kind == "b" else cells.dtype.name
+    kinds = {type(cell) for cell in cells.tolist() if not is_missing(cell)}
+    names = {_type_of_cell(kind) for kind in kinds}
+    if names == {"integer", "float64"}:
+        return "float64"
+    return names.pop() if len(names) == 1 else _SEVERAL if names else _EMPTY
+
+
+def _type_of_cell(kind: type) -> str:
+    known = ((bool | np.bool_, "boolean"), (str, TEXT_TYPE), (Integral, "integer"), (datetime, _MOMENT))
+    for of, name in known:
+        if issubclass(kind, of):
+            return name
+    return "float64" if kind is float else kind.__name__.lower()
 
 
 def column_array(values: Any) -> Any:

@@ -31,7 +31,7 @@ _LABELS = form(
 def label(
     public: Annotated[
         Path,
-        typer.Argument(help="Public rows that the teachers voted on (csv, Parquet, Excel or npz).", show_default=False),
+        typer.Argument(help="Public rows that the teachers voted on (csv, Parquet or npz).", show_default=False),
     ],
     votes: Annotated[
         Path, typer.Option(help="npz file with the private votes, one row per public row, in the same order.")

@@ -215,7 +215,7 @@ def _proposed(
 def put_to_the_test(
     proposal: Annotated[Path, typer.Argument(help="File that `tutelage publish propose` wrote.", show_default=False)],
     public: Annotated[
-        Path, typer.Argument(help="Public rows that were labeled (csv, Parquet, Excel or npz).", show_default=False)
+        Path, typer.Argument(help="Public rows that were labeled (csv, Parquet or npz).", show_default=False)
     ],
     votes: Annotated[Path, typer.Option(help="npz file with the private votes behind the labels.")],
     released_by: Chosen,

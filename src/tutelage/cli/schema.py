@@ -16,7 +16,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def schema(
-    public: Annotated[Path, typer.Argument(help="Public rows (csv, Parquet or Excel).", show_default=False)],
+    public: Annotated[Path, typer.Argument(help="Public rows (csv or Parquet).", show_default=False)],
     ignore: Annotated[
         list[str] | None, typer.Option(help="A column that is not a feature, such as the label. Can be repeated.")
     ] = None,

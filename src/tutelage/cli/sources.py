@@ -17,7 +17,8 @@ from tutelage.datasets import DATASETS
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.features import PublicColumns
 from tutelage.ledger.entries import canonical
-from tutelage.tables import TABLE_FILES, Batches, Table, is_missing, read_batches, read_table
+from tutelage.partition import canonical_ids
+from tutelage.tables import TABLE_FILES, Batches, Table, is_missing, read_batches, read_table, require_same_types
 
 _EMPTY = {"", "nan", "none", "null", "na", "n/a", "nat"}
 
@@ -67,8 +68,8 @@ def load_sources(config: RunConfig) -> RunData:
             raise ConfigError("[columns] is only for tables, and npz files contain arrays of numbers. Leave it out.")
         return _from_npz(private, public, config.private, config.public.label)
     raise ConfigError(
-        "`file` in [private] and in [public] must both be tables (.csv, .tsv or .txt, also with .gz; .parquet or "
-        ".xlsx) or both be .npz."
+        "`file` in [private] and in [public] must both be tables (.csv, .tsv or .txt, also with .gz; or .parquet) or "
+        "both be .npz."
     )
 
 
@@ -116,9 +117,9 @@ def _bundled(name: str) -> RunData:
 def _from_tables(
     private_path: Path, public_path: Path, private: PrivateSection, public_label: str | None, kinds: dict[str, Any]
 ) -> RunData:
+    public_rows = read_table(public_path)
     batches = read_batches(private_path) if private.batches else None
     rows = read_table(private_path) if batches is None else next(batches.tables(batches.names))
-    public_rows = read_table(public_path)
     private = _with_classes(private, [] if public_label is None else public_rows.texts(public_label))
     for name in kinds:
         if name not in public_rows.columns:
@@ -129,6 +130,7 @@ def _from_tables(
     if not names:
         raise InvalidDataError(f"{public_path.name} has no feature columns besides those named in the configuration.")
     columns = PublicColumns.learn(public_rows, names, {name: kinds[name] for name in names if name in kinds})
+    require_same_types(rows, public_rows, names)
 
     def text(table: Table, name: str | None) -> Matrix | None:
         return None if name is None else np.array(table.texts(name))
@@ -142,12 +144,21 @@ def _from_tables(
         features=names,
         numbers=columns.numbers,
         categorical=columns.categorical,
-        entity_ids=text(rows, private.entity),
-        silos=text(rows, private.silo),
+        entity_ids=_ids(rows, private.entity),
+        silos=_ids(rows, private.silo),
         columns=columns,
         whole_rows=rows,
         batches=None if batches is None else RowsInBatches(batches, private, public_rows),
     )
+
+
+def _ids(table: Table, name: str | None) -> Matrix | None:
+    """Return a column of ids in one spelling; fractions, which may have lost digits, are refused."""
+    if name is None:
+        return None
+    cells = table.column(name)
+    values = cells if isinstance(cells, list) else cells.tolist()
+    return canonical_ids(["" if is_missing(cell) else cell for cell in values])
 
 
 def _from_npz(private_path: Path, public_path: Path, private: PrivateSection, public_label: str | None) -> RunData:

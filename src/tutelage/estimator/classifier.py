@@ -626,6 +626,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         reader = BatchReader(
             batches=batches,
             columns=self.columns_,
+            like=features,
             label=label,
             entity=entity,
             checked=self._validated,

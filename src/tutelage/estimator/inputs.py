@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import issparse
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
@@ -33,7 +34,7 @@ from tutelage.preflight import IN_PYTHON, Found, Given, Words, noise_of, preflig
 from tutelage.privacy import ONE_TEACHER, ROW
 from tutelage.students import NoisySumClassifier
 from tutelage.students.base import refuse_class_of_unlabeled, try_student
-from tutelage.tables import Cells, Table, as_table, column_array, is_missing
+from tutelage.tables import TEXT_TYPE, Cells, Table, as_table, column_array, is_missing
 from tutelage.teachers import (
     SinglePeople,
     TeacherRecipe,
@@ -55,6 +56,7 @@ _UNDECLARED = (
     "knowledge: classes=[...]."
 )
 _UNKNOWN_LABEL = "y holds a value that is not among the declared `classes`. Compare spelling, blanks and type."
+_NO_NUMBERS = "X must hold numbers. Encode text columns by categories that are public."
 
 
 class Caller(NamedTuple):
@@ -199,6 +201,8 @@ class Inputs(Parameters):
         y, entity_ids, silos = map(column_array, (y, entity_ids, silos))
         if isinstance(y, np.ndarray) and y.dtype == object and any(map(is_missing, y.ravel().tolist())):
             raise InvalidDataError(_MISSING_LABEL)
+        if _holds_text(X):
+            raise InvalidDataError(_NO_NUMBERS)
         rows, labels = self._validated(X, self._merged(y))
         self._check_columns(len(rows), entity_ids=entity_ids, silos=silos)
         table = as_table(whole_rows)
@@ -382,6 +386,17 @@ def _names_of(classes: Any) -> Any:
     return list(classes) if isinstance(classes, Mapping) else classes
 
 
+def _holds_text(X: Any) -> bool:
+    """Return whether cells are text: a reader leaves numbers as text if one cell is none, and reads them otherwise."""
+    table = as_table(X)
+    if table is not None:
+        return any(table.type_of(name) == TEXT_TYPE for name in table.columns)
+    cells = None if issparse(X) else np.asarray(X, dtype=None if hasattr(X, "dtype") else object)
+    if cells is None or cells.dtype != object:
+        return cells is not None and cells.dtype.kind in "USO"
+    return any(isinstance(cell, str | bytes) for cell in cells.ravel().tolist())
+
+
 def _mapped(feature_map: Any | None, rows: Matrix) -> Matrix:
     return rows if feature_map is None else np.asarray(feature_map.transform(np.array(rows)))
 
@@ -427,7 +442,7 @@ def _few_public_rows(n_rows: int) -> str:
 def _without_values(message: str, *, allow_nan: bool) -> str:
     """Return scikit-learn's complaint about an input without the values that some of its messages quote."""
     if message.startswith(("could not convert", "dtype='numeric'")):
-        return "X must hold numbers. Encode text columns by categories that are public."
+        return _NO_NUMBERS
     if message.startswith("Complex data"):
         return "Complex data not supported."
     if message.startswith("Input X contains") and allow_nan:

@@ -24,6 +24,7 @@ _EMPTY = ("", "?")  # how text spells a missing value
 _TRUTH = ("False", "True")  # the categories of a column of truth values
 _DAY = 86_400 * 10**6  # microseconds
 _EPOCH = datetime(1970, 1, 1)
+_DIGITS = 13
 _ENOUGH_CELLS = 50  # in a column that is no category
 _WORDS_OF_TEXT = 3  # names of people mostly have fewer
 _WITH_COMMA = re.compile(r"[-+]?[\d.]*\d(,\d+)*([.]\d+)?")
@@ -253,8 +254,20 @@ def days_of(cells: Cells, column: str) -> FloatArray:
 def numbers_of(cells: Cells, column: str) -> FloatArray:
     """Return cells as numbers; `column` is what an error calls them."""
     if isinstance(cells, np.ndarray) and cells.dtype.kind in "buif":
-        return cells.astype(np.float64)
-    return _converted(cells, float, f"{column} holds text, but only numbers in the public rows")
+        return _steady(cells.astype(np.float64))
+    return _steady(_converted(cells, float, f"{column} holds text, but only numbers in the public rows"))
+
+
+def _steady(numbers: FloatArray) -> FloatArray:
+    """Return numbers with 13 digits, which all readers agree on: some read "0.1" with another last bit than others.
+
+    A decimal of at most 13 digits becomes the float next to it, and lies far from where rounding changes. So a map with
+    a border, of whatever library, has the same features of it through every reader.
+    """
+    with np.errstate(all="ignore"):
+        scale = 10.0 ** (_DIGITS - 1 - np.floor(np.log10(np.abs(numbers))))
+        rounded = np.rint(numbers * scale) / scale
+    return np.where(np.isfinite(rounded), rounded, numbers)
 
 
 def _converted(cells: Cells, convert: Callable[[Any], float], refusal: str) -> FloatArray:

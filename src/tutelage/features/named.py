@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from tutelage._internal.typing import Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import PublicRows, features_of_private
-from tutelage.features.cells import TEXT, named_cells
+from tutelage.features.cells import TEXT, columns_of, named_cells
 from tutelage.features.columns import PublicColumns
 from tutelage.features.fitted import PublicTransformer
 from tutelage.features.recipes import (
@@ -23,7 +23,7 @@ from tutelage.features.recipes import (
     Columns,
     FeatureMaps,
 )
-from tutelage.tables import Table, as_table, is_missing
+from tutelage.tables import Table, as_table, is_missing, require_same_types
 
 ColumnMap = PublicColumns | PublicTransformer
 
@@ -74,7 +74,7 @@ def numbered_rows(X: Any, X_public: Any, declared: ColumnMap | None) -> Numbered
     Raises
     ------
     InvalidDataError
-        If one of them is sparse, only one of them has names, or images have two shapes.
+        If one of them is sparse, only one of them has names, a column has two types, or images have two shapes.
     """
     if isinstance(X, np.ndarray) and X.ndim > 2:
         return _images(X, X_public)
@@ -90,6 +90,8 @@ def numbered_rows(X: Any, X_public: Any, declared: ColumnMap | None) -> Numbered
     if declared is None:
         kinds = {TEXT: "text"} if as_table(X_public) is None else None  # one column of texts, which has no name
         declared = PublicColumns.learn(public, kinds=kinds)
+    columns_of(private, declared.names)  # which refuses rows that lack one
+    require_same_types(private, public, declared.names)
     if isinstance(declared, PublicColumns):
         # As arrays, whatever scikit-learn's `set_output` makes of them elsewhere.
         numbers, of_public = (np.asarray(declared.transform(rows)) for rows in (private, public))

@@ -15,7 +15,7 @@ from tutelage.features import FeatureMap, PublicColumns, features_of_private
 from tutelage.ledger.digests import RunningDigest, row_hashes
 from tutelage.partition import canonical_ids
 from tutelage.privacy import PrivacyUnit
-from tutelage.tables import Batches, Cells, Table
+from tutelage.tables import Batches, Cells, Table, require_same_types
 from tutelage.teachers.blocks import PeopleBlock, require_finite, whole_people
 
 _HASH_BYTES = 8  # per person, while the rows are read for the first time
@@ -32,6 +32,8 @@ class BatchReader:
         The private rows.
     columns : PublicColumns
         What their columns are.
+    like : Table
+        The public rows, whose columns have the types that those of each batch must have.
     label : str
         The column of labels.
     entity : str or None
@@ -42,6 +44,7 @@ class BatchReader:
 
     batches: Batches
     columns: PublicColumns
+    like: Table
     label: str
     entity: str | None
     checked: Callable[[Matrix], Matrix]
@@ -92,6 +95,7 @@ class BatchReader:
         """Yield the rows batch by batch, reading these columns."""
         n_people, last = 0, ""
         for table in self.batches.tables(names):
+            require_same_types(table, self.like, self.columns.names)
             rows = self.checked(np.asarray(self.columns.transform(table)))
             labels = self.encoded(table.column(self.label))
             is_first, ids = np.ones(len(rows), dtype=bool), np.array([], dtype=str)

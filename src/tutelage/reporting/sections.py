@@ -73,8 +73,9 @@ _MOST_WITHOUT_STEPS = 3  # batches, which the bars of the costs show as well
 SPENT_STAYS_SPENT = "A release cannot be withdrawn. Its budget stays spent, even if a person or site withdraws later."
 TRUST = {
     "central": "Central: the data set owner runs the software and is trusted with private rows and with all that is "
-    "computed from them before noise is added. Recipients of the release are not trusted: they may know all other "
-    "data.",
+    "computed from them before noise is added. It reads private files cell by cell, or has declared the types of their "
+    "columns: otherwise one person's cell could change how all cells are read. Recipients of the release are not "
+    "trusted: they may know all other data.",
     "federated": "Federated: every hospital runs the software, and keeps its rows and all that is computed from them "
     "before noise is added. ε holds if at "
     "least as many hospitals as the terms require are honest and keep their noise secret. The three computing parties "
