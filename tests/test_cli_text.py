@@ -2,9 +2,13 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
 import zipfile
+from io import BytesIO
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,11 +18,14 @@ from sklearn.tree import DecisionTreeClassifier
 
 from conftest import REPOSITORY
 from test_cli import configure, refusal
+from tutelage.cli import text
 from tutelage.cli.app import _VERBS
 from tutelage.cli.config import load_config
 from tutelage.cli.sources import cause_of_unknown
 from tutelage.cli.text import plain_console, printable
 from tutelage.exceptions import ConfigError, InvalidDataError
+from tutelage.ledger import Ledger
+from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students import load_student
 
 GNMAX = ("--mechanism", "gnmax", "--sigma", 4)
@@ -106,8 +113,8 @@ def test_strings_are_text_and_never_markup_or_orders_to_a_terminal(capsys):
     shown = capsys.readouterr().out
     assert "[red]x[/nope]" in shown
     assert ":smile:" in shown
-    assert "[/] \\x1b[2J \\u202eevil" in shown
-    assert "[bold]\\x9b31m" in shown
+    assert "[/] \\u001b[2J \\u202eevil" in shown
+    assert "[bold]\\u009b31m" in shown
     assert "\x1b" not in shown
     assert printable("a\tb\nc é ε ق") == "a\tb\nc é ε ق"
 
@@ -222,3 +229,42 @@ def test_junk_in_place_of_any_file_is_one_sentence(arguments, tmp_path, called):
         assert "Traceback" not in refused.stderr
         assert len(refused.stderr.strip().splitlines()) == 1, refused.stderr
         assert (tmp_path / kind).read_bytes() == content
+
+
+HOSTILE = "a\u202eb\x9b31mc\x1b]0;d"
+
+
+def test_no_verb_prints_control_characters_of_a_file(tmp_path, called):
+    unit = PrivacyUnit(HOSTILE, NeighboringRelation.CHANGE_ONE_ROW)
+    Ledger.create(tmp_path / "a.ledger", epsilon=1.0, delta=1e-5, unit=unit)
+    rows = "".join(f"{row},{HOSTILE if row % 2 else 'x'}\n" for row in range(60))
+    (tmp_path / "public.csv").write_text(f"age,{HOSTILE}\n{rows}", encoding="utf-8")
+    for call in (
+        ("schema", "public.csv"),
+        ("ledger", "show", "a.ledger"),
+        ("ledger", "show", "a.ledger", "--json"),
+        ("ledger", "export", "a.ledger"),
+        ("card", "--ledger", "a.ledger", "--output", "card"),
+        ("label", "public.csv", "--votes", "none.npz", "--ledger", "a.ledger"),
+    ):
+        done = called(*call, cwd=tmp_path)
+        for printed in (done.stdout, done.stderr):
+            assert not set(printed) & set("\u202e\x9b\x1b\x07"), call
+    shown = tomllib.loads(called("schema", "public.csv", cwd=tmp_path).stdout)["columns"]
+    assert shown[HOSTILE] == sorted([HOSTILE, "x"])
+    assert json.loads(called("ledger", "show", "a.ledger", "--json", cwd=tmp_path).stdout)
+
+
+def test_all_that_is_printed_goes_through_one_place():
+    folder = Path(text.__file__).parent
+    printing = re.compile(r"typer\.s?echo\(|(?<![\w.])print\(|sys\.(stdout|stderr)\.write|Console\(\)")
+    assert [path.name for path in folder.glob("*.py") if printing.search(path.read_text())] == ["text.py"]
+
+
+def test_streams_let_no_control_character_through():
+    below = BytesIO()
+    stream = text.PlainStream(below, "utf-8")
+    stream.write(f"{HOSTILE}\n\tε")
+    stream.flush()
+    assert below.getvalue().decode() == "a\\u202eb\\u009b31mc\\u001b]0;d\n\tε"
+    stream.detach()

@@ -2,12 +2,14 @@
 
 import csv
 import gzip
+import os
 import re
 import warnings
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time
+from io import TextIOWrapper
 from itertools import chain
 from math import isfinite
 from numbers import Integral
@@ -19,6 +21,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import numpy.typing as npt
 
+from tutelage._internal.gate import LARGEST, TABLE, open_input, require_input, require_memory, unpacked, user_path
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
 
@@ -29,6 +32,8 @@ Cells = npt.NDArray[Any] | list[str]
 MOMENT = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d(:?\d\d)?)?)?")
 """How csv files spell days and times."""
 _SEPARATORS = ",;\t|"
+_MEMORY_OF_TEXT, _MEMORY_OF_CELL = 4, 8  # bytes, at least: per byte of a csv file, and per cell of a Parquet file
+_MOST_KEPT = 2**16
 _BUFFER = 2**20  # bytes of a column that are read at once; without it, a column of a whole row group would be
 ROWS_AT_ONCE = 2**16
 _PANDAS_INDEX = "__index_level_"
@@ -162,7 +167,7 @@ def read_batches(path: str | PathLike[str], *, rows_at_once: int = ROWS_AT_ONCE)
     InvalidDataError
         If the file is missing, has no rows, or is no Parquet file.
     """
-    path = Path(path)
+    path = user_path(path)
     integer_at_least(rows_at_once, 1, "rows_at_once", "read_batches")
     unreadable = f"{path} is not a readable Parquet file"
     if path.suffix.lower() != ".parquet" and path.name.lower().endswith(TABLE_FILES):
@@ -206,7 +211,10 @@ def as_batches(rows: Any) -> Batches | None:
                 part = _quietly(lambda one=number: some.get_partition(one).compute(), "The rows cannot be computed")
             yield from frame_table(part).parts(ROWS_AT_ONCE)
 
-    return Batches("", tuple(map(str, rows.columns)), tables)
+    names = tuple(map(str, rows.columns))
+    if len(set(names)) < len(names):
+        raise InvalidDataError("The columns of the rows must have different names.")
+    return Batches("", names, tables)
 
 
 def read_table(path: str | PathLike[str], like: Any = None) -> Table:
@@ -227,7 +235,7 @@ def read_table(path: str | PathLike[str], like: Any = None) -> Table:
         If the file is missing, has no rows, or is not a table with a name for every column; or if a public column has
         another type, or several.
     """
-    path = Path(path)
+    path = user_path(path)
     table = _read_parquet(path) if path.suffix.lower() == ".parquet" else read_csv(path)
     if like is not None:
         public = as_table(like)
@@ -282,10 +290,11 @@ def read_csv(path: str | PathLike[str]) -> Table:
     InvalidDataError
         If the file is missing, empty, not UTF-8, or a row has another number of cells than the header.
     """
-    path, unreadable = Path(path), ""
+    path, unreadable = user_path(path), ""
     try:
         with _opened(path) as lines:
             first = lines.readline()
+            kept: dict[str, str] = {}  # equal cells as one object
             # Strict: an open quotation mark would swallow the lines below it, and with them other people.
             reader = csv.reader(chain([first], lines), delimiter=_separator(first), skipinitialspace=True, strict=True)
             header = [name.strip() for name in next(reader, [])]
@@ -296,7 +305,7 @@ def read_csv(path: str | PathLike[str]) -> Table:
                         f"Line {reader.line_num} of {path.name} has {len(row)} cells, the header {len(header)}."
                     )
                 if row:
-                    rows.append([cell.strip() for cell in row])
+                    rows.append([_once(cell.strip(), kept) for cell in row])
     except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
         unreadable, header, rows = type(error).__name__, [], []
     except OSError as error:
@@ -311,8 +320,21 @@ def read_csv(path: str | PathLike[str]) -> Table:
 
 
 def _opened(path: Path) -> Any:
-    opens: Callable[..., Any] = gzip.open if path.suffix.lower() == ".gz" else open
-    return opens(path, "rt", newline="", encoding="utf-8-sig")
+    file = open_input(path, TABLE)
+    try:
+        if path.suffix.lower() == ".gz":
+            file = unpacked(file, path)
+        else:
+            require_memory(_MEMORY_OF_TEXT * os.fstat(file.fileno()).st_size, path)
+    except BaseException:
+        file.close()
+        raise
+    return TextIOWrapper(file, newline="", encoding="utf-8-sig")
+
+
+def _once(cell: str, kept: dict[str, str]) -> str:
+    """Return the cell, or an equal one that is kept already."""
+    return kept.setdefault(cell, cell) if len(kept) < _MOST_KEPT else kept.get(cell, cell)
 
 
 def _separator(header: str) -> str:
@@ -341,6 +363,12 @@ def _check_header(header: list[str], path: Path) -> None:
 
 def _read_parquet(path: Path) -> Table:
     parquet = _parquet_reader(path)
+    stated = _quietly(lambda: parquet.read_metadata(path), f"{path} is not a readable Parquet file")
+    groups = [stated.row_group(number).total_byte_size for number in range(stated.num_row_groups)]
+    try:
+        require_memory(max(sum(groups), _MEMORY_OF_CELL * stated.num_rows * stated.num_columns), path)
+    except OSError as error:
+        raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
     # Otherwise pyarrow would read columns from the names of the folders, such as year=2024.
     rows = _quietly(lambda: parquet.read_table(path, partitioning=None), f"{path} is not a readable Parquet file")
     table = frame_table(rows)
@@ -354,8 +382,10 @@ def _parquet_reader(path: Path) -> Any:
         from pyarrow import parquet
     except ModuleNotFoundError:
         raise InvalidDataError(f"{path.name} needs pyarrow: pip install 'tutelage[tables]'.") from None
-    if not path.is_file():
-        raise InvalidDataError(f"{path} cannot be read: No such file.")
+    try:
+        require_input(path, LARGEST)
+    except OSError as error:
+        raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
     return parquet
 
 
@@ -391,14 +421,19 @@ def as_table(rows: Any, names: Collection[str] | None = None) -> Table | None:
     if isinstance(rows, Mapping):
         needed = {name: cells for name, cells in rows.items() if names is None or name in names}
         return Table("", {str(name): _array(cells, str(name)) for name, cells in needed.items()})
-    same_names = "The columns of the rows must have different names"
-    frame = _quietly(lambda: nw.from_native(rows, pass_through=True), same_names)
+    frame = of_narwhals(rows)
     return None if frame is rows else frame_table(frame, names)
+
+
+def of_narwhals(rows: Any, *, allow_series: bool | None = None) -> Any:
+    """Return a frame of any library as one of narwhals, and anything else as it is; refuse two columns of one name."""
+    same_names = "The columns of the rows must have different names"
+    return _quietly(lambda: nw.from_native(rows, pass_through=True, allow_series=allow_series), same_names)
 
 
 def frame_table(rows: Any, names: Collection[str] | None = None) -> Table:
     """Return a frame of any library that narwhals knows as a table."""
-    frame = nw.from_native(rows, pass_through=True)
+    frame = of_narwhals(rows)
     # The schema first: a DuckDB relation forgets the order of its categories when it is computed.
     schema = _quietly(frame.collect_schema, "The rows cannot be computed")
     if isinstance(frame, nw.LazyFrame):
@@ -468,7 +503,7 @@ def _type_of_cell(kind: type) -> str:
 
 def column_array(values: Any) -> Any:
     """Return a column of a DataFrame library as an array; anything else as it is."""
-    series = nw.from_native(values, allow_series=True, pass_through=True)
+    series = of_narwhals(values, allow_series=True)
     if isinstance(series, nw.Series):
         return _cells(series)
     if isinstance(series, nw.DataFrame):

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.files import VOTES, Form, StoredArrays, name_in, open_private, read_arrays
+from tutelage._internal.gate import user_path
 from tutelage._internal.outputs import claimed
 from tutelage._internal.pickling import NeverPickled
 from tutelage._internal.typing import ABSTAIN, Ballots, IntArray
@@ -142,7 +143,7 @@ class VoteHistogram(NeverPickled):
         n_queries : int, optional
             Number of queries that the votes must be about. Counts of another shape or type are never unpacked.
         """
-        arrays = read_arrays(Path(path))
+        arrays = read_arrays(user_path(path))
         if "format" in arrays and array in (None, "counts"):
             votes = cls._from_own_format(arrays, path, n_queries)
             if n_teachers not in (None, votes.n_teachers):

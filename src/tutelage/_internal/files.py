@@ -12,6 +12,7 @@ from typing import IO, Any, BinaryIO, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
+from tutelage._internal.gate import TABLE, open_input, require_memory
 from tutelage._internal.outputs import npz_form
 from tutelage.exceptions import ConfigError, InvalidDataError
 
@@ -69,7 +70,8 @@ class StoredArrays(Mapping[str, npt.NDArray[Any]]):
     def _read(self, name: str) -> npt.NDArray[Any]:
         form = self._forms[name]
         try:
-            with self.path.open("rb") as file, np.load(file, allow_pickle=False) as npz:
+            require_memory(form.nbytes, self.path)
+            with open_input(self.path, TABLE) as file, np.load(file, allow_pickle=False) as npz:
                 array = npz[name]
         except (*_UNREADABLE, KeyError, MemoryError):
             raise _no_arrays(self.path) from None
@@ -81,10 +83,12 @@ class StoredArrays(Mapping[str, npt.NDArray[Any]]):
 def read_arrays(path: Path) -> StoredArrays:
     """Return the plain arrays of an npz file, never unpickling; only their headers are read yet."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_input(path, TABLE) as file, zipfile.ZipFile(file) as archive:
             forms = {item.filename.removesuffix(".npy"): _form_of(archive, item) for item in archive.infolist()}
     except FileNotFoundError:
         raise InvalidDataError(f"{path} does not exist. Name an npz file.") from None
+    except OSError as error:
+        raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
     except _UNREADABLE:
         raise _no_arrays(path) from None
     if not forms:
@@ -126,12 +130,14 @@ def read_array(path: Path, name: str | None, usual: str) -> npt.NDArray[Any]:
         arrays = read_arrays(path)
         return arrays[name_in(arrays, path, name, usual)]
     try:
-        with path.open("rb") as file:
-            _form_in(file, path.stat().st_size)
+        with open_input(path, TABLE) as file:
+            require_memory(_form_in(file, path.stat().st_size).nbytes, path)
             file.seek(0)
             return np.load(file, allow_pickle=False)
     except FileNotFoundError:
         raise ConfigError(f"{path} does not exist. Name a npy or npz file.") from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
     except (*_UNREADABLE, MemoryError):
         raise ConfigError(f"{path} is not a readable npy file of plain numbers. Write it with numpy.save.") from None
 

@@ -189,7 +189,7 @@ def claimed(
 
     `way_out` is the advice of a refusal; unless `checked`, only the private folder is claimed.
     """
-    output = Path(output)
+    output = Path(output).expanduser()
     advice = way_out or f"name another {'folder' if folder else 'file'}"
     claim = Claim(output, kind, way_out=advice, folder=folder)
     if not folder and not path_of(output).parent.is_dir():

@@ -157,6 +157,7 @@ RELEASE = Form("a results folder", _foreign)
 
 def claimed_folder(folder: Path, way_out: str, ledger: Path | None = None) -> AbstractContextManager[Claim]:
     """Hold a results folder for this process; refuse one with a file that its manifest does not account for."""
+    folder = folder.expanduser()
     if ledger is not None and path_of(folder) in path_of(ledger).parents:
         raise ConfigError(
             f"The ledger must not be in the results folder, which is replaced whole and handed over. Got {ledger}. "

@@ -13,7 +13,7 @@ from tutelage._internal.validation import integer_at_least, probability
 from tutelage.accounting import Accountant
 from tutelage.accounting.simulated_costs import confident_runs
 from tutelage.cli.mechanisms import Chosen, choosing_mechanism
-from tutelage.cli.text import Array, AsJson, Teachers, plain_console, print_json
+from tutelage.cli.text import Array, AsJson, Teachers, plain_console, print_json, say
 from tutelage.events import CappedArgmaxGaussian, ConfidenceCheck, Event, NoisyArgmaxGaussian, of_queries
 from tutelage.exceptions import ConfigError, UnsupportedEventError
 from tutelage.noise import SimulationNoise
@@ -62,7 +62,7 @@ def account(
     title = str(released_by.mechanism)
     if not as_json:
         _print_table(shown, histogram, title, delta, reveal=reveal_private)
-        typer.echo(f"Next: tutelage label PUBLIC --votes {votes} --ledger LEDGER {released_by.as_options()}")
+        say(f"Next: tutelage label PUBLIC --votes {votes} --ledger LEDGER {released_by.as_options()}")
         return
     about = {
         "queries": histogram.n_queries,
@@ -134,5 +134,5 @@ def _print_table(
             table.add_row(value, order, publish, cost["method"] + averaged)
     plain_console().print(table)
     if not reveal:
-        typer.echo("Hidden values depend on the private votes.")
-        typer.echo("The data set owner can print them with --reveal-private.")
+        say("Hidden values depend on the private votes.")
+        say("The data set owner can print them with --reveal-private.")

@@ -6,7 +6,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.metadata import EntryPoints, entry_points, version
 from io import TextIOWrapper
@@ -17,7 +17,8 @@ import typer
 from typer.core import TyperGroup
 
 from tutelage._internal.days import on_one_day
-from tutelage.cli.text import INTERRUPTED, interruption_says, printable, remark, require_printable
+from tutelage._internal.gate import user_path
+from tutelage.cli.text import INTERRUPTED, PlainStream, interruption_says, remark, require_printable, say
 from tutelage.exceptions import ConfigError, InvalidParameterError, TutelageError
 
 # One line for each verb, by purpose. The verbs' own help says more, but reading it would load all of them.
@@ -116,6 +117,15 @@ def _entry_points() -> EntryPoints:
     return entry_points(group="tutelage.reproductions", name=_OF_ANOTHER_PACKAGE)
 
 
+def _with_user_path(argument: str) -> str:
+    """Return an argument with ``~`` as the home folder, and refuse what would be no path: no shell did so before."""
+    require_printable(argument, "An argument")
+    option, sign, value = argument.partition("=") if argument.startswith("--") else ("", "", argument)
+    if value in ("/", ":memory:") or value.startswith(("~/", "file:")):
+        value = str(user_path(value, option or "An argument"))
+    return f"{option}{sign}{value}"
+
+
 def _load(verb: str) -> Any:
     """Return the function or group ``x`` of `tutelage.cli.x`; the package of reproductions brings its own verb."""
     if verb != _OF_ANOTHER_PACKAGE:
@@ -144,7 +154,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"tutelage {version('tutelage')}")
+        say(f"tutelage {version('tutelage')}")
         raise typer.Exit
 
 
@@ -162,19 +172,19 @@ def root(
     that are trained on parts of the data vote instead, as in Private Aggregation of Teacher Ensembles (PATE).
     """
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        say(context.get_help())
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
     if category.__module__.startswith("tutelage."):
-        remark(f"warning: {printable(str(message))}")
+        remark(f"warning: {message}")
     else:
         _show_as_python_does(message, category, *place, **more)
 
 
 def _refuse(code: int, *sentences: str) -> None:
     for sentence in sentences:
-        typer.secho(f"tutelage: {printable(sentence)}", err=True, fg=typer.colors.RED)
+        say(f"tutelage: {sentence}", err=True, color=typer.colors.RED)
     sys.exit(code)
 
 
@@ -204,14 +214,34 @@ def _sigterm_interrupts() -> Iterator[None]:
 def main() -> None:
     """Run the command line: a refusal is a line per problem on standard error; exit code 2 if the call was wrong."""
     warnings.showwarning = _show_warning
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # an encoding without ε must not stop a command
-            stream.reconfigure(errors="backslashreplace")
+    with _plain_streams():
+        _run()
+
+
+@contextmanager
+def _plain_streams() -> Iterator[None]:
+    """Let no control character through, and no encoding without ε stop a command."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = streams = [
+        PlainStream(each.buffer, each.encoding, "backslashreplace", line_buffering=True)
+        if isinstance(each, TextIOWrapper)
+        else each
+        for each in before
+    ]
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+        for each in streams:
+            if isinstance(each, PlainStream):
+                with suppress(OSError):  # nobody listens any more
+                    each.detach()  # or it would close what is below
+
+
+def _run() -> None:
     try:
         with _sigterm_interrupts():
-            for argument in sys.argv[1:]:
-                require_printable(argument, "An argument")
-            app(prog_name="tutelage")
+            app([_with_user_path(argument) for argument in sys.argv[1:]], prog_name="tutelage")
     except TutelageError as error:
         _refuse(2 if isinstance(error, ConfigError | InvalidParameterError) else 1, *error.problems)
     except OSError as error:

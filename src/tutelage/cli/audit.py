@@ -12,13 +12,14 @@ from sklearn.base import clone
 
 from tutelage._internal.validation import integer_at_least
 from tutelage.accounting import data_independent
+from tutelage.audit.cells import check_cells
 from tutelage.audit.checklist import Checked, PrivateRows, check_mechanism, check_rows, check_sensitivity
 from tutelage.audit.mechanism import check_draws
 from tutelage.audit.sums import check_ballots, check_claim_of_sum, check_noise_of_sum, check_votes, tried_on_few
 from tutelage.cli.config import RunConfig, load_config
 from tutelage.cli.pipeline import build_classifier
 from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
-from tutelage.cli.text import plain_console, print_json
+from tutelage.cli.text import plain_console, print_json, say
 from tutelage.estimator import PATEClassifier
 from tutelage.events import Repeated
 from tutelage.exceptions import ConfigError
@@ -27,6 +28,7 @@ from tutelage.ledger import Ledger
 from tutelage.mechanisms import GNMax
 from tutelage.noise import SimulationNoise
 from tutelage.privacy import ONE_TEACHER, round_up
+from tutelage.tables import read_table
 
 _CANDIDATES = 200  # units whose membership is attacked
 _SHADOWS, _TARGETS = 32, 8
@@ -85,13 +87,16 @@ def audit(
         entities=entities,
         progress=not as_json,
     )
+    if data.whole_rows is not None and data.columns is not None:
+        public = read_table(settings.input_file(settings.public))
+        found.append(check_cells(data.whole_rows, public, data.columns))
     if membership:
         found.append(_membership(settings, model, data, pool, progress=not as_json))
     _print(found, as_json=as_json)
     if any(one.verdict == "fail" for one in found):
         raise typer.Exit(_FAILED)
     if not as_json:
-        typer.echo(f"Next: tutelage run {config}")
+        say(f"Next: tutelage run {config}")
 
 
 def _budget_of_noise(settings: RunConfig) -> Ledger | None:

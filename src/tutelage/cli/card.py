@@ -13,6 +13,7 @@ import typer
 
 from tutelage._internal.days import today
 from tutelage._internal.files import name_in, read_arrays
+from tutelage._internal.gate import read_text
 from tutelage._internal.outputs import Claim, claimed, form, json_form
 from tutelage._internal.releases import (
     MANIFEST,
@@ -26,7 +27,7 @@ from tutelage._internal.releases import (
 from tutelage._internal.typing import IntArray
 from tutelage.cli.ledger import check_recorded, opened
 from tutelage.cli.settings import read_settings
-from tutelage.cli.text import Teachers, print_json
+from tutelage.cli.text import Teachers, print_json, say
 from tutelage.events import PUBLICATIONS, Check, Event, InteractiveCheck, SummedNoise
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.ledger import History, LedgerState
@@ -158,18 +159,18 @@ def card(
         print_json(made.as_dict(), ascii_only=False)
         return
     paths = [folder / name for name in (*_CARD, *(() if signer is None else (SIGNATURE,)))]
-    typer.echo("Card: " + ", ".join(str(path) for path in paths))
+    say("Card: " + ", ".join(str(path) for path in paths))
     if registry is not None:
         lacking = [topic for topic in TOPICS if topic not in made.statements]
-        typer.echo(f"Registry entry, a draft: {registry}" + f". It lacks: {', '.join(lacking)}." * bool(lacking))
+        say(f"Registry entry, a draft: {registry}" + f". It lacks: {', '.join(lacking)}." * bool(lacking))
     missing = [topic for topic in STATEMENTS if topic not in made.statements]
     if missing:
-        typer.echo(f"Not stated: {', '.join(missing)}. Add them with --state TOPIC=TEXT.")
+        say(f"Not stated: {', '.join(missing)}. Add them with --state TOPIC=TEXT.")
     elif signer is None:
-        typer.echo(f"Next: tutelage card {folder} --sign NAME.private.json")
+        say(f"Next: tutelage card {folder} --sign NAME.private.json")
     if signer is not None:
-        typer.echo(f"Next: send the whole folder and {signer.member.name}.public.json. Tell the recipient, by")
-        typer.echo(f"another channel, the fingerprint of the key:\n{signer.member.fingerprint}")
+        say(f"Next: send the whole folder and {signer.member.name}.public.json. Tell the recipient, by")
+        say(f"another channel, the fingerprint of the key:\n{signer.member.fingerprint}")
 
 
 def _require_keys() -> None:
@@ -198,21 +199,19 @@ def _verify(results: Path, key: Path, ledger: Path | None) -> None:
     signed = _proved_as_shown(folder, history)
     if history is not None:
         check_recorded(manifest, folder, history, str(ledger))
-    typer.echo(
-        f"{folder} is the release that {member.name} signed. Compare the fingerprint of the key with the signer:"
-    )
-    typer.echo(member.fingerprint)
-    typer.echo(f"The signature covers {', '.join(manifest.sha256)}.")
+    say(f"{folder} is the release that {member.name} signed. Compare the fingerprint of the key with the signer:")
+    say(member.fingerprint)
+    say(f"The signature covers {', '.join(manifest.sha256)}.")
     if history is None:
-        typer.echo(f"The ledger was not checked: add --ledger. The head on the card is\n{signed.budget['head']}")
+        say(f"The ledger was not checked: add --ledger. The head on the card is\n{signed.budget['head']}")
         return
     since = len(history.charges) - len(history.until_head(signed.budget["head"], str(folder / "card.json")).charges)
-    typer.echo(f"{ledger} is intact, contains the head on the card, and names this release.")
+    say(f"{ledger} is intact, contains the head on the card, and names this release.")
     if since:
         covered = "covers them" if signed.covers_ledger else "does not cover them: quote the budget of the ledger"
         if history.state.simulated and not signed.epsilon.simulated:
             covered = "no longer holds: noise was simulated in one of them"
-        typer.echo(f"Releases or tests since the card was made: {since:,}. The ε of the card {covered}.")
+        say(f"Releases or tests since the card was made: {since:,}. The ε of the card {covered}.")
 
 
 def _proved_as_shown(folder: Path, history: History | None) -> PrivacyCard:
@@ -220,10 +219,10 @@ def _proved_as_shown(folder: Path, history: History | None) -> PrivacyCard:
     file = folder / "card.json"
     signed = proved_card(read_card(file), str(file), history)
     if signed.versions.get("tutelage") != version("tutelage"):
-        typer.echo(f"Only card.json was proved: tutelage {version('tutelage')} did not write this card.")
+        say(f"Only card.json was proved: tutelage {version('tutelage')} did not write this card.")
         return signed
     for name, shown in (("card.md", signed.as_markdown()), ("card.html", signed.as_html())):
-        if (folder / name).read_text(encoding="utf-8") != shown:
+        if read_text(folder / name) != shown:
             raise InvalidDataError(f"{folder / name} does not show what card.json says. Do not use this card.")
     if set(_judged_again(signed)) - set(signed.findings or (NOT_CHECKED,)):
         raise InvalidDataError(f"{file} lacks an objection that follows from its numbers. Do not use this card.")
@@ -362,7 +361,7 @@ def _folder(output: Path | None, otherwise: Path | None) -> Path:
 def _shows(folder: Path, made: PrivacyCard) -> bool:
     """Return whether the files of a card in a folder say what would be written now."""
     pages = (("card.md", made.as_markdown()), ("card.html", made.as_html()))
-    same = all((folder / name).read_text(encoding="utf-8") == text for name, text in pages)
+    same = all(read_text(folder / name) == text for name, text in pages)
     return same and read_card(folder / "card.json").as_dict() == made.as_dict()
 
 
@@ -408,7 +407,7 @@ def _write_private(
         path = claim.private / _PRIVATE_REPORT
         with claim.added(_PRIVATE_REPORT, REPORT, private=True) as part:
             write_private_report(part, histogram, labels=right, ballots=cast)
-    typer.secho(f"{path} shows private votes. Never publish it.", fg=typer.colors.RED)
+    say(f"{path} shows private votes. Never publish it.", color=typer.colors.RED)
 
 
 def _integers(path: Path, name: str) -> IntArray:

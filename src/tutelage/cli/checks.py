@@ -8,6 +8,7 @@ import typer
 from tutelage.accounting import data_independent
 from tutelage.cli.config import RunConfig
 from tutelage.cli.sources import RunData, pool_of
+from tutelage.cli.text import say
 from tutelage.estimator import PATEClassifier
 from tutelage.events import of_queries
 from tutelage.partition import canonical_ids
@@ -17,11 +18,11 @@ from tutelage.reporting import ClassAccuracy
 from tutelage.reporting.lints import LARGE_EPSILON, Finding, lint
 
 
-def say(findings: tuple[Finding, ...]) -> None:
+def show_findings(findings: tuple[Finding, ...]) -> None:
     """Print findings on standard error, dangers in red."""
     for finding in findings:
         color = typer.colors.RED if finding.severity == "danger" else typer.colors.YELLOW
-        typer.secho(f"tutelage: {finding.severity}: {finding.reason}", err=True, fg=color)
+        say(f"tutelage: {finding.severity}: {finding.reason}", err=True, color=color)
 
 
 def objections_before(settings: RunConfig, data: RunData) -> tuple[Finding, ...]:

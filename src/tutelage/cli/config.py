@@ -12,6 +12,7 @@ from typing import Annotated, Any, final
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import all_estimators
 
+from tutelage._internal.gate import LARGEST, require_input, user_path
 from tutelage._internal.validation import probability
 from tutelage.cli.mechanisms import SUM, read_mechanism, read_sum
 from tutelage.cli.settings import OneOf, Whole, problems_in, read_section, read_settings, refuse_unknown
@@ -246,16 +247,36 @@ class RunConfig:
     @property
     def folder(self) -> Path:
         """The output folder."""
-        return self.base / self.output.folder
+        return self.base / user_path(self.output.folder, "`folder` in [output]")
 
     @property
     def ledger(self) -> Path:
         """The ledger: by default beside the private rows, because it belongs to them and not to a project."""
         if self.privacy.ledger is not None:
-            return self.base / self.privacy.ledger
+            return self.base / user_path(self.privacy.ledger, "`ledger` in [privacy]")
         if self.private is None:
             return self.base / f"{self.dataset}.ledger"
-        return self.base / f"{self.private.file}.ledger"
+        return self.base / f"{user_path(self.private.file)}.ledger"
+
+    def input_file(self, section: "PrivateSection | PublicSection") -> Path:
+        """Return the file of a section."""
+        return self.base / user_path(section.file or "", f"`file` in {_name_of(section)}")
+
+    def problems_of_files(self) -> Iterator[str]:
+        """Yield problems: inputs that are no files, before anything looks into them."""
+        for section in (self.private, self.public):
+            if section is not None and section.file is not None:
+                path = self.input_file(section)
+                try:
+                    require_input(path, LARGEST)
+                except FileNotFoundError:
+                    continue  # which is refused where it is read
+                except OSError as error:
+                    yield f"`file` in {_name_of(section)}: {path} cannot be read: {error.strerror}."
+
+
+def _name_of(section: object) -> str:
+    return "[private]" if isinstance(section, PrivateSection) else "[public]"
 
 
 def load_config(path: Path) -> RunConfig:
@@ -444,7 +465,7 @@ def _problems_of_sources(config: RunConfig) -> Iterator[str]:
             "[private] needs `classes`, the class values, which are public. Add them, or name the column of the public "
             "rows that has them as `label` in [public]."
         )
-    if public.file and _same(config.base / private.file, config.base / public.file):
+    if public.file and _same(config.input_file(private), config.input_file(public)):
         yield "`file` in [public] must be another file than in [private], because public rows are not protected."
 
 
@@ -628,6 +649,7 @@ _STAND_INS = {
 }  # fmt: skip  # of sections with problems; no check looks at them
 _CHECKS: tuple[tuple[tuple[str, ...], Callable[[RunConfig], Iterable[str]]], ...] = (
     (("private", "public"), _problems_of_sources),
+    (("private", "public"), RunConfig.problems_of_files),
     (("private",), _problems_of_private),
     (("private", "public"), _problems_of_columns),
     (("output",), _problems_of_folder),

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tutelage._internal.outputs import NEVER, claimed
-from tutelage.cli.text import ANOTHER_FILE
+from tutelage.cli.text import ANOTHER_FILE, say
 from tutelage.exceptions import ConfigError
 
 # Each begins with one line for users: its purpose and the next step.
@@ -44,4 +44,4 @@ def example(
         raise ConfigError(f"{target} already exists. Name another file with --output.")
     with claimed(target, NEVER, way_out=ANOTHER_FILE) as claim, claim.written() as part:
         part.write_text(_EXAMPLES[name], encoding="utf-8")
-    typer.echo(f"Wrote {target}. {_LINES[name]}\nNext: tutelage run {target}")
+    say(f"Wrote {target}. {_LINES[name]}\nNext: tutelage run {target}")

@@ -13,13 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from tutelage._internal.files import read_array, read_arrays
+from tutelage._internal.gate import TABLE, open_input
 from tutelage._internal.outputs import Claim, check_replaceable, claimed, npz_form
 from tutelage._internal.typing import ABSTAIN
 from tutelage._internal.validation import number_between
 from tutelage.cli.ledger import Neighbors, unit_of
 from tutelage.cli.mechanisms import read_mechanism, read_sum
 from tutelage.cli.settings import OneOf, check_entries, read_settings
-from tutelage.cli.text import ANOTHER_FILE, AsJson, plain_console, print_json, printable, verb_group
+from tutelage.cli.text import ANOTHER_FILE, AsJson, plain_console, print_json, printable, say, verb_group
 from tutelage.exceptions import ConfigError, FederationError, InvalidDataError
 from tutelage.federation import (
     Aggregator,
@@ -128,11 +129,11 @@ def describe(consortium: Consortium) -> None:
     what = f"{_SHOWN_QUERIES} queries spend" if teacher is None else f"{teacher.rounds} rounds spend"
     table.add_row(what, f"ε = {round_up(cost.epsilon):.4f} at δ = {_SHOWN_DELTA:g}")
     plain_console().print(table)
-    typer.echo("fingerprint of each member, as `keygen` printed it")
+    say("fingerprint of each member, as `keygen` printed it")
     for member in consortium.members:
         where = "" if member.address is None else f" at {member.address}"
-        typer.echo(f"  {member.fingerprint}  {member.name}, {member.role}{where}")
-    typer.echo(f"fingerprint of these terms\n  {in_groups(consortium.fingerprint)}")
+        say(f"  {member.fingerprint}  {member.name}, {member.role}{where}")
+    say(f"fingerprint of these terms\n  {in_groups(consortium.fingerprint)}")
 
 
 def describe_status(consortium: Consortium, batches: Sequence[BatchStatus]) -> None:
@@ -144,7 +145,7 @@ def describe_status(consortium: Consortium, batches: Sequence[BatchStatus]) -> N
     plain_console().print(table)
     for each in batches:
         missing = f"No votes from {listed(each.missing)}. " * bool(each.missing)
-        typer.echo(f"{each.batch[:8]}: {missing}Next: {_next_step(consortium, each)}")
+        say(f"{each.batch[:8]}: {missing}Next: {_next_step(consortium, each)}")
 
 
 def _next_step(consortium: Consortium, found: BatchStatus) -> str:
@@ -206,9 +207,9 @@ def keygen(
     identity = Identity.generate(name, role, address)
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     private, public = identity.save(home)
-    typer.echo(f"{private} is the private key of {name}. Keep it secret.")
-    typer.echo(f"Send {public} to the author of the terms. Its fingerprint is\n{identity.member.fingerprint}")
-    typer.echo(f"Next, when the terms are in the mailbox: tutelage federate join --home {home} --mailbox MAILBOX")
+    say(f"{private} is the private key of {name}. Keep it secret.")
+    say(f"Send {public} to the author of the terms. Its fingerprint is\n{identity.member.fingerprint}")
+    say(f"Next, when the terms are in the mailbox: tutelage federate join --home {home} --mailbox MAILBOX")
 
 
 @federate.command()
@@ -226,8 +227,8 @@ def init(
         print_json({"fingerprint": consortium.fingerprint, **consortium.as_dict()})
         return
     describe(consortium)
-    typer.echo("Read the last fingerprint to every member.")
-    typer.echo(f"Next, every member: tutelage federate join --home HOME --mailbox {mailbox}")
+    say("Read the last fingerprint to every member.")
+    say(f"Next, every member: tutelage federate join --home HOME --mailbox {mailbox}")
 
 
 @federate.command()
@@ -242,15 +243,15 @@ def join(
     consortium = _terms_in(_mailbox(mailbox))
     if fingerprint is None:
         describe(consortium)
-        typer.echo(
+        say(
             "Not joined yet. Compare the last fingerprint with the other members by telephone.\n"
             f'Next: tutelage federate join --home {home} --mailbox {mailbox} --fingerprint "…"'
         )
         raise typer.Exit(1)
     member = Home(home)
     member.join(consortium, fingerprint)
-    typer.echo(f"{member.identity.member.name} has joined {consortium.name!r}.")
-    typer.echo(f"Next: {_after_joining(consortium, member.identity.member.role, home)}")
+    say(f"{member.identity.member.name} has joined {consortium.name!r}.")
+    say(f"Next: {_after_joining(consortium, member.identity.member.role, home)}")
 
 
 @federate.command()
@@ -284,19 +285,17 @@ def ask(
         print_json({**found, "ledger": budget and budget.state().as_dict()})
     elif asked.batch is None:
         done = "Every round was collected" if aggregator.consortium.is_sum else "Every row was labeled"
-        typer.echo(f"{done} before. No query was sent, and nothing was spent.")
+        say(f"{done} before. No query was sent, and nothing was spent.")
     elif aggregator.consortium.teacher is not None:
         number = SumRound.of(asked.batch, aggregator.consortium).number
-        typer.echo(
-            f"Sent round {number + 1} of {aggregator.consortium.teacher.rounds} as batch {asked.batch.identifier}."
-        )
-        typer.echo(budget.state() if budget is not None else "")
-        typer.echo(f"Next: tutelage federate status --mailbox {mailbox}")
+        say(f"Sent round {number + 1} of {aggregator.consortium.teacher.rounds} as batch {asked.batch.identifier}.")
+        say(budget.state() if budget is not None else "")
+        say(f"Next: tutelage federate status --mailbox {mailbox}")
     else:
-        typer.echo(f"Sent batch {asked.batch.identifier} with {asked.new:,} queries.")
+        say(f"Sent batch {asked.batch.identifier} with {asked.new:,} queries.")
         if budget is not None:
-            typer.echo(budget.state())
-        typer.echo(f"Next: tutelage federate status --mailbox {mailbox}")
+            say(budget.state())
+        say(f"Next: tutelage federate status --mailbox {mailbox}")
 
 
 @federate.command()
@@ -341,7 +340,7 @@ def vote(
     if "batch" in arrays and str(arrays["batch"]) != asked.identifier:
         raise ConfigError(f"{ballots} contains ballots for another batch than {asked.identifier}. Pass its --batch.")
     if data is not None:
-        with data.open("rb") as file:
+        with open_input(data, TABLE) as file:
             entity.bind(hashlib.file_digest(file, "sha256").digest(), changed=data_changed)
     if by_sum:
         X, y, ids = _private_rows(ballots)
@@ -356,16 +355,16 @@ def vote(
         print_json({**found, "repeated": cast.repeated, "ledger": budget.state().as_dict()})
         return
     if cast.repeated:
-        typer.echo(f"This hospital voted before. The same envelopes were sent again, and {ballots} was not used.")
+        say(f"This hospital voted before. The same envelopes were sent again, and {ballots} was not used.")
     limit = "" if cast.queries == asked.n_queries else "; the budget does not allow more"
     to = ", ".join(sorted(cast.envelopes))
     if by_sum:
-        typer.echo(f"Sent the sealed sum of the ballots of one round to {to}.")
+        say(f"Sent the sealed sum of the ballots of one round to {to}.")
     else:
-        typer.echo(f"Sent sealed votes on {cast.queries:,} of {asked.n_queries:,} queries to {to}{limit}.")
-    typer.echo(f"The {'ballots' if by_sum else 'votes'} are for batch {asked.identifier}.")
-    typer.echo(budget.state())
-    typer.echo(f"Next: tutelage federate status --mailbox {mailbox}")
+        say(f"Sent sealed votes on {cast.queries:,} of {asked.n_queries:,} queries to {to}{limit}.")
+    say(f"The {'ballots' if by_sum else 'votes'} are for batch {asked.identifier}.")
+    say(budget.state())
+    say(f"Next: tutelage federate status --mailbox {mailbox}")
 
 
 @federate.command()
@@ -411,8 +410,8 @@ def compute(
         return
     _print_left_out(done.left_out)
     what = "sum of the ballots of" if party.consortium.is_sum else f"labels of {done.queries:,} queries by"
-    typer.echo(f"Sent the {what} {len(done.entities)} hospitals, in shares, to the aggregator.")
-    typer.echo(f"Next, at {party.consortium.aggregator.name}: tutelage federate collect")
+    say(f"Sent the {what} {len(done.entities)} hospitals, in shares, to the aggregator.")
+    say(f"Next, at {party.consortium.aggregator.name}: tutelage federate collect")
 
 
 @federate.command()
@@ -459,9 +458,9 @@ def collect(
         print_json({**counts, **whose, "ledger": budget and budget.state().as_dict()})
         return
     _print_left_out(found.left_out)
-    typer.echo(f"Wrote {answered:,} of {asked.n_queries:,} labels, by {len(found.entities)} hospitals, to {output}.")
+    say(f"Wrote {answered:,} of {asked.n_queries:,} labels, by {len(found.entities)} hospitals, to {output}.")
     if budget is not None:
-        typer.echo(budget.state())
+        say(budget.state())
 
 
 def _collect_sum(
@@ -476,10 +475,10 @@ def _collect_sum(
         whose = {"entities": found.entities, "student": str(claim.path)}
         print_json({**counts, **whose, "ledger": budget and budget.state().as_dict()})
         return
-    typer.echo(f"Wrote the student of round {found.round.number}, by {len(found.entities)} hospitals, to {claim.path}.")
+    say(f"Wrote the student of round {found.round.number}, by {len(found.entities)} hospitals, to {claim.path}.")
     if budget is not None:
-        typer.echo(budget.state())
-    typer.echo("Next: tutelage federate ask" if found.rounds_left else "This was the last round.")
+        say(budget.state())
+    say("Next: tutelage federate ask" if found.rounds_left else "This was the last round.")
 
 
 def _is_over(terms: Consortium, box: Mailbox, member: Home, batch: Batch) -> bool:
@@ -518,7 +517,7 @@ def status(
     describe(consortium)
     describe_status(consortium, batches)
     for identifier, reason in refused.items():
-        typer.secho(f"{identifier[:8]} is refused: {printable(reason)}", fg=typer.colors.YELLOW)
+        say(f"{identifier[:8]} is refused: {printable(reason)}", color=typer.colors.YELLOW)
 
 
 def _mailbox(folder: Path) -> Mailbox:
@@ -577,17 +576,17 @@ def _say_who_is_missing() -> Callable[[tuple[str, ...]], None]:
     """Return a callback that prints the missing parties whenever they change."""
     said: list[tuple[str, ...]] = []
 
-    def say(missing: tuple[str, ...]) -> None:
+    def tell(missing: tuple[str, ...]) -> None:
         if said[-1:] != [missing]:
             said.append(missing)
-            typer.echo(f"Waiting for {' and '.join(missing)} to run `tutelage federate compute`.", err=True)
+            say(f"Waiting for {' and '.join(missing)} to run `tutelage federate compute`.", err=True)
 
-    return say
+    return tell
 
 
 def _print_left_out(left_out: dict[str, str]) -> None:
     for name, reason in sorted(left_out.items()):
-        typer.secho(f"{name} was left out: {printable(reason)}", err=True, fg=typer.colors.YELLOW)
+        say(f"{name} was left out: {printable(reason)}", err=True, color=typer.colors.YELLOW)
 
 
 def _batch(

@@ -11,7 +11,7 @@ import typer
 from tutelage._internal.outputs import claimed, form
 from tutelage.cli.mechanisms import Chosen, choosing_mechanism
 from tutelage.cli.sources import read_predictions, read_rows
-from tutelage.cli.text import ANOTHER_FILE, AsJson, PublicArray, Teachers, interruption_says, print_json
+from tutelage.cli.text import ANOTHER_FILE, AsJson, PublicArray, Teachers, interruption_says, print_json, say
 from tutelage.exceptions import ConfigError
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger, LedgerState
@@ -79,7 +79,7 @@ def label(
             _write(part, release)
     _print(release, budget.state(), output, session.n_remembered, as_json=as_json)
     if not as_json:
-        typer.echo(f"Next: tutelage card --ledger {ledger} --output card")
+        say(f"Next: tutelage card --ledger {ledger} --output card")
 
 
 def _write(part: Path, release: Release) -> None:
@@ -99,9 +99,9 @@ def _print(release: Release, state: LedgerState, output: Path, remembered: int, 
         print_json({**counts, "event": release.event.as_dict(), "ledger": state.as_dict()})
         return
     others = "" if answered == asked else " The mechanism abstained on the others."
-    typer.echo(f"Wrote {answered:,} of {asked:,} labels to {output}.{others}")
-    typer.echo(f"This spent {round_up(release.cost):.4f} of the budget ε = {state.budget:g} at δ = {state.delta:g}.")
-    typer.echo(state)
+    say(f"Wrote {answered:,} of {asked:,} labels to {output}.{others}")
+    say(f"This spent {round_up(release.cost):.4f} of the budget ε = {state.budget:g} at δ = {state.delta:g}.")
+    say(state)
     if remembered:
         which = "Every row was" if release.cost == 0 else f"{remembered:,} rows were"
-        typer.echo(f"{which} labeled before. Labels from earlier releases are repeated, and nothing is spent on them.")
+        say(f"{which} labeled before. Labels from earlier releases are repeated, and nothing is spent on them.")

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from tutelage._internal.outputs import claimed, form
 from tutelage._internal.releases import MANIFEST, Manifest
-from tutelage.cli.text import ANOTHER_FILE, AsJson, plain_console, print_json, require_printable, verb_group
+from tutelage.cli.text import ANOTHER_FILE, AsJson, plain_console, print_json, require_printable, say, verb_group
 from tutelage.events import Event
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.ledger import Accounting, History, Ledger, LedgerState
@@ -107,7 +107,7 @@ def init(
     _print(made.state(), file, as_json=as_json)
     if not as_json:
         labels, status = f"label PUBLIC --votes VOTES --ledger {file}", "federate status --mailbox MAILBOX"
-        typer.echo(f"Next: tutelage {labels if member is None else status}")
+        say(f"Next: tutelage {labels if member is None else status}")
 
 
 @ledger.command()
@@ -138,12 +138,12 @@ def verify(
     if as_json:
         print_json({"verified": True, **state.as_dict()})
         return
-    typer.echo(f"{file} is intact: {state.entries:,} entries, {state.answers:,} remembered labels.")
+    say(f"{file} is intact: {state.entries:,} entries, {state.answers:,} remembered labels.")
     if head is not None:
-        typer.echo("It contains the given head, so it was not rolled back.")
+        say("It contains the given head, so it was not rolled back.")
     if manifest is not None:
-        typer.echo(f"It names the release in {release}, of {manifest.day}, whose files are unchanged.")
-    typer.echo(f"head {state.head}\nStore this head elsewhere. To detect a rollback later, pass it as --head.")
+        say(f"It names the release in {release}, of {manifest.day}, whose files are unchanged.")
+    say(f"head {state.head}\nStore this head elsewhere. To detect a rollback later, pass it as --head.")
 
 
 @ledger.command()
@@ -172,12 +172,12 @@ def export(
 ) -> None:
     """Print every entry with its hash, one JSON object per line. The output contains no secrets."""
     if output is None:
-        typer.echo(_lines(file), nl=False)
+        say(_lines(file), nl=False)
         return
     with claimed(output, _EXPORT, way_out=ANOTHER_FILE) as claim, claim.written() as part:
         lines = _lines(file)
         part.write_text(lines, encoding="utf-8")
-    typer.echo(f"Wrote {lines.count(chr(10)):,} entries to {output}.")
+    say(f"Wrote {lines.count(chr(10)):,} entries to {output}.")
 
 
 def _lines(file: Path) -> str:
@@ -242,7 +242,7 @@ def _print(state: LedgerState, file: Path, *, as_json: bool) -> None:
     filled = round(_BAR * share)
     gone, left = "█░" if console.encoding.startswith("utf") else "#."
     console.print(Text.assemble((gone * filled, "red"), (left * (_BAR - filled), "green"), f" {share:.1%} spent"))
-    typer.echo(f"head {state.head}")
+    say(f"head {state.head}")
     if state.simulated:
         warning = " the labels were drawn with simulated noise, which gives no privacy."
         console.print(Text.assemble(("NOT PRIVATE:", "bold red"), warning))

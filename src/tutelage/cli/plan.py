@@ -18,7 +18,7 @@ from tutelage._internal.releases import claimed_folder, released
 from tutelage.cli.config import RunConfig, build_student, build_teacher, load_config
 from tutelage.cli.pipeline import check, learn_features
 from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
-from tutelage.cli.text import AsJson, plain_console
+from tutelage.cli.text import AsJson, plain_console, say
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
 from tutelage.planning import Plan
 from tutelage.planning import plan as make_plan
@@ -77,7 +77,7 @@ def plan(
             check(settings, data)
             target |= _of_configuration(settings, data, target)
             if not settings.method_is_open and "parameters" not in target:
-                typer.echo("The settings of the configuration cannot be tried: [public] names no `label`.", err=True)
+                say("The settings of the configuration cannot be tried: [public] names no `label`.", err=True)
         else:
             target |= {"accuracy": accuracy, "classes": classes, "public_rows": public_rows}
             target |= _rows(public, stand_in, label)
@@ -85,7 +85,7 @@ def plan(
             found = make_plan(**_complete(target), progress=not as_json)
             as_text = json.dumps(found.as_dict(), indent=2, ensure_ascii=False)
             if as_json:
-                typer.echo(as_text)
+                say(as_text)
             else:
                 _print(found)
             if results is not None:
@@ -251,7 +251,7 @@ def html_of(found: Plan, drawn: Sequence[Path]) -> str:
 def _plan_folder(output: Path) -> AbstractContextManager[Claim]:
     """Claim the folder, and say before the planning if there will be no figure in it."""
     if not _can_draw():
-        typer.echo("No figure will be drawn: matplotlib is missing. Run pip install 'tutelage[report]'.", err=True)
+        say("No figure will be drawn: matplotlib is missing. Run pip install 'tutelage[report]'.", err=True)
     return claimed_folder(output, "name another folder with --output")
 
 
@@ -261,7 +261,7 @@ def _write(results: Claim, found: Plan, as_text: str) -> None:
         drawn = figure_of(found).save(folder, "plan") if _can_draw() else []
         (folder / _FILES[1]).write_text(html_of(found, drawn), encoding="utf-8")
     for name in (*_FILES, *(path.name for path in drawn)):
-        typer.echo(f"Wrote {results.path / name}", err=True)
+        say(f"Wrote {results.path / name}", err=True)
 
 
 def _can_draw() -> bool:
@@ -291,4 +291,4 @@ def _print(found: Plan) -> None:
         console.print(f"{finding.severity.capitalize()}: {finding.reason}", style="red", highlight=False)
     if found.recommended is not None:
         console.print("For the configuration of tutelage run:", highlight=False)
-        typer.echo("\n" + found.as_config())
+        say("\n" + found.as_config())

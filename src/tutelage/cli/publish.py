@@ -10,6 +10,7 @@ import numpy.typing as npt
 import typer
 
 from tutelage._internal.files import read_arrays
+from tutelage._internal.gate import read_text
 from tutelage._internal.outputs import claimed
 from tutelage._internal.typing import Matrix
 from tutelage._internal.validation import probability
@@ -17,7 +18,7 @@ from tutelage.accounting import Accountant
 from tutelage.cli.config import RunConfig
 from tutelage.cli.mechanisms import Chosen, choosing_mechanism
 from tutelage.cli.sources import read_rows
-from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, PublicArray, Teachers, print_json, verb_group
+from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, PublicArray, Teachers, print_json, say, verb_group
 from tutelage.estimator import PATEClassifier
 from tutelage.events import Composed, Repeated, counted
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
@@ -37,7 +38,7 @@ from tutelage.votes import VoteHistogram
 def read_proposal(path: Path) -> Proposal:
     """Return the proposal in a file, after its ε was proved again."""
     try:
-        return Proposal.from_json(path.read_text(encoding="utf-8"))
+        return Proposal.from_json(read_text(path))
     except OSError as error:
         reason = f"{error.strerror}."
     except UnicodeDecodeError:
@@ -163,18 +164,16 @@ def propose(
         with claim.written() as part:
             part.write_text(json.dumps(proposal.as_dict(), indent=1) + "\n", encoding="utf-8")
     if as_json:
-        typer.echo(json.dumps({**proposal.as_dict(), "refusal": proposal.refusal, "file": str(output)}))
+        print_json({**proposal.as_dict(), "refusal": proposal.refusal, "file": str(output)}, indent=None)
         return
-    typer.echo(
-        f"Proposed ε = {round_up(proposal.epsilon):.4f} at δ = {delta:g}. It is recorded in {ledger}.\nWrote {output}."
-    )
-    typer.echo(
+    say(f"Proposed ε = {round_up(proposal.epsilon):.4f} at δ = {delta:g}. It is recorded in {ledger}.\nWrote {output}.")
+    say(
         f"The test fails with probability {refusal:g} if the private votes cost at most\n{margin:g} times as much as "
         "the public ones."
     )
     state, cost = paying.state(), paying.share_of(proposal.event())
-    typer.echo(f"The test will spend {round_up(cost):.4f} of the budget.\n{state}")
-    typer.echo(
+    say(f"The test will spend {round_up(cost):.4f} of the budget.\n{state}")
+    say(
         f"Next, after `tutelage label`: tutelage publish test {output} PUBLIC --votes VOTES --ledger {ledger} "
         f"{released_by.as_options()}"
     )
@@ -248,7 +247,7 @@ def put_to_the_test(
                 write_claim(part, publication, released, wanted, paying)
     _print(publication, wanted, paying, as_json=as_json)
     if output is not None and not as_json:
-        typer.echo(f"Next: tutelage card --ledger {ledger} --claim {output} --output FOLDER")
+        say(f"Next: tutelage card --ledger {ledger} --claim {output} --output FOLDER")
 
 
 def _print(publication: Publication, proposal: Proposal, ledger: Ledger, *, as_json: bool) -> None:
@@ -261,7 +260,7 @@ def _print(publication: Publication, proposal: Proposal, ledger: Ledger, *, as_j
         about = {"proposed": proposal.epsilon, "passed": publication.passed, "unit": claim.unit.name}
         print_json({**about, **shown, "ledger": ledger.state().as_dict()})
         return
-    typer.echo(f"The test {'passed' if publication.passed else 'failed'}. Publish: {claim}")
-    typer.echo(f"Proof: {claim.method}.")
-    typer.echo(f"Publish the worst-case ε with it, test included: {independent}")
-    typer.echo(ledger.state())
+    say(f"The test {'passed' if publication.passed else 'failed'}. Publish: {claim}")
+    say(f"Proof: {claim.method}.")
+    say(f"Publish the worst-case ε with it, test included: {independent}")
+    say(ledger.state())

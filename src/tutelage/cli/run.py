@@ -12,11 +12,12 @@ import typer
 from rich.table import Table
 
 from tutelage._internal.files import VOTES
+from tutelage._internal.gate import user_path
 from tutelage._internal.outputs import Claim
 from tutelage._internal.releases import claimed_folder, released
 from tutelage.accounting import pate2017
 from tutelage.ballots import write_sums
-from tutelage.cli.checks import objections_before, objections_on_card, say
+from tutelage.cli.checks import objections_before, objections_on_card, show_findings
 from tutelage.cli.config import PublishedSection, RunConfig, load_config, with_method
 from tutelage.cli.pipeline import build_classifier, check, describe_features, fit
 from tutelage.cli.plan import plan_for
@@ -92,7 +93,7 @@ def _released(
     if data.batches is None:  # otherwise nothing is planned, and rows are read once less
         check(settings, data, data_changed=data_changed)
     settings = _planned(settings, data)
-    say(objections_before(settings, data))
+    show_findings(objections_before(settings, data))
     proposal, ledger = _proposal(settings, data)
     checkpoints = results.private / _CHECKPOINTS
     model = build_classifier(
@@ -156,7 +157,7 @@ def _proposal(settings: RunConfig, data: RunData) -> tuple[Proposal | None, Path
     """Return the proposal of a smaller ε that this run is to test, if there is one and it can be, and the ledger."""
     if settings.privacy.proposal is None:
         return None, settings.ledger
-    proposal = read_proposal(settings.base / settings.privacy.proposal)
+    proposal = read_proposal(settings.base / user_path(settings.privacy.proposal))
     return proposal, check_proposal(proposal, settings, len(data.classes), pool_of(settings, data))
 
 

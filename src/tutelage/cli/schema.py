@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tutelage.cli.text import print_json
+from tutelage.cli.text import print_json, say
 from tutelage.exceptions import InvalidDataError
 from tutelage.features.cells import kind_of
 from tutelage.tables import Table, is_missing, read_table
@@ -35,11 +35,11 @@ def schema(
     if as_json:
         print_json({"rows": table.n_rows, "columns": found}, ascii_only=False)
         return
-    typer.echo(f"# Learned from {table.n_rows:,} rows of {public.name}. Correct any mistakes.")
-    typer.echo("# Next: paste this table into the configuration of `tutelage run`.\n[columns]")
+    say(f"# Learned from {table.n_rows:,} rows of {public.name}. Correct any mistakes.")
+    say("# Next: paste this table into the configuration of `tutelage run`.\n[columns]")
     for name, column in found.items():
         for line in _lines(name, column):
-            typer.echo(line)
+            say(line)
 
 
 def _described(table: Table, name: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from tutelage._internal.gate import read_text
 from tutelage._internal.validation import integer_at_least
 from tutelage.cli.text import require_printable
 from tutelage.exceptions import ConfigError, InvalidParameterError
@@ -39,7 +40,7 @@ class OneOf(tuple[str, ...]):
 def read_settings(path: Path) -> dict[str, Any]:
     """Return what a TOML file says."""
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        found = tomllib.loads(read_text(path))
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
     except RecursionError:

@@ -60,7 +60,7 @@ def load_sources(config: RunConfig) -> RunData:
         return _bundled(config.dataset)
     if config.private is None or config.public.file is None:
         raise ConfigError("Name the private rows in [private] `file` and the public rows in [public] `file`.")
-    private, public = config.base / config.private.file, config.base / config.public.file
+    private, public = config.input_file(config.private), config.input_file(config.public)
     if _is_table(private) and _is_table(public):
         return _from_tables(private, public, config.private, config.public.label, config.columns)
     if {private.suffix.lower(), public.suffix.lower()} == {".npz"}:

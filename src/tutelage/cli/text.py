@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
@@ -23,10 +24,17 @@ Teachers = Annotated[int | None, typer.Option(help="Number of teachers, if some 
 # Control characters but tab and newline, separators of lines, and what turns the direction of writing.
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
+# Carriage returns, and colors and movements of the cursor, which progress bars consist of.
+_OBEYED_ON_A_TERMINAL = re.compile(f"(?!\r|\x1b\\[[0-9;?]*[A-Za-z]){_OBEYED.pattern}")
+
 
 def printable(text: object) -> str:
-    """Return text in which control characters are escaped as Python escapes them."""
-    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text))
+    """Return text in which control characters are escaped."""
+    return _OBEYED.sub(_escaped, str(text))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"  # as in JSON and TOML
 
 
 def require_printable(text: str, where: str) -> str:
@@ -36,14 +44,19 @@ def require_printable(text: str, where: str) -> str:
     return text
 
 
-def print_json(content: object, *, ascii_only: bool = True) -> None:
-    """Print plain values as indented JSON."""
-    typer.echo(json.dumps(content, indent=2, ensure_ascii=ascii_only))
+def say(text: object = "", *, err: bool = False, nl: bool = True, color: str | None = None) -> None:
+    """Print a line, without control characters: all text that the verbs print goes through here or `plain_console`."""
+    typer.secho(printable(text), err=err, nl=nl, fg=color)
+
+
+def print_json(content: object, *, ascii_only: bool = True, indent: int | None = 2) -> None:
+    """Print plain values as JSON."""
+    say(json.dumps(content, indent=indent, ensure_ascii=ascii_only))
 
 
 def remark(text: str) -> None:
     """Print a remark, which is neither a result nor a refusal, on standard error."""
-    typer.secho(f"tutelage: {text}", err=True, fg=typer.colors.YELLOW)
+    say(f"tutelage: {text}", err=True, color=typer.colors.YELLOW)
 
 
 @contextmanager
@@ -54,6 +67,16 @@ def interruption_says(what: str) -> Iterator[None]:
     except KeyboardInterrupt:
         remark(f"interrupted; {what}")
         raise typer.Exit(INTERRUPTED) from None
+
+
+class PlainStream(TextIOWrapper):
+    """A standard stream that lets no control character through, whoever writes; on a terminal, only those of colors."""
+
+    def write(self, text: str) -> int:
+        """Write text without them."""
+        pattern = _OBEYED_ON_A_TERMINAL if self.isatty() else _OBEYED
+        super().write(pattern.sub(_escaped, text))
+        return len(text)
 
 
 class _Verbs(TyperGroup):

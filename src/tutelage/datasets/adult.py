@@ -7,11 +7,13 @@ tools/build_adult.py.
 import csv
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
 from typing import final
 
 import numpy as np
 
+from tutelage._internal.gate import open_input
 from tutelage._internal.typing import IntArray
 from tutelage.exceptions import InvalidDataError
 
@@ -149,6 +151,6 @@ def _read_uci(folder: Path) -> tuple[IntArray, IntArray]:
         path = folder / name
         if not path.is_file():
             raise InvalidDataError(f"{path} does not exist. Unpack UCI's Adult archive there.")
-        with path.open(newline="") as lines:
+        with TextIOWrapper(open_input(path), newline="") as lines:
             tables.append(parse(lines))
     return tables[0], tables[1]

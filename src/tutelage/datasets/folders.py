@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tutelage._internal.gate import MODEL, open_input, require_memory, user_path
 from tutelage.exceptions import InvalidDataError
 
+_CHANNELS = 3  # at most
 _ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 _EIGHT_BITS = ("1", "CMYK", "HSV", "L", "LA", "LAB", "P", "PA", "RGB", "RGBA", "RGBX", "YCbCr")
 
@@ -58,9 +60,9 @@ def read_images(folder: str | Path, *, color: bool = False) -> ImageFiles:
         raise ModuleNotFoundError(
             "Image files need their extra: pip install 'tutelage[images]'.", name=error.name
         ) from None
-    root = Path(folder)
+    root = user_path(folder)
     paths = _files(root)
-    images = [_pixels(Image, path, "RGB" if color else "L") for path in paths]
+    images = [_pixels(Image, path, "RGB" if color else "L", len(paths)) for path in paths]
     problem = next((each for each in images if isinstance(each, str)), None)
     if problem is not None:
         raise InvalidDataError(f"An image in {root} {problem}.")
@@ -86,10 +88,11 @@ def _is_image(path: Path) -> bool:
     return path.suffix.lower() in _ENDINGS and not path.name.startswith(".") and path.is_file()
 
 
-def _pixels(library: Any, path: Path, mode: str) -> Any:
+def _pixels(library: Any, path: Path, mode: str, n_files: int) -> Any:
     """Return the pixels of a file, or what is wrong with it."""
     try:
-        with library.open(path) as image:
+        with open_input(path, MODEL) as file, library.open(file) as image:
+            require_memory(_CHANNELS * n_files * image.width * image.height, path)
             if image.mode not in _EIGHT_BITS:
                 return "must have 8 bits per channel. Convert such images first"
             return np.asarray(image.convert(mode))

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from scipy.io import loadmat
 
 from tutelage._internal.files import Form, read_arrays
+from tutelage._internal.gate import MODEL, open_input
 from tutelage._internal.typing import Matrix
 from tutelage.datasets import releases
 from tutelage.datasets.releases import (
@@ -360,7 +361,7 @@ def _read_mats(
 
 
 def _read_mat(part: MatRelease, path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    with path.open("rb") as file:
+    with open_input(path, MODEL) as file:
         # MATLAB's format is too rich to read from strangers: only the very bytes that were published get that far.
         if hashlib.file_digest(file, "sha256").hexdigest() != part.remote.sha256:
             raise InvalidDataError(

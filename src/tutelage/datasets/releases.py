@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, final
 
+from tutelage._internal.gate import MODEL, open_input
 from tutelage.exceptions import InvalidDataError
 
 VARIABLE = "TUTELAGE_DATA"
@@ -68,7 +69,7 @@ def download_folder(folder: str | Path | None, subfolders: Sequence[str]) -> Pat
 def unpacked(path: Path) -> Iterator[BinaryIO | gzip.GzipFile]:
     """Open a file that may be compressed with gzip; raise InvalidDataError where it is missing or damaged."""
     try:
-        with path.open("rb") as file:
+        with open_input(path, MODEL) as file:
             compressed = file.read(len(_GZIP)) == _GZIP
             file.seek(0)
             if not compressed:

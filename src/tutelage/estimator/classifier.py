@@ -16,6 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from tutelage._internal.days import on_one_day, today
+from tutelage._internal.gate import user_path
 from tutelage._internal.releases import claimed_folder, released
 from tutelage._internal.typing import Ballots, IntArray, Matrix
 from tutelage.accounting import data_independent
@@ -353,7 +354,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
             labels = made.asked.labels(len(seen))
             self.student_ = fit_student(run.student, seen, labels, self.classes_, seed=of_student)
         if self.checkpoints is not None:
-            discard_checkpoints(Path(self.checkpoints))
+            discard_checkpoints(user_path(self.checkpoints, "`checkpoints`"))
         return self
 
     def check(
@@ -485,7 +486,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
             process is writing the folder. Nothing is written then.
         """
         check_is_fitted(self)
-        folder, ledger = Path(folder), getattr(self, "open_ledger_", None)
+        folder, ledger = user_path(folder, "`folder`"), getattr(self, "open_ledger_", None)
         file = None if ledger is None else ledger.path
         with on_one_day(self.day_), claimed_folder(folder, "name another `folder`", file) as claim:
             card = card or self.card()
@@ -637,7 +638,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
     def _budget(self, run: Resolved, people: People | PeopleInBatches, unit: PrivacyUnit) -> FitBudget:
         """Return the budget that this fit spends from; refuse a ledger of another budget or unit."""
         budget = FitBudget(
-            ledger=self.ledger,
+            ledger=self.ledger if isinstance(self.ledger, Ledger | None) else user_path(self.ledger, "`ledger`"),
             epsilon=self.epsilon,
             budget=self.budget,
             delta=self.delta,
@@ -796,7 +797,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
             n_jobs=self.n_jobs,
             progress=self.progress,
         )
-        checkpoints = None if self.checkpoints is None else Path(self.checkpoints)
+        checkpoints = None if self.checkpoints is None else user_path(self.checkpoints, "`checkpoints`")
         return teachers.fit_ballots(rows.private, rows.labels, shards, rows.asked[voted], checkpoints)
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from os import PathLike
-from pathlib import Path
 from threading import Lock
 from typing import Any, Self, final
 
@@ -33,6 +32,7 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
+from tutelage._internal.gate import MODEL, read_input
 from tutelage._internal.typing import FloatArray, Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import PublicFeatureMap, check_row_by_row, require_public
@@ -278,7 +278,7 @@ class PublicEncoder(_Vouched):
         InvalidParameterError
             If it is not an ONNX file with one input of numbers.
         """
-        made = cls(Path(path).read_bytes(), source, row_by_row)
+        made = cls(read_input(path, MODEL), source, row_by_row)
         try:
             inputs = made._running().get_inputs()
         except ModuleNotFoundError:

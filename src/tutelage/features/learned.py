@@ -434,7 +434,9 @@ def _steps(column: FloatArray, shares: FloatArray) -> FloatArray:
     with np.errstate(over="ignore"):
         first = values[0] - (unit or (values[1] - values[0] if len(values) > 1 else abs(values[0])) or 1.0)
     below = np.array([max(first, -_LARGEST), *values[:-1]])
-    return np.array([_between(low, values[place], unit) for low, place in zip(below[reached], reached, strict=True)])
+    return np.array(
+        [_between(float(low), float(values[place]), unit) for low, place in zip(below[reached], reached, strict=True)]
+    )
 
 
 def _unit(values: FloatArray) -> float:

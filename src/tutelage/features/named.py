@@ -23,7 +23,7 @@ from tutelage.features.recipes import (
     Columns,
     FeatureMaps,
 )
-from tutelage.tables import Table, as_table, is_missing, require_same_types
+from tutelage.tables import Table, as_table, is_missing, of_narwhals, require_same_types
 
 ColumnMap = PublicColumns | PublicTransformer
 
@@ -129,7 +129,7 @@ def require_same_rows(X: Any, **columns: Any) -> None:
 
 
 def _is_lazy(rows: Any) -> bool:
-    return isinstance(nw.from_native(rows, pass_through=True), nw.LazyFrame)
+    return isinstance(of_narwhals(rows), nw.LazyFrame)
 
 
 def _index(rows: Any) -> Any:

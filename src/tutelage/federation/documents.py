@@ -4,12 +4,12 @@ import json
 import os
 import re
 import secrets
-import stat
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tutelage._internal.gate import read_input
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, TutelageError
 
 MOST_BYTES_OF_A_DOCUMENT = 2**22  # a consortium of a thousand members takes 300 kB
@@ -86,17 +86,11 @@ def read_within(path: Path, most: int) -> bytes:
     if "\0" in str(path):
         raise InvalidDataError(f"{str(path)!r} is no path of a file: it holds a null character.")
     try:
-        with open(path, "rb", opener=_without_waiting) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise InvalidDataError(f"{path} is no plain file. Name a file.")
-            data = file.read(most + 1)
+        return read_input(path, most)
     except FileNotFoundError:
         raise InvalidDataError(f"{path} does not exist.") from None
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
-    if len(data) > most:
-        raise InvalidDataError(f"{path} is longer than {most} bytes, the most that is read.")
-    return data
 
 
 def parse(
@@ -120,10 +114,6 @@ def parse(
             f"A {file} file of format {_short(found)} was given; this version reads {version}. Upgrade."
         )
     return {**content, "format": found} if earlier else content
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _place(part: Path, path: Path) -> None:

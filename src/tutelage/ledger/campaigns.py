@@ -11,6 +11,7 @@ import hmac
 import os
 import secrets
 import sqlite3
+import stat
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -147,6 +148,8 @@ class SpentVotes:
                 f"{file} cannot be opened: {error.strerror}. It holds how many votes each teacher has cast; restore it."
             ) from None
         with os.fdopen(descriptor) as opened:
+            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                raise LedgerStorageError(f"{file} is not a file. Restore it.")
             if os.fstat(opened.fileno()).st_nlink != 1:
                 raise LedgerStorageError(f"{file} must have one name, and has a hard link. Remove the other one.")
         with closing(connected(f"{file.as_uri()}?mode=rw", self._timeout)) as connection:

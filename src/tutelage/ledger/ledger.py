@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, NoReturn, Self, final
 
 import numpy.typing as npt
 
+from tutelage._internal.gate import user_path
 from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import integer_at_least
 from tutelage.events import PUBLICATIONS, CappedArgmaxGaussian, Event, event_from_dict, of_queries
@@ -163,7 +164,7 @@ class Ledger:
             Seconds to wait while another process writes.
         """
         limit = _limit(epsilon, delta, order, suited_to, accounting)
-        made = cls._in_memory(Path(path), limit, unit, owner, timeout)
+        made = cls._in_memory(user_path(path), limit, unit, owner, timeout)
         made._store.make_file()
         return made._logged("made")
 
@@ -214,7 +215,7 @@ class Ledger:
         LedgerLockedError
             If another process holds it for longer than `timeout` seconds.
         """
-        return cls(Store(Path(path), timeout=timeout, read_only=read_only))._logged("opened")
+        return cls(Store(user_path(path), timeout=timeout, read_only=read_only))._logged("opened")
 
     def _logged(self, done: str) -> Self:
         limit = self._filter

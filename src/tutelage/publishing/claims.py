@@ -6,6 +6,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
+from tutelage._internal.gate import read_text
 from tutelage._internal.outputs import json_form
 from tutelage.accounting import Accountant, data_independent
 from tutelage.events import Composed, Event, PublicationTest, counted, event_from_dict, event_of
@@ -77,7 +78,7 @@ def write_claim(path: Path, publication: Publication, released: Accountant, prop
 def read_claim(path: Path, history: History) -> ProvedClaim:
     """Return a claim that is proved again from the proposal, the labels and the entries of its ledger."""
     try:
-        stored = _stored(json.loads(path.read_text(encoding="utf-8")))
+        stored = _stored(json.loads(read_text(path)))
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
     except (KeyError, TypeError, ValueError, RecursionError, TutelageError):

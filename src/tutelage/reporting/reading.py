@@ -4,10 +4,10 @@ import json
 import os
 import re
 from dataclasses import replace
-from pathlib import Path
 from types import NoneType
 from typing import Any, NoReturn
 
+from tutelage._internal.gate import read_text, user_path
 from tutelage.events import event_from_dict
 from tutelage.exceptions import InvalidDataError, TutelageError
 from tutelage.privacy import KEY, PrivacyUnit, PublicEpsilon, coded, stored_relation
@@ -35,11 +35,9 @@ def read_card(path: str | os.PathLike[str]) -> PrivacyCard:
     InvalidDataError
         If the file is missing, larger than 16 MiB, or not a card; the message names the entry.
     """
-    path = Path(path)
+    path = user_path(path)
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise InvalidDataError(f"{path} has more than {_MOST_BYTES} bytes, which no card has. Name a card.json.")
-        record = json.loads(path.read_text(encoding="utf-8"), parse_int=_whole, parse_constant=_no_number)
+        record = json.loads(read_text(path, _MOST_BYTES), parse_int=_whole, parse_constant=_no_number)
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}. Name a card.json.") from None
     except (ValueError, RecursionError) as error:

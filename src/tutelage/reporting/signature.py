@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tutelage._internal.gate import read_input
 from tutelage._internal.releases import MANIFEST, SIGNATURE, SIGNATURE_KIND, Manifest
 from tutelage.exceptions import InvalidDataError
 
@@ -71,8 +72,7 @@ def _message(content: dict[str, Any]) -> bytes:
 def _read(path: Path) -> dict[str, Any]:
     """Return what a signature file says, unchecked."""
     try:
-        with path.open("rb") as file:
-            content = json.loads(file.read(_MOST_BYTES))
+        content = json.loads(read_input(path, _MOST_BYTES))
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}. Sign the folder with --sign.") from None
     except (ValueError, RecursionError):

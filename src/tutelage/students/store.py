@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tutelage._internal.gate import MODEL, read_input, user_path
 from tutelage._internal.outputs import claimed, form
 from tutelage._internal.releases import Manifest
 from tutelage.exceptions import InvalidDataError
@@ -100,13 +101,14 @@ def load_student(path: str | PathLike[str], trusted: tuple[str, ...] = ()) -> An
         If there is no such skops file, or it contains a type that is not trusted; no code of it has been run. If a
         file of a results folder is missing, was changed, or is of another release.
     """
-    path = Path(path)
+    path = user_path(path)
     if path.is_dir():
         stored = Manifest.checked(path).content(path, "student.skops")
-    elif path.is_file():
-        stored = path.read_bytes()
     else:
-        raise InvalidDataError(f"{path} cannot be read: No such file.")
+        try:
+            stored = read_input(path, MODEL)
+        except OSError as error:
+            raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
     skops_io = _skops()
     try:
         with zipfile.ZipFile(BytesIO(stored)) as archive:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.files import Form, read_arrays
+from tutelage._internal.gate import user_path
 from tutelage._internal.streams import own_streams
 from tutelage._internal.typing import ABSTAIN, Ballots
 from tutelage._internal.validation import integer_at_least
@@ -148,7 +149,7 @@ class RecordedTeachers(Ensemble):
         InvalidDataError
             If the file is no npz of plain arrays or lacks the array; see also the class.
         """
-        arrays = read_arrays(Path(path))
+        arrays = read_arrays(user_path(path))
         if array not in arrays:
             raise InvalidDataError(f"{path} has no array '{array}'. It has: {', '.join(sorted(arrays))}.")
         _check_form(arrays.form(array), len(np.asarray(X_public)), _BALLOTS)

@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from tutelage._internal.files import open_private
+from tutelage._internal.gate import MODEL, require_input
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import ABSTAIN, Ballots, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least
@@ -85,7 +86,7 @@ class WeightsFile:
     def read(self, path: Path) -> tuple[Weights, str]:
         """Return the weights of one teacher, and the identity of the teacher."""
         try:
-            with safe_open(path, framework="pt") as file:
+            with safe_open(require_input(path, MODEL), framework="pt") as file:
                 weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
                 return weights, (file.metadata() or {})["identity"]
         except (OSError, SafetensorError):

@@ -1,0 +1,151 @@
+"""The gate through which every file passes that is read: what kind it is, how large, and how much memory it will take.
+
+Whatever it refuses is an `OSError`, whose `strerror` ends the sentence "PATH cannot be read: …".
+"""
+
+import errno
+import gzip
+import io
+import os
+import stat
+from os import PathLike
+from pathlib import Path
+from typing import Any, BinaryIO, Never
+
+from tutelage.exceptions import InvalidParameterError
+
+try:
+    import resource
+except ModuleNotFoundError:  # on Windows
+    resource = None
+
+DOCUMENT = 2**24
+"""Most bytes of a document, such as a configuration, a card, a claim or a key."""
+TABLE = 2**33
+"""Most bytes of a table, and of an archive of arrays."""
+LARGEST = 2**42
+"""Most bytes of a file that is read in parts."""
+MODEL = 2**31
+"""Most bytes of a model that is read whole."""
+_UNPACKED_SMALL, _UNPACKED_TIMES = 2**25, 40
+_SHARE_OF_MEMORY = 0.75
+
+
+def user_path(path: str | PathLike[str], name: str = "A path") -> Path:
+    """Return a path with ``~`` as the home folder; refuse what would be taken for something else than a file."""
+    text = os.fspath(path)
+    if text.startswith((":memory:", "file:")) or not text or "\0" in text:
+        raise InvalidParameterError(
+            f"{name} must be the path of a file or folder. Got {text!r}."
+            + " For a ledger that is not stored, use Ledger.in_memory()." * text.startswith((":memory:", "file:"))
+        )
+    try:
+        found = Path(text).expanduser()
+    except RuntimeError:
+        raise InvalidParameterError(
+            f"{name} must not begin with '~' here, because no home folder is known. Got {text!r}."
+        ) from None
+    if found == Path(found.anchor or "/"):
+        raise InvalidParameterError(f"{name} must not be the root folder. Got {text!r}.")
+    return found
+
+
+def open_input(path: str | PathLike[str], most: int = DOCUMENT) -> io.BufferedReader:
+    """Return a regular file of at most `most` bytes, opened; nothing is waited for and no device is read."""
+    found = user_path(path)
+    file = open(found, "rb", opener=_without_waiting)  # noqa: SIM115  Path.open takes no opener
+    try:
+        state = os.fstat(file.fileno())
+        if not stat.S_ISREG(state.st_mode):
+            _refuse(errno.EINVAL, "it is a pipe, a device or a socket, and a file is needed", found)
+        if state.st_size > most:
+            _refuse(errno.EFBIG, f"it has more than {most} bytes, the most that is read", found)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def require_input(path: str | PathLike[str], most: int = DOCUMENT) -> Path:
+    """Return the path of a file that `open_input` would open, for readers that open it themselves."""
+    open_input(path, most).close()
+    return user_path(path)
+
+
+def read_input(path: str | PathLike[str], most: int = DOCUMENT) -> bytes:
+    """Return the bytes of a regular file; one that grows while it is read is cut."""
+    with open_input(path, most) as file:
+        return file.read(most)
+
+
+def read_text(path: str | PathLike[str], most: int = DOCUMENT) -> str:
+    """Return the text of a file in UTF-8, without a byte order mark; raise UnicodeDecodeError if it is none."""
+    return read_input(path, most).decode("utf-8-sig")
+
+
+def unpacked(file: BinaryIO, path: Path) -> io.BufferedReader:
+    """Return the content of a gzip file, which ends in a refusal where it is many times larger than the file."""
+    most = max(_UNPACKED_SMALL, _UNPACKED_TIMES * os.fstat(file.fileno()).st_size)
+    return io.BufferedReader(_Limited(file, most, path), 2**20)
+
+
+class _Limited(io.RawIOBase):
+    """A stream that refuses to yield more than a number of bytes."""
+
+    def __init__(self, file: BinaryIO, most: int, path: Path) -> None:
+        self._file, self._content = file, gzip.GzipFile(fileobj=file)
+        self._left, self._most, self._path = most, most, path
+
+    def close(self) -> None:
+        self._content.close()
+        self._file.close()
+        super().close()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        found = self._content.read(len(buffer))
+        self._left -= len(found)
+        if self._left < 0:
+            _refuse(
+                errno.EFBIG,
+                f"it unpacks to more than {self._most} bytes; unpack it first",
+                self._path,
+            )
+        buffer[: len(found)] = found
+        return len(found)
+
+
+def require_memory(needed: int, path: str | PathLike[str]) -> None:
+    """Refuse a file whose content takes more memory than most of what is free."""
+    free = _free_memory()
+    if needed > _SHARE_OF_MEMORY * free:
+        gib = f"{needed / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} are free"
+        _refuse(errno.ENOMEM, f"its content takes {gib}. Read a Parquet file in batches, or use fewer rows", path)
+
+
+def _free_memory() -> float:
+    """Return the bytes of memory that this process may still take."""
+    free = float("inf")
+    try:
+        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
+        free = float(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, ValueError, KeyError):
+        pass
+    most = None if resource is None else resource.getrlimit(resource.RLIMIT_AS)[0]
+    if most is None or most < 0:
+        return free
+    try:
+        used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        used = 0
+    return min(free, max(most - used, 0))
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+
+
+def _refuse(number: int, reason: str, path: str | PathLike[str]) -> Never:
+    raise OSError(number, reason, os.fspath(path))

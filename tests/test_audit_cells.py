@@ -1,0 +1,63 @@
+"""The audit of a cell in the file of private rows."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import file_attack
+from tutelage.audit import cells
+from tutelage.features import PublicColumns
+from tutelage.tables import Table, read_table
+
+pytest.importorskip("pandas")
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> tuple[Table, Table]:
+    public, private, _ = file_attack.write_files(tmp_path)
+    return read_table(private), read_table(public)
+
+
+def test_no_reader_lets_a_cell_change_other_people(tables):
+    private, public = tables
+    found = cells.check_cells(private, public, PublicColumns.learn(public))
+    assert (found.verdict, found.private) == ("pass", True)
+    assert "csv" in found.reason
+
+
+def test_every_installed_library_reads():
+    for library, form in (("pandas", "pandas"), ("polars", "Polars"), ("pyarrow", "Parquet"), ("duckdb", "DuckDB")):
+        pytest.importorskip(library)
+        assert form in cells.readers()
+
+
+def test_the_reader_that_old_pandas_was_is_caught(tables, monkeypatch):
+    private, public = tables
+    monkeypatch.setattr("tutelage.features.named.require_same_types", lambda *_: None)  # the fault
+    monkeypatch.setattr("tutelage.features.cells._steady", lambda numbers: numbers)  # and what would hide it
+    columns, by = PublicColumns.learn(public), {"pandas": file_attack.old_pandas}
+    found = cells.check_cells(private, public, columns, by=by)
+    assert found.verdict == "fail"
+    assert "column 'dose' changed the numbers of other people, read as pandas" in found.reason
+    monkeypatch.undo()
+    assert cells.check_cells(private, public, columns, by=by).verdict == "pass"
+
+
+def test_dates_in_the_format_of_the_first_cell_are_caught():
+    import pandas as pd
+
+    def read(path):
+        frame = pd.read_csv(path)
+        first = str(frame["seen"][0])
+        form = "%d.%m.%Y" if "." in first else "%Y-%m-%d"
+        if "." in first:  # the others would be read in the order of the first
+            frame["seen"] = [str(text).replace("-", ".") for text in frame["seen"]]
+            form = "mixed"
+        frame["seen"] = pd.to_datetime(frame["seen"], format=form, errors="coerce", dayfirst=form == "mixed")
+        return frame
+
+    days = [f"2024-0{1 + row % 9}-0{1 + row % 7}" for row in range(60)]
+    table = Table("", {"seen": np.array(days, dtype=object)})
+    found = cells.check_cells(table, table, PublicColumns.learn(Table("", {"seen": days})), by={"a frame": read})
+    assert found.verdict == "fail"

@@ -1,0 +1,202 @@
+"""Every file that is read passes the gate first: no pipe, folder, device, oversized file or bomb gets to a parser."""
+
+import ast
+import gzip
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gate_victims
+import tutelage
+from tutelage import Ledger, PATEClassifier, SimulationNoise
+from tutelage._internal import gate
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.privacy import NeighboringRelation, PrivacyUnit
+from tutelage.tables import Batches, read_table
+
+SOURCE = Path(tutelage.__file__).parent
+GIB = 2**30
+# What reads files without the gate, and why.
+WITHOUT_GATE = {
+    "_internal/gate.py": "it is the gate",
+    "_internal/files.py": "opens through the gate, and gives numpy and zipfile what it opened",
+    "ledger/disk.py": "a file of the system, and a probe that it writes itself",
+    "ledger/store.py": "refuses what is no regular file; SQLite reads it page by page",
+    "ledger/campaigns.py": "refuses what is no regular file; SQLite reads it page by page",
+    "students/store.py": "an archive in memory, which passed the gate",
+    "datasets/adult.py": "the table in the package",
+    "datasets/diabetes.py": "an archive in memory, from the network",
+    "reporting/html.py": "a file of the package",
+    "cli/example.py": "files of the package, and writing",
+    "cli/plan.py": "a drawing that it just wrote",
+    "features/fitted.py": "a network in memory",
+    "students/export.py": "a network in memory",
+    "planning/plotting.py": "writing",
+}
+
+
+def direct_readers() -> set[str]:
+    """Return the modules that open a file themselves."""
+    found = set()
+    for path in SOURCE.rglob("*.py"):
+        for call in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)):
+            function = call.func
+            name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+            of = ast.unparse(function.value) if isinstance(function, ast.Attribute) else ""
+            modes = [a.value for a in (*call.args, *(k.value for k in call.keywords)) if isinstance(a, ast.Constant)]
+            writes = any(isinstance(mode, str) and mode[:1] in ("w", "x", "a") for mode in modes)
+            opens = name in ("read_text", "read_bytes", "ZipFile") or (name == "load" and of == "np")
+            opens |= name == "connect" and of == "sqlite3"
+            opens |= name == "open" and of not in ("Ledger", "cls", "os", "library", "archive", "self") and not writes
+            if opens and not (isinstance(function, ast.Name) and name == "read_text"):
+                found.add(path.relative_to(SOURCE).as_posix())
+    return found
+
+
+def test_nothing_reads_a_file_but_through_the_gate():
+    assert direct_readers() - set(WITHOUT_GATE) == set()
+
+
+def test_every_reader_refuses_what_is_no_file_and_what_is_too_large(tmp_path):
+    run = subprocess.run(
+        [sys.executable, str(Path(gate_victims.__file__)), str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    said = json.loads(run.stdout)
+    assert said.pop("most") < 1.5 * GIB
+    assert said.keys() == gate_victims.READERS.keys()
+    wrong = {
+        (reader, victim): outcome
+        for reader, outcomes in said.items()
+        for victim, outcome in outcomes.items()
+        if outcome[0] != "refused"
+    }
+    assert wrong == {}
+    assert "unpacks to more than" in said["csv.gz"]["bomb"][1]
+
+
+def test_a_compressed_table_of_usual_size_is_read(tmp_path):
+    path = tmp_path / "rows.csv.gz"
+    path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 100_000))  # packs 700 times
+    assert read_table(path).n_rows == 100_000
+
+
+def test_a_table_that_needs_more_memory_than_there_is_is_refused(tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow")
+    from pyarrow import parquet, table
+
+    monkeypatch.setattr(gate, "_free_memory", lambda: 2**20)
+    (tmp_path / "rows.csv").write_bytes(b"a,b\n" + b"1,2\n" * 100_000)
+    parquet.write_table(table({"a": np.zeros(10**6, dtype=np.int8)}), tmp_path / "rows.parquet")
+    np.savez(tmp_path / "rows.npz", X=np.zeros(10**6))
+    for name in ("rows.csv", "rows.parquet"):
+        with pytest.raises(InvalidDataError, match=r"its content takes 0\.0 GiB of memory, and 0\.0 are free"):
+            read_table(tmp_path / name)
+
+
+def test_a_folder_as_file_is_refused_before_anything_looks_into_it(tmp_path, called):
+    (tmp_path / "config.toml").write_text(
+        '[private]\nfile = "many"\nlabel = "y"\nclasses = ["a", "b"]\n[public]\nfile = "public.csv"\n'
+        '[privacy]\nepsilon = 1.0\ndelta = 1e-5\n[output]\nfolder = "out"\n'
+    )
+    (tmp_path / "many").mkdir()
+    for verb in ("run", "audit"):
+        done = called(verb, "config.toml", cwd=tmp_path)
+        assert done.returncode == 2
+        assert "`file` in [private]: many cannot be read: Is a directory" in done.stderr
+
+
+# Paths
+
+
+@pytest.mark.parametrize("path", [":memory:", "file:x?mode=memory", "/", ""])
+def test_what_is_no_path_is_refused(path):
+    unit = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
+    for use in (
+        lambda: Ledger.create(path, epsilon=1.0, delta=1e-5, unit=unit),
+        lambda: Ledger.open(path),
+        lambda: read_table(path),
+        lambda: gate.read_text(path),
+    ):
+        with pytest.raises(InvalidParameterError, match="must"):
+            use()
+    model = PATEClassifier(epsilon=1.0, classes=[0, 1], ledger=path, noise=SimulationNoise(0))
+    random = np.random.default_rng(0)
+    with pytest.raises(InvalidParameterError, match="`ledger` must"):
+        model.fit(random.random((60, 2)), [0, 1] * 30, X_public=random.random((60, 2)))
+
+
+def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch, called):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    unit = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
+    assert Ledger.create("~/a.ledger", epsilon=1.0, delta=1e-5, unit=unit).path == tmp_path / "a.ledger"
+    assert Ledger.open("~/a.ledger").path == tmp_path / "a.ledger"
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
+    assert read_table("~/rows.csv").n_rows == 1
+    assert called("ledger", "show", "~/a.ledger").returncode == 0
+    config = '[private]\nfile = "~/none.csv"\nlabel = "y"\nclasses = ["a", "b"]\n[public]\nfile = "~/rows.csv"\n'
+    (tmp_path / "config.toml").write_text(config + '[privacy]\nepsilon = 1.0\ndelta = 1e-5\n[output]\nfolder = "out"\n')
+    done = called("run", "config.toml", cwd=tmp_path)
+    assert f"{tmp_path / 'none.csv'} cannot be read: No such file" in done.stderr
+
+
+def test_toml_may_begin_with_a_byte_order_mark(tmp_path, called):
+    (tmp_path / "config.toml").write_bytes(
+        b"\xef\xbb\xbf" + b'dataset = "nothing"\n[privacy]\ndelta = 1e-5\n[output]\nfolder = "out"\n'
+    )
+    done = called("run", "config.toml", cwd=tmp_path)
+    assert "`dataset` must be one of" in done.stderr
+
+
+# Frames and numbers
+
+
+@pytest.mark.parametrize("place", ["X", "y", "entity_ids", "X_public"])
+def test_two_columns_of_one_name_are_refused(place):
+    pandas = pytest.importorskip("pandas")
+    twice = pandas.DataFrame(np.zeros((60, 2)), columns=["a", "a"])
+    once = pandas.DataFrame({"a": np.arange(60.0), "b": np.arange(60.0)})
+    given = {"X": once, "y": np.arange(60) % 2, "X_public": once, "entity_ids": None, place: twice}
+    with pytest.raises(InvalidDataError, match="must have different names"):
+        PATEClassifier(epsilon=1.0, classes=[0, 1]).fit(**given)
+
+
+def test_two_columns_of_one_name_are_refused_in_batches():
+    dask = pytest.importorskip("dask.dataframe")
+    pandas = pytest.importorskip("pandas")
+    frame = dask.from_pandas(pandas.DataFrame(np.zeros((6, 2)), columns=["a", "a"]), npartitions=1)
+    with pytest.raises(InvalidDataError, match="must have different names"):
+        PATEClassifier(epsilon=1.0, classes=[0, 1]).fit(frame, "a", X_public=frame)
+    assert Batches  # what it would have become
+
+
+@pytest.mark.parametrize("cell", [1e308, -1e308, 5e-324])
+@pytest.mark.parametrize("public_too", [False, True])
+def test_numbers_at_the_end_of_the_range_warn_of_nothing(cell, public_too):
+    random = np.random.default_rng(0)
+    private, public = ({"a": random.random(80), "b": random.random(80)} for _ in range(2))
+    private["a"][0] = cell
+    if public_too:
+        public["a"][:2] = cell, -cell
+    labels = np.array([0, 1] * 40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        warnings.simplefilter("ignore", UserWarning)
+        model = PATEClassifier(epsilon=1.0, classes=[0, 1], noise=SimulationNoise(0))
+        model.fit(private, labels, X_public=public).predict(public)
+        if not public_too:
+            matrix = np.column_stack(list(private.values()))
+            model.fit(matrix, labels, X_public=np.column_stack(list(public.values())))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="it is a pipe"):
+        gate.open_input(tmp_path / "pipe")
