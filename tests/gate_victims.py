@@ -14,10 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tutelage._internal.results import ResultsFolder
-
 from tutelage import tables
 from tutelage._internal import files
+from tutelage._internal.releases import Manifest
 from tutelage.cli import config, publish, settings
 from tutelage.datasets import load_adult
 from tutelage.datasets.folders import read_images
@@ -32,7 +31,7 @@ from tutelage.students import load_student
 from tutelage.votes import VoteHistogram
 
 GIB = 2**30
-SECONDS = 60  # until a reader counts as waiting for ever
+SECONDS = 300  # until a reader counts as waiting for ever
 
 NONE: Any = None
 READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
@@ -46,7 +45,7 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "TOML": (".toml", settings.read_settings),
     "configuration": (".toml", config.load_config),
     "card": (".json", reading.read_card),
-    "signature": (".json", signature.read_signature),
+    "signature": (".json", signature._read),
     "proposal": (".json", publish.read_proposal),
     "claim": (".json", lambda path: claims.read_claim(path, NONE)),
     "member": (".json", keys.Member.load),
@@ -56,7 +55,7 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "student": (".skops", load_student),
     "ONNX": (".onnx", lambda path: PublicEncoder.from_onnx(path, "a test")),
     "ledger": (".ledger", Ledger.open),
-    "list of results": ("", lambda path: ResultsFolder(_linked(path, "written-files.json"), "leave it")),
+    "manifest": ("", lambda path: Manifest.read(_linked(path, "manifest.json"))),
     "image": ("", lambda path: read_images(_linked(path, "a.png"))),
     "Adult": ("", lambda path: load_adult(folder=_linked(path, "adult.data"))),
 }

@@ -10,7 +10,7 @@ import os
 import stat
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO, Never
+from typing import BinaryIO, Never
 
 from tutelage.exceptions import InvalidParameterError
 
@@ -28,6 +28,7 @@ LARGEST = 2**42
 MODEL = 2**31
 """Most bytes of a model that is read whole."""
 _UNPACKED_SMALL, _UNPACKED_TIMES = 2**25, 40
+_CHUNK = 2**20
 _SHARE_OF_MEMORY = 0.75
 
 
@@ -83,38 +84,18 @@ def read_text(path: str | PathLike[str], most: int = DOCUMENT) -> str:
     return read_input(path, most).decode("utf-8-sig")
 
 
-def unpacked(file: BinaryIO, path: Path) -> io.BufferedReader:
-    """Return the content of a gzip file, which ends in a refusal where it is many times larger than the file."""
-    most = max(_UNPACKED_SMALL, _UNPACKED_TIMES * os.fstat(file.fileno()).st_size)
-    return io.BufferedReader(_Limited(file, most, path), 2**20)
-
-
-class _Limited(io.RawIOBase):
-    """A stream that refuses to yield more than a number of bytes."""
-
-    def __init__(self, file: BinaryIO, most: int, path: Path) -> None:
-        self._file, self._content = file, gzip.GzipFile(fileobj=file)
-        self._left, self._most, self._path = most, most, path
-
-    def close(self) -> None:
-        self._content.close()
-        self._file.close()
-        super().close()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        found = self._content.read(len(buffer))
-        self._left -= len(found)
-        if self._left < 0:
-            _refuse(
-                errno.EFBIG,
-                f"it unpacks to more than {self._most} bytes; unpack it first",
-                self._path,
-            )
-        buffer[: len(found)] = found
-        return len(found)
+def unpacked(file: BinaryIO, path: Path) -> gzip.GzipFile:
+    """Return the content of a gzip file, which closes the file too; refuse one that unpacks to many times its size."""
+    most, size = max(_UNPACKED_SMALL, _UNPACKED_TIMES * os.fstat(file.fileno()).st_size), 0
+    content = gzip.GzipFile(fileobj=file)
+    while part := content.read(_CHUNK):
+        size += len(part)
+        if size > most:
+            _refuse(errno.EFBIG, f"it unpacks to more than {most} bytes; unpack it first", path)
+    file.seek(0)
+    content = gzip.GzipFile(fileobj=file)
+    content.myfileobj = file  # pyright: ignore[reportAttributeAccessIssue]  what `gzip.open` sets too
+    return content
 
 
 def require_memory(needed: int, path: str | PathLike[str]) -> None:
