@@ -40,10 +40,10 @@ def test_a_right_pipeline_passes_and_leaves_nothing_behind(folder, called):
     assert found["passed"]
     assert {one["check"] for one in found["checks"]} == {
         "noise as configured", "noise of its own for every query", "ε as configured",
-        "no private row is among the public rows", "one unit, one teacher",
+        "no private row is among the public rows", "one unit, one teacher", "one cell in the file",
     }  # fmt: skip
     owned = {one["check"] for one in found["checks"] if one["private"]}
-    assert owned == {"no private row is among the public rows", "one unit, one teacher"}
+    assert owned == {"no private row is among the public rows", "one unit, one teacher", "one cell in the file"}
     assert "No budget was spent" in found["note"]
     assert sorted(folder.iterdir()) == before  # no ledger, no results
 

@@ -148,7 +148,7 @@ def test_a_file_of_a_later_format_a_missing_one_a_folder_and_a_pipe_are_refused(
         path: "format 2",
         tmp_path / "none": "does not exist",
         tmp_path: "cannot be read",
-        pipe: "no plain file",
+        pipe: "it is a pipe",
     }
     for name, why in refusals.items():
         with pytest.raises(InvalidDataError, match=why):

@@ -1,6 +1,6 @@
 """The gate through which every file passes that is read: what kind it is, how large, and how much memory it will take.
 
-Whatever it refuses is an `OSError`, whose `strerror` ends the sentence "PATH cannot be read: …".
+Each refusal is an `OSError`, whose `strerror` ends the sentence "PATH cannot be read: …".
 """
 
 import errno

@@ -234,7 +234,7 @@ def _plain_streams() -> Iterator[None]:
         sys.stdout, sys.stderr = before
         for each in streams:
             if isinstance(each, PlainStream):
-                with suppress(OSError):  # nobody listens any more
+                with suppress(OSError):  # the reader of a pipe has ended
                     each.detach()  # or it would close what is below
 
 

@@ -189,7 +189,7 @@ class Ledger:
         A release that is refused before leaves no file, in which its budget would be fixed. Where another process makes
         the file first, the reservation raises `LedgerOvertakenError`.
         """
-        return cls._in_memory(None if path is None else Path(path), limit, unit)
+        return cls._in_memory(None if path is None else user_path(path), limit, unit)
 
     @classmethod
     def _in_memory(
