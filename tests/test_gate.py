@@ -32,6 +32,7 @@ WITHOUT_GATE = {
     "private_report.py": "as the same",
     "federation/mpc/links.py": "as the same",
     "_internal/files.py": "opens through the gate, and gives numpy and zipfile what it opened",
+    "labeling/fits.py": "a ledger, which its store checks",
     "ledger/disk.py": "a file of the system, and a probe that it writes itself",
     "ledger/store.py": "refuses what is no regular file; SQLite reads it page by page",
     "ledger/campaigns.py": "refuses what is no regular file; SQLite reads it page by page",

@@ -44,7 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "published": {"accounting", "ledger", "mechanisms", "noise", "reporting", "students"},
     "estimator": PIPELINE | {"features", "labeling", "preflight", "published", "reporting"},
     "federation": PIPELINE | {"ballots", "features", "labeling"},
-    "audit": PIPELINE | {"ballots", "estimator", "preflight", "reporting", "testing"},
+    "audit": PIPELINE | {"ballots", "estimator", "features", "preflight", "reporting", "testing"},
     "cli": PIPELINE
     | {"audit", "ballots", "datasets", "estimator", "features", "federation", "labeling"}
     | {"planning", "preflight", "private_report", "published", "publishing", "reporting"},
