@@ -67,7 +67,7 @@ def test_a_frame_whose_column_got_another_type_is_refused_with_the_way_out(reade
     said = str(caught.value)
     assert said.startswith(f"Column '{column}' is ")
     assert "read_table(path, like=public)" in said
-    assert "read_csv(path, dtype=public.dtypes)" in said
+    assert "read_csv(path, dtype=dict(public.dtypes))" in said
     assert CELLS[column] not in said.replace(f"'{column}'", "")
 
 

@@ -272,7 +272,7 @@ def require_same_types(private: Table, public: Table, names: Iterable[str]) -> N
                 "Write both files with one type for the column."
                 if private.source
                 else "Read the file with tutelage.tables.read_table(path, like=public), or with the public types, in "
-                "pandas with read_csv(path, dtype=public.dtypes)."
+                "pandas with read_csv(path, dtype=dict(public.dtypes))."
             )
             raise InvalidDataError(
                 f"Column '{name}'{where} is {found} in the private rows and {wanted} in the public rows. One cell may "
