@@ -208,7 +208,7 @@ def test_another_or_an_edited_ledger_is_refused(called, folder, charged):  # noq
     assert "another ledger" in refusal(alone, 1)
     with sqlite3.connect(charged / "a.ledger") as file:
         file.execute("UPDATE entries SET text = replace(text, '\"spent\":', '\"spent\": ') WHERE number = 1")
-    refused = called("card", "--ledger", "a.ledger", "--output", "out", cwd=charged)
+    refused = called("card", "--ledger", "a.ledger", "--output", "cards", cwd=charged)
     assert "Entry 1" in refusal(refused, 1)
 
 

@@ -134,6 +134,11 @@ def test_a_row_of_a_table_is_the_same_row_in_another_file(voted):
     assert label(voted, *GNMAX, "--question", "another", rows="more.csv").returncode == 1  # to be paid for again
 
 
+@pytest.mark.parametrize("question", ["file:1", ":memory:", "/"])
+def test_a_question_may_look_like_what_is_no_path(question, voted):
+    assert label(voted, *GNMAX, "--question", question).returncode == 0
+
+
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [

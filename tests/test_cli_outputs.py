@@ -15,7 +15,7 @@ from test_cli import configure, refusal, write_people
 from tutelage import Ledger, published
 from tutelage._internal import outputs
 from tutelage._internal.outputs import NEVER, claimed
-from tutelage._internal.releases import MANIFEST, RELEASE, Manifest, claimed_folder, released
+from tutelage._internal.releases import MANIFEST, RESULTS, Manifest, claimed_folder, released
 from tutelage.exceptions import ConfigError
 from tutelage.reporting import read_card
 from tutelage.students import load_student
@@ -23,7 +23,7 @@ from tutelage_reproductions import Record, Row, command
 
 LEDGER = ("ledger", "init", "a.ledger", "--epsilon", 99, "--delta", 1e-5, "--neighbors", "ballot")
 GNMAX = ("--mechanism", "gnmax", "--sigma", 4)
-RESULTS = ("card.json", "card.md", "card.html", "labels.csv", "student.skops", MANIFEST)
+WRITTEN = (*RESULTS, MANIFEST)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("name", [*RESULTS, "notes.txt"])
+@pytest.mark.parametrize("name", [*WRITTEN, "notes.txt"])
 @pytest.mark.parametrize("flags", [(), ("--overwrite",)])
 def test_a_run_replaces_no_folder_with_a_file_that_no_run_wrote(name, flags, project, called):
     (project / "out").mkdir()
@@ -46,8 +46,8 @@ def test_a_run_replaces_no_folder_with_a_file_that_no_run_wrote(name, flags, pro
     before = contents(project)
     message = refusal(called("run", "config.toml", *flags, cwd=project), 2)
     assert message == (
-        f"tutelage: out/{name} would be replaced, but was not written here by tutelage, or has changed since. Move it "
-        "away, or name another `folder` in [output]."
+        f"tutelage: out/{name} would be replaced, but was not written here by tutelage as part of a release, or has "
+        "changed since. Move it away, or name another `folder` in [output]."
     )
     assert contents(project) == before
 
@@ -122,7 +122,7 @@ def test_the_ledger_of_a_data_set_is_beside_the_folder(tmp_path, called):
 def test_the_folder_holds_public_files_only_and_the_private_ones_are_beside_it(project, called):
     configure(project, output="votes = true")
     assert called("run", "config.toml", cwd=project).returncode == 0
-    assert sorted(path.name for path in (project / "out").iterdir()) == sorted(RESULTS)
+    assert sorted(path.name for path in (project / "out").iterdir()) == sorted(WRITTEN)
     private = project / "private-out"
     assert private.stat().st_mode & 0o777 == 0o700
     assert [path.name for path in private.iterdir()] == ["private-votes.npz"]
@@ -178,7 +178,7 @@ def test_a_folder_takes_the_place_of_another_whole(works, tmp_path, monkeypatch)
     if not works:
         monkeypatch.setattr(outputs, "_exchanged", lambda *_: False)
     for text in ("one", "two"):
-        with claimed_folder(tmp_path / "out", "stop") as claim, released(claim) as part:
+        with claimed_folder(tmp_path / "out", RESULTS, "stop") as claim, released(claim) as part:
             (part / "card.json").write_text(text)
         assert (tmp_path / "out" / "card.json").read_text() == text
         Manifest.checked(tmp_path / "out")
@@ -186,12 +186,12 @@ def test_a_folder_takes_the_place_of_another_whole(works, tmp_path, monkeypatch)
 
 
 def test_an_interrupted_replacement_in_two_steps_is_undone(tmp_path):
-    with claimed_folder(tmp_path / "out", "stop") as claim, released(claim) as part:
+    with claimed_folder(tmp_path / "out", RESULTS, "stop") as claim, released(claim) as part:
         (part / "card.json").write_text("one")
     (tmp_path / "private-out").mkdir(mode=0o700)
     (tmp_path / "out").rename(tmp_path / "private-out" / "replaced")
     (tmp_path / "private-out" / "staging-x").mkdir()
-    with claimed_folder(tmp_path / "out", "stop"):
+    with claimed_folder(tmp_path / "out", RESULTS, "stop"):
         assert Manifest.checked(tmp_path / "out").sha256.keys() == {"card.json"}
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
@@ -203,12 +203,12 @@ def test_what_is_put_into_the_folder_meanwhile_is_kept(tmp_path, monkeypatch):
         (target / "notes.txt").write_text("mine")  # after the folder was checked for the last time
         return exchanged(part, target)
 
-    with claimed_folder(tmp_path / "out", "stop") as claim, released(claim) as part:
+    with claimed_folder(tmp_path / "out", RESULTS, "stop") as claim, released(claim) as part:
         (part / "card.json").write_text("one")
     monkeypatch.setattr(outputs, "_exchanged", put)
     with (
         pytest.raises(ConfigError, match=r"notes\.txt would be replaced"),
-        claimed_folder(tmp_path / "out", "stop") as claim,
+        claimed_folder(tmp_path / "out", RESULTS, "stop") as claim,
         released(claim) as part,
     ):
         (part / "card.json").write_text("two")
@@ -238,6 +238,32 @@ def test_a_card_is_brought_up_to_date_in_its_place_and_nowhere_else(project, cal
         assert contents(other) == {name: b"mine"}
     read_card(project / "out" / "card.json").save(project / "whole")
     assert called("card", "out", "--output", "whole").returncode == 0
+
+
+def test_no_other_verb_takes_the_place_of_the_results_of_a_run(project, called):
+    assert called("run", "config.toml", cwd=project).returncode == 0
+    card = read_card(project / "out" / "card.json")
+    before, ledger = contents(project / "out"), ("--ledger", "private.csv.ledger")
+    planned = ("plan", "--epsilon", 3, "--people", 20_000, "--classes", 2, "--public-rows", 300)
+    assert "as part of a plan" in refusal(called(*planned, "--output", "out"), 2)
+    said = refusal(called("card", *ledger, "--output", "out"), 2)
+    assert "out/labels.csv would be replaced, but was not written here by tutelage as part of a card" in said
+    with pytest.raises(ConfigError, match=r"labels\.csv would be replaced"):
+        card.save(project / "out")
+    assert contents(project / "out") == before
+    own = ("card", "out/card.json", "--output", "out", *ledger, "--state", "access=The registry.")
+    assert called(*own).returncode == 0  # in its place, under another name
+    assert contents(project / "out")["labels.csv"] == before["labels.csv"]
+    load_student(project / "out")
+
+
+def test_a_plan_is_no_release(project, called):
+    planned = ("plan", "--epsilon", 3, "--people", 20_000, "--classes", 2, "--public-rows", 300, "--output", "out")
+    assert called(*planned, cwd=project).returncode == 0
+    assert json.loads((project / "out" / MANIFEST).read_text())["file"] == "plan"
+    before = contents(project / "out")
+    assert "as part of a release" in refusal(called("run", "config.toml", "--overwrite"), 2)
+    assert contents(project / "out") == before
 
 
 def test_a_private_report_replaces_only_a_private_report(tmp_path, called):
@@ -301,13 +327,13 @@ def test_saved_records_are_recognized(tmp_path, called, monkeypatch):
 
 def test_an_output_is_claimed_until_its_process_dies(tmp_path):
     def killed() -> None:
-        with claimed(tmp_path / "out", RELEASE, folder=True) as claim, released(claim) as part:
+        with claimed_folder(tmp_path / "out", RESULTS, "stop") as claim, released(claim) as part:
             (part / "card.json").write_text("half")
             os.kill(os.getpid(), 9)
 
     assert os.waitstatus_to_exitcode(os.waitpid(forked(killed), 0)[1]) == -9
     assert list((tmp_path / "private-out").glob("staging-*"))
-    with claimed(tmp_path / "out", RELEASE, folder=True) as claim:
+    with claimed_folder(tmp_path / "out", RESULTS, "stop") as claim:
         assert not list(claim.private.glob("staging-*"))
         for _ in range(2):
             with pytest.raises(ConfigError, match="Another process is writing"), claimed(tmp_path / "out", NEVER):
@@ -316,7 +342,7 @@ def test_an_output_is_claimed_until_its_process_dies(tmp_path):
 
 
 def test_a_run_into_a_folder_that_is_being_written_spends_nothing(project, called):
-    with claimed_folder(project / "out", "stop"):
+    with claimed_folder(project / "out", RESULTS, "stop"):
         said = refusal(called("run", "config.toml", cwd=project), 2)
     assert said.startswith("tutelage: Another process is writing out. Nothing was spent. Wait until it ends, or name")
     assert not (project / "private.csv.ledger").exists()

@@ -20,6 +20,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, BinaryIO, NamedTuple, final
 
+from tutelage._internal.gate import user_path
 from tutelage.exceptions import ConfigError
 
 _LOCK, _STAGING, _REPLACED = "lock", "staging-", "replaced"
@@ -98,8 +99,8 @@ def check_replaceable(output: Path, kind: Form, *, way_out: str, folder: bool = 
     if foreign is not None:
         named = output / foreign.relative_to(path) if folder else output
         raise ConfigError(
-            f"{named} would be replaced, but was not written here by tutelage, or has changed since. Move it away, or "
-            f"{way_out}."
+            f"{named} would be replaced, but was not written here by tutelage{f' as {kind.name}' * folder}, or has "
+            f"changed since. Move it away, or {way_out}."
         )
 
 
@@ -189,7 +190,7 @@ def claimed(
 
     `way_out` is the advice of a refusal; unless `checked`, only the private folder is claimed.
     """
-    output = Path(output).expanduser()
+    output = user_path(output)
     advice = way_out or f"name another {'folder' if folder else 'file'}"
     claim = Claim(output, kind, way_out=advice, folder=folder)
     if not folder and not path_of(output).parent.is_dir():

@@ -6,22 +6,30 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, final
 
 from tutelage._internal.days import today
+from tutelage._internal.gate import user_path
 from tutelage._internal.outputs import Claim, Form, claimed, path_of, sync_all
 from tutelage.exceptions import ConfigError, InvalidDataError
 
 MANIFEST, SIGNATURE = "manifest.json", "manifest.signature.json"
 SIGNATURE_KIND = "release signature"
-_KIND, _FORMAT = "release", 1
+CARD = ("card.json", "card.md", "card.html")
+RESULTS = (*CARD, "labels.csv", "student.skops")
+_RELEASE, _FORMAT = "release", 1
 _MOST_BYTES = 2**20
 _HASH = re.compile("[0-9a-f]{64}")
 Record = Callable[[Callable[[str], str]], object]  # of a ledger: takes what returns a manifest's hash, given the head
+
+
+class _LaterFormatError(InvalidDataError):
+    """A manifest of a format that this version does not know."""
 
 
 @final
@@ -50,7 +58,7 @@ class Manifest:
     hash: str
 
     @classmethod
-    def read(cls, folder: Path) -> Self:
+    def read(cls, folder: Path, kind: str = _RELEASE) -> Self:
         """Return the manifest of a folder, before any file is compared with it."""
         path = folder / MANIFEST
         try:
@@ -61,9 +69,9 @@ class Manifest:
             ) from None
         try:
             record: dict[str, Any] = json.loads(content)
-            kind, version, recorded = record["file"], record["format"], record["recorded"]
+            version, recorded = record["format"], record["recorded"]
             day, head, hashes = record["day"], record["head"], dict[str, str](record["sha256"])
-            sound = (kind, type(version), type(recorded), type(day)) == (_KIND, int, bool, str)
+            sound = (record["file"], type(version), type(recorded), type(day)) == (kind, int, bool, str)
             sound &= not recorded if head is None else bool(_HASH.fullmatch(head))
             sound &= all(_is_name(name) and _HASH.fullmatch(digest) for name, digest in hashes.items())
             if not sound:
@@ -73,7 +81,7 @@ class Manifest:
                 f"{path} is not a manifest that tutelage wrote. Get the results folder again."
             ) from None
         if version != _FORMAT:
-            raise InvalidDataError(f"{path} is of another format than {_FORMAT}. Upgrade tutelage.")
+            raise _LaterFormatError(f"{path} is of another format than {_FORMAT}. Upgrade tutelage.")
         digest = hashlib.sha256(content).hexdigest()
         return cls(day=day, head=head, recorded=recorded, sha256=hashes, hash=digest)
 
@@ -109,16 +117,16 @@ def _is_name(name: object) -> bool:
     return isinstance(name, str) and Path(name).name == name and name not in (MANIFEST, SIGNATURE)
 
 
-def _foreign(folder: Path) -> Path | None:
-    """Return a file in a folder that its manifest does not account for."""
+def _foreign(folder: Path, names: Collection[str], kind: str) -> Path | None:
+    """Return a file in a folder that has another name than these, or that its manifest does not account for."""
     found = sorted(folder.iterdir())
     if not found:
         return None
     try:
-        manifest = Manifest.read(folder)
-    except InvalidDataError as error:
-        if "Upgrade" in str(error):
-            raise
+        manifest = Manifest.read(folder, kind)
+    except _LaterFormatError:
+        raise
+    except InvalidDataError:
         return next((path for path in found if path.name != MANIFEST), folder / MANIFEST)
     for path in found:
         if path.is_symlink() or not path.is_file():
@@ -126,7 +134,7 @@ def _foreign(folder: Path) -> Path | None:
         if path.name == SIGNATURE:
             if signed_manifest(path) != manifest.hash:
                 return path
-        elif path.name != MANIFEST and manifest.sha256.get(path.name) != _hash(path):
+        elif path.name != MANIFEST and (path.name not in names or manifest.sha256.get(path.name) != _hash(path)):
             return path
     return None
 
@@ -152,22 +160,25 @@ def _bytes(path: Path, most: int = -1) -> bytes:
         return file.read(most)
 
 
-RELEASE = Form("a results folder", _foreign)
-
-
-def claimed_folder(folder: Path, way_out: str, ledger: Path | None = None) -> AbstractContextManager[Claim]:
-    """Hold a results folder for this process; refuse one with a file that its manifest does not account for."""
-    folder = folder.expanduser()
+def claimed_folder(
+    folder: Path, names: Collection[str], way_out: str, *, ledger: Path | None = None, kind: str = _RELEASE
+) -> AbstractContextManager[Claim]:
+    """Hold a folder for this process; refuse one with other files than these, or than its manifest accounts for."""
+    folder = user_path(folder)
     if ledger is not None and path_of(folder) in path_of(ledger).parents:
         raise ConfigError(
             f"The ledger must not be in the results folder, which is replaced whole and handed over. Got {ledger}. "
             f"Move it, or {way_out}."
         )
-    return claimed(folder, RELEASE, folder=True, way_out=way_out)
+    what = "card" if {*names} == {*CARD} else kind
+    form = Form(f"part of a {what}", partial(_foreign, names=frozenset(names), kind=kind))
+    return claimed(folder, form, folder=True, way_out=way_out)
 
 
 @contextmanager
-def released(claim: Claim, head: str | None = None, record: Record | None = None) -> Generator[Path]:
+def released(
+    claim: Claim, head: str | None = None, record: Record | None = None, *, kind: str = _RELEASE
+) -> Generator[Path]:
     """Yield an empty folder; if the block ends well, it gets a manifest and takes the place of the claimed folder.
 
     Parameters
@@ -178,6 +189,8 @@ def released(claim: Claim, head: str | None = None, record: Record | None = None
         Head of the ledger, where the manifest is not recorded in it.
     record : callable, optional
         `Ledger.record_release`, which decides on the head.
+    kind : str, default="release"
+        What the folder is, which its manifest says.
     """
     with claim.written() as part:
         yield part
@@ -185,7 +198,7 @@ def released(claim: Claim, head: str | None = None, record: Record | None = None
 
         def write(head: str | None) -> str:
             content: dict[str, Any] = {
-                "file": _KIND,
+                "file": kind,
                 "format": _FORMAT,
                 "day": today(),
                 "head": head,

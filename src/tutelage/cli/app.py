@@ -117,11 +117,11 @@ def _entry_points() -> EntryPoints:
     return entry_points(group="tutelage.reproductions", name=_OF_ANOTHER_PACKAGE)
 
 
-def _with_user_path(argument: str) -> str:
-    """Return an argument with ``~`` as the home folder, and refuse what would be no path: no shell did so before."""
+def _with_home(argument: str) -> str:
+    """Return an argument with ``~`` as the home folder, as where no shell put it: after ``=``."""
     require_printable(argument, "An argument")
     option, sign, value = argument.partition("=") if argument.startswith("--") else ("", "", argument)
-    if value in ("/", ":memory:") or value.startswith(("~/", "file:")):
+    if value.startswith("~/"):
         value = str(user_path(value, option or "An argument"))
     return f"{option}{sign}{value}"
 
@@ -241,7 +241,7 @@ def _plain_streams() -> Iterator[None]:
 def _run() -> None:
     try:
         with _sigterm_interrupts():
-            app([_with_user_path(argument) for argument in sys.argv[1:]], prog_name="tutelage")
+            app([_with_home(argument) for argument in sys.argv[1:]], prog_name="tutelage")
     except TutelageError as error:
         _refuse(2 if isinstance(error, ConfigError | InvalidParameterError) else 1, *error.problems)
     except OSError as error:

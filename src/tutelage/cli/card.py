@@ -14,10 +14,10 @@ import typer
 from tutelage._internal.days import today
 from tutelage._internal.files import name_in, read_arrays
 from tutelage._internal.gate import read_text
-from tutelage._internal.outputs import Claim, claimed, form, json_form
+from tutelage._internal.outputs import NEVER, Claim, claimed, form, json_form, path_of
 from tutelage._internal.releases import (
+    CARD,
     MANIFEST,
-    RELEASE,
     SIGNATURE,
     Manifest,
     claimed_folder,
@@ -47,7 +47,6 @@ _TOPICS = ", ".join(STATEMENTS)
 _PRIVATE_REPORT = "private-report.html"
 _OF_WHAT = "Name the results folder of a run, a --ledger, or both."
 _ANOTHER = "name another folder with --output"
-_CARD = ("card.json", "card.md", "card.html")
 _ENTRY = json_form("a registry entry", "url_slug", "status", "tier", "deployment")
 _SIGNATURE = form("a signature", lambda path: signed_manifest(path) is not None)
 
@@ -126,7 +125,9 @@ def card(
             source = Manifest.checked(file.parent)
     folder = _folder(output, None if file is None else file.parent)
     with ExitStack() as claims:
-        cards = claims.enter_context(claimed_folder(folder, _ANOTHER, ledger))
+        before = source if file is not None and path_of(folder) == path_of(file.parent) else None
+        names = CARD if before is None else {*CARD, *before.sha256}
+        cards = claims.enter_context(claimed_folder(folder, names, _ANOTHER, ledger=ledger))
         entries = (
             None
             if registry is None
@@ -145,7 +146,6 @@ def card(
             made = _with_claim(made, claim, history)
         made = replace(made, statements=made.statements | _statements(state or [], statements))
         entry = None if registry is None else registry_record(made)
-        before = source if output is None else None
         if before is None or not _shows(folder, made):
             _publish(cards, made, before, ledger)
         if signer is not None:
@@ -158,7 +158,7 @@ def card(
     if as_json:
         print_json(made.as_dict(), ascii_only=False)
         return
-    paths = [folder / name for name in (*_CARD, *(() if signer is None else (SIGNATURE,)))]
+    paths = [folder / name for name in (*CARD, *(() if signer is None else (SIGNATURE,)))]
     say("Card: " + ", ".join(str(path) for path in paths))
     if registry is not None:
         lacking = [topic for topic in TOPICS if topic not in made.statements]
@@ -376,7 +376,7 @@ def _publish(cards: Claim, made: PrivacyCard, before: Manifest | None, ledger: P
     with released(cards, made.budget["head"], record) as staging:
         made.write(staging)
         if before is not None:
-            for name in set(before.sha256) - set(_CARD):
+            for name in set(before.sha256) - set(CARD):
                 (staging / name).write_bytes(before.content(cards.path, name))
 
 
@@ -400,7 +400,7 @@ def _write_private(
 ) -> None:
     if ballots is not None and labels is None:
         raise ConfigError("--ballots shows the accuracy of each teacher, which needs --labels. Add --labels.")
-    with claimed(folder, RELEASE, folder=True, checked=False, way_out=_ANOTHER) as claim:
+    with claimed(folder, NEVER, folder=True, checked=False, way_out=_ANOTHER) as claim:
         histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers)
         right = None if labels is None else _integers(labels, "labels")
         cast = None if ballots is None else _integers(ballots, "ballots")

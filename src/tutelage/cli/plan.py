@@ -28,6 +28,8 @@ from tutelage.reporting.html import document
 from tutelage.tables import TABLE_FILES, read_table
 
 _FILES = ("plan.json", "plan.html")
+_FIGURES = ("plan.png", "plan.svg")
+_KIND = "plan"
 _INFEASIBLE = 3  # exit code, as in `tutelage audit`: the target is not expected to be reached
 
 
@@ -252,11 +254,11 @@ def _plan_folder(output: Path) -> AbstractContextManager[Claim]:
     """Claim the folder, and say before the planning if there will be no figure in it."""
     if not _can_draw():
         say("No figure will be drawn: matplotlib is missing. Run pip install 'tutelage[report]'.", err=True)
-    return claimed_folder(output, "name another folder with --output")
+    return claimed_folder(output, (*_FILES, *_FIGURES), "name another folder with --output", kind=_KIND)
 
 
 def _write(results: Claim, found: Plan, as_text: str) -> None:
-    with released(results) as folder:
+    with released(results, kind=_KIND) as folder:
         (folder / _FILES[0]).write_text(as_text + "\n", encoding="utf-8")
         drawn = figure_of(found).save(folder, "plan") if _can_draw() else []
         (folder / _FILES[1]).write_text(html_of(found, drawn), encoding="utf-8")

@@ -14,7 +14,7 @@ from rich.table import Table
 from tutelage._internal.files import VOTES
 from tutelage._internal.gate import user_path
 from tutelage._internal.outputs import Claim
-from tutelage._internal.releases import claimed_folder, released
+from tutelage._internal.releases import RESULTS, claimed_folder, released
 from tutelage.accounting import pate2017
 from tutelage.ballots import write_sums
 from tutelage.cli.checks import objections_before, objections_on_card, show_findings
@@ -71,7 +71,7 @@ def run(
     if insist:
         settings = replace(settings, privacy=replace(settings.privacy, insist=True))
     way_out = "name another `folder` in [output]"
-    with claimed_folder(settings.folder, way_out, settings.ledger) as results:
+    with claimed_folder(settings.folder, RESULTS, way_out, ledger=settings.ledger) as results:
         if not overwrite and settings.folder.exists() and any(settings.folder.iterdir()):
             raise ConfigError(
                 f"{settings.folder} holds the results of an earlier release. A second one from the same private data "

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tutelage._internal.days import on_one_day, today
 from tutelage._internal.gate import user_path
-from tutelage._internal.releases import claimed_folder, released
+from tutelage._internal.releases import RESULTS, claimed_folder, released
 from tutelage._internal.typing import Ballots, IntArray, Matrix
 from tutelage.accounting import data_independent
 from tutelage.estimator.inputs import FitData, Inputs
@@ -488,7 +488,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
         check_is_fitted(self)
         folder, ledger = user_path(folder, "`folder`"), getattr(self, "open_ledger_", None)
         file = None if ledger is None else ledger.path
-        with on_one_day(self.day_), claimed_folder(folder, "name another `folder`", file) as claim:
+        claiming = claimed_folder(folder, RESULTS, "name another `folder`", ledger=file)
+        with on_one_day(self.day_), claiming as claim:
             card = card or self.card()
             record = None if ledger is None or file is None else ledger.record_release
             with released(claim, card.budget["head"], record) as part:

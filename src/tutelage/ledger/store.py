@@ -227,7 +227,7 @@ class Store:
         """Return a ledger with its first entry, in memory until `make_file` or the first reservation."""
         if path is not None:
             if not path.parent.is_dir():
-                raise LedgerStorageError(f"{path} cannot be made: its folder does not exist.")
+                raise LedgerStorageError(f"{path} cannot be made: its folder does not exist. Create the folder first.")
             check_locks(path.parent)
         memory = connected(":memory:", timeout)
         memory.execute("BEGIN")
@@ -353,7 +353,7 @@ def check_schema(connection: sqlite3.Connection, expected: Mapping[str, str]) ->
     schema = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
     if dict(schema) != expected or len(schema) != len(expected):
         raise LedgerTamperedError(
-            "A file of the ledger contains a foreign table, index, view or trigger. Restore a copy that verifies."
+            "A table, index, view or trigger of the ledger is missing or foreign. Restore a copy that verifies."
         )
 
 
@@ -375,7 +375,7 @@ def _write_file(file: Path, memory: sqlite3.Connection, timeout: float) -> None:
     except FileExistsError:
         pass
     except OSError as error:
-        raise LedgerStorageError(f"{file} cannot be made: {error.strerror}.") from None
+        raise LedgerStorageError(f"{file} cannot be made: {error.strerror}. Name another file.") from None
     with closing(connected(f"{file.as_uri()}?mode=rw", timeout)) as made:
         made.execute("PRAGMA journal_mode = DELETE")
         made.execute("PRAGMA synchronous = EXTRA")

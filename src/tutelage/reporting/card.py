@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, final
 
 from tutelage._internal.html import fragment
-from tutelage._internal.releases import claimed_folder, released
+from tutelage._internal.releases import CARD, claimed_folder, released
 from tutelage.privacy import PublicEpsilon
 from tutelage.reporting.html import page_of
 from tutelage.reporting.markdown import markdown_of
@@ -146,19 +146,20 @@ class PrivacyCard(CardRecord):
     def save(self, folder: str | os.PathLike[str]) -> tuple[Path, Path, Path]:
         """Write ``card.json``, ``card.md`` and ``card.html`` with their manifest as a folder and return their paths.
 
-        Only an empty folder or earlier results are replaced.
+        Only an empty folder or an earlier card is replaced. The results of a run are refused.
         """
         folder = Path(folder)
-        with claimed_folder(folder, "name another `folder`") as claim, released(claim, self.budget["head"]) as part:
+        claiming = claimed_folder(folder, CARD, "name another `folder`")
+        with claiming as claim, released(claim, self.budget["head"]) as part:
             as_json, as_markdown, as_html = (folder / path.name for path in self.write(part))
         return as_json, as_markdown, as_html
 
     def write(self, folder: Path) -> tuple[Path, Path, Path]:
         """Write the three files of the card into a folder that has none of them."""
         text = json.dumps(self.as_dict(), indent=2, ensure_ascii=False, allow_nan=False)
-        contents = {"card.json": text + "\n", "card.md": self.as_markdown(), "card.html": self.as_html()}
-        as_json, as_markdown, as_html = (folder / name for name in contents)
-        for path, content in zip((as_json, as_markdown, as_html), contents.values(), strict=True):
+        as_json, as_markdown, as_html = (folder / name for name in CARD)
+        contents = (text + "\n", self.as_markdown(), self.as_html())
+        for path, content in zip((as_json, as_markdown, as_html), contents, strict=True):
             path.write_text(content, encoding="utf-8")
         return as_json, as_markdown, as_html
 
