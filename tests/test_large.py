@@ -230,7 +230,7 @@ def test_rows_that_change_while_they_are_read_are_refused_before_anything_is_rel
         ("ill", None, "must have a label in every row"),
         ("person", None, "Ids must be integers or strings"),
         ("person", "", "An id is empty"),
-        ("dose", "much", "is text in the private rows and float64 in the public rows"),
+        ("dose", "much", "is text in the private rows and float in the public rows"),
     ],
 )
 def test_what_is_refused_in_memory_is_refused_and_not_quoted(tmp_path, column, cell, said):

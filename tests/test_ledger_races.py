@@ -202,7 +202,8 @@ def test_two_processes_that_make_the_same_ledger_get_one(leftover, tmp_path):
     for _ in range(8):
         child = os.fork()
         if child == 0:
-            from tutelage.ledger import LedgerOvertakenError, LedgerTerms
+            from tutelage.exceptions import LedgerOvertakenError
+            from tutelage.ledger import LedgerTerms
 
             try:
                 terms = LedgerTerms(where=path, event=EVENT, queries=10, epsilon=3.0, delta=1e-5, unit=ONE_TEACHER)

@@ -50,7 +50,7 @@ def test_a_file_of_another_release_is_not_signed_verified_or_loaded(name, signed
         assert f"out/{name} is not the file that manifest.json names" in refusal(called(*call), 1)
     checked = called("ledger", "verify", "private.csv.ledger", "--release", "out")
     assert f"out/{name} is not the file that manifest.json names" in refusal(checked, 1)
-    with pytest.raises(InvalidDataError, match=r"is of another release\. Do not use this folder"):
+    with pytest.raises(InvalidDataError, match=r"is of another release\. Get the folder again from its owner"):
         load_student(project / "out")
 
 

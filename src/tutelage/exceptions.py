@@ -19,6 +19,8 @@
     │   ├── LedgerTamperedError
     │   ├── LedgerLockedError
     │   └── LedgerStorageError
+    │       ├── LedgerMissingError
+    │       └── LedgerOvertakenError
     ├── FederationError
     │   ├── ForgedMessageError
     │   ├── StaleBatchError
@@ -136,6 +138,14 @@ class LedgerLockedError(LedgerError):
 
 class LedgerStorageError(LedgerError):
     """The ledger file is missing, not a ledger, of a later format, read-only, on a network disk, or cannot grow."""
+
+
+class LedgerMissingError(LedgerStorageError):
+    """There is no file, or an empty one, which a process leaves that is killed while it makes a ledger."""
+
+
+class LedgerOvertakenError(LedgerStorageError):
+    """Another process made the file of this ledger first. Nothing was spent: open it."""
 
 
 class FederationError(TutelageError):

@@ -274,10 +274,21 @@ def require_same_types(private: Table, public: Table, names: Iterable[str]) -> N
                 else "Read the file with tutelage.tables.read_table(path, like=public), or with the public types, in "
                 "pandas with read_csv(path, dtype=dict(public.dtypes))."
             )
-            raise InvalidDataError(
-                f"Column '{name}'{where} is {found} in the private rows and {wanted} in the public rows. One cell may "
-                f"have chosen this type, and with it how everybody's cells were read. {advice}"
+            differ = (
+                f"has cells of several types{', in the public rows too' * (wanted == _SEVERAL)}"
+                if found == _SEVERAL
+                else f"is {_in_words(found)} in the private rows and {_in_words(wanted)} in the public rows"
             )
+            raise InvalidDataError(
+                f"Column '{name}'{where} {differ}. One cell may have chosen this type, and with it how everybody's "
+                f"cells were read. {advice}"
+            )
+
+
+def _in_words(kind: str) -> str:
+    for code, word in (("float64", "float"), ("boolean", "truth values"), (_MOMENT, "dates")):
+        kind = kind.replace(code, word)
+    return kind
 
 
 def read_csv(path: str | PathLike[str]) -> Table:

@@ -18,7 +18,7 @@ def today() -> str:
 
 @contextmanager
 def on_one_day(day: str | None = None) -> Generator[None]:
-    """Keep the day, by default that on which the block begins: a new day while votes are cast does not show."""
+    """Keep the day on which the block begins: all entries of a release get one date, even if midnight passes."""
     token = _RELEASE.set(day or today())
     try:
         yield

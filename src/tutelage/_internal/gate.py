@@ -60,7 +60,9 @@ def open_input(path: str | PathLike[str], most: int = DOCUMENT) -> io.BufferedRe
         if not stat.S_ISREG(state.st_mode):
             _refuse(errno.EINVAL, "it is a pipe, a device or a socket, and a file is needed", found)
         if state.st_size > most:
-            _refuse(errno.EFBIG, f"it has more than {most} bytes, the most that is read", found)
+            size = f"{most / 2**30:g} GiB" if most >= 2**30 else f"{most / 2**20:.3g} MiB"
+            advice = ". Split it, or read a Parquet file in batches" * (most == TABLE)
+            _refuse(errno.EFBIG, f"it is larger than {size}{advice}", found)
     except BaseException:
         file.close()
         raise
@@ -103,7 +105,8 @@ def require_memory(needed: int, path: str | PathLike[str]) -> None:
     free = _free_memory()
     if needed > _SHARE_OF_MEMORY * free:
         gib = f"{needed / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} are free"
-        _refuse(errno.ENOMEM, f"its content takes {gib}. Read a Parquet file in batches, or use fewer rows", path)
+        batches = ", or read it in batches" * os.fspath(path).endswith(".parquet")
+        _refuse(errno.ENOMEM, f"its content takes {gib}. Use fewer rows{batches}", path)
 
 
 def _free_memory() -> float:

@@ -26,7 +26,7 @@ from tutelage.exceptions import ConfigError
 _LOCK, _STAGING, _REPLACED = "lock", "staging-", "replaced"
 _OF_LEDGERS = ("-journal", "-wal", "-shm", ".votes", ".votes-journal")  # that a ledger may have beside it
 _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
-_MOST_READ = 2**28  # bytes of a file of which is asked whether it may be replaced
+_MOST_READ = 2**28  # bytes of the largest file that is checked before it is replaced
 
 
 class Form(NamedTuple):
@@ -218,8 +218,8 @@ def _locked(private: Path, output: Path, advice: str) -> int:
             found = private.lstat()
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
                 raise ConfigError(
-                    f"{private} must be a folder of yours that only you can read, because it keeps what is private "
-                    f"about {output}. Run `chmod 700` on it, or {advice}."
+                    f"{private} must belong to you and have mode 700, because it holds private files of {output}. Run "
+                    f"`chmod 700` on it, or {advice}."
                 )
             lock = os.open(private / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:  # another process ended its claim in between
@@ -241,7 +241,9 @@ def _locked(private: Path, output: Path, advice: str) -> int:
                 raise ConfigError(
                     f"Another process is writing {output}. Nothing was spent. Wait until it ends, or {advice}."
                 ) from None
-            raise ConfigError(f"No file can be locked in {private.parent}: {error.strerror}. {advice}.") from None
+            raise ConfigError(
+                f"No file can be locked in {private.parent}: {error.strerror}. To continue, {advice}."
+            ) from None
         os.close(lock)
 
 

@@ -106,8 +106,8 @@ class Manifest:
             ) from None
         if hashlib.sha256(content).hexdigest() != self.sha256[name]:
             raise InvalidDataError(
-                f"{path} is not the file that {MANIFEST} names: it was changed, or is of another release. Do not use "
-                "this folder."
+                f"{path} is not the file that {MANIFEST} names: it was changed, or is of another release. Get "
+                "the folder again from its owner."
             )
         return content
 

@@ -31,7 +31,7 @@ _PURPOSES = {
     "Release": {
         "run": "Cast ballots, add noise, and publish a student with its card.",
         "label": "Label public rows from existing votes of teachers.",
-        "federate": "Do this between hospitals that share no rows, votes or ballots.",
+        "federate": "Release from several hospitals that share no rows, votes or ballots.",
     },
     "Budget and reports": {
         "ledger": "Create, show and verify the budget of a data set.",

@@ -56,7 +56,11 @@ def card(
         Path | None, typer.Argument(help="Results folder of `tutelage run`, or a card.json.", show_default=False)
     ] = None,
     ledger: Annotated[
-        Path | None, typer.Option(help="Ledger of the private data, to update the budget on the card.")
+        Path | None,
+        typer.Option(
+            help="Ledger of the private data, to update the budget on the card. Required to change a release that a "
+            "ledger names."
+        ),
     ] = None,
     state: Annotated[
         list[str] | None,
@@ -72,7 +76,12 @@ def card(
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="Folder to write to.  [default: the results folder]", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Folder to write to. A private report is written to private-FOLDER beside it.  "
+            "[default: the results folder]",
+            show_default=False,
+        ),
     ] = None,
     registry: Annotated[
         Path | None, typer.Option(help="Also write a draft entry for the Differential Privacy Deployments Registry.")
@@ -86,7 +95,7 @@ def card(
     ] = None,
     private_votes: Annotated[
         Path | None,
-        typer.Option(help=f"Write {_PRIVATE_REPORT} about these votes instead of a card. Never publish it."),
+        typer.Option(help=f"Write private-FOLDER/{_PRIVATE_REPORT} about these votes, and no card. Never publish it."),
     ] = None,
     array: Annotated[str | None, typer.Option(help="Array of the private votes, if the file contains several.")] = None,
     teachers: Teachers = None,
@@ -104,7 +113,9 @@ def card(
     """Write the privacy card as card.json, card.md and card.html."""
     if private_votes is not None:
         if results or ledger or state or statements or claim or registry or sign or verify or as_json:
-            raise ConfigError(f"{_PRIVATE_REPORT} is not part of a card. Leave out the options of the card.")
+            raise ConfigError(
+                f"private-FOLDER/{_PRIVATE_REPORT} is not part of a card. Leave out the options of the card."
+            )
         _write_private(private_votes, array, teachers, labels, ballots, _folder(output, None))
         return
     if labels or ballots or array or teachers:

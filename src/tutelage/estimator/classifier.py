@@ -27,6 +27,7 @@ from tutelage.exceptions import (
     BudgetContinuedWarning,
     InvalidDataError,
     InvalidParameterError,
+    LedgerOvertakenError,
     MuchNoiseWarning,
     OneClassWarning,
     RepeatedFitWarning,
@@ -42,7 +43,7 @@ from tutelage.labeling.fits import Asking, AskingSum, AskingVoters, FitBudget, F
 from tutelage.labeling.refits import REFITS, Spent
 from tutelage.labeling.sums import BallotRounds
 from tutelage.labeling.tuning import AskingTuned, Candidate, TunedRelease
-from tutelage.ledger import Accounting, Ledger, LedgerOvertakenError, LedgerState
+from tutelage.ledger import Accounting, Ledger, LedgerState
 from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism, NoisySum, Release
 from tutelage.partition import Shards, as_column, unit_of_single_people
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit, PublicEpsilon, round_up

@@ -6,7 +6,6 @@ from tutelage.ledger.history import History, LedgerState
 from tutelage.ledger.ledger import Granted, Labels, Ledger, Reservation, Settled
 from tutelage.ledger.opening import LedgerTerms, existing_ledger
 from tutelage.ledger.queries import data_digest
-from tutelage.ledger.store import LedgerOvertakenError
 
 __all__ = [
     "Accounting",
@@ -14,7 +13,6 @@ __all__ = [
     "History",
     "Labels",
     "Ledger",
-    "LedgerOvertakenError",
     "LedgerState",
     "LedgerTerms",
     "Reservation",

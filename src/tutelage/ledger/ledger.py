@@ -186,8 +186,8 @@ class Ledger:
     def made_by_spending(cls, path: str | os.PathLike[str] | None, limit: Filter, unit: PrivacyUnit) -> Self:
         """Return a new ledger whose file, if it has one, appears with its first reservation, in one transaction.
 
-        A release that is refused before leaves no file, in which its budget would be fixed. Where another process makes
-        the file first, the reservation raises `LedgerOvertakenError`.
+        A release that is refused earlier leaves no file, so its budget is not fixed. If another process makes the file
+        first, the reservation raises `LedgerOvertakenError`.
         """
         return cls._in_memory(None if path is None else user_path(path), limit, unit)
 
@@ -230,7 +230,7 @@ class Ledger:
 
     @property
     def has_file(self) -> bool:
-        """Whether it is on file: not if it is in memory, or nothing was reserved of a new one."""
+        """Whether the ledger has a file. A new one gets it with its first reservation."""
         return self._store.has_file
 
     @property

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import final
 
 from tutelage.events import Event, of_queries
-from tutelage.exceptions import LedgerMismatchError
+from tutelage.exceptions import LedgerMismatchError, LedgerMissingError
 from tutelage.ledger.filter import Accounting, Filter, GaussianFilter, RenyiFilter
 from tutelage.ledger.ledger import Ledger
-from tutelage.ledger.store import LedgerMissingError
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 
 

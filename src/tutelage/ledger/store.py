@@ -18,7 +18,14 @@ from pathlib import Path
 from typing import Any, final
 
 from tutelage._internal.forks import BriefLock
-from tutelage.exceptions import LedgerError, LedgerLockedError, LedgerStorageError, LedgerTamperedError
+from tutelage.exceptions import (
+    LedgerError,
+    LedgerLockedError,
+    LedgerMissingError,
+    LedgerOvertakenError,
+    LedgerStorageError,
+    LedgerTamperedError,
+)
 from tutelage.ledger.disk import Room, check_locks
 from tutelage.ledger.entries import Checkpoint, Entry, Kind, canonical
 
@@ -38,14 +45,6 @@ _SCHEMA = {
     "checkpoint": "CREATE TABLE checkpoint (text TEXT NOT NULL, code BLOB NOT NULL)",
 }
 _SCHEMA_1 = {name: statement for name, statement in _SCHEMA.items() if name != "checkpoint"}
-
-
-class LedgerMissingError(LedgerStorageError):
-    """There is no file, or an empty one, as a process leaves it that is killed while it makes a ledger."""
-
-
-class LedgerOvertakenError(LedgerStorageError):
-    """Another process made the file of this ledger first. Nothing was spent: open it."""
 
 
 @final
@@ -367,8 +366,8 @@ def _header(connection: sqlite3.Connection) -> tuple[int, int, int]:
 def _write_file(file: Path, memory: sqlite3.Connection, timeout: float) -> None:
     """Copy what is in memory to a new or empty file, in one transaction.
 
-    A process that is killed before its commit leaves an empty file, which is no ledger and may be written by any other.
-    Of several processes that write it, the lock of the file lets one be the first.
+    If a process is killed before its commit, an empty file remains. It is not a ledger, and the next process may write
+    it. If several processes write it, the lock of the file determines which is first.
     """
     try:
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))

@@ -74,7 +74,7 @@ class PrivacyCard(CardRecord):
     versions : dict of str to str
         Versions of the software.
     created : str
-        Date and time of the card in ISO 8601.
+        UTC day of the release in ISO 8601.
 
     Raises
     ------

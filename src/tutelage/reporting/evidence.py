@@ -16,7 +16,7 @@ class Batch:
     Parameters
     ----------
     written : str
-        Date and time of its reservation in ISO 8601.
+        UTC day of its release in ISO 8601.
     queries : int
         Number of queries; 0 for noisy sums, and for the publication of an ε.
     checks, answers : float

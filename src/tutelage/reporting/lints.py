@@ -113,7 +113,7 @@ def lint(
     public_overlap : int, optional
         Number of public rows that equal a private row.
     insisted : bool
-        Whether the owner chose to continue whatever the checks of the rows would refuse.
+        Whether the owner turned the refusals of the rows off.
     classes_from : {"declared", "public", "private"}, optional
         Where the class values come from.
     mechanism : str, optional
@@ -284,9 +284,8 @@ _PUBLIC_IS_PRIVATE = Finding(
 _OVERRIDDEN = Finding(
     "refusals-overridden",
     "danger",
-    "The data set owner chose to continue whatever the checks of the rows would refuse (`insist`). These checks look "
-    "for private rows among the public rows, and for too few people or public rows. Repeat the release without "
-    "`insist`.",
+    "The data set owner turned refusals off (`insist`). The checks that were turned off look for private rows among "
+    "the public rows, and for too few people or public rows. Repeat the release without `insist`.",
 )
 _CLASSES_FROM_PRIVATE = Finding(
     "classes-from-private-labels",
