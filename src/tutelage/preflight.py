@@ -168,7 +168,8 @@ def _hopeless(given: Given) -> Iterator[str]:
     if len(given.public) < _FEWEST_PUBLIC_ROWS:
         yield (
             f"There are too few public rows ({len(given.public)}). With fewer than {_FEWEST_PUBLIC_ROWS}, the student "
-            "cannot learn anything, and the budget would be spent for nothing. Add public rows, best some hundred."
+            "cannot learn anything, and the budget would be spent for nothing. Add public rows; several hundred are "
+            "best."
         )
     if given.noise is None:
         return

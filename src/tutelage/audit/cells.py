@@ -49,7 +49,7 @@ def check_cells(
     Parameters
     ----------
     private, public : Table
-        The rows; some hundred of each are used.
+        The rows; several hundred of each are used.
     columns : PublicColumns
         What the columns are.
     by : mapping of names to functions of paths, optional

@@ -435,7 +435,7 @@ def _check_targets(labels: Any, *, declared: bool) -> None:
 def _few_public_rows(n_rows: int) -> str:
     return (
         f"`X_public` has {n_rows} rows, and ballots are measured against them: with fewer than {_FEW_PUBLIC_ROWS} the "
-        "student learns little for its budget. Pass some hundred public rows or more."
+        "student learns little for its budget. Add public rows; several hundred are best."
     )
 
 
