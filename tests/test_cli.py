@@ -554,7 +554,7 @@ def test_a_disk_without_room_is_one_sentence(folder):
         resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500))
 
     shown = refusal(tutelage("run", "config.toml", cwd=folder, preexec_fn=little_room), 1)
-    assert "private.csv.ledger cannot be read or written" in shown
+    assert "private.csv.ledger has no room for 40 answers" in shown
     assert not list(folder.glob("*.ledger*"))
 
 
