@@ -374,7 +374,11 @@ def test_arrays_of_the_wrong_shape_or_kind_are_refused(private, message, folder)
         ([('["no", "yes"]', '["no"]')], {}, "must list at least two class values"),
         ([('["no", "yes"]', '["no", "yes", "yes"]')], {}, "must list each class value once"),
         ([('"public.csv"', '"./private.csv"')], {}, "must be another file than in [private]"),
-        ([('folder = "out"', 'folder = "public.csv"')], {}, "`folder` in [output] must be a folder"),
+        (
+            [('folder = "out"', 'folder = "public.csv"')],
+            {},
+            "The output must be a folder, and public.csv is not a folder",
+        ),
         (
             [("public.csv", "public.npz")],
             {},

@@ -224,7 +224,7 @@ def test_an_unused_ledger_has_nothing_to_tell(called, tmp_path):
     [
         ((), 2, "Name the results folder of a run, a --ledger, or both."),
         (("--ledger", "a.ledger"), 2, "Name the folder to write to with --output."),
-        (("--ledger", "a.ledger", "--output", "a.ledger"), 2, "must be a folder. Got"),
+        (("--ledger", "a.ledger", "--output", "a.ledger"), 2, "The output must be a folder, and a.ledger is not"),
         (("none",), 1, "none cannot be read"),
         ((".",), 1, "card.json cannot be read"),
         (("--ledger", "a.ledger", "--output", "out", "--state", "trust"), 2, "must be TOPIC=TEXT"),

@@ -218,7 +218,6 @@ def test_hostile_people_together_fail_no_fit_that_has_spent(method):
     assert (found is None) == ("map" in method)
     for name in REFUSED:  # missing cells suit some teachers
         assert survives(METHODS[method], *with_person(NUMBERS[name])) is None or "inf" not in name
-    print(f"{method}: {len(accepted) + len(REFUSED)} people")  # noqa: T201  how many were tried
 
 
 @pytest.mark.slow
@@ -234,7 +233,6 @@ def test_no_person_fails_a_fit_that_has_spent(method):
             refused.add(name)
         elif plain is not None:
             _moves_one_ballot(plain, model)
-    print(f"{method}: {len(NUMBERS)} people, {len(refused)} refused before anything was spent")  # noqa: T201  how many were tried
     if "map" not in method:
         assert refused <= REFUSED
 
@@ -320,7 +318,6 @@ def test_hostile_cells_of_a_table_together_fail_no_fit_that_has_spent(teacher, b
     assert tried(settings, [person for person in CELLS if person not in REFUSED_CELLS], batches) is not None
     for person in REFUSED_CELLS:
         assert tried(settings, [person], batches) is None
-    print(f"{type(teacher).__name__}, {batches}: {len(CELLS)} people")  # noqa: T201  how many were tried
 
 
 @pytest.mark.slow
@@ -329,7 +326,6 @@ def test_no_cell_of_a_table_fails_a_fit_that_has_spent(teacher, batches):
     settings = {"teacher": teacher, "classes": ["no", "yes"], **BY_TEACHER[type(teacher)]}
     refused = [person for person in CELLS if tried(settings, [person], batches) is None]
     assert refused == REFUSED_CELLS
-    print(f"{type(teacher).__name__}, {batches}: {len(CELLS)} people, {len(refused)} refused before anything was spent")  # noqa: T201  how many were tried
 
 
 REFUSED_CELLS: list[dict[str, Any]] = [{"dose": float("inf")}, {"age": 10**400}]
@@ -378,4 +374,3 @@ def test_no_person_fails_a_session_that_has_spent(kind):
     session = LabelingSession(voters, mechanism, ledger, noise=SimulationNoise(0))
     for first in (0, 5):
         assert len(session.ask(PUBLIC[first : first + 5]).labels) == 5
-    print(f"{kind}: {len(people)} people")  # noqa: T201  how many were tried

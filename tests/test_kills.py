@@ -145,6 +145,7 @@ def swept(verb: str, step: int, folder: Path) -> None:
     shutil.copytree(fresh, whole)
     warm(whole, call)
     plan = spent(whole)[0] - owed
+    # It starts at another event in each run, so that runs together try all of them. Any kill must be safe.
     found, event = Counter[str](), 1 + int(np.random.default_rng().integers(step))
     while True:
         attempt = folder / "attempt"

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.typing import IntArray
-from tutelage._internal.validation import distinct_key, integer_at_least
+from tutelage._internal.validation import hmac_key, integer_at_least
 from tutelage.exceptions import InvalidDataError, OverlappingShardsError
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 
@@ -174,7 +174,7 @@ def refuse_overlap(assignment: npt.ArrayLike, entity_ids: npt.ArrayLike) -> None
 def _hash_to_shards(ids: Any, n_shards: int, key: bytes) -> IntArray:
     """Map each id to HMAC-SHA-256(key, id) mod n_shards; 128 bits make the bias of the modulus negligible."""
     integer_at_least(n_shards, 1, "n_shards", "Shards")
-    key = distinct_key(key, "Shards")
+    key = hmac_key(key, "Shards")
 
     def shard(entity: object) -> int:
         digest = hmac.digest(key, str(entity).encode("utf-8", "surrogatepass"), hashlib.sha256)

@@ -55,6 +55,13 @@ def write_private_report(
     InvalidDataError
         If there is no query, or votes, labels and ballots do not fit together.
     """
+    page = private_page(votes, labels, ballots)
+    with claimed(file, REPORT) as output, output.written() as part, open_private(part) as out:
+        out.write(page)
+
+
+def private_page(votes: VoteHistogram, labels: npt.ArrayLike | None, ballots: npt.ArrayLike | None) -> bytes:
+    """Return what `write_private_report` writes; private."""
     right = _checked(votes, labels)
     drawings = [noise_figure(votes, right), gaps_figure(votes)]
     numbers = {"Queries": votes.n_queries, "Teachers": votes.n_teachers, "Classes": votes.n_classes}
@@ -66,9 +73,7 @@ def write_private_report(
         if right is None:
             raise InvalidDataError("`ballots` are compared with `labels`. Pass both.")
         drawings.append(teachers_figure(PrivateStatistics(ballots, right, votes.n_classes)))
-    page = _page(rows, drawings).encode()
-    with claimed(file, REPORT) as output, output.written() as part, open_private(part) as out:
-        out.write(page)
+    return _page(rows, drawings).encode()
 
 
 def noise_figure(votes: VoteHistogram, labels: IntArray | None) -> Drawing:

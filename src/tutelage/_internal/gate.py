@@ -51,10 +51,10 @@ def user_path(path: str | PathLike[str], name: str = "A path") -> Path:
     return found
 
 
-def open_input(path: str | PathLike[str], most: int = DOCUMENT) -> io.BufferedReader:
+def open_input(path: str | PathLike[str], most: int = DOCUMENT, *, follow: bool = True) -> io.BufferedReader:
     """Return a regular file of at most `most` bytes, opened; nothing is waited for and no device is read."""
     found = user_path(path)
-    file = open(found, "rb", opener=_without_waiting)  # noqa: SIM115  Path.open takes no opener
+    file = open(found, "rb", opener=_without_waiting if follow else _without_following)  # noqa: SIM115  Path.open takes no opener
     try:
         state = os.fstat(file.fileno())
         if not stat.S_ISREG(state.st_mode):
@@ -75,10 +75,10 @@ def require_input(path: str | PathLike[str], most: int = DOCUMENT) -> Path:
     return user_path(path)
 
 
-def read_input(path: str | PathLike[str], most: int = DOCUMENT) -> bytes:
-    """Return the bytes of a regular file; one that grows while it is read is cut."""
-    with open_input(path, most) as file:
-        return file.read(most)
+def read_input(path: str | PathLike[str], most: int = DOCUMENT, *, follow: bool = True) -> bytes:
+    """Return the bytes of a regular file, no link unless `follow`; one that grows while it is read is cut."""
+    with open_input(path, most, follow=follow) as file:
+        return file.read(min(most, os.fstat(file.fileno()).st_size))
 
 
 def read_text(path: str | PathLike[str], most: int = DOCUMENT) -> str:
@@ -129,6 +129,10 @@ def _free_memory() -> float:
 
 def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+
+
+def _without_following(path: str, flags: int) -> int:
+    return _without_waiting(path, flags | os.O_NOFOLLOW)
 
 
 def _refuse(number: int, reason: str, path: str | PathLike[str]) -> Never:

@@ -1,11 +1,8 @@
 """A release: one folder of public files with a manifest of their hashes, published by one rename, named in a ledger."""
 
-import errno
 import hashlib
 import json
-import os
 import re
-import stat
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -14,16 +11,15 @@ from pathlib import Path
 from typing import Any, Self, final
 
 from tutelage._internal.days import today
-from tutelage._internal.gate import user_path
+from tutelage._internal.gate import LARGEST, read_input, user_path
 from tutelage._internal.outputs import Claim, Form, claimed, path_of, sync_all
 from tutelage.exceptions import ConfigError, InvalidDataError
 
 MANIFEST, SIGNATURE = "manifest.json", "manifest.signature.json"
-SIGNATURE_KIND = "release signature"
+SIGNATURE_KIND, SIGNATURE_FORMAT = "release signature", 1
 CARD = ("card.json", "card.md", "card.html")
 RESULTS = (*CARD, "labels.csv", "student.skops")
 _RELEASE, _FORMAT = "release", 1
-_MOST_BYTES = 2**20
 _HASH = re.compile("[0-9a-f]{64}")
 Record = Callable[[Callable[[str], str]], object]  # of a ledger: takes what returns a manifest's hash, given the head
 
@@ -62,7 +58,7 @@ class Manifest:
         """Return the manifest of a folder, before any file is compared with it."""
         path = folder / MANIFEST
         try:
-            content = _bytes(path, _MOST_BYTES)
+            content = read_input(path, follow=False)
         except OSError as error:
             raise InvalidDataError(
                 f"{path} cannot be read: {error.strerror}. Name a results folder, with all its files."
@@ -93,13 +89,21 @@ class Manifest:
             manifest.content(folder, name)
         return manifest
 
+    def require_named(self, manifests: Collection[str], folder: Path, ledger: str) -> None:
+        """Refuse a folder whose manifest is not among those that a ledger names."""
+        if self.hash not in manifests:
+            raise InvalidDataError(
+                f"{ledger} does not name {folder / MANIFEST}: the folder is of another ledger, or was changed after it "
+                "was released. Do not use it."
+            )
+
     def content(self, folder: Path, name: str) -> bytes:
         """Return the bytes of a file; refuse those that are not of the release."""
         path = folder / name
         if name not in self.sha256:
             raise InvalidDataError(f"{folder / MANIFEST} names no {name}. Name the results folder of a run.")
         try:
-            content = _bytes(path)
+            content = read_input(path, LARGEST, follow=False)
         except OSError as error:
             raise InvalidDataError(
                 f"{path} cannot be read: {error.strerror}. Get the results folder again, with all its files."
@@ -139,25 +143,31 @@ def _foreign(folder: Path, names: Collection[str], kind: str) -> Path | None:
     return None
 
 
-def signed_manifest(path: Path) -> str | None:
-    """Return the hash of the manifest that a signature file is of, unchecked; None if it is no such file."""
+def read_signature(path: Path) -> dict[str, Any]:
+    """Return what a signature file says, unchecked."""
     try:
-        record = json.loads(_bytes(path, _MOST_BYTES))
-        return record["manifest"] if record["file"] == SIGNATURE_KIND else None
-    except (OSError, ValueError, RecursionError, TypeError, KeyError):
+        content = json.loads(read_input(path, follow=False))
+    except OSError as error:
+        raise InvalidDataError(f"{path} cannot be read: {error.strerror}. Sign the folder with --sign.") from None
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict) or content.get("file") != SIGNATURE_KIND:
+        raise InvalidDataError(f"{path} is not a signature of a release. Sign the folder again.")
+    if content.get("format") != SIGNATURE_FORMAT:
+        raise InvalidDataError(f"{path} is of another format than {SIGNATURE_FORMAT}. Upgrade tutelage.")
+    return content
+
+
+def signed_manifest(path: Path) -> object:
+    """Return the hash of the manifest that a signature file is of, unchecked; None if it is not such a file."""
+    try:
+        return read_signature(path).get("manifest")
+    except InvalidDataError:
         return None
 
 
 def _hash(path: Path) -> str:
-    return hashlib.sha256(_bytes(path)).hexdigest()
-
-
-def _bytes(path: Path, most: int = -1) -> bytes:
-    """Return the content of a plain file; a pipe is not waited for, and a link is not followed."""
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOFOLLOW)) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "It is not a plain file")
-        return file.read(most)
+    return hashlib.sha256(read_input(path, LARGEST, follow=False)).hexdigest()
 
 
 def claimed_folder(

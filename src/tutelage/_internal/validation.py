@@ -1,7 +1,8 @@
 """Checks of public parameters, all in one sentence form: name, what it must be, what it was, the fix."""
 
+import difflib
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.typing import ABSTAIN
-from tutelage.exceptions import InvalidBallotError, InvalidDataError, InvalidParameterError
+from tutelage.exceptions import ConfigError, InvalidBallotError, InvalidDataError, InvalidParameterError
 
 MOST_VOTES = 1e15
 _MOST_LETTERS = 60
@@ -98,8 +99,24 @@ def _number(value: object, fits: Callable[[float], bool], rule: str, name: str, 
     raise InvalidParameterError(f"`{name}` of {owner} must {rule}. Got {shown(value)}.")
 
 
-def distinct_key(key: bytes, user: str) -> bytes:
+def hmac_key(key: bytes, owner: str) -> bytes:
     """Return a key for HMAC that no other key is equivalent to: HMAC pads keys with zero bytes, so those are hashed."""
     if not isinstance(key, bytes) or len(key) < 16:
-        raise InvalidParameterError(f"`key` of {user} must be at least 16 bytes, for example secrets.token_bytes(32).")
+        raise InvalidParameterError(f"`key` of {owner} must be at least 16 bytes, for example secrets.token_bytes(32).")
     return hashlib.sha256(key).digest() if key.endswith(b"\0") else key
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """Return advice about an unknown name: the nearest one that is known, or all of them."""
+    near = difflib.get_close_matches(name, known, 1)
+    return f"Did you mean `{near[0]}`?" if near else f"It takes: {', '.join(known)}."
+
+
+def problems_in(check: Callable[[], object]) -> Iterator[str]:
+    """Yield the problems that a check yields or raises."""
+    try:
+        found = check()
+        if isinstance(found, Iterator):
+            yield from found
+    except (ConfigError, InvalidParameterError) as error:
+        yield from error.problems

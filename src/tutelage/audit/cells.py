@@ -6,7 +6,7 @@ rows and is for the data set owner. It spends no budget, because nothing is rele
 
 import csv
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -63,7 +63,8 @@ def check_cells(
     by = readers() if by is None else by
     with tempfile.TemporaryDirectory(prefix="private-") as folder:
         for form, read in by.items():
-            for column in _moved(read, private, public, columns, Path(folder)):
+            column = _moved(read, private, public, columns, Path(folder))
+            if column is not None:
                 reason = (
                     f"A cell of column '{column}' changed the numbers of other people, read as {form}. Do not release "
                     "with this reader: one person could change all ballots."
@@ -76,8 +77,8 @@ def check_cells(
     return Checked(_CHECK, "pass", reason, private=True)
 
 
-def _moved(read: Reader, private: Table, public: Table, columns: PublicColumns, folder: Path) -> Iterator[str]:
-    """Yield each column in which a changed cell of the first row changes another row."""
+def _moved(read: Reader, private: Table, public: Table, columns: PublicColumns, folder: Path) -> str | None:
+    """Return a column in which a changed cell of the first row changes another row, if there is one."""
     names = list(columns.names)
     tables = [table.take(range(min(_ROWS, table.n_rows))) for table in (private, public)]
     rows, others = ([list(row) for row in zip(*map(table.texts, names), strict=True)] for table in tables)
@@ -100,8 +101,8 @@ def _moved(read: Reader, private: Table, public: Table, columns: PublicColumns, 
             if before is None:
                 before = after
             elif after is not None and not np.array_equal(_bits(before), _bits(after)):
-                yield name
-                break
+                return name
+    return None
 
 
 def _bits(numbers: Matrix) -> Matrix:

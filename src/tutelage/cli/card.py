@@ -25,14 +25,14 @@ from tutelage._internal.releases import (
     signed_manifest,
 )
 from tutelage._internal.typing import IntArray
-from tutelage.cli.ledger import check_recorded, opened
+from tutelage.cli.ledger import opened
 from tutelage.cli.settings import read_settings
 from tutelage.cli.text import Teachers, print_json, say
 from tutelage.events import PUBLICATIONS, Check, Event, InteractiveCheck, SummedNoise
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.ledger import History, LedgerState
 from tutelage.privacy import PublicEpsilon
-from tutelage.private_report import REPORT, write_private_report
+from tutelage.private_report import REPORT, private_page
 from tutelage.published import batches_of, frontier_of
 from tutelage.publishing.claims import read_claim
 from tutelage.publishing.proof import proved_card
@@ -146,7 +146,7 @@ def card(
         )
         history = None if ledger is None else _history_of(ledger)
         if file is not None and source is not None and source.recorded and history is not None:
-            check_recorded(source, file.parent, history, str(ledger))
+            source.require_named(history.manifests, file.parent, str(ledger))
         if file is not None:
             made = _from_results(file, history, claimed=claim is not None)
         elif history is not None:
@@ -209,7 +209,7 @@ def _verify(results: Path, key: Path, ledger: Path | None) -> None:
     history = None if ledger is None else _history_of(ledger)
     signed = _proved_as_shown(folder, history)
     if history is not None:
-        check_recorded(manifest, folder, history, str(ledger))
+        manifest.require_named(history.manifests, folder, str(ledger))
     say(f"{folder} is the release that {member.name} signed. Compare the fingerprint of the key with the signer:")
     say(member.fingerprint)
     say(f"The signature covers {', '.join(manifest.sha256)}.")
@@ -364,8 +364,6 @@ def _folder(output: Path | None, otherwise: Path | None) -> Path:
     folder = output if output is not None else otherwise
     if folder is None:
         raise ConfigError("Name the folder to write to with --output.")
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"--output must be a folder. Got the file {folder}.")
     return folder
 
 
@@ -417,7 +415,8 @@ def _write_private(
         cast = None if ballots is None else _integers(ballots, "ballots")
         path = claim.private / _PRIVATE_REPORT
         with claim.added(_PRIVATE_REPORT, REPORT, private=True) as part:
-            write_private_report(part, histogram, labels=right, ballots=cast)
+            part.touch(mode=0o600)
+            part.write_bytes(private_page(histogram, right, cast))
     say(f"{path} shows private votes. Never publish it.", color=typer.colors.RED)
 
 

@@ -13,9 +13,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import all_estimators
 
 from tutelage._internal.gate import LARGEST, require_input, user_path
-from tutelage._internal.validation import probability
+from tutelage._internal.validation import probability, problems_in
 from tutelage.cli.mechanisms import SUM, read_mechanism, read_sum
-from tutelage.cli.settings import OneOf, Whole, problems_in, read_section, read_settings, refuse_unknown
+from tutelage.cli.settings import OneOf, Whole, read_section, read_settings, refuse_unknown
 from tutelage.datasets import DATASETS
 from tutelage.estimator.classes import class_of, question_of
 from tutelage.exceptions import ConfigError, InvalidParameterError
@@ -577,11 +577,6 @@ def _problems_of_jobs(config: RunConfig) -> Iterator[str]:
         yield f"`jobs` in [teachers] must be at most {_MOST_JOBS}. Got {config.teachers.jobs}."
 
 
-def _problems_of_folder(config: RunConfig) -> Iterator[str]:
-    if config.folder.exists() and not config.folder.is_dir():
-        yield f"`folder` in [output] must be a folder, and {config.folder} is a file. Name another."
-
-
 def _problems_of_models(config: RunConfig) -> Iterator[str]:
     for each in (config, *config.tried):
         yield from problems_in(lambda one=each: build_teacher(one.teachers))
@@ -609,8 +604,7 @@ def _problems_of_tuning(config: RunConfig) -> Iterator[str]:
     if not config.by_vectors or config.mechanism is not None or (config.private is not None and config.private.batches):
         yield (
             f"[tuning] is only for ballots of {_VECTORS}, and finds the noise by `epsilon` in [privacy] for rows in "
-            "memory. "
-            "Leave it out, or leave out other teachers, [mechanism] and `batches`."
+            "memory. Leave it out, or leave out other teachers, [mechanism] and `batches`."
         )
     if not 2 <= len(tuning.settings) <= MOST_SETTINGS:
         yield f"`settings` in [tuning] must list 2 to {MOST_SETTINGS} settings. Got {len(tuning.settings)}."
@@ -652,7 +646,6 @@ _CHECKS: tuple[tuple[tuple[str, ...], Callable[[RunConfig], Iterable[str]]], ...
     (("private", "public"), RunConfig.problems_of_files),
     (("private",), _problems_of_private),
     (("private", "public"), _problems_of_columns),
-    (("output",), _problems_of_folder),
     (("privacy",), _problems_of_privacy),
     (("privacy", "mechanism", "public"), _problems_of_noise),
     (("teachers", "public", "private", "privacy", "mechanism"), _problems_of_people),

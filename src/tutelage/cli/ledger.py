@@ -12,11 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from tutelage._internal.outputs import claimed, form
-from tutelage._internal.releases import MANIFEST, Manifest
+from tutelage._internal.releases import Manifest
 from tutelage.cli.text import ANOTHER_FILE, AsJson, plain_console, print_json, require_printable, say, verb_group
 from tutelage.events import Event
-from tutelage.exceptions import ConfigError, InvalidDataError
-from tutelage.ledger import Accounting, History, Ledger, LedgerState
+from tutelage.exceptions import ConfigError
+from tutelage.ledger import Accounting, Ledger, LedgerState
 from tutelage.privacy import ONE_ENTITY, ONE_TEACHER, NeighboringRelation, PrivacyUnit, round_up
 
 _BAR = 40  # characters
@@ -134,7 +134,7 @@ def verify(
     state = checked.verify(head)
     manifest = None if release is None else Manifest.checked(release)
     if manifest is not None and release is not None:
-        check_recorded(manifest, release, checked.history(), str(file))
+        manifest.require_named(checked.history().manifests, release, str(file))
     if as_json:
         print_json({"verified": True, **state.as_dict()})
         return
@@ -190,15 +190,6 @@ def _is_export(path: Path) -> bool:
 
 
 _EXPORT = form("an export of a ledger", _is_export)
-
-
-def check_recorded(manifest: Manifest, folder: Path, history: History, ledger: str) -> None:
-    """Refuse a folder whose manifest is not named by the ledger."""
-    if manifest.hash not in history.manifests:
-        raise InvalidDataError(
-            f"{ledger} does not name {folder / MANIFEST}: the folder is of another ledger, or was changed after it was "
-            "released. Do not use it."
-        )
 
 
 def _agreed(member: Path) -> tuple[PrivacyUnit, Event, str]:

@@ -36,7 +36,7 @@ from tutelage.publishing.claims import claim_of
 from tutelage.publishing.recording import record_of
 from tutelage.reporting import ClassAccuracy, PrivacyCard
 
-_CHECKPOINTS, _VOTES = "checkpoints", "private-votes.npz"
+_CHECKPOINTS, _VOTES_FILE = "checkpoints", "private-votes.npz"
 
 
 def run(
@@ -125,8 +125,8 @@ def _released(
         _save_votes(results, settings, model)
     with released(results, record=model.open_ledger_.record_release) as folder:
         write_results(folder, model, card, joined(data.columns, model.student_map_, model.student_))
-    if not settings.output.votes and VOTES.fault(results.private / _VOTES) is None:
-        (results.private / _VOTES).unlink()  # of the release that was replaced
+    if not settings.output.votes and VOTES.fault(results.private / _VOTES_FILE) is None:
+        (results.private / _VOTES_FILE).unlink()  # of the release that was replaced
     return model, card
 
 
@@ -210,7 +210,7 @@ def _save_votes(results: Claim, settings: RunConfig, model: PATEClassifier) -> N
     of_rounds: Any = model.ballots_ if settings.by_people else (model.votes_,)
     if not of_rounds:  # all labels were remembered
         return
-    with results.added(_VOTES, VOTES, private=True) as path:
+    with results.added(_VOTES_FILE, VOTES, private=True) as path:
         if settings.by_vectors:
             write_sums(of_rounds, path)
         else:

@@ -1,16 +1,15 @@
 """TOML files and their tables: read, then checked by name, type and range; all that the command line reads as TOML."""
 
-import difflib
 import tomllib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from tutelage._internal.gate import read_text
-from tutelage._internal.validation import integer_at_least
+from tutelage._internal.validation import integer_at_least, nearest, problems_in
 from tutelage.cli.text import require_printable
-from tutelage.exceptions import ConfigError, InvalidParameterError
+from tutelage.exceptions import ConfigError
 
 _MOST = 2**53  # up to which floats tell whole numbers apart
 _NAMED = {
@@ -75,16 +74,6 @@ def check_entries(table: Any, types: Mapping[str, Any], required: Collection[str
         raise ConfigError(*problems)
 
 
-def problems_in(check: Callable[[], Any]) -> Iterator[str]:
-    """Yield the problems that a check yields or raises."""
-    try:
-        found = check()
-        if isinstance(found, Iterator):
-            yield from found
-    except (ConfigError, InvalidParameterError) as error:
-        yield from error.problems
-
-
 def _check_entry(value: Any, annotation: Any, name: str, where: str) -> None:
     _check_type(value, annotation, f"`{name}` in {where}")
     for allowed in getattr(annotation, "__metadata__", ()):
@@ -96,9 +85,7 @@ def refuse_unknown(table: Mapping[str, Any], known: Collection[str], where: str)
     problems = list[str]()
     for key in table:
         if key not in known:
-            close = difflib.get_close_matches(key, known, 1)
-            hint = f"Did you mean `{close[0]}`?" if close else f"It takes: {', '.join(known)}."
-            problems.append(f"`{key}` is not a setting of {where}. {hint}")
+            problems.append(f"`{key}` is not a setting of {where}. {nearest(key, known)}")
     if problems:
         raise ConfigError(*problems)
 

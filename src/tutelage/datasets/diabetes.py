@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.typing import FloatArray, IntArray
-from tutelage._internal.validation import distinct_key, probability
+from tutelage._internal.validation import hmac_key, probability
 from tutelage.datasets import releases
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 
@@ -262,7 +262,7 @@ def split_by_patient(
             f"`public` and `test` of split_by_patient must sum to less than 1, to leave private rows. Got {public} and "
             f"{test}."
         )
-    key = distinct_key(key, "split_by_patient")
+    key = hmac_key(key, "split_by_patient")
     if balanced and stays.classes not in _SHARES:
         raise InvalidParameterError(
             "`balanced` of split_by_patient must be False for labels of your own: the share of each class must be "

@@ -1,6 +1,5 @@
 """The parameters of a `PATEClassifier`: what each may be, what they come to, and which go together."""
 
-import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions, validate_parameter_constraints
 
 from tutelage._internal.fitting import require_classifier
-from tutelage._internal.validation import shown
+from tutelage._internal.validation import nearest, problems_in, shown
 from tutelage.estimator.classes import class_of, question_of
 from tutelage.exceptions import InvalidParameterError, UnknownParameterError
 from tutelage.features import (
@@ -105,9 +104,7 @@ def _naming_unknown(init: Callable[_Init, None]) -> Callable[_Init, None]:
 def _unknown(name: str, known: Sequence[str]) -> str:
     if name in _OF_FIT:
         return f"`{name}` is not a parameter of PATEClassifier. Pass it to `fit`."
-    near = difflib.get_close_matches(name, known, 1)
-    hint = f"Did you mean `{near[0]}`?" if near else f"It takes: {', '.join(known)}."
-    return f"`{name}` is not a parameter of PATEClassifier. {hint}"
+    return f"`{name}` is not a parameter of PATEClassifier. {nearest(name, known)}"
 
 
 class Parameters(BaseEstimator):
@@ -211,20 +208,20 @@ class Parameters(BaseEstimator):
         """
         problems = list[str]()
         for name, allowed in Parameters._parameter_constraints.items():  # whatever table a subclass has
-            problems += _problems_in(lambda one=name, kind=allowed: _check_parameter(one, getattr(self, one), kind))
+            problems += problems_in(lambda one=name, kind=allowed: _check_parameter(one, getattr(self, one), kind))
         if isinstance(self.classes, Mapping):
-            problems += _problems_in(lambda: class_of(self.classes))
+            problems += problems_in(lambda: class_of(self.classes))
         student_map, teacher = self._student_map(), self._teacher()
         for name, feature_map in (("features", self.features), ("student_features", student_map)):
             if feature_map is not None:
-                problems += _problems_in(
+                problems += problems_in(
                     lambda one=name, its=feature_map: require_public_map(its, "PATEClassifier", one)
                 )
         if not isinstance(teacher, TeacherRecipe | SinglePeople) or isinstance(teacher, type):
-            problems += _problems_in(lambda: require_classifier(teacher, "teacher", "PATEClassifier"))
-        problems += _problems_in(lambda: require_classifier(self._student(), "student", "PATEClassifier"))
-        problems += _problems_in(self._selector)
-        problems += _problems_in(lambda: known_noise(self.noise, "PATEClassifier"))
+            problems += problems_in(lambda: require_classifier(teacher, "teacher", "PATEClassifier"))
+        problems += problems_in(lambda: require_classifier(self._student(), "student", "PATEClassifier"))
+        problems += problems_in(self._selector)
+        problems += problems_in(lambda: known_noise(self.noise, "PATEClassifier"))
         if problems:
             raise InvalidParameterError(*dict.fromkeys(problems))
         run = Resolved(
@@ -332,7 +329,7 @@ class Parameters(BaseEstimator):
     def _problems_together(self, run: Resolved) -> Iterator[str]:
         """Yield problems of parameters that do not go together."""
         if self.ledger is None and self.data_changed:
-            yield ("`data_changed` of PATEClassifier is about a ledger; name its file in `ledger`.")
+            yield "`data_changed` of PATEClassifier is about a ledger; name its file in `ledger`."
         if not isinstance(run.teacher, VectorBallots) and (
             isinstance(run.mechanism, NoisySum) or isinstance(run.student, NoisySumClassifier)
         ):
@@ -373,7 +370,7 @@ class Parameters(BaseEstimator):
                 f"{type(run.selector).__name__} and 1."
             )
         if self.rounds > (self.n_queries or self.rounds):
-            yield (f"`rounds` of PATEClassifier must be at most `n_queries`. Got {self.rounds} and {self.n_queries}.")
+            yield f"`rounds` of PATEClassifier must be at most `n_queries`. Got {self.rounds} and {self.n_queries}."
         if self.rounds > 1 and run.goes_by_predictions() and not hasattr(run.student, "predict_proba"):
             yield (
                 "`student` of PATEClassifier must have `predict_proba`, because later rounds use its predictions. Got "
@@ -395,15 +392,6 @@ class Parameters(BaseEstimator):
                 f"`{given[0]}` of PATEClassifier is about votes on single rows. VectorBallots label all public rows at "
                 "once, at no further cost; leave it out."
             )
-
-
-def _problems_in(check: Callable[[], object]) -> tuple[str, ...]:
-    """Return the problems that a check raises."""
-    try:
-        check()
-    except InvalidParameterError as error:
-        return error.problems
-    return ()
 
 
 def _check_parameter(name: str, value: object, allowed: Any) -> None:

@@ -32,9 +32,8 @@ class Kind(StrEnum):
     PROPOSED = "proposed"  # what is to be tested or noised once labels are out; always before the first label
     RESERVED = "reserved"  # what a batch may cost at most; written before its noise is drawn
     ANSWERED = "answered"  # what the batch cost as it happened, and a digest of its answers
-    RELEASED = (
-        "released"  # hash of the manifest of a folder of results, which names the entry before; then it is published
-    )
+    # The hash of the manifest of a results folder, which names the entry before; then the folder is published.
+    RELEASED = "released"
 
 
 @final

@@ -16,7 +16,6 @@ from tutelage.reporting.evidence import Batch, ClassAccuracy, FrontierPoint
 from tutelage.reporting.lints import Finding
 from tutelage.reporting.publishable import BUDGET
 
-_MOST_BYTES = 16 * 2**20
 _MOST_DIGITS = 20
 _MOST = 1e15  # whole numbers up to it are floats exactly
 _FINDING = ("code", "severity", "reason")
@@ -37,7 +36,7 @@ def read_card(path: str | os.PathLike[str]) -> PrivacyCard:
     """
     path = user_path(path)
     try:
-        record = json.loads(read_text(path, _MOST_BYTES), parse_int=_whole, parse_constant=_no_number)
+        record = json.loads(read_text(path), parse_int=_whole, parse_constant=_no_number)
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}. Name a card.json.") from None
     except (ValueError, RecursionError) as error:

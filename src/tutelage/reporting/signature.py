@@ -8,13 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tutelage._internal.gate import read_input
-from tutelage._internal.releases import MANIFEST, SIGNATURE, SIGNATURE_KIND, Manifest
+from tutelage._internal.releases import MANIFEST, SIGNATURE, SIGNATURE_FORMAT, SIGNATURE_KIND, Manifest, read_signature
 from tutelage.exceptions import InvalidDataError
 
-_FORMAT = 1
 _CONTEXT = b"tutelage release, signature format 1\n"  # so that no other signature of the key passes for one
-_MOST_BYTES = 2**16
 
 
 def signature_of(folder: Path, name: str, sign: Callable[[bytes], bytes]) -> str:
@@ -29,7 +26,12 @@ def signature_of(folder: Path, name: str, sign: Callable[[bytes], bytes]) -> str
     sign : callable
         Returns the signature of a message.
     """
-    content = {"file": SIGNATURE_KIND, "format": _FORMAT, "signer": name, "manifest": Manifest.checked(folder).hash}
+    content = {
+        "file": SIGNATURE_KIND,
+        "format": SIGNATURE_FORMAT,
+        "signer": name,
+        "manifest": Manifest.checked(folder).hash,
+    }
     return json.dumps({**content, "signature": sign(_message(content)).hex()}, indent=1) + "\n"
 
 
@@ -49,7 +51,7 @@ def check_signature(folder: Path, name: str, has_signed: Callable[[bytes, bytes]
         If a file is missing or unreadable, another key signed, or a file, the manifest or the signature was changed.
     """
     path = folder / SIGNATURE
-    content = _read(path)
+    content = read_signature(path)
     try:
         signature = bytes.fromhex(content.pop("signature"))
     except (KeyError, TypeError, ValueError):
@@ -67,18 +69,3 @@ def check_signature(folder: Path, name: str, has_signed: Callable[[bytes, bytes]
 
 def _message(content: dict[str, Any]) -> bytes:
     return _CONTEXT + json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """Return what a signature file says, unchecked."""
-    try:
-        content = json.loads(read_input(path, _MOST_BYTES))
-    except OSError as error:
-        raise InvalidDataError(f"{path} cannot be read: {error.strerror}. Sign the folder with --sign.") from None
-    except (ValueError, RecursionError):
-        content = None
-    if not isinstance(content, dict) or content.get("file") != SIGNATURE_KIND:
-        raise InvalidDataError(f"{path} is not a signature of a release. Sign the folder again.")
-    if content.get("format") != _FORMAT:
-        raise InvalidDataError(f"{path} is of another format than {_FORMAT}. Upgrade tutelage.")
-    return content

@@ -86,7 +86,7 @@ class EstimatorTeachers(Ensemble):
         queries, n_teachers = public_rows(X_public, self._row_shape), len(self._teachers)
         asked = queries, self._n_classes
         votes = ((number, attempted(number, self._seed, _vote, it, *asked)) for number, it in enumerate(self._teachers))
-        return self._all(without_lost(votes, n_teachers), n_teachers, len(queries))
+        return _stacked(without_lost(votes, n_teachers), n_teachers, len(queries))
 
     def fit_ballots(
         self, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, checkpoints: str | Path | None = None
@@ -106,16 +106,8 @@ class EstimatorTeachers(Ensemble):
             return ((number, none if vote is None else vote) for number, vote in cast)
 
         finished = store.resume(store.identities(values, labels, shards, seeds), votes)
-        ballots = self._all(self._shown(finished, shards), shards.n_shards, len(queries))
+        ballots = _stacked(self._shown(finished, shards), shards.n_shards, len(queries))
         self._unit = shards.unit
-        return ballots
-
-    def _all(self, votes: Iterable[tuple[int, Ballots | None]], n_teachers: int, n_queries: int) -> Ballots:
-        """Return the ballots of all teachers; those that are not there abstain."""
-        ballots = np.full((n_teachers, n_queries), ABSTAIN, dtype=np.int16)
-        for number, vote in votes:
-            if vote is not None:
-                ballots[number] = vote
         return ballots
 
     def _job(self, work: Callable[..., Any], X: Matrix, y: IntArray, shards: Shards, *shared: Any) -> Job:
@@ -132,6 +124,15 @@ class EstimatorTeachers(Ensemble):
 
     def _shown(self, results: Iterable[tuple[int, Any]], shards: Shards) -> Iterator[tuple[int, Any]]:
         return progress_bar(results, "Training teachers", shards.n_shards, shown=self._progress)
+
+
+def _stacked(votes: Iterable[tuple[int, Ballots | None]], n_teachers: int, n_queries: int) -> Ballots:
+    """Return the ballots of all teachers; missing teachers abstain."""
+    ballots = np.full((n_teachers, n_queries), ABSTAIN, dtype=np.int16)
+    for number, vote in votes:
+        if vote is not None:
+            ballots[number] = vote
+    return ballots
 
 
 def _train_and_vote(
