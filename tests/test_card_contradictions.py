@@ -21,7 +21,7 @@ from tutelage.reporting import Batch, PrivacyCard
 from tutelage.reporting.lints import lint
 from tutelage.teachers import ClassMeans, NearestQueries, VectorBallots
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # of students of few rows, and of fits that are repeated
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of students of few rows, and of fits that are repeated
 
 COUNTS, BUDGET, METHOD, NOISE, COMMAND = (
     "counts of queries differ", "spent and left do not add up to the budget", "words of two methods",
@@ -204,4 +204,4 @@ def test_a_contradiction_that_is_planted_in_the_page_is_found(said, planted, fau
 def test_batches_that_do_not_add_up_to_the_budget_are_found():
     made = of(fitted())
     assert contradictions(made) == []
-    assert contradictions(replace(made, batches=(Batch("2026-01-01", 0, 0.0, 0.5, 1), *made.batches)))
+    assert contradictions(replace(made, batches=(Batch("2026-01-01", 0, 0.0, 0.5, 1), *made.batches))) == [BUDGET]

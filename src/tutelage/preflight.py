@@ -64,12 +64,6 @@ IN_PYTHON = Words(
     row='pass `unit="row"`',
     insist="pass `insist=True`",
 )
-IN_TOML = Words(
-    entity='set `entity = "{name}"` in [private]',
-    of_array="store it as an array of its own, and name it as `entity` in [private]",
-    row='set `unit = "row"` in [private]',
-    insist="pass --insist to `tutelage run`, or set `insist = true` in [privacy]",
-)
 
 
 @final

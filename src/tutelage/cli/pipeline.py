@@ -12,7 +12,14 @@ from tutelage.estimator.inputs import Caller
 from tutelage.exceptions import ConfigError, PreflightWarning
 from tutelage.features import FEATURE_MAPS, FeatureMaps, PublicRows
 from tutelage.features.recipes import Columns
-from tutelage.preflight import IN_TOML
+from tutelage.preflight import Words
+
+_IN_TOML = Words(
+    entity='set `entity = "{name}"` in [private]',
+    of_array="store it as an array of its own, and name it as `entity` in [private]",
+    row='set `unit = "row"` in [private]',
+    insist="pass --insist to `tutelage run`, or set `insist = true` in [privacy]",
+)
 
 
 def learn_features(settings: RunConfig, data: RunData) -> FeatureMaps:
@@ -71,7 +78,7 @@ def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATECla
     special = {} if private is None else {"entity_ids": private.entity, "silos": private.silo}
     named = {parameter: f"column '{name}'" for parameter, name in special.items()}
     apart = () if private is None else tuple(filter(None, (private.label, private.silo)))
-    model._caller = Caller(IN_TOML, data.columns, data.others, apart, named)
+    model._caller = Caller(_IN_TOML, data.columns, data.others, apart, named)
     return model
 
 
