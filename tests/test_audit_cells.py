@@ -1,5 +1,6 @@
 """The audit of a cell in the file of private rows."""
 
+import csv
 from pathlib import Path
 
 import numpy as np
@@ -61,3 +62,18 @@ def test_dates_in_the_format_of_the_first_cell_are_caught():
     table = Table("", {"seen": np.array(days, dtype=object)})
     found = cells.check_cells(table, table, PublicColumns.learn(Table("", {"seen": days})), by={"a frame": read})
     assert found.verdict == "fail"
+
+
+def test_a_reader_that_lets_one_mark_open_and_another_close_a_cell_is_caught():
+    def read(path):
+        with path.open(newline="") as file:
+            header, *rows = csv.reader(file)  # rows of several lines are not refused
+        return Table("", {name: [row[place] for row in rows] for place, name in enumerate(header)})
+
+    notes = [("ok", "ill", "fine")[row % 3] for row in range(60)]
+    table = Table("", {"age": [str(20 + row) for row in range(60)], "note": notes})
+    columns = PublicColumns.learn(table)
+    found = cells.check_cells(table, table, columns, by={"csv": read})
+    assert found.verdict == "fail"
+    assert "column 'note'" in found.reason
+    assert cells.check_cells(table, table, columns, by={"csv": read_table}).verdict == "pass"

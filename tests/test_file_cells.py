@@ -168,3 +168,16 @@ def test_real_fits_show_no_more_than_the_claim(tmp_path):
     public = file_attack.old_pandas(public_file)
     found = [np.array([file_attack.shown(read_table(side, like=public), public) for _ in range(500)]) for side in sides]
     assert file_attack.lower_bound(found) < file_attack.EPSILON
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_a_cell_that_opens_with_a_mark_never_reaches_another_row(ending, tmp_path):
+    lines = ["id,age,note,ill", *(f"{row},{20 + row},fine,no" for row in range(40))]
+    lines[31] = '30,50,5ft 11",no'  # somebody's ordinary cell, from a writer that does not double marks
+    path = tmp_path / "private.csv"
+    path.write_text(ending.join(lines), newline="")
+    assert read_table(path).n_rows == 40
+    lines[11] = '10,30,",no'
+    path.write_text(ending.join(lines), newline="")
+    with pytest.raises(InvalidDataError, match=r"opens a cell on line 12 of private\.csv .*Parquet"):
+        read_table(path)

@@ -294,12 +294,13 @@ def _in_words(kind: str) -> str:
 def read_csv(path: str | PathLike[str]) -> Table:
     """Read a csv file with a header row (UTF-8), compressed if its name ends in ``.gz``.
 
-    Cells are separated by ``,``, ``;``, ``|`` or tabs, whichever divides the header into most names.
+    Cells are separated by ``,``, ``;``, ``|`` or tabs, whichever divides the header into most names. Each row is one
+    line; for texts of several lines, use Parquet.
 
     Raises
     ------
     InvalidDataError
-        If the file is missing, empty, not UTF-8, or a row has another number of cells than the header.
+        If the file is missing, empty, not UTF-8, or a row has another number of cells than the header or several lines.
     """
     path, unreadable = user_path(path), ""
     try:
@@ -308,14 +309,21 @@ def read_csv(path: str | PathLike[str]) -> Table:
             kept: dict[str, str] = {}  # equal cells as one object
             # Strict: an open quotation mark would swallow the lines below it, and with them other people.
             reader = csv.reader(chain([first], lines), delimiter=_separator(first), skipinitialspace=True, strict=True)
-            header = [name.strip() for name in next(reader, [])]
-            rows = []
-            for row in reader:
-                if row and len(row) != len(header):
+            header, rows = list[str](), list[list[str]]()
+            for line, row in enumerate(reader, start=1):
+                # Where marks are not doubled, one person's cell opens and another's closes; all between them would go.
+                if reader.line_num > line:
                     raise InvalidDataError(
-                        f"Line {reader.line_num} of {path.name} has {len(row)} cells, the header {len(header)}."
+                        f"A quotation mark opens a cell on line {line} of {path.name} that does not end on that line. "
+                        "Write each row on one line and double quotation marks inside cells, or use Parquet."
                     )
-                if row:
+                if line == 1:
+                    header = [name.strip() for name in row]
+                elif row and len(row) != len(header):
+                    raise InvalidDataError(
+                        f"Line {line} of {path.name} has {len(row)} cells, the header {len(header)}."
+                    )
+                elif row:
                     rows.append([_once(cell.strip(), kept) for cell in row])
     except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
         unreadable, header, rows = type(error).__name__, [], []

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.util import find_spec
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,14 @@ _CHECK = "one cell in the file"
 _ROWS = 200
 _COLUMNS = 12
 _CELLS = ("", "?", " ", "1e308", "0.12345678901234567", "03.04.2024", '"', "nan", "7", "true")
+_CSV = "csv"
+_MARK = "\ue000"  # written as a quotation mark that is not doubled
 Reader = Callable[[Path], Any]
 
 
 def readers() -> dict[str, Reader]:
     """Return how files are read: by this package, and by each library that is installed."""
-    found: dict[str, Reader] = {"csv": read_table}
+    found: dict[str, Reader] = {_CSV: read_table}
     if find_spec("pyarrow") is not None:
         found |= {"PyArrow": _by_pyarrow, "Parquet": _through_parquet}
     if find_spec("pandas") is not None:
@@ -63,7 +66,7 @@ def check_cells(
     by = readers() if by is None else by
     with tempfile.TemporaryDirectory(prefix="private-") as folder:
         for form, read in by.items():
-            column = _moved(read, private, public, columns, Path(folder))
+            column = _moved(read, private, public, columns, Path(folder), marks=form == _CSV)
             if column is not None:
                 reason = (
                     f"A cell of column '{column}' changed the numbers of other people, read as {form}. Do not release "
@@ -77,8 +80,14 @@ def check_cells(
     return Checked(_CHECK, "pass", reason, private=True)
 
 
-def _moved(read: Reader, private: Table, public: Table, columns: PublicColumns, folder: Path) -> str | None:
-    """Return a column in which a changed cell of the first row changes another row, if there is one."""
+def _moved(
+    read: Reader, private: Table, public: Table, columns: PublicColumns, folder: Path, *, marks: bool
+) -> str | None:
+    """Return a column in which a changed cell of the first row changes another row, if there is one.
+
+    With `marks`, also in a file whose writer does not double quotation marks: one opens a cell of the first row, and
+    one closes a cell of the last row.
+    """
     names = list(columns.names)
     tables = [table.take(range(min(_ROWS, table.n_rows))) for table in (private, public)]
     rows, others = ([list(row) for row in zip(*map(table.texts, names), strict=True)] for table in tables)
@@ -96,6 +105,12 @@ def _moved(read: Reader, private: Table, public: Table, columns: PublicColumns, 
     # The same rows, but the cell: what it does to itself does not matter.
     before = numbers(rows)
     for place, name in enumerate(names[:_COLUMNS]):
+        if marks:
+            closed = [*rows[:-1], [*rows[-1][:place], rows[-1][place] + _MARK, *rows[-1][place + 1 :]]]
+            opened = [[*rows[0][:place], _MARK, *rows[0][place + 1 :]], *closed[1:]]
+            one, other = numbers(closed), numbers(opened)
+            if one is not None and other is not None and not np.array_equal(_bits(one), _bits(other)):
+                return name
         for cell in _CELLS:
             after = numbers([[*rows[0][:place], cell, *rows[0][place + 1 :]], *rows[1:]])
             if before is None:
@@ -110,8 +125,9 @@ def _bits(numbers: Matrix) -> Matrix:
 
 
 def _written(path: Path, names: list[str], rows: list[list[str]]) -> Path:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([names, *rows])
+    text = StringIO(newline="")
+    csv.writer(text).writerows([names, *([" ".join(cell.splitlines()) for cell in row] for row in rows)])
+    path.write_text(text.getvalue().replace(_MARK, '"'), encoding="utf-8", newline="")
     return path
 
 
