@@ -125,7 +125,7 @@ def test_the_folder_holds_public_files_only_and_the_private_ones_are_beside_it(p
     assert sorted(path.name for path in (project / "out").iterdir()) == sorted(WRITTEN)
     private = project / "private-out"
     assert private.stat().st_mode & 0o777 == 0o700
-    assert [path.name for path in private.iterdir()] == ["private-votes.npz"]
+    assert {path.name for path in private.iterdir()} == {"private-votes.npz", outputs._LOCK}
     assert (private / "private-votes.npz").stat().st_mode & 0o777 == 0o600
     configure(project)
     assert called("run", "config.toml", "--overwrite").returncode == 0
@@ -186,7 +186,7 @@ def test_a_folder_takes_the_place_of_another_whole(works, tmp_path, monkeypatch)
 def test_an_interrupted_replacement_in_two_steps_is_undone(tmp_path):
     with claimed_folder(tmp_path / "out", RESULTS, "stop") as claim, released(claim) as part:
         (part / "card.json").write_text("one")
-    (tmp_path / "private-out").mkdir(mode=0o700)
+    private_folder_left(tmp_path)
     (tmp_path / "out").rename(tmp_path / "private-out" / "replaced")
     (tmp_path / "private-out" / "staging-x").mkdir()
     with claimed_folder(tmp_path / "out", RESULTS, "stop"):
@@ -194,8 +194,76 @@ def test_an_interrupted_replacement_in_two_steps_is_undone(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_what_is_put_into_the_folder_meanwhile_is_kept(tmp_path, monkeypatch):
-    exchanged = outputs._exchanged
+def private_folder_left(folder: Path) -> Path:
+    """Make a private folder as a killed process leaves it."""
+    private = folder / "private-out"
+    private.mkdir(mode=0o700)
+    (private / outputs._LOCK).touch()
+    return private
+
+
+def release(folder: Path, text: str) -> None:
+    with claimed_folder(folder / "out", RESULTS, "stop") as claim, released(claim) as part:
+        (part / "card.json").write_text(text)
+
+
+@pytest.mark.parametrize("name", ["staging-2024/patients.csv", "replaced/patients.csv", "lock", "patients.csv"])
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_a_folder_of_the_owner_is_not_taken_for_a_private_folder(name, is_folder, tmp_path):
+    file = tmp_path / "private-out" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("private rows")
+    (tmp_path / "private-out").chmod(0o700)
+    before = contents(tmp_path)
+    with (
+        pytest.raises(ConfigError, match="private-out has files and was not made by tutelage"),
+        claimed(tmp_path / "out", NEVER, folder=is_folder, way_out="stop"),
+    ):
+        pass
+    assert contents(tmp_path) == before
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_not_of_earlier_results_does_not_become_results(tmp_path):
+    replaced = private_folder_left(tmp_path) / "replaced"
+    replaced.mkdir()
+    (replaced / "patients.csv").write_text("private rows")
+    with (
+        pytest.raises(ConfigError, match=r"replaced may be all that is left of earlier results.* Move it away, or"),
+        claimed_folder(tmp_path / "out", RESULTS, "name another"),
+    ):
+        pass
+    assert not (tmp_path / "out").exists()
+    assert (replaced / "patients.csv").read_text() == "private rows"
+
+
+@pytest.mark.parametrize("found", ["notes", "nothing", "a report"])
+def test_earlier_results_are_kept_until_others_are_in_their_place(found, tmp_path, called):
+    """As after a kill between the two renames, where the system cannot exchange two names."""
+    release(tmp_path, "one")
+    (tmp_path / "out").rename(private_folder_left(tmp_path) / "replaced")
+    kept = contents(tmp_path / "private-out" / "replaced")
+    if found == "notes":
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "notes.txt").write_text("mine")
+        for _ in range(2):
+            with pytest.raises(ConfigError, match=r"notes\.txt would be replaced"):
+                release(tmp_path, "two")
+        shutil.rmtree(tmp_path / "out")
+    if found == "a report":
+        np.savez(tmp_path / "votes.npz", counts=np.full((9, 2), 2))
+        assert called("card", "--private-votes", "votes.npz", "--output", "out", cwd=tmp_path).returncode == 0
+    assert contents(tmp_path / "private-out" / "replaced") == kept
+    with claimed_folder(tmp_path / "out", RESULTS, "stop"):
+        assert contents(tmp_path / "out") == kept
+    release(tmp_path, "two")
+    assert contents(tmp_path / "out")["card.json"] == b"two"
+    assert not (tmp_path / "private-out" / "replaced").exists()
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_what_is_put_into_the_folder_meanwhile_is_kept(works, tmp_path, monkeypatch):
+    exchanged = outputs._exchanged if works else lambda *_: False
 
     def put(part: Path, target: Path) -> bool:
         (target / "notes.txt").write_text("mine")  # after the folder was checked for the last time

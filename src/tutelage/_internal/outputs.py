@@ -2,7 +2,8 @@
 
 Each output has a private folder beside it, ``private-NAME``, with the lock of the claim and what is being written. It
 ends with the claim unless something private stays in it. The lock is released by the death of its process; the next
-claim then removes what was left.
+claim then removes what was left. The file of the lock stays as long as its folder: a folder with files but without it
+was not made here, and nothing in it is touched.
 """
 
 import ctypes
@@ -23,7 +24,7 @@ from typing import Any, BinaryIO, NamedTuple, final
 from tutelage._internal.gate import user_path
 from tutelage.exceptions import ConfigError
 
-_LOCK, _STAGING, _REPLACED = "lock", "staging-", "replaced"
+_LOCK, _STAGING, _REPLACED = "made-by-tutelage", "staging-", "replaced"
 _OF_LEDGERS = ("-journal", "-wal", "-shm", ".votes", ".votes-journal")  # that a ledger may have beside it
 _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
 _MOST_READ = 2**28  # bytes of the largest file that is checked before it is replaced
@@ -150,10 +151,14 @@ class Claim:
             if self._kind.fault(part) is not None and _exchanged(part, target):  # written to since it was checked
                 self.check()
         else:
-            target.rename(self.private / _REPLACED)
+            replaced = self.private / _REPLACED
+            target.rename(replaced)
+            if self._kind.fault(replaced) is not None:  # written to since it was checked
+                replaced.rename(target)
+                self.check()
             part.rename(target)
+            replaced.rename(part)
         _sync(target.parent)
-        self.recover()
 
     @contextmanager
     def _staging(self) -> Generator[Path]:
@@ -174,11 +179,26 @@ class Claim:
             raise OSError(error.errno, error.strerror, str(self.path)) from None
 
     def recover(self) -> None:
-        """Remove what a killed process was writing, after its interrupted replacement is undone."""
+        """Undo an interrupted replacement, refuse what must not be replaced, and remove what a killed process left."""
         replaced = self.private / _REPLACED
-        if replaced.exists() and not os.path.lexists(self._target):
+        is_own = os.path.lexists(replaced) and self._kind.fault(replaced) is None
+        if is_own and not os.path.lexists(self._target):
             replaced.rename(self._target)
-        for left in (replaced, *self.private.glob(f"{_STAGING}*")):
+        self.check()
+        self.clean()
+        if not os.path.lexists(replaced):
+            return
+        if not is_own:
+            raise ConfigError(
+                f"{replaced} may be all that is left of earlier results, whose replacement was interrupted. Move it "
+                f"away, or {self._way_out}."
+            )
+        replaced.rename(self.private / f"{_STAGING}{_REPLACED}")  # a part of it would be nothing of its kind
+        self.clean()
+
+    def clean(self) -> None:
+        """Remove what a killed process was writing."""
+        for left in self.private.glob(f"{_STAGING}*"):
             shutil.rmtree(left, ignore_errors=True)
 
 
@@ -197,14 +217,16 @@ def claimed(
         raise ConfigError(f"{output} must be in a folder that exists. To continue, {advice}.")
     lock = _locked(claim.private, output, advice)
     try:
-        claim.recover()
         if checked:
-            claim.check()
+            claim.recover()
+        else:
+            claim.clean()
         yield claim
     finally:
         with suppress(OSError):
-            (claim.private / _LOCK).unlink()
-            claim.private.rmdir()  # refused where something private stays
+            if [path.name for path in claim.private.iterdir()] == [_LOCK]:
+                (claim.private / _LOCK).unlink()
+                claim.private.rmdir()
         os.close(lock)
 
 
@@ -215,11 +237,17 @@ def _locked(private: Path, output: Path, advice: str) -> int:
             private.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileExistsError):
                 private.mkdir(mode=0o700)
-            found = private.lstat()
-            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+            seen = private.lstat()
+            if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid() or stat.S_IMODE(seen.st_mode) & 0o077:
                 raise ConfigError(
                     f"{private} must belong to you and have mode 700, because it holds private files of {output}. Run "
                     f"`chmod 700` on it, or {advice}."
+                )
+            found = [path.name for path in private.iterdir()]
+            if found and _LOCK not in found:
+                raise ConfigError(
+                    f"{private} has files and was not made by tutelage, which keeps private files of {output} there. "
+                    f"Move it away, or {advice}."
                 )
             lock = os.open(private / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:  # another process ended its claim in between
