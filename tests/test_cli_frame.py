@@ -54,7 +54,7 @@ def test_the_first_steps_work_as_shown(called, tmp_path):
     settings = load_config(tmp_path / "files.toml")
     assert settings.private is not None
     message = refusal(called("run", "files.toml", cwd=tmp_path), 1)
-    assert message == "tutelage: private.csv cannot be read: No such file or directory."
+    assert message == "tutelage: public.csv cannot be read: No such file or directory."
 
 
 def test_the_adult_example_is_the_one_of_the_repository(called, tmp_path):
@@ -68,7 +68,9 @@ def test_an_example_replaces_no_file(called, tmp_path):
     message = refusal(called("example", "adult", cwd=tmp_path), 2)
     assert message == "tutelage: adult.toml already exists. Name another file with --output."
     assert (tmp_path / "adult.toml").read_text() == "mine"
-    assert "No such file" in refusal(called("example", "adult", "--output", tmp_path / "no" / "x.toml"), 1)
+    assert "must be in a folder that exists" in refusal(
+        called("example", "adult", "--output", tmp_path / "no" / "x.toml"), 2
+    )
 
 
 @pytest.mark.parametrize("verb", _VERBS)

@@ -116,7 +116,7 @@ def test_columns_that_say_whose_row_it_is_are_told_from_others(name, cells, foun
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ("Mr Ö", "mr ö"), ("p7", "p\u200b7"), ("p7", "\ufeffp7"), ("p7", "ｐ７"), ("7", "007"), ("7", "7.0"),
+        ("Mr Ö", "mr ö"), ("p7", "p\u200b7"), ("p7", "\ufeffp7"), ("p7", "ｐ７"), ("7", "7.0"),
         ("a b", "a  b"), ("STRASSE", "straße"), ("ﬁ1", "fi1"),
     ],
 )  # fmt: skip

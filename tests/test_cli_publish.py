@@ -166,7 +166,7 @@ def test_a_run_tests_its_proposal_and_files_both_numbers(project, monkeypatch, p
     assert same["budget"]["spent"] == card["budget"]["spent"]
 
 
-def test_a_run_opens_its_ledger_once_and_reads_it_whole_once(project, monkeypatch):
+def test_a_run_opens_its_ledger_to_check_and_to_spend_and_reads_it_whole_once(project, monkeypatch):
     opened, whole, init, entries = [], [], Ledger.__init__, Transaction.entries
     monkeypatch.setattr(Ledger, "__init__", lambda self, store: opened.append(self) or init(self, store))
 
@@ -178,7 +178,7 @@ def test_a_run_opens_its_ledger_once_and_reads_it_whole_once(project, monkeypatc
     for options in ((), ("--overwrite",)):
         done = tutelage("run", "config.toml", *options, cwd=project)
         assert done.returncode == 0, done.stderr
-        assert (len(opened), len(whole)) == (1, 1)
+        assert (len(opened), len(whole)) == (2, 1)
         opened.clear()
         whole.clear()
 
@@ -242,7 +242,7 @@ def test_a_run_that_could_not_test_its_proposal_spends_nothing(project):
     (project / "l.db").unlink()
     assert "tutelage ledger init" in refusal(tutelage("run", "config.toml", cwd=project), code=2)
     tutelage("ledger", "init", "l.db", "--epsilon", "9", "--delta", "1e-5", "--neighbors", "ballot", cwd=project)
-    assert "Propose again" in refusal(tutelage("run", "config.toml", cwd=project), code=2)
+    assert "this release another unit" in refusal(tutelage("run", "config.toml", cwd=project), code=1)
     (project / "l.db").unlink()
     budget = ("--epsilon", "3.5", "--delta", "1e-5", "--neighbors", "entity", "--unit", "patient")
     tutelage("ledger", "init", "l.db", *budget, cwd=project)

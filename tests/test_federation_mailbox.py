@@ -229,7 +229,7 @@ def test_a_missing_and_a_huge_batch_file_are_refused(tmp_path):
         Batch.load(tmp_path / "none", CONSORTIUM)
     with (tmp_path / "huge").open("wb") as file:
         file.truncate(2**40)
-    with pytest.raises(InvalidDataError, match="longer than"):
+    with pytest.raises(InvalidDataError, match="larger than"):
         documents.read_within(tmp_path / "huge", 1000)
 
 

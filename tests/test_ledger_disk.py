@@ -150,6 +150,7 @@ def test_locks_that_do_not_exclude_are_found_by_trying(tmp_path, monkeypatch):
         check_locks(tmp_path)
 
 
+@pytest.mark.usefixtures("public_rows_may_be_private")
 def test_a_budget_that_is_too_small_is_not_fixed_in_a_file(tmp_path, binary_rows):
     X, y = binary_rows
     path = tmp_path / "a.ledger"
@@ -161,6 +162,7 @@ def test_a_budget_that_is_too_small_is_not_fixed_in_a_file(tmp_path, binary_rows
     assert Ledger.open(path).verify().bound
 
 
+@pytest.mark.usefixtures("public_rows_may_be_private")
 def test_teachers_that_cannot_be_trained_fix_no_budget(tmp_path, binary_rows, monkeypatch):
     X, y = binary_rows
     path = tmp_path / "a.ledger"

@@ -327,7 +327,7 @@ def test_a_plain_matrix_product_is_refused_only_where_rows_of_several_shards_go_
     check_row_by_row(PublicProjection(np.zeros(64), PROJECTION, reach=4.0), rows)
 
 
-@pytest.mark.usefixtures("repeatable")
+@pytest.mark.usefixtures("repeatable", "public_rows_may_be_private")
 def test_the_public_way_to_multiply_is_taken(noisy_rows):
     X, y = noisy_rows
     features = PublicProjection(np.zeros(3), np.eye(3)[:, :2], reach=4.0)

@@ -31,6 +31,8 @@ from tutelage.students import store
 from tutelage.tables import read_batches
 from tutelage.teachers import NearestQueries, VectorBallots
 
+pytestmark = pytest.mark.usefixtures("public_rows_may_be_private")
+
 
 @pytest.fixture
 def clock(monkeypatch):

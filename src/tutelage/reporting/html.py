@@ -128,7 +128,7 @@ def _block(block: Block) -> str:
         case Table(heads, rows):
             return _table(heads, rows)
         case Code(about, text):
-            return f"<p>{escape(about)}</p><pre><code>{escape(text)}</code></pre>"
+            return f'<p>{escape(about)}</p><pre tabindex="0"><code>{escape(text)}</code></pre>'
         case Statement(about, text):
             return f'<p class="statement"><span>Stated, {escape(about)}:</span>{escape(text)}</p>'
         case Answers(entries):

@@ -158,7 +158,8 @@ def _budget(values: _Entries) -> dict[str, Any]:
 
 def _batch(values: _Entries) -> Batch:
     share = float(values.number("checks")), float(values.number("answers"))
-    return Batch(values.one("written", str), values.count("queries"), *share, values.count("sums"))
+    sums = 0 if values.one("sums", int, otherwise=None) is None else values.count("sums")  # counted as queries before
+    return Batch(values.one("written", str), values.count("queries"), *share, sums)
 
 
 def _class_accuracy(values: _Entries) -> ClassAccuracy:
