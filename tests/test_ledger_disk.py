@@ -155,7 +155,7 @@ def test_a_budget_that_is_too_small_is_not_fixed_in_a_file(tmp_path, binary_rows
     X, y = binary_rows
     path = tmp_path / "a.ledger"
     model = PATEClassifier(n_teachers=20, mechanism=GNMax(3.2), ledger=path, budget=0.01, n_queries=10, random_state=0)
-    with pytest.raises(BudgetExceededError, match="This budget does not allow 10 more such queries"):
+    with pytest.raises(BudgetExceededError, match="does not allow 10 more such queries"):
         model.fit(X, y, X_public=X)
     assert not path.exists()
     model.set_params(budget=500.0).fit(X, y, X_public=X)
