@@ -3,15 +3,19 @@
 import os
 import sys
 import threading
+import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from processes import forked
-from tutelage import GNMax, LabelingSession, Ledger, SystemNoise, VoteHistogram
+from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, SystemNoise, VoteHistogram
 from tutelage.events import NoisyArgmaxGaussian, Repeated
-from tutelage.exceptions import BudgetExceededError
+from tutelage.exceptions import BudgetExceededError, LedgerMismatchError, LedgerStorageError
+from tutelage.labeling.fits import AskingSum
+from tutelage.ledger import LedgerTerms
 from tutelage.ledger.filter import RenyiFilter
 from tutelage.privacy import ONE_TEACHER
 
@@ -198,12 +202,11 @@ def test_sessions_in_two_processes_give_one_answer_to_one_query(tmp_path):
 def test_two_processes_that_make_the_same_ledger_get_one(leftover, tmp_path):
     path, children = tmp_path / "a.ledger", []
     if leftover:
-        path.touch()  # as a process leaves it that was killed before its first commit
+        path.with_name("a.ledger.making-x").touch()  # as a process leaves it that was killed before its first commit
     for _ in range(8):
         child = os.fork()
         if child == 0:
             from tutelage.exceptions import LedgerOvertakenError
-            from tutelage.ledger import LedgerTerms
 
             try:
                 terms = LedgerTerms(where=path, event=EVENT, queries=10, epsilon=3.0, delta=1e-5, unit=ONE_TEACHER)
@@ -219,3 +222,60 @@ def test_two_processes_that_make_the_same_ledger_get_one(leftover, tmp_path):
     assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * 8
     ledger = Ledger.open(path)
     assert ledger.verify().unsettled == 8
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_of_ledgers_that_are_made_at_once_for_the_same_rows_one_is_kept(tmp_path):
+    """Every process has looked for other ledgers before any of them makes its own."""
+    rng = np.random.default_rng(0)
+    rows, public = rng.normal(size=(200, 2)), rng.normal(size=(40, 2))
+    labels = (rows[:, 0] > 0).astype(int)
+    ready_read, ready_write = os.pipe()
+    start_read, start_write = os.pipe()
+    prepared = AskingSum.prepare
+
+    def prepared_together(*given):
+        found = prepared(*given)
+        os.write(ready_write, b"x")
+        os.read(start_read, 1)
+        return found
+
+    def fit(name: str) -> None:
+        os.close(start_write)
+        AskingSum.prepare = prepared_together
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = PATEClassifier(classes=[0, 1], epsilon=1.0, ledger=tmp_path / name, random_state=0)
+            try:
+                model.fit(rows, labels, X_public=public)
+            except LedgerMismatchError as error:
+                os._exit(3 if "contains the budget of these data" in str(error) else 4)
+
+    names = [f"{number}.ledger" for number in range(4)]
+    children = [forked(partial(fit, name)) for name in names]
+    os.close(ready_write)
+    read = b""
+    while len(read) < len(names) and (more := os.read(ready_read, 1)):
+        read += more
+    assert read == b"x" * len(names)
+    os.close(start_write)
+    exits = sorted(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children)
+    os.close(ready_read)
+    os.close(start_read)
+    assert exits == [0, 3, 3, 3]
+    assert len([*tmp_path.iterdir()]) == 1
+
+
+def test_a_ledger_that_was_cut_off_is_no_new_budget(tmp_path):
+    path = tmp_path / "a.ledger"
+    terms = LedgerTerms(where=path, event=EVENT, queries=10, epsilon=3.0, delta=1e-5, unit=ONE_TEACHER)
+    opened = terms.open()
+    opened.reserve(EVENT, 1)
+    os.truncate(path, 0)
+    for use in (terms.open, partial(Ledger.open, path)):
+        with pytest.raises(LedgerStorageError, match="is empty, and no ledger is made so"):
+            use()
+    with pytest.raises(LedgerStorageError, match="exists already"):
+        Ledger.create(path, epsilon=1.0, delta=1e-5, unit=ONE_TEACHER)
+    assert path.read_bytes() == b""
+    assert [*tmp_path.iterdir()] == [path]

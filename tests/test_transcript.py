@@ -169,13 +169,13 @@ def test_the_file_has_opening_binding_and_reservation_or_is_not_there(binary_row
 
 
 @pytest.mark.parametrize("leftover", ["empty", "a journal of the first write"])
-def test_what_a_kill_leaves_of_a_new_ledger_is_recovered(leftover, tmp_path):
-    path = tmp_path / "a.ledger"
-    path.touch()
+def test_what_a_kill_leaves_of_a_new_ledger_is_removed(leftover, tmp_path):
+    path, part = tmp_path / "a.ledger", tmp_path / "a.ledger.making-x"
+    part.touch()
     if leftover != "empty":
         child = os.fork()
         if child == 0:
-            raw = sqlite3.connect(path, isolation_level=None)
+            raw = sqlite3.connect(part, isolation_level=None)
             raw.execute("PRAGMA cache_size = 1")  # so that pages are in the file before the commit
             raw.execute("BEGIN EXCLUSIVE")
             raw.execute("CREATE TABLE entries (text TEXT)")
@@ -183,12 +183,13 @@ def test_what_a_kill_leaves_of_a_new_ledger_is_recovered(leftover, tmp_path):
                 raw.execute("INSERT INTO entries VALUES (?)", ("x" * 1000,))
             os.kill(os.getpid(), signal.SIGKILL)
         os.waitpid(child, 0)
-        assert path.stat().st_size > 10**5
+        assert part.stat().st_size > 10**5
     event = GNMax(40.0).event_of_one(3, ONE_TEACHER, simulated=False)
     terms = LedgerTerms(where=path, event=event, queries=1, epsilon=5.0, delta=1e-5, unit=ONE_TEACHER)
     terms.open().reserve(event, 1)
     assert Ledger.open(path).verify().entries == 2
     assert path.stat().st_mode & 0o777 == 0o600
+    assert [*tmp_path.iterdir()] == [path]
 
 
 def test_a_fit_whose_ledger_another_process_makes_first_spends_from_that_one(binary_rows, tmp_path, monkeypatch):

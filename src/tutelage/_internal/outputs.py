@@ -26,7 +26,7 @@ from tutelage.exceptions import ConfigError
 
 _LOCK, _STAGING, _REPLACED = "made-by-tutelage", "staging-", "replaced"
 _OF_LEDGERS = ("-journal", "-wal", "-shm", ".votes", ".votes-journal")  # that a ledger may have beside it
-_NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
+_NO_FLAGS = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM, errno.EXDEV)
 _MOST_READ = 2**28  # bytes of the largest file that is checked before it is replaced
 
 
@@ -315,17 +315,29 @@ def _moved(part: Path, target: Path) -> None:
     part.rename(target)  # refused where a folder with files is there
 
 
+def put_new(part: Path, target: Path) -> None:
+    """Give a file its only name, never over another."""
+    if not _renamed(part, target, 4 if sys.platform == "darwin" else 1):
+        _moved(part, target)
+        part.unlink(missing_ok=True)
+
+
 def _exchanged(one: Path, other: Path) -> bool:
     """Exchange two folders in one step, where the system and the disk can."""
+    return _renamed(one, other, 2)
+
+
+def _renamed(one: Path, other: Path, flags: int) -> bool:
+    """Rename with flags; return whether the system and the disk can."""
     library: Any = ctypes.CDLL(None, use_errno=True)
     names = os.fsencode(one), os.fsencode(other)
     try:
         if sys.platform == "darwin":
-            done = library.renamex_np(*names, 2)
+            done = library.renamex_np(*names, flags)
         else:
-            done = library.renameat2(-100, names[0], -100, names[1], 2)
+            done = library.renameat2(-100, names[0], -100, names[1], flags)
     except AttributeError:
         return False
-    if done != 0 and ctypes.get_errno() not in _NO_EXCHANGE:
+    if done != 0 and ctypes.get_errno() not in _NO_FLAGS:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(other))
     return done == 0

@@ -102,6 +102,8 @@ class FitBudget:
         if self.ledger is not None:
             ledger.bind(self.people.digest(), changed=self.data_changed)
         self._refuse_second(ledger)
+        if not ledger.has_file:
+            ledger.make_only_if(partial(self._refuse_second, ledger))
         return ledger
 
     def check(self) -> None:

@@ -191,6 +191,10 @@ class Ledger:
         """
         return cls._in_memory(None if path is None else user_path(path), limit, unit)
 
+    def make_only_if(self, check: Callable[[], None]) -> None:
+        """Call `check`, which may refuse, just before the file appears, and while no other ledger is made beside it."""
+        self._store.check = check
+
     @classmethod
     def _in_memory(
         cls, path: Path | None, limit: Filter, unit: PrivacyUnit, owner: str | None = None, timeout: float = _TIMEOUT

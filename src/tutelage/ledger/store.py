@@ -8,16 +8,19 @@ vanish when anybody in the process closes the file; so a lock that is kept betwe
 needs one, can be lost, and with it the commits of a writer that still relies on it.
 """
 
+import fcntl
 import json
 import os
 import sqlite3
 import stat
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from tempfile import mkstemp
 from typing import Any, final
 
 from tutelage._internal.forks import BriefLock
+from tutelage._internal.outputs import put_new
 from tutelage.exceptions import (
     LedgerError,
     LedgerLockedError,
@@ -31,6 +34,7 @@ from tutelage.ledger.entries import Checkpoint, Entry, Kind, canonical
 
 _APPLICATION = 0x74757465  # "tute" in the header of the file
 _HEADER = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
+_MAKING = ".making-"  # follows the name of a file that is not whole yet
 _VERSION = 2  # 1 had no checkpoint; the first entry that is added brings it up to date
 _SCHEMA = {
     "entries": (
@@ -215,6 +219,7 @@ class Store:
         self._lock = BriefLock()  # held during every transaction of this process
         self._process = os.getpid()
         self._memory = memory
+        self.check: Callable[[], None] | None = None  # of the first reservation, just before it makes the file
         if self.file is not None and memory is None:
             if not read_only:
                 check_locks(self.file.parent)
@@ -260,10 +265,10 @@ class Store:
                         raise LedgerTamperedError(f"{self.path} was replaced while in use. Nothing was written.")
                     makes = self.file is not None and self._memory is not None and Kind.RESERVED in held.kinds
                     if self.file is not None and makes:
-                        _write_file(self.file, connection, self.timeout)
+                        _write_file(self.file, connection, self.timeout, self.check)
                     connection.execute("COMMIT")
                     if makes:
-                        self._memory = None
+                        self._memory = self.check = None
                 except BaseException:
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
@@ -329,9 +334,8 @@ class Store:
         with self._connection() as connection:
             application, version, tables = _header(connection)
         if (application, version, tables) == (0, 0, 0):
-            raise LedgerMissingError(
-                f"{self.path} is empty: nothing was released through it. Make a ledger there with `tutelage ledger "
-                "init`."
+            raise LedgerStorageError(
+                f"{self.path} is empty, and no ledger is made so. Restore a copy that verifies, or name another file."
             )
         if application != _APPLICATION:
             raise LedgerStorageError(f"{self.path} is a database, but no ledger of tutelage. Name another file.")
@@ -363,27 +367,45 @@ def _header(connection: sqlite3.Connection) -> tuple[int, int, int]:
     return application, version, tables
 
 
-def _write_file(file: Path, memory: sqlite3.Connection, timeout: float) -> None:
-    """Copy what is in memory to a new or empty file, in one transaction.
+def _write_file(
+    file: Path, memory: sqlite3.Connection, timeout: float, check: Callable[[], None] | None = None
+) -> None:
+    """Copy what is in memory to a new file, which appears whole; `check` may refuse it first.
 
-    If a process is killed before its commit, an empty file remains. It is not a ledger, and the next process may write
-    it. If several processes write it, the lock of the file determines which is first.
+    A killed process leaves nothing under the name of the file, so what is there is never written over.
     """
-    try:
-        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-    except FileExistsError:
-        pass
-    except OSError as error:
-        raise LedgerStorageError(f"{file} cannot be made: {error.strerror}. Name another file.") from None
-    with closing(connected(f"{file.as_uri()}?mode=rw", timeout)) as made:
+    begins = f"{file.name}{_MAKING}"
+    with _held_folder(file.parent) as alone:
+        if alone:
+            for left in [path for path in file.parent.iterdir() if path.name.startswith(begins)]:
+                left.unlink(missing_ok=True)
+        if check is not None:
+            check()
+        try:
+            descriptor, name = mkstemp(prefix=begins, dir=file.parent)  # readable by its owner only
+        except OSError as error:
+            raise LedgerStorageError(f"{file} cannot be made: {error.strerror}. Name another file.") from None
+        os.close(descriptor)
+        part = Path(name)
+        try:
+            _copy(memory, part, timeout)
+            put_new(part, file)
+        except FileExistsError:
+            raise LedgerOvertakenError(
+                f"{file} exists already, and a budget is set once. Open it, or name another file."
+            ) from None
+        finally:
+            for path in (part, Path(f"{part}-journal")):
+                path.unlink(missing_ok=True)
+        _sync_folder(file.parent)
+
+
+def _copy(memory: sqlite3.Connection, part: Path, timeout: float) -> None:
+    """Copy what is in memory to an empty file, in one transaction."""
+    with closing(connected(f"{part.as_uri()}?mode=rw", timeout)) as made:
         made.execute("PRAGMA journal_mode = DELETE")
         made.execute("PRAGMA synchronous = EXTRA")
         made.execute("BEGIN EXCLUSIVE")
-        if _header(made) != (0, 0, 0):
-            raise LedgerOvertakenError(
-                f"{file} exists already, and a budget is set once. Open it, or name another file."
-            )
-        file.chmod(0o600)
         for name, statement in _SCHEMA.items():
             made.execute(statement)
             for row in memory.execute(f"SELECT * FROM {name}"):  # noqa: S608  one of our own tables
@@ -391,7 +413,21 @@ def _write_file(file: Path, memory: sqlite3.Connection, timeout: float) -> None:
         made.execute(f"PRAGMA application_id = {_APPLICATION}")
         made.execute(f"PRAGMA user_version = {_VERSION}")
         made.execute("COMMIT")
-    _sync_folder(file.parent)
+
+
+@contextmanager
+def _held_folder(folder: Path) -> Generator[bool]:
+    """Hold a folder while a ledger is made in it, so that others that are made there wait; say whether it could be."""
+    descriptor, held = None, False
+    with suppress(OSError):  # a disk that locks no folders
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        held = True
+    try:
+        yield held
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 @contextmanager
