@@ -101,6 +101,21 @@ def test_a_teacher_that_fails_abstains_and_its_message_does_not_come_out():
     assert refused.value.__context__ is None
 
 
+class UnreachableError(Exception):
+    """What clients of services raise, with the reason behind it."""
+
+
+@pytest.mark.parametrize("error", [TimeoutError, ConnectionResetError, MemoryError, UnreachableError])
+def test_nobody_abstains_because_of_what_others_use(error):
+    def busy(texts):
+        raise error from OSError("the row of Mrs Miller")
+
+    teachers = CallableTeachers([voting("win"), busy], n_classes=2, unit=ONE_TEACHER)
+    with pytest.raises(TeacherTrainingError, match=f"Teacher 1 of CallableTeachers raised {error.__name__}") as refused:
+        teachers.ballots(TEXTS)
+    assert "Miller" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

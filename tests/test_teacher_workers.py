@@ -79,6 +79,15 @@ class Crowded(ClassifierMixin, BaseEstimator):
         return np.full(len(X), int(self.crowded_))
 
 
+class Starved(DecisionTreeClassifier):
+    """A classifier without memory for shards that have a marked row."""
+
+    def fit(self, X, y, sample_weight=None, check_input=True):
+        if (X == LETHAL).any():
+            raise MemoryError(f"the row of Mrs Miller is {X[0]}")
+        return super().fit(X, y)
+
+
 class Unbearable(DecisionTreeClassifier):
     """A classifier that quotes a row when it fails."""
 
@@ -210,6 +219,15 @@ def test_a_message_does_not_come_out_of_any_back_end(back_end, on, rows):
         pytest.raises(TeacherTrainingError, match=r"The teacher of shard .* raised ValueError") as caught,
     ):
         ballots(rows, Unbearable())
+    assert "Miller" not in str(caught.value)
+
+
+@pytest.mark.parametrize("back_end", [BACK_ENDS[0], "loky"])
+def test_no_teacher_abstains_for_lack_of_memory(back_end, on, rows):
+    X, _, shards = rows
+    X[shards.rows[3][0], 0] = LETHAL
+    with on(back_end), pytest.raises(TeacherTrainingError, match="of shard 3 raised MemoryError") as caught:
+        ballots(rows, Starved())
     assert "Miller" not in str(caught.value)
 
 

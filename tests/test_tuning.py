@@ -3,6 +3,7 @@
 import itertools
 import json
 import pickle
+from collections import Counter
 from functools import partial
 from math import exp, sqrt
 from typing import Any
@@ -229,6 +230,30 @@ def test_a_student_that_fails_on_a_persons_rows_is_wrong_on_them():
     labels = np.ones(10, dtype=np.int64)
     assert cast([Raises(), always], PRIVATE[:10], labels).totals.tolist() == [[-10 * 2**15, 10 * 2**15]]
     assert "hidden" in repr(candidate(None, PRIVATE[:10], LABELS[:10]))
+
+
+class Starved(ClassifierMixin):
+    """A student without memory for some rows: for `times` calls about each."""
+
+    def __init__(self, rows, times):
+        self.rows, self.times, self.calls = rows, times, Counter[float]()
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def predict(self, X):
+        self.calls[X[0, 0]] += 1
+        if X[0, 0] in self.rows and self.calls[X[0, 0]] <= self.times:
+            raise MemoryError(f"secret {X[0, 0]}")
+        return np.ones(len(X), dtype=np.int64)
+
+
+@pytest.mark.parametrize(("times", "n_wrong"), [(0, 0), (1, 0), (2, 1)])
+def test_a_person_is_wrong_for_lack_of_memory_only_if_it_lacks_alone(times, n_wrong):
+    always = DecisionTreeClassifier().fit(PRIVATE[:2], [0, 0])
+    labels, student = np.ones(10, dtype=np.int64), Starved(PRIVATE[:1, 0], times)
+    found = cast([student, always], PRIVATE[:10], labels).totals.tolist()
+    assert found == [[(10 - n_wrong) * 2**15, -(10 - n_wrong) * 2**15]]
 
 
 # What it costs

@@ -39,6 +39,7 @@ from tutelage.partition import Shards
 from tutelage.privacy import PrivacyUnit
 from tutelage.students import NoisySumClassifier, fit_student
 from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory, blocks_of
+from tutelage.teachers.parallel import MachineFaultError, is_of_machine
 
 MOST_SETTINGS = 100
 DEFAULT_SHARE = 0.4  # of all 1/σ²
@@ -226,16 +227,24 @@ class AskingTuned:
         """Return the sum of what all people say of the students."""
         people, classes = self.pilot.people, self.pilot.rounds.classes
 
-        def cast_by(block: PeopleBlock) -> BallotSum:
+        def cast_by(block: PeopleBlock, *, alone: bool) -> BallotSum:
             places = block.rows[:, 0]
             right = [
-                _predicted(one, student, places, block.people, classes) == block.labels
+                _predicted(one, student, places, block.people, classes, alone=alone) == block.labels
                 for one, student in zip(self.candidates, students, strict=True)
             ]
             return score_ballots(np.stack(right, axis=1), block.people, people.unit)
 
+        def cast_beside(block: PeopleBlock) -> BallotSum | PeopleBlock:
+            try:
+                return cast_by(block, alone=False)
+            except MachineFaultError:
+                return block
+
         numbers = np.arange(len(people.rows))[:, np.newaxis]
-        return reduce(add_sums, on_all_cores(cast_by, blocks_of(numbers, people.labels, people.shards.assignment)))
+        cast = list(on_all_cores(cast_beside, blocks_of(numbers, people.labels, people.shards.assignment)))
+        # Other people may have been the reason, by their use of memory: once more, with nothing beside it.
+        return reduce(add_sums, (cast_by(one, alone=True) if isinstance(one, PeopleBlock) else one for one in cast))
 
 
 def score_norm(n_settings: int) -> int:
@@ -276,14 +285,14 @@ def _fresh(student: Any) -> Any:
 
 
 def _predicted(
-    one: Candidate, student: Any, places: IntArray, people: IntArray, classes: npt.NDArray[Any]
+    one: Candidate, student: Any, places: IntArray, people: IntArray, classes: npt.NDArray[Any], *, alone: bool
 ) -> npt.NDArray[Any]:
     """Return the class index that a student gives to each row, as if its person's rows were the only ones.
 
     The closed form takes each row by itself to the last bit. Any other student sees the rows of one person at a time:
     a sum that is rounded otherwise because of other rows could change what the student says of this one. A student that
     fails on the rows of a person, for example on a number beyond single precision, is wrong on them: the budget of the
-    trial is spent by then.
+    trial is spent by then. Where others may be the reason, the person is tried once more, `alone`.
     """
     if isinstance(one.student, NoisySumClassifier):
         each, last = np.arange(len(places))[:, np.newaxis], student[-1]
@@ -292,11 +301,15 @@ def _predicted(
     of_people = np.split(one.private_seen[places], np.flatnonzero(np.diff(people)) + 1)
     # scikit-learn's own check of parameters in each call would take longer than a single row.
     with QUIET, config_context(skip_parameter_validation=True):
-        return np.concatenate([_of_person(student, rows.copy(), classes) for rows in of_people])
+        return np.concatenate([_of_person(student, rows.copy(), classes, alone=alone) for rows in of_people])
 
 
-def _of_person(student: Any, rows: Matrix, classes: npt.NDArray[Any]) -> IntArray:
-    """Return the class index that a student gives to each row of a person; -1 for all where it fails on them."""
+def _of_person(student: Any, rows: Matrix, classes: npt.NDArray[Any], *, alone: bool) -> IntArray:
+    """Return the class index that a student gives to each row of a person; -1 for all where it fails on them.
+
+    A failure that may be due to others counts only if the person was `alone`.
+    """
+    fault = False
     try:
         found = np.asarray(_fresh(student).predict(rows))
         places = np.minimum(np.searchsorted(classes, found), len(classes) - 1)
@@ -304,5 +317,8 @@ def _of_person(student: Any, rows: Matrix, classes: npt.NDArray[Any]) -> IntArra
         return np.where(is_one, places, ABSTAIN)
     except KeyboardInterrupt:
         raise
-    except BaseException:  # compiled extensions panic with exceptions of their own
-        return np.full(len(rows), ABSTAIN)
+    except BaseException as error:  # compiled extensions panic with exceptions of their own
+        fault = is_of_machine(error) and not alone
+    if fault:  # out here: the error, which may quote a row, is not carried along
+        raise MachineFaultError
+    return np.full(len(rows), ABSTAIN)

@@ -19,7 +19,7 @@ from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidBallotError, InvalidDataError, InvalidParameterError, TeacherTrainingError
 from tutelage.privacy import PrivacyUnit
 from tutelage.teachers.base import Ensemble
-from tutelage.teachers.parallel import Lost, withheld, without_lost
+from tutelage.teachers.parallel import Lost, MachineFaultError, withheld, without_lost
 
 Teacher = Callable[[Any], npt.ArrayLike]
 
@@ -72,12 +72,13 @@ class CallableTeachers(Ensemble):
         """Return each teacher's class index, or −1, on each row: shape (teachers, rows); private.
 
         A teacher that raises, or does not return one class index, or −1, per row, abstains on all of them; a
-        `TeacherLostWarning` says that there is one.
+        `TeacherLostWarning` says that there is one. An `OSError` (a lost connection or a timeout, for example) or a
+        `MemoryError` may be due to other people, so no teacher abstains because of it: the call fails.
 
         Raises
         ------
         TeacherTrainingError
-            If no teacher answers; the messages are withheld.
+            If no teacher answers, or one has no connection, time or memory; the messages are withheld.
         """
 
         def ask(numbered: tuple[int, Teacher]) -> tuple[int, Ballots | Lost]:
@@ -87,6 +88,8 @@ class CallableTeachers(Ensemble):
                 with own_streams(number, 0) if self._max_workers == 1 else nullcontext():
                     answer = withheld(f"T{name}", _ask, teacher, X_public)
                 return number, _checked(answer[None], len(X_public), self._n_classes, f"The answer of t{name}")[0]
+            except MachineFaultError:
+                raise
             except (TeacherTrainingError, InvalidBallotError) as error:
                 return number, Lost(str(error))
 

@@ -176,6 +176,21 @@ def without_lost(results: Iterable[tuple[int, Any]], teachers: int) -> Iterator[
         warnings.warn(_ABSTAINS, TeacherLostWarning, stacklevel=2)
 
 
+class MachineFaultError(TeacherTrainingError):
+    """A teacher that ran out of memory or time, or was cut off: what others use may be the reason."""
+
+
+def is_of_machine(error: BaseException | None) -> bool:
+    """Return whether an error, or one behind it, may come from what others use: files, connections, time, memory."""
+    seen = set[int]()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, OSError | MemoryError):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
+
+
 class _WorkerDiedError(Exception):
     """A process died with work in it."""
 
@@ -227,6 +242,8 @@ def attempted(shard: int | str, seed: int, work: Callable[..., Any], *arguments:
     """Return what `guarded` does, or that the teacher is lost."""
     try:
         return guarded(shard, seed, work, *arguments)
+    except MachineFaultError:
+        raise
     except TeacherTrainingError as error:
         return Lost(str(error))
 
@@ -246,18 +263,19 @@ def guarded(shard: int | str, seed: int, work: Callable[..., Any], *arguments: A
 
 def withheld(who: str, work: Callable[..., Any], *arguments: Any) -> Any:
     """Return what `work` comes to; of its errors only the type comes out."""
-    interrupted, kind = False, ""
+    interrupted, kind, fault = False, "", TeacherTrainingError
     try:
         return work(*arguments)
     except KeyboardInterrupt:
         interrupted = True
     except BaseException as error:  # compiled extensions panic with exceptions of their own, and quote as others do
         kind = type(error).__name__
+        fault = MachineFaultError if is_of_machine(error) else TeacherTrainingError
     del arguments
     # Out here nothing is being handled, so the error that may quote a row is not carried along as the context.
     if interrupted:
         raise KeyboardInterrupt
-    raise TeacherTrainingError(
+    raise fault(
         f"{who} raised {kind}. Its message may quote private rows and is withheld; try the same on made-up rows of the "
         "same shape to read it."
     )
