@@ -242,7 +242,7 @@ def test_of_ledgers_that_are_made_at_once_for_the_same_rows_one_is_kept(tmp_path
 
     def fit(name: str) -> None:
         os.close(start_write)
-        AskingSum.prepare = prepared_together
+        AskingSum.prepare = prepared_together  # type: ignore[method-assign]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model = PATEClassifier(classes=[0, 1], epsilon=1.0, ledger=tmp_path / name, random_state=0)

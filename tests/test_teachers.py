@@ -170,13 +170,13 @@ class Picky(DecisionTreeClassifier):
         super().__init__()
         self.when = when
 
-    def fit(self, X, y):
+    def fit(self, X, y):  # type: ignore[override]
         self.spoiled = bool(np.abs(X).max() > 100)
         if self.spoiled and self.when == "fit":
             raise ValueError("the row of Mrs Miller")
         return super().fit(X, y)
 
-    def predict(self, X):
+    def predict(self, X):  # type: ignore[override]
         if self.spoiled and self.when == "predict":
             raise ValueError("the row of Mrs Miller")
         return super().predict(X) + (self.spoiled and self.when == "class") * 5
