@@ -63,7 +63,8 @@ def write(path: Path, n_rows: int) -> None:
 def model() -> PATEClassifier:
     """Return the model; its noise is simulated, so that two fits can be compared."""
     teacher = VectorBallots(n_landmarks=LANDMARKS)
-    return PATEClassifier(teacher, epsilon=1.0, delta=1e-9, classes=CLASSES, noise=SimulationNoise(0), random_state=0)
+    settings = {"epsilon": 1.0, "delta": 1e-9, "classes": CLASSES, "unit": "row", "random_state": 0}
+    return PATEClassifier(teacher, noise=SimulationNoise(0), **settings)
 
 
 def fitted(private: Any) -> PATEClassifier:

@@ -125,8 +125,14 @@ def test_the_command_writes_the_entry_and_names_what_it_lacks(called, charged): 
     assert entry["deployment"]["basic"]["data_curators"] == ["A hospital"]
     assert entry["deployment"]["basic"]["data_product_type"] == "Dataset"
     assert called("card", *options, cwd=charged).returncode == 0  # the entry is replaced
-    for name in ("a.ledger", ".", "none/entry.json", "out/card.json", "new/card.md"):
+    for name, said in (
+        ("a.ledger", "a.ledger would be replaced"),
+        (".", "The output must be a file, and . is a folder"),
+        ("none/entry.json", "none/entry.json must be in a folder that exists"),
+        ("out/card.json", "--registry must be outside the folder of the card"),
+        ("new/card.md", "--registry must be outside the folder of the card"),
+    ):
         folder = "new" if name.startswith("new") else "out"
         (charged / folder).mkdir(exist_ok=True)
         refused = called("card", "--ledger", "a.ledger", "--output", folder, "--registry", name, cwd=charged)
-        assert refusal(refused, 2)
+        assert said in refusal(refused, 2)

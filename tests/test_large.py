@@ -21,6 +21,7 @@ from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
     LedgerMismatchError,
+    PreflightError,
 )
 from tutelage.ledger.digests import RunningDigest, people_digest, table_digest
 from tutelage.tables import Batches, Table, as_batches, as_table, read_batches, read_csv, read_table
@@ -103,6 +104,18 @@ def in_memory() -> dict[str | None, Any]:
 
 
 # The same result
+
+
+def test_the_unit_of_batches_is_a_decision_wherever_ids_repeat(tmp_path):
+    ids = [f"p{number}" for number in range(100)] * 3  # no id twice in a batch
+    PRIVATE[:300].with_columns(polars.Series("person", ids)).write_parquet(tmp_path / "rows.parquet")
+    rows = read_batches(tmp_path / "rows.parquet", rows_at_once=100)
+    with pytest.raises(
+        PreflightError, match=r'pass `entity_ids="COLUMN"`; to protect each row alone, pass `unit="row"`'
+    ):
+        fitted(rows, unit=None, ledger=tmp_path / "a.ledger", noise=None)
+    assert not (tmp_path / "a.ledger").exists()
+    assert fitted(rows, ledger=tmp_path / "a.ledger", noise=None).epsilon_.unit.name == "row"
 
 
 @pytest.mark.parametrize("ids", IDS)

@@ -63,6 +63,7 @@ def test_a_fit_logs_public_facts_and_no_private_number(kind, tmp_path, said):
     starts = [
         "Fit started: ",
         "Noise chosen: ",
+        "Ledger made",
         "Budget reserved",
         "Labels released: ",
         "Student saved: student",

@@ -21,7 +21,13 @@ from test_cli import configure, write_people
 from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, VoteHistogram
 from tutelage._internal import days
 from tutelage.cli import run as cli_run
-from tutelage.exceptions import BudgetContinuedWarning, LedgerTamperedError, TutelageError
+from tutelage.exceptions import (
+    BudgetContinuedWarning,
+    BudgetExceededError,
+    LedgerMismatchError,
+    LedgerTamperedError,
+    TutelageError,
+)
 from tutelage.ledger import LedgerTerms, data_digest
 from tutelage.mechanisms import CappedGNMax, ConfidentGNMax, NoisySum
 from tutelage.mechanisms.noisy_argmax import _ReportsWinner
@@ -69,6 +75,45 @@ def test_a_reservation_that_is_settled_on_another_day_does_not_show_it(clock):
     clock.append(clock[-1] + timedelta(days=3))
     ledger.settle(reservation, {bytes(32): (1,)}, event)
     assert len({entry["written"] for entry in ledger.export()[1:]}) == 1
+
+
+def made_up(seed):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(400, 4)), np.arange(400) % 2
+
+
+def test_a_repeat_needs_no_place_in_the_file(tmp_path):
+    (X, y), (public, _) = made_up(0), made_up(1)
+    model = PATEClassifier(classes=[0, 1], epsilon=1.0, ledger=tmp_path / "a.ledger", random_state=0)
+    model.fit(X, y, X_public=public)
+    before, labels = (tmp_path / "a.ledger").read_bytes(), model.release_.labels
+    model.set_params(ledger=Ledger.open(tmp_path / "a.ledger", read_only=True))
+    with pytest.warns(BudgetContinuedWarning):
+        model.fit(X, y, X_public=public)
+    assert model.drawn_ == 0
+    assert np.array_equal(model.release_.labels, labels)
+    assert (tmp_path / "a.ledger").read_bytes() == before
+
+
+def test_a_refused_release_confirms_no_change_for_the_next_one(tmp_path):
+    (X, y), (public, _) = made_up(0), made_up(1)
+    ledger = Ledger.create(
+        tmp_path / "a.ledger",
+        epsilon=1.0,
+        delta=1e-5,
+        unit=Shards.of_rows(2, 2, key=bytes(range(16))).unit,
+        accounting="gaussian",
+    )
+    settings = {"classes": [0, 1], "ledger": ledger, "random_state": 0}
+    model = PATEClassifier(mechanism=NoisySum(60.0), **settings).fit(X, y, X_public=public)
+    too_much = PATEClassifier(mechanism=NoisySum(0.5), data_changed=True, **settings)
+    with pytest.raises(BudgetExceededError):
+        too_much.fit(X + 1, y, X_public=public)
+    with pytest.raises(LedgerMismatchError, match="is tied to other people or other rows"):
+        model.fit(X + 1, y, X_public=public)
+    with pytest.warns(BudgetContinuedWarning):
+        model.fit(X, y, X_public=public)
+    assert model.drawn_ == 0
 
 
 @pytest.mark.parametrize("changed", [False, True])

@@ -180,7 +180,14 @@ def _hopeless(given: Given) -> Iterator[str]:
 def _undecided_unit(given: Given, words: Words) -> Iterator[str]:
     if given.entity_ids is not None or given.unit_is_row:
         return
-    for name in ids_among(given.columns):
+    found = ids_among(given.columns)
+    if given.n_people is not None and not found:
+        any_column = words.entity.format(name="COLUMN")
+        yield (
+            "Rows that are read in batches are not searched for ids. Choose the privacy unit: to protect all rows of "
+            f"one person together, {any_column}; to protect each row alone, {words.row}."
+        )
+    for name in found:
         fix = words.of_array if name.startswith("column ") and name in given.numbers else words.entity
         yield (
             f"Column '{name}' of the private rows repeats as the id of a person does. Choose the privacy unit now, "

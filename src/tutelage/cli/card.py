@@ -135,6 +135,10 @@ def card(
         if file.name == "card.json" and (file.parent / MANIFEST).exists():
             source = Manifest.checked(file.parent)
     folder = _folder(output, None if file is None else file.parent)
+    if registry is not None and path_of(folder) in path_of(registry).parents:
+        raise ConfigError(
+            "--registry must be outside the folder of the card, which is replaced whole. Name another file."
+        )
     with ExitStack() as claims:
         before = source if file is not None and path_of(folder) == path_of(file.parent) else None
         names = CARD if before is None else {*CARD, *before.sha256}

@@ -368,7 +368,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         silos: Any = None,
         whole_rows: Any = None,
     ) -> Self:
-        """Check parameters, rows and ledger as `fit` does before it spends anything; takes seconds.
+        """Check parameters, rows and ledger as `fit` does before it spends anything; takes seconds, and one pass over batches.
 
         It raises and warns as `fit` does. Nothing is trained or released, and no ledger is written.
 
@@ -721,15 +721,19 @@ class PATEClassifier(ClassifierMixin, Inputs):
             return budget.opened(one, asking.n_queries, noise_by_budget=self._noise_by_budget(run))
 
         ledger = opened()
-        release = asking.prepare(ledger)
-        before = ledger.state()
-        repeated = self._count_fit(asking.event_of_one(ONE_TEACHER), budget, most.count, simulated=run.noise.simulated)
         try:
-            made = release(ledger)
-        except LedgerOvertakenError:  # before anything was spent
-            ledger = opened()
-            before, made = ledger.state(), release(ledger)
-        ledger.write_binding()
+            release = asking.prepare(ledger)
+            before = ledger.state()
+            one_teacher, simulated = asking.event_of_one(ONE_TEACHER), run.noise.simulated
+            repeated = self._count_fit(one_teacher, budget, most.count, simulated=simulated)
+            try:
+                made = release(ledger)
+            except LedgerOvertakenError:  # before anything was spent
+                ledger = opened()
+                before, made = ledger.state(), release(ledger)
+            ledger.write_binding()
+        finally:
+            ledger.forget_binding()
         self._keep(asking, made)
         # How many were asked may have followed from answers, so the ε is that of as many as could have been.
         self._account(ledger, before, made.reservations, most, repeated)

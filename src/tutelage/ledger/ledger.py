@@ -7,7 +7,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Collection, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Self, final
@@ -281,10 +281,18 @@ class Ledger:
         self._binding = binding
 
     def write_binding(self) -> None:
-        """Write the entry of `bind`, if no reservation did: of a release whose labels are all remembered."""
-        if self._binding is not None:
-            with self._held(write=True) as write:
+        """Write the entry of `bind`, if no reservation did: of a release whose labels are all remembered.
+
+        Where nothing can be written, nothing is: what is remembered needs no place in the file.
+        """
+        if self._binding is not None and not self._store.read_only:
+            with suppress(LedgerStorageError, LedgerLockedError), self._held(write=True) as write:
                 self._write_binding(write)
+        self._binding = None
+
+    def forget_binding(self) -> None:
+        """Forget `bind`, for a release that was refused: the next one may be of other data."""
+        self._binding = None
 
     def is_of(self, digest: bytes) -> bool:
         """Return whether the ledger is tied to the data set with this digest."""
@@ -697,6 +705,7 @@ class Ledger:
     @contextmanager
     def _held(self, *, write: bool = False, copied: bool = False) -> Generator[Transaction]:
         """Hold the file, or a copy of it in memory, once it is found to be the ledger that was opened."""
+        had_file = self.has_file
         newest = self._newest  # of no later time than what is read, whatever other threads write meanwhile
         with self._store.snapshot() if copied else self._store.transaction(write=write) as held:
             if held.key() != self._key or held.hash_of(newest.number) != newest.hash:
@@ -707,6 +716,8 @@ class Ledger:
         self._newest = held.appended or self._newest
         if Kind.BOUND in held.kinds:
             self._binding = None
+        if not had_file and self.has_file:
+            self._logged("made")
 
     def _check_room(self, event: Event, queries: int, spent: int) -> None:
         cost, share = self._filter.cost(event), self._filter.share
