@@ -368,7 +368,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         silos: Any = None,
         whole_rows: Any = None,
     ) -> Self:
-        """Check parameters, rows and ledger as `fit` does before it spends anything; takes seconds, and one pass over batches.
+        """Check parameters, rows and ledger as `fit` does before it spends anything; reads batches once.
 
         It raises and warns as `fit` does. Nothing is trained or released, and no ledger is written.
 
