@@ -320,7 +320,7 @@ def test_a_file_that_is_too_long_is_not_read_to_its_end(tmp_path):
     path = tmp_path / "consortium.json"
     with path.open("wb") as file:
         file.truncate(2**40)
-    with pytest.raises(InvalidDataError, match="it has more than"):
+    with pytest.raises(InvalidDataError, match="it is larger than 4 MiB"):
         Consortium.load(path)
 
 

@@ -212,8 +212,9 @@ class Parameters(BaseEstimator):
         if isinstance(self.classes, Mapping):
             problems += problems_in(lambda: class_of(self.classes))
         student_map, teacher = self._student_map(), self._teacher()
-        for name, feature_map in (("features", self.features), ("student_features", self.student_features)):
-            if feature_map is not None and not isinstance(feature_map, str):
+        of_student = None if self.student_features is None else student_map  # otherwise that of `features` again
+        for name, feature_map in (("features", self.features), ("student_features", of_student)):
+            if feature_map is not None:
                 problems += problems_in(
                     lambda one=name, its=feature_map: require_public_map(its, "PATEClassifier", one)
                 )
