@@ -40,4 +40,4 @@ $(VENV)/.installed-dev: $(VENV)/.installed reproductions/pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) demo site .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) demo examples/adult.ledger site .pytest_cache .ruff_cache .hypothesis build dist
