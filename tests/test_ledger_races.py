@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from tutelage.exceptions import BudgetExceededError, LedgerMismatchError, Ledger
 from tutelage.labeling.fits import AskingSum
 from tutelage.ledger import LedgerTerms
 from tutelage.ledger.filter import RenyiFilter
-from tutelage.privacy import ONE_TEACHER
+from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 
 EVENT = NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)
 
@@ -171,6 +172,32 @@ def test_threads_share_one_ledger_object(tmp_path):
     assert len(granted) == room
     assert len({reservation.number for reservation in granted}) == room
     ledger.verify()
+
+
+@pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")
+def test_fits_in_two_threads_on_one_ledger_object_are_each_tied_to_their_own_data(tmp_path, binary_rows, monkeypatch):
+    """Both have tied the ledger to their rows before either of them spends."""
+    row = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
+    ledger = Ledger.create(tmp_path / "a.ledger", epsilon=9.0, delta=1e-5, unit=row)
+    X, y = binary_rows
+    both, prepared = threading.Barrier(2, timeout=60), AskingSum.prepare
+
+    def prepared_together(*given):
+        found = prepared(*given)
+        both.wait()
+        return found
+
+    def fit(n_rows: int) -> None:
+        model = PATEClassifier(classes=[0, 1], epsilon=1.0, ledger=ledger, data_changed=True, random_state=0)
+        model.fit(X[:n_rows], y[:n_rows], X_public=X[:60] + 1e-3)
+
+    monkeypatch.setattr(AskingSum, "prepare", prepared_together)
+    with ThreadPoolExecutor(2) as pool:
+        fits = [pool.submit(fit, n_rows) for n_rows in (300, 400)]
+    assert [one.exception() for one in fits] == [None, None]
+    kinds = [entry["kind"] for entry in ledger.export()]
+    assert kinds.count("bound") == 2
+    assert ledger.verify().entries == len(kinds)
 
 
 def test_sessions_in_two_processes_give_one_answer_to_one_query(tmp_path):

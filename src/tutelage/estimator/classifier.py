@@ -721,19 +721,16 @@ class PATEClassifier(ClassifierMixin, Inputs):
             return budget.opened(one, asking.n_queries, noise_by_budget=self._noise_by_budget(run))
 
         ledger = opened()
+        release = asking.prepare(ledger)
+        before = ledger.state()
+        one_teacher, simulated = asking.event_of_one(ONE_TEACHER), run.noise.simulated
+        repeated = self._count_fit(one_teacher, budget, most.count, simulated=simulated)
         try:
-            release = asking.prepare(ledger)
-            before = ledger.state()
-            one_teacher, simulated = asking.event_of_one(ONE_TEACHER), run.noise.simulated
-            repeated = self._count_fit(one_teacher, budget, most.count, simulated=simulated)
-            try:
-                made = release(ledger)
-            except LedgerOvertakenError:  # before anything was spent
-                ledger = opened()
-                before, made = ledger.state(), release(ledger)
-            ledger.write_binding()
-        finally:
-            ledger.forget_binding()
+            made = release(ledger)
+        except LedgerOvertakenError:  # before anything was spent
+            ledger = opened()
+            before, made = ledger.state(), release(ledger)
+        ledger.write_binding()
         self._keep(asking, made)
         # How many were asked may have followed from answers, so the ε is that of as many as could have been.
         self._account(ledger, before, made.reservations, most, repeated)

@@ -86,7 +86,7 @@ class FitBudget:
         return noise_within(whole, self.epsilon, event_of, self.accounting)
 
     def opened(self, event: Event, queries: int, *, noise_by_budget: bool) -> Ledger:
-        """Return the ledger; the file of a new one appears with its first reservation."""
+        """Return the ledger with a binding of its own; the file of a new one appears with its first reservation."""
         default = self._target if noise_by_budget and existing_ledger(self.ledger) is None else None
         terms = LedgerTerms(
             where=self.ledger,
@@ -98,7 +98,7 @@ class FitBudget:
             accounting=self.accounting_of_new,
             suited=not noise_by_budget,  # which was found at the other order, and the same fit must find it again
         )
-        ledger = terms.open()
+        ledger = terms.open().for_release()
         if self.ledger is not None:
             ledger.bind(self.people.digest(), changed=self.data_changed)
         self._refuse_second(ledger)

@@ -120,11 +120,10 @@ class Ledger:
     def __init__(self, store: Store) -> None:
         self._store = store
         with store.transaction() as read:
-            self._key, self._opening, self._newest = read.key(), read.opening(), read.last()
+            self._key, self._opening, self._seen = read.key(), read.opening(), _Seen(read.last())
             read.check_count()
         self._filter, self._unit = terms_of(self._opening, self._key)
         self._votes = SpentVotes(store.file, store.timeout)
-        self._history = History(())
         self._binding: _Binding | None = None  # to be written with the next reservation
 
     @classmethod
@@ -223,7 +222,7 @@ class Ledger:
 
     def _logged(self, done: str) -> Self:
         limit = self._filter
-        spent = limit.share(self._newest.spent)
+        spent = limit.share(self._seen.newest.spent)
         _LOGGER.info("Ledger %s: ε = %g at δ = %g, %.4g spent.", done, limit.epsilon, limit.delta, spent)
         return self
 
@@ -290,9 +289,11 @@ class Ledger:
                 self._write_binding(write)
         self._binding = None
 
-    def forget_binding(self) -> None:
-        """Forget `bind`, for a release that was refused: the next one may be of other data."""
-        self._binding = None
+    def for_release(self) -> Self:
+        """Return this ledger with a binding of its own, for a release beside others of the same object."""
+        one = object.__new__(type(self))
+        vars(one).update(vars(self))
+        return one
 
     def is_of(self, digest: bytes) -> bool:
         """Return whether the ledger is tied to the data set with this digest."""
@@ -328,7 +329,7 @@ class Ledger:
         if _is_among(proposal, self.history()):
             return
         with self._held(write=True) as write:
-            if _is_among(proposal, self._history_in(write, self._history)):  # another process was quicker
+            if _is_among(proposal, self._history_in(write, self._seen.history)):  # another process was quicker
                 return
             if _sums(write).asked:
                 raise LateProposalError(
@@ -509,7 +510,7 @@ class Ledger:
     ) -> Reservation:
         """Write down a reservation, or refuse it where the budget or, for a publication, its δ has no room."""
         if isinstance(event, PUBLICATIONS):
-            self._history_in(write, self._history).check_share(event.delta)
+            self._history_in(write, self._seen.history).check_share(event.delta)
         cost = queries * self._filter.cost(event)
         self._check_room(event, queries, write.last().spent)
         self._write_binding(write)
@@ -640,7 +641,7 @@ class Ledger:
     def state(self) -> LedgerState:
         """Return what the ledger says now, by the sums that are kept with every entry."""
         with self._held() as read:
-            self._newest = last = read.last()
+            self._seen.newest = last = read.last()
             return LedgerState.of(self._opening, last, _sums(read))
 
     def history(self) -> History:
@@ -648,14 +649,14 @@ class Ledger:
 
         It is read from a copy in memory, so that others go on asking meanwhile.
         """
-        before = self._history  # of no later time than what is read, whatever other threads write meanwhile
+        before = self._seen.history  # of no later time than what is read, whatever other threads write meanwhile
         with self._held(copied=not before.entries) as read:
             return self._history_in(read, before)
 
     def _history_in(self, read: Transaction, before: History) -> History:
         found = before.extended(read)
-        if len(found.entries) > len(self._history.entries):
-            self._history, self._newest = found, found.last
+        if len(found.entries) > len(self._seen.history.entries):
+            self._seen.history, self._seen.newest = found, found.last
         return found
 
     def verify(self, head: str | None = None) -> LedgerState:
@@ -673,7 +674,7 @@ class Ledger:
             raise InvalidParameterError(f"`head` of Ledger.verify must be 64 hexadecimal digits. Got {head!r}.")
         with self._held(copied=True) as read:
             last, sums = read.last(), verified(read, head=None if head is None else head.lower())
-        self._newest = last
+        self._seen.newest = last
         return LedgerState.of(self._opening, last, sums)
 
     def export(self) -> list[dict[str, Any]]:
@@ -706,14 +707,14 @@ class Ledger:
     def _held(self, *, write: bool = False, copied: bool = False) -> Generator[Transaction]:
         """Hold the file, or a copy of it in memory, once it is found to be the ledger that was opened."""
         had_file = self.has_file
-        newest = self._newest  # of no later time than what is read, whatever other threads write meanwhile
+        newest = self._seen.newest  # of no later time than what is read, whatever other threads write meanwhile
         with self._store.snapshot() if copied else self._store.transaction(write=write) as held:
             if held.key() != self._key or held.hash_of(newest.number) != newest.hash:
                 raise LedgerTamperedError(
                     f"{self._name} was replaced, by another or an older one, while it was in use."
                 )
             yield held
-        self._newest = held.appended or self._newest
+        self._seen.newest = held.appended or self._seen.newest
         if Kind.BOUND in held.kinds:
             self._binding = None
         if not had_file and self.has_file:
@@ -736,6 +737,14 @@ class Ledger:
                 f"{share(cost):.3g}. Ask fewer, or add more noise."
             )
         raise BudgetExceededError(said, requested=queries, fitting=fitting)
+
+
+@dataclass(slots=True)
+class _Seen:
+    """The newest entry and all that was read of the file so far, for every use of one object."""
+
+    newest: Entry
+    history: History = field(default_factory=lambda: History(()))
 
 
 class _Binding(NamedTuple):
