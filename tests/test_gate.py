@@ -6,19 +6,22 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import gate_victims
 import tutelage
+from processes import called_by_itself
 from tutelage import Ledger, PATEClassifier, SimulationNoise
 from tutelage._internal import gate
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
-from tutelage.tables import read_table
+from tutelage.tables import read_batches, read_table
 
 SOURCE = Path(tutelage.__file__).parent
 GIB = 2**30
@@ -90,17 +93,82 @@ def test_a_compressed_table_of_usual_size_is_read(tmp_path):
     assert read_table(path).n_rows == 100_000
 
 
+MEMORY = r"its content takes at least 0\.0 GiB of memory, and 0\.0 are free"
+
+
 def test_a_table_that_needs_more_memory_than_there_is_is_refused(tmp_path, monkeypatch):
     pytest.importorskip("pyarrow")
     from pyarrow import parquet, table
 
-    monkeypatch.setattr(gate, "_free_memory", lambda: 2**20)
+    monkeypatch.setattr("tutelage.tables.free_memory", lambda: 2**20)
+    monkeypatch.setattr(gate, "free_memory", lambda: 2**20)
     (tmp_path / "rows.csv").write_bytes(b"a,b\n" + b"1,2\n" * 100_000)
+    (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 100_000))
     parquet.write_table(table({"a": np.zeros(10**6, dtype=np.int8)}), tmp_path / "rows.parquet")
-    np.savez(tmp_path / "rows.npz", X=np.zeros(10**6))
-    for name in ("rows.csv", "rows.parquet"):
-        with pytest.raises(InvalidDataError, match=r"its content takes 0\.0 GiB of memory, and 0\.0 are free"):
+    parquet.write_table(table({"a": [[0] * 10**6]}), tmp_path / "lists.parquet")
+    parquet.write_table(table({"a": [bytes(1000)] * 1000}, schema("a", 1000)), tmp_path / "wide.parquet")
+    for name in ("rows.csv", "rows.csv.gz", "rows.parquet", "lists.parquet", "wide.parquet"):
+        with pytest.raises(InvalidDataError, match=MEMORY):
             read_table(tmp_path / name)
+
+
+def schema(name: str, width: int) -> Any:
+    """Return the schema of a column of bytes, as many in each cell."""
+    import pyarrow as pa
+
+    return pa.schema([(name, pa.binary(width))])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("," * 999 + "\n" + ("," * 999 + "\n") * 5000, id="empty cells"),
+        pytest.param("," * 10**6, id="one line of empty cells"),
+        pytest.param("a\n" + "".join(f"{number}\n" for number in range(5 * 10**5)), id="short cells"),
+        pytest.param("a\n" + "".join(f"{number}\n" for number in range(2 * 10**4)) + "x" * 10**6, id="a long cell"),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
+def test_a_csv_file_is_refused_before_it_takes_the_memory_that_is_free(text, suffix, tmp_path, monkeypatch):
+    path, free = tmp_path / f"rows{suffix}", 2**25
+    path.write_bytes(gzip.compress(text.encode()) if suffix.endswith("gz") else text.encode())
+    monkeypatch.setattr("tutelage.tables.free_memory", lambda: free)
+    monkeypatch.setattr(gate, "free_memory", lambda: free)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidDataError, match=MEMORY):
+            read_table(path)
+        assert tracemalloc.get_traced_memory()[1] < free
+    finally:
+        tracemalloc.stop()
+
+
+def memory_of_reading(path: str) -> None:
+    """Print the most memory that PyArrow and Python took at once, in a process of its own."""
+    import pyarrow as pa
+
+    tracemalloc.start()
+    for read in (read_table, lambda path: list(read_batches(path).tables(["a", "b"]))):
+        read(path)
+    sys.stdout.write(f"{pa.default_memory_pool().max_memory()} {tracemalloc.get_traced_memory()[1]}")
+
+
+@pytest.mark.parametrize("kind", ["string", "large_string", "string_view", "binary", "large_binary"])
+def test_a_cell_that_a_parquet_file_stores_once_is_in_memory_once(kind, tmp_path):
+    """The texts of all cells together would take 32 MiB."""
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path, cell = tmp_path / "rows.parquet", "x" * 2**15
+    column = pa.array([cell, None] * 1000).cast(getattr(pa, kind)())
+    parquet.write_table(pa.table({"a": column, "b": pa.array([1.0] * 2000)}), path)
+    assert path.stat().st_size < 2**16
+    assert max(map(int, called_by_itself("test_gate", "memory_of_reading(*given)", path).split())) < 8 * 2**20
+    expected = cell if "string" in kind else cell.encode()
+    for table in (read_table(path), *read_batches(path).tables(["a", "b"])):
+        assert list(table.column("a")) == [expected, None] * 1000
+        assert table.type_of("a") == ("text" if "string" in kind else "bytes")
+        assert table.levels == {}
 
 
 def test_a_folder_as_file_is_refused_before_anything_looks_into_it(tmp_path, called):

@@ -2,7 +2,6 @@
 
 import csv
 import gzip
-import os
 import re
 import warnings
 import zlib
@@ -15,13 +14,23 @@ from math import isfinite
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
+from sys import getsizeof
 from typing import Any, TypeVar, final
 
 import narwhals.stable.v2 as nw
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.gate import LARGEST, TABLE, open_input, require_input, require_memory, unpacked, user_path
+from tutelage._internal.gate import (
+    LARGEST,
+    TABLE,
+    free_memory,
+    open_input,
+    require_input,
+    require_memory,
+    unpacked,
+    user_path,
+)
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
 
@@ -32,7 +41,8 @@ Cells = npt.NDArray[Any] | list[str]
 MOMENT = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d(:?\d\d)?)?)?")
 """How csv files spell days and times."""
 _SEPARATORS = ",;\t|"
-_MEMORY_OF_TEXT, _MEMORY_OF_CELL = 4, 8  # bytes, at least: per byte of a csv file, and per cell of a Parquet file
+_MEMORY_OF_LINE = 40  # bytes, at most, per character of a line of a csv file, while it is divided into cells
+_MEMORY_OF_CELL, _MEMORY_OF_COLUMN = 8, 64  # bytes, at least, besides what is in them
 _MOST_KEPT = 2**16
 _BUFFER = 2**20  # bytes of a column that are read at once; without it, a column of a whole row group would be
 ROWS_AT_ONCE = 2**16
@@ -173,25 +183,25 @@ def read_batches(path: str | PathLike[str], *, rows_at_once: int = ROWS_AT_ONCE)
     if path.suffix.lower() != ".parquet" and path.name.lower().endswith(TABLE_FILES):
         raise InvalidDataError(f"{unreadable}. For other tables, use read_table.")
 
-    def opened() -> Any:
+    def opened(**options: Any) -> Any:
         parquet = _parquet_reader(path)
         # With `pre_buffer`, all that was read would stay in memory until the file is closed.
-        return _quietly(lambda: parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False), unreadable)
+        return _quietly(lambda: parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False, **options), unreadable)
 
     def tables(names: Sequence[str]) -> Iterator[Table]:
         from pyarrow import Table as ArrowTable
 
-        with opened() as file:
+        with opened(read_dictionary=list(texts)) as file:
             batches = file.iter_batches(rows_at_once, columns=list(names))
             while (batch := _quietly(lambda: next(batches, None), unreadable)) is not None:
                 if not batch.num_rows:
                     continue
-                found = frame_table(ArrowTable.from_batches([batch]))
+                found = frame_table(ArrowTable.from_batches([batch]), texts=texts)
                 columns = {name: found.columns[name] for name in names}
                 yield Table(path.name, columns, found.levels, found.types)
 
     with opened() as file:
-        names = tuple(file.schema_arrow.names)
+        names, texts = tuple(file.schema_arrow.names), _texts_in(file.schema_arrow)
         _check_parquet(path, names, file.metadata.num_rows)
     return Batches(path.name, names, tables)
 
@@ -303,13 +313,15 @@ def read_csv(path: str | PathLike[str]) -> Table:
         If the file is missing, empty, not UTF-8, or a row has another number of cells than the header or several lines.
     """
     path, unreadable = user_path(path), ""
+    free, taken = free_memory(), 0
     try:
-        with _opened(path) as lines:
-            first = lines.readline()
+        with _opened(path) as file:
+            lines = _divisible(file, path, free)
+            first = next(lines, "")
             kept: dict[str, str] = {}  # equal cells as one object
             # Strict: an open quotation mark would swallow the lines below it, and with them other people.
             reader = csv.reader(chain([first], lines), delimiter=_separator(first), skipinitialspace=True, strict=True)
-            header, rows = list[str](), list[list[str]]()
+            header, columns = list[str](), list[list[str]]()
             for line, row in enumerate(reader, start=1):
                 # Where marks are not doubled, one person's cell opens and another's closes; all between them would go.
                 if reader.line_num > line:
@@ -319,41 +331,53 @@ def read_csv(path: str | PathLike[str]) -> Table:
                     )
                 if line == 1:
                     header = [name.strip() for name in row]
+                    columns = [[] for _ in header]
+                    taken = _MEMORY_OF_COLUMN * len(header)
                 elif row and len(row) != len(header):
                     raise InvalidDataError(
                         f"Line {line} of {path.name} has {len(row)} cells, the header {len(header)}."
                     )
                 elif row:
-                    rows.append([_once(cell.strip(), kept) for cell in row])
+                    taken += _MEMORY_OF_CELL * len(row)
+                    for column, cell in zip(columns, map(str.strip, row), strict=True):
+                        known = kept.get(cell)
+                        if known is None:
+                            known = cell
+                            taken += getsizeof(cell)
+                            if len(kept) < _MOST_KEPT:
+                                kept[cell] = cell
+                        column.append(known)
+                    require_memory(taken, path, free)
     except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        unreadable, header, rows = type(error).__name__, [], []
+        unreadable, header, columns = type(error).__name__, [], []
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
     if unreadable:  # out here: a UnicodeDecodeError holds the bytes of the file
         cause = " Is a quotation mark open, or inside a cell without another one?" if unreadable == "Error" else ""
         raise InvalidDataError(f"{path} is not a UTF-8 csv file ({unreadable}).{cause}")
-    if not rows:
+    if not columns or not columns[0]:
         raise InvalidDataError(f"{path} has no rows below its header.")
     _check_header(header, path)
-    return Table(path.name, dict(zip(header, map(list, zip(*rows, strict=True)), strict=True)))
+    return Table(path.name, dict(zip(header, columns, strict=True)))
 
 
-def _opened(path: Path) -> Any:
+def _opened(path: Path) -> TextIOWrapper:
     file = open_input(path, TABLE)
     try:
         if path.suffix.lower() == ".gz":
             file = unpacked(file, path)
-        else:
-            require_memory(_MEMORY_OF_TEXT * os.fstat(file.fileno()).st_size, path)
     except BaseException:
         file.close()
         raise
     return TextIOWrapper(file, newline="", encoding="utf-8-sig")
 
 
-def _once(cell: str, kept: dict[str, str]) -> str:
-    """Return the cell, or an equal one that is kept already."""
-    return kept.setdefault(cell, cell) if len(kept) < _MOST_KEPT else kept.get(cell, cell)
+def _divisible(file: TextIOWrapper, path: Path, free: float) -> Iterator[str]:
+    """Yield the lines; refuse one that takes too much memory, whatever its cells are, after reading its beginning."""
+    most = int(min(free / _MEMORY_OF_LINE, LARGEST)) + 1
+    while line := file.readline(most):
+        require_memory(_MEMORY_OF_LINE * len(line), path, free)
+        yield line
 
 
 def _separator(header: str) -> str:
@@ -383,16 +407,32 @@ def _check_header(header: list[str], path: Path) -> None:
 def _read_parquet(path: Path) -> Table:
     parquet = _parquet_reader(path)
     stated = _quietly(lambda: parquet.read_metadata(path), f"{path} is not a readable Parquet file")
-    groups = [stated.row_group(number).total_byte_size for number in range(stated.num_row_groups)]
     try:
-        require_memory(max(sum(groups), _MEMORY_OF_CELL * stated.num_rows * stated.num_columns), path)
+        require_memory(_memory_stated(stated), path)
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
+    texts = _texts_in(stated.schema.to_arrow_schema())
     # Otherwise pyarrow would read columns from the names of the folders, such as year=2024.
-    rows = _quietly(lambda: parquet.read_table(path, partitioning=None), f"{path} is not a readable Parquet file")
-    table = frame_table(rows)
+    options = {"partitioning": None, "read_dictionary": list(texts)}
+    rows = _quietly(lambda: parquet.read_table(path, **options), f"{path} is not a readable Parquet file")
+    table = frame_table(rows, texts=texts)
     _check_parquet(path, tuple(table.columns), table.n_rows if table.columns else 0)
     return Table(path.name, table.columns, table.levels, table.types)
+
+
+def _memory_stated(stated: Any) -> int:
+    """Return how many bytes the columns of a Parquet file take, at least."""
+    widths = [max(_MEMORY_OF_CELL, stated.schema.column(place).length) for place in range(stated.num_columns)]
+    groups = map(stated.row_group, range(stated.num_row_groups))
+    chunks = ((group.column(place), width) for group in groups for place, width in enumerate(widths))
+    return sum(max(chunk.total_uncompressed_size, width * chunk.num_values) for chunk, width in chunks)
+
+
+def _texts_in(schema: Any) -> dict[str, str]:
+    """Return the columns of text and bytes, with their types; many cells of them may be stored as one."""
+    words = (("string", TEXT_TYPE), ("binary", "bytes"))
+    kinds = {field.name: str(field.type).removeprefix("large_").removesuffix("_view") for field in schema}
+    return {name: dict(words)[kind] for name, kind in kinds.items() if kind in dict(words)}
 
 
 def _parquet_reader(path: Path) -> Any:
@@ -450,8 +490,12 @@ def of_narwhals(rows: Any, *, allow_series: bool | None = None) -> Any:
     return _quietly(lambda: nw.from_native(rows, pass_through=True, allow_series=allow_series), same_names)
 
 
-def frame_table(rows: Any, names: Collection[str] | None = None) -> Table:
-    """Return a frame of any library that narwhals knows as a table."""
+def frame_table(rows: Any, names: Collection[str] | None = None, *, texts: Mapping[str, str] | None = None) -> Table:
+    """Return a frame of any library that narwhals knows as a table.
+
+    `texts` has the types of columns of PyArrow that are dictionaries here, but no categories.
+    """
+    texts = texts or {}
     frame = of_narwhals(rows)
     # The schema first: a DuckDB relation forgets the order of its categories when it is computed.
     schema = _quietly(frame.collect_schema, "The rows cannot be computed")
@@ -463,8 +507,9 @@ def frame_table(rows: Any, names: Collection[str] | None = None) -> Table:
         name = str(series.name)
         if names is None or name in names:
             unreadable = f"Column '{name}' cannot be read"
-            columns[name] = cells = _quietly(lambda one=series: _cells(one), unreadable)
-            types[name] = _quietly(lambda one=series, its=cells: _type_of(one, its), unreadable)
+            read = _cells if name not in texts else lambda one: _arrow_texts(one.to_native())
+            columns[name] = cells = _quietly(lambda one=series, read=read: read(one), unreadable)
+            types[name] = texts.get(name) or _quietly(lambda one=series, its=cells: _type_of(one, its), unreadable)
             levels |= _arrow_levels(series, name)
     return Table("", columns, levels, types)
 
@@ -540,7 +585,7 @@ def _cells(series: Any) -> npt.NDArray[Any]:
         return series.to_numpy()
     native = series.to_native()
     if kind == nw.String and hasattr(native, "dictionary_encode"):
-        return np.concatenate([[], *map(_arrow_texts, native.dictionary_encode().chunks)], dtype=object)
+        return _arrow_texts(native.dictionary_encode())
     # As a list: the arrays of some libraries fill empty cells of categories with another category.
     cells = series.to_list()
     if kind in (nw.Categorical, nw.Enum):
@@ -548,10 +593,13 @@ def _cells(series: Any) -> npt.NDArray[Any]:
     return np.fromiter(cells, dtype=object, count=len(cells))
 
 
-def _arrow_texts(chunk: Any) -> npt.NDArray[Any]:
+def _arrow_texts(dictionaries: Any) -> npt.NDArray[Any]:
     """Return text of PyArrow, equal cells as one object: that is fast to make and to look up."""
-    texts = np.array([*chunk.dictionary.to_pylist(), None], dtype=object)
-    return texts[chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False)]  # the last one is no text
+    found = [np.empty(0, dtype=object)]
+    for chunk in dictionaries.chunks:
+        texts = np.array([*chunk.dictionary.to_pylist(), None], dtype=object)
+        found.append(texts[chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False)])  # the last one is no text
+    return np.concatenate(found)
 
 
 def _arrow_levels(series: Any, name: str) -> dict[str, tuple[str, ...]]:

@@ -100,16 +100,16 @@ def unpacked(file: BinaryIO, path: Path) -> gzip.GzipFile:
     return content
 
 
-def require_memory(needed: int, path: str | PathLike[str]) -> None:
-    """Refuse a file whose content takes more memory than most of what is free."""
-    free = _free_memory()
+def require_memory(needed: int, path: str | PathLike[str], free: float | None = None) -> None:
+    """Refuse a file whose content takes more memory than most of what is free, or was before a part of it was read."""
+    free = free_memory() if free is None else free
     if needed > _SHARE_OF_MEMORY * free:
         gib = f"{needed / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} are free"
         batches = ", or read it in batches" * os.fspath(path).endswith(".parquet")
-        _refuse(errno.ENOMEM, f"its content takes {gib}. Use fewer rows{batches}", path)
+        _refuse(errno.ENOMEM, f"its content takes at least {gib}. Use fewer rows{batches}", path)
 
 
-def _free_memory() -> float:
+def free_memory() -> float:
     """Return the bytes of memory that this process may still take."""
     free = float("inf")
     try:
