@@ -1,16 +1,20 @@
 """What verbs write into folders: only over earlier results, whole or not at all, and by one process at a time."""
 
+import ctypes
+import errno
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from processes import forked
+from processes import die_at_event, forked
 from test_cli import configure, refusal, write_people
 from tutelage import Ledger, published
 from tutelage._internal import outputs
@@ -222,6 +226,42 @@ def test_a_folder_of_the_owner_is_not_taken_for_a_private_folder(name, is_folder
         pass
     assert contents(tmp_path) == before
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("error", [errno.EPERM, errno.EXDEV, errno.ENOSYS, errno.EINVAL])
+def test_a_kill_where_names_cannot_be_exchanged_leaves_one_release_whole(error, tmp_path, monkeypatch):
+    """At any event of replacing a release by another: the next claim of the folder finds either of them."""
+
+    def refused(*_: object) -> int:
+        ctypes.set_errno(error)
+        return -1
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace(renameat2=refused, renamex_np=refused))
+    found = []
+    for event in range(1, 100):
+        folder = tmp_path / str(event)
+        folder.mkdir()
+        release(folder, "one")
+        one = contents(folder / "out")
+
+        def replace(folder: Path = folder, event: int = event) -> None:
+            die_at_event(event, folder)
+            release(folder, "two")
+
+        _, status = os.waitpid(forked(replace), 0)
+        missing = not (folder / "out").exists()
+        with claimed_folder(folder / "out", RESULTS, "stop"):
+            Manifest.checked(folder / "out")
+        assert [path.name for path in folder.iterdir()] == ["out"]
+        text = contents(folder / "out")["card.json"].decode()
+        assert text == "two" or contents(folder / "out") == one
+        found.append((text, missing))
+        if status == 0:
+            break
+        assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+    # The earlier release, also where only its other name was left, and the new one from the second renaming on.
+    assert list(dict.fromkeys(found)) == [("one", False), ("one", True), ("two", False)]
+    assert found[-2:] == [("two", False)] * 2
 
 
 def test_what_is_not_of_earlier_results_does_not_become_results(tmp_path):
