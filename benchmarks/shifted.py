@@ -1,6 +1,7 @@
 """Accuracy of vector ballots where public rows differ from the private ones, and where they do not.
 
-    python benchmarks/shifted.py [--data adult diabetes ...] [--public alike shuffled "over fifty"] [--seeds 3]
+    python benchmarks/shifted.py [--data adult diabetes ...] [--public alike shuffled "over fifty"]
+        [--first 0] [--seeds 3]
 
 *Alike*: public rows of the same source. *Shuffled*: each column of the public rows is shuffled by itself, so that they
 have the right values and no correlations. *Over fifty*: of Adult, public rows of people over fifty alone. One round,
@@ -109,18 +110,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", choices=["adult", *OTHERS], default=["adult"])
     parser.add_argument("--public", nargs="+", default=["alike", "shuffled", "over fifty"])
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first", type=int, default=0, help="the first seed; each seed is a split")
+    parser.add_argument("--seeds", type=int, default=3, help="how many seeds")
     options = parser.parse_args()
     console = Console(width=140)
+    seeds = range(options.first, options.first + options.seeds)
     console.print("data, public rows, ε", *HEADINGS, sep=", ")
     for name in options.data:
         for public in options.public:
             if public == "over fifty" and name != "adult":
                 continue
-            splits = [adult(public, seed) if name == "adult" else other(name, public, seed) for seed in
-                      range(options.seeds)]  # fmt: skip
+            splits = [adult(public, seed) if name == "adult" else other(name, public, seed) for seed in seeds]
             for epsilon in EPSILONS:
-                found = np.array([list(shares(rows, epsilon, seed)) for seed, rows in enumerate(splits)])
+                found = np.array([list(shares(rows, epsilon, seed)) for seed, rows in zip(seeds, splits, strict=True)])
                 cells = []
                 for column in found.T:
                     mean, interval = mean_share(column.tolist())
