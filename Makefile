@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test tests test-slow lint docs clean
+.PHONY: demo test tests test-all test-slow lint docs clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/tutelage run examples/adult.toml --overwrite
@@ -14,10 +14,15 @@ test: $(VENV)/.installed-dev
 	$(MAKE) --no-print-directory --jobs 3 lint docs tests
 
 tests: $(VENV)/.installed-dev
-	$(BIN)/pytest -m "not slow" --numprocesses auto --dist worksteal
+	$(BIN)/pytest -m "not rest and not slow" --numprocesses auto --dist worksteal
+
+# What `make test` leaves out, and the reproductions.
+test-all: $(VENV)/.installed-dev
+	$(BIN)/pytest -m "rest and not slow" --numprocesses auto --dist worksteal
+	$(BIN)/pytest reproductions/tests -m "not slow" --numprocesses auto --dist worksteal
 
 test-slow: $(VENV)/.installed-dev
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest tests reproductions/tests -m slow
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

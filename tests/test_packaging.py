@@ -194,7 +194,7 @@ def test_the_source_archive_is_enough_to_test_and_to_document(tmp_path):
         "reproductions/src/tutelage_reproductions/command.py",
         "docs/architecture.md",
         "src/tutelage/datasets/adult.npz",
-        "tests/conftest.py",
+        "conftest.py",
         "tests/golden/votes.npz",
         "tools/theorems.py",
     ):

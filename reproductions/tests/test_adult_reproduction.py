@@ -14,7 +14,7 @@ from tutelage.teachers import EstimatorTeachers
 from tutelage_reproductions import adult
 from tutelage_reproductions.record import Record
 
-REPOSITORY = Path(__file__).parents[1]
+REPOSITORY = Path(__file__).parents[2]
 
 
 @pytest.fixture

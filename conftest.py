@@ -19,8 +19,8 @@ from tutelage.labeling.refits import Refits
 from tutelage.noise import SimulationNoise, SystemNoise
 from tutelage.votes import VoteHistogram
 
-REPOSITORY = Path(__file__).parent.parent
-GOLDEN = Path(__file__).parent / "golden"
+REPOSITORY = Path(__file__).parent
+GOLDEN = REPOSITORY / "tests" / "golden"
 
 _ROOM = 4 * 2**30  # bytes, several times what all tests together leave
 

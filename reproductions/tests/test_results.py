@@ -19,7 +19,7 @@ from tutelage_reproductions.page import asked, duration, number, ours, page, rec
 from tutelage_reproductions.record import Circumstances
 from tutelage_reproductions.verdicts import VERDICTS
 
-REPOSITORY = Path(__file__).parent.parent
+REPOSITORY = Path(__file__).parents[2]
 ON = Circumstances(date="2026-01-01", seconds=200, processor="One", python="Python 3", tutelage="0", commit="abc+")
 
 
