@@ -84,15 +84,6 @@ def test_cards_of_the_first_format_are_read(tmp_path):
     assert read_card(written(tmp_path, record)) == card()
 
 
-def test_cards_of_the_third_format_are_read(tmp_path):
-    record = {name: value for name, value in full_card().as_dict().items() if name != "epsilon_if_added_or_removed"}
-    assert read_card(written(tmp_path, record | {"format": 3})) == full_card()
-
-
-def test_cards_of_the_fourth_format_are_read(tmp_path):
-    assert read_card(written(tmp_path, full_card().as_dict() | {"format": 4})) == full_card()
-
-
 def test_an_epsilon_of_fewer_changes_is_smaller_and_of_a_unit_that_may_be_removed():
     with pytest.raises(InvalidParameterError, match="`if_added_or_removed` of a card must be from 0 to 11"):
         card(if_added_or_removed=11.5)

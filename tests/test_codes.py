@@ -9,24 +9,35 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pytest
 
-from test_old_files import COUNTS, MECHANISMS, OLD, PATIENT, ROWS, copied, session
+from conftest import GOLDEN
 from tutelage import events, privacy
-from tutelage.events import Composed, NoisyArgmaxGaussian, PublicationTest, Repeated, event_from_dict
+from tutelage.events import Composed, NoisyArgmaxGaussian, Repeated, event_from_dict
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, TutelageError
 from tutelage.federation import Consortium
-from tutelage.labeling import require_room
+from tutelage.labeling import LabelingSession, require_room
 from tutelage.labeling import session as labeling
 from tutelage.ledger import Ledger
 from tutelage.ledger.entries import canonical
-from tutelage.mechanisms import GNMax, Mechanism, MultiLabel
-from tutelage.privacy import NeighboringRelation, PrivacyUnit, coded, spelled_out
+from tutelage.mechanisms import (
+    ConfidentGNMax,
+    ExponentialMax,
+    GNMax,
+    InteractiveGNMax,
+    LNMax,
+    Mechanism,
+    MultiLabel,
+    PermuteAndFlip,
+)
+from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.publishing import Proposal
-from tutelage.publishing.proof import last_test
-from tutelage.publishing.recording import record_of
-from tutelage.reporting.reading import card_from_dict, read_card
+from tutelage.reporting.reading import card_from_dict
 from tutelage.votes import VoteHistogram
 
-SENTENCES = [relation.sentence for relation in NeighboringRelation]
+FORMAT_1 = GOLDEN / "format-1"
+CARD = json.loads((FORMAT_1 / "card.json").read_text())
+PATIENT = PrivacyUnit("patient", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
+ROWS = np.array([[1.5, 2.0], [0.0, -1.0]])
+FINDINGS = np.array([[90, 10], [45, 55], [30, 70], [99, 1], [0, 100], [60, 40]])
 UNKNOWN = "galaxy"
 
 
@@ -39,61 +50,19 @@ def test_the_codes_never_change():
     }
 
 
-@pytest.mark.parametrize("relation", NeighboringRelation)
-def test_what_was_spelled_out_becomes_the_code_and_back(relation):
-    unit = PrivacyUnit("patient", relation)
-    old = {"of": [{"unit": {"name": "patient", "neighboring": spelled_out(unit.as_dict())["neighboring"]}}]}
-    assert coded(old) == {"of": [{"unit": unit.as_dict()}]}
-    assert spelled_out(coded(old)) == old
-    for spelling in (old["of"][0]["unit"]["neighboring"], relation.name, relation.value):
-        assert PrivacyUnit.from_dict({"name": "patient", "neighboring": spelling}) == unit
-        assert coded({"neighbouring": spelling}) == {"neighboring": relation.value}
-
-
-def written_today(folder: Path) -> str:
-    """Return the text of everything that this version writes of a unit."""
-    ledger = Ledger.create(folder / "today.ledger", epsilon=8.0, delta=1e-5, unit=PATIENT)
-    session(GNMax(40.0), ledger).ask(ROWS)
-    votes = VoteHistogram(COUNTS, 100, PATIENT)
-    votes.save(folder / "votes.npz")
-    proposal, card = Proposal.from_json((OLD / "proposal.json").read_text()), read_card(OLD / "card.json")
-    consortium = Consortium.load(OLD / "consortium.json")
-    agreed = {name: getattr(consortium, name) for name in Consortium.__dataclass_fields__ if name != "format"}
-    with np.load(folder / "votes.npz") as stored:
-        unit = stored["unit"].tolist()
-    parts = (
-        ledger.export(),
-        ledger.state().as_dict(),
-        record_of(proposal),
-        card.as_dict(),
-        Consortium(**agreed).as_dict(),
-    )
-    return json.dumps([*parts, unit], ensure_ascii=False)
-
-
-def test_nothing_that_is_written_today_spells_a_relation_out(tmp_path):
-    written = written_today(tmp_path)
-    assert not [sentence for sentence in SENTENCES if f'"{sentence}"' in written]
-    assert not [relation for relation in NeighboringRelation if f'"{relation.name}"' in written]
-    assert "neighbouring" not in written
-    assert '"neighboring": "entity"' in written
-
-
 def test_sentences_can_be_reworded(tmp_path, monkeypatch):
     Ledger.create(tmp_path / "before.ledger", epsilon=8.0, delta=1e-5, unit=PATIENT)
     session(GNMax(40.0), Ledger.open(tmp_path / "before.ledger")).ask(ROWS)
     reworded = {relation: f"words about {number}" for number, relation in enumerate(NeighboringRelation)}
     monkeypatch.setattr(privacy, "_SENTENCES", reworded)
     assert str(PATIENT) == "'patient' (words about 1)"
-    for ledger in (Ledger.open(tmp_path / "before.ledger"), copied("answers.ledger", tmp_path)):
-        before = ledger.verify()
-        assert before.unit == PATIENT
-        assert session(GNMax(40.0), ledger).ask(ROWS).cost == 0
-        assert ledger.state() == before
-    assert (
-        Consortium.load(OLD / "consortium.json").fingerprint
-        == json.loads((OLD / "expected.json").read_text())["consortium"]
-    )
+    ledger = Ledger.open(tmp_path / "before.ledger")
+    before = ledger.verify()
+    assert before.unit == PATIENT
+    assert session(GNMax(40.0), ledger).ask(ROWS).cost == 0
+    assert ledger.state() == before
+    expected = json.loads((FORMAT_1 / "expected.json").read_text())
+    assert Consortium.load(FORMAT_1 / "consortium.json").fingerprint == expected["consortium"]
 
 
 def with_unit(record: dict[str, Any]) -> dict[str, Any]:
@@ -101,21 +70,23 @@ def with_unit(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_votes(folder: Path) -> None:
-    with np.load(OLD / "votes-change-one-row.npz") as stored:
+    with np.load(FORMAT_1 / "votes.npz") as stored:
         np.savez(folder / "votes.npz", **{**stored, "unit": np.array(["row", UNKNOWN])})
     VoteHistogram.load(folder / "votes.npz")
 
 
 def read_consortium(folder: Path) -> None:
-    found = json.loads((OLD / "consortium.json").read_text())
+    found = json.loads((FORMAT_1 / "consortium.json").read_text())
     (folder / "consortium.json").write_text(canonical(with_unit(found)) + "\n")
     Consortium.load(folder / "consortium.json")
 
 
 READERS = {
     "event": lambda _: event_from_dict(with_unit(NoisyArgmaxGaussian(40.0, 3, PATIENT).as_dict())),
-    "proposal": lambda _: Proposal.from_json(json.dumps(with_unit(json.loads((OLD / "proposal.json").read_text())))),
-    "card": lambda _: card_from_dict({**json.loads((OLD / "card.json").read_text()), "neighbouring": UNKNOWN}),
+    "proposal": lambda _: Proposal.from_json(
+        json.dumps(with_unit(json.loads((FORMAT_1 / "card.json").read_text())["proposal"]))
+    ),
+    "card": lambda _: card_from_dict({**json.loads((FORMAT_1 / "card.json").read_text()), "neighboring": UNKNOWN}),
     "votes": read_votes,
     "consortium": read_consortium,
 }
@@ -135,8 +106,17 @@ def test_what_is_no_unit_is_refused(record):
         PrivacyUnit.from_dict(record)
 
 
+def session(mechanism, ledger: Ledger) -> LabelingSession:
+    counts = FINDINGS if isinstance(mechanism, MultiLabel) else FINDINGS[:2]
+    return LabelingSession(VoteHistogram(counts, 100, PATIENT), mechanism, ledger, question="ill?")
+
+
 def test_the_keys_of_mechanisms_never_change():
-    assert [mechanism.key() for mechanism in MECHANISMS] == [
+    mechanisms = (
+        LNMax(20.0), GNMax(40.0), ExponentialMax(20.0), PermuteAndFlip(20.0), ConfidentGNMax(60, 20, 20),
+        InteractiveGNMax(50, 20, 20, 0.9), MultiLabel(GNMax(40.0), 3),
+    )  # fmt: skip
+    assert [mechanism.key() for mechanism in mechanisms] == [
         "lnmax:v1(scale=20.0)",
         "gnmax:v1(sigma=40.0)",
         "exponential:v1(scale=20.0)",
@@ -256,9 +236,8 @@ Later.__qualname__ = "GNMax"
 
 
 @pytest.mark.parametrize("wrapped", [lambda one: one, lambda one: MultiLabel(one, 3)], ids=["alone", "of findings"])
-@pytest.mark.parametrize("old", [True, False], ids=["remembered by repr", "remembered by key"])
-def test_a_setting_that_a_later_version_adds_buys_no_answer_again(wrapped, old, tmp_path, monkeypatch):
-    ledger = copied("answers.ledger", tmp_path) if old else Ledger.in_memory(epsilon=8.0, delta=1e-5, unit=PATIENT)
+def test_a_setting_that_a_later_version_adds_buys_no_answer_again(wrapped, monkeypatch):
+    ledger = Ledger.in_memory(epsilon=8.0, delta=1e-5, unit=PATIENT)
     today = session(wrapped(GNMax(40.0)), ledger).ask(ROWS).labels.tolist()
     before = ledger.state()
     monkeypatch.setattr(labeling, "_OWN_NAMES", {**labeling._OWN_NAMES, "GNMax": Later, "gnmax:v1": Later})
@@ -294,30 +273,3 @@ def test_a_field_that_a_later_version_adds_to_an_event_changes_no_record(monkeyp
     assert event_from_dict(clipped.as_dict()) == clipped != later
     whole = Composed((Repeated(later, 3),))
     assert event_from_dict(json.loads(json.dumps(whole.as_dict()))) == whole
-
-
-def test_an_outcome_is_found_by_what_its_event_means(tmp_path):
-    ledger = copied("proposal.ledger", tmp_path)
-    test = Proposal.from_json((OLD / "proposal.json").read_text()).event()
-    assert last_test(test, ledger.history(), "it").passed
-    with pytest.raises(InvalidDataError, match="does not hold the test that it names"):
-        last_test(PublicationTest(test.chances, test.delta, PATIENT), ledger.history(), "it")
-
-
-def test_a_new_ledger_is_read_by_keys_only():
-    """The spelling of earlier versions is looked up only where such a version may have answered."""
-    ledger = Ledger.in_memory(epsilon=8.0, delta=1e-5, unit=PATIENT)
-    context, former = {"mechanism": "new"}, {"mechanism": "old"}
-    assert ledger.query_hashes(context, ROWS, former=former) == ledger.query_hashes(context, ROWS)
-
-
-def test_what_earlier_versions_pickled_opens():
-    for former in ("CHANGE_ONE_ROW", "one row has other contents; how many rows there are is public"):
-        assert NeighboringRelation(former) is NeighboringRelation.CHANGE_ONE_ROW
-    with pytest.raises(ValueError, match="not a valid"):
-        NeighboringRelation("one row has fewer contents")
-
-
-def test_a_record_with_two_relations_is_refused():
-    with pytest.raises(InvalidDataError, match="must say once"):
-        coded({"unit": {"name": "row", "neighboring": "row", "neighbouring": "entity"}})

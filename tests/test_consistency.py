@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from torch import nn
 
-from conftest import GOLDEN
 from tutelage.datasets import load_digits
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, OneClassWarning
 from tutelage.networks import ResidualNetwork
@@ -312,9 +311,3 @@ def test_the_residual_network_fits_its_images_and_does_not_see_their_brightness(
 def test_residual_networks_that_cannot_be_are_refused(wrong):
     with pytest.raises(InvalidParameterError, match=f"`{next(iter(wrong))}`"):
         ResidualNetwork(**wrong)
-
-
-def test_a_student_of_a_network_that_was_in_another_module_opens():
-    student = load_student(GOLDEN / "network-student.skops")
-    said = [0.101451, 0.041964, 0.091432, 0.166654, 0.180619, 0.135514, 0.105503, 0.062851, 0.068598, 0.045416]
-    assert student.predict_proba(few_labels()[2][:1])[0].tolist() == pytest.approx(said, abs=1e-5)

@@ -118,7 +118,6 @@ OTHERS: dict[str, Any] = {
     "colluding": 2,
     "unit": PATIENTS,
     "identifier": "0" * 32,
-    "format": 1,
 }
 
 
@@ -265,7 +264,7 @@ def test_no_two_members_share_what_tells_them_apart(place, changes, what):
     ("changes", "why"),
     [
         ({"file": "batch"}, "no complete consortium file"),
-        ({"format": 3}, "no complete consortium file"),
+        ({"format": 3}, "this version reads 1"),
         ({"format": 4}, "format 4"),
         ({"format": True}, "no complete consortium file"),
         ({"more": 1}, "no complete consortium file"),
@@ -344,12 +343,10 @@ def test_a_damaged_file_never_passes_for_the_same_agreement(data, tmp_path_facto
 def test_terms_of_a_sum_come_back_from_their_file(tmp_path):
     SUM.save(tmp_path / "consortium.json")
     assert Consortium.load(tmp_path / "consortium.json") == SUM
-    assert SUM.format == 3
     assert SUM.people_of({"hospital1", "hospital3"}) == 600
 
 
-def test_terms_of_votes_keep_the_format_and_the_entries_they_had():
-    assert SECURE.as_dict()["format"] == 2
+def test_terms_of_votes_have_no_entries_of_sums():
     assert not {"teacher", "people"} & set(SECURE.as_dict())
 
 
@@ -394,7 +391,7 @@ def test_settings_of_sums_and_of_votes_are_not_mixed(terms, changes, why):
         ({"teacher": {"trees": 3}}, "no complete consortium file"),
         ({"teacher": {"rounds": 0}}, "rounds"),
         ({"people": 3}, "no complete consortium file"),
-        ({"format": 2}, "no complete consortium file"),
+        ({"format": 2}, "this version reads 1"),
         ({"mechanism": {"kind": "GNMax", "sigma": 40}}, "are for a NoisySum|format"),
     ],
 )

@@ -20,7 +20,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from conftest import GOLDEN
 from tutelage import Ledger
 from tutelage.accounting import data_independent
 from tutelage.events import (
@@ -55,7 +54,7 @@ from tutelage.ledger.entries import Entry, Kind
 from tutelage.ledger.filter import GRAIN, RenyiFilter
 from tutelage.ledger.queries import query_hashes, row_bytes
 from tutelage.ledger.store import Transaction
-from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit, coded
+from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 
 ANSWER = NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)
 CHECK = ConfidenceCheck(200, 150.0, 10, ONE_TEACHER)
@@ -433,8 +432,8 @@ def test_another_database_or_a_later_format_is_refused(ledger, tmp_path):
     with pytest.raises(LedgerStorageError, match="is a database, but no ledger of tutelage"):
         Ledger.open(tmp_path / "other.db")
     with sqlite3.connect(ledger.path) as raw:
-        raw.execute("PRAGMA user_version = 3")
-    with pytest.raises(LedgerStorageError, match="has format 3; this version reads up to 2"):
+        raw.execute("PRAGMA user_version = 2")
+    with pytest.raises(LedgerStorageError, match="has format 2; this version reads up to 1"):
         Ledger.open(ledger.path)
 
 
@@ -521,33 +520,6 @@ def test_writing_through_a_read_only_ledger_is_one_sentence(ledger):
     reader = Ledger.open(ledger.path, read_only=True)
     with pytest.raises(LedgerStorageError, match="is read-only here"):
         reader.reserve(ANSWER, 1)
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_ledger_of_an_earlier_format_still_opens_adds_up_and_goes_on(version, tmp_path):
-    stored = tmp_path / "old.ledger"
-    stored.write_bytes((GOLDEN / f"ledger-format-{version}.ledger").read_bytes())
-    expected = json.loads((GOLDEN / f"ledger-format-{version}.json").read_text())
-    for old in (Ledger.open(stored, read_only=True), Ledger.open(stored)):
-        assert old.state() == old.verify(expected["head"])
-        assert old.state().as_dict() == coded(expected)
-    key = bytes.fromhex("aa" * 32)
-    assert old.recall([key]) == {key: (2,)}
-    old.reserve(NoisyArgmaxGaussian(40.0, 10, old.unit), 5)
-    assert old.verify(expected["head"]).entries == expected["entries"] + 1
-    assert old.state() == Ledger.open(stored).verify()
-
-
-def test_what_a_ledger_of_format_2_says(tmp_path):
-    stored = tmp_path / "old.ledger"
-    stored.write_bytes((GOLDEN / "ledger-format-2.ledger").read_bytes())
-    ledger = Ledger.open(stored)
-    assert list(ledger.history().proposals) == [{"kind": "test", "order": 8.5, "caps": [0.5, 0.75]}]
-    ledger.bind(b"more patients", changed=True)
-    second = ledger.reserved_for("second")
-    assert second is not None
-    assert (second.queries, ledger.is_settled(second)) == (3, False)
-    assert ledger.reserved_for("econd") is None
 
 
 EVENTS = [

@@ -16,7 +16,6 @@ from tutelage.exceptions import InvalidDataError, NotPublishableError
 
 ROW = "row"  # name of the unit where each row is protected alone
 KEY = "neighboring"  # of a relation in every file
-_FORMER_KEY = "neighbouring"
 Value = TypeVar("Value")
 
 
@@ -34,11 +33,6 @@ class NeighboringRelation(StrEnum):
         """How neighboring data sets differ, in words; files store the code instead."""
         return _SENTENCES[self]
 
-    @classmethod
-    def _missing_(cls, value: object) -> "NeighboringRelation | None":
-        """Read what earlier versions pickled."""
-        return cls(_CODES[value]) if isinstance(value, str) and value in _CODES else None
-
 
 _ROW, _ENTITY, _SILO, _BALLOT = NeighboringRelation
 _SENTENCES = {
@@ -48,21 +42,6 @@ _SENTENCES = {
     "exist is public",
     _BALLOT: "one teacher's ballots change arbitrarily",
 }
-# Values that files stored before there were codes: a name, or a sentence. They must never be reworded.
-_FORMER = {
-    _ROW: ("CHANGE_ONE_ROW", "one row has other contents; how many rows there are is public"),
-    _ENTITY: (
-        "ADD_REMOVE_OR_CHANGE_ONE_ENTITY",
-        "one entity's rows are added, removed or have other contents",
-    ),
-    _SILO: (
-        "ADD_REMOVE_OR_CHANGE_WITHIN_SILO",
-        "one entity's rows are added, removed or have other contents, all within one silo that has others; "
-        "which silos there are is public",
-    ),
-    _BALLOT: ("CHANGE_ONE_BALLOT", "one teacher's ballots change arbitrarily"),
-}
-_CODES = {former: relation.value for relation, spellings in _FORMER.items() for former in spellings}
 
 
 @final
@@ -90,7 +69,7 @@ class PrivacyUnit:
 
     @classmethod
     def from_dict(cls, record: Any, where: str = "a file") -> Self:
-        """Return the unit that `as_dict` wrote, in this version or an earlier one."""
+        """Return the unit that `as_dict` wrote."""
         if not isinstance(record, dict) or set(record) != {"name", KEY} or type(record["name"]) is not str:
             raise InvalidDataError(f"The unit of privacy in {where} must be a text `name` and a `{KEY}`, nothing else.")
         return cls(record["name"], stored_relation(record[KEY], where))
@@ -101,51 +80,14 @@ ONE_TEACHER = PrivacyUnit("one teacher's data", NeighboringRelation.CHANGE_ONE_B
 ONE_ENTITY = PrivacyUnit("one entity's whole data", NeighboringRelation.CHANGE_ONE_BALLOT)
 
 
-def coded(record: Any) -> Any:
-    """Return plain values of any version with codes for their relations, wherever in them they are.
-
-    A relation that no version knew stays as it is, for its reader to refuse.
-    """
-    if isinstance(record, list):
-        return [coded(value) for value in record]
-    if not isinstance(record, dict):
-        return record
-    if KEY in record and _FORMER_KEY in record:
-        raise InvalidDataError(f"A record must say once what neighbors are. Got `{KEY}` and `{_FORMER_KEY}`.")
-    named = {KEY if name == _FORMER_KEY else name: value for name, value in record.items()}
-    return {name: _code_of(value) if name == KEY else coded(value) for name, value in named.items()}
-
-
-def spelled_out(record: Any) -> Any:
-    """Return plain values with their relations spelled out, as versions before the codes wrote them."""
-    if isinstance(record, list | tuple):
-        return [spelled_out(value) for value in record]
-    if not isinstance(record, dict):
-        return record
-    return {
-        name: _FORMER[NeighboringRelation(value)][1] if name == KEY else spelled_out(value)
-        for name, value in record.items()
-    }
-
-
-def former_name(relation: NeighboringRelation) -> str:
-    """Return how consortia of format 1 store a relation."""
-    return _FORMER[relation][0]
-
-
 def stored_relation(value: object, where: str = "a file") -> NeighboringRelation:
-    """Return the relation that is stored in `where`, by its code or as an earlier version spelled it."""
-    code = _code_of(value)
-    if code in list(NeighboringRelation):
-        return NeighboringRelation(code)
+    """Return the relation that is stored in `where`, by its code."""
+    if value in list(NeighboringRelation):
+        return NeighboringRelation(value)
     raise InvalidDataError(
         f"`{KEY}` in {where} must be one of {', '.join(NeighboringRelation)}; if a later version wrote the file, "
         "upgrade tutelage."
     )
-
-
-def _code_of(value: Any) -> Any:
-    return _CODES.get(value, value) if isinstance(value, str) else value
 
 
 _HIDDEN = "depends on the private votes; `.reveal()` opens it for the data set owner"

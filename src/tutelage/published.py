@@ -89,7 +89,7 @@ def card_of(
             teachers=model.n_teachers_ if by_votes else None,
             classes=len(model.classes_),
             threshold=getattr(mechanism, "threshold", None),
-            insisted=getattr(model, "insist", False),  # earlier versions stored models without it
+            insisted=model.insist,
             classes_from=getattr(model, "classes_from_", None),
             stopping="fixed" if model.rounds == 1 else "data-independent",
             mechanism="interactive" if by_votes and mechanism.takes_predictions else None,
@@ -102,7 +102,7 @@ def card_of(
 
 def public_number_of_people(model: Any) -> int | None:
     """Return the number of rows if it is public, or the noisy number of people that a sum of ballots released."""
-    rows = getattr(model, "n_private_rows_", None)  # earlier versions stored models without it
+    rows = model.n_private_rows_
     return model.n_teachers_ if rows is None and isinstance(model.mechanism_, NoisySum) else rows
 
 

@@ -18,7 +18,7 @@ from tutelage._internal.validation import ballots_between, integer_at_least
 from tutelage.exceptions import InvalidBallotError, InvalidDataError
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit, stored_relation
 
-_FORMAT = 2  # 1 stored the name of a relation in place of its code
+_FORMAT = 1
 _MOST_ABOUT = 2**16  # bytes of whatever is said about the counts
 _MOST_COUNTS = 2**28  # 2 GiB once they are 64-bit integers
 _MOST_TEACHERS = 2**50  # counts and noise together stay far below the limit of 64-bit integers

@@ -33,15 +33,13 @@ def require_own(ledger: Ledger, consortium: Consortium, member: Member, *, keys_
 
 
 def reserved(ledger: Ledger, consortium: Consortium, batch: Batch, member: Member) -> Reservation | None:
-    """Return what `reserve` spent on a batch for this member, or an earlier version did for any; None where neither."""
-    whole = _name(consortium, batch)
-    return ledger.reserved_for(f"{whole}/{owner_name(member)}") or ledger.reserved_for(whole)
+    """Return what `reserve` spent on a batch for this member, or None."""
+    return ledger.reserved_for(_name(consortium, batch, member))
 
 
 def reserve(ledger: Ledger, consortium: Consortium, batch: Batch, member: Member, queries: int) -> Reservation:
     """Spend what the first `queries` queries of a batch cost at most, once, however often it is called."""
-    name = f"{_name(consortium, batch)}/{owner_name(member)}"
-    return ledger.reserve(_event_of(consortium, batch), queries, batch=name)
+    return ledger.reserve(_event_of(consortium, batch), queries, batch=_name(consortium, batch, member))
 
 
 def _event_of(consortium: Consortium, batch: Batch) -> Event:
@@ -51,12 +49,12 @@ def _event_of(consortium: Consortium, batch: Batch) -> Event:
     return event_of_query(consortium)
 
 
-def _name(consortium: Consortium, batch: Batch) -> str:
+def _name(consortium: Consortium, batch: Batch, member: Member) -> str:
     """Return what a ledger calls a batch: terms and rows are in it, so that no other batch is ever taken for it."""
-    return f"{consortium.fingerprint}/{batch.identifier}/{batch.query_hash}"
+    return f"{consortium.fingerprint}/{batch.identifier}/{batch.query_hash}/{owner_name(member)}"
 
 
 def _last_payer(ledger: Ledger) -> str | None:
-    """Return the member that spent last, or None if none did or an earlier version did not record it."""
+    """Return the member that spent last, or None."""
     names = (charge.reserved.content.get("batch", "").split("/") for charge in reversed(ledger.history().charges))
     return next((parts[3] for parts in names if len(parts) == 4), None)

@@ -33,11 +33,11 @@ from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import ConfidentGNMax, GNMax, NoisySum
 from tutelage.mechanisms.local import LocalMechanism
 from tutelage.mechanisms.registry import FEDERATED
-from tutelage.privacy import KEY, ONE_ENTITY, NeighboringRelation, PrivacyUnit, former_name
+from tutelage.privacy import ONE_ENTITY, NeighboringRelation, PrivacyUnit
 from tutelage.teachers import VectorBallots
 
-_FORMAT = 2  # 1 stored the name of a relation in place of its code
-_FORMAT_OF_SUMS, _OF_SUMS = 3, {"teacher", "people"}  # with what is agreed on sums of ballots
+_FORMAT = 1
+_OF_SUMS = {"teacher", "people"}
 _MOST_CLASSES = 2**20
 _MOST_TEACHERS = 2**30  # counts and noise together stay below the 2^40 that can be shared
 
@@ -83,8 +83,6 @@ class Consortium:
         affect privacy.
     identifier : str
         32 hexadecimal digits. Default: random.
-    format : int
-        Format of its file: what was agreed on in an earlier one keeps it, and with it the fingerprint. 3 for a sum.
     """
 
     name: str
@@ -98,13 +96,10 @@ class Consortium:
     teacher: VectorBallots | None = None
     people: tuple[int, ...] = ()
     identifier: str = field(default_factory=lambda: secrets.token_hex(16))
-    format: int = _FORMAT
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "members", tuple(self.members))
         object.__setattr__(self, "people", tuple(self.people))
-        if self.is_sum:
-            object.__setattr__(self, "format", _FORMAT_OF_SUMS)
         hexadecimal(self.identifier, 32, "identifier", "Consortium")
         _check_text(self.name, "name")
         if not isinstance(self.unit, PrivacyUnit) or not isinstance(self.unit.neighboring, NeighboringRelation):
@@ -166,7 +161,7 @@ class Consortium:
         """Return the agreement as plain values, with the format of its file."""
         return {
             "file": "consortium",
-            "format": self.format,
+            "format": _FORMAT,
             "name": self.name,
             "identifier": self.identifier,
             "members": [member.as_dict() for member in self.members],
@@ -175,7 +170,7 @@ class Consortium:
             "teachers_per_entity": self.teachers_per_entity,
             "quorum": self.quorum,
             "colluding": self.colluding,
-            "unit": self.unit.as_dict() | ({KEY: former_name(self.unit.neighboring)} if self.format == 1 else {}),
+            "unit": self.unit.as_dict(),
             **({} if self.teacher is None else {"teacher": asdict(self.teacher), "people": list(self.people)}),
         }
 
@@ -213,16 +208,15 @@ class Consortium:
         """Read what `save` wrote, checking every value."""
         damaged = InvalidDataError(f"{path} is no complete consortium file. Get it again.")
         document = read_within(Path(path), MOST_BYTES_OF_A_DOCUMENT)
-        content = parse(document, "consortium", _FORMAT_OF_SUMS, damaged, (1, _FORMAT))
-        of_sums = _OF_SUMS if content["format"] == _FORMAT_OF_SUMS else set()
-        if set(content) != set(cls.__dataclass_fields__) - _OF_SUMS | of_sums:
+        content = parse(document, "consortium", _FORMAT, damaged)
+        if set(content) | _OF_SUMS != set(cls.__dataclass_fields__):
             raise damaged
         if not all(isinstance(content[name], list) for name in {"members", "people"} & set(content)):
             raise damaged
         members = tuple(Member.from_dict(member) for member in content.pop("members"))
         mechanism = _mechanism_from(content.pop("mechanism"), damaged)
         unit = PrivacyUnit.from_dict(content.pop("unit"), str(path))
-        if of_sums:
+        if "teacher" in content:
             content["teacher"] = _teacher_from(content["teacher"], damaged)
         return cls(**content, members=members, mechanism=mechanism, unit=unit)
 
@@ -235,7 +229,6 @@ class Consortium:
             ("teachers_per_entity", 1, 1 if self.is_local or self.is_sum else _MOST_TEACHERS),
             ("quorum", 1, len(self.entities)),
             ("colluding", 0, 0 if self.is_local else len(self.entities)),
-            ("format", 1, _FORMAT_OF_SUMS if self.is_sum else _FORMAT),
         )
         for name, least, most in checks:
             value = integer_at_least(getattr(self, name), least, name, "Consortium")

@@ -4,7 +4,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -93,13 +93,8 @@ def read_within(path: Path, most: int) -> bytes:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
 
 
-def parse(
-    data: bytes, file: str, version: int, damaged: TutelageError, earlier: Collection[int] = ()
-) -> dict[str, Any]:
-    """Return the entries of a JSON document that says it is a `file` of format `version`, without these two.
-
-    Where `earlier` formats are read too, its format stays among the entries.
-    """
+def parse(data: bytes, file: str, version: int, damaged: TutelageError) -> dict[str, Any]:
+    """Return the entries of a JSON document that says it is a `file` of format `version`, without these two."""
     try:
         content = json.loads(data.decode("ascii"), object_pairs_hook=_unique, parse_constant=_refuse)
     except (ValueError, RecursionError):
@@ -109,11 +104,11 @@ def parse(
     found = content.pop("format", None)
     if type(found) is not int:
         raise damaged
-    if found != version and found not in earlier:
+    if found != version:
         raise InvalidDataError(
             f"A {file} file of format {_short(found)} was given; this version reads {version}. Upgrade."
         )
-    return {**content, "format": found} if earlier else content
+    return content
 
 
 def _place(part: Path, path: Path) -> None:

@@ -301,10 +301,7 @@ class Entity:
 
 
 def _shares_of_sum(ballots: BallotSum, paid: SummedNoise) -> list[bytes]:
-    """Return one party's payload each, of the sum and this entity's share of the noise on each of its numbers.
-
-    The noise is that of the event in the ledger, also if an earlier version recorded it.
-    """
+    """Return one party's payload each, of the sum and this entity's share of the noise on each of its numbers."""
     noise = SystemNoise().discrete_gaussian(paid.sigma_of_share, ballots.totals.shape)
     return _named(split(ballots.totals + noise, summed=True))
 

@@ -13,7 +13,7 @@ from tutelage import mechanisms
 from tutelage._internal.days import on_one_day
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage.accounting import Accountant
-from tutelage.events import CappedArgmaxGaussian, ConfidenceCheck, Event, InteractiveCheck, Repeated, settings_of
+from tutelage.events import CappedArgmaxGaussian, ConfidenceCheck, Event, InteractiveCheck, Repeated
 from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
@@ -24,11 +24,11 @@ from tutelage.exceptions import (
 from tutelage.ledger import Labels, Ledger, Reservation, Settled, Voters
 from tutelage.mechanisms import InteractiveGNMax, Mechanism, MultiLabel, Release
 from tutelage.noise import NoiseSource, known_noise
-from tutelage.privacy import PrivacyUnit, spelled_out
+from tutelage.privacy import PrivacyUnit
 from tutelage.teachers import FewVotes, NearestTeachers, TeacherEnsemble
 from tutelage.votes import VoteHistogram, tally, tally_few, tally_findings
 
-# The names of the package's own mechanisms, in keys and in the `repr` that earlier versions used as a key.
+# The names of the package's own mechanisms, as keys have them.
 _OWN_NAMES: dict[str, type[Mechanism]] = {
     name: kind
     for kind in vars(mechanisms).values()
@@ -501,7 +501,7 @@ def _hashes(
 ) -> list[bytes]:
     beside = [] if predictions is None else [_as_array(predictions, "predictions", np.float64)]
     context = _context(mechanism, event_of_one, question)
-    return ledger.query_hashes(context, X_public, *beside, former=_former_context(mechanism, event_of_one, question))
+    return ledger.query_hashes(context, X_public, *beside)
 
 
 def _first_places(keys: list[bytes]) -> dict[bytes, int]:
@@ -529,23 +529,6 @@ def _context(mechanism: Mechanism, event_of_one: Event, question: str) -> dict[s
     # The key that an answer is remembered by must never change, or the answer would be drawn again; a golden hash in
     # tests/test_labeling.py keeps it fixed.
     return {"question": question, "mechanism": mechanism.key(), "event": event_of_one.as_dict()}
-
-
-def _former_context(mechanism: Mechanism, event_of_one: Event, question: str) -> dict[str, object]:
-    """Return the context of a ledger of format 1 or 2; tests/golden/spelled-out holds it fixed."""
-    return {"question": question, "mechanism": _former_name(mechanism), "event": spelled_out(event_of_one.as_dict())}
-
-
-def _former_name(mechanism: Mechanism) -> str:
-    """Return the `repr` that a mechanism had in format 2, without settings that were added since."""
-    kind = type(mechanism)
-    if _OWN_NAMES.get(kind.__qualname__) is not kind:
-        return repr(mechanism)
-    settings = (
-        f"{name}={_former_name(value) if isinstance(value, Mechanism) else repr(value)}"
-        for name, value in settings_of(mechanism).items()
-    )
-    return f"{kind.__qualname__}({', '.join(settings)})"
 
 
 def _require_name_of_its_own(mechanism: Mechanism) -> None:

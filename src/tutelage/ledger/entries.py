@@ -17,8 +17,7 @@ from tutelage._internal.days import today
 from tutelage.events import PUBLICATIONS, event_from_dict
 from tutelage.exceptions import LedgerStorageError, LedgerTamperedError
 
-# 1 had no proposals, 2 spelled relations out and remembered answers by what `repr` said, 3 knew Rényi budgets only.
-FORMAT = 4
+FORMAT = 1
 _PUBLICATIONS = {kind.__name__ for kind in PUBLICATIONS}
 _BEFORE_THE_FIRST = hashlib.sha256(b"tutelage ledger").digest()
 

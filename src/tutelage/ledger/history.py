@@ -25,7 +25,7 @@ from tutelage.ledger.entries import Checkpoint, Entry, Kind
 from tutelage.ledger.filter import Accounting, Filter, filter_of
 from tutelage.ledger.store import Transaction
 from tutelage.ledger.verification import AnswerDigest, read_labels
-from tutelage.privacy import KEY, PrivacyUnit, PublicEpsilon, coded, round_up
+from tutelage.privacy import KEY, PrivacyUnit, PublicEpsilon, round_up
 
 Published = PublicationTest | NoisedCost
 _METHODS = {
@@ -233,7 +233,7 @@ class History:
     def proposals(self) -> tuple[dict[str, Any], ...]:
         """Proposals that were recorded before the first label; later ones do not count."""
         before = takewhile(lambda one: one.kind is not Kind.RESERVED or one.is_publication, self.entries)
-        return tuple(coded(entry.content["proposal"]) for entry in before if entry.kind is Kind.PROPOSED)
+        return tuple(entry.content["proposal"] for entry in before if entry.kind is Kind.PROPOSED)
 
     @property
     def manifests(self) -> frozenset[str]:

@@ -31,7 +31,7 @@ from tutelage.exceptions import (
 )
 from tutelage.ledger.campaigns import SpentVotes, Voters, Wishes
 from tutelage.ledger.disk import Room
-from tutelage.ledger.entries import Checkpoint, Entry, Kind, canonical
+from tutelage.ledger.entries import Entry, Kind, canonical
 from tutelage.ledger.filter import Accounting, Filter, GaussianFilter, RenyiFilter, accounting_of
 from tutelage.ledger.history import History, LedgerState
 from tutelage.ledger.queries import fingerprint, is_fingerprint_of, query_hashes
@@ -45,11 +45,10 @@ from tutelage.ledger.verification import (
     vector_of,
     verified,
 )
-from tutelage.privacy import PrivacyUnit, coded
+from tutelage.privacy import PrivacyUnit
 
 _TIMEOUT = 60.0
 _ROOM_PER_NUMBER = 2  # a noisy number is up to 20 digits, which may take the room of two labels
-_KEYED = 3  # the first format whose answers are all remembered by `Mechanism.key` and codes
 _HEAD = re.compile(r"[0-9a-fA-F]{64}")
 Labels = tuple[int, ...]
 _LOGGER = logging.getLogger(__name__)
@@ -298,11 +297,11 @@ class Ledger:
     def is_of(self, digest: bytes) -> bool:
         """Return whether the ledger is tied to the data set with this digest."""
         with self._held() as read:
-            known = _sums(read).fingerprint
+            known = read.checkpoint().fingerprint
         return bool(known) and is_fingerprint_of(digest, known, self._key)
 
     def _check_binding(self, read: Transaction, binding: "_Binding") -> None:
-        known = _sums(read).fingerprint
+        known = read.checkpoint().fingerprint
         if known and not binding.changed and not is_fingerprint_of(binding.digest, known, self._key):
             self._refuse_other_data()
 
@@ -325,13 +324,12 @@ class Ledger:
 
         Once a label was reserved, whether it was answered or not, it raises `LateProposalError`.
         """
-        proposal = coded(proposal)
         if _is_among(proposal, self.history()):
             return
         with self._held(write=True) as write:
             if _is_among(proposal, self._history_in(write, self._seen.history)):  # another process was quicker
                 return
-            if _sums(write).asked:
+            if write.checkpoint().asked:
                 raise LateProposalError(
                     f"{self._name} has labels already, and a proposal must come before the first of them: labels could "
                     "have shaped it. Publish the worst-case epsilon of these labels."
@@ -610,13 +608,7 @@ class Ledger:
         with self._held() as read:
             return _recalled(read, hashes)
 
-    def query_hashes(
-        self,
-        context: dict[str, Any],
-        rows: npt.ArrayLike,
-        *beside: npt.ArrayLike,
-        former: dict[str, Any] | None = None,
-    ) -> list[bytes]:
+    def query_hashes(self, context: dict[str, Any], rows: npt.ArrayLike, *beside: npt.ArrayLike) -> list[bytes]:
         """Return the keyed hash under which the answer to each query is remembered.
 
         Parameters
@@ -627,22 +619,14 @@ class Ledger:
             Public rows.
         *beside : arrays of shape (queries, ...)
             More public values that the answers depend on.
-        former : dict, optional
-            What `context` was in a ledger of format 2 or before. A query that such a ledger remembers by it keeps its
-            hash, and with it its answer.
         """
-        hashes = query_hashes(self._key, context, rows, *beside)
-        if former is None or self._opening.content["format"] >= _KEYED:
-            return hashes
-        formerly = query_hashes(self._key, former, rows, *beside)
-        remembered = self.recall(formerly)
-        return [old if old in remembered else new for old, new in zip(formerly, hashes, strict=True)]
+        return query_hashes(self._key, context, rows, *beside)
 
     def state(self) -> LedgerState:
         """Return what the ledger says now, by the sums that are kept with every entry."""
         with self._held() as read:
             self._seen.newest = last = read.last()
-            return LedgerState.of(self._opening, last, _sums(read))
+            return LedgerState.of(self._opening, last, read.checkpoint())
 
     def history(self) -> History:
         """Return what was done through the ledger; the first call reads and checks every entry, later ones the new.
@@ -780,11 +764,6 @@ def _first(limit: Filter, unit: PrivacyUnit, key: bytes, owner: str | None = Non
         key=hashlib.sha256(key).hexdigest(),
         **named,
     )
-
-
-def _sums(read: Transaction) -> Checkpoint:
-    """Return the sums over all entries; only in a file of an earlier version are they added up here."""
-    return read.checkpoint() or verified(read)
 
 
 def _is_among(proposal: dict[str, Any], history: History) -> bool:

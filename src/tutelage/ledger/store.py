@@ -35,7 +35,7 @@ from tutelage.ledger.entries import Checkpoint, Entry, Kind, canonical
 _APPLICATION = 0x74757465  # "tute" in the header of the file
 _HEADER = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
 _MAKING = ".making-"  # follows the name of a file that is not whole yet
-_VERSION = 2  # 1 had no checkpoint; the first entry that is added brings it up to date
+_VERSION = 1
 _SCHEMA = {
     "entries": (
         "CREATE TABLE entries (number INTEGER PRIMARY KEY, text TEXT NOT NULL, hash BLOB NOT NULL, "
@@ -48,7 +48,6 @@ _SCHEMA = {
     "secret": "CREATE TABLE secret (key BLOB NOT NULL)",
     "checkpoint": "CREATE TABLE checkpoint (text TEXT NOT NULL, code BLOB NOT NULL)",
 }
-_SCHEMA_1 = {name: statement for name, statement in _SCHEMA.items() if name != "checkpoint"}
 
 
 @final
@@ -63,7 +62,7 @@ class Transaction:
 
     def copy_to(self, other: sqlite3.Connection) -> None:
         """Copy the whole file into an empty database."""
-        self.version()  # takes the read lock, or says that another process holds the file
+        self._one("PRAGMA user_version")  # takes the read lock, or says that another process holds the file
         self._connection.backup(other)
 
     def key(self) -> bytes:
@@ -105,10 +104,8 @@ class Transaction:
             raise LedgerTamperedError("The ledger holds no entries.")
         return Entry.read(None, *row)
 
-    def checkpoint(self) -> Checkpoint | None:
-        """Return the sums over all entries, or None in a file that was last written by a version without them."""
-        if self.version() == 1:
-            return None
+    def checkpoint(self) -> Checkpoint:
+        """Return the sums over all entries."""
         rows = self._run("SELECT text, code FROM checkpoint").fetchall()
         if len(rows) != 1:
             raise LedgerTamperedError("The ledger's checkpoint is missing.")
@@ -116,10 +113,6 @@ class Transaction:
         if found.head != self.last().hash.hex():
             raise LedgerTamperedError("The ledger's checkpoint is not that of its newest entry.")
         return found
-
-    def version(self) -> int:
-        """Return the format of the file."""
-        return self._one("PRAGMA user_version")
 
     def number_of_batch(self, batch: str) -> int | None:
         """Return the number of the reservation that was named `batch`."""
@@ -158,22 +151,12 @@ class Transaction:
 
     def append(self, entry: Entry, settles: int | None = None) -> None:
         """Write an entry, and the sums with it."""
-        before = None if entry.number == 0 else self._sums()
+        sums = (Checkpoint("") if entry.number == 0 else self.checkpoint()).after(entry)
         self._run("INSERT INTO entries VALUES (?, ?, ?, ?)", (entry.number, entry.text, entry.hash, settles))
-        after = Checkpoint(entry.hash.hex()) if before is None else before.after(entry)
         self._run("DELETE FROM checkpoint")
-        self._run("INSERT INTO checkpoint VALUES (?, ?)", after.sealed(self.key()))
+        self._run("INSERT INTO checkpoint VALUES (?, ?)", sums.sealed(self.key()))
         self.appended = entry
         self.kinds.add(entry.kind)
-
-    def _sums(self) -> Checkpoint:
-        """Return the checkpoint, making the place for it in a file that has none."""
-        found = self.checkpoint()
-        if found is None:
-            found = Checkpoint.over(entry for entry, _ in self.entries())
-            self._run(_SCHEMA["checkpoint"])
-            self._run(f"PRAGMA user_version = {_VERSION}")
-        return found
 
     def remember(self, query: bytes, labels: str, reservation: int) -> bool:
         """Store an answer unless the query has one, and say whether it was stored."""
@@ -190,12 +173,11 @@ class Transaction:
 
     def check_schema(self) -> None:
         """Refuse a file with a table, index, view or trigger that is not as a ledger is made."""
-        check_schema(self._connection, _SCHEMA_1 if self.version() == 1 else _SCHEMA)
+        check_schema(self._connection, _SCHEMA)
 
     def check_count(self) -> None:
         """Refuse a file with fewer or more answers than its entries count."""
-        sums = self.checkpoint()
-        if sums is not None and self._one("SELECT count(*) FROM answers") != sums.answers:
+        if self._one("SELECT count(*) FROM answers") != self.checkpoint().answers:
             raise LedgerTamperedError(
                 "The ledger's file has fewer or more labels than its entries count. Restore a copy that verifies."
             )

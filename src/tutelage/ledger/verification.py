@@ -131,7 +131,7 @@ def verified(read: Transaction, *, head: str | None = None) -> Checkpoint:
             "The ledger does not hold the entry with that hash: it was cut off, replaced by an older copy or another "
             "ledger, or rewritten."
         )
-    if book.check_answers(read.answers()) != book.sums.answers or read.checkpoint() not in (None, book.sums):
+    if book.check_answers(read.answers()) != book.sums.answers or read.checkpoint() != book.sums:
         raise LedgerTamperedError("The ledger's checkpoint does not add up with its entries.")
     return book.sums
 

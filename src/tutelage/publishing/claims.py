@@ -18,7 +18,7 @@ from tutelage.publishing.proposal import Proposal
 from tutelage.publishing.publication import Publication, publication_of
 from tutelage.publishing.recording import all_but, check_complete, check_covered, proposal_of, record_of
 
-_FORMAT = 2  # 1 held the test and not the proposal
+_FORMAT = 1
 CLAIM = json_form("a claim", "format", "passed", "sanitised", "data_independent", "labels", "proposal", "ledger")
 
 
@@ -47,7 +47,7 @@ class _Stored:
     passed: bool
     labels: Event
     test: PublicationTest
-    proposal: Proposal | None
+    proposal: Proposal
     head: str
     independent: tuple[float, float]  # ε and δ
     sanitised: tuple[float, float] | None
@@ -121,16 +121,13 @@ def _as_dict(epsilon: PublicEpsilon) -> dict[str, Any]:
 
 def _stored(record: Any) -> _Stored:
     """Return what a record holds; any error says that it is no claim."""
-    if record["format"] not in (1, _FORMAT) or type(record["ledger"]) is not str or type(record["passed"]) is not bool:
+    if record["format"] != _FORMAT or type(record["ledger"]) is not str or type(record["passed"]) is not bool:
         raise ValueError
-    proposal = proposal_of(record["proposal"]) if record["format"] == _FORMAT else None
-    test = event_from_dict(record["test"]) if proposal is None else proposal.event()
-    if not isinstance(test, PublicationTest):
-        raise TypeError
+    proposal = proposal_of(record["proposal"])
     return _Stored(
         passed=record["passed"],
         labels=event_from_dict(record["labels"]),
-        test=test,
+        test=proposal.event(),
         proposal=proposal,
         head=record["ledger"],
         independent=_stated(record["data_independent"]),

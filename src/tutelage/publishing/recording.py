@@ -19,7 +19,6 @@ from tutelage.events import Event, Repeated, counted
 from tutelage.exceptions import InvalidDataError, LedgerMismatchError, PublicationsExhaustedError
 from tutelage.ledger import History, Ledger
 from tutelage.ledger.history import Published
-from tutelage.privacy import spelled_out
 from tutelage.publishing.proposal import Proposal
 from tutelage.publishing.smooth_plan import SmoothPlan
 
@@ -142,7 +141,7 @@ def publication_key(ledger: Ledger, about: dict[str, Any], queries: npt.ArrayLik
     rows = np.asarray(queries)
     if rows.ndim == 0 or not len(rows):
         raise InvalidDataError("`queries` of a publication must contain the queries of the release. Got none.")
-    return ledger.query_hashes(about, rows[None], former=spelled_out(about))[0]
+    return ledger.query_hashes(about, rows[None])[0]
 
 
 def drawn_once(ledger: Ledger, event: Published, query: bytes, draw: Callable[[], int]) -> int:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from tutelage._internal.gate import read_text, user_path
 from tutelage.events import event_from_dict
 from tutelage.exceptions import InvalidDataError, TutelageError
-from tutelage.privacy import KEY, PrivacyUnit, PublicEpsilon, coded, stored_relation
+from tutelage.privacy import KEY, PrivacyUnit, PublicEpsilon, stored_relation
 from tutelage.reporting.card import FORMAT, PrivacyCard
 from tutelage.reporting.evidence import Batch, ClassAccuracy, FrontierPoint
 from tutelage.reporting.lints import Finding
@@ -27,7 +27,7 @@ def read_card(path: str | os.PathLike[str]) -> PrivacyCard:
     Parameters
     ----------
     path : path-like
-        ``card.json``, of this version of tutelage or an earlier one.
+        ``card.json``.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def read_card(path: str | os.PathLike[str]) -> PrivacyCard:
 
 def card_from_dict(record: object) -> PrivacyCard:
     """Return the card that `PrivacyCard.as_dict` gave."""
-    card = _Entries(coded(record), "the card")
+    card = _Entries(record, "the card")
     if card.count("format") > FORMAT:
         raise InvalidDataError(f"it is of a later format than {FORMAT}. Upgrade tutelage.")
     event = event_from_dict(card.one("event", dict))
@@ -158,8 +158,7 @@ def _budget(values: _Entries) -> dict[str, Any]:
 
 def _batch(values: _Entries) -> Batch:
     share = float(values.number("checks")), float(values.number("answers"))
-    sums = 0 if values.one("sums", int, otherwise=None) is None else values.count("sums")  # counted as queries before
-    return Batch(values.one("written", str), values.count("queries"), *share, sums)
+    return Batch(values.one("written", str), values.count("queries"), *share, values.count("sums"))
 
 
 def _class_accuracy(values: _Entries) -> ClassAccuracy:

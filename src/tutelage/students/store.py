@@ -57,15 +57,6 @@ _TRUSTED = (
     "tutelage.students.propagation.LabelPropagationStudent",
     "tutelage.students.self_training.SelfTrainingStudent",
 )
-_RENAMED = {  # what files of earlier versions call modules, classes and parameters that have another name now
-    "tutelage.networks.convolutions": "tutelage.networks",
-    "tutelage.networks.residual": "tutelage.networks",
-    "NeighbourWhitening": "NeighborWhitening",
-    "n_neighbours": "n_neighbors",
-    "labelled_batch_size": "labeled_batch_size",
-    "unlabelled_ratio": "unlabeled_ratio",
-    "unlabelled_weight": "unlabeled_weight",
-}
 
 
 def save_student(student: Any, path: str | PathLike[str]) -> None:
@@ -113,7 +104,7 @@ def load_student(path: str | PathLike[str], trusted: tuple[str, ...] = ()) -> An
     try:
         with zipfile.ZipFile(BytesIO(stored)) as archive:
             too_large = sum(item.file_size for item in archive.infolist()) > _MOST_BYTES
-            content = b"" if too_large else _up_to_date(archive)
+            content = b"" if too_large else stored
         unknown = set(skops_io.get_untrusted_types(data=content)) - {*_TRUSTED, *trusted} if content else set()
     except Exception:  # whatever a file that is no skops file makes skops' reader raise
         raise InvalidDataError(f"{path} is not a readable skops file. Name the student.skops of a run.") from None
@@ -128,19 +119,6 @@ def load_student(path: str | PathLike[str], trusted: tuple[str, ...] = ()) -> An
         return skops_io.loads(content, trusted=[*_TRUSTED, *trusted])
     except Exception:  # what was made to harm raises whatever its types do with wrong values
         raise InvalidDataError(f"{path} is not a readable skops file. Name the student.skops of a run.") from None
-
-
-def _up_to_date(archive: zipfile.ZipFile) -> bytes:
-    """Return the archive as this version writes it: with the names that its types have now."""
-    content = BytesIO()
-    with zipfile.ZipFile(content, "w") as renamed:
-        for name in archive.namelist():
-            part = archive.read(name)
-            if name == _SCHEMA:
-                for before, now in _RENAMED.items():
-                    part = part.replace(f'"{before}"'.encode(), f'"{now}"'.encode())
-            renamed.writestr(name, part)
-    return content.getvalue()
 
 
 def _without_traces(content: bytes) -> bytes:
