@@ -78,12 +78,6 @@ def test_a_card_comes_back_as_it_was(made, tmp_path):
     assert made.save(str(tmp_path))[0] == path
 
 
-def test_cards_of_the_first_format_are_read(tmp_path):
-    new = ("sanitised", "alone", "epsilon_order", "accuracy_by_class", "batches", "frontier", "findings", "statements")
-    record = {name: value for name, value in card().as_dict().items() if name not in new} | {"format": 1}
-    assert read_card(written(tmp_path, record)) == card()
-
-
 def test_an_epsilon_of_fewer_changes_is_smaller_and_of_a_unit_that_may_be_removed():
     with pytest.raises(InvalidParameterError, match="`if_added_or_removed` of a card must be from 0 to 11"):
         card(if_added_or_removed=11.5)
@@ -137,7 +131,6 @@ def test_every_entry_is_checked(name, tmp_path):
         ({**RECORD, "neighboring": "none"}, "must be one of row, entity, silo, ballot"),
         ({**RECORD, "delta": 1.5}, "from 0 to 1"),
         ({**RECORD, "student_accuracy": 1.01}, "from 0 to 1"),
-        ({**RECORD, "statements": {"legal": "It is anonymous."}}, "does not make true"),
         ({**RECORD, "statements": {"other": "x"}}, "has no topic 'other'"),
         (changed(("budget", "head"), "x"), "64 hexadecimal digits"),
         (changed(("accuracy_by_class", 0, "right"), 91), "from 0 to 90"),

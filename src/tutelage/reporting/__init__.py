@@ -3,7 +3,6 @@
 from tutelage.reporting.card import PrivacyCard
 from tutelage.reporting.evidence import Batch, ClassAccuracy, FrontierPoint
 from tutelage.reporting.reading import read_card
-from tutelage.reporting.registry import registry_record
 from tutelage.reporting.statements import STATEMENTS
 
-__all__ = ["STATEMENTS", "Batch", "ClassAccuracy", "FrontierPoint", "PrivacyCard", "read_card", "registry_record"]
+__all__ = ["STATEMENTS", "Batch", "ClassAccuracy", "FrontierPoint", "PrivacyCard", "read_card"]

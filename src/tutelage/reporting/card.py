@@ -82,7 +82,7 @@ class PrivacyCard(CardRecord):
         If a value is of a type that may depend on the private votes: a `PrivateEpsilon`, votes, any array. If an ε
         that holds only for the outcome at hand is anywhere but in `sanitised`, or is not the smaller one.
     InvalidParameterError
-        If a number is not finite or out of range, or a text promises more than any ε does.
+        If a number is not finite or out of range.
     """
 
     def as_dict(self) -> dict[str, Any]:
@@ -140,8 +140,7 @@ class PrivacyCard(CardRecord):
         """Return what notebooks show: the verdict and the known lines of the first page."""
         page = pages_of(self)
         alarm = () if page.alarm is None else (("warning", page.alarm),)
-        known = tuple((line.name, line.text) for line in page.lines.rows)
-        return fragment(f"{page.title}:", page.sentence, (*alarm, ("Verdict", page.verdict.word), *known))
+        return fragment(f"{page.title}:", page.sentence, (*alarm, ("Verdict", page.verdict.word), *page.facts.rows))
 
     def save(self, folder: str | os.PathLike[str]) -> tuple[Path, Path, Path]:
         """Write ``card.json``, ``card.md`` and ``card.html`` with their manifest as a folder and return their paths.

@@ -46,26 +46,6 @@ class Statement(NamedTuple):
     text: str
 
 
-class Line(NamedTuple):
-    """A line of the first page."""
-
-    name: str
-    text: str
-
-
-class Lines(NamedTuple):
-    """Lines of the first page."""
-
-    rows: tuple[Line, ...]
-
-
-class Table(NamedTuple):
-    """Columns with a heading each, the first of which names the row."""
-
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
 class Answer(NamedTuple):
     """A question with what the software knows and what the people behind the data state; both may be missing."""
 
@@ -80,7 +60,7 @@ class Answers(NamedTuple):
     entries: tuple[Answer, ...]
 
 
-Block = Prose | Facts | Bullets | Code | Statement | Table | Answers | Drawing
+Block = Prose | Facts | Bullets | Code | Statement | Answers | Drawing
 
 
 class Section(NamedTuple):
@@ -105,6 +85,6 @@ class Page(NamedTuple):
     alarm: str | None
     sentence: str
     verdict: Verdict
-    lines: Lines
+    facts: Facts
     findings: tuple[Finding, ...] | None  # None where the settings were not checked
     parts: tuple[Part, ...]

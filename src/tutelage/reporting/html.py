@@ -12,12 +12,10 @@ from tutelage.reporting.content import (
     Bullets,
     Code,
     Facts,
-    Line,
     Page,
     Part,
     Prose,
     Statement,
-    Table,
 )
 from tutelage.reporting.drawings import Drawing
 from tutelage.reporting.lints import Finding
@@ -71,12 +69,8 @@ def _first_page(page: Page) -> str:
         f'<section class=first aria-label="First page"><p class=sentence>{escape(page.sentence)}</p>'
         f'<p class="verdict {page.verdict.word}"><strong>Verdict on ε: {page.verdict.word}.</strong> '
         f"{escape(page.verdict.reason)} <span>{RULE}</span></p>"
-        f"<table class=facts><tbody>{''.join(map(_line, page.lines.rows))}</tbody></table></section>"
+        f"{facts(page.facts.rows)}</section>"
     )
-
-
-def _line(line: Line) -> str:
-    return f'<tr><th scope="row">{escape(line.name)}</th><td>{escape(line.text)}</td></tr>'
 
 
 def _contents(parts: tuple[Part, ...]) -> str:
@@ -125,8 +119,6 @@ def _block(block: Block) -> str:
             return facts(rows)
         case Bullets(sentences):
             return f"<ul>{''.join(f'<li>{escape(sentence)}</li>' for sentence in sentences)}</ul>"
-        case Table(heads, rows):
-            return _table(heads, rows)
         case Code(about, text):
             return f'<p>{escape(about)}</p><pre tabindex="0"><code>{escape(text)}</code></pre>'
         case Statement(about, text):
@@ -135,15 +127,6 @@ def _block(block: Block) -> str:
             return _answers(entries)
         case Drawing():
             return figure(block)
-
-
-def _table(heads: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> str:
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
-    lines = (
-        f'<tr><th scope="row">{escape(name)}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in cells)}</tr>'
-        for name, *cells in rows
-    )
-    return f"<table class=answers><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 
 
 def _answers(entries: tuple[Answer, ...]) -> str:

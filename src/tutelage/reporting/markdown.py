@@ -15,7 +15,6 @@ from tutelage.reporting.content import (
     Page,
     Prose,
     Statement,
-    Table,
 )
 from tutelage.reporting.drawings import Drawing
 from tutelage.reporting.lints import Finding
@@ -31,8 +30,7 @@ def markdown_of(page: Page) -> str:
         lines += [f"> **{page.alarm}**", ""]
     lines += [f"**{plain(page.sentence)}**", ""]
     lines += [f"Verdict on ε: **{page.verdict.word}**. {plain(page.verdict.reason)} {RULE}", ""]
-    rows = ((line.name, plain(line.text)) for line in page.lines.rows)
-    lines += ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows), ""]
+    lines += [*_table(page.facts.rows), ""]
     lines += ["## Annex: objections", "", *_findings(page.findings), ""]
     for part in page.parts:
         lines += [f"## Annex: {part.title[0].lower()}{part.title[1:]}", ""]
@@ -53,9 +51,7 @@ def _lines(block: Block) -> list[str]:
         case Prose(text):
             return [plain(text)]
         case Facts(rows):
-            return _table(("", ""), rows)
-        case Table(heads, rows):
-            return _table(heads, rows)
+            return _table(rows)
         case Bullets(sentences):
             return [f"- {plain(sentence)}" for sentence in sentences]
         case Code(about, text):
@@ -68,9 +64,8 @@ def _lines(block: Block) -> list[str]:
             return [f"*{title}{'' if title.endswith('?') else '.'}* {plain(caption)} (Drawn in card.html.)"]
 
 
-def _table(heads: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> list[str]:
-    lines = [heads, ("---",) * len(heads), *(tuple(map(plain, row)) for row in rows)]
-    return [f"| {' | '.join(line)} |" for line in lines]
+def _table(rows: tuple[tuple[str, str], ...]) -> list[str]:
+    return ["| | |", "|---|---|", *(f"| {plain(name)} | {plain(value)} |" for name, value in rows)]
 
 
 def _answer(entry: Answer) -> str:

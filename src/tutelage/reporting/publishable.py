@@ -1,6 +1,7 @@
 """The types that a card accepts: an allow-list, so that a new type is refused."""
 
 import math
+import re
 from dataclasses import fields
 from types import NoneType
 
@@ -12,6 +13,7 @@ from tutelage.reporting.lints import Finding
 
 _PLAIN = (str, bool, int, float, NoneType, NeighboringRelation)
 _NUMBER = (float, int)
+_MOST = 1e15  # whole numbers up to it are floats exactly
 # The kinds of the fields of every record, in their order: in a field of any kind, a list of private numbers could hide.
 _RECORDS: dict[type, tuple[tuple[type, ...], ...]] = {
     PublicEpsilon: (_NUMBER, _NUMBER, (PrivacyUnit,), (str,), (*_NUMBER, NoneType), (bool,), (bool,)),
@@ -58,15 +60,14 @@ def check_kinds(value: object, kinds: tuple[type, ...], where: str) -> None:
         raise _refusal(where, f"takes {allowed} only", value)
 
 
-def check_number(value: object, where: str, most: float = math.inf) -> None:
+def check_number(value: object, where: str, most: float = _MOST) -> None:
     """Refuse a number that is not from 0 to `most`; other values pass."""
     if type(value) not in _NUMBER:
         return
     if not math.isfinite(value):  # type: ignore[arg-type]
         raise InvalidParameterError(f"`{where}` of a card must be a finite number. Got {value!r}.")
     if not 0 <= value <= most:  # type: ignore[operator]
-        limits = "at least 0" if most == math.inf else f"from 0 to {most:g}"
-        raise InvalidParameterError(f"`{where}` of a card must be {limits}.")
+        raise InvalidParameterError(f"`{where}` of a card must be from 0 to {most:g}.")
 
 
 def check_all(values: object, kinds: tuple[type, ...], where: str) -> None:
@@ -94,6 +95,10 @@ def check_budget(values: object) -> None:
     missing = [name for name in _NEEDED if name not in values]  # type: ignore[operator]
     if missing:
         raise InvalidParameterError(f"`budget` of a card must have {', '.join(_NEEDED)}. It lacks {missing[0]}.")
+    for name in _NEEDED[:4]:
+        check_number(values[name], f"budget[{name!r}]")  # type: ignore[index]
+    if not values["budget"] > 0 or not re.fullmatch("[0-9a-f]{64}", values["head"]):  # type: ignore[index]
+        raise InvalidParameterError("`budget` of a card must be above 0, and its head 64 hexadecimal digits.")
 
 
 def check_proposal(values: object) -> None:

@@ -9,8 +9,6 @@ from tutelage.reporting.content import (
     Bullets,
     Code,
     Facts,
-    Line,
-    Lines,
     Page,
     Part,
     Prose,
@@ -25,7 +23,6 @@ from tutelage.reporting.drawings import (
     odds_figure,
     spending_figure,
 )
-from tutelage.reporting.frameworks import frameworks
 from tutelage.reporting.lints import verdict_of
 from tutelage.reporting.meaning import (
     advantage,
@@ -95,6 +92,7 @@ SIDE_CHANNELS = (
     "Errors, logs and progress bars show no votes. Opening a data file runs no code from it.",
     "Timing is not hidden: give outsiders the released files, not access to the machine.",
 )
+_NIST = "The headings of this annex, from the guarantee to the deployment, are components of its pyramid."
 _EXIT = "The software is open source, and its versions are on this card."
 
 
@@ -121,13 +119,12 @@ def pages_of(card: CardRecord) -> Page:
         alarm=_ALARM if simulated else None,
         sentence=guessing(card.epsilon, whole=card.covers_ledger),
         verdict=verdict_of(card.epsilon, card.findings),
-        lines=_first_page(card),
+        facts=_first_page(card),
         findings=card.findings,
         parts=(
             Part("The differential privacy guarantee", guaranteed),
             Part("The differentially private algorithm", (_algorithms(card), _utility(card), _bias(card))),
             Part("The deployment", deployed),
-            Part("Frameworks", frameworks(card)),
             Part("Other information", filed),
         ),
     )
@@ -138,7 +135,7 @@ def claim_of(epsilon: PublicEpsilon) -> str:
     return f"ε = {round_up(epsilon.epsilon)} at δ = {epsilon.delta:.10g}"
 
 
-def _first_page(card: CardRecord) -> Lines:
+def _first_page(card: CardRecord) -> Facts:
     epsilon, said = card.epsilon, card.statements
     scope = "everything ever released from this budget" if card.covers_ledger else "this release"
     small = f" ({one_in(epsilon.delta)})" if epsilon.delta else ""
@@ -146,22 +143,22 @@ def _first_page(card: CardRecord) -> Lines:
     majority = None if card.majority_share is None else f"{card.majority_share:.2%} of the same rows"
     missing = [name for topic, name in _LINES.items() if topic not in said]
 
-    def stated(*topics: str) -> list[Line]:
-        return [Line(_LINES[topic], said[topic]) for topic in topics if topic in said]
+    def stated(*topics: str) -> list[tuple[str, str]]:
+        return [(_LINES[topic], said[topic]) for topic in topics if topic in said]
 
-    return Lines(
+    return Facts(
         (
             *stated("private_data", "controller", "purpose", "people"),
-            Line("Privacy unit", f"{epsilon.unit.name}: {epsilon.unit.neighboring.sentence}"),
-            Line("Privacy guarantee", held),
-            Line("Budget", _spending(card)),
+            ("Privacy unit", f"{epsilon.unit.name}: {epsilon.unit.neighboring.sentence}"),
+            ("Privacy guarantee", held),
+            ("Budget", _spending(card)),
             *stated("intended_use", "excluded_use"),
-            Line("Accuracy of the model (student)", _accuracy(card)),
-            Line("Accuracy of always guessing the most frequent class", majority or "not measured"),
+            ("Accuracy of the model (student)", _accuracy(card)),
+            ("Accuracy of always guessing the most frequent class", majority or "not measured"),
             *stated("without_privacy"),
-            Line("Objections", _objections(card)),
+            ("Objections", _objections(card)),
             *stated("signed_by", "review_date"),
-            *([Line("Not stated by the data set owner", "; ".join(missing))] if missing else []),
+            *([("Not stated by the data set owner", "; ".join(missing))] if missing else []),
         )
     )
 
@@ -350,7 +347,7 @@ def answers_of(card: CardRecord) -> Answers:
         ("Do public and private data overlap, and where do the public rows come from?", "overlap", None),
         ("Which groups are served worse?", "fairness", _fairness(card)),
         ("What else is released about the same people?", "other_releases", others),
-        ("How does this map to NIST SP 800-226?", "", see("NIST SP 800-226")),
+        ("How does this map to NIST SP 800-226?", "", _NIST),
         ("What is the legal assessment?", "legal", None),
         ("Can the software be rebuilt, and does it use the network?", "exit", f"{_EXIT} A release {network}."),
     )
