@@ -55,7 +55,6 @@ def test_a_run_writes_all_three_forms_with_history_and_frontier(called, folder):
     ]
     assert card.student_accuracy == sum(entry.right for entry in card.accuracy_by_class) / card.evaluation_rows
     assert len(Outline((out / "card.html").read_text()).all("svg")) == 4
-    for form in ("card.md", "card.html"):
 
 
 def test_what_the_people_say_is_added_to_the_card_of_a_run(called, folder):  # noqa: F811
@@ -227,12 +226,7 @@ def test_an_unused_ledger_has_nothing_to_tell(called, tmp_path):
         ((".",), 1, "card.json cannot be read"),
         (("--ledger", "a.ledger", "--output", "out", "--state", "trust"), 2, "must be TOPIC=TEXT"),
         (("--ledger", "a.ledger", "--output", "out", "--state", "star=x"), 2, "has no topic 'star'"),
-        (("--ledger", "a.ledger", "--output", "out", "--state", "legal=anonymous"), 2, "does not make true"),
         (("--ledger", "a.ledger", "--output", "out", "--statements", "none.toml"), 2, "cannot be read"),
-        (("--ledger", "a.ledger", "--output", "out", "--labels", "y.npz"), 2, "belong to --private-votes"),
-        (("--private-votes", "v.npz", "--json"), 2, "Leave out the options of the card"),
-        (("--private-votes", "v.npz", "--ballots", "b.npz", "--output", "out"), 2, "needs --labels"),
-        (("--private-votes", "v.npz", "--output", "out"), 1, "v.npz does not exist"),
     ],
 )
 def test_wrong_calls_are_one_sentence_and_write_nothing(called, charged, options, code, message):
@@ -247,27 +241,6 @@ def test_statements_must_be_text(called, charged):
     assert "must be text. Got 3" in refusal(called("card", *options, cwd=charged), 2)
     (charged / "said.toml").write_text("trust = ")
     assert "is not valid TOML" in refusal(called("card", *options, cwd=charged), 2)
-
-
-def test_the_private_report_is_its_own_file_for_its_owner(called, tmp_path):
-    random = np.random.default_rng(0)
-    ballots = random.integers(0, 3, (50, 30))
-    counts = np.stack([(ballots == label).sum(axis=0) for label in range(3)], axis=1)
-    np.savez(tmp_path / "votes.npz", counts=counts)
-    np.savez(tmp_path / "truth.npz", labels=np.arange(30) % 3, others=np.zeros(30))
-    np.savez(tmp_path / "ballots.npz", ballots)
-    options = ("--private-votes", "votes.npz", "--labels", "truth.npz", "--ballots", "ballots.npz", "--output", "out")
-    result = called("card", *options, cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-    assert "Never publish it." in result.stdout
-    assert not re.search(r"\d", result.stdout.replace(str(tmp_path), ""))
-    path = tmp_path / "private-out" / "private-report.html"
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert not (tmp_path / "out").exists()
-    np.savez(tmp_path / "truth.npz", labels=np.zeros(30))
-    assert "class indices, which are integers" in refusal(called("card", *options, cwd=tmp_path), 1)
-    np.savez(tmp_path / "truth.npz", one=np.zeros(30, int), two=np.zeros(30, int))
-    assert "holds several arrays" in refusal(called("card", *options, cwd=tmp_path), 1)
 
 
 def test_the_help_names_every_topic(called):

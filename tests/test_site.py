@@ -72,7 +72,7 @@ def test_every_code_block_is_run_by_a_test(page):
     if page in GUIDES:
         assert name not in RUN_BY
     elif name in OTHER_PAGES:
-        assert Path(name).name in (REPOSITORY / "tests" / OTHER_PAGES[name]).read_text()
+        assert Path(name).name in (REPOSITORY / "reproductions" / "tests" / OTHER_PAGES[name]).read_text()
     elif name in RUN_BY:
         test, expected = RUN_BY[name]
         assert found == expected
@@ -488,7 +488,7 @@ def test_every_page_is_reached_from_the_readme():
 def external_links() -> dict[str, set[str]]:
     """Every address that pages and docstrings name, and where."""
     found: dict[str, set[str]] = {}
-    for path in [*PAGES, *(REPOSITORY / "src").rglob("*.py"), *(REPOSITORY / "reproductions").rglob("*.py")]:
+    for path in [*PAGES, *(REPOSITORY / "src").rglob("*.py"), *(REPOSITORY / "reproductions" / "src").rglob("*.py")]:
         for address in re.findall(r"https?://[^\s<>\"'`\])]+(?:\([^\s)]*\))?", path.read_text()):
             found.setdefault(address.rstrip(".,;"), set()).add(str(path.relative_to(REPOSITORY)))
     return found

@@ -64,7 +64,7 @@ CARD = ("card", "--ledger", "a.ledger")
 # What is called, and the places that it writes to: files, or a folder ("") and files in it.
 WRITTEN: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
     "example output": (("example", "adult", "--output", "o"), "o", ("",)),
-    "plan output": ((*PLAN, "--output", "o"), "o", ("", "plan.json", "plan.html", "plan.png", "notes.txt")),
+    "plan output": ((*PLAN, "--output", "o"), "o", ("", "plan.json", "plan.html", "notes.txt")),
     "run config": (("run", "config.toml", "--overwrite"), "o", (*RESULTS, "labels.csv", "student.skops")),
     "label output": (("label", "rows.npz", *VOTES, "--output", "o"), "o", ("",)),
     "federate keygen home": (
@@ -96,7 +96,6 @@ WRITTEN: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
     "card output of votes": (
         ("card", "--private-votes", "votes.npz", "--output", "p"), "private-p", ("", "private-report.html")
     ),
-    "card registry": ((*CARD, "--output", "cards", "--registry", "o"), "o", ("",)),
     "card sign": ((*CARD, "--output", "o", "--sign", "keys/n.private.json"), "o", RESULTS),
     "reproduce output": (
         ("reproduce", "epsilons", "--output", "o"), "o", ("", *(f"epsilons.{kind}" for kind in ("json", "csv", "svg")))

@@ -1,4 +1,4 @@
-"""Write RESULTS.md from the records in docs/results.
+"""Write RESULTS.md, and the pages in docs/results, from the records there.
 
 tutelage reproduce --all --keep --output docs/results
 python tools/results.py
@@ -6,17 +6,19 @@ python tools/results.py
 
 from pathlib import Path
 
-from tutelage_reproductions.page import page, records_of
+from tutelage_reproductions.page import page, page_of, records_of
 
 ROOT = Path(__file__).parent.parent
 RECORDS = ROOT / "docs" / "results"
-PAGE = ROOT / "RESULTS.md"
 
 
-def written() -> str:
-    """Return the page."""
-    return page(records_of(RECORDS), {path.name: path.relative_to(ROOT).as_posix() for path in RECORDS.iterdir()})
+def written() -> dict[Path, str]:
+    """Return the pages."""
+    records, files = records_of(RECORDS), {path.name for path in RECORDS.iterdir()}
+    pages = {ROOT / "RESULTS.md": page(records, "docs/results/")}
+    return pages | {RECORDS / f"{record.name}.md": page_of(record, files) for record in records}
 
 
 if __name__ == "__main__":
-    PAGE.write_text(written(), encoding="utf-8")
+    for path, text in written().items():
+        path.write_text(text, encoding="utf-8")

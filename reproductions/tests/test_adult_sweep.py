@@ -5,9 +5,9 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 from tutelage.datasets import load_adult
-from tutelage.reporting.figures import Panels
 from tutelage.votes import VoteHistogram
 from tutelage_reproductions import adult, adult_sweep
+from tutelage_reproductions.figures import Panels
 
 
 @pytest.fixture

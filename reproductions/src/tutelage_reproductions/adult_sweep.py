@@ -20,10 +20,10 @@ from tutelage.datasets.adult import EVALUATION_ROWS
 from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
 from tutelage.privacy import round_up
-from tutelage.reporting.figures import Figure, Panels, Series
 from tutelage.students.self_training import SelfTrainingStudent
 from tutelage.votes import VoteHistogram
 from tutelage_reproductions.adult import DELTA, FORESTS, ONE_PARTITION, forest_votes, publishable, score
+from tutelage_reproductions.figures import Figure, Panels, Series
 from tutelage_reproductions.record import Interval, Record, Row, mean, mean_share
 
 _LABELS, _QUICK_LABELS = (50, 100, 250, 500, 1_000, 2_000), (100, 500, 2_000)

@@ -17,7 +17,7 @@ from tutelage._internal.outputs import check_replaceable, claimed, form
 from tutelage.cli.text import plain_console
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError, TutelageError
 from tutelage_reproductions import NAMES, Record, Refused, Row, run, run_all, still_to_run
-from tutelage_reproductions.page import ABOUT, asked, duration, interval, number, ours, page, records_of
+from tutelage_reproductions.page import ABOUT, asked, duration, interval, number, ours, page, page_of, records_of
 from tutelage_reproductions.verdicts import VERDICTS
 
 _PAGE = "RESULTS.md"
@@ -41,7 +41,7 @@ def reproduce(
     ] = False,
     output: Annotated[
         Path | None,
-        typer.Option("--output", help="Folder for json, csv and figures. With --all, also a page of all results."),
+        typer.Option("--output", help="Folder for json, csv and figures. With --all, also pages of all results."),
     ] = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="With --all: skip reproductions that are already in --output.")
@@ -76,7 +76,7 @@ def reproduce(
             complete = False
             typer.secho(f"tutelage: {found.name}: {because}", err=True, fg=typer.colors.YELLOW)
     if results is not None:
-        _write_page(results)
+        _write_pages(results)
     if not complete:
         raise typer.Exit(1)
 
@@ -85,18 +85,18 @@ def _results_folder(output: Path, names: Iterable[str]) -> Path:
     """Return the folder for records, which may hold only earlier records under their names."""
     if output.exists() and not output.is_dir():
         raise ConfigError(f"--output must be a folder. Got {output}, which is a file.")
-    for name in (_PAGE, *(f"{name}.{kind}" for name in names for kind in ("json", "csv", "png", "svg"))):
+    for name in (_PAGE, *(f"{name}.{kind}" for name in names for kind in ("json", "csv", "png", "svg", "md"))):
         check_replaceable(output / name, _RECORD, way_out=_ANOTHER)
     output.mkdir(parents=True, exist_ok=True)
     return output
 
 
 def _is_record(path: Path) -> bool:
-    """Return whether a file is a part of a saved record or the page of all records."""
+    """Return whether a file is a part of a saved record or a page of records."""
     content = path.read_bytes()
     match path.suffix:
         case ".md":
-            return ABOUT.encode() in content
+            return (ABOUT if path.name == _PAGE else f"`tutelage reproduce {path.stem}`").encode() in content
         case ".csv":
             return content.startswith(",".join(column.name for column in fields(Row)).encode())
         case ".png" | ".svg":
@@ -137,13 +137,15 @@ def _show(record: Record, results: Path | None, as_json: str | None) -> None:
         raise undrawn
 
 
-def _write_page(results: Path) -> None:
+def _write_pages(results: Path) -> None:
     records = records_of(results)
     if records:
+        files, pages = {path.name for path in results.iterdir()}, {_PAGE: page(records)}
+        pages |= {f"{record.name}.md": page_of(record, files) for record in records}
         with TemporaryDirectory() as new:
-            path = Path(new) / _PAGE
-            path.write_text(page(records, {path.name: path.name for path in results.iterdir()}), encoding="utf-8")
-            _put(results, [path])
+            for name, text in pages.items():
+                (Path(new) / name).write_text(text, encoding="utf-8")
+            _put(results, sorted(Path(new).iterdir()))
 
 
 def _put(results: Path, files: Iterable[Path]) -> None:

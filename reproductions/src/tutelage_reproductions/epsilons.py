@@ -28,9 +28,9 @@ from tutelage.datasets import load_adult
 from tutelage.events import NoisyArgmaxLaplace, RandomizedResponse, Repeated
 from tutelage.privacy import ONE_ENTITY, ONE_TEACHER
 from tutelage.publishing.proposal import Proposal
-from tutelage.reporting.figures import COLORS, blank, save
 from tutelage.votes import VoteHistogram, tally
 from tutelage_reproductions import adult, exact_costs, publishable
+from tutelage_reproductions.figures import COLORS, blank, save
 from tutelage_reproductions.protocol import published_votes
 from tutelage_reproductions.record import Record, Row
 

@@ -15,8 +15,8 @@ from tutelage.datasets import load_svhn
 from tutelage.exceptions import InvalidDataError
 from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
-from tutelage.reporting.figures import Figure, Panels, Series
 from tutelage.votes import VoteHistogram
+from tutelage_reproductions.figures import Figure, Panels, Series
 from tutelage_reproductions.protocol import (
     EPOCHS,
     Networks,

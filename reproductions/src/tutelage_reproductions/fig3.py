@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tutelage.exceptions import InvalidDataError
-from tutelage.reporting.figures import Figure, Series
 from tutelage.votes import VoteHistogram
+from tutelage_reproductions.figures import Figure, Series
 from tutelage_reproductions.protocol import (
     EPOCHS,
     Networks,

@@ -21,11 +21,11 @@ from tutelage.mechanisms import GNMax
 from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
 from tutelage.privacy import PrivacyUnit, round_up
-from tutelage.reporting.figures import Figure, Series
 from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.students.selection import Medoids, PublicKnowledge
 from tutelage.teachers import ClassMeans, HeadTeachers
 from tutelage.votes import VoteHistogram, tally
+from tutelage_reproductions.figures import Figure, Series
 from tutelage_reproductions.protocol import Split, paper_split, shuffled_folds
 from tutelage_reproductions.record import Record, Row, mean_share
 

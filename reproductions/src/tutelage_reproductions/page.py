@@ -1,8 +1,8 @@
-"""RESULTS.md as Markdown, with a verdict for each experiment, and the numbers of a record as text."""
+"""RESULTS.md and a page for each experiment as Markdown, and the numbers of a record as text."""
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from tutelage.exceptions import InvalidParameterError
@@ -13,7 +13,7 @@ from tutelage_reproductions.verdicts import VERDICTS, Verdict
 
 ABOUT = """\
 Each experiment recomputes a table or figure of a paper, or tests a claim of this project.
-`tutelage reproduce NAME` runs one. `tutelage reproduce --all --output FOLDER` runs all and writes this page."""
+`tutelage reproduce NAME` runs one. `tutelage reproduce --all --output FOLDER` runs all and writes these pages."""
 
 _READING = """\
 - *Published* is the number in the paper, *goal* what this project requires of itself, and *ours* our result, with its
@@ -32,15 +32,15 @@ def records_of(folder: Path) -> list[Record]:
     return [Record.load(folder / f"{name}.json") for name in NAMES if (folder / f"{name}.json").is_file()]
 
 
-def page(records: Sequence[Record], files: Mapping[str, str]) -> str:
-    """Return the page in Markdown.
+def page(records: Sequence[Record], folder: str = "") -> str:
+    """Return the verdicts and what falls short in Markdown.
 
     Parameters
     ----------
     records : sequence of Record
         What it shows.
-    files : mapping of str to str
-        Where figures and tables lie, by their names, such as ``"fig2.png"``.
+    folder : str
+        Where the pages of the experiments lie, such as ``"docs/results/"``.
 
     Raises
     ------
@@ -49,15 +49,14 @@ def page(records: Sequence[Record], files: Mapping[str, str]) -> str:
     """
     if not records:
         raise InvalidParameterError("`records` of page must be at least one.")
-    parts = [f"# Results\n\n{ABOUT}", _overview(records), f"## How to read the numbers\n\n{_READING}", _short(records)]
-    parts += [_part(record, files) for record in records]
-    return "\n\n".join(parts) + "\n"
+    parts = (f"# Results\n\n{ABOUT}", _overview(records, folder), f"## How to read the numbers\n\n{_READING}")
+    return "\n\n".join((*parts, _short(records, folder))) + "\n"
 
 
-def _overview(records: Sequence[Record]) -> str:
+def _overview(records: Sequence[Record], folder: str) -> str:
     total = sum(record.circumstances.seconds for record in records if record.circumstances)
     rows = [
-        (_link(record), VERDICTS[record.name].title, _filled(VERDICTS[record.name].verdict, record))
+        (_link(record, folder), VERDICTS[record.name].title, _filled(VERDICTS[record.name].verdict, record))
         for record in records
     ]
     dates = sorted(record.circumstances.date for record in records if record.circumstances) or [""]
@@ -69,8 +68,8 @@ def _overview(records: Sequence[Record]) -> str:
     )
 
 
-def _link(record: Record) -> str:
-    return f"[{record.name}](#{record.name}){' (quick form)' if record.quick else ''}"
+def _link(record: Record, folder: str) -> str:
+    return f"[{record.name}]({folder}{record.name}.md){' (quick form)' if record.quick else ''}"
 
 
 def _missing(records: Sequence[Record]) -> str:
@@ -84,7 +83,7 @@ def _machine(record: Record) -> str:
     return f"{on.processor}, {on.python}" if on else "an unknown machine"
 
 
-def _short(records: Sequence[Record]) -> str:
+def _short(records: Sequence[Record], folder: str) -> str:
     """Return what falls short; a reason that rows of one experiment share is said once."""
     rows = []
     for record in records:
@@ -92,7 +91,9 @@ def _short(records: Sequence[Record]) -> str:
         for row in record.rows:
             if row.falls_short:
                 why = row.why or ""
-                rows.append((_link(record), row.name, *_values(row), "as above" if why and why == said else why))
+                rows.append(
+                    (_link(record, folder), row.name, *_values(row), "as above" if why and why == said else why)
+                )
                 said = why
     head = "## Where our results fall short"
     if not rows:
@@ -100,29 +101,24 @@ def _short(records: Sequence[Record]) -> str:
     return f"{head}\n\n{_table(('experiment', 'number', 'published', 'goal', 'ours', 'why'), rows, '--rrr-')}"
 
 
-def _part(record: Record, files: Mapping[str, str]) -> str:
-    """Return the section of one record: verdict, figure, and table and notes, folded."""
-    about, on = VERDICTS[record.name], record.circumstances
-    link = files.get(f"{record.name}.csv")
+def page_of(record: Record, files: Collection[str]) -> str:
+    """Return the page of one record: verdict, figure, tables and notes; `files` are those that lie beside it."""
+    about, on, name = VERDICTS[record.name], record.circumstances, record.name
     origin = [
         f"{record.source}{' (quick form)' if record.quick else ''}",
-        f"`tutelage reproduce {record.name}`",
-        *([f"[all numbers (csv)]({link})"] if link else []),
+        f"`tutelage reproduce {name}`",
+        *([f"[all numbers (csv)]({name}.csv)"] if f"{name}.csv" in files else []),
         *([f"{duration(on.seconds)}, commit {on.commit or on.tutelage}"] if on else []),
     ]
     parts = [
-        f'<a id="{record.name}"></a>',
-        f"## {about.title}",
+        f"# {about.title}",
         _filled(f"**{about.verdict}** {about.more}".strip(), record),
         " · ".join(origin),
+        f"![{about.figure or about.title}]({name}.png)" if f"{name}.png" in files else "",
+        *_tables(record, about),
+        _notes(record),
     ]
-    if f"{record.name}.png" in files:
-        parts.append(f"![{about.figure or about.title}]({files[f'{record.name}.png']})")
-    tables = "\n\n".join(_tables(record, about))
-    parts.append(
-        f'<details markdown="1">\n<summary>Numbers and notes</summary>\n\n{tables}\n\n{_notes(record)}\n\n</details>'
-    )
-    return "\n\n".join(part for part in parts if part)
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _filled(text: str, record: Record) -> str:

@@ -1,4 +1,4 @@
-"""The verdict on each experiment, as RESULTS.md prints it; numbers in braces come from the record."""
+"""The verdict on each experiment, as its page prints it; numbers in braces come from the record."""
 
 import re
 from typing import NamedTuple
@@ -154,7 +154,7 @@ VERDICTS = {
         "published point is 98.8 % at ε = 0.47.",
         "A small ε needs many teachers: with 250 teachers the same ε gives "
         "{250 teachers, 200 queries, ε = 0.0213: mean over folds, %} %. Most of the gain comes from public features: "
-        "noisy class means over them, without teachers, come within half a point ([rivals](#rivals)).",
+        "noisy class means over them, without teachers, come within half a point ([rivals](rivals.md)).",
         "Accuracy against ε, with intervals. PATE, with its best settings at four values of ε, stays near 99.1 % from "
         "ε = 0.02 to 0.28. DP class means with label propagation reach 98.7 to 98.8 % from ε = 0.0025 to 0.02. Vector "
         "ballots and DP gradient descent reach 99.1 to 99.3 % from ε = 0.1 to 3. Published points lie lower, between "

@@ -31,8 +31,8 @@ from tutelage.mechanisms.local import count_reports, invert_channel, maximize_li
 from tutelage.noise import SimulationNoise
 from tutelage.planning import local_gaussian_for
 from tutelage.privacy import ONE_ENTITY
-from tutelage.reporting.figures import Figure, Panels, Series
 from tutelage.votes import tally
+from tutelage_reproductions.figures import Figure, Panels, Series
 from tutelage_reproductions.record import Record, Row, share
 
 _ENTITIES, _CLASSES, _AGREEMENT = 250, 10, 0.8

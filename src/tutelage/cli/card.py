@@ -1,20 +1,16 @@
 """``tutelage card``: the privacy card, from the results of a run, a ledger, or both."""
 
 import importlib.util
-import json
-from contextlib import ExitStack
 from dataclasses import astuple, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from tutelage._internal.days import today
-from tutelage._internal.files import name_in, read_arrays
 from tutelage._internal.gate import read_text
-from tutelage._internal.outputs import NEVER, Claim, claimed, form, json_form, path_of
+from tutelage._internal.outputs import Claim, form, path_of
 from tutelage._internal.releases import (
     CARD,
     MANIFEST,
@@ -24,30 +20,23 @@ from tutelage._internal.releases import (
     released,
     signed_manifest,
 )
-from tutelage._internal.typing import IntArray
 from tutelage.cli.ledger import opened
 from tutelage.cli.settings import read_settings
-from tutelage.cli.text import Teachers, print_json, say
-from tutelage.events import PUBLICATIONS, Check, Event, InteractiveCheck, SummedNoise
+from tutelage.cli.text import print_json, say
+from tutelage.events import Check, Event, InteractiveCheck, PublicationTest, SummedNoise
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.ledger import History, LedgerState
 from tutelage.privacy import PublicEpsilon
-from tutelage.private_report import REPORT, private_page
 from tutelage.published import batches_of, frontier_of
 from tutelage.publishing.claims import read_claim
 from tutelage.publishing.proof import proved_card
 from tutelage.reporting import STATEMENTS, ClassAccuracy, PrivacyCard, read_card
 from tutelage.reporting.content import NOT_STATED
 from tutelage.reporting.lints import FROM_CARD, NOISE_FROM_SHARES, NOT_CHECKED, Finding, lint
-from tutelage.reporting.registry import TOPICS, registry_record
 from tutelage.reporting.signature import check_signature, signature_of
-from tutelage.votes import VoteHistogram
 
 _TOPICS = ", ".join(STATEMENTS)
-_PRIVATE_REPORT = "private-report.html"
 _OF_WHAT = "Name the results folder of a run, a --ledger, or both."
-_ANOTHER = "name another folder with --output"
-_ENTRY = json_form("a registry entry", "url_slug", "status", "tier", "deployment")
 _SIGNATURE = form("a signature", lambda path: signed_manifest(path) is not None)
 
 
@@ -78,13 +67,9 @@ def card(
     output: Annotated[
         Path | None,
         typer.Option(
-            help="Folder to write to. A private report is written to private-FOLDER beside it.  "
-            "[default: the results folder]",
+            help="Folder to write to.  [default: the results folder]",
             show_default=False,
         ),
-    ] = None,
-    registry: Annotated[
-        Path | None, typer.Option(help="Also write a draft entry for the Differential Privacy Deployments Registry.")
     ] = None,
     sign: Annotated[
         Path | None, typer.Option(help=f"Sign the folder with this NAME.private.json. Writes {SIGNATURE}.")
@@ -93,39 +78,15 @@ def card(
         Path | None,
         typer.Option(help="Check a signed folder with the signer's NAME.public.json, and write nothing."),
     ] = None,
-    private_votes: Annotated[
-        Path | None,
-        typer.Option(help=f"Write private-FOLDER/{_PRIVATE_REPORT} about these votes, and no card. Never publish it."),
-    ] = None,
-    array: Annotated[str | None, typer.Option(help="Array of the private votes, if the file contains several.")] = None,
-    teachers: Teachers = None,
-    labels: Annotated[
-        Path | None, typer.Option(help="npz file with the true class index of each query. For the private report only.")
-    ] = None,
-    ballots: Annotated[
-        Path | None,
-        typer.Option(
-            help="npz file with the ballots (teachers x queries). For the private report only; needs --labels."
-        ),
-    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON instead of its location.")] = False,
 ) -> None:
     """Write the privacy card as card.json, card.md and card.html."""
-    if private_votes is not None:
-        if results or ledger or state or statements or claim or registry or sign or verify or as_json:
-            raise ConfigError(
-                f"private-FOLDER/{_PRIVATE_REPORT} is not part of a card. Leave out the options of the card."
-            )
-        _write_private(private_votes, array, teachers, labels, ballots, _folder(output, None))
-        return
-    if labels or ballots or array or teachers:
-        raise ConfigError("--labels, --ballots, --array and --teachers belong to --private-votes. Leave them out.")
     if verify is not None:
-        if results is None or state or statements or claim or output or registry or sign or as_json:
+        if results is None or state or statements or claim or output or sign or as_json:
             raise ConfigError("--verify takes the folder of the card and, if you have it, --ledger. Nothing else.")
         _verify(results, verify, ledger)
         return
-    signer = None if sign is None else _signer(sign)
+    signer = None if sign is None else _identity(sign, private=True)
     if results is None and ledger is None:
         raise ConfigError(_OF_WHAT)
     file = None if results is None else results / "card.json" if results.is_dir() else results
@@ -134,24 +95,16 @@ def card(
         read_card(file)  # a wrong name is refused as such
         if file.name == "card.json" and (file.parent / MANIFEST).exists():
             source = Manifest.checked(file.parent)
-    folder = _folder(output, None if file is None else file.parent)
-    if registry is not None and path_of(folder) in path_of(registry).parents:
-        raise ConfigError(
-            "--registry must be outside the folder of the card, which is replaced whole. Name another file."
-        )
-    with ExitStack() as claims:
-        before = source if file is not None and path_of(folder) == path_of(file.parent) else None
-        names = CARD if before is None else {*CARD, *before.sha256}
-        cards = claims.enter_context(claimed_folder(folder, names, _ANOTHER, ledger=ledger))
-        entries = (
-            None
-            if registry is None
-            else claims.enter_context(claimed(registry, _ENTRY, way_out="name another file with --registry"))
-        )
+    folder = output if file is None else output or file.parent
+    if folder is None:
+        raise ConfigError("Name the folder to write to with --output.")
+    before = source if file is not None and path_of(folder) == path_of(file.parent) else None
+    names = CARD if before is None else {*CARD, *before.sha256}
+    with claimed_folder(folder, names, "name another folder with --output", ledger=ledger) as cards:
         history = None if ledger is None else _history_of(ledger)
-        if file is not None and source is not None and source.recorded and history is not None:
-            source.require_named(history.manifests, file.parent, str(ledger))
         if file is not None:
+            if source is not None and source.recorded and history is not None:
+                source.require_named(history.manifests, file.parent, str(ledger))
             made = _from_results(file, history, claimed=claim is not None)
         elif history is not None:
             made = _from_ledger(history.before_releases)
@@ -160,24 +113,17 @@ def card(
         if claim is not None:
             made = _with_claim(made, claim, history)
         made = replace(made, statements=made.statements | _statements(state or [], statements))
-        entry = None if registry is None else registry_record(made)
         if before is None or not _shows(folder, made):
             _publish(cards, made, before, ledger)
         if signer is not None:
             signature = signature_of(folder, signer.member.name, signer.sign)
             with cards.added(SIGNATURE, _SIGNATURE) as part:
                 part.write_text(signature, encoding="utf-8")
-        if entries is not None:
-            with entries.written() as part:
-                part.write_text(json.dumps(entry, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     if as_json:
         print_json(made.as_dict(), ascii_only=False)
         return
     paths = [folder / name for name in (*CARD, *(() if signer is None else (SIGNATURE,)))]
     say("Card: " + ", ".join(str(path) for path in paths))
-    if registry is not None:
-        lacking = [topic for topic in TOPICS if topic not in made.statements]
-        say(f"Registry entry, a draft: {registry}" + f". It lacks: {', '.join(lacking)}." * bool(lacking))
     missing = [topic for topic in STATEMENTS if topic not in made.statements]
     if missing:
         say(f"Not stated: {', '.join(missing)}. Add them with --state TOPIC=TEXT.")
@@ -188,27 +134,20 @@ def card(
         say(f"another channel, the fingerprint of the key:\n{signer.member.fingerprint}")
 
 
-def _require_keys() -> None:
+def _identity(key: Path, *, private: bool) -> Any:
+    """Return who signs, by a private file, or has signed, by a public one."""
     if importlib.util.find_spec("cryptography") is None:
         raise ConfigError("--sign and --verify need cryptography: pip install 'tutelage[federation]'.")
+    from tutelage.federation import Identity, Member
 
-
-def _signer(key: Path) -> Any:
-    """Return the identity that signs a card, by its private file."""
-    _require_keys()
-    from tutelage.federation import Identity
-
-    return Identity.load(key)
+    return (Identity if private else Member).load(key)
 
 
 def _verify(results: Path, key: Path, ledger: Path | None) -> None:
     """Check the signature of a card, the card itself and, where it is at hand, its ledger."""
-    _require_keys()
-    from tutelage.federation import Member
-
     if not results.is_dir() and results.name != "card.json":
         raise ConfigError(f"--verify needs the folder of a card, or its card.json. Got {results}.")
-    folder, member = results if results.is_dir() else results.parent, Member.load(key)
+    folder, member = results if results.is_dir() else results.parent, _identity(key, private=False)
     manifest = check_signature(folder, member.name, member.has_signed)
     history = None if ledger is None else _history_of(ledger)
     signed = _proved_as_shown(folder, history)
@@ -349,7 +288,7 @@ def _objections(
 def _settings(event: Event) -> str:
     """Return an event as its class and settings; without the settings of a publication, which may be a long table."""
     record = event.as_dict()
-    if isinstance(event, PUBLICATIONS):
+    if isinstance(event, PublicationTest):
         return record["event"]
     if isinstance(event, SummedNoise):
         return f"{_settings(event.event)}, with noise from {event.shares} honest hospitals"
@@ -362,13 +301,6 @@ def _history_of(path: Path) -> History:
     ledger = opened(path)
     verified = ledger.verify()
     return ledger.history().until(verified.entries - 1)
-
-
-def _folder(output: Path | None, otherwise: Path | None) -> Path:
-    folder = output if output is not None else otherwise
-    if folder is None:
-        raise ConfigError("Name the folder to write to with --output.")
-    return folder
 
 
 def _shows(folder: Path, made: PrivacyCard) -> bool:
@@ -406,29 +338,3 @@ def _statements(given: list[str], file: Path | None) -> dict[str, str]:
         if not isinstance(text, str):
             raise ConfigError(f"The statement {topic!r} must be text. Got {text!r}.")
     return found
-
-
-def _write_private(
-    votes: Path, array: str | None, teachers: int | None, labels: Path | None, ballots: Path | None, folder: Path
-) -> None:
-    if ballots is not None and labels is None:
-        raise ConfigError("--ballots shows the accuracy of each teacher, which needs --labels. Add --labels.")
-    with claimed(folder, NEVER, folder=True, checked=False, way_out=_ANOTHER) as claim:
-        histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers)
-        right = None if labels is None else _integers(labels, "labels")
-        cast = None if ballots is None else _integers(ballots, "ballots")
-        path = claim.private / _PRIVATE_REPORT
-        with claim.added(_PRIVATE_REPORT, REPORT, private=True) as part:
-            part.touch(mode=0o600)
-            part.write_bytes(private_page(histogram, right, cast))
-    say(f"{path} shows private votes. Never publish it.", color=typer.colors.RED)
-
-
-def _integers(path: Path, name: str) -> IntArray:
-    """Return the only array of a file, or the one of that name."""
-    arrays = read_arrays(path)
-    array = name_in(arrays, path, None, name)
-    kind = arrays.form(array).dtype
-    if not np.issubdtype(kind, np.integer):
-        raise InvalidDataError(f"The {name} in {path} must be class indices, which are integers. Got {kind}.")
-    return arrays[array].astype(np.int64)

@@ -2,9 +2,8 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from importlib.util import find_spec
+from collections.abc import Mapping
+from contextlib import nullcontext
 from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,13 +22,12 @@ from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterE
 from tutelage.planning import Plan
 from tutelage.planning import plan as make_plan
 from tutelage.planning.recommendation import HEADINGS
-from tutelage.reporting.figures import Figure, Series
-from tutelage.reporting.html import document
+from tutelage.reporting.drawings import WIDTH, Drawing, Scale, axes, dot, drawing, path, segment, write
+from tutelage.reporting.html import document, figure
 from tutelage.tables import TABLE_FILES, read_table
 
 _FILES = ("plan.json", "plan.html")
-_FIGURES = ("plan.png", "plan.svg")
-_KIND = "plan"
+_KIND, _ANOTHER = "plan", "name another folder with --output"
 _INFEASIBLE = 3  # exit code, as in `tutelage audit`: the target is not expected to be reached
 
 
@@ -57,7 +55,7 @@ def plan(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="Folder for the plan (plan.json, plan.html) and its figure (plan.png, plan.svg)."),
+        typer.Option(help="Folder for the plan: plan.json and plan.html."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -83,7 +81,8 @@ def plan(
         else:
             target |= {"accuracy": accuracy, "classes": classes, "public_rows": public_rows}
             target |= _rows(public, stand_in, label)
-        with nullcontext() if output is None else _plan_folder(output) as results:
+        claiming = nullcontext() if output is None else claimed_folder(output, _FILES, _ANOTHER, kind=_KIND)
+        with claiming as results:
             found = make_plan(**_complete(target), progress=not as_json)
             as_text = json.dumps(found.as_dict(), indent=2, ensure_ascii=False)
             if as_json:
@@ -203,71 +202,48 @@ def _complete(target: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in target.items() if value is not None}
 
 
-def figure_of(found: Plan) -> Figure:
+def _drawn(found: Plan) -> Drawing:
     """Return the expected accuracy against ε, the recommended option with its interval, and the majority class."""
-    best = found.best
-    x, y = zip(*((point.epsilon, 100 * point.expected) for point in found.curve), strict=True)
-    here = Series(
-        name=f"{best.method.title}, interval" if best.rough else best.method.title,
-        x=(found.target.epsilon,),
-        y=(100 * best.expected,),
-        interval=((100 * best.low,), (100 * best.high,)),
-        labels=(f"{best.low:.0%} to {best.high:.0%}" if best.rough else f"{best.expected:.1%}",),
-        bars=True,
-        color=1,
+    best, points = found.best, found.curve
+    x = Scale(points[0].epsilon, points[-1].epsilon, 60, WIDTH - 20, logarithmic=True)
+    y = Scale(0, 1.05, 250, 34)
+    here, said = (x(found.target.epsilon), y(best.expected)), f"{best.expected:.1%}"
+    marks = [*axes(x, y, f"worst-case ε at δ = {found.target.delta:g}", "accuracy", shares=True)]
+    if best.rough:
+        said = f"{best.low:.0%} to {best.high:.0%}"
+    else:
+        marks.append(path([(x(point.epsilon), y(point.expected)) for point in points], "curve-accent"))
+    marks += [segment(here[0], y(best.low), here[0], y(best.high), "whisker"), dot(*here, "dot-second")]
+    marks.append(
+        write(here[0] + 10, here[1] + 20, f"{best.method.title}, ε = {found.target.epsilon:g}", "label-second")
     )
-    series = [here] if best.rough else [Series(name="expected", x=x, y=y), here]
+    caption = f"{best.method.title}: {said} at ε = {found.target.epsilon:g}."
     if found.majority is not None:
-        series.append(
-            Series(
-                name="majority class", x=(x[0], x[-1]), y=(100 * found.majority,) * 2, dashes=1, color=6, markers=False
-            )
-        )
-    return Figure(
-        title=f"Expected accuracy of the student, δ = {found.target.delta:g}",
-        x_label="worst-case ε",
-        y_label="accuracy, %",
-        series=tuple(series),
-        logarithmic=True,
-        ticks=x,
-        y_range=(0, 105),
-    )
+        marks.append(segment(x.start, y(found.majority), x.end, y(found.majority), "dashes"))
+        caption += f" The dashed line is the majority class, {found.majority:.1%}."
+    return drawing("Expected accuracy of the student", caption, 302, marks)
 
 
-def html_of(found: Plan, drawn: Sequence[Path]) -> str:
-    """Return the plan as one HTML file, with the figure if it was drawn."""
+def html_of(found: Plan) -> str:
+    """Return the plan as one HTML file, with its figure."""
     heads = "".join(f"<th scope=col>{name}</th>" for name in HEADINGS)
     rows = ("".join(f"<td>{escape(cell)}</td>" for cell in option.cells()) for option in found.options)
     lines = "".join(f"<tr>{row}</tr>" for row in rows)
     title = f"Plan for ε = {found.target.epsilon:.10g} at δ = {found.target.delta:.10g}"
-    svg = next((path.read_text(encoding="utf-8") for path in drawn if path.suffix == ".svg"), "")
-    figure = f"<figure>{svg[svg.index('<svg') :]}</figure>" if svg else ""
     objections = (f"{finding.severity.capitalize()}: {finding.reason}" for finding in found.findings)
     sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in (*found.sentences(), *objections))
     settings = f"<h2>For the configuration of tutelage run</h2><pre>{escape(found.as_config())}</pre>"
     table = f"<div class=scroll><table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table></div>"
-    body = f"{sentences}{table}{figure}{settings if found.recommended else ''}"
+    body = f"{sentences}{table}{figure(_drawn(found))}{settings if found.recommended else ''}"
     return document(title, f"<header><h1>{title}</h1></header><main class=part><section>{body}</section></main>")
-
-
-def _plan_folder(output: Path) -> AbstractContextManager[Claim]:
-    """Claim the folder, and say before the planning if there will be no figure in it."""
-    if not _can_draw():
-        say("No figure will be drawn: matplotlib is missing. Run pip install 'tutelage[report]'.", err=True)
-    return claimed_folder(output, (*_FILES, *_FIGURES), "name another folder with --output", kind=_KIND)
 
 
 def _write(results: Claim, found: Plan, as_text: str) -> None:
     with released(results, kind=_KIND) as folder:
         (folder / _FILES[0]).write_text(as_text + "\n", encoding="utf-8")
-        drawn = figure_of(found).save(folder, "plan") if _can_draw() else []
-        (folder / _FILES[1]).write_text(html_of(found, drawn), encoding="utf-8")
-    for name in (*_FILES, *(path.name for path in drawn)):
+        (folder / _FILES[1]).write_text(html_of(found), encoding="utf-8")
+    for name in _FILES:
         say(f"Wrote {results.path / name}", err=True)
-
-
-def _can_draw() -> bool:
-    return find_spec("matplotlib") is not None
 
 
 def _by_option(sentence: str) -> str:
