@@ -120,7 +120,7 @@ def measured(hospitals: int, classes: int, numbers: int) -> list[str]:
         aggregator = Aggregator(Home(folder / "registry"), Ledger.open(folder / "registry" / "ledger"))
         values = aggregator.collect_sum(batch, mailbox).values
         opening = time.perf_counter() - start
-        envelope = mailbox.shares(batch, "hospital-0", "left") or b""
+        envelope = mailbox.answer(batch, "hospital-0", "left") or b""
     total = classes * numbers
     if values.size != total:
         raise SystemExit("The sum has another size.")

@@ -13,7 +13,6 @@ from parties import BACKSTOP, PROCESSES, free_ports
 from tutelage.federation import (
     Aggregator,
     Batch,
-    Computed,
     ComputingParty,
     Consortium,
     Entity,
@@ -22,6 +21,7 @@ from tutelage.federation import (
     Mailbox,
     Role,
 )
+from tutelage.federation.computing_party import Computed
 from tutelage.federation.mpc import Session
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import GNMax

@@ -17,8 +17,9 @@ from tutelage._internal.files import read_array
 from tutelage.cli.federate import in_groups
 from tutelage.cli.ledger import Neighbors
 from tutelage.exceptions import ConfigError, InvalidDataError
-from tutelage.federation import Home, Mailbox, Member
+from tutelage.federation import Home, Mailbox
 from tutelage.federation.envelopes import Header, Kind, seal
+from tutelage.federation.keys import Member
 from tutelage.federation.mpc import connect
 from tutelage.mechanisms import ConfidentGNMax
 from tutelage.students import load_student

@@ -104,7 +104,7 @@ def test_the_noise_and_the_number_of_queries_fit_the_budget(example):
     from tutelage.federation.costs import event_of_one
 
     run = example.run
-    event = event_of_one(GNMax(run.SIGMA), 2, PATIENT, run.QUORUM - run.COLLUDING, simulated=False)
+    event = event_of_one(GNMax(run.SIGMA), 2, PATIENT, run.QUORUM - run.COLLUDING)
     assert 300 <= ledger_of(run).fitting(event) < 330
 
 

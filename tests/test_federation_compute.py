@@ -9,11 +9,11 @@ import pytest
 
 from consortia import PARTIES, TEACHERS, Computing, compute, found, unanimous
 from tutelage.exceptions import FederationError, ForgedMessageError, PartyLostError, QuorumError, StaleBatchError
-from tutelage.federation import Batch, Computed, ComputingParty, Identity, Mailbox, Role
-from tutelage.federation.computing_party import _read, read_statement
+from tutelage.federation import Batch, ComputingParty, Identity, Mailbox, Role
+from tutelage.federation.computing_party import Computed, read_statement
 from tutelage.federation.costs import projection_bound
 from tutelage.federation.envelopes import Header, Kind, seal
-from tutelage.federation.sharing import ELEMENT_BYTES, MODULUS, SALT_BYTES, decode, recombine, split
+from tutelage.federation.sharing import HEAD_BYTES, MODULUS, decode, recombine, split
 from tutelage.mechanisms import ConfidentGNMax, GNMax
 
 LABELS = np.array([0, 1, 2, 1, 0, 2, 2, 0])
@@ -160,7 +160,7 @@ def test_shares_of_two_splittings_are_never_mixed(members):
     batch = voted(members)
     entity, left = members.home("hospital-3").identity, members.consortium.member("left")
     header = Header.of(members.consortium, batch, Kind.SHARES, "hospital-3", "left")
-    payload = bytes(32) + split(np.zeros((1, len(LABELS), 3), dtype=int))[0]
+    payload = bytes(HEAD_BYTES) + split(np.zeros((1, len(LABELS), 3), dtype=int))[0]
     forge(members, batch, "hospital-3", lambda _: seal(entity, left, header, payload))
     assert {one.entities for one in compute(members, batch)} == {("hospital-0", "hospital-1", "hospital-2")}
 
@@ -170,8 +170,8 @@ def stuff(members, batch, name, votes):
     entity = members.home(name).identity
     for party, shares in zip(PARTIES, split(votes), strict=True):
         header = Header.of(members.consortium, batch, Kind.SHARES, name, party)
-        sealed = seal(entity, members.consortium.member(party), header, bytes(32) + shares)
-        members.mailbox.put_shares(batch, name, party, sealed)
+        sealed = seal(entity, members.consortium.member(party), header, bytes(HEAD_BYTES) + shares)
+        members.mailbox.put_answer(batch, name, party, sealed)
 
 
 def stuffed(size):
@@ -235,7 +235,7 @@ def test_what_one_party_remembers_binds_those_that_were_set_back(forgetful, memb
     place = members.folder / "mailbox" / "shares" / batch.identifier / f"hospital-3.to-{forgetful}.sealed"
     entity = members.home("hospital-3").identity
     header = Header.of(members.consortium, batch, Kind.SHARES, "hospital-3", forgetful)
-    other = bytes(32) + split(stuffed(7))[0]
+    other = bytes(HEAD_BYTES) + split(stuffed(7))[0]
     place.write_bytes(seal(entity, members.consortium.member(forgetful), header, other))
     outcomes = compute(members, batch)
     assert all(isinstance(one, StaleBatchError) for one in outcomes), outcomes
@@ -396,15 +396,3 @@ def test_a_statement_in_another_form_is_refused_in_one_sentence(change):
         read_statement(json.dumps(said | change).encode())
     with pytest.raises(ForgedMessageError, match="not in the form"):
         read_statement(b"[1")
-
-
-def test_shares_that_an_earlier_version_sent_without_a_salt_are_still_read():
-    """They are told apart by their length alone: 32 bytes are no whole number of elements."""
-    assert SALT_BYTES % ELEMENT_BYTES
-    shares, name, salt = split(np.arange(12))[0], b"n" * 32, b"s" * SALT_BYTES
-    earlier, salted = (_read(payload, (1, 4, 3)) for payload in (name + shares, name + salt + shares))
-    np.testing.assert_array_equal(earlier.blocks, salted.blocks)
-    assert earlier.split == salted.split == name.hex()
-    assert earlier.digest != salted.digest
-    with pytest.raises(ForgedMessageError, match="must take"):
-        _read(name + salt[1:] + shares, (1, 4, 3))

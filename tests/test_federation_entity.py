@@ -39,7 +39,7 @@ def noised(members, batch, name, blocks=1):
     """What all three computing parties together would see of one entity."""
     total = 0
     for party in members.consortium.computing_parties:
-        envelope = members.mailbox.shares(batch, name, party.name)
+        envelope = members.mailbox.answer(batch, name, party.name)
         header = Header.of(members.consortium, batch, Kind.SHARES, name, party.name)
         payload = unseal(members.home(party.name).identity, members.consortium.member(name), header, envelope)
         total = total + decode(payload[HEAD_BYTES:], (blocks, batch.n_queries, CLASSES))
@@ -169,16 +169,6 @@ def test_a_ledger_belongs_to_the_member_that_it_was_made_for_or_that_it_first_pa
         Entity(hospitals[owner], ledger).vote(batch, unanimous(LABELS), members.mailbox)
     Entity(hospitals[2], own, keys_changed=True).vote(batch, unanimous(LABELS), members.mailbox)
     Entity(hospitals[2], own)  # from now on it is known
-
-
-def test_a_batch_that_an_earlier_version_paid_for_is_not_paid_for_again(members):
-    batch, ledger = members.ask(6), members.ledger("hospital-0")
-    name = f"{members.consortium.fingerprint}/{batch.identifier}/{batch.query_hash}"  # which did not say whom
-    ledger.reserve(event_of_query(members.consortium), 6, batch=name)
-    spent = ledger.state().spent
-    members.send(batch, "hospital-0", unanimous(LABELS))
-    state = members.ledger("hospital-0").state()
-    assert (state.spent, state.unsettled) == (spent, 0)
 
 
 def refused_at_no_cost(members, batch, error, message):
@@ -328,7 +318,7 @@ def test_a_report_that_no_mechanism_makes_is_left_out(tmp_path):
     liar, aggregator = members.home("hospital-2").identity, members.consortium.aggregator
     header = Header.of(members.consortium, batch, Kind.BALLOTS, "hospital-2", "aggregator")
     payload = write_reports(np.full((2, CLASSES), 2**62))
-    members.mailbox.put_ballots(batch, "hospital-2", seal(liar, aggregator, header, payload))
+    members.mailbox.put_answer(batch, "hospital-2", None, seal(liar, aggregator, header, payload))
     collected = members.aggregator().collect(batch, members.mailbox)
     assert collected.entities == ("hospital-0", "hospital-1")
     assert "hold what its mechanism does not report" in collected.left_out["hospital-2"]

@@ -394,14 +394,14 @@ def test_a_mailbox_holds_everything_in_its_place(tmp_path):
     mailbox, run = Mailbox(tmp_path / "shared"), "a" * 64
     mailbox.put_consortium(CONSORTIUM)
     mailbox.put_batch(BATCH)
-    mailbox.put_shares(BATCH, "north", "party0", b"shares")
-    mailbox.put_ballots(BATCH, "north", b"ballots")
+    mailbox.put_answer(BATCH, "north", "party0", b"shares")
+    mailbox.put_answer(BATCH, "north", None, b"ballots")
     mailbox.put_labels(BATCH, "party0", run, b"labels")
     assert mailbox.consortium() == CONSORTIUM
     assert mailbox.batch_identifiers() == [BATCH.identifier]
     assert mailbox.batch(BATCH.identifier, CONSORTIUM).signature == BATCH.signature
-    assert mailbox.shares(BATCH, "north", "party0") == b"shares"
-    assert mailbox.ballots(BATCH, "north") == b"ballots"
+    assert mailbox.answer(BATCH, "north", "party0") == b"shares"
+    assert mailbox.answer(BATCH, "north", None) == b"ballots"
     assert list(mailbox.labels(BATCH, "party0")) == [(run, b"labels")]
     found = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
     assert found == [
@@ -416,8 +416,8 @@ def test_a_mailbox_holds_everything_in_its_place(tmp_path):
 def test_what_is_not_there_yet_is_nothing(tmp_path):
     mailbox = Mailbox(tmp_path / "none")
     assert mailbox.batch_identifiers() == []
-    assert mailbox.shares(BATCH, "north", "party0") is None
-    assert mailbox.ballots(BATCH, "north") is None
+    assert mailbox.answer(BATCH, "north", "party0") is None
+    assert mailbox.answer(BATCH, "north", None) is None
     assert list(mailbox.labels(BATCH, "party0")) == []
     with pytest.raises(InvalidDataError, match="does not exist"):
         mailbox.consortium()
@@ -445,8 +445,8 @@ def test_what_is_no_file_or_too_long_is_nobodys_labels(tmp_path):
 
 
 PUTS: list[Callable[[Mailbox, bytes], None]] = [
-    lambda mailbox, data: mailbox.put_shares(BATCH, "north", "party0", data),
-    lambda mailbox, data: mailbox.put_ballots(BATCH, "north", data),
+    lambda mailbox, data: mailbox.put_answer(BATCH, "north", "party0", data),
+    lambda mailbox, data: mailbox.put_answer(BATCH, "north", None, data),
     lambda mailbox, data: mailbox.put_labels(BATCH, "party0", "a" * 64, data),
 ]
 
@@ -480,8 +480,8 @@ def test_a_writer_that_dies_leaves_nothing_that_is_read(tmp_path, monkeypatch):
 
     monkeypatch.setattr(documents.os, "link", dies)
     with pytest.raises(KeyboardInterrupt):
-        mailbox.put_shares(BATCH, "north", "party0", b"shares")
-    assert mailbox.shares(BATCH, "north", "party0") is None
+        mailbox.put_answer(BATCH, "north", "party0", b"shares")
+    assert mailbox.answer(BATCH, "north", "party0") is None
     (tmp_path / "batches").mkdir()
     (tmp_path / "batches" / f".{BATCH.identifier}.batch.0.part").write_bytes(b"half")
     assert mailbox.batch_identifiers() == []
@@ -491,7 +491,7 @@ def test_a_message_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     order, sync, link = [], os.fsync, os.link
     monkeypatch.setattr(documents.os, "fsync", lambda file: order.append("sync") or sync(file))
     monkeypatch.setattr(documents.os, "link", lambda part, path: order.append("name") or link(part, path))
-    Mailbox(tmp_path).put_ballots(BATCH, "north", b"x")
+    Mailbox(tmp_path).put_answer(BATCH, "north", None, b"x")
     assert order == ["sync", "name", "sync"]
 
 
@@ -502,11 +502,11 @@ HOSTILE = ["../x", "a/b", "..", ".", "", "a.b", "a\\b", "a\0b", "/etc", "x" * 41
 def test_no_name_leaves_the_folder(name, tmp_path):
     mailbox = Mailbox(tmp_path / "shared")
     attempts: list[Callable[[], object]] = [
-        lambda: mailbox.put_shares(BATCH, name, "party0", b""),
-        lambda: mailbox.put_shares(BATCH, "north", name, b""),
-        lambda: mailbox.shares(BATCH, name, "party0"),
-        lambda: mailbox.put_ballots(BATCH, name, b""),
-        lambda: mailbox.ballots(BATCH, name),
+        lambda: mailbox.put_answer(BATCH, name, "party0", b""),
+        lambda: mailbox.put_answer(BATCH, "north", name, b""),
+        lambda: mailbox.answer(BATCH, name, "party0"),
+        lambda: mailbox.put_answer(BATCH, name, None, b""),
+        lambda: mailbox.answer(BATCH, name, None),
         lambda: mailbox.put_labels(BATCH, name, "a" * 64, b""),
         lambda: mailbox.put_labels(BATCH, "party0", name, b""),
         lambda: list(mailbox.labels(BATCH, name)),
@@ -551,10 +551,10 @@ def test_a_link_a_pipe_a_folder_and_a_huge_file_are_no_messages(tmp_path):
         file.truncate(2**40)
     for name in ("link", "pipe", "folder", "huge"):
         with pytest.raises(ForgedMessageError, match="no plain file of at most"):
-            mailbox.ballots(BATCH, name)
+            mailbox.answer(BATCH, name, None)
 
 
 def test_a_mailbox_that_cannot_be_written_says_so(tmp_path):
     (tmp_path / "shares").write_bytes(b"")
     with pytest.raises(InvalidDataError, match="cannot be written"):
-        Mailbox(tmp_path).put_shares(BATCH, "north", "party0", b"x")
+        Mailbox(tmp_path).put_answer(BATCH, "north", "party0", b"x")

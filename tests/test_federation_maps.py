@@ -13,8 +13,8 @@ from tutelage.exceptions import ForgedMessageError
 from tutelage.features import PublicKernel, PublicProjection, PublicScaling, UnitBall
 from tutelage.features.rowwise import EXACT_FLOAT64, distance_levels
 from tutelage.federation import Batch, ComputingParty, SumRound
-from tutelage.federation import casting as federated_casting
-from tutelage.federation.casting import ballots_of
+from tutelage.federation import entity as federated_casting
+from tutelage.federation.entity import ballots_of
 from tutelage.federation.computing_party import statement_of
 from tutelage.federation.envelopes import Header, Kind, unseal
 from tutelage.federation.sharing import HEAD_BYTES, MODULUS, SALT_BYTES, SPLIT_NAME_BYTES, added, decode, encode
@@ -238,7 +238,7 @@ def test_a_row_that_a_map_makes_infinite_casts_zeros(members, monkeypatch):
 
 def payload_of(members, batch, party):
     header = Header.of(members.consortium, batch, Kind.SHARES, "hospital-0", party.name)
-    envelope = members.mailbox.shares(batch, "hospital-0", party.name)
+    envelope = members.mailbox.answer(batch, "hospital-0", party.name)
     return unseal(members.home(party.name).identity, members.consortium.member("hospital-0"), header, envelope)
 
 

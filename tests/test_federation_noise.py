@@ -36,9 +36,9 @@ def test_the_shares_are_the_noise_over_the_root_of_the_honest():
 def test_the_event_is_the_mechanism_s_with_summed_noise():
     vote = NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)
     check = ConfidenceCheck(200, 150.0, 10, ONE_TEACHER)
-    assert event_of_one(PLAIN, 10, ONE_TEACHER, 8, simulated=False) == SummedNoise(vote, 8)
+    assert event_of_one(PLAIN, 10, ONE_TEACHER, 8) == SummedNoise(vote, 8)
     expected = Composed((SummedNoise(check, 8), SummedNoise(vote, 8)))
-    assert event_of_one(CONFIDENT, 10, ONE_TEACHER, 8, simulated=False) == expected
+    assert event_of_one(CONFIDENT, 10, ONE_TEACHER, 8) == expected
     assert event_of_one(CONFIDENT, 10, ONE_TEACHER, 8, simulated=True).is_simulated
 
 
@@ -46,7 +46,7 @@ def test_the_event_is_the_mechanism_s_with_summed_noise():
 def test_other_mechanisms_are_refused(mechanism):
     for call in (
         lambda: share_sigmas(mechanism, 4),
-        lambda: event_of_one(mechanism, 10, ONE_TEACHER, 4, simulated=False),
+        lambda: event_of_one(mechanism, 10, ONE_TEACHER, 4),
         lambda: bit_length(mechanism, 4, 8, 1, 10, 5),
         lambda: epsilon_if_fewer_honest(mechanism, 10, ONE_TEACHER, 4, 4, 10, 1e-5),
         lambda: epsilon_for_two_computing_parties(mechanism, 10, ONE_TEACHER, 4, 4, 10, 1e-5),
@@ -94,7 +94,7 @@ def test_fewer_honest_entities_cost_more_and_as_many_as_planned_cost_the_plan(me
     ]
     assert costs == sorted(costs, reverse=True)
     assert costs[0] > 3 * costs[-1]
-    planned = event_of_one(mechanism, 10, ONE_TEACHER, 16, simulated=False)
+    planned = event_of_one(mechanism, 10, ONE_TEACHER, 16)
     assert costs[-1] == pytest.approx(data_independent.epsilon(Repeated(planned, 50), 1e-5).epsilon, rel=1e-9)
 
 

@@ -24,8 +24,9 @@ from tutelage.exceptions import (
     QuorumError,
     StaleBatchError,
 )
-from tutelage.federation import Batch, Computed, Entity, SumRound, charges
-from tutelage.federation.casting import ballots_of
+from tutelage.federation import Batch, Entity, SumRound, charges
+from tutelage.federation.entity import ballots_of
+from tutelage.federation.computing_party import Computed
 from tutelage.federation.costs import epsilon_of_queries, event_of_round, most_queries
 from tutelage.federation.envelopes import Header, Kind, seal, unseal
 from tutelage.federation.sharing import HEAD_BYTES, MODULUS, SPLIT_NAME_BYTES, added, decode, encode, split
@@ -101,7 +102,7 @@ def sent(members, batch, name):
     payloads = []
     for party in members.consortium.computing_parties:
         header = Header.of(members.consortium, batch, Kind.SHARES, name, party.name)
-        envelope = members.mailbox.shares(batch, name, party.name)
+        envelope = members.mailbox.answer(batch, name, party.name)
         payloads.append(unseal(members.home(party.name).identity, members.consortium.member(name), header, envelope))
     assert len({payload[:SPLIT_NAME_BYTES] for payload in payloads}) == 1
     return added([payload[HEAD_BYTES:] for payload in payloads], (CLASSES, numbers_in(batch) // CLASSES))
@@ -202,7 +203,7 @@ def test_what_one_party_and_even_two_hold_is_uniform(members):
     shares = []
     for party in members.consortium.computing_parties[:2]:
         header = Header.of(members.consortium, batch, Kind.SHARES, NAMES[0], party.name)
-        envelope = members.mailbox.shares(batch, NAMES[0], party.name)
+        envelope = members.mailbox.answer(batch, NAMES[0], party.name)
         payload = unseal(members.home(party.name).identity, members.consortium.member(NAMES[0]), header, envelope)
         shares.append(decode(payload[HEAD_BYTES:], (numbers_in(batch),)))
     both = np.concatenate([*shares, (shares[0] + shares[1]) % MODULUS]) / MODULUS

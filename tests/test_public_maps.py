@@ -12,7 +12,7 @@ from sklearn.pipeline import Pipeline
 from tutelage._internal.typing import FloatArray
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features import PublicKernel, PublicProjection, PublicScaling, UnitBall, landmarks, rowwise
-from tutelage.federation.maps import map_of
+from tutelage.federation.sums import map_of
 
 ROWS = 515  # more than are worked on at once
 

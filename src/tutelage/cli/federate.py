@@ -14,7 +14,7 @@ from rich.text import Text
 
 from tutelage._internal.files import read_array, read_arrays
 from tutelage._internal.gate import TABLE, open_input
-from tutelage._internal.outputs import Claim, check_replaceable, claimed, npz_form
+from tutelage._internal.outputs import check_replaceable, claimed, npz_form
 from tutelage._internal.typing import ABSTAIN
 from tutelage._internal.validation import number_between
 from tutelage.cli.ledger import Neighbors, unit_of
@@ -31,12 +31,12 @@ from tutelage.federation import (
     Home,
     Identity,
     Mailbox,
-    Member,
     Role,
     SumRound,
 )
 from tutelage.federation.costs import epsilon_of_queries
 from tutelage.federation.documents import listed, member_name
+from tutelage.federation.keys import Member, host_and_port
 from tutelage.federation.mailbox import BatchStatus, batch_status, consortium_status
 from tutelage.federation.mpc.links import TRANSCRIPT
 from tutelage.ledger import Ledger
@@ -48,9 +48,7 @@ from tutelage.teachers import VectorBallots
 
 _REQUIRED = {"name": str, "classes": int, "members": list, "mechanism": dict, "unit": dict, "quorum": int}
 _OPTIONAL = {"teachers_per_entity": int, "colluding": int, "teachers": dict, "people": dict}
-_TEACHERS = {"estimator": str, "parameters": dict}
 _VECTORS = f"tutelage.teachers.{VectorBallots.__name__}"
-_UNIT = {"neighbors": Annotated[str, OneOf(Neighbors)], "name": str}
 _LABELS = npz_form("labels", "rows", "labels")
 _SHOWN_QUERIES, _SHOWN_DELTA = 100, 1e-5
 
@@ -68,7 +66,7 @@ def read_terms(path: Path) -> Consortium:
         raise ConfigError(
             "[mechanism] must have `name` and `noise_multiplier`, because the members agree on the noise."
         )
-    check_entries(unit, _UNIT, ["neighbors"], "[unit]")
+    check_entries(unit, {"neighbors": Annotated[str, OneOf(Neighbors)], "name": str}, ["neighbors"], "[unit]")
     members = tuple(Member.load(path.parent / name) for name in files)
     entities = [member.name for member in members if member.role is Role.ENTITY]
     people = found.get("people", {})
@@ -90,12 +88,12 @@ def read_terms(path: Path) -> Consortium:
 
 def _read_teacher(terms: Mapping[str, Any]) -> VectorBallots | None:
     """Return the ballots that people cast in sums of ballots; None for votes."""
-    if "teachers" not in terms:
+    table = terms.get("teachers")
+    if table is None:
         if "people" in terms:
             raise ConfigError(f"[people] is only for sums of ballots. Add [teachers] with the estimator {_VECTORS!r}.")
         return None
-    table = terms["teachers"]
-    check_entries(table, _TEACHERS, ["estimator"], "[teachers]")
+    check_entries(table, {"estimator": str, "parameters": dict}, ["estimator"], "[teachers]")
     if table["estimator"] != _VECTORS:
         raise ConfigError(
             f"`estimator` in [teachers] must be {_VECTORS!r} in the terms of a consortium. Got {table['estimator']!r}. "
@@ -145,24 +143,14 @@ def describe_status(consortium: Consortium, batches: Sequence[BatchStatus]) -> N
     plain_console().print(table)
     for each in batches:
         missing = f"No votes from {listed(each.missing)}. " * bool(each.missing)
-        say(f"{each.batch[:8]}: {missing}Next: {_next_step(consortium, each)}")
-
-
-def _next_step(consortium: Consortium, found: BatchStatus) -> str:
-    """Return the next step toward the labels of a batch, and who must take it."""
-    parties, short = [party.name for party in consortium.computing_parties], consortium.quorum - len(found.answered)
-    if short > 0 and not found.computed:
-        return f"{short} more must run `tutelage federate vote`."
-    if consortium.is_local or found.complete:
-        return f"{consortium.aggregator.name} can run `tutelage federate collect`."
-    return f"{', '.join(parties)} must run `tutelage federate compute` at the same time."
-
-
-def _after_joining(consortium: Consortium, role: Role, home: Path) -> str:
-    """Return the next command of a member that has joined."""
-    if role is Role.ENTITY or (role is Role.AGGREGATOR and not consortium.is_local):
-        return f"tutelage ledger init FILE --for {home} --epsilon EPSILON --delta DELTA"
-    return "tutelage federate ask" if role is Role.AGGREGATOR else "tutelage federate compute"
+        short = consortium.quorum - len(each.answered)
+        parties = ", ".join(party.name for party in consortium.computing_parties)
+        step = f"{parties} must run `tutelage federate compute` at the same time."
+        if short > 0 and not each.computed:
+            step = f"{short} more must run `tutelage federate vote`."
+        elif consortium.is_local or each.complete:
+            step = f"{consortium.aggregator.name} can run `tutelage federate collect`."
+        say(f"{each.batch[:8]}: {missing}Next: {step}")
 
 
 def in_groups(digits: str) -> str:
@@ -176,7 +164,6 @@ BatchOption = Annotated[
     str | None,
     typer.Option("--batch", help="Start of the identifier of the batch.  [default: the only unfinished batch]"),
 ]
-_LAST_PORT = 65535
 _FIX = "Run `tutelage federate init`, or check --mailbox."
 KeysChangedOption = Annotated[
     bool, typer.Option("--keys-changed", help="Confirm that the ledger belongs to this member, who has new keys now.")
@@ -251,7 +238,10 @@ def join(
     member = Home(home)
     member.join(consortium, fingerprint)
     say(f"{member.identity.member.name} has joined {consortium.name!r}.")
-    say(f"Next: {_after_joining(consortium, member.identity.member.role, home)}")
+    step = {Role.COMPUTING: "federate compute", Role.AGGREGATOR: "federate ask"}.get(member.identity.member.role)
+    if step is None or (step == "federate ask" and not consortium.is_local):
+        step = f"ledger init FILE --for {home} --epsilon EPSILON --delta DELTA"
+    say(f"Next: tutelage {step}")
 
 
 @federate.command()
@@ -286,13 +276,13 @@ def ask(
     elif asked.batch is None:
         done = "Every round was collected" if aggregator.consortium.is_sum else "Every row was labeled"
         say(f"{done} before. No query was sent, and nothing was spent.")
-    elif aggregator.consortium.teacher is not None:
-        number = SumRound.of(asked.batch, aggregator.consortium).number
-        say(f"Sent round {number + 1} of {aggregator.consortium.teacher.rounds} as batch {asked.batch.identifier}.")
-        say(budget.state() if budget is not None else "")
-        say(f"Next: tutelage federate status --mailbox {mailbox}")
     else:
-        say(f"Sent batch {asked.batch.identifier} with {asked.new:,} queries.")
+        teacher = aggregator.consortium.teacher
+        if teacher is None:
+            say(f"Sent batch {asked.batch.identifier} with {asked.new:,} queries.")
+        else:
+            number = SumRound.of(asked.batch, aggregator.consortium).number
+            say(f"Sent round {number + 1} of {teacher.rounds} as batch {asked.batch.identifier}.")
         if budget is not None:
             say(budget.state())
         say(f"Next: tutelage federate status --mailbox {mailbox}")
@@ -333,9 +323,15 @@ def vote(
     entity = Entity(member, budget, keys_changed=keys_changed)
     terms = entity.consortium
     by_sum = terms.is_sum
+
     # For votes, an unfinished batch is never chosen automatically: only the mailbox states which are finished, and
     # ballots fit any batch with as many queries. The ballots of a sum are computed here, for the batch.
-    asked = _batch(box, terms, batch, (lambda each: _is_over(terms, box, member, each)) if by_sum else None)
+    def is_over(each: Batch) -> bool:
+        """Return whether this member has answered a batch, or came too late for it."""
+        status = batch_status(terms, box, each)
+        return bool(status.computed) or member.identity.member.name in status.answered
+
+    asked = _batch(box, terms, batch, is_over if by_sum else None)
     arrays = read_arrays(ballots) if ballots.suffix.lower() == ".npz" else {}
     if "batch" in arrays and str(arrays["batch"]) != asked.identifier:
         raise ConfigError(f"{ballots} contains ballots for another batch than {asked.identifier}. Pass its --batch.")
@@ -343,9 +339,10 @@ def vote(
         with open_input(data, TABLE) as file:
             entity.bind(hashlib.file_digest(file, "sha256").digest(), changed=data_changed)
     if by_sum:
-        X, y, ids = _private_rows(ballots)
+        if not {"X", "y"} <= set(arrays):
+            raise ConfigError(f"{ballots} must contain the arrays X and y, and also ids if the terms protect people.")
         with _paid_once(budget):
-            cast = entity.cast(asked, X, y, box, entity_ids=ids)
+            cast = entity.cast(asked, arrays["X"], arrays["y"], box, entity_ids=arrays.get("ids"))
     else:
         votes = read_array(ballots, array, "ballots")
         with _paid_once(budget):
@@ -392,7 +389,7 @@ def compute(
     computed already, the command reports it at once and does not wait.
     """
     number_between(timeout, 0, float("inf"), "--timeout", "compute")
-    here = None if listen is None else _host_and_port(listen)
+    here = None if listen is None else host_and_port(listen, "--listen")
     member, box = Home(home), _mailbox(mailbox)
     party = ComputingParty(member)
     if transcript is not None:
@@ -444,55 +441,33 @@ def collect(
         raise ConfigError("--decoder is only for the local model. Leave it out.")
     with claimed(output, STUDENT if by_sum else _LABELS, way_out=ANOTHER_FILE) as claim:
         asked = _batch(box, aggregator.consortium, batch, aggregator.is_collected)
-        if by_sum:
-            _collect_sum(aggregator, budget, asked, box, claim, as_json=as_json)
-            return
+        about: dict[str, Any] = {"batch": asked.identifier}
         with _paid_once(budget):
-            found = aggregator.collect(asked, box, decoder=decoder)
-            with claim.written() as part:
-                np.savez_compressed(part, rows=asked.rows, labels=found.labels)
-    answered = int(np.sum(found.labels != ABSTAIN))
+            if by_sum:
+                opened = aggregator.collect_sum(asked, box)
+                with claim.written() as part:
+                    write_student(opened.round.classifier, part)
+                entities, left_out, next_step = opened.entities, {}, opened.rounds_left
+                about |= {"round": opened.round.number, "rounds_left": opened.rounds_left}
+                about |= {"entities": entities, "student": str(claim.path)}
+                wrote = f"the student of round {opened.round.number}"
+            else:
+                found = aggregator.collect(asked, box, decoder=decoder)
+                with claim.written() as part:
+                    np.savez_compressed(part, rows=asked.rows, labels=found.labels)
+                entities, left_out, answered = found.entities, found.left_out, int(np.sum(found.labels != ABSTAIN))
+                about |= {"asked": asked.n_queries, "answered": answered}
+                about |= {"entities": entities, "left_out": left_out, "labels": str(output)}
+                wrote, next_step = f"{answered:,} of {asked.n_queries:,} labels", None
     if as_json:
-        counts = {"batch": asked.identifier, "asked": asked.n_queries, "answered": answered}
-        whose = {"entities": found.entities, "left_out": found.left_out, "labels": str(output)}
-        print_json({**counts, **whose, "ledger": budget and budget.state().as_dict()})
+        print_json({**about, "ledger": budget and budget.state().as_dict()})
         return
-    _print_left_out(found.left_out)
-    say(f"Wrote {answered:,} of {asked.n_queries:,} labels, by {len(found.entities)} hospitals, to {output}.")
+    _print_left_out(left_out)
+    say(f"Wrote {wrote}, by {len(entities)} hospitals, to {output}.")
     if budget is not None:
         say(budget.state())
-
-
-def _collect_sum(
-    aggregator: Aggregator, budget: Ledger | None, asked: Batch, box: Mailbox, claim: Claim, *, as_json: bool
-) -> None:
-    with _paid_once(budget):
-        found = aggregator.collect_sum(asked, box)
-        with claim.written() as part:
-            write_student(found.round.classifier, part)
-    if as_json:
-        counts = {"batch": asked.identifier, "round": found.round.number, "rounds_left": found.rounds_left}
-        whose = {"entities": found.entities, "student": str(claim.path)}
-        print_json({**counts, **whose, "ledger": budget and budget.state().as_dict()})
-        return
-    say(f"Wrote the student of round {found.round.number}, by {len(found.entities)} hospitals, to {claim.path}.")
-    if budget is not None:
-        say(budget.state())
-    say("Next: tutelage federate ask" if found.rounds_left else "This was the last round.")
-
-
-def _is_over(terms: Consortium, box: Mailbox, member: Home, batch: Batch) -> bool:
-    """Return whether a member has answered a batch, or came too late for it."""
-    found = batch_status(terms, box, batch)
-    return bool(found.computed) or member.identity.member.name in found.answered
-
-
-def _private_rows(path: Path) -> tuple[Any, Any, Any]:
-    """Return private rows, their class indices, and the identifiers of their people if the file has any."""
-    arrays = read_arrays(path)
-    if not {"X", "y"} <= set(arrays):
-        raise ConfigError(f"{path} must contain the arrays X and y, and also ids if the terms protect people.")
-    return arrays["X"], arrays["y"], arrays.get("ids")
+    if next_step is not None:
+        say("Next: tutelage federate ask" if next_step else "This was the last round.")
 
 
 @federate.command()
@@ -565,13 +540,6 @@ def _paid_once(budget: Ledger | None) -> Iterator[None]:
         ) from None
 
 
-def _host_and_port(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not re.fullmatch("[1-9][0-9]{0,4}", port) or int(port) > _LAST_PORT:
-        raise ConfigError(f"--listen must be host:port, for example 0.0.0.0:7001. Got {text!r}.")
-    return host.strip("[]"), int(port)
-
-
 def _say_who_is_missing() -> Callable[[tuple[str, ...]], None]:
     """Return a callback that prints the missing parties whenever they change."""
     said: list[tuple[str, ...]] = []
@@ -597,25 +565,20 @@ def _batch(
     found = known if start is None else [name for name in known if name.startswith(start.lower())]
     if len(found) == 1:
         return mailbox.batch(found[0], consortium)
+    batches = f" Batches: {', '.join(known)}." if known else ""
     if start is not None or not known:
         which = "" if start is None else f" that begins with {start!r}"
         what = "is none" if not found else f"are {len(found)}"
-        raise ConfigError(f"--batch must name one batch. There {what}{which} in {mailbox.folder}.{_listed(known)}")
+        raise ConfigError(f"--batch must name one batch. There {what}{which} in {mailbox.folder}.{batches}")
     if is_done is None:
-        raise ConfigError(f"--batch must name the batch of the ballots. There are {len(known)}.{_listed(known)}")
-    left = [batch for batch in _genuine(mailbox, consortium, known) if not is_done(batch)]
+        raise ConfigError(f"--batch must name the batch of the ballots. There are {len(known)}.{batches}")
+    left = []
+    for identifier in known:
+        with suppress(FederationError, InvalidDataError):  # a batch that the aggregator did not sign blocks no other
+            if not is_done(batch := mailbox.batch(identifier, consortium)):
+                left.append(batch)
     if len(left) != 1:
         what = f"{len(left)} of {len(known)} are unfinished" if left else f"All {len(known)} are finished"
-        raise ConfigError(f"--batch must name one batch. {what}.{_listed([each.identifier for each in left] or known)}")
+        batches = f" Batches: {', '.join([each.identifier for each in left] or known)}."
+        raise ConfigError(f"--batch must name one batch. {what}.{batches}")
     return left[0]
-
-
-def _genuine(mailbox: Mailbox, consortium: Consortium, identifiers: list[str]) -> Iterator[Batch]:
-    """Yield the batches that the aggregator signed; a forged one must not block the others."""
-    for identifier in identifiers:
-        with suppress(FederationError, InvalidDataError):
-            yield mailbox.batch(identifier, consortium)
-
-
-def _listed(identifiers: list[str]) -> str:
-    return f" Batches: {', '.join(identifiers)}." if identifiers else ""

@@ -8,30 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tutelage.federation.aggregator import Aggregator as Aggregator
-    from tutelage.federation.aggregator import Asked as Asked
-    from tutelage.federation.aggregator import Collected as Collected
-    from tutelage.federation.aggregator import CollectedSum as CollectedSum
     from tutelage.federation.batches import Batch as Batch
-    from tutelage.federation.computing_party import Computed as Computed
     from tutelage.federation.computing_party import ComputingParty as ComputingParty
     from tutelage.federation.consortium import Consortium as Consortium
     from tutelage.federation.entity import Entity as Entity
-    from tutelage.federation.entity import Vote as Vote
     from tutelage.federation.home import Home as Home
     from tutelage.federation.keys import Identity as Identity
-    from tutelage.federation.keys import Member as Member
     from tutelage.federation.keys import Role as Role
     from tutelage.federation.mailbox import Mailbox as Mailbox
     from tutelage.federation.sums import SumRound as SumRound
 
 _NAMES = {
-    "aggregator": ("Aggregator", "Asked", "Collected", "CollectedSum"),
+    "aggregator": ("Aggregator",),
     "batches": ("Batch",),
-    "computing_party": ("Computed", "ComputingParty"),
+    "computing_party": ("ComputingParty",),
     "consortium": ("Consortium",),
-    "entity": ("Entity", "Vote"),
+    "entity": ("Entity",),
     "home": ("Home",),
-    "keys": ("Identity", "Member", "Role"),
+    "keys": ("Identity", "Role"),
     "mailbox": ("Mailbox",),
     "sums": ("SumRound",),
 }

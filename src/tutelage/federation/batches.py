@@ -66,16 +66,9 @@ class Batch:
 
     @classmethod
     def make(cls, identity: Identity, consortium: Consortium, rows: npt.ArrayLike) -> Self:
-        """Ask public rows under a fresh identifier.
+        """Ask public rows of shape (queries, ...) under a fresh identifier, by the aggregator's identity.
 
-        Parameters
-        ----------
-        identity : Identity
-            The aggregator's.
-        consortium : Consortium
-            The consortium that is asked.
-        rows : array of shape (queries, ...)
-            Public rows: numbers or booleans, finite, at least one row and at most 1 GiB.
+        Rows are numbers or booleans, finite, at least one row and at most 1 GiB.
         """
         if identity.member != consortium.aggregator:
             raise InvalidParameterError(
@@ -83,9 +76,8 @@ class Batch:
                 f"Got that of {identity.member.name}."
             )
         plain = plain_rows(rows)
-        identifier, query_hash = secrets.token_hex(16), hash_of_rows(plain)
-        signature = identity.sign(_signed(_header(consortium.fingerprint, identifier, plain, query_hash)))
-        return cls(consortium.fingerprint, identifier, plain, query_hash, signature.hex())
+        about = consortium.fingerprint, secrets.token_hex(16), plain, hash_of_rows(plain)
+        return cls(*about, identity.sign(_signed(_header(*about))).hex())
 
     def to_bytes(self) -> bytes:
         """Return the batch as its file holds it."""
@@ -94,17 +86,7 @@ class Batch:
 
     @classmethod
     def from_bytes(cls, data: bytes, consortium: Consortium) -> Self:
-        """Return the batch that `to_bytes` wrote, after checking that `consortium`'s aggregator signed all of it.
-
-        Raises
-        ------
-        ForgedMessageError
-            If the aggregator did not sign exactly this.
-        StaleBatchError
-            If it is another consortium's.
-        InvalidDataError
-            If it is of another format.
-        """
+        """Return the batch that `to_bytes` wrote, after checking that `consortium`'s aggregator signed all of it."""
         line = data[: data.find(b"\n", 0, _MOST_HEADER_BYTES) + 1]
         damaged = ForgedMessageError("A batch of queries is damaged. The aggregator must send it again.")
         header = parse(line, "batch", _FORMAT, damaged)
@@ -184,9 +166,6 @@ def _rows_from(dtype: object, shape: object, body: bytes, damaged: ForgedMessage
     return np.frombuffer(body, dtype=kind).reshape(shape)
 
 
-_BYTES = 8  # of one number in a report
-
-
 def write_reports(reports: IntArray) -> bytes:
     """Return one entity's reports on the first queries of a batch, shape (queries,) or (queries, classes), as bytes."""
     return np.ascontiguousarray(reports, dtype="<i8").tobytes()
@@ -194,26 +173,18 @@ def write_reports(reports: IntArray) -> bytes:
 
 def read_reports(payload: bytes, mechanism: LocalMechanism, queries: int, classes: int) -> IntArray:
     """Return one entity's reports on all queries of a batch, as `decode` takes them."""
-    per_query = classes if isinstance(mechanism, LocalGaussian) else 1
-    low, high = _range(mechanism, classes)
-    found = len(payload) // (_BYTES * per_query)
-    if len(payload) != found * _BYTES * per_query or not 1 <= found <= queries:
+    noisy = isinstance(mechanism, LocalGaussian)
+    per_query = classes if noisy else 1
+    found = len(payload) // (8 * per_query)
+    if len(payload) != found * 8 * per_query or not 1 <= found <= queries:
         raise ForgedMessageError("An entity's ballots do not fit the batch. It must send them again.")
+    high = ceil(1 + 40 * mechanism.sigma) if noisy else 0  # noise passes it with a chance below 1e-300
+    low = -high
+    if isinstance(mechanism, ClassResponse):
+        low, high = 0, mechanism.channel(classes).shape[1] - 1
     values = np.frombuffer(payload, dtype="<i8").astype(np.int64)
     if np.any(values < low) or np.any(values > high):
         raise ForgedMessageError("An entity's ballots hold what its mechanism does not report. It is left out.")
-    if isinstance(mechanism, LocalGaussian):
-        reports = np.zeros((queries, classes), dtype=np.int64)
-        reports[:found] = values.reshape(found, classes)
-    else:
-        reports = np.full(queries, ABSTAIN, dtype=np.int64)
-        reports[:found] = values
+    reports = np.zeros((queries, classes), dtype=np.int64) if noisy else np.full(queries, ABSTAIN, dtype=np.int64)
+    reports[:found] = values.reshape(found, *reports.shape[1:])
     return reports
-
-
-def _range(mechanism: LocalMechanism, classes: int) -> tuple[int, int]:
-    """Return the least and the largest report: of noise, what it passes with a chance below 1e-300."""
-    if isinstance(mechanism, ClassResponse):
-        return 0, mechanism.channel(classes).shape[1] - 1
-    reach = ceil(1 + 40 * mechanism.sigma) if isinstance(mechanism, LocalGaussian) else 0
-    return -reach, reach

@@ -1,6 +1,5 @@
 """The ledger that a batch is spent from, and its name there: never the ledger of another member."""
 
-from tutelage.events import Event
 from tutelage.exceptions import LedgerMismatchError
 from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium
@@ -21,7 +20,8 @@ def require_own(ledger: Ledger, consortium: Consortium, member: Member, *, keys_
     own = owner_name(member)
     if keys_changed or ledger.owner == own:
         return
-    owner = _last_payer(ledger) or ledger.owner
+    batches = (charge.reserved.content.get("batch", "").split("/") for charge in reversed(ledger.history().charges))
+    owner = next((parts[3] for parts in batches if len(parts) == 4), ledger.owner)
     if owner not in (None, own):
         names = {owner_name(each): each.name for each in consortium.members}
         whose = names.get(owner, f"the member with the fingerprint {owner}")
@@ -39,22 +39,14 @@ def reserved(ledger: Ledger, consortium: Consortium, batch: Batch, member: Membe
 
 def reserve(ledger: Ledger, consortium: Consortium, batch: Batch, member: Member, queries: int) -> Reservation:
     """Spend what the first `queries` queries of a batch cost at most, once, however often it is called."""
-    return ledger.reserve(_event_of(consortium, batch), queries, batch=_name(consortium, batch, member))
-
-
-def _event_of(consortium: Consortium, batch: Batch) -> Event:
     if consortium.is_sum:
         asked = SumRound.of(batch, consortium)
-        return event_of_round(consortium, asked.number, asked.coef.size)
-    return event_of_query(consortium)
+        event = event_of_round(consortium, asked.number, asked.coef.size)
+    else:
+        event = event_of_query(consortium)
+    return ledger.reserve(event, queries, batch=_name(consortium, batch, member))
 
 
 def _name(consortium: Consortium, batch: Batch, member: Member) -> str:
     """Return what a ledger calls a batch: terms and rows are in it, so that no other batch is ever taken for it."""
     return f"{consortium.fingerprint}/{batch.identifier}/{batch.query_hash}/{owner_name(member)}"
-
-
-def _last_payer(ledger: Ledger) -> str | None:
-    """Return the member that spent last, or None."""
-    names = (charge.reserved.content.get("batch", "").split("/") for charge in reversed(ledger.history().charges))
-    return next((parts[3] for parts in names if len(parts) == 4), None)

@@ -4,20 +4,12 @@ import hashlib
 import json
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple, cast, final
 
 import numpy as np
 
-from tutelage.exceptions import (
-    FederationError,
-    ForgedMessageError,
-    InvalidDataError,
-    PartyLostError,
-    StaleBatchError,
-)
+from tutelage.exceptions import FederationError, ForgedMessageError, InvalidDataError, PartyLostError, StaleBatchError
 from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium
 from tutelage.federation.costs import SharedMechanism, bit_length, projection_bound
@@ -26,7 +18,7 @@ from tutelage.federation.home import Home
 from tutelage.federation.keys import Role, host_and_port
 from tutelage.federation.mailbox import Mailbox
 from tutelage.federation.mpc import Endpoint, Session, run_party
-from tutelage.federation.sharing import ELEMENT_BYTES, HEAD_BYTES, MODULUS, PARTIES, SPLIT_NAME_BYTES, decode, encode
+from tutelage.federation.sharing import HEAD_BYTES, MODULUS, PARTIES, SPLIT_NAME_BYTES, decode, encode
 from tutelage.federation.sums import numbers_in
 from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import ConfidentGNMax, NoisySum
@@ -60,7 +52,7 @@ def statement_of(consortium: Consortium, batch: Batch, held: dict[str, EntitySha
 
 
 def read_statement(message: bytes) -> dict[str, Any]:
-    """Return what a party says it holds, if it is in the form in which parties say it."""
+    """Return what a party says it holds, checking its form."""
     try:
         found = json.loads(message)
         words = [found[name] for name in ("consortium", "batch", "queries", "nonce")]
@@ -106,47 +98,13 @@ def agreed_pins(statements: list[dict[str, Any]]) -> Pins:
     return begun[0]
 
 
-def _read(payload: bytes, shape: tuple[int, int, int]) -> EntityShares:
-    digest = hashlib.sha256(payload).hexdigest()
-    # Earlier versions wrote no salt. No shares have 32 bytes more than others, so the length tells which it is.
-    unsalted = len(payload) == SPLIT_NAME_BYTES + ELEMENT_BYTES * prod(shape)
-    shares = payload[SPLIT_NAME_BYTES if unsalted else HEAD_BYTES :]
-    return EntityShares(payload[:SPLIT_NAME_BYTES].hex(), decode(shares, shape), digest)
+class Computed(NamedTuple):
+    """How a computation went; public values only."""
 
-
-@final
-@dataclass(frozen=True, slots=True)
-class Computed:
-    """How a computation went; public values only.
-
-    Parameters
-    ----------
-    entities : tuple of str
-        Whose votes are in the labels.
-    left_out : dict of str to str
-        Entities whose envelopes could not be used, and why; those that sent none are not named.
-    queries : int
-        Size of the batch.
-    bytes_sent : int
-        To the two other parties.
-    """
-
-    entities: tuple[str, ...]
-    left_out: dict[str, str] = field(hash=False)
+    entities: tuple[str, ...]  # whose votes are in the labels
+    left_out: dict[str, str]  # entities whose envelopes could not be used, and why; not those that sent none
     queries: int
-    bytes_sent: int
-
-
-class _Own(NamedTuple):
-    """Inputs of one party to a batch; private to it."""
-
-    batch: Batch
-    begun: Pins | None
-    held: dict[str, EntityShares]
-    left_out: dict[str, str]
-
-    def __repr__(self) -> str:
-        return f"_Own(batch={self.batch.identifier}, <shares hidden>)"
+    bytes_sent: int  # to the two other parties
 
 
 @final
@@ -168,18 +126,13 @@ class ComputingParty:
 
     def __init__(self, home: Home) -> None:
         self._home = home
-        self._consortium = home.consortium_as(Role.COMPUTING)
-        mechanism = self._consortium.mechanism
+        self.consortium = home.consortium_as(Role.COMPUTING)
+        mechanism = self.consortium.mechanism
         if not isinstance(mechanism, SharedMechanism | NoisySum):
             raise FederationError(f"{type(mechanism).__name__} is a local mechanism: nothing is computed on shares.")
         self._mechanism = mechanism
-        names = [party.name for party in self._consortium.computing_parties]
+        names = [party.name for party in self.consortium.computing_parties]
         self._place = names.index(home.identity.member.name)
-
-    @property
-    def consortium(self) -> Consortium:
-        """The terms it computes under."""
-        return self._consortium
 
     def compute(
         self,
@@ -210,29 +163,43 @@ class ComputingParty:
             File to write everything to that this party receives from the others, its own shares and what is opened to
             it, for an audit; as private as its shares.
 
+        Returns
+        -------
+        Computed
+            Whose votes are in the labels, whose were left out and why, the number of queries, and the bytes sent.
+
         Raises
         ------
         QuorumError
             If too few entities answered. If this party has too few shares, it does not wait for the others.
         PartyLostError
-            If another party failed or fell silent; try again with the same files.
-        StaleBatchError
-            If this batch was begun with other votes than those at hand.
-        FederationError
-            If the parties' messages do not fit together. Nothing was opened, whatever the error.
+            If another party failed or fell silent; try again with the same files. Nothing was opened, whatever the
+            error.
         """
         kept = self._home.kept(_BEGUN, batch.identifier, [_AGREED])
         begun: Pins | None = None if kept is None else json.loads(kept[_AGREED])
-        own = _Own(batch, begun, *self._held(batch, mailbox))
-        self._consortium.require_quorum(
-            own.held, own.left_out
-        )  # the others cannot add hospitals whose shares this party lacks
-        parties = self._consortium.computing_parties
+        held, left_out = self._held(batch, mailbox)
+        # The others cannot add hospitals whose shares this party lacks.
+        self.consortium.require_quorum(held, left_out)
+
+        async def body(session: Session) -> tuple[str, tuple[str, ...], bytes, int] | FederationError:
+            """Return a refusal that all parties come to, and do not raise it, so that none is taken for lost."""
+            try:
+                run, entities = await self._agree(session, batch, begun, held, left_out)
+                result = await self._result(session, [held[name].blocks for name in entities])
+            except PartyLostError:
+                raise
+            except FederationError as refusal:
+                return refusal
+            return run, entities, result, session.bytes_sent
+
+        me, aggregator = self._home.identity, self.consortium.aggregator
+        parties = self.consortium.computing_parties
         found = run_party(
             self._place,
             [Endpoint(each.name, *host_and_port(each.address), str(each.certificate)) for each in parties],
-            self._home.identity.tls_key_pem,
-            lambda session: self._computed(session, own),
+            cast("bytes", me.tls_key_pem),
+            body,
             timeout=timeout,
             listen=listen,
             waiting=waiting,
@@ -240,55 +207,43 @@ class ComputingParty:
         )
         if isinstance(found, FederationError):
             raise found
-        computed, run, result = found
-        me, aggregator = self._home.identity, self._consortium.aggregator
-        header = Header.of(self._consortium, batch, Kind.LABELS, me.member.name, aggregator.name)
-        content = canonical({"run": run, "entities": computed.entities}).encode() + b"\n" + result
+        run, entities, result, bytes_sent = found
+        header = Header.of(self.consortium, batch, Kind.LABELS, me.member.name, aggregator.name)
+        content = canonical({"run": run, "entities": entities}).encode() + b"\n" + result
         mailbox.put_labels(batch, me.member.name, run, seal(me, aggregator, header, content))
-        return computed
-
-    async def _computed(self, session: Session, own: _Own) -> tuple[Computed, str, bytes] | FederationError:
-        """Return how it went, the name of the computation, and this party's share of the result.
-
-        A refusal that all parties come to is returned and not raised, so that none of them is taken for lost.
-        """
-        try:
-            run, entities = await self._agree(session, own)
-            result = await self._result(session, [own.held[name].blocks for name in entities])
-        except PartyLostError:
-            raise
-        except FederationError as refusal:
-            return refusal
-        return Computed(entities, own.left_out, own.batch.n_queries, session.bytes_sent), run, result
+        return Computed(entities, left_out, batch.n_queries, bytes_sent)
 
     def _held(self, batch: Batch, mailbox: Mailbox) -> tuple[dict[str, EntityShares], dict[str, str]]:
         """Return the shares that this party can use, and why it cannot use others."""
         held, left_out, me = {}, {}, self._home.identity
-        shape = self._shape(batch)
-        for entity in self._consortium.entities:
-            header = Header.of(self._consortium, batch, Kind.SHARES, entity.name, me.member.name)
+        shape = 2 if isinstance(self._mechanism, ConfidentGNMax) else 1, batch.n_queries, self.consortium.n_classes
+        if self.consortium.is_sum:
+            shape = 1, 1, numbers_in(batch)
+        for entity in self.consortium.entities:
+            header = Header.of(self.consortium, batch, Kind.SHARES, entity.name, me.member.name)
             try:
-                envelope = mailbox.shares(batch, entity.name, me.member.name)
+                envelope = mailbox.answer(batch, entity.name, me.member.name)
                 if envelope is not None:
-                    held[entity.name] = _read(unseal(me, entity, header, envelope), shape)
+                    payload = unseal(me, entity, header, envelope)
+                    blocks, digest = decode(payload[HEAD_BYTES:], shape), hashlib.sha256(payload).hexdigest()
+                    held[entity.name] = EntityShares(payload[:SPLIT_NAME_BYTES].hex(), blocks, digest)
             except (FederationError, InvalidDataError) as error:
                 left_out[entity.name] = str(error)
         return held, left_out
 
-    def _shape(self, batch: Batch) -> tuple[int, int, int]:
-        """Return the shape of what an entity shares."""
-        if self._consortium.is_sum:
-            return 1, 1, numbers_in(batch)
-        return 2 if isinstance(self._mechanism, ConfidentGNMax) else 1, batch.n_queries, self._consortium.n_classes
-
-    async def _agree(self, session: Session, own: _Own) -> tuple[str, tuple[str, ...]]:
+    async def _agree(
+        self,
+        session: Session,
+        batch: Batch,
+        begun: Pins | None,
+        held: dict[str, EntityShares],
+        left_out: dict[str, str],
+    ) -> tuple[str, tuple[str, ...]]:
         """Fix with the other parties, on every disk, whose votes are in the labels, before any label is computed.
 
-        Returns the name of this computation, and the entities. Entities that are not among them are added to
-        `left_out`.
+        Returns the name of this computation, and the entities. Those that are not among them are added to `left_out`.
         """
-        batch, left_out = own.batch, own.left_out
-        said = await session.exchange(statement_of(self._consortium, batch, own.held, own.begun))
+        said = await session.exchange(statement_of(self.consortium, batch, held, begun))
         everyones = [read_statement(message) for message in said]
         pins = agreed_pins(everyones)
         missed = set().union(*(each["held"] for each in everyones)) - set(pins)
@@ -297,11 +252,15 @@ class ComputingParty:
         # Votes that all three remember were found to be small enough before they wrote them down. Ballots that are only
         # added cannot be too large: whatever an entity sends, the total alone is opened.
         if isinstance(self._mechanism, SharedMechanism) and not all(remembered):
-            large = await self._oversized(session, own._replace(held={name: own.held[name] for name in pins}))
+            self.consortium.require_quorum(pins, left_out)
+            large = await self._oversized(session, batch, {name: held[name] for name in pins})
+            teachers = self.consortium.teachers_per_entity
+            reason = f"its votes are larger than {teachers} teachers and their noise come to."
+            left_out |= dict.fromkeys(large, reason)
             if large and any(remembered):
                 raise StaleBatchError(f"Batch {batch.identifier} began with votes that are too large. Ask it again.")
             pins = {name: pin for name, pin in pins.items() if name not in large}
-        self._consortium.require_quorum(pins, left_out)
+        self.consortium.require_quorum(pins, left_out)
         begun_with = {_AGREED: canonical(pins).encode()}
         if self._home.keep(_BEGUN, batch.identifier, begun_with) != begun_with:
             raise StaleBatchError(f"Batch {batch.identifier} was begun with other votes by another process. Try again.")
@@ -311,30 +270,20 @@ class ComputingParty:
             raise StaleBatchError("The parties do not agree on what they compute. Nothing was opened; try again.")
         return run, tuple(pins)
 
-    async def _oversized(self, session: Session, own: _Own) -> set[str]:
-        """Return whose votes are larger than honest ones can be, and add them to `left_out`."""
-        terms = self._consortium
-        terms.require_quorum(own.held, own.left_out)
-        vectors = np.stack([shares.blocks.reshape(-1) for shares in own.held.values()])
-        bound = projection_bound(
-            cast("SharedMechanism", self._mechanism),
-            terms.honest,
-            terms.teachers_per_entity,
-            terms.n_classes,
-            own.batch.n_queries,
-        )
-        tested = zip(own.held, await session.oversized(vectors, bound), strict=True)
-        large = {name for name, too_large in tested if too_large}
-        reason = f"its votes are larger than {terms.teachers_per_entity} teachers and their noise come to."
-        own.left_out.update(dict.fromkeys(large, reason))
-        return large
+    async def _oversized(self, session: Session, batch: Batch, held: dict[str, EntityShares]) -> set[str]:
+        """Return whose votes are larger than honest ones can be."""
+        terms, mechanism = self.consortium, cast("SharedMechanism", self._mechanism)
+        bound = projection_bound(mechanism, terms.honest, terms.teachers_per_entity, terms.n_classes, batch.n_queries)
+        vectors = np.stack([shares.blocks.reshape(-1) for shares in held.values()])
+        tested = zip(held, await session.oversized(vectors, bound), strict=True)
+        return {name for name, too_large in tested if too_large}
 
     async def _result(self, session: Session, blocks: list[Any]) -> bytes:
-        terms, totals = self._consortium, np.stack(blocks).sum(axis=0) % MODULUS
+        terms, totals = self.consortium, np.stack(blocks).sum(axis=0) % MODULUS
         if isinstance(self._mechanism, NoisySum):
             return encode(totals)
         entities, teachers, queries = len(terms.entities), terms.teachers_per_entity, totals.shape[1]
         bits = bit_length(self._mechanism, terms.honest, entities, teachers, terms.n_classes, queries)
         if not isinstance(self._mechanism, ConfidentGNMax):
-            return await session.labels(totals[0], bits, None)
+            return await session.labels(totals[0], bits)
         return await session.labels(totals[0], bits, (totals[1], int(np.ceil(self._mechanism.threshold))))

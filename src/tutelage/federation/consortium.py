@@ -18,14 +18,7 @@ from tutelage.exceptions import (
     LedgerMismatchError,
     QuorumError,
 )
-from tutelage.federation.documents import (
-    MOST_BYTES_OF_A_DOCUMENT,
-    hexadecimal,
-    listed,
-    parse,
-    read_within,
-    write_once,
-)
+from tutelage.federation.documents import MOST_BYTES_OF_A_DOCUMENT, hexadecimal, listed, parse, read_within, write_once
 from tutelage.federation.keys import Member, Role
 from tutelage.federation.sharing import PARTIES
 from tutelage.ledger import Ledger
@@ -37,15 +30,18 @@ from tutelage.privacy import ONE_ENTITY, NeighboringRelation, PrivacyUnit
 from tutelage.teachers import VectorBallots
 
 _FORMAT = 1
-_OF_SUMS = {"teacher", "people"}
+_OF_SUMS = {"teacher", "people"}  # entries of terms of sums of ballots only
 _MOST_CLASSES = 2**20
 _MOST_TEACHERS = 2**30  # counts and noise together stay below the 2^40 that can be shared
-
 _MOST_PEOPLE = 2**26  # of one hospital: sums of their ballots are exact
 
 FederatedMechanism = GNMax | ConfidentGNMax | NoisySum | LocalMechanism
 _BY_NAME: dict[str, type[FederatedMechanism]] = {
     kind.__name__: kind for kind in (*(entry.kind for entry in FEDERATED.values()), NoisySum)
+}
+_WHY_NOT = {
+    "LNMax": " Shares of Laplace noise have no exact sampler here.",
+    "InteractiveGNMax": " No member has a student's predictions to check the shared votes against.",
 }
 
 
@@ -106,9 +102,12 @@ class Consortium:
             raise InvalidParameterError(f"`unit` of Consortium must be a PrivacyUnit. Got {type(self.unit).__name__}.")
         _check_text(self.unit.name, "unit")
         _check_members(self.members)
-        _check_mechanism(self.mechanism)
-        self._check_numbers()
-        self._check_roles()
+        if type(self.mechanism) not in _BY_NAME.values():
+            kind = type(self.mechanism).__name__
+            raise InvalidParameterError(
+                f"`mechanism` of Consortium must be one of {', '.join(_BY_NAME)}. Got {kind}.{_WHY_NOT.get(kind, '')}"
+            )
+        self._check_numbers_and_roles()
         self._check_ballots()
 
     @property
@@ -180,15 +179,7 @@ class Consortium:
             raise LedgerMismatchError(f"The ledger protects one {ledger.unit}, the consortium one {self.unit}.")
 
     def require_quorum(self, answered: Collection[str], left_out: Mapping[str, str]) -> None:
-        """Refuse to open anything where too few entities answered, naming those that did not.
-
-        Parameters
-        ----------
-        answered : collection of str
-            Entities whose answers can be used.
-        left_out : mapping of str to str
-            Entities whose answers cannot, and why.
-        """
+        """Refuse to open anything where too few entities answered, naming those that did not or were left out."""
         if len(answered) >= self.quorum:
             return
         silent = [entity.name for entity in self.entities if entity.name not in {*answered, *left_out}]
@@ -209,21 +200,30 @@ class Consortium:
         damaged = InvalidDataError(f"{path} is no complete consortium file. Get it again.")
         document = read_within(Path(path), MOST_BYTES_OF_A_DOCUMENT)
         content = parse(document, "consortium", _FORMAT, damaged)
-        if set(content) | _OF_SUMS != set(cls.__dataclass_fields__):
+        mechanism, of_sum = content.get("mechanism"), _OF_SUMS & set(content)
+        if set(content) != set(cls.__dataclass_fields__) - _OF_SUMS | of_sum or len(of_sum) == 1:
             raise damaged
         if not all(isinstance(content[name], list) for name in {"members", "people"} & set(content)):
             raise damaged
-        members = tuple(Member.from_dict(member) for member in content.pop("members"))
-        mechanism = _mechanism_from(content.pop("mechanism"), damaged)
-        unit = PrivacyUnit.from_dict(content.pop("unit"), str(path))
-        if "teacher" in content:
-            content["teacher"] = _teacher_from(content["teacher"], damaged)
-        return cls(**content, members=members, mechanism=mechanism, unit=unit)
+        if not isinstance(mechanism, dict) or not isinstance(mechanism.get("kind"), str):
+            raise damaged
+        kind = _BY_NAME.get(mechanism.pop("kind"))
+        if kind is None:
+            raise InvalidParameterError(f"`mechanism` of Consortium must be one of {', '.join(_BY_NAME)}.")
+        content["members"] = tuple(Member.from_dict(member) for member in content["members"])
+        content["unit"] = PrivacyUnit.from_dict(content["unit"], str(path))
+        try:
+            content["mechanism"] = kind(**mechanism)
+            if of_sum:
+                content["teacher"] = VectorBallots(**content["teacher"])
+        except TypeError:
+            raise damaged from None
+        return cls(**content)
 
     def _with(self, role: Role) -> tuple[Member, ...]:
         return tuple(member for member in self.members if member.role is role)
 
-    def _check_numbers(self) -> None:
+    def _check_numbers_and_roles(self) -> None:
         checks = (
             ("n_classes", 2, _MOST_CLASSES),
             ("teachers_per_entity", 1, 1 if self.is_local or self.is_sum else _MOST_TEACHERS),
@@ -245,8 +245,6 @@ class Consortium:
             raise InvalidParameterError(
                 f"`colluding` of Consortium must be below `quorum`. Got {self.colluding} of {self.quorum}."
             )
-
-    def _check_roles(self) -> None:
         needed = 0 if self.is_local else PARTIES
         for role, least, most in (
             (Role.ENTITY, 2, len(self.members)),
@@ -309,33 +307,3 @@ def _check_members(members: Sequence[object]) -> None:
     for what, values in columns.items():
         if len(set(values)) != len(values):
             raise InvalidParameterError(f"No two members of a Consortium may share a {what}. Two of these do.")
-
-
-def _check_mechanism(mechanism: object) -> None:
-    if type(mechanism) in _BY_NAME.values():
-        return
-    kind = type(mechanism).__name__
-    why = {
-        "LNMax": " Shares of Laplace noise have no exact sampler here.",
-        "InteractiveGNMax": " No member has a student's predictions to check the shared votes against.",
-    }.get(kind, "")
-    raise InvalidParameterError(f"`mechanism` of Consortium must be one of {', '.join(_BY_NAME)}. Got {kind}.{why}")
-
-
-def _teacher_from(content: object, damaged: InvalidDataError) -> VectorBallots:
-    try:
-        return VectorBallots(**content)  # type: ignore[arg-type]
-    except TypeError:
-        raise damaged from None
-
-
-def _mechanism_from(content: object, damaged: InvalidDataError) -> FederatedMechanism:
-    if not isinstance(content, dict):
-        raise damaged
-    kind = content.pop("kind", None)
-    if not isinstance(kind, str) or kind not in _BY_NAME:
-        raise InvalidParameterError(f"`mechanism` of Consortium must be one of {', '.join(_BY_NAME)}.")
-    try:
-        return _BY_NAME[kind](**content)
-    except TypeError:
-        raise damaged from None

@@ -11,14 +11,7 @@ from math import ceil, log, sqrt
 from tutelage._internal.validation import integer_at_least, probability
 from tutelage.accounting import data_independent, summed_noise
 from tutelage.accounting.composition import gaussian_composition
-from tutelage.events import (
-    Composed,
-    ConfidenceCheck,
-    Event,
-    NoisyArgmaxGaussian,
-    Repeated,
-    SummedNoise,
-)
+from tutelage.events import Composed, ConfidenceCheck, Event, Repeated, SummedNoise
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, UnsupportedEventError
 from tutelage.federation.consortium import Consortium, terms_of_sum
 from tutelage.federation.envelopes import MOST_PAYLOAD_BYTES
@@ -29,47 +22,46 @@ from tutelage.privacy import ONE_TEACHER, PrivacyUnit, PublicEpsilon
 
 _DOWNWARD = 1 - 1e-15  # covers the rounding of the noise that is left
 _FALSE_ALARM = 2.0**-100  # chance that honest votes of one entity fail one projection: it is in no δ
+_MOST_QUERIES = 2**24
+_MOST_CLASSES = 2**16  # of what is compared in one message
+_MOST_CELLS = 2**23  # of all entities together: 200 bytes of a computing party's memory each
 
 SharedMechanism = GNMax | ConfidentGNMax
 
 
 def share_sigmas(mechanism: SharedMechanism, honest: int) -> tuple[float, ...]:
-    """Return the parameter σ/√h of one entity's discrete Gaussians, one per block of what it sends."""
-    parts = parts_of(event_of_one(mechanism, 2, ONE_TEACHER, honest, simulated=False))
-    votes = [part.sigma_of_share for part in parts if isinstance(part.event, NoisyArgmaxGaussian)]
-    checks = [part.sigma_of_share for part in parts if isinstance(part.event, ConfidenceCheck)]
-    return (*votes, *checks)
+    """Return the parameter σ/√h of one entity's discrete Gaussians: of its votes, then of its check if there is one."""
+    parts = _parts_of(event_of_one(mechanism, 2, ONE_TEACHER, honest))
+    return tuple(
+        part.sigma_of_share for part in sorted(parts, key=lambda part: isinstance(part.event, ConfidenceCheck))
+    )
 
 
-def event_of_one(
-    mechanism: SharedMechanism, n_classes: int, unit: PrivacyUnit, honest: int, *, simulated: bool
-) -> Event:
+def event_of_one(mechanism: SharedMechanism, n_classes: int, unit: PrivacyUnit, honest: int) -> Event:
     """Return the largest event of one query, for an observer of labels and abstentions only."""
     honest = integer_at_least(honest, 1, "honest", "event_of_one")
-    return _summed(_shared(mechanism).event_of_one(n_classes, unit, simulated=simulated), honest)
+    if not isinstance(mechanism, SharedMechanism):
+        raise InvalidParameterError(
+            f"`mechanism` must be a GNMax or ConfidentGNMax to sum its noise. Got a {type(mechanism).__name__}."
+        )
+    parts = [part.event for part in mechanism.event_of_one(n_classes, unit, simulated=False).flatten()]
+    summed = [SummedNoise(part, honest) for part in parts]  # type: ignore[arg-type]
+    return summed[0] if len(summed) == 1 else Composed(tuple(summed))
 
 
 def bit_length(
-    mechanism: SharedMechanism,
-    honest: int,
-    entities: int,
-    teachers_per_entity: int,
-    n_classes: int,
-    queries: int,
+    mechanism: SharedMechanism, honest: int, entities: int, teachers_per_entity: int, n_classes: int, queries: int
 ) -> int:
     """Return bits L such that every number that is compared lies in [−2^(L−1), 2^(L−1)).
 
     Compared are differences of two noised totals, and a noised total and the threshold. The range is that of votes
     which pass the test of `projection_bound`, whoever made them, not that of honest votes: outside it a comparison is
-    no bit, and what is opened would say more than a label.
-
-    Notes
-    -----
-    An entity with a number beyond twice the bound passes each of forty projections with probability ½ at most: two of
-    the coefficients −1, 0, 1 would have to keep one and the same sum within the bound. So it passes with 2⁻⁴⁰.
+    no bit, and what is opened would say more than a label. An entity with a number beyond twice the bound passes each
+    of forty projections with probability ½ at most: two of the coefficients −1, 0, 1 would have to keep one and the
+    same sum within the bound. So it passes with 2⁻⁴⁰.
     """
     entities = integer_at_least(entities, 1, "entities", "bit_length")
-    at_most(integer_at_least(honest, 1, "honest", "bit_length"), entities, "honest", "entities", "bit_length")
+    _at_most(integer_at_least(honest, 1, "honest", "bit_length"), entities, "honest", "entities", "bit_length")
     total = 2 * entities * projection_bound(mechanism, honest, teachers_per_entity, n_classes, queries)
     threshold = ceil(mechanism.threshold) if isinstance(mechanism, ConfidentGNMax) else 0
     return max(2 * total, total + abs(threshold)).bit_length() + 1
@@ -95,28 +87,11 @@ def projection_bound(
     return ceil((counts + noise + sum(common)) * sqrt(2 * tail))
 
 
-def _shared(mechanism: SharedMechanism) -> SharedMechanism:
-    if not isinstance(mechanism, SharedMechanism):
-        raise InvalidParameterError(
-            f"`mechanism` must be a GNMax or ConfidentGNMax to sum its noise. Got a {type(mechanism).__name__}."
-        )
-    return mechanism
+def _parts_of(event: Event) -> list[SummedNoise]:
+    return [part.event for part in event.flatten() if isinstance(part.event, SummedNoise)]
 
 
-def _summed(event: Event, shares: int) -> Event:
-    if isinstance(event, Composed):
-        return Composed(tuple(_summed(part, shares) for part in event.events))
-    return SummedNoise(event, shares)  # type: ignore[arg-type]
-
-
-def parts_of(event: Event) -> list[SummedNoise]:
-    """Return the releases of `event` whose noise is summed."""
-    parts = (part.event for part in event.flatten())
-    return [part for part in parts if isinstance(part, SummedNoise)]
-
-
-def at_most(value: int, most: int, name: str, other: str, owner: str) -> None:
-    """Refuse a number above another, by their names."""
+def _at_most(value: int, most: int, name: str, other: str, owner: str) -> None:
     if value > most:
         raise InvalidParameterError(f"`{name}` of {owner} must be at most `{other}`, {most}. Got {value}.")
 
@@ -131,13 +106,13 @@ def event_of_query(consortium: Consortium) -> Event:
         return event_of_rounds(consortium)
     if isinstance(mechanism, LocalMechanism):
         return mechanism.event_of_one(consortium.n_classes, consortium.unit, simulated=False)
-    return event_of_one(mechanism, consortium.n_classes, consortium.unit, consortium.honest, simulated=False)
+    return event_of_one(mechanism, consortium.n_classes, consortium.unit, consortium.honest)
 
 
 def event_of_rounds(consortium: Consortium, first: int = 0) -> Event:
     """Return the most that opening the sums of a round and of all rounds after it is."""
     _, teacher = terms_of_sum(consortium)
-    numbers = _most_numbers(consortium)
+    numbers = teacher.most_numbers(consortium.n_classes)
     return Composed(tuple(event_of_round(consortium, number, numbers) for number in range(first, teacher.rounds)))
 
 
@@ -146,11 +121,6 @@ def event_of_round(consortium: Consortium, number: int, numbers: int) -> SummedN
     mechanism, teacher = terms_of_sum(consortium)
     whole = teacher.event_of_round(mechanism.noise_multiplier, number, numbers, consortium.unit)
     return SummedNoise(whole, consortium.honest)
-
-
-def _most_numbers(consortium: Consortium) -> int:
-    _, teacher = terms_of_sum(consortium)
-    return teacher.most_numbers(consortium.n_classes)
 
 
 def epsilon_of_queries(consortium: Consortium, queries: int, delta: float) -> PublicEpsilon:
@@ -200,18 +170,17 @@ def epsilon_for_two_computing_parties(
     probability(delta, "delta", owner)
     answers = integer_at_least(answers, 1, "answers", owner)
     left = _left(mechanism, n_classes, unit, honest, actually_honest, owner)
-    (one,) = parts_of(left)
+    (one,) = _parts_of(left)
     apart = answers * summed_noise.log_distance(one)
     at = summed_noise.moved_delta(delta, apart)
     whole = Repeated(one.event, answers)
     value, order = data_independent.rdp(whole).to_epsilon(at)
-    candidates = [
-        (value, "Rényi composition, conversion of CKS 2020 Proposition 12", order),
-        (gaussian_composition(one.event.sigma, answers, at), "exact composition of discrete Gaussian noise", None),
-    ]
-    value, method, at_order = min(candidates, key=lambda candidate: candidate[0])
+    method = "Rényi composition, conversion of CKS 2020 Proposition 12"
+    exact = gaussian_composition(one.event.sigma, answers, at)
+    if exact < value:
+        value, method, order = exact, "exact composition of discrete Gaussian noise", None
     value = summed_noise.moved_epsilon(value, apart)
-    return PublicEpsilon(value, delta, unit, f"{method}; all noisy counts are seen", at_order)
+    return PublicEpsilon(value, delta, unit, f"{method}; all noisy counts are seen", order)
 
 
 def _left(
@@ -219,16 +188,11 @@ def _left(
 ) -> Event:
     """Return the event of one query if only the noise of `actually_honest` entities is unknown to everyone else."""
     j = integer_at_least(actually_honest, 1, "actually_honest", owner)
-    planned = parts_of(event_of_one(mechanism, n_classes, unit, honest, simulated=False))
-    at_most(j, honest, "actually_honest", "honest", owner)
+    planned = _parts_of(event_of_one(mechanism, n_classes, unit, honest))
+    _at_most(j, honest, "actually_honest", "honest", owner)
     factor = sqrt(j / honest) * _DOWNWARD
     left = [SummedNoise(replace(part.event, sigma=part.event.sigma * factor), j) for part in planned]
     return left[0] if len(left) == 1 else Composed(tuple(left))
-
-
-_MOST_QUERIES = 2**24
-_MOST_CLASSES = 2**16  # of what is compared in one message
-_MOST_CELLS = 2**23  # of all entities together: 200 bytes of a computing party's memory each
 
 
 def require_size(consortium: Consortium, queries: int) -> None:
@@ -255,13 +219,15 @@ def most_queries(consortium: Consortium) -> int:
 def _fits(consortium: Consortium, queries: int) -> bool:
     mechanism, classes = consortium.mechanism, consortium.n_classes
     if isinstance(mechanism, NoisySum):
-        return queries <= 1 and HEAD_BYTES + ELEMENT_BYTES * _most_numbers(consortium) <= MOST_PAYLOAD_BYTES
+        numbers = terms_of_sum(consortium)[1].most_numbers(classes)
+        return queries <= 1 and HEAD_BYTES + ELEMENT_BYTES * numbers <= MOST_PAYLOAD_BYTES
     if not isinstance(mechanism, SharedMechanism):
         return queries <= min(_MOST_QUERIES, MOST_PAYLOAD_BYTES // (8 * classes))
     cells = (2 if isinstance(mechanism, ConfidentGNMax) else 1) * classes * queries
     entities, teachers = len(consortium.entities), consortium.teachers_per_entity
-    if HEAD_BYTES + ELEMENT_BYTES * cells > MOST_PAYLOAD_BYTES:
-        return False
-    if classes > _MOST_CLASSES or entities * cells > _MOST_CELLS:
-        return False
-    return bit_length(mechanism, consortium.honest, entities, teachers, classes, queries) <= MOST_BITS
+    return (
+        HEAD_BYTES + ELEMENT_BYTES * cells <= MOST_PAYLOAD_BYTES
+        and classes <= _MOST_CLASSES
+        and entities * cells <= _MOST_CELLS
+        and bit_length(mechanism, consortium.honest, entities, teachers, classes, queries) <= MOST_BITS
+    )

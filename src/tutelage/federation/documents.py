@@ -7,9 +7,10 @@ import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from tutelage._internal.gate import read_input
+from tutelage._internal.validation import shown
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, TutelageError
 
 MOST_BYTES_OF_A_DOCUMENT = 2**22  # a consortium of a thousand members takes 300 kB
@@ -22,7 +23,7 @@ def member_name(value: object, name: str, owner: str) -> str:
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise InvalidParameterError(
             f"`{name}` of {owner} must be 1 to 40 ASCII letters, digits, '-' or '_', the first a letter or digit. "
-            f"Got {_short(value)}."
+            f"Got {shown(value)}."
         )
     return value
 
@@ -30,7 +31,7 @@ def member_name(value: object, name: str, owner: str) -> str:
 def hexadecimal(value: object, digits: int, name: str, owner: str) -> str:
     """Return `value` if it is a string of this number of lower-case hexadecimal digits."""
     if not isinstance(value, str) or not re.fullmatch(f"[0-9a-f]{{{digits}}}", value):
-        raise InvalidParameterError(f"`{name}` of {owner} must be {digits} lower-case hex digits. Got {_short(value)}.")
+        raise InvalidParameterError(f"`{name}` of {owner} must be {digits} lower-case hex digits. Got {shown(value)}.")
     return value
 
 
@@ -42,7 +43,7 @@ def listed(names: Sequence[str]) -> str:
 
 def write_once(path: Path, data: bytes) -> None:
     """Write `data` to `path` so that no reader ever sees a part of it; other bytes are never overwritten."""
-    part = path.parent / f".{path.name}.{secrets.token_hex(8)}.part"
+    part = _part_of(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_new(part, data, 0o644)
@@ -64,7 +65,7 @@ def require_room(path: Path) -> None:
             f"{path} already exists, but its budget was not spent from this ledger. Nothing was spent. Use the home "
             "folder and the ledger that the file was made with; remove the file only if another person put it there."
         )
-    probe = path.parent / f".{path.name}.{secrets.token_hex(8)}.part"
+    probe = _part_of(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_new(probe, b"", 0o644)
@@ -96,7 +97,8 @@ def read_within(path: Path, most: int) -> bytes:
 def parse(data: bytes, file: str, version: int, damaged: TutelageError) -> dict[str, Any]:
     """Return the entries of a JSON document that says it is a `file` of format `version`, without these two."""
     try:
-        content = json.loads(data.decode("ascii"), object_pairs_hook=_unique, parse_constant=_refuse)
+        # NaN and Infinity are no integers: a ValueError.
+        content = json.loads(data.decode("ascii"), object_pairs_hook=_unique, parse_constant=int)
     except (ValueError, RecursionError):
         raise damaged from None
     if not isinstance(content, dict) or content.pop("file", None) != file:
@@ -106,9 +108,22 @@ def parse(data: bytes, file: str, version: int, damaged: TutelageError) -> dict[
         raise damaged
     if found != version:
         raise InvalidDataError(
-            f"A {file} file of format {_short(found)} was given; this version reads {version}. Upgrade."
+            f"A {file} file of format {shown(found)} was given; this version reads {version}. Upgrade."
         )
     return content
+
+
+def sync_folder(folder: Path) -> None:
+    """Put a folder's list of names on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _part_of(path: Path) -> Path:
+    return path.parent / f".{path.name}.{secrets.token_hex(8)}.part"
 
 
 def _place(part: Path, path: Path) -> None:
@@ -125,25 +140,14 @@ def _place(part: Path, path: Path) -> None:
         sync_folder(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Put a folder's list of names on the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _require_equal(path: Path, data: bytes) -> None:
-    try:
-        same = read_within(path, len(data)) == data
-    except InvalidDataError:
-        same = False
-    if not same:
-        raise InvalidDataError(
-            f"{path} already exists with other content and is never overwritten. If it is damaged or foreign, remove "
-            "it and repeat the command."
-        )
+    with suppress(InvalidDataError):
+        if read_within(path, len(data)) == data:
+            return
+    raise InvalidDataError(
+        f"{path} already exists with other content and is never overwritten. If it is damaged or foreign, remove "
+        "it and repeat the command."
+    )
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -151,12 +155,3 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(content) != len(pairs):
         raise ValueError
     return content
-
-
-def _refuse(_: str) -> NoReturn:
-    raise ValueError
-
-
-def _short(value: object) -> str:
-    shown = repr(value) if isinstance(value, str | int | float | None) else f"a {type(value).__name__}"
-    return shown if len(shown) <= 60 else f"{shown[:57]}..."

@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Self, final
 
+from tutelage._internal.validation import shown
 from tutelage.exceptions import ForgedMessageError, InvalidDataError, InvalidParameterError
 from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium
-from tutelage.federation.documents import hexadecimal, member_name, parse
+from tutelage.federation.documents import parse
 from tutelage.federation.keys import Identity, Member
 from tutelage.ledger.entries import canonical
 
@@ -19,8 +20,8 @@ _FORMAT = 1
 _CONTEXT = b"tutelage sealed message, format 1\0"
 _MOST_HEADER_BYTES = 1024
 _SIGNATURE_BYTES = 64
-_OVERHEAD = _MOST_HEADER_BYTES + 1 + _SIGNATURE_BYTES + 48  # HPKE adds a key of 32 bytes and a tag of 16
-MOST_PAYLOAD_BYTES = MOST_BYTES - _OVERHEAD
+# HPKE adds a key of 32 bytes and a tag of 16.
+MOST_PAYLOAD_BYTES = MOST_BYTES - (_MOST_HEADER_BYTES + 1 + _SIGNATURE_BYTES + 48)
 
 
 @final
@@ -44,15 +45,6 @@ class Header:
     sender: str
     recipient: str
 
-    def __post_init__(self) -> None:
-        for name, digits in (("consortium", 64), ("batch", 32), ("query_hash", 64)):
-            hexadecimal(getattr(self, name), digits, name, "Header")
-        if self.kind not in tuple(Kind):
-            raise InvalidParameterError(f"`kind` of Header must be one of {', '.join(Kind)}.")
-        object.__setattr__(self, "kind", Kind(self.kind))
-        for name in ("sender", "recipient"):
-            member_name(getattr(self, name), name, "Header")
-
     @classmethod
     def of(cls, consortium: Consortium, batch: Batch, kind: Kind, sender: str, recipient: str) -> Self:
         """Return the header of a message about `batch` from one member of `consortium` to another, by their names."""
@@ -66,8 +58,10 @@ class Header:
 def seal(identity: Identity, recipient: Member, header: Header, payload: bytes) -> bytes:
     """Encrypt `payload` to `recipient`, bound to `header`, and sign both; what comes out may travel over anything.
 
-    Notes ----- HPKE in base mode (RFC 9180) with the header as info, then Ed25519 over a fixed context, the header and
-    the ciphertext. The header names the sender inside the seal as well, so that no member can sign another member's
+    Notes
+    -----
+    HPKE in base mode (RFC 9180) with the header as info, then Ed25519 over a fixed context, the header and the
+    ciphertext. The header names the sender inside the seal as well, so that no member can sign another member's
     ciphertext as its own.
     """
     _require_named(identity.member, header.sender, "sender")
@@ -92,9 +86,8 @@ def sealed_by(sender: Member, expected: Header, envelope: bytes) -> bytes:
         raise ForgedMessageError(f"A message from {sender.name} is longer than {MOST_BYTES} bytes, the most there is.")
     line = envelope[: envelope.find(b"\n", 0, _MOST_HEADER_BYTES) + 1]
     body = envelope[len(line) :]
-    if len(body) <= _SIGNATURE_BYTES:
-        raise _damaged(sender)
-    _require_same(_header_from(line, sender), expected)
+    if line != expected.to_bytes() or len(body) <= _SIGNATURE_BYTES:
+        raise _refusal(line, sender, expected)
     signature, ciphertext = body[:_SIGNATURE_BYTES], body[_SIGNATURE_BYTES:]
     if not sender.has_signed(_CONTEXT + line + ciphertext, signature):
         raise ForgedMessageError(f"A message was not signed by {sender.name}, or was damaged.")
@@ -106,29 +99,16 @@ def _require_named(member: Member, name: str, role: str) -> None:
         raise InvalidParameterError(f"`{role}` of the header must be {member.name!r}. Got {name!r}.")
 
 
-def _damaged(sender: Member) -> ForgedMessageError:
-    return ForgedMessageError(f"A message from {sender.name} is damaged. It must be sent again.")
-
-
-def _header_from(line: bytes, sender: Member) -> Header:
-    """Return the header of the one line that can spell it."""
+def _refusal(line: bytes, sender: Member, expected: Header) -> ForgedMessageError:
+    """Return why a message that begins with another line than the expected header is refused."""
+    damaged = ForgedMessageError(f"A message from {sender.name} is damaged. It must be sent again.")
     try:
-        content = parse(line, "envelope", _FORMAT, _damaged(sender))
-    except InvalidDataError as error:
-        raise ForgedMessageError(f"A message from {sender.name} cannot be read. {error}") from None
-    if set(content) != set(Header.__dataclass_fields__):
-        raise _damaged(sender)
-    try:
-        header = Header(**content)
-    except InvalidParameterError:
-        raise _damaged(sender) from None
-    if header.to_bytes() != line:
-        raise _damaged(sender)
-    return header
-
-
-def _require_same(found: Header, expected: Header) -> None:
-    for name in Header.__dataclass_fields__:
-        got, wanted = getattr(found, name), getattr(expected, name)
-        if got != wanted:
-            raise ForgedMessageError(f"`{name}` of a message from {expected.sender} must be {wanted}. Got {got}.")
+        content = parse(line, "envelope", _FORMAT, damaged)
+    except (ForgedMessageError, InvalidDataError) as error:
+        if error is damaged:
+            return damaged
+        return ForgedMessageError(f"A message from {sender.name} cannot be read. {error}")
+    for name, wanted in asdict(expected).items():
+        if (got := content.get(name)) != wanted:
+            return ForgedMessageError(f"`{name}` of a message from {sender.name} must be {wanted}. Got {shown(got)}.")
+    return damaged

@@ -37,14 +37,9 @@ class Home:
         self.identity = Identity.load(keys[0])
 
     def join(self, consortium: Consortium, fingerprint: str) -> None:
-        """Take part in `consortium` from now on, and in no other.
+        """Take part in `consortium`, as found in the mailbox, from now on, and in no other.
 
-        Parameters
-        ----------
-        consortium : Consortium
-            Its terms, as found in the mailbox.
-        fingerprint : str
-            `Consortium.fingerprint` as the members read it to each other; not taken from the mailbox.
+        `fingerprint` is that of the terms as the members read it to each other, not taken from the mailbox.
         """
         if consortium.fingerprint != "".join(fingerprint.split()).lower():
             raise FederationError(
@@ -57,10 +52,10 @@ class Home:
                 "public key file to the author of the terms."
             )
         joined = self._path / _CONSORTIUM
-        if joined.exists() and self.consortium().fingerprint != consortium.fingerprint:
-            raise FederationError(f"{self._path} has joined another consortium. Use a folder of its own for each.")
         if not joined.exists():
             consortium.save(joined)
+        elif self.consortium().fingerprint != consortium.fingerprint:
+            raise FederationError(f"{self._path} has joined another consortium. Use a folder of its own for each.")
 
     def consortium(self) -> Consortium:
         """Return the consortium that was joined."""
@@ -75,17 +70,13 @@ class Home:
         if member not in consortium.members:
             raise FederationError(f"The keys in {self._path} are not those that {member.name} joined with.")
         if member.role is not role:
-            raise FederationError(
-                f"{member.name} is {_WITH_ARTICLE[member.role]}, and this is for {_WITH_ARTICLE[role]}."
-            )
+            articles = {Role.ENTITY: "an entity", Role.COMPUTING: "a computing party"}
+            is_, needed = (articles.get(each, "the aggregator") for each in (member.role, role))
+            raise FederationError(f"{member.name} is {is_}, and this is for {needed}.")
         return consortium
 
     def kept(self, kind: str, batch: str, names: Collection[str]) -> dict[str, bytes] | None:
-        """Return what `keep` stored under these names, or None where nothing was.
-
-        If some of it is gone, or there is more, it cannot be told any more what was done for the batch:
-        `StaleBatchError`.
-        """
+        """Return what `keep` stored under these names, or None where nothing was; other content is refused."""
         folder = self._path / kind / batch
         if not folder.exists():
             return None
@@ -97,19 +88,9 @@ class Home:
         return {name: read_within(path, _MOST_BYTES) for name, path in found.items()}
 
     def keep(self, kind: str, batch: str, files: dict[str, bytes]) -> dict[str, bytes]:
-        """Store files of a batch, all of them or none, on the disk before this returns; what was stored first stays.
+        """Store files of a batch by name, all of them or none, on the disk before this returns.
 
-        Parameters
-        ----------
-        kind, batch : str
-            What they are, and the identifier of the batch: names of folders.
-        files : dict of str to bytes
-            Content by file name.
-
-        Returns
-        -------
-        dict of str to bytes
-            What is stored: an earlier or a racing process's files, where it came first.
+        What was stored first stays: an earlier or a racing process's files are returned, where it came first.
         """
         final_place = self._path / kind / batch
         final_place.parent.mkdir(mode=0o700, exist_ok=True)
@@ -129,6 +110,3 @@ class Home:
         if stored is None:
             raise StaleBatchError(f"The stored state of batch {batch} is gone.")
         return stored
-
-
-_WITH_ARTICLE = {Role.ENTITY: "an entity", Role.COMPUTING: "a computing party", Role.AGGREGATOR: "the aggregator"}

@@ -18,15 +18,8 @@ from tutelage.exceptions import (
     InvalidParameterError,
     TutelageError,
 )
-from tutelage.federation.documents import (
-    MOST_BYTES_OF_A_DOCUMENT,
-    hexadecimal,
-    member_name,
-    parse,
-    read_within,
-    write_new,
-    write_once,
-)
+from tutelage.federation import documents
+from tutelage.federation.documents import hexadecimal, member_name, parse, read_within
 from tutelage.ledger.entries import canonical
 
 try:
@@ -42,11 +35,7 @@ except ImportError:
     raise FederationError("A consortium needs cryptography 47 or later: pip install 'tutelage[federation]'.") from None
 
 _FORMAT = 1
-_KEY_DIGITS = 64  # both kinds of key are 32 bytes
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
-_CERTIFICATE_LASTS = timedelta(days=3652)
-_CLOCKS_DIFFER_BY = timedelta(days=1)
-_PLAIN_KEY = serialization.NoEncryption()
 
 
 @final
@@ -90,8 +79,11 @@ class Member:
             raise InvalidParameterError(f"`role` of Member must be one of {', '.join(Role)}. Got {self.role!r}.")
         object.__setattr__(self, "role", Role(self.role))
         for name in ("signing_key", "sealing_key"):
-            hexadecimal(getattr(self, name), _KEY_DIGITS, name, "Member")
-        _check_sealing_key(self.sealing_key)
+            hexadecimal(getattr(self, name), 64, name, "Member")
+        try:  # a few points have a shared secret that is always zero (RFC 7748, section 6.1)
+            X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(self.sealing_key)))
+        except ValueError:
+            raise InvalidParameterError("`sealing_key` of Member is no usable X25519 key. Generate another.") from None
         if self.role is Role.COMPUTING:
             host_and_port(self.address)
             _check_certificate(self.certificate, self.name)
@@ -121,7 +113,9 @@ class Member:
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read the public file that `Identity.save` wrote, checking every value."""
         damaged = InvalidDataError(f"{path} is no complete public file of a member. Ask for it again.")
-        return cls.from_dict(parse(read_within(Path(path), MOST_BYTES_OF_A_DOCUMENT), "member", _FORMAT, damaged))
+        return cls.from_dict(
+            parse(read_within(Path(path), documents.MOST_BYTES_OF_A_DOCUMENT), "member", _FORMAT, damaged)
+        )
 
     def seal(self, plaintext: bytes, info: bytes) -> bytes:
         """Encrypt to this member alone, bound to `info`: HPKE, RFC 9180, X25519, HKDF-SHA256 and AES-256-GCM."""
@@ -145,26 +139,16 @@ class Identity(NeverPickled):
     member: Member
     _signing: Ed25519PrivateKey
     _sealing: X25519PrivateKey
-    _tls_key_pem: bytes | None
+    tls_key_pem: bytes | None  # a computing party's alone, unencrypted PKCS#8
 
     def __post_init__(self) -> None:
         keys = self._signing.public_key(), self._sealing.public_key()
         if tuple(key.public_bytes_raw().hex() for key in keys) != (self.member.signing_key, self.member.sealing_key):
             raise InvalidDataError(f"The private keys of {self.member.name} do not belong to its public ones.")
-        if (self.member.certificate is None) != (self._tls_key_pem is None):
-            raise InvalidDataError(f"{self.member.name} must have a TLS key if and only if it has a certificate.")
-        if self.member.certificate is not None and self._tls_key_pem is not None:
-            _check_tls_key(self._tls_key_pem, self.member.certificate)
 
     @classmethod
     def generate(cls, name: str, role: Role, address: str | None = None) -> Self:
-        """Make fresh keys for a new member.
-
-        Parameters
-        ----------
-        name, role, address : str, Role and str, optional
-            As for `Member`.
-        """
+        """Make fresh keys for a new member; the parameters are those of `Member`."""
         member_name(name, "name", "Identity.generate")
         signing, sealing = Ed25519PrivateKey.generate(), X25519PrivateKey.generate()
         tls_key_pem = certificate = None
@@ -173,13 +157,6 @@ class Identity(NeverPickled):
         signing_key, sealing_key = (key.public_key().public_bytes_raw().hex() for key in (signing, sealing))
         member = Member(name, role, signing_key, sealing_key, address, certificate)
         return cls(member, signing, sealing, tls_key_pem)
-
-    @property
-    def tls_key_pem(self) -> bytes:
-        """A computing party's private TLS key, unencrypted PKCS#8 in PEM; other members have none."""
-        if self._tls_key_pem is None:
-            raise InvalidParameterError(f"Only a computing party has a TLS key. {self.member.name} is not one.")
-        return self._tls_key_pem
 
     def sign(self, message: bytes) -> bytes:
         """Return this member's Ed25519 signature of `message`, 64 bytes."""
@@ -202,19 +179,19 @@ class Identity(NeverPickled):
             private.parent.mkdir(parents=True, exist_ok=True)
             if public.exists():
                 raise FileExistsError
-            write_new(private, self._private_document(), 0o600)
+            documents.write_new(private, self._private_document(), 0o600)
         except FileExistsError:
             raise InvalidDataError(f"{folder} has keys of {self.member.name}, which are never overwritten.") from None
         except OSError as error:
             raise InvalidDataError(f"{private} cannot be written: {error.strerror}.") from None
-        write_once(public, _document("member", self.member.as_dict()))
+        documents.write_once(public, _document("member", self.member.as_dict()))
         return private, public
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read the private file that `save` wrote; one that others than its owner may read is refused."""
         path = Path(path)
-        data = read_within(path, MOST_BYTES_OF_A_DOCUMENT)
+        data = read_within(path, documents.MOST_BYTES_OF_A_DOCUMENT)
         if os.name == "posix" and stat.S_IMODE(path.stat().st_mode) & 0o077:
             raise InvalidDataError(f"{path} holds private keys that others may read. Run: chmod 600 {path}")
         damaged = InvalidDataError(f"{path} is no complete private file of a member. Restore it from its copy.")
@@ -233,7 +210,7 @@ class Identity(NeverPickled):
         return cls(member, *keys, tls_key_pem)
 
     def _private_document(self) -> bytes:
-        tls = None if self._tls_key_pem is None else self._tls_key_pem.decode("ascii")
+        tls = None if self.tls_key_pem is None else self.tls_key_pem.decode("ascii")
         signing, sealing = (key.private_bytes_raw().hex() for key in (self._signing, self._sealing))
         content = {"member": self.member.as_dict(), "signing": signing, "sealing": sealing, "tls": tls}
         return _document("identity", content)
@@ -246,27 +223,15 @@ def _document(file: str, content: dict[str, Any]) -> bytes:
     return canonical({**content, "file": file, "format": _FORMAT}).encode() + b"\n"
 
 
-def _check_sealing_key(key: str) -> None:
-    """Refuse the few points whose shared secret is always zero (RFC 7748, section 6.1)."""
-    try:
-        X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(key)))
-    except ValueError:
-        raise InvalidParameterError("`sealing_key` of Member is no usable X25519 key. Generate another.") from None
-
-
-def host_and_port(address: object) -> tuple[str, int]:
+def host_and_port(address: object, name: str = "`address` of a computing party") -> tuple[str, int]:
     """Return what an address says, without the brackets of an IPv6 host."""
     found = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253}):([1-9][0-9]{0,4})", str(address))
     if found is None or int(found[2]) > 65535:
         raise InvalidParameterError(
-            "`address` of a computing party must be 'host:port' with a port from 1 to 65535, for example "
-            f"'mpc.example.org:7001'. Got {address!r}."
+            f"{name} must be 'host:port' with a port from 1 to 65535, for example 'mpc.example.org:7001'. "
+            f"Got {address!r}."
         )
     return found[1].strip("[]"), int(found[2])
-
-
-def _certified_name(name: str) -> str:
-    return f"tutelage:{name}"
 
 
 def _check_certificate(pem: object, name: str) -> None:
@@ -282,25 +247,15 @@ def _check_certificate(pem: object, name: str) -> None:
     except Exception:  # the parser's errors on hostile input have no common base
         raise refusal from None
     exact = read.public_bytes(serialization.Encoding.PEM).decode("ascii")
-    if pem != exact or common != [_certified_name(name)] or covered != [_certified_name(name)]:
-        raise refusal
-
-
-def _check_tls_key(pem: bytes, certificate: str) -> None:
-    refusal = InvalidDataError("The TLS key does not belong to the certificate.")
-    try:
-        key = serialization.load_pem_private_key(pem, None)
-    except (ValueError, TypeError):
-        raise refusal from None
-    if key.public_key() != x509.load_pem_x509_certificate(certificate.encode("ascii")).public_key():
+    if pem != exact or not common == covered == [f"tutelage:{name}"]:
         raise refusal
 
 
 def _tls_credentials(name: str) -> tuple[bytes, str]:
     """Return a fresh P-256 key and its self-signed certificate for both ends of TLS 1.3, both PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _certified_name(name))])
-    alternative = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(_certified_name(name))])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"tutelage:{name}")])
+    alternative = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(f"tutelage:{name}")])
     now = datetime.now(UTC)
     certificate = (
         x509.CertificateBuilder()
@@ -308,11 +263,11 @@ def _tls_credentials(name: str) -> tuple[bytes, str]:
         .issuer_name(subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _CLOCKS_DIFFER_BY)
-        .not_valid_after(now + _CERTIFICATE_LASTS)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=3652))
         .add_extension(alternative, critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, _PLAIN_KEY)
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     return pem, certificate.public_bytes(serialization.Encoding.PEM).decode("ascii")

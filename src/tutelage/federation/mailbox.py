@@ -8,6 +8,7 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, final
 
@@ -19,6 +20,7 @@ from tutelage.federation.envelopes import MOST_BYTES, Header, Kind, sealed_by
 from tutelage.federation.sharing import ELEMENT_BYTES
 
 _RUN_DIGITS = 64
+_named = partial(member_name, name="member", owner="Mailbox")
 _BESIDE_LABELS = 2**20  # bytes of an envelope and of the names of the entities
 
 
@@ -33,11 +35,9 @@ class Mailbox:
 
     Notes
     -----
-    What lies where: ``consortium.json``, ``batches/<id>.batch``, ``shares/<id>/<entity>.to-<party>.sealed``,
+    It holds ``consortium.json``, ``batches/<id>.batch``, ``shares/<id>/<entity>.to-<party>.sealed``,
     ``ballots/<id>/<entity>.sealed`` and ``labels/<id>/<party>.<run>.sealed``. Writing the same bytes again changes
-    nothing; other bytes in the same place, and files that are missing, damaged or no plain files, are refused by
-    `InvalidDataError` or `ForgedMessageError`. The bytes are opened and checked elsewhere: `Batch.from_bytes` and
-    `envelopes.unseal`.
+    nothing; other bytes in the same place, and files that are damaged or no plain files, are refused.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -75,21 +75,20 @@ class Mailbox:
         """Return the identifiers of the batches that lie there, sorted; none is opened."""
         return [found[1] for found in _matches(self.folder / "batches", r"([0-9a-f]{32})\.batch")]
 
-    def put_shares(self, batch: Batch, entity: str, party: str, envelope: bytes) -> None:
-        """Lay down an entity's sealed shares for one computing party."""
-        write_once(self._shares_path(batch, entity, party), envelope)
+    def put_answer(self, batch: Batch, entity: str, party: str | None, envelope: bytes) -> None:
+        """Lay down an entity's sealed shares for one computing party, or its sealed ballots where there is none."""
+        write_once(self._answer_path(batch, entity, party), envelope)
 
-    def shares(self, batch: Batch, entity: str, party: str) -> bytes | None:
-        """Return an entity's sealed shares for one computing party, or None if they are not sent yet."""
-        return _message(self._shares_path(batch, entity, party))
-
-    def put_ballots(self, batch: Batch, entity: str, envelope: bytes) -> None:
-        """Lay down an entity's sealed ballots, perturbed one by one."""
-        write_once(self._ballots_path(batch, entity), envelope)
-
-    def ballots(self, batch: Batch, entity: str) -> bytes | None:
-        """Return an entity's sealed ballots, or None if they are not sent yet."""
-        return _message(self._ballots_path(batch, entity))
+    def answer(self, batch: Batch, entity: str, party: str | None) -> bytes | None:
+        """Return what `put_answer` laid down, or None if it is not sent yet."""
+        path = self._answer_path(batch, entity, party)
+        try:
+            about = path.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if not stat.S_ISREG(about.st_mode) or about.st_size > MOST_BYTES:
+            raise ForgedMessageError(f"{path} is no plain file of at most {MOST_BYTES} bytes. It must be sent again.")
+        return read_within(path, MOST_BYTES)
 
     def put_labels(self, batch: Batch, party: str, run: str, envelope: bytes) -> None:
         """Lay down a computing party's sealed shares of the labels, as one run of the computation made them."""
@@ -110,41 +109,19 @@ class Mailbox:
             if stat.S_ISREG(about.st_mode) and about.st_size <= most:
                 yield found[1], read_within(folder / found[0], most)
 
-    def has_answered(self, batch: Batch, entity: str, parties: Sequence[str]) -> bool:
-        """Return whether an entity has sent an envelope to every party, or its ballots if there are no parties."""
-        return all(place.exists() for place in self._answer_paths(batch, entity, parties))
-
-    def require_room_for_answer(self, batch: Batch, entity: str, parties: Sequence[str]) -> None:
-        """Refuse, before anything is paid, to answer where an answer lies already or none can be written."""
-        for path in self._answer_paths(batch, entity, parties):
+    def require_room(self, batch: Batch, entity: str | None = None, parties: Sequence[str | None] = ()) -> None:
+        """Refuse, before anything is paid, to announce a batch or answer where a file lies or none can be written."""
+        answers = [self._answer_path(batch, str(entity), party) for party in parties]
+        for path in answers or [self.batch_path(batch.identifier)]:
             require_room(path)
 
-    def require_room_for_batch(self, batch: Batch) -> None:
-        """Refuse, before anything is paid, to announce a batch that lies there already or cannot be written."""
-        require_room(self.batch_path(batch.identifier))
+    def has_answered(self, batch: Batch, entity: str, parties: Sequence[str | None]) -> bool:
+        """Return whether an entity has sent an envelope to every party, or its ballots to no party in particular."""
+        return all(self._answer_path(batch, entity, party).exists() for party in parties)
 
-    def _answer_paths(self, batch: Batch, entity: str, parties: Sequence[str]) -> list[Path]:
-        return [self._shares_path(batch, entity, party) for party in parties] or [self._ballots_path(batch, entity)]
-
-    def _shares_path(self, batch: Batch, entity: str, party: str) -> Path:
-        return self.folder / "shares" / batch.identifier / f"{_named(entity)}.to-{_named(party)}.sealed"
-
-    def _ballots_path(self, batch: Batch, entity: str) -> Path:
-        return self.folder / "ballots" / batch.identifier / f"{_named(entity)}.sealed"
-
-
-def _named(member: str) -> str:
-    return member_name(member, "member", "Mailbox")
-
-
-def _message(path: Path) -> bytes | None:
-    try:
-        about = path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    if not stat.S_ISREG(about.st_mode) or about.st_size > MOST_BYTES:
-        raise ForgedMessageError(f"{path} is no plain file of at most {MOST_BYTES} bytes. It must be sent again.")
-    return read_within(path, MOST_BYTES)
+    def _answer_path(self, batch: Batch, entity: str, party: str | None) -> Path:
+        kind, to = ("ballots", "") if party is None else ("shares", f".to-{_named(party)}")
+        return self.folder / kind / batch.identifier / f"{_named(entity)}{to}.sealed"
 
 
 def _matches(folder: Path, pattern: str) -> list[re.Match[str]]:
@@ -172,34 +149,24 @@ def consortium_status(consortium: Consortium, mailbox: Mailbox) -> tuple[list[Ba
     refused: dict[str, str] = {}
     for identifier in mailbox.batch_identifiers():
         try:
-            batch = mailbox.batch(identifier, consortium)
+            found.append(batch_status(consortium, mailbox, mailbox.batch(identifier, consortium)))
         except (FederationError, InvalidDataError) as error:
             refused[identifier] = str(error)
-        else:
-            found.append(batch_status(consortium, mailbox, batch))
     return found, refused
 
 
 def batch_status(consortium: Consortium, mailbox: Mailbox, batch: Batch) -> BatchStatus:
-    """Return how far one batch is."""
-    parties = [party.name for party in consortium.computing_parties]
-    entities = {entity.name: mailbox.has_answered(batch, entity.name, parties) for entity in consortium.entities}
-    answered = tuple(name for name, has_answered in entities.items() if has_answered)
-    missing = tuple(name for name, has_answered in entities.items() if not has_answered)
-    runs = _runs(consortium, mailbox, batch)
-    computed = tuple(party for party in parties if runs[party])
-    complete = bool(runs) and bool(set.intersection(*runs.values()))
-    return BatchStatus(batch.identifier, batch.n_queries, answered, missing, computed, complete)
-
-
-def _runs(consortium: Consortium, mailbox: Mailbox, batch: Batch) -> dict[str, set[str]]:
-    """Return the computations of which each computing party signed labels; a file that it did not sign is skipped."""
-    found: dict[str, set[str]] = {}
+    """Return how far one batch is; labels that a party did not sign count as none."""
+    names, parties = ([each.name for each in some] for some in (consortium.entities, consortium.computing_parties))
+    answered = tuple(name for name in names if mailbox.has_answered(batch, name, parties or [None]))
+    runs: dict[str, set[str]] = {party: set() for party in parties}
     for party in consortium.computing_parties:
-        signed = found.setdefault(party.name, set())
         header = Header.of(consortium, batch, Kind.LABELS, party.name, consortium.aggregator.name)
         for run, envelope in mailbox.labels(batch, party.name):
             with suppress(FederationError, InvalidDataError):
                 sealed_by(party, header, envelope)
-                signed.add(run)
-    return found
+                runs[party.name].add(run)
+    missing = tuple(name for name in names if name not in answered)
+    computed = tuple(party for party in parties if runs[party])
+    complete = bool(runs) and bool(set.intersection(*runs.values()))
+    return BatchStatus(batch.identifier, batch.n_queries, answered, missing, computed, complete)

@@ -32,11 +32,8 @@ ElementArray = npt.NDArray[Any]  # of Python integers in [0, p)
 def split(values: IntArray, *, summed: bool = False) -> tuple[bytes, bytes, bytes]:
     """Split each integer into three additive shares mod p; any two of them are uniform and independent of it.
 
-    Integers that are only ever `summed`, and not compared, may have 62 bits in place of 40.
-
-    Notes
-    -----
-    The first two shares come from the operating system's entropy, redrawn where they reach p, so without bias.
+    Integers that are only ever `summed`, and not compared, may have 62 bits in place of 40. The first two shares come
+    from the operating system's entropy, redrawn where they reach p, so without bias.
     """
     values = np.asarray(values)
     if not np.issubdtype(values.dtype, np.integer):
@@ -73,30 +70,30 @@ def decode(data: bytes, shape: Sequence[int]) -> ElementArray:
 def recombine(shares: Sequence[bytes], shape: Sequence[int]) -> IntArray:
     """Open integers from the computing parties' Shamir shares: the values at 1, 2 and 3 of lines, at 0.
 
-    Notes
-    -----
-    Shamir, How to share a secret, 1979, with degree 1. Two points fix the line; the third must confirm it.
+    Two points fix the line (Shamir, How to share a secret, 1979, with degree 1); the third must confirm it.
     """
-    if len(shares) != PARTIES:
-        raise ForgedMessageError(f"Opening needs the shares of {PARTIES} computing parties. Got {len(shares)}.")
-    first, second, third = (decode(share, (prod(shape),)) for share in shares)
+    first, second, third = _of_all(shares, shape)
     if np.any((2 * second - first - third) % MODULUS != 0):
         raise ForgedMessageError("The computing parties' shares contradict each other. Run the computation again.")
-    opened = (2 * first - second + _BOUND) % MODULUS - _BOUND
-    if np.any(opened >= _BOUND):
-        raise ForgedMessageError("The computing parties' shares open to no small integer. Run the computation again.")
-    return opened.astype(np.int64).reshape(shape)
+    return _opened(2 * first - second, _BOUND, "small integer")
 
 
 def added(shares: Sequence[bytes], shape: Sequence[int]) -> IntArray:
     """Open integers from additive shares of all computing parties."""
+    return _opened(sum(_of_all(shares, shape)), _BOUND_OF_SUMS, "sum of ballots")
+
+
+def _of_all(shares: Sequence[bytes], shape: Sequence[int]) -> list[ElementArray]:
     if len(shares) != PARTIES:
         raise ForgedMessageError(f"Opening needs the shares of {PARTIES} computing parties. Got {len(shares)}.")
-    first, second, third = (decode(share, (prod(shape),)) for share in shares)
-    opened = (first + second + third + _BOUND_OF_SUMS) % MODULUS - _BOUND_OF_SUMS
-    if np.any(opened >= _BOUND_OF_SUMS):
-        raise ForgedMessageError("The computing parties' shares open to no sum of ballots. Run the computation again.")
-    return opened.astype(np.int64).reshape(shape)
+    return [decode(share, shape) for share in shares]
+
+
+def _opened(elements: ElementArray, bound: int, what: str) -> IntArray:
+    opened = (elements + bound) % MODULUS - bound
+    if np.any(opened >= bound):
+        raise ForgedMessageError(f"The computing parties' shares open to no {what}. Run the computation again.")
+    return opened.astype(np.int64)
 
 
 def from_random(random: bytes) -> ElementArray:
@@ -106,14 +103,10 @@ def from_random(random: bytes) -> ElementArray:
 
 def _uniform_elements(count: int) -> npt.NDArray[Any]:
     """Return uniform elements: 89 random bits each, redrawn where all are ones, which is p."""
-    drawn = _random_bits(count)
+    drawn = _bits_of(secrets.token_bytes(ELEMENT_BYTES * count))
     while np.any(refused := _beyond(drawn)):
-        drawn[refused] = _random_bits(int(refused.sum()))
+        drawn[refused] = _bits_of(secrets.token_bytes(ELEMENT_BYTES * int(refused.sum())))
     return drawn
-
-
-def _random_bits(count: int) -> npt.NDArray[Any]:
-    return _bits_of(secrets.token_bytes(ELEMENT_BYTES * count))
 
 
 def _bits_of(random: bytes) -> npt.NDArray[Any]:

@@ -2,30 +2,39 @@
 
 A round travels as a batch of one query, whose row is the bytes of the round. So all hospitals have the same features,
 bit by bit, and every message is bound to them by the hash of the batch.
+
+A map that made the features of a row depend on other rows would let one person change all ballots, and a map that
+failed on some rows would tell which rows a hospital has. So only the steps that `VectorBallots.features` makes are
+accepted, in that order, with arrays of matching shapes and numbers of moderate size. Within these limits no number
+overflows and every product of matrices is exact: docs/proofs/ballots.md, claim 8.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from math import prod, sqrt
 from typing import Any, Self, final
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
-from tutelage.exceptions import ForgedMessageError
+from tutelage.exceptions import ForgedMessageError, InvalidParameterError
+from tutelage.features import PublicFeatureMap, PublicKernel, PublicProjection, PublicScaling, UnitBall
+from tutelage.features.rowwise import projector
 from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium, terms_of_sum
 from tutelage.federation.costs import event_of_round
 from tutelage.federation.documents import parse
-from tutelage.federation.maps import LARGEST, LEAST, map_of
 from tutelage.ledger.entries import canonical
 from tutelage.students import Moments, NoisySumClassifier
 
 _FORMAT = 1
 _MOST_HEADER_BYTES = 2**16
 _MOST_AXES = 2
+# Scalars lie between the two, and entries of arrays between minus and plus the larger. Products of four still fit.
+LEAST, LARGEST = 1e-60, 1e60
+_STEPS: tuple[type[PublicFeatureMap], ...] = (PublicScaling, PublicKernel, PublicProjection, UnitBall)
 
 
 @final
@@ -58,15 +67,7 @@ class SumRound:
 
     @classmethod
     def first(cls, consortium: Consortium, X_public: Matrix) -> Self:
-        """Return the first round, whose map is learned from public rows.
-
-        Parameters
-        ----------
-        consortium : Consortium
-            Terms of a sum.
-        X_public : array of shape (public rows, columns)
-            Public rows of numbers.
-        """
+        """Return the first round under terms of a sum, whose map is learned from public rows of numbers."""
         mechanism, teacher = terms_of_sum(consortium)
         features = teacher.features(
             X_public,
@@ -110,14 +111,7 @@ class SumRound:
     def after(self, total: IntArray, entities: Collection[str], consortium: Consortium) -> "SumRound":
         """Return the next round, or after the last one the final student: post-processing of what was opened.
 
-        Parameters
-        ----------
-        total : integer array of shape (classes, numbers)
-            The noisy sum of this round.
-        entities : collection of str
-            Whose ballots are in it.
-        consortium : Consortium
-            The terms.
+        `total` is the noisy sum of this round, (classes, numbers), and `entities` are those whose ballots are in it.
         """
         _, teacher = terms_of_sum(consortium)
         people = consortium.people_of(entities)
@@ -142,29 +136,19 @@ class SumRound:
 
     @classmethod
     def of(cls, batch: Batch, consortium: Consortium) -> Self:
-        """Return the round that a batch asks, after checking that it is one under these terms.
-
-        Raises
-        ------
-        ForgedMessageError
-            If the aggregator signed something else.
-        """
+        """Return the round that a batch asks, after checking that it is one under these terms."""
         terms_of_sum(consortium)
         header, arrays = _read(batch)
         try:
-            found = cls._from(header, arrays)
+            rounds = range(len([name for name in arrays if name.endswith(" values")]))
+            parts = [[arrays[f"round {number} {part}"] for part in Moments._fields] for number in rounds]
+            earlier = tuple(Moments(values, float(noise), float(radius)) for values, noise, radius in parts)
+            features, coef = map_of(header["maps"], arrays, arrays["coef"]), arrays["coef"]
+            found = cls(features, arrays["seen"], earlier, coef, float(arrays["radius"]), header["people"])
         except (KeyError, TypeError, ValueError):
-            raise damaged() from None
+            raise _damaged() from None
         found._require_fit(consortium)
         return found
-
-    @classmethod
-    def _from(cls, header: dict[str, Any], arrays: dict[str, FloatArray]) -> Self:
-        rounds = range(len([name for name in arrays if name.endswith(" values")]))
-        parts = [[arrays[f"round {number} {part}"] for part in Moments._fields] for number in rounds]
-        earlier = tuple(Moments(values, float(noise), float(radius)) for values, noise, radius in parts)
-        features = map_of(header["maps"], arrays, arrays["coef"])
-        return cls(features, arrays["seen"], earlier, arrays["coef"], float(arrays["radius"]), header["people"])
 
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:
         found = {"coef": self.coef, "radius": self.radius, "seen": self.seen}
@@ -187,47 +171,81 @@ class SumRound:
         # landmarks, whether it runs out of memory would tell how many rows it has.
         fits &= len(kernel.points) <= teacher.n_landmarks
         if not fits:
-            raise damaged()
+            raise _damaged()
 
 
 def numbers_in(batch: Batch) -> int:
     """Return how many numbers the sum of a round has, classes times features."""
     _, arrays = _read(batch)
     if "coef" not in arrays:
-        raise damaged()
+        raise _damaged()
     return arrays["coef"].size
 
 
 def _read(batch: Batch) -> tuple[dict[str, Any], dict[str, FloatArray]]:
     """Return the header of a round and its arrays, which are found to be finite."""
     if batch.rows.shape[0] != 1 or batch.rows.dtype != np.uint8 or batch.rows.ndim != 2:
-        raise damaged()
+        raise _damaged()
     data = batch.rows.tobytes()
     line = data[:_MOST_HEADER_BYTES].partition(b"\n")[0]
-    header = parse(line, "round", _FORMAT, damaged())
+    header = parse(line, "round", _FORMAT, _damaged())
     body, arrays, start = data[len(line) + 1 :], {}, 0
-    for name, shape in _shapes(header):
+    shapes = header.get("arrays")
+    if not isinstance(shapes, list) or not all(map(_is_array, shapes)):
+        raise _damaged()
+    for name, shape in shapes:
         stop = start + 8 * prod(shape)
         if stop > len(body):
-            raise damaged()
+            raise _damaged()
         arrays[name] = np.frombuffer(body[start:stop], dtype="<f8").astype(np.float64).reshape(shape)
         start = stop
     if start != len(body) or not all(np.isfinite(array).all() for array in arrays.values()):
-        raise damaged()
+        raise _damaged()
     return header, arrays
 
 
-def _shapes(header: dict[str, Any]) -> list[tuple[str, list[int]]]:
-    found = header.get("arrays")
-    if not isinstance(found, list):
-        raise damaged()
-    for entry in found:
-        sound = isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], str) and isinstance(entry[1], list)
-        if not sound or len(entry[1]) > _MOST_AXES or not all(type(each) is int and each > 0 for each in entry[1]):
-            raise damaged()
-    return [(name, shape) for name, shape in found]
+def _is_array(entry: object) -> bool:
+    if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], str):
+        return False
+    shape = entry[1]
+    return (
+        isinstance(shape, list) and len(shape) <= _MOST_AXES and all(type(each) is int and each > 0 for each in shape)
+    )
 
 
-def damaged() -> ForgedMessageError:
-    """Return the error of a batch that holds something else than a round."""
+def _damaged() -> ForgedMessageError:
     return ForgedMessageError("A batch holds no round of a sum in the form in which this version writes it.")
+
+
+def map_of(names: list[str], arrays: Mapping[str, FloatArray], coef: FloatArray) -> Pipeline:
+    """Return the map of these steps for a student with weights `coef`; raise ValueError or KeyError if it is unsound.
+
+    `arrays` are finite; those of the map are named by the place of the step and its parameter.
+    """
+    kinds = _STEPS[-len(names) :]
+    if [kind.__name__ for kind in kinds] != names or len(kinds) not in (len(_STEPS) - 1, len(_STEPS)):
+        raise ValueError("other steps")
+    landmarks, columns = arrays[f"map {len(names) - 3} points"].shape
+    features = len(coef) - 1
+    shapes: dict[str, dict[str, tuple[int, ...]]] = {
+        "PublicScaling": {"center": (columns,), "deviation": (columns,)},
+        "PublicKernel": {"center": (columns,), "reach": (), "points": (landmarks, columns), "distance": ()},
+        "PublicProjection": {"center": (landmarks,), "directions": (landmarks, features), "reach": ()},
+        "UnitBall": {"radius": (), "constant": ()},
+    }
+    steps = []
+    for place, kind in enumerate(kinds):
+        found = {name: arrays[f"map {place} {name}"] for name in shapes[kind.__name__]}
+        for name, shape in shapes[kind.__name__].items():
+            _require_shape(found[name], shape)
+        steps.append(kind(**{name: array if array.ndim else float(array) for name, array in found.items()}))
+    _require_shape(coef, coef.shape)
+    projection = steps[-2]
+    projector(projection.center, projection.directions, projection.reach)
+    projector(np.zeros(len(coef)), coef, 1.0)
+    return make_pipeline(*steps)
+
+
+def _require_shape(array: FloatArray, shape: tuple[int, ...]) -> None:
+    if array.shape != shape or np.abs(array).max() > LARGEST or (not shape and array < LEAST):
+        raise InvalidParameterError("A parameter of a public map has another shape, or is out of range.")

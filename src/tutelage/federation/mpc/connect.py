@@ -6,26 +6,17 @@ import os
 import secrets
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, final
+from typing import NamedTuple, TypeVar, final
 
 from tutelage._internal import validation
 from tutelage._internal.forks import LongLock
-from tutelage.exceptions import FederationError, InvalidParameterError, PartyLostError
-from tutelage.federation.mpc.links import (
-    Failure,
-    FrameKind,
-    Link,
-    Transcript,
-    certificate_bytes,
-    context_for,
-    watch,
-)
+from tutelage.exceptions import FederationError, PartyLostError
+from tutelage.federation.mpc.links import Failure, FrameKind, Link, Transcript, context_for, watch
 from tutelage.federation.mpc.session import Session
-from tutelage.federation.sharing import PARTIES
 
 KEY_BYTES = 16
 _VERSION = b"tutelage computing parties 1"
@@ -57,9 +48,6 @@ class Met(NamedTuple):
     writer: asyncio.StreamWriter
     key: bytes
 
-    def __repr__(self) -> str:
-        return "Met(...)"
-
 
 @final
 class Handshake:
@@ -75,10 +63,10 @@ class Handshake:
         self.me = me
         self._here = listen or (endpoints[me].host, endpoints[me].port)
         self.endpoints = endpoints
-        self._certificates = [certificate_bytes(endpoint.certificate_pem) for endpoint in endpoints]
         pems = [endpoint.certificate_pem for endpoint in endpoints]
         self._calling = context_for(pems[me], tls_key_pem, pems, server=False)
         self._called = context_for(pems[me], tls_key_pem, pems, server=True)
+        self._certificates = [ssl.PEM_cert_to_DER_cert(pem.strip()) for pem in pems]
         digests = [hashlib.sha256(certificate).digest() for certificate in self._certificates]
         self._agreement = hashlib.sha256(_VERSION + b"".join(digests)).digest()
         self._met: dict[int, asyncio.Future[Met]] = {}
@@ -87,12 +75,16 @@ class Handshake:
 
     async def everybody(self, timeout: float, waiting: Waiting | None = None) -> dict[int, Met]:
         """Return the connections to the other parties, by place, once all stand."""
-        others = [place for place in range(len(self.endpoints)) if place != self.me]
-        self._met = {place: asyncio.get_running_loop().create_future() for place in others}
+        loop, others = asyncio.get_running_loop(), [place for place in range(len(self.endpoints)) if place != self.me]
+        self._met = {place: loop.create_future() for place in others}
         server = await self._listen() if self.me else None
         calls = [asyncio.create_task(self._call(place)) for place in others if place > self.me]
+        end = loop.time() + timeout
         try:
-            await self._all_met(timeout, waiting)
+            while (left := end - loop.time()) > 0 and self._missing():
+                await asyncio.wait(self._met.values(), timeout=min(left, _TOLD_EVERY))
+                if waiting is not None and (missing := self._missing()):
+                    waiting(tuple(self.endpoints[place].name for place in missing))
         finally:
             for call in calls:
                 call.cancel()
@@ -100,24 +92,13 @@ class Handshake:
                 server.close()
         if missing := self._missing():
             raise PartyLostError(
-                f"No connection to {' and '.join(missing)} within {timeout:g} s. Nothing was opened. "
-                f"{' '.join(map(self._reason, self._absent()))} All three computing parties must run `tutelage "
-                "federate compute` on the same batch at the same time."
+                f"No connection to {' and '.join(self.endpoints[place].name for place in missing)} within {timeout:g} "
+                f"s. Nothing was opened. {' '.join(map(self._reason, missing))} All three computing parties must run "
+                "`tutelage federate compute` on the same batch at the same time."
             )
         return {place: found.result() for place, found in self._met.items()}
 
-    async def _all_met(self, timeout: float, waiting: Waiting | None) -> None:
-        loop = asyncio.get_running_loop()
-        end = loop.time() + timeout
-        while (left := end - loop.time()) > 0 and self._missing():
-            await asyncio.wait(self._met.values(), timeout=min(left, _TOLD_EVERY))
-            if waiting is not None and (missing := self._missing()):
-                waiting(missing)
-
-    def _missing(self) -> tuple[str, ...]:
-        return tuple(self.endpoints[place].name for place in self._absent())
-
-    def _absent(self) -> list[int]:
+    def _missing(self) -> list[int]:
         return [place for place, found in self._met.items() if not found.done()]
 
     def _reason(self, place: int) -> str:
@@ -139,8 +120,11 @@ class Handshake:
                 self._answer, host, port, ssl=self._called, ssl_handshake_timeout=_PATIENCE
             )
         except OSError as error:
+            # asyncio puts words of its own around the system's.
+            known = error.errno is not None and not isinstance(error, socket.gaierror)
+            why = os.strerror(error.errno) if known else error.strerror or "no such address here"
             raise FederationError(
-                f"Cannot listen at {host}:{port}: {_reason(error)}. Free the port, or listen at another address."
+                f"Cannot listen at {host}:{port}: {why}. Free the port, or listen at another address."
             ) from None
 
     async def _call(self, place: int) -> None:
@@ -200,17 +184,9 @@ class Handshake:
         return bytes([place]) + self._agreement
 
 
-def _reason(error: OSError) -> str:
-    """Return why the system refused, without asyncio's own words around it."""
-    if isinstance(error, socket.gaierror) or error.errno is None:
-        return error.strerror or "no such address here"
-    return os.strerror(error.errno)
-
-
 Result = TypeVar("Result")
 
 A_DAY = 86_400.0  # seconds
-_LAST_PORT = 2**16 - 1
 _ONE_AT_A_TIME = LongLock()  # MPyC keeps its runtime in module globals
 
 
@@ -234,57 +210,34 @@ def run_party(
     """
     timeout = validation.positive(timeout, "timeout", "run_party")
     deadline = validation.positive(deadline, "deadline", "run_party")
-    _check(me, endpoints, listen)
-    _outside_a_loop()
-    with _ONE_AT_A_TIME, _Loop() as loop:
+    with suppress(RuntimeError):
+        asyncio.get_running_loop()
+        raise FederationError("run_party runs an event loop of its own. Call it from a thread in which none runs.")
+    with _ONE_AT_A_TIME, _quiet_loop() as loop:
         handshake = Handshake(me, endpoints, tls_key_pem, listen)
-        return loop.run(_run(handshake, body, timeout, deadline, waiting, transcript))
-
-
-class _Loop:
-    """A fresh event loop that ends with all that runs in it and never prints."""
-
-    def __enter__(self) -> "_Loop":
-        self._loop = asyncio.new_event_loop()
-        self._loop.set_exception_handler(lambda _loop, _context: None)
-        return self
-
-    def run(self, main: Coroutine[Any, Any, Result]) -> Result:
-        """Run `main` until it ends."""
-        task = self._loop.create_task(main)
+        task = loop.create_task(_run(handshake, body, timeout, deadline, waiting, transcript))
         while not task.done():
-            # MPyC stops the loop where one of its tasks fails; what follows from that is for `main` to see.
+            # MPyC stops the loop where one of its tasks fails; what follows from that is for the task to see.
             with suppress(RuntimeError):
-                self._loop.run_until_complete(task)
+                loop.run_until_complete(task)
         return task.result()
 
-    def __exit__(self, *_exception: object) -> None:
-        while tasks := asyncio.all_tasks(self._loop):
+
+@contextmanager
+def _quiet_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """Give a fresh event loop that ends with all that runs in it and never prints."""
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda _loop, _context: None)
+    try:
+        yield loop
+    finally:
+        while tasks := asyncio.all_tasks(loop):
             for task in tasks:
                 task.cancel()
             with suppress(RuntimeError):
-                self._loop.run_until_complete(asyncio.wait(tasks))
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.close()
-
-
-def _outside_a_loop() -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise FederationError("run_party runs an event loop of its own. Call it from a thread in which none runs.")
-
-
-def _check(me: int, endpoints: Sequence[Endpoint], listen: tuple[str, int] | None) -> None:
-    if len(endpoints) != PARTIES:
-        raise InvalidParameterError(f"`endpoints` of run_party must be {PARTIES}. Got {len(endpoints)}.")
-    if validation.integer_at_least(me, 0, "me", "run_party") >= PARTIES:
-        raise InvalidParameterError(f"`me` of run_party must be 0, 1 or 2. Got {me}.")
-    if len({certificate_bytes(endpoint.certificate_pem) for endpoint in endpoints}) != PARTIES:
-        raise InvalidParameterError("`endpoints` of run_party must have a certificate each. Two have the same.")
-    if listen is not None and not 1 <= validation.integer_at_least(listen[1], 1, "listen", "run_party") <= _LAST_PORT:
-        raise InvalidParameterError(f"`listen` of run_party must have a port of at most {_LAST_PORT}. Got {listen[1]}.")
+                loop.run_until_complete(asyncio.wait(tasks))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
 
 
 async def _run(

@@ -14,7 +14,7 @@ from typing import TypeVar, final
 
 from tutelage._internal.outputs import form, open_output
 from tutelage.exceptions import FederationError, InvalidParameterError, PartyLostError
-from tutelage.federation.sharing import ELEMENT_BYTES, ElementArray, decode
+from tutelage.federation.sharing import ELEMENT_BYTES, decode
 
 
 def _is_transcript(path: Path) -> bool:
@@ -37,17 +37,10 @@ class Transcript:
 
     def elements(self, sender: int, payload: bytes) -> None:
         """Write field elements down, as `sharing.encode` spells them."""
-        self._write({"from": sender, "elements": decode(payload, (len(payload) // ELEMENT_BYTES,)).tolist()})
+        self.write({"from": sender, "elements": decode(payload, (len(payload) // ELEMENT_BYTES,)).tolist()})
 
-    def text(self, sender: int, payload: bytes) -> None:
-        """Write down a message that holds no field elements."""
-        self._write({"from": sender, "bytes": payload.hex()})
-
-    def opened(self, values: ElementArray) -> None:
-        """Write down elements that all parties opened."""
-        self._write({"opened": values.ravel().tolist()})
-
-    def _write(self, line: dict[str, object]) -> None:
+    def write(self, line: dict[str, object]) -> None:
+        """Write one line down."""
         self._file.write(json.dumps(line).encode() + b"\n")
 
     def close(self) -> None:
@@ -55,20 +48,14 @@ class Transcript:
         self._file.close()
 
 
-def certificate_bytes(pem: str) -> bytes:
-    """Return the certificate in DER."""
-    try:
-        return ssl.PEM_cert_to_DER_cert(pem.strip())
-    except ValueError:
-        raise InvalidParameterError("`certificate_pem` of an endpoint must be one certificate in PEM.") from None
-
-
 def context_for(mine: str, key_pem: bytes, all_of_them: Sequence[str], *, server: bool) -> ssl.SSLContext:
     """Return the settings of one end of a connection: TLS 1.3 alone, both ends show one of the certificates.
 
     Which end shows which is not checked here: compare what the other end shows with the certificate of the party it
-    must be.
+    must be. The key touches the disk encrypted only.
     """
+    from cryptography.hazmat.primitives import serialization
+
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False
@@ -76,27 +63,18 @@ def context_for(mine: str, key_pem: bytes, all_of_them: Sequence[str], *, server
     context.load_verify_locations(cadata="\n".join(all_of_them))
     if server:
         context.num_tickets = 0  # a session is never resumed
-    _load_key(context, mine, key_pem)
-    return context
-
-
-def _load_key(context: ssl.SSLContext, certificate: str, key_pem: bytes) -> None:
-    from cryptography.hazmat.primitives import serialization
-
     password = secrets.token_hex(32).encode()
+    encryption = serialization.BestAvailableEncryption(password)
+    form_ = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     try:
-        key = serialization.load_pem_private_key(key_pem, None)
-        encrypted = key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.BestAvailableEncryption(password),
-        )
+        encrypted = serialization.load_pem_private_key(key_pem, None).private_bytes(*form_, encryption)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "key.pem"
-            path.write_bytes(certificate.encode("ascii") + b"\n" + encrypted)
+            path.write_bytes(mine.encode("ascii") + b"\n" + encrypted)
             context.load_cert_chain(path, password=password)
     except (ValueError, TypeError, ssl.SSLError):
         raise InvalidParameterError("`tls_key_pem` must be the private key of this party's certificate.") from None
+    return context
 
 
 Result = TypeVar("Result")
@@ -199,12 +177,16 @@ class Link:
     async def _take_frame(self) -> FrameKind:
         """Take in one frame and return its kind."""
         kind, label, length = _HEADER.unpack(await self._reader.readexactly(_HEADER.size))
-        if length > MOST_BYTES or ((kind, label) not in self._awaited and self._too_much(length)):
+        # What is not expected yet is kept within a limit.
+        full = len(self._arrived) >= MOST_UNASKED or self._unasked_bytes + length > MOST_UNASKED_BYTES
+        if length > MOST_BYTES or ((kind, label) not in self._awaited and full):
             raise ValueError("too much")
         payload = await self._reader.readexactly(length)
         if self._transcript is not None:
-            write = self._transcript.elements if kind == FrameKind.ELEMENTS else self._transcript.text
-            write(self.party, payload)
+            if kind == FrameKind.ELEMENTS:
+                self._transcript.elements(self.party, payload)
+            else:
+                self._transcript.write({"from": self.party, "bytes": payload.hex()})
         if (awaited := self._awaited.pop((kind, label), None)) is not None:
             del self._asked[kind, label]
             if not awaited.done():
@@ -216,16 +198,12 @@ class Link:
             self._unasked_bytes += length
         return FrameKind(kind)
 
-    def _too_much(self, length: int) -> bool:
-        """Return whether a message that is not expected yet exceeds the limit."""
-        return len(self._arrived) >= MOST_UNASKED or self._unasked_bytes + length > MOST_UNASKED_BYTES
-
     def report(self, what: str) -> None:
         """Let the computation end because of what happened to the other party."""
-        ends = (
+        said = (
             f"The computing party {self._name} {what}. Nothing was opened; start all three again with the same files."
         )
-        self._failure.report(PartyLostError(ends))
+        self._failure.report(PartyLostError(said))
 
     async def close(self) -> None:
         """Close the connection once everything written has been sent; the other party needs nothing more."""

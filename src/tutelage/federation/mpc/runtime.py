@@ -35,7 +35,6 @@ from tutelage.federation.sharing import (
     from_random,
 )
 
-_OPTIONS = ["--no-log", "--no-uvloop", "-M1"]
 _ONE_AT_A_TIME = BriefLock()  # two at once would restore what the other had changed
 
 
@@ -45,24 +44,20 @@ def load_mpyc() -> None:
     if missing:
         raise FederationError(f'Computing parties need {" and ".join(missing)}: pip install "tutelage[federation]".')
     with _ONE_AT_A_TIME:
-        _load()
-
-
-def _load() -> None:
-    command_line, root = sys.argv, logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    environment = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("MPYC_")}
-    sys.argv = ["", *_OPTIONS]
-    try:
-        with ThreadPoolExecutor(1) as thread:  # of its own, since MPyC takes the thread's event loop
-            thread.submit(_import).result()
-    finally:
-        sys.argv = command_line
-        for name in [name for name in os.environ if name.startswith("MPYC_")]:
-            del os.environ[name]
-        os.environ.update(environment)
-        root.handlers[:] = handlers
-        root.setLevel(level)
+        command_line, root = sys.argv, logging.getLogger()
+        handlers, level = root.handlers[:], root.level
+        environment = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("MPYC_")}
+        sys.argv = ["", "--no-log", "--no-uvloop", "-M1"]
+        try:
+            with ThreadPoolExecutor(1) as thread:  # of its own, since MPyC takes the thread's event loop
+                thread.submit(_import).result()
+        finally:
+            sys.argv = command_line
+            for name in [name for name in os.environ if name.startswith("MPYC_")]:
+                del os.environ[name]
+            os.environ.update(environment)
+            root.handlers[:] = handlers
+            root.setLevel(level)
 
 
 def _import() -> None:
@@ -109,7 +104,18 @@ class ArrayRuntime(Runtime):
         transcript: Transcript | None,
     ) -> None:
         parties = [Namespace(pid=place, protocol=links.get(place)) for place in range(PARTIES)]
-        super().__init__(me, parties, _options())
+        options = Namespace(
+            threshold=DEGREE,
+            sec_param=SECURITY_BITS,
+            bit_length=MOST_BITS,
+            no_prss=True,
+            no_async=False,
+            no_barrier=True,
+            no_log=True,
+            mix32_64bit=True,  # field elements as bytes, never pickled, also where nothing here overrides MPyC
+            ssl=False,
+        )
+        super().__init__(me, parties, options)
         self.options.no_prss = False  # only now, since MPyC would draw keys before
         self._links = links
         self._failure = failure
@@ -137,11 +143,10 @@ class ArrayRuntime(Runtime):
 
     async def shared(self, summands: ElementArray) -> ElementArray:
         """Return this party's Shamir shares of numbers of which it holds one of three summands, mod p."""
-        label, mine = self.next_label(), _shamir_shares(summands.ravel())
-        for place, link in self._links.items():
-            link.send(label, encode(mine[place]))
+        label = self.next_label()
+        mine = self._dealt(label, summands.ravel())
         theirs = [await self._received(place, label, summands.size) for place in self._links]
-        return ((mine[self.pid] + sum(theirs)) % MODULUS).reshape(summands.shape)
+        return ((mine + sum(theirs)) % MODULUS).reshape(summands.shape)
 
     async def opened(self, shares: ElementArray, degree: int = DEGREE) -> ElementArray:
         """Return the numbers that shares of a polynomial of `degree` stand for, to all parties."""
@@ -154,23 +159,19 @@ class ArrayRuntime(Runtime):
         points = {place: await self._received(place, label, flat.size) for place in senders} | {self.pid: flat}
         values = _at_zero(points).reshape(shares.shape)
         if self._transcript is not None:
-            self._transcript.opened(values)
+            self._transcript.write({"opened": values.ravel().tolist()})
         return values
 
     async def reduced(self, shares: ElementArray) -> ElementArray:
         """Return fresh shares of degree 1 of the numbers that shares of degree 1 or 2 stand for.
 
-        Every party adds randomness of its own, so the new shares reveal nothing else.
-
-        Notes
-        -----
-        Gennaro, Rabin and Rabin, Simplified VSS and fast-track multiparty computations, 1998.
+        Every party adds randomness of its own, so the new shares reveal nothing else (Gennaro, Rabin and Rabin,
+        Simplified VSS and fast-track multiparty computations, 1998).
         """
-        label, mine = self.next_label(), _shamir_shares(shares.ravel())
-        for place, link in self._links.items():
-            link.send(label, encode(mine[place]))
+        label = self.next_label()
+        mine = self._dealt(label, shares.ravel())
         points = {place: await self._received(place, label, shares.size) for place in self._links}
-        return _at_zero(points | {self.pid: mine[self.pid]}).reshape(shares.shape)
+        return _at_zero(points | {self.pid: mine}).reshape(shares.shape)
 
     def random(self, shape: tuple[int, ...]) -> ElementArray:
         """Return shares of uniform elements that no party knows, without any message."""
@@ -193,14 +194,10 @@ class ArrayRuntime(Runtime):
         """
         label = self.next_label()
         drawing = [place for place in range(PARTIES) if place != label % PARTIES]
+        here = {}
         if self.pid in drawing:
             drawn = np.unpackbits(np.frombuffer(secrets.token_bytes(-(-count // 8)), dtype=np.uint8), count=count)
-            mine = _shamir_shares(drawn.astype(object))
-            for place, link in self._links.items():
-                link.send(label, encode(mine[place]))
-            here = {self.pid: mine[self.pid]}
-        else:
-            here = {}
+            here = {self.pid: self._dealt(label, drawn.astype(object))}
         there = {place: await self._received(place, label, count) for place in drawing if place != self.pid}
         one, other = (here | there).values()
         return (one + other - 2 * await self.reduced(one * other)) % MODULUS
@@ -208,8 +205,6 @@ class ArrayRuntime(Runtime):
     async def negative(self, shares: ElementArray, bits: int) -> ElementArray:
         """Return shares of −⌊x / 2^bits⌋ for each x; of 1 where −2^bits ≤ x < 0 and of 0 where 0 ≤ x < 2^bits.
 
-        Notes
-        -----
         MPyC's comparison. From x, what it opens (x masked by 60 bits more, and a coin) and the bits of the mask, it
         computes the multiple of 2^-bits above exactly, for every x of the field from which the mask does not wrap.
         Elsewhere it is never 0, see `session.oversized`.
@@ -247,6 +242,13 @@ class ArrayRuntime(Runtime):
         await self.returnType(asyncio.Future)  # type: ignore[misc]
         return FIELD.array(await self.reduced(x.value), check=False)
 
+    def _dealt(self, label: int, values: ElementArray) -> ElementArray:
+        """Send the others their shares of numbers and return one's own: values at 1, 2, 3 of random lines."""
+        slopes = from_random(secrets.token_bytes(ELEMENT_BYTES * values.size))
+        for place, link in self._links.items():
+            link.send(label, encode((values + (place + 1) * slopes) % MODULUS))
+        return (values + (self.pid + 1) * slopes) % MODULUS
+
     async def _received(self, place: int, label: int, count: int) -> ElementArray:
         payload = await self._links[place].receive(label)
         try:
@@ -273,29 +275,6 @@ class PseudorandomElements(thresha.PRF):
     def __call__(self, s: bytes, n: Any = None) -> Any:
         """Return an array of shape `n` of elements that look random, from an input `s` that is used once."""
         return from_random(shake_128(self.key + s).digest(ELEMENT_BYTES * prod(n))).reshape(n)
-
-
-def _options() -> Namespace:
-    return Namespace(
-        threshold=DEGREE,
-        sec_param=SECURITY_BITS,
-        bit_length=MOST_BITS,
-        no_prss=True,
-        no_async=False,
-        no_barrier=True,
-        no_log=True,
-        mix32_64bit=True,  # field elements as bytes, never pickled, also where nothing here overrides MPyC
-        ssl=False,
-    )
-
-
-def _shamir_shares(values: ElementArray) -> list[ElementArray]:
-    """Return each party's share of numbers: the values at 1, 2, 3 of random lines through them at 0."""
-    slopes = from_random(secrets.token_bytes(ELEMENT_BYTES * values.size))
-    shares = [(values + slopes) % MODULUS]
-    for _ in range(PARTIES - 1):
-        shares.append((shares[-1] + slopes) % MODULUS)
-    return shares
 
 
 def _at_zero(points: Mapping[int, ElementArray]) -> ElementArray:

@@ -2,13 +2,12 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import final
 
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal import validation
 from tutelage.exceptions import FederationError, InvalidParameterError
 from tutelage.federation.mpc.links import Failure, FrameKind, Link, Transcript
 from tutelage.federation.mpc.runtime import ArrayRuntime
@@ -65,8 +64,6 @@ async def oversized(runtime: ArrayRuntime, vectors: ElementArray, bound: int) ->
 
     Privacy: only one bit of each vector is opened, whether a random combination of its tests is zero.
 
-    Notes
-    -----
     With 2^b above 2·bound, both bound + x and bound − x must lie in [0, 2^b). That is tested for every x of the field
     by −⌊y / 2^b⌋ = 0: the comparison computes (c − r + u·2^b − y) / 2^b from numbers 0 ≤ c, r < 2^b and a bit u, and
     is exact for −2^b < y < 2^(b+1), where the mask does not wrap. Any other y is no c − r + u·2^b: the result is not 0.
@@ -102,7 +99,6 @@ def _coefficients(length: int, seed: bytes) -> npt.NDArray[np.int8]:
     return np.array([0, 0, 1, -1], dtype=np.int8)[drawn].reshape(length, REPETITIONS)
 
 
-MOST_EXCHANGED = 2**20  # bytes of one message of `exchange`
 _RANDOM_BITS_AT_ONCE = 2**17  # bounds the memory of a batch, and its messages to 2 MiB
 
 
@@ -122,14 +118,8 @@ class Session:
         failure: Failure,
         transcript: Transcript | None,
     ) -> None:
-        self._me = me
-        self._links = links
+        self._me, self._links, self._transcript, self._exchanges = me, links, transcript, 0
         self._runtime = ArrayRuntime(me, links, keys, failure, transcript)
-        self._transcript = transcript
-        self._exchanges = 0
-
-    def __repr__(self) -> str:
-        return f"Session(me={self._me})"
 
     @property
     def bytes_sent(self) -> int:
@@ -138,32 +128,20 @@ class Session:
 
     async def exchange(self, message: bytes) -> list[bytes]:
         """Send a public message to the other parties and return all messages, in party order."""
-        if len(message) > MOST_EXCHANGED:
-            raise InvalidParameterError(
-                f"`message` of exchange must have at most {MOST_EXCHANGED} bytes. Got {len(message)}."
-            )
         self._exchanges += 1
-        label = self._exchanges
         for link in self._links.values():
-            link.send(label, message, FrameKind.BYTES)
-        found = {place: await link.receive(label, FrameKind.BYTES) for place, link in self._links.items()}
+            link.send(self._exchanges, message, FrameKind.BYTES)
+        found = {place: await link.receive(self._exchanges, FrameKind.BYTES) for place, link in self._links.items()}
         found[self._me] = message
         return [found[place] for place in range(PARTIES)]
 
-    async def labels(
-        self,
-        votes: ElementArray,
-        bits: int,
-        check: tuple[ElementArray, int] | None = None,
-        *,
-        progress: Callable[[int], object] | None = None,
-    ) -> bytes:
+    async def labels(self, votes: ElementArray, bits: int, check: tuple[ElementArray, int] | None = None) -> bytes:
         """Find the class with the most votes for each query, the lowest index among equals; no party learns it."""
         blocks = [votes] if check is None else [votes, check[0]]
-        _check_blocks(blocks, bits)
+        if not 2 <= bits <= MOST_BITS:
+            raise InvalidParameterError(f"`bits` of labels must be at most {MOST_BITS}. Got {bits}.")
         threshold = None if check is None else int(check[1])
-        await self._agree(["labels", *map(np.shape, blocks), bits, threshold])
-        self._write_inputs(blocks)
+        await self._agree(["labels", *map(np.shape, blocks), bits, threshold], blocks)
         queries, classes = votes.shape
         step = max(1, _RANDOM_BITS_AT_ONCE // ((bits + 1) * classes * len(blocks)))
         shares = []
@@ -179,47 +157,25 @@ class Session:
                     f"Totals are too large to be compared in {bits} bits. Nothing was opened, and the batch is refused."
                 )
             shares.append(encode(fresh))
-            if progress is not None:
-                progress(min(start + step, queries))
         return b"".join(shares)
 
     async def oversized(self, vectors: ElementArray, bound: int) -> list[bool]:
-        """Tell which vectors have a random projection beyond a bound, opening that one bit of each and nothing else.
+        """Tell which vectors have one of forty random projections beyond a bound, opening one bit of each only.
 
-        Forty projections with coefficients 0 with probability ½ and ±1 with ¼, drawn jointly once all parties hold
-        their summands. A vector whose projections all stay within the bound passes; one with an entry beyond
-        twice the bound, up to half the modulus, passes each with probability ½ at most.
+        A vector with an entry beyond twice the bound, up to half the modulus, passes each with probability ½ at most.
         """
-        bound = validation.integer_at_least(bound, 1, "bound", "oversized")
         if bound >= 2 ** (MOST_BITS - 1):
             raise InvalidParameterError(f"`bound` of oversized must be below 2^{MOST_BITS - 1}. Got {bound}.")
-        _check_array(vectors, "vectors")
-        await self._agree(["oversized", vectors.shape, bound])
-        self._write_inputs([vectors])
+        await self._agree(["oversized", vectors.shape, bound], [vectors])
         return await oversized(self._runtime, vectors, bound)
 
-    async def _agree(self, task: list[object]) -> None:
-        """Check that all parties run the same computation and have its inputs."""
+    async def _agree(self, task: list[object], inputs: list[ElementArray]) -> None:
+        """Check that all parties run the same computation, and write down with what."""
         if len(set(await self.exchange(json.dumps(task).encode()))) != 1:
             raise FederationError(
                 "The computing parties were asked for different computations. Nothing was opened; give all three the "
                 "same batch and terms."
             )
-
-    def _write_inputs(self, blocks: list[ElementArray]) -> None:
         if self._transcript is not None:
-            for block in blocks:
+            for block in inputs:
                 self._transcript.elements(self._me, encode(block))
-
-
-def _check_blocks(blocks: list[ElementArray], bits: int) -> None:
-    _check_array(blocks[0], "votes")
-    if not blocks[0].shape[1] or any(np.shape(block) != blocks[0].shape for block in blocks):
-        raise InvalidParameterError("`votes` and `check` of labels must be of one shape, (queries, classes >= 1).")
-    if not 2 <= validation.integer_at_least(bits, 2, "bits", "labels") <= MOST_BITS:
-        raise InvalidParameterError(f"`bits` of labels must be at most {MOST_BITS}. Got {bits}.")
-
-
-def _check_array(array: ElementArray, name: str) -> None:
-    if not isinstance(array, np.ndarray) or array.dtype != object or array.ndim != 2:
-        raise InvalidParameterError(f"`{name}` must be a matrix of Python integers, an object array of two dimensions.")
