@@ -5,8 +5,11 @@ import datetime as dt
 import multiprocessing
 import os
 import socket
+import sys
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,7 @@ BACKSTOP = 240.0  # seconds; no test is to need them, however busy the machine
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(  # what every party loads is loaded once, for a test starts three at a time
     [
+        "tutelage.cli.federate",
         "tutelage.federation.mpc",
         *(f"tutelage.federation.{name}" for name in ("aggregator", "computing_party", "entity")),
     ]
@@ -195,3 +199,34 @@ def run_three(
         for party, mine in zip(three(), given, strict=True)
     ]
     return [one.ended() for one in running]
+
+
+class Called:
+    """The command line, called in a folder by a process of its own that has loaded everything already."""
+
+    def __init__(self, folder: Path, *arguments: object) -> None:
+        self._pipe, theirs = PROCESSES.Pipe()
+        words = ["tutelage", *map(str, arguments)]
+        self.process = PROCESSES.Process(target=_call, args=(theirs, folder, words), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def ended(self) -> tuple[int, str, str]:
+        """Return the exit code, and what was printed as output and as errors."""
+        assert self._pipe.poll(BACKSTOP), "the command did not end"
+        found = self._pipe.recv()
+        self.process.join(BACKSTOP)
+        return found
+
+
+def _call(pipe: Connection, folder: Path, words: list[str]) -> None:
+    from tutelage.cli import main
+
+    os.chdir(folder)
+    sys.argv, code = words, 0
+    with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
+        try:
+            main()
+        except SystemExit as left:
+            code = int(left.code or 0)
+    pipe.send((code, out.getvalue(), err.getvalue()))

@@ -9,7 +9,7 @@ import pytest
 from conftest import REPOSITORY
 from tutelage.datasets.diabetes import FEATURES, HospitalStays, split_by_patient
 from tutelage.events import Composed, NoisySumGaussian, SummedNoise
-from tutelage.exceptions import InvalidDataError, OverlappingShardsError
+from tutelage.exceptions import OverlappingShardsError
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import GNMax
 from tutelage.partition import refuse_overlap
@@ -57,15 +57,6 @@ def test_every_private_stay_is_in_one_hospital_and_every_patient_too(example, sp
     assert np.array_equal(np.load(tmp_path / "public.npy"), split.public.X)
 
 
-def test_rows_are_encoded_as_public_rows_say(example, split):
-    encode = example.stays.Encoder(split.public.X)
-    public = encode(split.public.X)
-    assert public.shape == (len(split.public), 16)
-    assert np.allclose(public.mean(axis=0), 0)
-    assert np.allclose(public.std(axis=0), 1)
-    assert np.array_equal(encode(split.private.X[5:6])[0], encode(split.private.X)[5])
-
-
 def test_one_patient_moves_one_teacher_of_one_hospital(example, split, tmp_path):
     encode, own = example.stays.Encoder(split.public.X), dealt(example, split, tmp_path)[3]
     rows = encode(split.public.X[:200])
@@ -77,20 +68,6 @@ def test_one_patient_moves_one_teacher_of_one_hospital(example, split, tmp_path)
     flipped = np.where(gone, own["y"], 1 - own["y"])
     changed = example.hospital.ballots(encode(own["X"]), flipped, own["patients"], rows, key=bytes(32))
     assert np.any(before != changed, axis=1).sum() == 1
-
-
-def test_teachers_stay_the_same_when_a_hospital_votes_again(example, tmp_path):
-    key = example.hospital.own_key(tmp_path)
-    assert len(key) == 32
-    assert example.hospital.own_key(tmp_path) == key
-
-
-def test_the_rows_that_are_asked_are_public_and_different(example):
-    rows = np.random.default_rng(0).integers(0, 30, (2000, 2)).astype(np.float64)
-    asked = example.run.drawn(rows)
-    assert asked.shape == (300, 2)
-    assert len(np.unique(asked, axis=0)) == 300
-    assert set(map(tuple, asked)) <= set(map(tuple, rows))
 
 
 PATIENT = PrivacyUnit("patient_nbr", NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO)
@@ -120,14 +97,6 @@ def test_the_noise_of_the_sums_fits_the_budget(example):
 
     assert fits(sums.NOISE)
     assert not fits(sums.NOISE - 0.1)
-
-
-def test_without_the_data_one_sentence_says_where_to_get_them(example, tmp_path, monkeypatch):
-    monkeypatch.setenv("TUTELAGE_DATA", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(InvalidDataError, match=r"UCI's diabetic_data\.csv"):
-        example.run.main(tmp_path / "play")
-    assert not (tmp_path / "play").exists()
 
 
 PLAYS = [

@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tutelage.exceptions import AsPrintedWarning, InvalidDataError, InvalidParameterError, TutelageError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, TutelageError
 from tutelage.federation.consortium import Consortium
 from tutelage.federation.keys import Identity, Role
 from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import (
     ConfidentGNMax,
-    ExponentialMax,
     GNMax,
     InteractiveGNMax,
     LNMax,
@@ -23,7 +22,6 @@ from tutelage.mechanisms.local import (
     KRandomizedResponse,
     LocalGaussian,
     TruncatedGeometric,
-    TruncatedGeometricAsPrinted,
 )
 from tutelage.privacy import ONE_ENTITY, ONE_TEACHER, NeighboringRelation, PrivacyUnit
 from tutelage.teachers import VectorBallots
@@ -92,22 +90,6 @@ def test_a_consortium_is_saved_and_loaded(consortium, tmp_path):
     loaded.save(path)  # the same bytes
 
 
-def test_the_mechanism_as_printed_is_saved_and_loaded_with_its_warning(tmp_path):
-    with pytest.warns(AsPrintedWarning):
-        consortium = replace(LOCAL, mechanism=TruncatedGeometricAsPrinted(1))
-    consortium.save(tmp_path / "consortium.json")
-    with pytest.warns(AsPrintedWarning):
-        assert Consortium.load(tmp_path / "consortium.json") == consortium
-
-
-def test_another_agreement_is_not_written_over_the_first(tmp_path):
-    SECURE.save(tmp_path / "consortium.json")
-    with pytest.raises(InvalidDataError, match="other content"):
-        replace(SECURE, quorum=5).save(tmp_path / "consortium.json")
-    assert Consortium.load(tmp_path / "consortium.json") == SECURE
-    assert [path.name for path in tmp_path.iterdir()] == ["consortium.json"]
-
-
 OTHERS: dict[str, Any] = {
     "name": "Hospitals of the south",
     "members": (ENTITIES[1], ENTITIES[0], *ENTITIES[2:], AGGREGATOR, *PARTIES),
@@ -119,13 +101,6 @@ OTHERS: dict[str, Any] = {
     "unit": PATIENTS,
     "identifier": "0" * 32,
 }
-
-
-def test_the_digest_is_computed_once(monkeypatch):
-    written, as_dict = [], Consortium.as_dict
-    monkeypatch.setattr(Consortium, "as_dict", lambda self: written.append(self) or as_dict(self))
-    terms = replace(SECURE, name="once")
-    assert len({terms.fingerprint for _ in range(3)}) == len(written) == 1
 
 
 def test_the_digest_covers_every_field():
@@ -142,62 +117,28 @@ def test_the_digest_covers_every_field_of_a_member(field):
     assert replace(SECURE, members=(*SECURE.members[:-1], member)).fingerprint != SECURE.fingerprint
 
 
-def test_the_digest_covers_who_does_what():
-    renamed = replace(ENTITIES[0], name="hospital9")
-    first, last = replace(ENTITIES[0], role=Role.AGGREGATOR), replace(AGGREGATOR, role=Role.ENTITY)
-    swapped = (first, *ENTITIES[1:], last, *PARTIES)
-    assert replace(SECURE, members=(renamed, *SECURE.members[1:])).fingerprint != SECURE.fingerprint
-    assert replace(SECURE, members=swapped).fingerprint != SECURE.fingerprint
-
-
-def test_the_digest_covers_the_kind_of_mechanism_beside_its_numbers():
-    kinds = [replace(LOCAL, mechanism=mechanism).fingerprint for mechanism in LOCAL_MECHANISMS]
-    assert len(set(kinds)) == len(kinds)
-    assert replace(SECURE, mechanism=GNMax(40.0)).fingerprint == SECURE.fingerprint
-    vote, check = ConfidentGNMax(200, 150, 40), ConfidentGNMax(200, 40, 150)
-    assert replace(SECURE, mechanism=vote).fingerprint != replace(SECURE, mechanism=check).fingerprint
-
-
-def test_two_consortia_of_the_same_terms_are_two():
-    terms = {field.name: getattr(SECURE, field.name) for field in fields(Consortium) if field.name != "identifier"}
-    assert Consortium(**terms).fingerprint != Consortium(**terms).fingerprint
-
-
-@pytest.mark.parametrize(
-    ("mechanism", "why"),
-    [
-        (LNMax(20), "Laplace noise have no exact sampler"),
-        (InteractiveGNMax(200, 150, 40, 0.9), "predictions"),
-        (ExponentialMax(20), "Got ExponentialMax"),
-        (PermuteAndFlip(20), "Got PermuteAndFlip"),
-        (None, "Got NoneType"),
-        (GNMax, "Got ABCMeta"),
-    ],
-)
-def test_a_mechanism_that_shares_cannot_run_is_refused(mechanism, why):
-    with pytest.raises(InvalidParameterError, match=why):
-        replace(SECURE, mechanism=mechanism)
-
-
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
         ({"n_classes": 1}, "n_classes"),
         ({"n_classes": 10.0}, "n_classes"),
-        ({"n_classes": True}, "n_classes"),
         ({"n_classes": 2**21}, "n_classes"),
+        ({"mechanism": LNMax(20)}, "Laplace noise have no exact sampler"),
+        ({"mechanism": InteractiveGNMax(200, 150, 40, 0.9)}, "predictions"),
+        ({"mechanism": PermuteAndFlip(20)}, "Got PermuteAndFlip"),
+        ({"mechanism": KRandomizedResponse(2), "colluding": 0}, "with a local mechanism must be at most 1"),
+        ({"mechanism": KRandomizedResponse(2), "teachers_per_entity": 1}, "with a local mechanism must be at most 0"),
+        ({"members": (ENTITIES[0], AGGREGATOR, *PARTIES), "quorum": 1, "colluding": 0}, "role entity 2 or more times"),
+        ({"members": (*ENTITIES, *PARTIES)}, "role aggregator 1 times. Got 0"),
+        ({"members": (*ENTITIES, AGGREGATOR, *PARTIES[:2])}, "role computing 3 times. Got 2"),
         ({"teachers_per_entity": 0}, "teachers_per_entity"),
         ({"teachers_per_entity": 2**31}, "teachers_per_entity"),
         ({"quorum": 0}, "quorum"),
         ({"quorum": 6}, "`quorum` of Consortium must be at most 5"),
         ({"colluding": -1}, "colluding"),
         ({"colluding": 4}, "`colluding` of Consortium must be below `quorum`"),
-        ({"colluding": 10**30}, "colluding"),
-        ({"name": ""}, "printable"),
         ({"name": "a\nb"}, "printable"),
         ({"name": "a" * 201}, "printable"),
-        ({"name": 7}, "printable"),
-        ({"identifier": ""}, "identifier"),
         ({"identifier": "A" * 32}, "identifier"),
         ({"unit": "patient"}, "unit"),
         ({"unit": PrivacyUnit("\n", NeighboringRelation.CHANGE_ONE_ROW)}, "unit"),
@@ -208,35 +149,6 @@ def test_a_mechanism_that_shares_cannot_run_is_refused(mechanism, why):
 def test_terms_that_make_no_sense_are_refused(changes, why):
     with pytest.raises(InvalidParameterError, match=why):
         replace(SECURE, **changes)
-
-
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"teachers_per_entity": 2}, "with a local mechanism must be at most 1"),
-        ({"colluding": 1}, "with a local mechanism must be at most 0"),
-        ({"members": SECURE.members}, "role computing 0 times. Got 3"),
-    ],
-)
-def test_a_local_mechanism_needs_nobody_else(changes, why):
-    with pytest.raises(InvalidParameterError, match=why):
-        replace(LOCAL, **changes)
-
-
-@pytest.mark.parametrize(
-    ("members", "why"),
-    [
-        ((), "`quorum`"),
-        ((ENTITIES[0], AGGREGATOR, *PARTIES), "role entity 2 or more times. Got 1"),
-        ((*ENTITIES, *PARTIES), "role aggregator 1 times. Got 0"),
-        ((*ENTITIES, AGGREGATOR, Identity.generate("second", Role.AGGREGATOR).member, *PARTIES), "aggregator 1 times"),
-        ((*ENTITIES, AGGREGATOR, *PARTIES[:2]), "role computing 3 times. Got 2"),
-        ((*ENTITIES, AGGREGATOR), "role computing 3 times. Got 0"),
-    ],
-)
-def test_every_role_is_there_as_often_as_the_protocol_needs(members, why):
-    with pytest.raises(InvalidParameterError, match=why):
-        replace(SECURE, members=members, quorum=1, colluding=0)
 
 
 @pytest.mark.parametrize(
@@ -264,8 +176,7 @@ def test_no_two_members_share_what_tells_them_apart(place, changes, what):
     ("changes", "why"),
     [
         ({"file": "batch"}, "no complete consortium file"),
-        ({"format": 3}, "this version reads 1"),
-        ({"format": 4}, "format 4"),
+        ({"format": 2}, "format 2"),
         ({"format": True}, "no complete consortium file"),
         ({"more": 1}, "no complete consortium file"),
         ({"members": {}}, "no complete consortium file"),
@@ -277,7 +188,6 @@ def test_no_two_members_share_what_tells_them_apart(place, changes, what):
         ({"mechanism": {"kind": "GNMax", "sigma": 0}}, "sigma"),
         ({"mechanism": {"kind": "LNMax", "scale": 20}}, "`mechanism` of Consortium"),
         ({"mechanism": {"kind": "Consortium"}}, "`mechanism` of Consortium"),
-        ({"mechanism": {"kind": []}}, "`mechanism` of Consortium"),
         ({"unit": None}, "consortium.json must be a text `name`"),
         ({"unit": {"name": "row", "neighboring": "NEAR"}}, "consortium.json must be one of row"),
         ({"unit": {"name": "row", "neighboring": []}}, "consortium.json must be one of row"),
@@ -300,26 +210,11 @@ def test_a_file_without_one_of_its_entries_is_refused(name, tmp_path):
         Consortium.load(path)
 
 
-@pytest.mark.parametrize("sigma", ["NaN", "Infinity", "1e999", "-40", "null", "true", "[40]"])
+@pytest.mark.parametrize("sigma", ["NaN", "1e999", "-40", "true", '40,"sigma":41'])
 def test_a_file_with_a_number_that_is_none_is_refused(sigma, tmp_path):
     path = tmp_path / "consortium.json"
     path.write_text(canonical(SECURE.as_dict()).replace('"sigma":40.0', f'"sigma":{sigma}'))
     with pytest.raises((InvalidDataError, InvalidParameterError)):
-        Consortium.load(path)
-
-
-def test_a_file_that_says_a_thing_twice_is_refused(tmp_path):
-    path = tmp_path / "consortium.json"
-    path.write_text(canonical(SECURE.as_dict()).replace('"quorum":4', '"quorum":4,"quorum":5'))
-    with pytest.raises(InvalidDataError, match="no complete consortium file"):
-        Consortium.load(path)
-
-
-def test_a_file_that_is_too_long_is_not_read_to_its_end(tmp_path):
-    path = tmp_path / "consortium.json"
-    with path.open("wb") as file:
-        file.truncate(2**40)
-    with pytest.raises(InvalidDataError, match="it is larger than 4 MiB"):
         Consortium.load(path)
 
 
@@ -344,10 +239,6 @@ def test_terms_of_a_sum_come_back_from_their_file(tmp_path):
     SUM.save(tmp_path / "consortium.json")
     assert Consortium.load(tmp_path / "consortium.json") == SUM
     assert SUM.people_of({"hospital1", "hospital3"}) == 600
-
-
-def test_terms_of_votes_have_no_entries_of_sums():
-    assert not {"teacher", "people"} & set(SECURE.as_dict())
 
 
 def test_the_digest_of_a_sum_covers_what_is_cast_and_how_many_people_cast_it():
@@ -391,8 +282,7 @@ def test_settings_of_sums_and_of_votes_are_not_mixed(terms, changes, why):
         ({"teacher": {"trees": 3}}, "no complete consortium file"),
         ({"teacher": {"rounds": 0}}, "rounds"),
         ({"people": 3}, "no complete consortium file"),
-        ({"format": 2}, "this version reads 1"),
-        ({"mechanism": {"kind": "GNMax", "sigma": 40}}, "are for a NoisySum|format"),
+        ({"mechanism": {"kind": "GNMax", "sigma": 40}}, "are for a NoisySum"),
     ],
 )
 def test_a_file_of_a_sum_that_says_something_else_is_refused(changes, why, tmp_path):

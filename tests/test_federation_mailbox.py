@@ -15,7 +15,6 @@ from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
     StaleBatchError,
-    TutelageError,
 )
 from tutelage.federation import batches, documents, envelopes
 from tutelage.federation.batches import Batch
@@ -46,16 +45,6 @@ BATCH = Batch.make(AGGREGATOR, CONSORTIUM, ROWS)
 HEADER = Header.of(CONSORTIUM, BATCH, Kind.SHARES, "north", "party0")
 PAYLOAD = b"private bytes of an entity"
 ENVELOPE = seal(ENTITY, PARTIES[0].member, HEADER, PAYLOAD)
-
-
-def changed(data: st.DataObject, message: bytes) -> bytes:
-    """Return the message with a part replaced, cut out, doubled or put elsewhere."""
-    start = data.draw(st.integers(0, len(message)), label="start")
-    end = data.draw(st.integers(start, min(len(message), start + 40)), label="end")
-    part = data.draw(st.one_of(st.binary(max_size=40), st.just(message[start:end] * 2)), label="part")
-    to = data.draw(st.one_of(st.just(start), st.integers(0, len(message))), label="to")
-    rest = message[:start] + message[end:]
-    return rest[:to] + part + rest[to:]
 
 
 # Batches
@@ -91,16 +80,6 @@ def test_a_batch_is_saved_and_loaded(tmp_path):
         Batch.make(AGGREGATOR, CONSORTIUM, ROWS).save(path)
 
 
-def test_rows_of_a_batch_cannot_be_changed_afterwards():
-    rows = np.zeros((2, 2))
-    batch = Batch.make(AGGREGATOR, CONSORTIUM, rows)
-    rows[0] = 1
-    assert not batch.rows.any()
-    for made in (batch, Batch.from_bytes(batch.to_bytes(), CONSORTIUM)):
-        with pytest.raises(ValueError, match="read-only"):
-            made.rows[0] = 1
-
-
 def test_the_hash_of_queries_depends_on_their_type_shape_and_content_alone():
     zeros = np.zeros((2, 6))
     rows = [zeros, zeros.reshape(6, 2), zeros.reshape(12), zeros.astype(np.int64), zeros.astype(np.float32), zeros + 1]
@@ -134,11 +113,6 @@ def test_rows_that_are_no_plain_numbers_are_not_asked(rows):
         Batch.make(AGGREGATOR, CONSORTIUM, rows)
 
 
-def test_rows_beyond_a_gibibyte_are_not_asked():
-    with pytest.raises(InvalidDataError, match="at most 1073741824 bytes"):
-        Batch.make(AGGREGATOR, CONSORTIUM, np.broadcast_to(np.uint8(0), (2**31, 1)))
-
-
 def test_only_the_aggregator_asks():
     impostor = Identity.generate("aggregator", Role.AGGREGATOR)
     for identity in (ENTITY, PARTIES[0], impostor):
@@ -170,21 +144,6 @@ def test_no_part_of_a_batch_can_be_another_batchs():
             Batch.from_bytes(replace(BATCH, **{name: value}).to_bytes(), CONSORTIUM)
 
 
-def test_true_is_one_byte_and_no_other():
-    batch = Batch.make(AGGREGATOR, CONSORTIUM, np.array([True, False]))
-    assert Batch.from_bytes(batch.to_bytes(), CONSORTIUM).rows.tolist() == [True, False]
-    with pytest.raises(ForgedMessageError, match="damaged"):
-        Batch.from_bytes(batch.to_bytes()[:-1] + b"\2", CONSORTIUM)
-
-
-@given(data=st.data())
-def test_a_changed_batch_is_never_taken(data):
-    message = changed(data, BATCH.to_bytes())
-    if message != BATCH.to_bytes():
-        with pytest.raises(TutelageError):
-            Batch.from_bytes(message, CONSORTIUM)
-
-
 def test_a_batch_with_any_one_bit_changed_is_never_taken():
     message = BATCH.to_bytes()
     for place in range(len(message)):
@@ -192,12 +151,6 @@ def test_a_batch_with_any_one_bit_changed_is_never_taken():
             Batch.from_bytes(
                 message[:place] + bytes([message[place] ^ 1 << place % 8]) + message[place + 1 :], CONSORTIUM
             )
-
-
-@given(st.binary(max_size=300))
-def test_bytes_that_are_no_batch_are_forged(message):
-    with pytest.raises(ForgedMessageError, match="damaged"):
-        Batch.from_bytes(message, CONSORTIUM)
 
 
 @pytest.mark.parametrize(
@@ -224,15 +177,6 @@ def test_a_header_that_says_something_else_is_refused_before_it_is_used(changes,
         Batch.from_bytes(line + b"\n" + ROWS.tobytes(), CONSORTIUM)
 
 
-def test_a_missing_and_a_huge_batch_file_are_refused(tmp_path):
-    with pytest.raises(InvalidDataError, match="does not exist"):
-        Batch.load(tmp_path / "none", CONSORTIUM)
-    with (tmp_path / "huge").open("wb") as file:
-        file.truncate(2**40)
-    with pytest.raises(InvalidDataError, match="larger than"):
-        documents.read_within(tmp_path / "huge", 1000)
-
-
 # Envelopes
 
 
@@ -241,10 +185,6 @@ def test_what_is_sealed_is_opened_by_its_recipient(payload):
     envelope = seal(ENTITY, PARTIES[0].member, HEADER, payload)
     assert unseal(PARTIES[0], ENTITY.member, HEADER, envelope) == payload
     assert payload == b"" or len(payload) < 8 or payload not in envelope
-
-
-def test_the_same_payload_is_never_sealed_alike():
-    assert seal(ENTITY, PARTIES[0].member, HEADER, PAYLOAD) != ENVELOPE
 
 
 OTHER_BATCH = Batch.make(AGGREGATOR, CONSORTIUM, ROWS)
@@ -317,30 +257,6 @@ def test_a_header_that_names_somebody_else_is_a_mistake_of_the_caller():
         unseal(PARTIES[1], ENTITY.member, HEADER, ENVELOPE)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"consortium": ""},
-        {"batch": "x"},
-        {"query_hash": None},
-        {"kind": "news"},
-        {"sender": "a/b"},
-        {"recipient": ""},
-    ],
-)
-def test_a_header_is_checked_where_it_is_made(changes):
-    with pytest.raises(InvalidParameterError, match="of Header must be"):
-        replace(HEADER, **changes)
-
-
-@given(data=st.data())
-def test_a_changed_envelope_is_forged(data):
-    envelope = changed(data, ENVELOPE)
-    if envelope != ENVELOPE:
-        with pytest.raises(ForgedMessageError):
-            unseal(PARTIES[0], ENTITY.member, HEADER, envelope)
-
-
 def test_an_envelope_with_any_one_bit_changed_or_cut_anywhere_is_forged():
     for place in range(len(ENVELOPE)):
         flipped = ENVELOPE[:place] + bytes([ENVELOPE[place] ^ 1 << place % 8]) + ENVELOPE[place + 1 :]
@@ -349,42 +265,10 @@ def test_an_envelope_with_any_one_bit_changed_or_cut_anywhere_is_forged():
                 unseal(PARTIES[0], ENTITY.member, HEADER, envelope)
 
 
-@given(st.binary(max_size=300))
-def test_bytes_that_are_no_envelope_are_forged(envelope):
-    with pytest.raises(ForgedMessageError, match="from north is damaged"):
-        unseal(PARTIES[0], ENTITY.member, HEADER, envelope)
-
-
 def test_an_envelope_of_a_later_format_is_told():
     later = ENVELOPE.replace(b'"format":1', b'"format":2', 1)
     with pytest.raises(ForgedMessageError, match="of format 2 was given; this version reads 1"):
         unseal(PARTIES[0], ENTITY.member, HEADER, later)
-
-
-def test_a_header_has_one_spelling():
-    spaced = ENVELOPE.replace(b'"kind":"shares"', b'"kind": "shares"', 1)
-    with pytest.raises(ForgedMessageError, match="damaged"):
-        unseal(PARTIES[0], ENTITY.member, HEADER, spaced)
-
-
-def test_what_is_too_long_is_neither_sealed_nor_parsed(monkeypatch):
-    monkeypatch.setattr(envelopes, "MOST_BYTES", len(ENVELOPE) - 1)
-    with pytest.raises(ForgedMessageError, match="longer than"):
-        unseal(PARTIES[0], ENTITY.member, HEADER, ENVELOPE)
-    monkeypatch.setattr(envelopes, "MOST_PAYLOAD_BYTES", 1000)
-    with pytest.raises(InvalidDataError, match="at most 1000 bytes"):
-        seal(ENTITY, PARTIES[0].member, HEADER, bytes(1001))
-
-
-def test_the_longest_payload_makes_an_envelope_that_is_not_too_long(monkeypatch):
-    names = {"sender": "n" * 40, "recipient": "p" * 40}
-    sender = Identity.generate(names["sender"], Role.ENTITY)
-    party = Identity.generate(names["recipient"], Role.COMPUTING, "a:1")
-    header = replace(HEADER, **names)
-    assert len(header.to_bytes()) <= envelopes._MOST_HEADER_BYTES
-    monkeypatch.setattr(envelopes, "MOST_BYTES", 10_000)
-    payload = bytes(10_000 - envelopes._OVERHEAD)
-    assert unseal(party, sender.member, header, seal(sender, party.member, header, payload)) == payload
 
 
 # The mailbox
@@ -411,27 +295,6 @@ def test_a_mailbox_holds_everything_in_its_place(tmp_path):
         f"shared/labels/{BATCH.identifier}/party0.{run}.sealed",
         f"shared/shares/{BATCH.identifier}/north.to-party0.sealed",
     ]
-
-
-def test_what_is_not_there_yet_is_nothing(tmp_path):
-    mailbox = Mailbox(tmp_path / "none")
-    assert mailbox.batch_identifiers() == []
-    assert mailbox.answer(BATCH, "north", "party0") is None
-    assert mailbox.answer(BATCH, "north", None) is None
-    assert list(mailbox.labels(BATCH, "party0")) == []
-    with pytest.raises(InvalidDataError, match="does not exist"):
-        mailbox.consortium()
-    with pytest.raises(InvalidDataError, match="does not exist"):
-        mailbox.batch(BATCH.identifier, CONSORTIUM)
-    assert not (tmp_path / "none").exists()
-
-
-def test_labels_of_several_runs_lie_side_by_side_and_one_partys_are_not_anothers(tmp_path):
-    mailbox = Mailbox(tmp_path)
-    for run, party in (("b" * 64, "party0"), ("a" * 64, "party0"), ("a" * 64, "party1"), ("a" * 64, "party0-x")):
-        mailbox.put_labels(BATCH, party, run, f"{party} {run[0]}".encode())
-    assert [found for _, found in mailbox.labels(BATCH, "party0")] == [b"party0 a", b"party0 b"]
-    assert [found for _, found in mailbox.labels(BATCH, "party1")] == [b"party1 a"]
 
 
 def test_what_is_no_file_or_too_long_is_nobodys_labels(tmp_path):
@@ -472,21 +335,6 @@ def test_a_share_without_hard_links_keeps_what_is_there_too(put, tmp_path, monke
     test_other_bytes_are_never_written_over_the_first(put, tmp_path)
 
 
-def test_a_writer_that_dies_leaves_nothing_that_is_read(tmp_path, monkeypatch):
-    mailbox = Mailbox(tmp_path)
-
-    def dies(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(documents.os, "link", dies)
-    with pytest.raises(KeyboardInterrupt):
-        mailbox.put_answer(BATCH, "north", "party0", b"shares")
-    assert mailbox.answer(BATCH, "north", "party0") is None
-    (tmp_path / "batches").mkdir()
-    (tmp_path / "batches" / f".{BATCH.identifier}.batch.0.part").write_bytes(b"half")
-    assert mailbox.batch_identifiers() == []
-
-
 def test_a_message_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     order, sync, link = [], os.fsync, os.link
     monkeypatch.setattr(documents.os, "fsync", lambda file: order.append("sync") or sync(file))
@@ -495,7 +343,7 @@ def test_a_message_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     assert order == ["sync", "name", "sync"]
 
 
-HOSTILE = ["../x", "a/b", "..", ".", "", "a.b", "a\\b", "a\0b", "/etc", "x" * 41, "ä"]
+HOSTILE = ["../x", "", "a.b", "a\0b", "/etc", "x" * 41]
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -519,27 +367,6 @@ def test_no_name_leaves_the_folder(name, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_foreign_files_are_not_listed(tmp_path):
-    mailbox = Mailbox(tmp_path)
-    mailbox.put_batch(BATCH)
-    for name in (
-        "notes.txt",
-        f"{BATCH.identifier}.batch.bak",
-        f"{'A' * 32}.batch",
-        "a.batch",
-        ".batch",
-    ):
-        (tmp_path / "batches" / name).write_bytes(b"x")
-    assert mailbox.batch_identifiers() == [BATCH.identifier]
-
-
-def test_a_batch_under_another_ones_name_is_forged(tmp_path):
-    mailbox = Mailbox(tmp_path)
-    BATCH.save(mailbox.batch_path("0" * 32))
-    with pytest.raises(ForgedMessageError, match="holds batch"):
-        mailbox.batch("0" * 32, CONSORTIUM)
-
-
 def test_a_link_a_pipe_a_folder_and_a_huge_file_are_no_messages(tmp_path):
     mailbox = Mailbox(tmp_path)
     folder = tmp_path / "ballots" / BATCH.identifier
@@ -552,9 +379,3 @@ def test_a_link_a_pipe_a_folder_and_a_huge_file_are_no_messages(tmp_path):
     for name in ("link", "pipe", "folder", "huge"):
         with pytest.raises(ForgedMessageError, match="no plain file of at most"):
             mailbox.answer(BATCH, name, None)
-
-
-def test_a_mailbox_that_cannot_be_written_says_so(tmp_path):
-    (tmp_path / "shares").write_bytes(b"")
-    with pytest.raises(InvalidDataError, match="cannot be written"):
-        Mailbox(tmp_path).put_answer(BATCH, "north", "party0", b"x")
