@@ -138,7 +138,7 @@ def _identity(key: Path, *, private: bool) -> Any:
     """Return who signs, by a private file, or has signed, by a public one."""
     if importlib.util.find_spec("cryptography") is None:
         raise ConfigError("--sign and --verify need cryptography: pip install 'tutelage[federation]'.")
-    from tutelage.federation import Identity, Member
+    from tutelage.federation.keys import Identity, Member
 
     return (Identity if private else Member).load(key)
 
