@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from tutelage.accounting.data_independent import rdp
+from tutelage.accounting.exact import ExactCosts, worst_divergences
 from tutelage.testing.laws import argmax_law as label_probabilities
 from tutelage.testing.laws import discrete_gaussian_masses, discrete_laplace_masses
 
@@ -11,6 +13,7 @@ __all__ = [
     "label_probabilities",
     "log_renyi_moment",
     "neighbors",
+    "per_source",
     "renyi",
 ]
 
@@ -43,3 +46,18 @@ def log_renyi_moment(p: np.ndarray, q: np.ndarray, order: float) -> float:
         exponents = order * np.log(p) + (1 - order) * np.log(q)
     peak = exponents.max()
     return float(peak + np.log(np.exp(exponents - peak).sum()))
+
+
+def per_source(costs: ExactCosts, orders: np.ndarray) -> np.ndarray:
+    """Return the exact cost of moves by the class that the ballot leaves, shape (queries, classes + 1, orders).
+
+    The last is a teacher that abstained. For mechanisms of which class order plays no part, classes are sorted.
+    """
+    out = np.full((len(costs._known), costs._known.shape[1] + 1, len(orders)), np.inf)
+    for number, (rows, _) in enumerate(costs._chunks):
+        laws = costs._law(number)
+        found = worst_divergences(laws, orders)
+        by_class = np.repeat(found[:, -1:, :], out.shape[1], axis=1)  # classes put aside share the last source
+        np.put_along_axis(by_class, laws.sources[:, :, None], found, axis=1)
+        out[rows] = by_class
+    return np.minimum(out, rdp(costs._event, orders).values)[costs._inverse]

@@ -1,7 +1,6 @@
 """The cost of one move to fifty digits: the oracle behind the oracle."""
 
-from functools import lru_cache
-from itertools import pairwise, permutations
+from itertools import permutations
 
 import mpmath
 from mpmath import mp, mpf
@@ -15,7 +14,7 @@ def precise_cost(kind: str, counts: list[int], scale: float, order: float, sourc
     moved[source] -= 1
     if target < len(counts):
         moved[target] += 1
-    with mp.workdps(16 if kind.startswith("continuous") else 50):
+    with mp.workdps(50):
         law = _LAWS[kind]
         p, q, lam = law(counts, mpf(scale)), law(moved, mpf(scale)), mpf(order)
         forward = mpmath.log(sum(a**lam * b ** (1 - lam) for a, b in zip(p, q, strict=True)))
@@ -79,36 +78,9 @@ def _permute_and_flip(counts, scale):
     return law
 
 
-def _continuous(density, cumulative, reach):
-    @lru_cache
-    def law(counts, scale):
-        kinks = sorted(set(counts))
-        ends = [kinks[0] - reach * scale, *kinks, kinks[-1] + reach * scale]
-
-        def share(j):
-            def term(v):
-                value = density((v - counts[j]) / scale) / scale
-                for i, other in enumerate(counts):
-                    if i != j:
-                        value *= cumulative((v - other) / scale)
-                return value
-
-            return mpmath.quad(term, [x for a, b in pairwise(ends) for x in mpmath.linspace(a, b, 3)])
-
-        return [share(j) for j in range(len(counts))]
-
-    return lambda counts, scale: law(tuple(counts), scale)
-
-
-def _laplace_below(x):
-    return mpmath.exp(x) / 2 if x < 0 else 1 - mpmath.exp(-x) / 2
-
-
 _LAWS = {
     "laplace": lambda counts, scale: _discrete(_noise("laplace", scale, max(counts)), counts),
     "gaussian": lambda counts, scale: _discrete(_noise("gaussian", scale, max(counts)), counts),
     "exponential": _softmax,
     "permute and flip": _permute_and_flip,
-    "continuous laplace": _continuous(lambda x: mpmath.exp(-abs(x)) / 2, _laplace_below, 45),
-    "continuous gaussian": _continuous(mpmath.npdf, mpmath.ncdf, 10),
 }

@@ -12,7 +12,7 @@ from tutelage import VoteHistogram
 from tutelage._internal.typing import ABSTAIN
 from tutelage.accounting import Accountant, data_independent, pate2017, pate2018
 from tutelage.accounting.exact import ExactCosts
-from tutelage.accounting.rdp import DEFAULT_ORDERS, RenyiCurve, cks2020, classic, search_epsilon
+from tutelage.accounting.rdp import DEFAULT_ORDERS, RenyiCurve, classic, search_epsilon
 from tutelage.accounting.simulated_costs import confident_runs
 from tutelage.events import (
     Composed,
@@ -27,9 +27,7 @@ from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 from tutelage.votes import tally
 
 DELTA = 1e-5
-COSTS = (
-    "data_independent", "bound_2017", "bound_2018", "bound_two_sided", "exact", "exact_breakdown", "exact_per_teacher",
-)  # fmt: skip
+COSTS = ("data_independent", "bound_2017", "bound_2018", "exact")
 GENERATOR = np.random.default_rng(3)
 BALLOTS = GENERATOR.choice(4, size=(60, 40), p=[0.7, 0.2, 0.08, 0.02]).astype(np.int16)
 BALLOTS[GENERATOR.uniform(size=(60, 40)) < 0.05] = ABSTAIN
@@ -77,9 +75,8 @@ def test_a_query_asked_twice_is_paid_twice():
 def test_the_analyses_come_in_their_order():
     accountant = accountant_of((LAPLACE, VOTES))
     exact = accountant.exact(DELTA).reveal()
-    two_sided = accountant.bound_two_sided(DELTA).reveal()
-    assert 0 < exact < two_sided < accountant.bound_2018(DELTA).reveal()
-    assert two_sided < accountant.bound_2017(DELTA).reveal()
+    assert 0 < exact < accountant.bound_2018(DELTA).reveal()
+    assert exact < accountant.bound_2017(DELTA).reveal()
     published = pate2017.published_epsilon(VOTES, 5.0, DELTA).reveal()
     assert accountant.bound_2017(DELTA).reveal() == pytest.approx(published, rel=1e-12)
     gaussian = accountant_of((GAUSSIAN, VOTES))
@@ -87,51 +84,6 @@ def test_the_analyses_come_in_their_order():
     assert gaussian.bound_2018(DELTA).reveal() == pytest.approx(curve.to_epsilon(DELTA, classic).epsilon, rel=1e-12)
     assert gaussian.exact(DELTA).reveal() < gaussian.bound_2018(DELTA).reveal()
     assert gaussian.exact(DELTA).reveal() < gaussian.data_independent(DELTA).epsilon
-
-
-def test_the_breakdown_adds_up_to_the_whole():
-    accountant = accountant_of((CHECK, VOTES), (GAUSSIAN, VOTES.first(30)))
-    broken = accountant.exact_breakdown(DELTA).reveal()
-    assert broken.epsilon == pytest.approx(accountant.exact(DELTA).reveal(), rel=1e-12)
-    assert broken.epsilon == pytest.approx(broken.checks + broken.answers + broken.delta_term, rel=1e-12)
-    at = RenyiCurve(np.array([broken.order]), np.zeros(1))
-    assert broken.delta_term == pytest.approx(cks2020(at, DELTA)[0], rel=1e-12)
-    assert [len(costs) for costs in broken.per_query] == [40, 30]
-    assert broken.checks == pytest.approx(broken.per_query[0].sum())
-    assert broken.running_total[-1] == pytest.approx(broken.checks + broken.answers)
-    assert np.all(np.diff(broken.running_total) >= 0)
-
-
-def test_no_teacher_pays_more_than_the_run_and_some_teacher_pays_less():
-    accountant = Accountant()
-    accountant.add(Repeated(LAPLACE, 40), VOTES, ballots=BALLOTS)
-    accountant.add(Repeated(GAUSSIAN, 40), VOTES, ballots=BALLOTS)
-    whole = accountant.exact(DELTA).reveal()
-    each = np.array([cost.reveal() for cost in accountant.exact_per_teacher(DELTA)])
-    assert each.shape == (60,)
-    assert np.all(each <= whole * (1 + 1e-12))
-    assert each.min() < 0.99 * whole
-
-
-def test_a_teacher_pays_for_moves_of_its_own_ballots_only():
-    accountant = Accountant()
-    accountant.add(Repeated(LAPLACE, 40), VOTES, ballots=BALLOTS)
-    found = accountant.exact_per_teacher(DELTA)
-    for teacher in (7, 30):
-        at = np.array([found[teacher].reveal_order()])
-        by_source = ExactCosts(LAPLACE, VOTES).per_source(at)
-        own = by_source[np.arange(40), BALLOTS[teacher]].sum(axis=0)  # −1, an abstention, is the last column
-        expected = RenyiCurve(at, own).to_epsilon(DELTA).epsilon
-        assert found[teacher].reveal() == pytest.approx(expected, rel=1e-12)
-
-
-def test_teachers_must_be_the_same_every_time():
-    few = BALLOTS[:30]
-    accountant = Accountant()
-    accountant.add(Repeated(LAPLACE, 40), VOTES, ballots=BALLOTS)
-    accountant.add(Repeated(LAPLACE, 40), tally(few, 4), ballots=few)
-    with pytest.raises(InvalidDataError, match="one row per teacher"):
-        accountant.exact_per_teacher(DELTA)
 
 
 def test_what_may_be_published_charges_answers_up_to_a_limit_that_was_fixed():
@@ -162,20 +114,11 @@ def test_more_answers_never_cost_less(count, delta):
 
 
 def test_everything_that_reads_votes_is_guarded():
-    accountant = Accountant()
-    accountant.add(Repeated(LAPLACE, 40), VOTES, ballots=BALLOTS)
-    private = [
-        accountant.exact(DELTA),
-        accountant.bound_2017(DELTA),
-        accountant.bound_2018(DELTA),
-        accountant.bound_two_sided(DELTA),
-        accountant.exact_breakdown(DELTA),
-        *accountant.exact_per_teacher(DELTA)[:2],
-    ]
-    for cost in private:
+    accountant = accountant_of((LAPLACE, VOTES))
+    for cost in (accountant.exact(DELTA), accountant.bound_2017(DELTA), accountant.bound_2018(DELTA)):
         shown = f"{cost!r} {cost}"
         assert "private" in shown
-        assert not any(digits in shown for digits in (f"{accountant.exact(DELTA).reveal():.3f}", "array"))
+        assert f"{accountant.exact(DELTA).reveal():.3f}" not in shown
         with pytest.raises(NotPublishableError):
             pickle.dumps(cost)
 
@@ -191,9 +134,6 @@ def test_seeded_noise_marks_what_may_be_published():
     [
         (lambda a: a.add(Repeated(LAPLACE, 3), VOTES), "happened 3 times, the votes hold 40"),
         (lambda a: a.add(LAPLACE, VOTES), "happened 1 times"),
-        (lambda a: a.add(Repeated(LAPLACE, 40), VOTES, ballots=BALLOTS[:, ::-1]), "`ballots` must be"),
-        (lambda a: a.add(Repeated(LAPLACE, 40), VOTES, ballots=BALLOTS[:, :5]), "`ballots` must be"),
-        (lambda a: a.add(Repeated(LAPLACE, 40), ballots=BALLOTS), "go with `votes`"),
         (lambda a: a.add(Repeated(CHECK, 40), offsets=np.zeros((40, 4))), "go with `votes`"),
         (lambda a: a.add(Composed((LAPLACE, GAUSSIAN)), VOTES), "add each of its events"),
         (lambda a: a.add(Repeated(InteractiveCheck(3, 3, 4, ONE_TEACHER), 40), VOTES), "`offsets`"),
@@ -211,21 +151,18 @@ def test_an_empty_accountant_has_no_cost_to_tell():
             getattr(Accountant(), method)(DELTA)
 
 
-def test_costs_that_need_votes_or_ballots_say_so():
+def test_costs_that_need_votes_say_so():
     accountant = Accountant()
     accountant.add(Repeated(LAPLACE, 40))
     assert accountant.data_independent(DELTA).epsilon > 0
     with pytest.raises(InvalidDataError, match="pass `votes`"):
         accountant.exact(DELTA)
-    with pytest.raises(InvalidDataError, match="need `ballots`"):
-        accountant_of((LAPLACE, VOTES)).exact_per_teacher(DELTA)
 
 
 def test_a_bound_that_does_not_cover_a_release_refuses():
     accountant = accountant_of((GAUSSIAN, VOTES))
-    for method in ("bound_2017", "bound_two_sided"):
-        with pytest.raises(UnsupportedEventError, match="NoisyArgmaxGaussian"):
-            getattr(accountant, method)(DELTA)
+    with pytest.raises(UnsupportedEventError, match="NoisyArgmaxGaussian"):
+        accountant.bound_2017(DELTA)
 
 
 def test_different_units_do_not_add_up():

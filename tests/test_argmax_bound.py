@@ -15,7 +15,6 @@ from tutelage.accounting.data_independent import rdp, rdp_of_three_outcomes
 from tutelage.accounting.exact import ExactCosts
 from tutelage.events import (
     ConfidenceCheck,
-    ContinuousArgmaxGaussian,
     ExponentialArgmax,
     NoisyArgmaxGaussian,
     NoisyArgmaxLaplace,
@@ -110,7 +109,7 @@ def test_what_is_not_searched_says_so():
     assert argmax_bound.gaussian_check(1e7, 2.0) == inf
     assert argmax_bound.laplace_argmax(20.0, 1e6) == inf
     orders = np.array([2.0])
-    for event in (PermuteAndFlip(3.0, 4, ONE_TEACHER), ContinuousArgmaxGaussian(3.0, 4, ONE_TEACHER)):
+    for event in (PermuteAndFlip(3.0, 4, ONE_TEACHER), ExponentialArgmax(3.0, 4, ONE_TEACHER)):
         assert rdp_of_three_outcomes(event, orders).values == rdp(event, orders).values
 
 

@@ -16,7 +16,7 @@ from tutelage import (
 )
 from tutelage.audit.law import audit_law, worst_neighbors
 from tutelage.audit.mechanism import Neighbors, at_least, at_most, audit_mechanism, claimed_epsilon, refuted_epsilon
-from tutelage.events import ContinuousArgmaxLaplace, ExponentialArgmax, NoisyArgmaxGaussian, Repeated
+from tutelage.events import ExponentialArgmax, NoisyArgmaxGaussian, NoisyBallot, Repeated
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
 from tutelage.mechanisms import CappedGNMax, Mechanism, NoisySum
 from tutelage.privacy import ONE_TEACHER
@@ -239,7 +239,7 @@ def test_worst_votes_for_settings_that_make_no_sense_are_refused(change, message
 
 class AsInThePapers(Mechanism):
     def event_of_one(self, n_classes, unit, *, simulated):
-        return ContinuousArgmaxLaplace(2.0, n_classes, unit, simulated)
+        return NoisyBallot(2.0, n_classes, unit, simulated)
 
     def release(self, votes, noise, predictions=None):
         raise NotImplementedError
@@ -248,7 +248,7 @@ class AsInThePapers(Mechanism):
 def test_a_mechanism_of_an_unknown_kind_has_no_worst_votes_here():
     with pytest.raises(UnsupportedEventError, match="No cost is known for the event Event"):
         worst_neighbors(Untold(costs=False), delta=0.01)
-    with pytest.raises(UnsupportedEventError, match="label law of ContinuousArgmaxLaplace is not known"):
+    with pytest.raises(UnsupportedEventError, match="label law of NoisyBallot is not known"):
         worst_neighbors(AsInThePapers(), delta=0.01)
 
 

@@ -1,4 +1,4 @@
-"""What people read, in a real browser: the card, the private report and the site open from a disk without fault."""
+"""What people read, in a real browser: the card and the site open from a disk without fault."""
 
 import os
 import shutil
@@ -13,8 +13,6 @@ import pytest
 
 from conftest import REPOSITORY
 from test_card import full_card
-from test_private_report import BALLOTS, LABELS, VOTES
-from tutelage.private_report import write_private_report
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
@@ -60,10 +58,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def papers(tmp_path: Path) -> list[Path]:
-    """A card with everything that can be on it, and the private report."""
+    """A card with everything that can be on it."""
     full_card().save(tmp_path)
-    write_private_report(tmp_path / "private-report.html", VOTES, labels=LABELS, ballots=BALLOTS)
-    return [tmp_path / "card.html", tmp_path / "private-report.html"]
+    return [tmp_path / "card.html"]
 
 
 @contextmanager
@@ -82,9 +79,9 @@ def opened(browser: Any, width: int, scheme: str = "light") -> Iterator[tuple[An
 
 
 def violations(page: Any) -> list[str]:
-    """What axe-core objects to; not the stamp across the private report, a watermark of the words of its heading."""
+    """What axe-core objects to."""
     options = {"resultTypes": ["violations"], "preload": False}  # what a style sheet holds need not be read again
-    found = axe.Axe().run(page, {"exclude": [[".stamp"]]}, options).response["violations"]
+    found = axe.Axe().run(page, None, options).response["violations"]
     return [f"{one['id']}: {node['html'][:100]}" for one in found for node in one["nodes"]]
 
 
@@ -109,7 +106,7 @@ def look(browser: Any, pages: list[Path]) -> dict[str, list[str]]:
     return wrong
 
 
-def test_the_card_and_the_private_report_open_without_fault(browser, papers):
+def test_the_card_opens_without_fault(browser, papers):
     assert look(browser, papers) == {}
 
 

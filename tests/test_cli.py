@@ -613,7 +613,7 @@ def test_account_hides_what_depends_on_the_votes():
 @pytest.mark.parametrize(
     ("options", "known"),
     [
-        (["lnmax", "--scale", 20], ["bound_2017", "bound_2018", "bound_two_sided", "exact"]),
+        (["lnmax", "--scale", 20], ["bound_2017", "bound_2018", "exact"]),
         (["gnmax", "--sigma", 40], ["bound_2018", "exact"]),
         (["exponential", "--scale", 20], ["exact"]),
         (["permute-and-flip", "--scale", 20], ["exact"]),
@@ -626,7 +626,7 @@ def test_account_hides_what_depends_on_the_votes():
 def test_account_tells_every_cost_of_every_mechanism(options, known):
     arguments = ("account", GOLDEN / "votes.npz", "--array", "mnist_like_100", "--delta", 1e-5, "--mechanism", *options)
     found = json.loads(tutelage(*arguments, "--reveal-private", "--json").stdout)
-    costs = ["bound_2017", "bound_2018", "bound_two_sided", "exact"]
+    costs = ["bound_2017", "bound_2018", "exact"]
     assert [name for name in found if isinstance(found[name], dict)] == ["data_independent", *known]
     assert all(found[name] is None for name in costs if name not in known)
     assert {found[name]["publishable"] for name in known} == {False}

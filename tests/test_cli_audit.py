@@ -75,15 +75,6 @@ def test_silos_and_an_interactive_mechanism_are_audited(folder, called):
     assert found["one entity, one silo"] == found["one unit, one teacher"] == found["ε as configured"] == "pass"
 
 
-def test_the_membership_attack_runs_on_the_whole_pipeline(folder, called, monkeypatch):
-    monkeypatch.setattr("tutelage.cli.audit._SHADOWS", 6)
-    monkeypatch.setattr("tutelage.cli.audit._TARGETS", 2)
-    for private in ('entity = "patient"\nignore = ["site"]', 'silo = "site"\nignore = ["patient"]'):
-        configure(folder, private=private)
-        found = verdicts(called("audit", folder / "config.toml", "--json", "--membership", *QUICK))
-        assert found["membership of the student's rows"] == "pass"
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -11,9 +11,8 @@ from tutelage import ConfidentGNMax, GNMax, LabelingSession, Ledger, VoteHistogr
 from tutelage.accounting import Accountant
 from tutelage.events import NoisyArgmaxLaplace, Repeated
 from tutelage.exceptions import InvalidDataError
-from tutelage.ledger import History
 from tutelage.privacy import ONE_TEACHER, round_up
-from tutelage.publishing import Proposal, propose, publish_epsilon, record
+from tutelage.publishing import propose, publish_epsilon, record
 from tutelage.publishing.claims import read_claim, write_claim
 from tutelage.reporting import read_card
 
@@ -129,7 +128,7 @@ def test_a_claim_is_checked_with_the_ledger_that_paid(called, tested):
         ),
         ({"labels": first}, "The publication must cover all labels of the ledger"),
         ({"ledger": "0" * 64}, "another ledger, or was rolled back"),
-        ({"format": 3}, "is not a claim"),
+        ({"format": 2}, "is not a claim"),
         ({"sanitised": {**independent, "epsilon": float("nan")}}, "is not a claim"),
         ({"sanitised": {"epsilon": 1.0}}, "is not a claim"),
         ({"proposal": {}}, "is not a claim"),
@@ -153,34 +152,6 @@ def test_a_claim_needs_its_ledger_and_a_file_of_its_own(called, tested):
     files = ("--votes", "votes.npz", "--ledger", "l.db")
     over = called("publish", "test", "p.json", "rows.npz", *files, *LNMAX, "--output", "votes.npz", cwd=folder)
     assert "votes.npz would be replaced, but was not written here by tutelage" in refusal(over, 2)
-
-
-def test_a_claim_of_the_first_format_takes_its_proposal_from_the_ledger(called, tested):
-    folder = tested()
-    claim, ledger = json.loads((folder / "claim.json").read_text()), Ledger.open(folder / "l.db")
-    test = Proposal.from_json(json.dumps(claim.pop("proposal"))).event().as_dict()
-    (folder / "claim.json").write_text(json.dumps({**claim, "format": 1, "test": test}))
-    assert called(*ON_CARD, cwd=folder).returncode == 0
-    assert read_card(folder / "out" / "card.json").proposal == ledger.history().proposals[0]
-    lowered = {**claim["sanitised"], "epsilon": claim["sanitised"]["epsilon"] / 2}
-    (folder / "claim.json").write_text(json.dumps({**claim, "format": 1, "test": test, "sanitised": lowered}))
-    assert "states a tested ε of" in refusal(called(*ON_CARD, cwd=folder), 1)
-
-
-def test_a_claim_whose_proposal_is_nowhere_says_how_to_get_it(called, tested, monkeypatch):
-    """As from an earlier version, whose ledgers recorded no proposals."""
-    folder = tested()
-    claim = json.loads((folder / "claim.json").read_text())
-    test = Proposal.from_json(json.dumps(claim.pop("proposal"))).event().as_dict()
-    (folder / "claim.json").write_text(json.dumps({**claim, "format": 1, "test": test}))
-    monkeypatch.setattr(History, "proposals", ())
-    said = refusal(called(*ON_CARD, cwd=folder), 1)
-    assert "neither the file nor the ledger holds the proposal. Run `tutelage publish test --output`" in said
-    files = ("--votes", "votes.npz", "--ledger", "l.db")
-    (folder / "claim.json").unlink()  # which this version would not have written
-    again = called("publish", "test", "p.json", "rows.npz", *files, *LNMAX, "--output", "claim.json", cwd=folder)
-    assert again.returncode == 0, again.stderr  # it is remembered, so no record is needed
-    assert called(*ON_CARD, cwd=folder).returncode == 0
 
 
 def test_a_test_that_was_refused_is_not_turned_into_one_that_passed(called, tested):

@@ -372,21 +372,6 @@ def test_a_plan_is_no_release(project, called):
     assert contents(project / "out") == before
 
 
-def test_a_private_report_replaces_only_a_private_report(tmp_path, called):
-    np.savez(tmp_path / "votes.npz", counts=np.full((9, 2), 2))
-    given = ("card", "--private-votes", "votes.npz", "--output", "out")
-    assert called(*given, cwd=tmp_path).returncode == 0
-    assert called(*given).returncode == 0
-    assert not (tmp_path / "out").exists()
-    report = tmp_path / "private-out" / "private-report.html"
-    assert report.stat().st_mode & 0o777 == 0o600
-    report.write_text("mine")
-    assert "private-report.html would be replaced" in refusal(called(*given), 2)
-    report.unlink()
-    os.link(tmp_path / "votes.npz", report)
-    assert "private-report.html would be replaced" in refusal(called(*given), 2)
-
-
 def test_labels_replace_labels_only_and_are_written_whole(tmp_path, called, monkeypatch):
     np.savez(tmp_path / "public.npz", X=np.eye(3))
     np.savez(tmp_path / "votes.npz", counts=np.array([[2, 9], [9, 2], [5, 6]]))

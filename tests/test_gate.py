@@ -31,7 +31,6 @@ WITHOUT_GATE = {
     "_internal/outputs.py": "a regular file of bounded size, which may be replaced by an output",
     "cli/label.py": "as the same",
     "cli/ledger.py": "as the same",
-    "private_report.py": "as the same",
     "federation/mpc/links.py": "as the same",
     "_internal/files.py": "opens through the gate, and gives numpy and zipfile what it opened",
     "labeling/fits.py": "a ledger, which its store checks",

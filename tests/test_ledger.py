@@ -25,7 +25,6 @@ from tutelage.accounting import data_independent
 from tutelage.events import (
     Composed,
     ConfidenceCheck,
-    ContinuousArgmaxGaussian,
     Event,
     ExponentialArgmax,
     InteractiveCheck,
@@ -527,7 +526,6 @@ EVENTS = [
     ANSWER,
     ExponentialArgmax(20.0, 4, PATIENT, simulated=True),
     PermuteAndFlip(20.0, 4, ONE_TEACHER),
-    ContinuousArgmaxGaussian(3.5, 2, PATIENT),
     CHECK,
     InteractiveCheck(-1.5, 3.0, 5, PATIENT),
     Repeated(CHECKED, 7),

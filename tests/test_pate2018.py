@@ -17,7 +17,6 @@ from tutelage.accounting.exact import ExactCosts
 from tutelage.accounting.rdp import RenyiCurve, classic
 from tutelage.events import (
     ConfidenceCheck,
-    ContinuousArgmaxGaussian,
     InteractiveCheck,
     NoisyArgmaxGaussian,
     NoisyArgmaxLaplace,
@@ -130,7 +129,7 @@ def test_from_the_votes_at_hand_no_neighbor_is_farther_than_the_bound(counts, si
 
 def test_the_bound_is_silent_about_the_other_direction():
     votes, orders = VoteHistogram(np.array([[0, 22]]), 22), np.array([4.0])
-    answer = ContinuousArgmaxGaussian(5.0, 2, ONE_TEACHER)
+    answer = NoisyArgmaxGaussian(5.0, 2, ONE_TEACHER)
     assert ExactCosts(answer, votes).per_query(orders)[0, 0] > pate2018.costs(answer, votes, orders)[0, 0] * 1.04
 
 

@@ -19,7 +19,6 @@ from tutelage.exceptions import (
     InvalidParameterError,
     LateProposalError,
     LedgerMismatchError,
-    NothingToGainError,
     PublicationsExhaustedError,
 )
 from tutelage.labeling import LabelingSession
@@ -29,11 +28,7 @@ from tutelage.noise import SimulationNoise, SystemNoise
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 from tutelage.publishing import (
     Proposal,
-    SmoothPlan,
-    choose_release,
-    plan_smooth_release,
     propose,
-    publish,
     publish_epsilon,
     reach_of,
     recalled_publication,
@@ -60,7 +55,7 @@ def proposal():
     return propose(released(), DELTA)
 
 
-def ledger(*roads: Proposal | SmoothPlan, epsilon: float = 60.0, queries: int = 40, delta: float = DELTA) -> Ledger:
+def ledger(*roads: Proposal, epsilon: float = 60.0, queries: int = 40, delta: float = DELTA) -> Ledger:
     """Return a ledger that holds these proposals and paid for so many answers."""
     return paying(Ledger.in_memory(epsilon=epsilon, delta=delta, unit=ONE_TEACHER), *roads, queries=queries)
 
@@ -69,13 +64,13 @@ def unpaid(epsilon: float = 60.0) -> Ledger:
     return Ledger.in_memory(epsilon=epsilon, delta=DELTA, unit=ONE_TEACHER)
 
 
-def recording(made: Ledger, *roads: Proposal | SmoothPlan) -> Ledger:
+def recording(made: Ledger, *roads: Proposal) -> Ledger:
     for road in roads:
         record(road, made)
     return made
 
 
-def paying(made: Ledger, *roads: Proposal | SmoothPlan, queries: int = 40) -> Ledger:
+def paying(made: Ledger, *roads: Proposal, queries: int = 40) -> Ledger:
     recording(made, *roads)
     reservation = made.reserve(ONE, queries)
     answers = {bytes([number]) * 32: (0,) for number in range(queries)}
@@ -170,8 +165,6 @@ def test_a_remembered_publication_does_not_cover_labels_that_were_released_since
     for again in (publish_epsilon, recalled_publication):
         with pytest.raises(LedgerMismatchError, match="must cover all labels of the ledger, and some are missing"):
             again(released(), paid, proposal, ROWS)
-    with pytest.raises(LedgerMismatchError, match="must cover all labels of the ledger, and some are missing"):
-        publish(released(), paid, proposal, ROWS)
     assert paid.state().spent == spent
     everything = released(np.repeat(AGREEING, 4, axis=0))
     rows = np.arange(160.0)[:, None]
@@ -201,18 +194,6 @@ def test_a_proposal_is_recorded_where_it_can_be_paid_for(proposal):
         record(proposal, Ledger.in_memory(epsilon=60.0, delta=DELTA, unit=patients))
     with pytest.raises(PublicationsExhaustedError):
         record(proposal, Ledger.in_memory(epsilon=60.0, delta=DELTA / 2, unit=ONE_TEACHER))
-
-
-def test_a_test_that_an_earlier_version_drew_is_read_without_a_record(proposal, monkeypatch):
-    """Ledgers of earlier versions hold no proposals; nothing new is tested through them, and nothing is lost."""
-    paid = ledger()
-    with monkeypatch.context() as before:
-        before.setattr(sys.modules["tutelage.publishing.publication"], "check_recorded", lambda *_: None)
-        first = publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0))
-    assert publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0)) == first
-    assert recalled_publication(released(), paid, proposal, ROWS) == first
-    with pytest.raises(LedgerMismatchError, match="does not hold this proposal"):
-        publish_epsilon(released(), paid, proposal, ROWS + 1, noise=SimulationNoise(0))
 
 
 def test_a_second_proposal_pays_for_the_first(proposal):
@@ -409,20 +390,6 @@ def test_mechanisms_events_and_proposals_fit_one_session():
     session.ask(rows)
     publication = publish_epsilon(session.accountant(), paid, proposal, rows, noise=SimulationNoise(5))
     assert publication.epsilon.simulated
-
-
-def test_the_road_is_chosen_on_public_votes_and_taken_by_one_call():
-    """Tests win where costs within changed ballots are bounded; noise is left where they are not."""
-    road = choose_release(released(), DELTA)
-    assert isinstance(road, Proposal)
-    paid = ledger(road)
-    publication = publish(released(), paid, road, ROWS, noise=SimulationNoise(0))
-    assert publication.epsilon.epsilon <= publication.data_independent.epsilon
-    noised = plan_smooth_release(released(), DELTA)
-    other = publish(released(), ledger(noised), noised, ROWS, noise=SimulationNoise(0))
-    assert other.epsilon.epsilon != publication.epsilon.epsilon
-    with pytest.raises(NothingToGainError):
-        choose_release(released(TORN), DELTA)
 
 
 def test_processes_that_race_with_proposals_of_their_own_share_one_delta(proposal, tmp_path):

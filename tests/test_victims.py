@@ -27,7 +27,6 @@ from tutelage.federation import Identity, Role
 from tutelage.federation.mpc.links import Transcript
 from tutelage.mechanisms import KRandomizedResponse
 from tutelage.privacy import ONE_TEACHER
-from tutelage.private_report import write_private_report
 from tutelage.students import export_onnx, save_student
 from tutelage_reproductions import Record, Row, command
 
@@ -93,9 +92,6 @@ WRITTEN: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
     ),
     "publish test output": (("publish", "test", "p.json", "rows.npz", *VOTES, "--output", "o"), "o", ("",)),
     "card output": ((*CARD, "--output", "o"), "o", RESULTS),
-    "card output of votes": (
-        ("card", "--private-votes", "votes.npz", "--output", "p"), "private-p", ("", "private-report.html")
-    ),
     "card sign": ((*CARD, "--output", "o", "--sign", "keys/n.private.json"), "o", RESULTS),
     "reproduce output": (
         ("reproduce", "epsilons", "--output", "o"), "o", ("", *(f"epsilons.{kind}" for kind in ("json", "csv", "svg")))
@@ -110,7 +106,6 @@ PYTHON: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "export_onnx": (lambda path: export_onnx(STUDENT, path), ("",)),
     "VoteHistogram.save": (COUNTS.save, ("",)),
     "save_sums": (lambda path: save_sums([BallotSum(np.ones((2, 3), dtype=int), 1, ONE_TEACHER)], path), ("",)),
-    "write_private_report": (lambda path: write_private_report(path, COUNTS), ("",)),
     "Transcript": (lambda path: Transcript(path).close(), ("",)),
     "Ledger.create": (lambda path: Ledger.create(path, epsilon=1.0, delta=1e-5, unit=ONE_TEACHER), ("",)),
     "Identity.save": (

@@ -28,7 +28,6 @@ from tutelage._internal.validation import (
     local_epsilon,
     noise_scale,
     number_of_votes,
-    positive,
     probability,
     shown,
 )
@@ -61,8 +60,6 @@ _RULES: dict[str, Callable[[object, str, str], object]] = {
     "threshold": number_of_votes,
     "epsilon": lambda value, _, owner: local_epsilon(value, owner),
     "classes": lambda value, name, owner: integer_at_least(value, 2, name, owner),
-    "shift": positive,
-    "smoothness": positive,
     "delta": probability,
     "norm_squared": _bound_of_ballot,
     "dimension": _bound_of_ballot,
@@ -160,18 +157,6 @@ class ExponentialArgmax(_OfScale):
 @dataclass(frozen=True, slots=True)
 class PermuteAndFlip(_OfScale):
     """Permute-and-flip: argmax_j (n_j + E_j), E_j independent and exponential with mean `scale`."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class ContinuousArgmaxLaplace(_OfScale):
-    """argmax_j (n_j + Z_j) with real-valued Laplace noise of that scale; tutelage does not draw it."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class ContinuousArgmaxGaussian(_OfSigma):
-    """argmax_j (n_j + Z_j) with real-valued Gaussian noise of standard deviation σ; tutelage does not draw it."""
 
 
 @final
@@ -314,31 +299,6 @@ class PublicationTest(_Checked):
         object.__setattr__(self, "chances", chances)
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class NoisedCost(_Checked):
-    """A private number plus Gaussian noise on a public grid, the noise scaled by the number's smooth sensitivity.
-
-    Parameters
-    ----------
-    shift : float
-        Most by which one unit moves the number, in standard deviations of the smaller of the two noises.
-    smoothness : float
-        β: one unit changes the standard deviation by a factor e^β at most.
-    delta : float
-        δ of the claim that is made of it; those of all publications through one ledger add up.
-    """
-
-    shift: float
-    smoothness: float
-    delta: float
-    unit: PrivacyUnit
-    simulated: bool = False
-
-
-PUBLICATIONS = (PublicationTest, NoisedCost)  # charged to a ledger to publish an ε; no queries
-
-
 Check = ConfidenceCheck | InteractiveCheck
 Summable = NoisyArgmaxGaussian | Check | NoisySumGaussian  # what may have its noise from several owners
 
@@ -470,8 +430,6 @@ Single = (
     | NoisyArgmaxGaussian
     | ExponentialArgmax
     | PermuteAndFlip
-    | ContinuousArgmaxLaplace
-    | ContinuousArgmaxGaussian
     | ConfidenceCheck
     | InteractiveCheck
     | RandomizedResponse
@@ -480,7 +438,6 @@ Single = (
     | NoisySumGaussian
     | CappedArgmaxGaussian
     | PublicationTest
-    | NoisedCost
     | SummedNoise
 )
 _BY_NAME: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(Single)}

@@ -34,7 +34,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "accounting": {"votes"},
     "students": {"features", "networks"},
     "reporting": set(),
-    "private_report": {"noise", "reporting", "teachers", "votes"},
     "ledger": {"accounting"},
     "publishing": {"accounting", "ledger", "noise", "reporting", "votes"},
     "compat": {"accounting", "votes"},
@@ -47,7 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "audit": PIPELINE | {"ballots", "estimator", "features", "preflight", "reporting", "testing"},
     "cli": PIPELINE
     | {"audit", "ballots", "datasets", "estimator", "features", "federation", "labeling"}
-    | {"planning", "preflight", "private_report", "published", "publishing", "reporting"},
+    | {"planning", "preflight", "published", "publishing", "reporting"},
 }
 
 

@@ -31,6 +31,7 @@ from tutelage.events import (
     Repeated,
 )
 from tutelage.privacy import ONE_TEACHER
+from tutelage_reproductions import two_sided_bound
 from tutelage_reproductions.protocol import published_votes
 from tutelage_reproductions.record import Record, Row
 
@@ -73,7 +74,7 @@ def laplace_row(name: str, votes: VoteHistogram, delta: float, published: float,
         data_independent=answers.data_independent(delta).epsilon,
         bound_2017=answers.bound_2017(delta).reveal(),
         bound_2018=answers.bound_2018(delta).reveal(),
-        two_sided=answers.bound_two_sided(delta).reveal(),
+        two_sided=two_sided_bound.epsilon(votes, 20.0, delta).reveal(),
         exact=exact,
         exponential_scale=scale,
         exponential_data_independent=exponential.data_independent(delta).epsilon,

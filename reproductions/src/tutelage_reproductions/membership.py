@@ -17,7 +17,6 @@ from sklearn.tree import DecisionTreeClassifier
 from tutelage._internal.fitting import fit_clone
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage.accounting.data_independent import epsilon
-from tutelage.audit.membership import Members, MembershipResult, RocFigure, RocPanel, Train, membership_attack
 from tutelage.datasets import load_adult, load_mnist
 from tutelage.datasets.adult import EVALUATION_ROWS
 from tutelage.events import Repeated
@@ -30,6 +29,14 @@ from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.students.selection import Medoids, PublicKnowledge
 from tutelage.teachers import ClassMeans, ensemble_of
 from tutelage.votes import VoteHistogram, tally
+from tutelage_reproductions.likelihood_ratio import (
+    Members,
+    MembershipResult,
+    RocFigure,
+    RocPanel,
+    Train,
+    membership_attack,
+)
 from tutelage_reproductions.record import Record, Row, mean_share
 
 _DELTA = 1e-5

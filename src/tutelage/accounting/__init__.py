@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tutelage.accounting.accountant import Accountant as Accountant
-    from tutelage.accounting.accountant import Breakdown as Breakdown
-    from tutelage.accounting.accountant import PrivateBreakdown as PrivateBreakdown
 
-__all__ = ["Accountant", "Breakdown", "PrivateBreakdown"]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = ["Accountant"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:

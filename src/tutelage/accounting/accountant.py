@@ -1,21 +1,19 @@
 """One accountant for a whole labeling run: add what was released, then ask what it cost by any of the analyses."""
 
-from dataclasses import dataclass
 from typing import NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray
+from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import integer_at_least, probability
-from tutelage.accounting import data_independent, pate2017, pate2018, two_sided_bound
+from tutelage.accounting import data_independent, pate2017, pate2018
 from tutelage.accounting.exact import ExactCosts
 from tutelage.accounting.rdp import DEFAULT_ORDERS, EpsilonAtOrder, RenyiCurve, classic, search_epsilon
 from tutelage.events import (
     CappedArgmaxGaussian,
     Check,
     Composed,
-    ContinuousArgmaxLaplace,
     Event,
     InteractiveCheck,
     NoisyArgmaxLaplace,
@@ -23,45 +21,8 @@ from tutelage.events import (
     SummedNoise,
 )
 from tutelage.exceptions import InvalidDataError, UnsupportedEventError
-from tutelage.privacy import PrivacyUnit, Private, PrivateEpsilon, PublicEpsilon
-from tutelage.votes import VoteHistogram, tally
-
-_TEACHER_ORDERS: FloatArray = 1 + np.geomspace(0.1, 1e4, 24)
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class Breakdown:
-    """Where an exact cost went, at the Rényi order that gave it; everything here is private.
-
-    Parameters
-    ----------
-    epsilon, order : float
-        The whole cost, in nats: checks + answers + delta_term, or 0 if that is negative; and the order.
-    checks, answers : float
-        Summed Rényi costs at that order, in nats.
-    delta_term : float
-        What the conversion from Rényi to (ε, δ) adds.
-    per_query : tuple of arrays
-        Cost of each query, in nats, one array per `Accountant.add`.
-    running_total : array
-        Summed cost after each query, in the order in which they were added.
-    """
-
-    epsilon: float
-    order: float
-    checks: float
-    answers: float
-    delta_term: float
-    per_query: tuple[FloatArray, ...]
-    running_total: FloatArray
-
-
-@final
-class PrivateBreakdown(Private[Breakdown]):
-    """A `Breakdown`, guarded: it depends on the private votes and opens on `reveal()` only."""
-
-    __slots__ = ()
+from tutelage.privacy import PrivacyUnit, PrivateEpsilon, PublicEpsilon
+from tutelage.votes import VoteHistogram
 
 
 class _Release(NamedTuple):
@@ -70,7 +31,6 @@ class _Release(NamedTuple):
     at_most: int | None
     votes: VoteHistogram | None
     exact: ExactCosts | None
-    ballots: Ballots | None
     offsets: FloatArray | None
 
     @property
@@ -113,7 +73,6 @@ class Accountant:
         votes: VoteHistogram | None = None,
         *,
         offsets: FloatArray | None = None,
-        ballots: Ballots | None = None,
         at_most: int | None = None,
     ) -> None:
         """Add one kind of release on a batch of queries, as it happened.
@@ -131,9 +90,6 @@ class Accountant:
             that noise was added to: nothing here can check it, and costs of other counts can be far too small.
         offsets : array of shape (queries, classes), optional
             For `InteractiveCheck`: the public offsets, in votes.
-        ballots : integer array of shape (teachers, queries), optional
-            What each teacher voted, −1 for an abstention, teachers in the same order every time; needed for costs per
-            teacher.
         at_most : int, optional
             How many releases of this kind had been fixed as the limit before the first one; by default, as many as
             happened.
@@ -141,7 +97,7 @@ class Accountant:
         Raises
         ------
         InvalidDataError
-            If the votes do not fit the event, or the ballots do not add up to the votes.
+            If the votes do not fit the event.
         UnsupportedEventError
             If the event is a composition of several kinds: add each with its own votes. If votes are given for noise
             that was summed from shares: its owners know none.
@@ -153,8 +109,8 @@ class Accountant:
         if at_most is not None:
             at_most = integer_at_least(at_most, count, "at_most", "Accountant.add")
         exact = None
-        if votes is None and (offsets is not None or ballots is not None):
-            raise InvalidDataError("`offsets` and `ballots` go with `votes`. Pass them together.")
+        if votes is None and offsets is not None:
+            raise InvalidDataError("`offsets` go with `votes`. Pass them together.")
         if votes is not None:
             if isinstance(kind, CappedArgmaxGaussian):
                 raise UnsupportedEventError(
@@ -169,9 +125,7 @@ class Accountant:
             if votes.n_queries != count:
                 raise InvalidDataError(f"The event happened {count} times, the votes hold {votes.n_queries} queries.")
             exact = ExactCosts(kind, votes, offsets, progress=self._progress)
-            if ballots is not None:
-                _check_ballots(ballots, votes)
-        self._releases.append(_Release(kind, count, at_most, votes, exact, ballots, offsets))
+        self._releases.append(_Release(kind, count, at_most, votes, exact, offsets))
 
     def add_release(
         self,
@@ -231,7 +185,7 @@ class Accountant:
         orders = pate2017.MOMENTS_2017 + 1
         total = np.zeros(len(orders))
         for event, votes, _ in self.voted():
-            if not isinstance(event, NoisyArgmaxLaplace | ContinuousArgmaxLaplace):
+            if not isinstance(event, NoisyArgmaxLaplace):
                 raise UnsupportedEventError(f"PATE 2017 has no bound for the event {type(event).__name__}.")
             total += pate2017.total_cost(votes, event.scale, pate2017.log_q_continuous, pate2017.MOMENTS_2017)
         return self._private(RenyiCurve(orders, total).to_epsilon(delta, classic), delta, pate2017.METHOD)
@@ -248,18 +202,6 @@ class Accountant:
         method = "PATE 2018 Theorem 6, Propositions 7 and 10, continuous noise, one direction"
         return self._private(RenyiCurve(DEFAULT_ORDERS, total).to_epsilon(delta, classic), delta, method)
 
-    def bound_two_sided(self, delta: float) -> PrivateEpsilon:
-        """Return ε of discrete Laplace answers by the closed form that replaces Theorem 3, in both directions."""
-        probability(delta, "delta", "Accountant.bound_two_sided")
-        total = np.zeros(len(DEFAULT_ORDERS))
-        for event, votes, _ in self.voted():
-            if not isinstance(event, NoisyArgmaxLaplace):
-                raise UnsupportedEventError(f"The two-sided bound does not cover the event {type(event).__name__}.")
-            log_q = pate2017.log_q_discrete(votes, event.scale)
-            total += two_sided_bound.total_cost(log_q, 2 / event.scale, DEFAULT_ORDERS)
-        method = "closed form in place of Theorem 3, discrete noise, both directions, CKS 2020 Proposition 12"
-        return self._private(RenyiCurve(DEFAULT_ORDERS, total).to_epsilon(delta), delta, method)
-
     def exact(self, delta: float) -> PrivateEpsilon:
         """Return ε from the exact Rényi cost of every release at the votes at hand."""
         probability(delta, "delta", "Accountant.exact")
@@ -271,36 +213,6 @@ class Accountant:
         self._exact_costs()
         kept = [(part.event, part.votes, part.offsets) for part in self._releases]
         return [(event, votes, offsets) for event, votes, offsets in kept if votes is not None]
-
-    def exact_breakdown(self, delta: float) -> PrivateBreakdown:
-        """Return where the exact cost went: per query, running total, checks, answers, the δ term, and the order."""
-        probability(delta, "delta", "Accountant.exact_breakdown")
-        found = self._best_exact(delta)
-        at = np.array([found.order])
-        per_query = tuple(costs.per_query(at)[:, 0] for costs in self._exact_costs())
-        kinds = [isinstance(release.event, Check) for release in self._releases]
-        checks = sum(float(costs.sum()) for costs, check in zip(per_query, kinds, strict=True) if check)
-        answers = sum(float(costs.sum()) for costs, check in zip(per_query, kinds, strict=True) if not check)
-        delta_term = float(RenyiCurve(at, np.zeros(1)).at(delta)[0])
-        running = np.cumsum(np.concatenate(per_query))
-        return PrivateBreakdown(Breakdown(found.epsilon, found.order, checks, answers, delta_term, per_query, running))
-
-    def exact_per_teacher(self, delta: float) -> list[PrivateEpsilon]:
-        """Return the exact ε of each teacher's own data: only its own ballots move. Never above `exact`."""
-        probability(delta, "delta", "Accountant.exact_per_teacher")
-        all_costs, all_ballots = self._exact_costs(), self._ballots()
-        orders = np.append(_TEACHER_ORDERS, self._best_exact(delta).order)
-        total = np.zeros((len(all_ballots[0]), len(orders)))
-        for costs, ballots in zip(all_costs, all_ballots, strict=True):
-            by_source = costs.per_source(orders)
-            sources = np.where(ballots == ABSTAIN, by_source.shape[1] - 1, ballots)
-            queries = np.arange(len(by_source))
-            total += np.stack([by_source[queries, own].sum(axis=0) for own in sources])
-        method = (
-            "exact Rényi divergence over the moves of this teacher's ballots, conversion of CKS 2020 Proposition 12"
-        )
-        curves = [RenyiCurve(orders, row) for row in total]
-        return [self._private(curve.to_epsilon(delta), delta, method) for curve in curves]
 
     def _best_exact(self, delta: float) -> EpsilonAtOrder:
         costs = self._exact_costs()
@@ -319,14 +231,6 @@ class Accountant:
             )
         return costs
 
-    def _ballots(self) -> list[Ballots]:
-        ballots = [release.ballots for release in self._releases if release.ballots is not None]
-        if len(ballots) < len(self._releases):
-            raise InvalidDataError("Costs per teacher need `ballots` with every addition to the accountant.")
-        if len({len(rows) for rows in ballots}) > 1:
-            raise InvalidDataError("`ballots` of every addition must have one row per teacher, in the same order.")
-        return ballots
-
     def _refuse_if_empty(self) -> None:
         if not self._releases:
             raise InvalidDataError("The accountant is empty: `add` what was released first.")
@@ -339,12 +243,3 @@ class Accountant:
         if len(units) != 1:
             raise UnsupportedEventError("Releases with different units of privacy do not add up to one epsilon.")
         return units.pop()
-
-
-def _check_ballots(ballots: Ballots, votes: VoteHistogram) -> None:
-    ballots = np.asarray(ballots)
-    fits = ballots.shape == (votes.n_teachers, votes.n_queries)
-    if not fits or np.any(tally(ballots, votes.n_classes).counts != votes.counts):
-        raise InvalidDataError(
-            "`ballots` must be the teachers' votes behind `votes`, integers of shape (teachers, queries), −1 for none."
-        )

@@ -15,7 +15,6 @@ from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import probability
 from tutelage.accounting import argmax_bound, summed_noise
 from tutelage.accounting.composition import (
-    continuous_gaussian_composition,
     gaussian_composition,
     pure_dp_composition,
     shift_mu_squared,
@@ -29,12 +28,9 @@ from tutelage.events import (
     Check,
     Composed,
     ConfidenceCheck,
-    ContinuousArgmaxGaussian,
-    ContinuousArgmaxLaplace,
     Event,
     ExponentialArgmax,
     InteractiveCheck,
-    NoisedCost,
     NoisyArgmaxGaussian,
     NoisyArgmaxLaplace,
     NoisyBallot,
@@ -51,7 +47,7 @@ from tutelage.privacy import PrivacyUnit, PublicEpsilon
 
 _ROUNDING = 1e-13  # per order: many times the rounding of the logarithms of chances, so that values err upward
 
-PureArgmax = NoisyArgmaxLaplace | ContinuousArgmaxLaplace | ExponentialArgmax | PermuteAndFlip
+PureArgmax = NoisyArgmaxLaplace | ExponentialArgmax | PermuteAndFlip
 Searched = NoisyArgmaxLaplace | NoisyArgmaxGaussian | CappedArgmaxGaussian | Check | SummedNoise
 OfBallots = NoisySumGaussian | NoisyArgmaxGaussian | CappedArgmaxGaussian
 IntegerGaussian = OfBallots | NoisyBallot  # a sum of ballots plus discrete Gaussian noise, or a function of it
@@ -213,20 +209,6 @@ def publication_test_rdp(event: PublicationTest, orders: FloatArray) -> FloatArr
     return np.maximum(np.max(worst, axis=0) + _ROUNDING * orders, 0) / (orders - 1)
 
 
-def noised_cost_rdp(event: NoisedCost, orders: FloatArray) -> FloatArray:
-    """Return the largest Rényi divergence between Gaussians whose means and scales one unit moves as the event says.
-
-    Below the (μ, μe^{2β}/σ² + (βμ − ½ ln(1−2μβ))/(μ−1)) of Scalable PATE 2018 for the same noise; the proof is in
-    docs/proofs/smooth_sensitivity.md.
-    """
-    rest = 1 + orders * np.expm1(-2 * event.smoothness)
-    finite = rest > 0
-    safe = np.where(finite, rest, 1.0)
-    moved = orders * (event.shift * np.exp(-event.smoothness)) ** 2 / (2 * safe)
-    widened = -(orders * event.smoothness + np.log(safe) / 2) / (orders - 1)
-    return np.where(finite, moved + np.maximum(widened, 0) + _ROUNDING * orders / (orders - 1), np.inf)
-
-
 def _unit(releases: list[Releases]) -> PrivacyUnit:
     unit = releases[0].event.unit
     if any(part.event.unit != unit for part in releases):
@@ -251,16 +233,12 @@ def _rdp_of_one_release(event: Single, orders: FloatArray) -> FloatArray:
     match event:
         case ExponentialArgmax(scale=scale):
             return exponential_rdp(scale, orders)
-        case NoisyArgmaxLaplace(scale=scale) | ContinuousArgmaxLaplace(scale=scale) | PermuteAndFlip(scale=scale):
+        case NoisyArgmaxLaplace(scale=scale) | PermuteAndFlip(scale=scale):
             return pure_dp_renyi(2 / scale, orders)
         case PublicationTest():
             return publication_test_rdp(event, orders)
-        case NoisedCost():
-            return noised_cost_rdp(event, orders)
         case ConfidenceCheck(sigma=sigma) | InteractiveCheck(sigma=sigma):
             return gaussian_rdp(sigma, 1, orders)
-        case ContinuousArgmaxGaussian(sigma=sigma):
-            return gaussian_rdp(sigma, 2, orders)
         case NoisySumGaussian() | CappedArgmaxGaussian() | NoisyArgmaxGaussian() | NoisyBallot():
             return gaussian_rdp(event.sigma, _moved(event), orders)
         case _:
@@ -365,9 +343,6 @@ def _by_exact_composition(releases: list[Releases], delta: float) -> list[tuple[
     if isinstance(kind, NoisyArgmaxGaussian | NoisyBallot):
         value = gaussian_composition(kind.sigma, count, delta)
         return [(value, "exact composition of discrete Gaussian noise", None)]
-    if isinstance(kind, ContinuousArgmaxGaussian):
-        value = continuous_gaussian_composition(kind.sigma, count, delta)
-        return [(value, "exact composition of Gaussian noise", None)]
     found: list[tuple[float, str, float | None]] = []
     if isinstance(kind, PureResponse):
         found.append((response_composition(kind, count, delta), "exact composition of local responses", None))

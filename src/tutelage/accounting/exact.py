@@ -31,8 +31,6 @@ from tutelage.accounting.outcome_probabilities import MoveLaws, Remainder
 from tutelage.events import (
     Check,
     ConfidenceCheck,
-    ContinuousArgmaxGaussian,
-    ContinuousArgmaxLaplace,
     Event,
     ExponentialArgmax,
     InteractiveCheck,
@@ -152,10 +150,8 @@ _FAR_MASS = 1e-10  # classes are put aside where their chance to win is below th
 _FAR_SHARE = 1e-5  # this share of the runner-up's
 _MOST_NUMBERS = 2**24  # in one array for one histogram; a wider one is not followed
 _LEAST_SCALE, _LEAST_SIGMA = 1 / 30, 1 / 8  # below them one vote outweighs the noise e^30 times, and digits are lost
-_Laplace = NoisyArgmaxLaplace | ContinuousArgmaxLaplace
-_Gaussian = NoisyArgmaxGaussian | ContinuousArgmaxGaussian
-_Known = _Laplace | _Gaussian | ExponentialArgmax | PermuteAndFlip | Check
-_WITHOUT_TIES = ContinuousArgmaxLaplace | ContinuousArgmaxGaussian | ExponentialArgmax | PermuteAndFlip
+_Tabulated = NoisyArgmaxLaplace | NoisyArgmaxGaussian
+_Known = _Tabulated | ExponentialArgmax | PermuteAndFlip | Check
 _SAMPLED_CHUNKS = 8  # one in so many is enough to say which order will be best
 _LONG_WORK = 2**28  # numbers to evaluate, about a second, from which on a progress bar is worth it
 
@@ -172,10 +168,9 @@ class ExactCosts(NeverPickled):
         self._event, self._progress = event, progress
         entering = votes.counts.sum(axis=1) < votes.n_teachers
         needed = _needed(event, votes.counts.shape, offsets)
-        counts, self._places = votes.counts, None
-        if isinstance(event, _WITHOUT_TIES):  # class order does not matter, so more histograms are equal
-            self._places = np.argsort(counts, axis=1)
-            counts = np.take_along_axis(counts, self._places, axis=1)
+        counts = votes.counts
+        if isinstance(event, ExponentialArgmax | PermuteAndFlip):  # class order plays no part: more rows are equal
+            counts = np.sort(counts, axis=1)
         rows, self._inverse = np.unique(np.column_stack([entering, counts, needed]), axis=0, return_inverse=True)
         self._multiplicity = np.bincount(self._inverse, minlength=len(rows))
         self._entering = rows[:, 0].astype(bool)
@@ -200,26 +195,6 @@ class ExactCosts(NeverPickled):
     def per_query(self, orders: FloatArray) -> FloatArray:
         """Return the cost of each query at each order, shape (queries, orders), in nats."""
         return self._costs(orders)[self._inverse]
-
-    def per_source(self, orders: FloatArray) -> FloatArray:
-        """Return the cost to a teacher by what it voted for, shape (queries, classes + 1, orders), in nats.
-
-        Only moves that start from the teacher's own vote count; the last column is a teacher that abstained.
-        """
-        limit = rdp(self._event, orders).values
-        out = np.full((len(self._known), self._known.shape[1] + 1, len(orders)), np.inf)
-        for number, chunk in enumerate(self._chunks):
-            laws = self._law(number)
-            costs = worst_divergences(laws, orders)
-            by_class = np.repeat(costs[:, -1:, :], out.shape[1], axis=1)  # classes put aside share the last source
-            np.put_along_axis(by_class, laws.sources[:, :, None], costs, axis=1)
-            out[chunk[0]] = by_class
-        costs = np.minimum(out, limit)[self._inverse]
-        if self._places is None:
-            return costs
-        by_class = costs.copy()
-        np.put_along_axis(by_class, self._places[:, :, None], costs[:, :-1], axis=1)
-        return by_class
 
     def _costs(self, orders: FloatArray, chunks: Sequence[int] | None = None) -> FloatArray:
         """Return the costs of the distinct histograms, or of those in some chunks, shape (distinct, orders)."""
@@ -283,7 +258,7 @@ def _chunks(event: _Known, known: IntArray, needed: IntArray) -> list[tuple[IntA
 
     Rows that cannot be followed are in no chunk.
     """
-    if isinstance(event, _Gaussian | Check):
+    if isinstance(event, NoisyArgmaxGaussian | Check):
         too_little, reach = event.sigma < _LEAST_SIGMA, 26 * event.sigma  # a discrete Gaussian is tabulated to 13 σ
     else:
         too_little, reach = event.scale < _LEAST_SCALE, 0.0
@@ -291,10 +266,10 @@ def _chunks(event: _Known, known: IntArray, needed: IntArray) -> list[tuple[IntA
         return []
     classes = known.shape[1]
     spread = known.max(axis=1) - known.min(axis=1)
-    tabulated = isinstance(event, _Laplace | _Gaussian)
+    tabulated = isinstance(event, _Tabulated)
     if tabulated:
         law, kept = _noise_of(event), _number_kept(event, known)
-        width = (law.below + law.above + spread) * law.points_per_vote(classes) + reach
+        width = (law.below + law.above + spread) + reach
     else:
         kept, width = np.full(len(known), classes), 2.0 * np.abs(known - needed).max(axis=1) + reach
     chunks: list[tuple[IntArray, int]] = []
@@ -307,7 +282,7 @@ def _chunks(event: _Known, known: IntArray, needed: IntArray) -> list[tuple[IntA
     return chunks
 
 
-def _number_kept(event: _Laplace | _Gaussian, known: IntArray) -> IntArray:
+def _number_kept(event: _Tabulated, known: IntArray) -> IntArray:
     """Return how many classes to keep apart: enough that the others hardly ever win; only tightness rests on it."""
     classes = known.shape[1]
     kept = np.full(len(known), classes)
@@ -323,23 +298,19 @@ def _number_kept(event: _Laplace | _Gaussian, known: IntArray) -> IntArray:
     return kept
 
 
-def _log_chance(event: _Laplace | _Gaussian, gap: IntArray) -> FloatArray:
+def _log_chance(event: _Tabulated, gap: IntArray) -> FloatArray:
     """Return an approximate log probability that a class with this many votes less is reported."""
-    if isinstance(event, _Laplace):
+    if isinstance(event, NoisyArgmaxLaplace):
         return np.log1p(gap / (2 * event.scale)) - gap / event.scale - log(2)
     return special.log_ndtr(-gap / (2**0.5 * event.sigma))
 
 
-def _noise_of(event: _Laplace | _Gaussian) -> NoiseLaw:
+def _noise_of(event: _Tabulated) -> NoiseLaw:
     match event:
         case NoisyArgmaxLaplace(scale=scale):
             return noise_pmf.discrete_laplace(scale)
         case NoisyArgmaxGaussian(sigma=sigma):
             return noise_pmf.discrete_gaussian(sigma)
-        case ContinuousArgmaxLaplace(scale=scale):
-            return noise_pmf.continuous_laplace(scale)
-        case ContinuousArgmaxGaussian(sigma=sigma):
-            return noise_pmf.continuous_gaussian(sigma)
 
 
 def _law_of(event: _Known, counts: IntArray, entering: np.ndarray, needed: IntArray, kept: int) -> MoveLaws:

@@ -57,17 +57,15 @@ def noisy_argmax(counts: IntArray, may_enter: np.ndarray, law: NoiseLaw, kept: i
 
     A ballot may enter where a teacher abstained. All but the `kept` classes with the most votes are bounded together.
     """
-    queries, classes = counts.shape
-    rows = np.arange(len(counts))[:, None]
+    queries, rows = len(counts), np.arange(len(counts))[:, None]
     order = np.argsort(-counts, axis=1, kind="stable")
     near = np.sort(order[:, :kept], axis=1)  # in class order, which decides ties
     gaps = counts.max(axis=1, keepdims=True) - counts
     far_gaps = gaps[rows, order[:, kept:]]
-    field = _Field.spanning(law, gaps[rows, near], far_gaps, classes)
+    field = _Field.spanning(law, gaps[rows, near], far_gaps)
     mass, weights = field.winners()
     change, error = field.changes(weights)
     ratio, slack = _log_ratio(change, error, ROUNDING - _LOG_ROUNDING * mass[:, None, None, :])
-    slack += 2 * field.grid.quadrature_error
     if far_gaps.shape[1]:
         ratio, slack = field.cover_far_moves(weights, ratio, slack)
     else:
@@ -123,7 +121,7 @@ def check(counts: IntArray, may_enter: np.ndarray, needed: IntArray, sigma: floa
     entered = _with_abstention(margins + 1, np.full((len(counts), 1), np.iinfo(np.int64).min))
     step = np.maximum(without[:, :, None], entered[:, None, :]) - margin[:, None, None]
     reach = int(np.abs(margin).max()) + 2
-    grid = noise_pmf.discrete_gaussian(sigma).build(-reach, reach, 2)
+    grid = noise_pmf.discrete_gaussian(sigma).build(-reach, reach)
     fails, passes = reach - 1 - margin, reach + margin  # Z ≤ −margin − 1, and by symmetry Z ≤ margin
     mass = np.stack([grid.log_below[passes], grid.log_below[fails]], axis=-1)
     up, down = step > 0, step < 0
@@ -147,34 +145,27 @@ class _Field:
     grid: NoiseGrid
     gaps: IntArray  # (queries, kept): votes behind the plurality
     far_gaps: IntArray  # (queries, classes put aside), ascending
-    start: int  # first value of the noisy maximum, in votes relative to the most votes
-    length: int  # grid steps
+    start: int  # first value of the noisy maximum, relative to the most votes
+    length: int
 
     @classmethod
-    def spanning(cls, law: NoiseLaw, gaps: IntArray, far_gaps: IntArray, classes: int) -> "_Field":
+    def spanning(cls, law: NoiseLaw, gaps: IntArray, far_gaps: IntArray) -> "_Field":
         """Return the field on a grid wide enough for every outcome of these histograms."""
         widest = max(int(gaps.max()), int(far_gaps.max(initial=0)))
         low = int(np.floor(-(1 - law.midway) * widest - law.below))
         high = int(np.ceil(law.above))
-        grid = law.build(low - 1, high + widest + 1, classes)
-        return cls(grid, gaps, far_gaps, low, (high - low) * grid.per_vote)
+        return cls(law.build(low - 1, high + widest + 1), gaps, far_gaps, low, high - low)
 
     def along(self, table: FloatArray, gaps: IntArray, *, below: bool = False) -> FloatArray:
         """Return `table` at x = value − count, or just below it where ties are lost; shape (*gaps.shape, values)."""
-        windows = np.lib.stride_tricks.sliding_window_view(table, self.length)[:, :: self.grid.stride]
-        first = self.start * self.grid.per_vote - self.grid.lo - (self.grid.tie_shift if below else 0)
-        return windows[first + gaps * self.grid.per_vote]
-
-    def log_weight(self) -> FloatArray:
-        """Return the log weight of each value of the noisy maximum."""
-        phase = (self.start * self.grid.per_vote + np.arange(0, self.length, self.grid.stride)) % self.grid.per_vote
-        return self.grid.log_weight[phase]
+        windows = np.lib.stride_tricks.sliding_window_view(table, self.length)
+        return windows[self.start - self.grid.lo - below + gaps]
 
     def winners(self) -> tuple[FloatArray, FloatArray]:
         """Return log P(class wins) and the law of the noisy maximum given that it does, for each kept class."""
         beaten = self.along(self.grid.log_below, self.gaps)
         beaten_strictly = self.along(self.grid.log_below, self.gaps, below=True)
-        log_joint = self.along(self.grid.log_density, self.gaps) + self.log_weight()
+        log_joint = self.along(self.grid.log_density, self.gaps)
         # Class j wins at v if lower classes stay below v and higher classes do not pass it.
         kept = self.gaps.shape[1]
         for j in range(kept - 1):
@@ -284,7 +275,7 @@ class _Field:
         with np.errstate(divide="ignore"):
             log_less = np.log1p(np.maximum(loss, -1)) + np.log1p(np.minimum(fewer, 0))
         log_more = np.log1p(gain) + np.log1p(np.maximum(more, 0))
-        return Remainder(log_mass + self.log_weight(), log_more, log_less)
+        return Remainder(log_mass, log_more, log_less)
 
 
 def _follow_one_by_one(
@@ -301,7 +292,7 @@ def _follow_one_by_one(
         for source in range(classes + 1):
             moved = counts[row] - step[source] + step
             gaps = moved.max(axis=1, keepdims=True) - moved
-            log_there, _ = _Field.spanning(law, gaps, gaps[:, classes:], classes).winners()
+            log_there, _ = _Field.spanning(law, gaps, gaps[:, classes:]).winners()
             lost = ~np.isfinite(slack[row, source])
             ratio[row, source][lost] = (log_there - log_here[row])[lost]
             slack[row, source][lost] = (ROUNDING * (1 - log_there - log_here[row]))[lost]

@@ -15,8 +15,6 @@ from tutelage._internal.validation import noise_scale
 from tutelage.accounting import pate2017
 from tutelage.events import (
     ConfidenceCheck,
-    ContinuousArgmaxGaussian,
-    ContinuousArgmaxLaplace,
     Event,
     NoisyArgmaxGaussian,
     NoisyArgmaxLaplace,
@@ -39,10 +37,10 @@ def total_cost(event: Event, votes: VoteHistogram, orders: FloatArray) -> FloatA
 def costs(event: Event, votes: VoteHistogram, orders: FloatArray) -> FloatArray:
     """Return the Rényi cost of each query at each order, shape (queries, orders); see `total_cost`."""
     match event:
-        case NoisyArgmaxLaplace(scale=scale) | ContinuousArgmaxLaplace(scale=scale):
+        case NoisyArgmaxLaplace(scale=scale):
             log_q = pate2017.log_q_continuous(votes, scale)
             return pate2017.log_moments(log_q, scale, orders - 1) / (orders - 1)
-        case NoisyArgmaxGaussian(sigma=sigma) | ContinuousArgmaxGaussian(sigma=sigma):
+        case NoisyArgmaxGaussian(sigma=sigma):
             return answer_costs(log_q_continuous(votes, sigma), sigma, orders)
         case ConfidenceCheck(threshold=threshold, sigma=sigma):
             above = (votes.counts.max(axis=1) - threshold) / sigma

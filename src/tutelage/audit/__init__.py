@@ -2,7 +2,6 @@
 
 from tutelage.audit.law import LawAudit, audit_law, worst_neighbors
 from tutelage.audit.mechanism import MechanismAudit, Neighbors, audit_mechanism
-from tutelage.audit.membership import MembershipResult, membership_attack
 from tutelage.audit.one_run import OneRunAudit, audit_in_one_run, epsilon_lower_bound, pate_canaries
 from tutelage.audit.overlap import Overlap, audit_overlap, entities_in_several_shards
 from tutelage.audit.sensitivity import SensitivityAudit, audit_sensitivity, ballots_of_classifier, ballots_of_teachers
@@ -11,7 +10,6 @@ from tutelage.audit.sums import audit_sum
 __all__ = [
     "LawAudit",
     "MechanismAudit",
-    "MembershipResult",
     "Neighbors",
     "OneRunAudit",
     "Overlap",
@@ -26,7 +24,6 @@ __all__ = [
     "ballots_of_teachers",
     "entities_in_several_shards",
     "epsilon_lower_bound",
-    "membership_attack",
     "pate_canaries",
     "worst_neighbors",
 ]

@@ -20,7 +20,7 @@ from tutelage.noise import SimulationNoise
 from tutelage.privacy import PrivateEpsilon, PublicEpsilon, round_up
 from tutelage.votes import VoteHistogram
 
-_RUNS = 20
+_RUNS, _BY_VOTES = 20, ("bound_2017", "bound_2018", "exact")
 
 Cost = PublicEpsilon | PrivateEpsilon | list[PrivateEpsilon] | None
 
@@ -58,8 +58,7 @@ def account(
     released_by.mechanism.check(histogram)
     one = released_by.mechanism.event_of_one(histogram.n_classes, histogram.unit, simulated=False)
     costs = _costs([part.event for part in one.flatten()], histogram, delta, runs, progress=not as_json)
-    shown = {name: _opened(cost, reveal_private) for name, cost in costs.items()}
-    title = str(released_by.mechanism)
+    shown, title = {name: _opened(cost, reveal_private) for name, cost in costs.items()}, str(released_by.mechanism)
     if not as_json:
         _print_table(shown, histogram, title, delta, reveal=reveal_private)
         say(f"Next: tutelage label PUBLIC --votes {votes} --ledger LEDGER {released_by.as_options()}")
@@ -86,15 +85,15 @@ def _costs(events: list[Event], votes: VoteHistogram, delta: float, runs: int, *
     costs: dict[str, Cost] = {"data_independent": planned.data_independent(delta)}
     match events:
         case [CappedArgmaxGaussian()]:
-            return costs | dict.fromkeys(("bound_2017", "bound_2018", "bound_two_sided", "exact"))
+            return costs | dict.fromkeys(_BY_VOTES)
         case [ConfidenceCheck() as check, NoisyArgmaxGaussian() as answer]:
             noise = (SimulationNoise(seed).discrete_gaussian(check.sigma, (votes.n_queries,)) for seed in range(runs))
             largest = votes.counts.max(axis=1)
             passed = np.array([largest + drawn >= check.threshold for drawn in noise])
             found = confident_runs(check, answer, votes, delta, passed, progress=progress)
             costs |= {"data_independent_realised": found.data_independent, "bound_2017": None}
-            return costs | {"bound_2018": found.bound_2018, "bound_two_sided": None, "exact": found.exact}
-    for name in ("bound_2017", "bound_2018", "bound_two_sided", "exact"):
+            return costs | {"bound_2018": found.bound_2018, "exact": found.exact}
+    for name in _BY_VOTES:
         try:
             costs[name] = getattr(planned, name)(delta)
         except UnsupportedEventError:

@@ -8,10 +8,8 @@ import numpy as np
 import typer
 from rich.table import Table
 from rich.text import Text
-from sklearn.base import clone
 
 from tutelage._internal.validation import integer_at_least
-from tutelage.accounting import data_independent
 from tutelage.audit.cells import check_cells
 from tutelage.audit.checklist import Checked, PrivateRows, check_mechanism, check_rows, check_sensitivity
 from tutelage.audit.mechanism import check_draws
@@ -27,12 +25,9 @@ from tutelage.labeling.fits import noise_within
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import GNMax
 from tutelage.noise import SimulationNoise
-from tutelage.privacy import ONE_TEACHER, round_up
+from tutelage.privacy import ONE_TEACHER
 from tutelage.tables import read_table
 
-_CANDIDATES = 200  # units whose membership is attacked
-_SHADOWS, _TARGETS = 32, 8
-_CONFIDENCE = 0.999
 _FAILED = 3  # exit code; 1 is a file or data that cannot be used, 2 a wrong call
 _COLORS = {"pass": "green", "note": "yellow", "fail": "bold red"}
 _FOR_THE_OWNER = (
@@ -46,10 +41,6 @@ def audit(
     config: Annotated[Path, typer.Argument(help="TOML file for `tutelage run`.", show_default=False)],
     draws: Annotated[int, typer.Option(help="Number of noisy labels to draw from each synthetic histogram.")] = 40_000,
     entities: Annotated[int, typer.Option(help="Number of people, or rows, to change, one at a time.")] = 4,
-    membership: Annotated[
-        bool,
-        typer.Option("--membership", help="Also attack membership: run the pipeline 40 times and guess who was in it."),
-    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Test the noise, the sensitivity and the public rows of a pipeline.
@@ -90,8 +81,6 @@ def audit(
     if data.whole_rows is not None and data.columns is not None:
         public = read_table(settings.input_file(settings.public))
         found.append(check_cells(data.whole_rows, public, data.columns))
-    if membership:
-        found.append(_membership(settings, model, data, pool, progress=not as_json))
     _print(found, as_json=as_json)
     if any(one.verdict == "fail" for one in found):
         raise typer.Exit(_FAILED)
@@ -145,52 +134,6 @@ def _of_pipeline(
     teachers = settings.teachers.number if private.silos is None else len(np.unique(private.silos))
     noise = check_mechanism(model.resolved().mechanism_for(teachers), teachers, n_classes, draws=draws)
     return [*noise, *rows, check_sensitivity(model, private, pool, entities=entities, progress=progress)]
-
-
-def _membership(settings: RunConfig, model: PATEClassifier, data: RunData, pool: Any, *, progress: bool) -> Checked:
-    from tutelage.audit.membership import membership_attack
-
-    units = data.entity_ids if data.entity_ids is not None else np.arange(len(data.X_private))
-    _, first, unit_of = np.unique(units, return_index=True, return_inverse=True)
-    chosen = np.random.default_rng(0).permutation(len(first))[:_CANDIDATES]
-
-    def train(members: Any, seed: int) -> PATEClassifier:
-        kept = ~np.isin(unit_of, chosen[~members])
-        run: Any = clone(model)
-        return run.set_params(noise=SimulationNoise(seed), random_state=seed).fit(
-            data.X_private[kept],
-            data.y_private[kept],
-            X_public=pool,
-            entity_ids=None if data.silos is not None and data.entity_ids is None else units[kept],
-            silos=None if data.silos is None else data.silos[kept],
-        )
-
-    rows = first[chosen]
-    result = membership_attack(
-        train, data.X_private[rows], data.y_private[rows], shadows=_SHADOWS, targets=_TARGETS, progress=progress
-    )
-    delta = settings.privacy.delta
-    claim = _claimed(settings, data, pool, model)
-    shown = result.epsilon_lower_bound(delta, _CONFIDENCE)
-    low, high = result.interval
-    return Checked(
-        "membership of the student's rows",
-        "pass" if shown <= claim else "fail",
-        f"AUC {result.auc:.3f} ({low:.3f} to {high:.3f}) over {len(chosen)} units, {_TARGETS} runs and {_SHADOWS} "
-        f"shadow runs. Lower bound on ε: {shown:.3f}; claimed for one run: {round_up(claim, 3):.3f}.",
-        private=True,
-    )
-
-
-def _claimed(settings: RunConfig, data: RunData, pool: Any, model: PATEClassifier) -> float:
-    """Return the ε that one run claims."""
-    if settings.by_people:
-        run: Any = clone(model)
-        return run.fit(data.X_private, data.y_private, X_public=pool, entity_ids=data.entity_ids).epsilon_.epsilon
-    mechanism: Any = model.mechanism
-    one = mechanism.event_of_one(len(data.classes), ONE_TEACHER, simulated=False)
-    event = Repeated(one, settings.public.queries or len(pool))
-    return data_independent.epsilon(event, settings.privacy.delta).epsilon
 
 
 def _print(found: list[Checked], *, as_json: bool) -> None:

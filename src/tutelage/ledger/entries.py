@@ -14,11 +14,10 @@ from functools import reduce
 from typing import Any, Self, final
 
 from tutelage._internal.days import today
-from tutelage.events import PUBLICATIONS, event_from_dict
+from tutelage.events import PublicationTest, event_from_dict
 from tutelage.exceptions import LedgerStorageError, LedgerTamperedError
 
 FORMAT = 1
-_PUBLICATIONS = {kind.__name__ for kind in PUBLICATIONS}
 _BEFORE_THE_FIRST = hashlib.sha256(b"tutelage ledger").digest()
 
 
@@ -87,7 +86,7 @@ class Entry:
     @property
     def is_publication(self) -> bool:
         """Whether it reserves no query but the publication of an ε."""
-        return self.kind is Kind.RESERVED and self.content["event"]["event"] in _PUBLICATIONS
+        return self.kind is Kind.RESERVED and self.content["event"]["event"] == PublicationTest.__name__
 
     @property
     def spent(self) -> int:

@@ -10,10 +10,8 @@ from typing import Any, NamedTuple, Self, final
 
 from tutelage._internal.html import fragment
 from tutelage.events import (
-    PUBLICATIONS,
     Check,
     Event,
-    NoisedCost,
     PublicationTest,
     Repeated,
     counted,
@@ -27,7 +25,6 @@ from tutelage.ledger.store import Transaction
 from tutelage.ledger.verification import AnswerDigest, read_labels
 from tutelage.privacy import KEY, PrivacyUnit, PublicEpsilon, round_up
 
-Published = PublicationTest | NoisedCost
 _METHODS = {
     Accounting.RENYI: "a Rényi filter on data-independent costs, conversion of CKS 2020 Proposition 12",
     Accounting.GAUSSIAN: "a filter on the Gaussian differential privacy of discrete Gaussian noise",
@@ -219,13 +216,13 @@ class History:
         return tuple(charge for charge in self.charges if not charge.reserved.is_publication)
 
     @cached_property
-    def published(self) -> dict[int, Published]:
+    def published(self) -> dict[int, PublicationTest]:
         """Every recorded test and noised cost, drawn or interrupted, by the number of its reservation."""
         events = ((charge.number, charge.event) for charge in self.charges if charge.reserved.is_publication)
-        return {number: event for number, event in events if isinstance(event, PUBLICATIONS)}
+        return {number: event for number, event in events if isinstance(event, PublicationTest)}
 
     @property
-    def publications(self) -> tuple[Published, ...]:
+    def publications(self) -> tuple[PublicationTest, ...]:
         """The same, the first first."""
         return tuple(self.published.values())
 
@@ -309,7 +306,7 @@ class History:
     def share_of_checks(self, charge: Charge) -> float:
         """Return the part of an event that went to checks, or to the publication of an ε."""
         costs = [(part.event, self.limit.cost(Repeated(part.event, part.times))) for part in charge.happened.flatten()]
-        beside = sum(cost for event, cost in costs if isinstance(event.without_shares(), (Check, *PUBLICATIONS)))
+        beside = sum(cost for event, cost in costs if isinstance(event.without_shares(), Check | PublicationTest))
         return beside / (sum(cost for _, cost in costs) or 1)
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tutelage._internal.gate import user_path
 from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import integer_at_least
-from tutelage.events import PUBLICATIONS, CappedArgmaxGaussian, Event, event_from_dict, of_queries
+from tutelage.events import CappedArgmaxGaussian, Event, PublicationTest, event_from_dict, of_queries
 from tutelage.exceptions import (
     BudgetExceededError,
     InvalidParameterError,
@@ -507,7 +507,7 @@ class Ledger:
         self, write: Transaction, event: Event, queries: int, batch: str | None = None, *, answers: int | None = None
     ) -> Reservation:
         """Write down a reservation, or refuse it where the budget or, for a publication, its δ has no room."""
-        if isinstance(event, PUBLICATIONS):
+        if isinstance(event, PublicationTest):
             self._history_in(write, self._seen.history).check_share(event.delta)
         cost = queries * self._filter.cost(event)
         self._check_room(event, queries, write.last().spent)

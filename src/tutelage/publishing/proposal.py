@@ -7,7 +7,6 @@ way that differential privacy allows. The guarantee, with its proof: docs/proofs
 """
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, exp, floor, inf, log, log1p
@@ -238,7 +237,10 @@ def propose(
         tried[order] = (epsilon, caps.tolist(), chances)
         return min(epsilon, _NONE)
 
-    _least(epsilon_at)
+    coarse = np.linspace(log(_ORDERS[0]), log(_ORDERS[1]), 7)
+    best = int(np.argmin([epsilon_at(float(at)) for at in coarse]))
+    bounds = float(coarse[max(best - 1, 0)]), float(coarse[min(best + 1, len(coarse) - 1)])
+    optimize.minimize_scalar(epsilon_at, bounds=bounds, method="bounded", options={"maxiter": _EVALUATIONS - 7})
     order, (epsilon, caps, chances) = min(tried.items(), key=lambda item: item[1][0])
     if epsilon >= published.epsilon:
         raise NothingToGainError(
@@ -246,12 +248,3 @@ def propose(
         )
     kept = tuple(caps[: len(chances) - 1])
     return Proposal(delta=delta, order=order, caps=kept, chances=tuple(chances), unit=published.unit)
-
-
-def _least(function: Callable[[float], float]) -> None:
-    """Look for the least value of `function` over the logarithms of λ − 1; it keeps what it finds."""
-    coarse = np.linspace(log(_ORDERS[0]), log(_ORDERS[1]), 7)
-    values = [function(float(at)) for at in coarse]
-    best = int(np.argmin(values))
-    bounds = float(coarse[max(best - 1, 0)]), float(coarse[min(best + 1, len(coarse) - 1)])
-    optimize.minimize_scalar(function, bounds=bounds, method="bounded", options={"maxiter": _EVALUATIONS - 7})

@@ -1,26 +1,20 @@
 """Publications in a ledger: the recorded proposals, the releases that each covers, and the results.
 
-A proposal or plan is an entry made before the first label, its order and every other number fixed. The scope of a
-publication is decided here for every road to a published ε, every card and every run. It is spent, drawn once, and
-remembered by public values only, because spending shows what is remembered.
+A proposal is an entry made before the first label, its order and every other number fixed. The scope of a publication
+is decided here for every card and every run. It is spent, drawn once, and remembered by public values only, because
+spending shows what is remembered.
 """
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from tutelage.accounting import Accountant
-from tutelage.events import Event, Repeated, counted
-from tutelage.exceptions import InvalidDataError, LedgerMismatchError, PublicationsExhaustedError
+from tutelage.events import Event, PublicationTest, Repeated, counted
+from tutelage.exceptions import LedgerMismatchError, PublicationsExhaustedError
 from tutelage.ledger import History, Ledger
-from tutelage.ledger.history import Published
 from tutelage.publishing.proposal import Proposal
-from tutelage.publishing.smooth_plan import SmoothPlan
 
 
 def check_covered(accounted: Counter[Event], history: History) -> None:
@@ -52,22 +46,19 @@ def accounted_in(released: Accountant) -> Counter[Event]:
     return counted(Repeated(event, votes.n_queries) for event, votes, _ in released.voted())
 
 
-def all_but(published: tuple[Published, ...], one: Published) -> tuple[Published, ...]:
+def all_but(published: tuple[PublicationTest, ...], one: PublicationTest) -> tuple[PublicationTest, ...]:
     """Return publications without one that equals `one`, which is among them."""
     place = published.index(one)
     return published[:place] + published[place + 1 :]
 
 
-TESTED, NOISED = "proposal", "smooth-plan"
-
-
-def record(road: Proposal | SmoothPlan, ledger: Ledger) -> None:
-    """Record a proposal or plan in the ledger that the labels will be spent from; recording it again changes nothing.
+def record(proposal: Proposal, ledger: Ledger) -> None:
+    """Record a proposal in the ledger that the labels will be spent from; recording it again changes nothing.
 
     Parameters
     ----------
-    road : Proposal or SmoothPlan
-        From `propose`, `plan_smooth_release` or `choose_release` on public votes.
+    proposal : Proposal
+        From `propose` on public votes.
     ledger : Ledger
         Nothing was asked through it yet, or `LateProposalError` is raised.
 
@@ -77,22 +68,21 @@ def record(road: Proposal | SmoothPlan, ledger: Ledger) -> None:
         If the ledger's δ has no room for that of the proposal; where proposals of several orders are recorded, for
         those of all of them, drawn or not, since labels may decide which is.
     """
-    if road.unit != ledger.unit:
+    if proposal.unit != ledger.unit:
         raise LedgerMismatchError(
-            f"The proposal protects one {road.unit}, the ledger one {ledger.unit}. Propose again for the unit of the "
-            "ledger."
+            f"The proposal protects one {proposal.unit}, the ledger one {ledger.unit}. Propose again for the unit of "
+            "the ledger."
         )
-    history, mine = ledger.history(), record_of(road)
-    history.check_share(road.delta)
+    history, mine = ledger.history(), record_of(proposal)
+    history.check_share(proposal.delta)
     recorded = history.proposals
     _check_orders(recorded if mine in recorded else (*recorded, mine), ledger.delta)
     ledger.record_proposal(mine)
 
 
-def record_of(road: Proposal | SmoothPlan) -> dict[str, Any]:
-    """Return the plain values by which a proposal or plan is recorded."""
-    kind = TESTED if isinstance(road, Proposal) else NOISED
-    return json.loads(json.dumps({"kind": kind, **road.as_dict()}))
+def record_of(proposal: Proposal) -> dict[str, Any]:
+    """Return the plain values by which a proposal is recorded."""
+    return json.loads(json.dumps({"kind": "proposal", **proposal.as_dict()}))
 
 
 def proposal_of(recorded: dict[str, Any]) -> Proposal:
@@ -100,9 +90,9 @@ def proposal_of(recorded: dict[str, Any]) -> Proposal:
     return Proposal.from_json(json.dumps(recorded))
 
 
-def check_recorded(road: Proposal | SmoothPlan, history: History) -> None:
-    """Refuse a proposal or plan that the ledger does not hold: labels could have shaped it."""
-    recorded, mine = history.proposals, record_of(road)
+def check_recorded(proposal: Proposal, history: History) -> None:
+    """Refuse a proposal that the ledger does not hold: labels could have shaped it."""
+    recorded, mine = history.proposals, record_of(proposal)
     if mine not in recorded:
         raise LedgerMismatchError(
             "The ledger does not hold this proposal, and one that was not recorded before the first label may have "
@@ -111,7 +101,7 @@ def check_recorded(road: Proposal | SmoothPlan, history: History) -> None:
         )
     _check_orders(recorded[: recorded.index(mine) + 1], history.state.delta)
     drawn = {replace(event, simulated=False) for event in history.publications}
-    if len(_orders(recorded)) > 1 and road.event() in drawn:
+    if len({one["order"] for one in recorded}) > 1 and proposal.event() in drawn:
         raise PublicationsExhaustedError(
             "The ledger holds proposals of several orders, of which each is tested once, and this one was. Publish the "
             "worst-case epsilon of these labels."
@@ -124,29 +114,9 @@ def _check_orders(recorded: tuple[dict[str, Any], ...], delta: float) -> None:
     One order has one supermartingale, whichever of its proposals is tested (docs/proofs/release.md, Theorem 3).
     """
     taken = sum(one["delta"] for one in recorded)
-    if len(_orders(recorded)) > 1 and taken > delta * (1 + 1e-9):
+    if len({one["order"] for one in recorded}) > 1 and taken > delta * (1 + 1e-9):
         raise PublicationsExhaustedError(
             f"`delta` of all proposals in one ledger, where their orders differ, adds up to its δ = {delta:g} "
             f"at most, for labels may decide which is tested; with this one it is {taken:g}. Propose with a smaller "
             "`delta`."
         )
-
-
-def _orders(recorded: tuple[dict[str, Any], ...]) -> set[float]:
-    return {one["order"] for one in recorded}
-
-
-def publication_key(ledger: Ledger, about: dict[str, Any], queries: npt.ArrayLike) -> bytes:
-    """Return the keyed hash under which a publication is remembered."""
-    rows = np.asarray(queries)
-    if rows.ndim == 0 or not len(rows):
-        raise InvalidDataError("`queries` of a publication must contain the queries of the release. Got none.")
-    return ledger.query_hashes(about, rows[None])[0]
-
-
-def drawn_once(ledger: Ledger, event: Published, query: bytes, draw: Callable[[], int]) -> int:
-    """Return the outcome of a new publication: spent first, then drawn, then stored."""
-    remembered, reservation = ledger.reserve_new(event, [query])
-    if reservation is None:  # another process was quicker
-        return remembered[query][0]
-    return ledger.settle(reservation, {query: (draw(),)}, event).labels[query][0]

@@ -15,10 +15,10 @@ from tutelage.audit.mechanism import Neighbors, audit_mechanism, claimed_epsilon
 from tutelage.events import Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
 from tutelage.mechanisms import LNMax
 from tutelage.privacy import ONE_TEACHER
-from tutelage.publishing.smooth_sensitivity import SmoothCosts
 from tutelage.testing.laws import label_law
 from tutelage.votes import VoteHistogram
 from tutelage_reproductions.planted_faults.fault import Fault
+from tutelage_reproductions.smooth_sensitivity import SmoothCosts
 
 LogMoments = Callable[[FloatArray, float, FloatArray], FloatArray]
 ManyAnswers = Callable[[Event, int, float], float]

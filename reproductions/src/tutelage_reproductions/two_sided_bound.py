@@ -1,13 +1,17 @@
 """A closed-form replacement for Theorem 3 of PATE 2017: both directions, and smaller.
 
 It needs what Theorem 3 needs, a pure-DP mechanism and the probability q that it does not report the plurality, and is
-the exact maximum over all pairs of laws that satisfy both. Proof: docs/proofs/two_sided_bound.md.
+the exact maximum over all pairs of laws that satisfy both. Proof: reproductions/docs/proofs/two_sided_bound.md.
 """
 
 import numpy as np
 
 from tutelage._internal.typing import FloatArray
+from tutelage.accounting import pate2017
 from tutelage.accounting.data_independent import pure_dp_renyi
+from tutelage.accounting.rdp import DEFAULT_ORDERS, RenyiCurve
+from tutelage.privacy import PrivateEpsilon
+from tutelage.votes import VoteHistogram
 
 _ROUNDING = 1e-15  # per order: several times the rounding of the logarithms, so that values err upward
 _CHUNK = 2**20  # numbers in one (queries, orders) block: 8 MiB
@@ -39,3 +43,11 @@ def total_cost(log_q: FloatArray, pure_epsilon: float, orders: FloatArray) -> Fl
     for start in range(0, len(log_q), step):
         total += answer_costs(log_q[start : start + step], pure_epsilon, orders).sum(axis=0)
     return total
+
+
+def epsilon(votes: VoteHistogram, scale: float, delta: float) -> PrivateEpsilon:
+    """Return ε of answering every query once with discrete Laplace noise, in both directions."""
+    total = total_cost(pate2017.log_q_discrete(votes, scale), 2 / scale, DEFAULT_ORDERS)
+    found = RenyiCurve(DEFAULT_ORDERS, total).to_epsilon(delta)
+    method = "closed form in place of Theorem 3, discrete noise, both directions, CKS 2020 Proposition 12"
+    return PrivateEpsilon(found.epsilon, found.order, delta, votes.unit, method)

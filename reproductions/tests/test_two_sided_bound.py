@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 from exact import log_renyi_moment
-from tutelage.accounting import pate2017, two_sided_bound
+from tutelage.accounting import pate2017
 from tutelage.accounting.data_independent import pure_dp_renyi
+from tutelage_reproductions import two_sided_bound
 
 
 def to_fifty_digits(log_q: float, loss: float, order: float) -> float:

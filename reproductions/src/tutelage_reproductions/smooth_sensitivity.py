@@ -3,7 +3,8 @@
 Both papers bound the cost of a query by a probability q that its likeliest outcome is not reported: Theorem 3 of 2017
 for Laplace noise, Theorem 6 of 2018 for Gaussian noise and checks. The effect of one changed ballot on q bounds
 its effect on the cost, at the votes at hand and at all others. q is computed on the gaps between counts, ties included,
-so the order of the classes matters only for breaking ties. Proof: docs/proofs/smooth_sensitivity.md, sections 1 and 2.
+so the order of the classes matters only for breaking ties. Proof: reproductions/docs/proofs/smooth_sensitivity.md,
+sections 1 and 2.
 """
 
 from dataclasses import dataclass
