@@ -57,9 +57,6 @@ THEOREMS = {
         ("PATE 2017 Lemma 4", "accounting.pate2017:log_q_continuous"),
         ("Lemma 4 for discrete noise and ties", "accounting.pate2017:log_q_discrete"),
     ],
-    "two_sided_bound.md": [
-        ("Both directions in place of Theorem 3", "accounting.two_sided_bound:answer_costs"),
-    ],
     "pate2018.md": [
         ("PATE 2018 Theorem 6 and Proposition 10", "accounting.pate2018:answer_costs"),
         ("PATE 2018 Proposition 7", "accounting.pate2018:log_q_continuous"),
@@ -88,12 +85,6 @@ THEOREMS = {
         ("View of two computing parties: votes", "federation.costs:epsilon_for_two_computing_parties"),
         ("View of two computing parties: sums", "federation.sharing:added"),
         ("Bits of secure comparisons", "federation.costs:bit_length"),
-    ],
-    "smooth_sensitivity.md": [
-        ("How far the bounds of 2017 and 2018 move", "publishing.smooth_sensitivity:SmoothCosts"),
-        ("Noise and margin of a published bound", "publishing.smooth_plan:margin_of"),
-        ("Cost of a noised bound", "events:NoisedCost"),
-        ("Publishable ε after noise", "publishing:publish_smoothed"),
     ],
     "exact.md": [
         ("Exact cost of every answer and check", "accounting.exact:ExactCosts"),
