@@ -42,9 +42,27 @@
 An error is an output: a message names parameters, columns and files, never a vote count, a private label or a row.
 """
 
+import re
+
 
 class TutelageError(Exception):
-    """Base of all errors of tutelage. Some name several problems: `problems` has a sentence for each."""
+    """Base of all errors of tutelage. Some name several problems: `problems` has a sentence for each.
+
+    Programs should compare `code` and `parameter`, which are stable; messages may be reworded.
+
+    Attributes
+    ----------
+    code : str
+        Name of the kind of error, one for each class.
+    """
+
+    code = "tutelage"
+
+    @property
+    def parameter(self) -> str | None:
+        """The parameter, column or setting that the message names first, in backticks; None if it names none."""
+        found = re.search("`([^`]*)`", str(self))
+        return found[1] if found else None
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -58,45 +76,67 @@ class TutelageError(Exception):
 class InvalidParameterError(TutelageError, ValueError):
     """A parameter is outside its documented range."""
 
+    code = "invalid-parameter"
+
 
 class InvalidDataError(TutelageError, ValueError):
     """Rows, labels, votes or a file cannot be used as given."""
+
+    code = "invalid-data"
 
 
 class UnknownParameterError(InvalidParameterError, TypeError):
     """A class was given a parameter that it does not have."""
 
+    code = "unknown-parameter"
+
 
 class PreflightError(InvalidDataError):
     """A check of the rows before the first release failed. Nothing was spent, and no ledger was changed."""
+
+    code = "preflight"
 
 
 class OverlappingShardsError(InvalidDataError):
     """The rows of one entity would go to more than one teacher, so one entity could change several votes."""
 
+    code = "overlapping-shards"
+
 
 class InvalidBallotError(InvalidDataError):
     """A teacher returned something other than one class index, or an abstention, per row."""
+
+    code = "invalid-ballot"
 
 
 class ConfigError(TutelageError):
     """A configuration or a command has a missing, unknown or wrongly typed entry."""
 
+    code = "config"
+
 
 class TeacherTrainingError(TutelageError):
     """All teachers failed on their rows. Their own messages are withheld because they may quote rows."""
+
+    code = "teacher-training"
 
 
 class UnsupportedEventError(TutelageError, TypeError):
     """No accounting rule covers this event, so nothing is claimed about its cost."""
 
+    code = "unsupported-event"
+
 
 class NothingToGainError(TutelageError):
     """The public votes support no epsilon below the worst case. Publish the worst case."""
 
+    code = "nothing-to-gain"
+
 
 class LedgerError(TutelageError):
     """A ledger refused an operation. Its earlier entries are unchanged."""
+
+    code = "ledger"
 
 
 class BudgetExceededError(LedgerError):
@@ -110,6 +150,8 @@ class BudgetExceededError(LedgerError):
         Number of such queries that the budget still allows.
     """
 
+    code = "budget-exceeded"
+
     def __init__(self, message: str, *, requested: int, fitting: int) -> None:
         super().__init__(message)
         self.requested = requested
@@ -119,53 +161,79 @@ class BudgetExceededError(LedgerError):
 class PublicationsExhaustedError(LedgerError):
     """The published epsilons of one ledger would need more δ than the ledger has."""
 
+    code = "publications-exhausted"
+
 
 class LateProposalError(LedgerError):
     """A proposal came after a label of the same ledger, so votes may have shaped it. Publish the worst-case epsilon."""
+
+    code = "late-proposal"
 
 
 class LedgerMismatchError(LedgerError):
     """The ledger belongs to another data set, privacy unit or budget than the release. Name the right ledger."""
 
+    code = "ledger-mismatch"
+
 
 class LedgerTamperedError(LedgerError):
     """The ledger's file was damaged, edited, cut off or rolled back. Restore a copy that verifies with a head."""
+
+    code = "ledger-tampered"
 
 
 class LedgerLockedError(LedgerError):
     """Another process has been writing to the ledger for over a minute. Wait for it, and try again."""
 
+    code = "ledger-locked"
+
 
 class LedgerStorageError(LedgerError):
     """The ledger file is missing, not a ledger, of a later format, read-only, on a network disk, or cannot grow."""
+
+    code = "ledger-storage"
 
 
 class LedgerMissingError(LedgerStorageError):
     """There is no file, or an empty one, which a process leaves that is killed while it makes a ledger."""
 
+    code = "ledger-missing"
+
 
 class LedgerOvertakenError(LedgerStorageError):
     """Another process made the file of this ledger first. Nothing was spent: open it."""
+
+    code = "ledger-overtaken"
 
 
 class FederationError(TutelageError):
     """The protocol of a consortium cannot continue. No vote was opened."""
 
+    code = "federation"
+
 
 class ForgedMessageError(FederationError):
     """A message is not what its sender signed for this recipient, consortium and batch."""
+
+    code = "forged-message"
 
 
 class StaleBatchError(FederationError):
     """A batch is finished, of another consortium, or not the one whose computation was started."""
 
+    code = "stale-batch"
+
 
 class QuorumError(FederationError):
     """Too few hospitals voted, so the noise would be too small. Nothing was opened."""
 
+    code = "quorum"
+
 
 class PartyLostError(FederationError):
     """A computing party failed or stopped answering. Nothing was opened. Try again with the same shares."""
+
+    code = "party-lost"
 
 
 class BudgetContinuedWarning(UserWarning):
@@ -206,3 +274,5 @@ class AsPrintedWarning(UserWarning):
 
 class NotPublishableError(TutelageError, TypeError):
     """A value that depends on the private votes must not be printed, stored or put on a card."""
+
+    code = "not-publishable"

@@ -234,6 +234,8 @@ def test_only_the_simulation_takes_a_seed_on_the_privacy_path():
 
 def test_every_error_is_in_the_tree_and_the_tree_is_true():
     classes = [value for value in vars(exceptions).values() if isinstance(value, type)]
+    codes = [error.code for error in classes if issubclass(error, exceptions.TutelageError)]
+    assert len(set(codes)) == len(codes)
     for error in classes:
         assert issubclass(error, exceptions.TutelageError | UserWarning)
         assert error.__name__ in (exceptions.__doc__ or "")

@@ -3,7 +3,6 @@
 import errno
 import fcntl
 import os
-import re
 import struct
 import sys
 from pathlib import Path
@@ -11,17 +10,17 @@ from tempfile import TemporaryFile
 from typing import final
 from weakref import finalize
 
+from psutil import disk_partitions
+
 from tutelage.exceptions import LedgerStorageError
 
 TRUST_LOCKS = "TUTELAGE_TRUST_LOCKS"
-_MOUNTS = Path("/proc/self/mountinfo")
 # Locks of these reach other machines late, or not at all; SQLite's own manual warns of them.
 _SHARED = frozenset({
     "9p", "afs", "ceph", "cifs", "davfs", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "prl_fs", "smb3", "smbfs",
     "vboxsf",
 })  # fmt: skip
 _LOCAL_FUSE = frozenset({"fuse.ext2", "fuse.ntfs-3g", "fuse.fuse-overlayfs", "fuse.lxcfs"})
-_ESCAPED = re.compile(r"\\([0-7]{3})")
 # Hash, number and frame of an answer, and each of its labels, in pages that are half full.
 _BYTES_PER_ANSWER, _BYTES_PER_LABEL = 128, 16
 _PAGE = 4096
@@ -33,9 +32,9 @@ def check_locks(folder: Path) -> None:
     """Refuse a folder whose file locks may not exclude other processes: two of them could spend one budget twice."""
     if os.environ.get(TRUST_LOCKS) == "1":
         return
-    kind = file_system(folder.resolve(), _MOUNTS.read_text(errors="replace") if _MOUNTS.exists() else "")
-    shared = kind in _SHARED or (kind.startswith("fuse.") and kind not in _LOCAL_FUSE)
     try:
+        kind = file_system(folder.resolve())
+        shared = kind in _SHARED or (kind.startswith("fuse.") and kind not in _LOCAL_FUSE)
         excluding = shared or _locks_exclude(folder)
     except OSError as error:
         raise LedgerStorageError(f"No file can be made and locked in {folder}: {error.strerror}.") from None
@@ -47,17 +46,13 @@ def check_locks(folder: Path) -> None:
         )
 
 
-def file_system(folder: Path, mounts: str) -> str:
-    """Return the type of the file system that holds a folder, or "" where the list of mounts does not tell."""
+def file_system(folder: Path) -> str:
+    """Return the type of the file system that holds a folder, or "" where the system does not tell."""
     found, depth = "", -1
-    for line in mounts.splitlines():
-        before, _, after = line.partition(" - ")
-        fields = before.split()
-        if len(fields) < 5 or not after:
-            continue
-        point = Path(_ESCAPED.sub(lambda found: chr(int(found[1], 8)), fields[4]))  # blanks are spelled \040
+    for mounted in disk_partitions(all=True):
+        point = Path(mounted.mountpoint)
         if folder.is_relative_to(point) and len(point.parts) >= depth:  # the last of equal ones hides the others
-            found, depth = after.split()[0], len(point.parts)
+            found, depth = mounted.fstype, len(point.parts)
     return found
 
 
