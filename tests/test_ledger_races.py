@@ -16,7 +16,7 @@ from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, SystemNoise
 from tutelage.events import NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import BudgetExceededError, LedgerMismatchError, LedgerStorageError
 from tutelage.labeling.fits import AskingSum
-from tutelage.ledger import LedgerTerms
+from tutelage.ledger import opened_ledger
 from tutelage.ledger.filter import RenyiFilter
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 
@@ -236,7 +236,7 @@ def test_two_processes_that_make_the_same_ledger_get_one(leftover, tmp_path):
             from tutelage.exceptions import LedgerOvertakenError
 
             try:
-                terms = LedgerTerms(where=path, event=EVENT, queries=10, epsilon=3.0, delta=1e-5, unit=ONE_TEACHER)
+                terms = opened_ledger(where=path, event=EVENT, queries=10, epsilon=3.0, delta=1e-5, unit=ONE_TEACHER)
                 try:
                     terms.open().reserve(EVENT, 10)
                 except LedgerOvertakenError:
@@ -295,7 +295,7 @@ def test_of_ledgers_that_are_made_at_once_for_the_same_rows_one_is_kept(tmp_path
 
 def test_a_ledger_that_was_cut_off_is_no_new_budget(tmp_path):
     path = tmp_path / "a.ledger"
-    terms = LedgerTerms(where=path, event=EVENT, queries=10, epsilon=3.0, delta=1e-5, unit=ONE_TEACHER)
+    terms = opened_ledger(where=path, event=EVENT, queries=10, epsilon=3.0, delta=1e-5, unit=ONE_TEACHER)
     opened = terms.open()
     opened.reserve(EVENT, 1)
     os.truncate(path, 0)

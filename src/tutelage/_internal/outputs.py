@@ -139,7 +139,7 @@ class Claim:
             yield staging / name
             sync_all(staging / name)
             (staging / name).replace(folder / name)
-            _sync(folder)
+            sync(folder)
 
     def _place(self, part: Path) -> None:
         target = self._target
@@ -158,7 +158,7 @@ class Claim:
                 self.check()
             part.rename(target)
             replaced.rename(part)
-        _sync(target.parent)
+        sync(target.parent)
 
     @contextmanager
     def _staging(self) -> Generator[Path]:
@@ -282,7 +282,7 @@ def open_output(path: Path, kind: Form) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     """Put a file, or the names in a folder, on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -297,7 +297,7 @@ def _sync(path: Path) -> None:
 def sync_all(part: Path) -> None:
     """Put a file, or a folder with all that is in it, on the disk."""
     for each in (*part.rglob("*"), part):
-        _sync(each)
+        sync(each)
 
 
 def _moved(part: Path, target: Path) -> None:

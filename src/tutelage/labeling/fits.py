@@ -20,7 +20,7 @@ from tutelage.labeling.batches import PeopleInBatches
 from tutelage.labeling.rounds import AskedRounds, ask_in_rounds, even_rounds, first_predictions, round_rows
 from tutelage.labeling.session import LabelingSession, require_room
 from tutelage.labeling.sums import BallotRounds, least_noise
-from tutelage.ledger import Accounting, Ledger, LedgerTerms, data_digest, existing_ledger
+from tutelage.ledger import Accounting, Ledger, data_digest, existing_ledger, opened_ledger
 from tutelage.ledger.digests import people_digest, row_hashes, table_digest
 from tutelage.ledger.entries import canonical
 from tutelage.ledger.opening import require_terms
@@ -88,17 +88,17 @@ class FitBudget:
     def opened(self, event: Event, queries: int, *, noise_by_budget: bool) -> Ledger:
         """Return the ledger with a binding of its own; the file of a new one appears with its first reservation."""
         default = self._target if noise_by_budget and existing_ledger(self.ledger) is None else None
-        terms = LedgerTerms(
-            where=self.ledger,
-            event=event,
-            queries=queries,
+        found = opened_ledger(
+            self.ledger,
+            event,
+            queries,
             epsilon=self.budget or default,
             delta=self.delta,
             unit=self.unit,
             accounting=self.accounting_of_new,
             suited=not noise_by_budget,  # which was found at the other order, and the same fit must find it again
         )
-        ledger = terms.open().for_release()
+        ledger = found.for_release()
         if self.ledger is not None:
             ledger.bind(self.people.digest(), changed=self.data_changed)
         self._refuse_second(ledger)

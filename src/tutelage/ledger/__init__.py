@@ -4,7 +4,7 @@ from tutelage.ledger.campaigns import Voters
 from tutelage.ledger.filter import Accounting
 from tutelage.ledger.history import History, LedgerState
 from tutelage.ledger.ledger import Granted, Labels, Ledger, Reservation, Settled
-from tutelage.ledger.opening import LedgerTerms, existing_ledger
+from tutelage.ledger.opening import existing_ledger, opened_ledger
 from tutelage.ledger.queries import data_digest
 
 __all__ = [
@@ -14,10 +14,10 @@ __all__ = [
     "Labels",
     "Ledger",
     "LedgerState",
-    "LedgerTerms",
     "Reservation",
     "Settled",
     "Voters",
     "data_digest",
     "existing_ledger",
+    "opened_ledger",
 ]

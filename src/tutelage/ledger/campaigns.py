@@ -40,8 +40,6 @@ _SCHEMA = {
     ),
     "sums": "CREATE TABLE sums (campaign BLOB PRIMARY KEY, code BLOB NOT NULL) WITHOUT ROWID",
 }
-
-
 _SPENT = "SELECT teacher, votes FROM spent WHERE campaign = ? ORDER BY teacher"
 
 
@@ -51,27 +49,17 @@ class Voters(NamedTuple):
     names: Sequence[str]  # one per teacher; the data of one person always reach the teacher of the same name
     data: bytes  # what the names are of: if it changes, a name may stand for another teacher
 
-
-class Wishes(NamedTuple):
-    """How many votes each teacher would cast; private, and ready to be written down: only keyed hashes."""
-
-    teachers: list[bytes]
-    data: bytes
-    votes: IntArray
-
-    @classmethod
-    def of(cls, voters: Voters, wanted: IntArray, key: bytes) -> "Wishes":
-        """Return the wishes of voters, who must have a name each."""
-        if len(set(voters.names)) < len(voters.names):
+    def hashed(self, wanted: IntArray, key: bytes) -> tuple[list[bytes], bytes]:
+        """Return keyed hashes of the names and of the data, once each voter has a name and a number of votes."""
+        if len(set(self.names)) < len(self.names):
             raise OverlappingShardsError(
                 "Each teacher of a campaign must have its own name. Otherwise one person could vote as two teachers."
             )
-        wanted = np.asarray(wanted)
-        fits = wanted.shape == (len(voters.names),) and np.issubdtype(wanted.dtype, np.integer)
+        fits = wanted.shape == (len(self.names),) and np.issubdtype(wanted.dtype, np.integer)
         if not fits or np.any(wanted < 0):  # fewer than none would give votes back
             raise InvalidDataError("`wanted` must be a number of votes from 0 on for each teacher, as integers.")
-        hashed = [_keyed(key, b"teacher", name.encode("utf-8", "surrogatepass")) for name in voters.names]
-        return cls(hashed, _keyed(key, b"voters", voters.data), wanted)
+        names = [_keyed(key, b"teacher", name.encode("utf-8", "surrogatepass")) for name in self.names]
+        return names, _keyed(key, b"voters", self.data)
 
 
 @final
@@ -83,20 +71,15 @@ class SpentVotes:
         self._timeout = timeout
         self._memory = None if ledger is not None else connected(":memory:", timeout)
 
-    def spend(self, campaign: bytes, cap: int, wishes: Wishes, recorded: str | None) -> tuple[IntArray, str]:
+    def spend(
+        self, campaign: bytes, cap: int, hashed: tuple[list[bytes], bytes], wanted: IntArray, recorded: str | None
+    ) -> tuple[IntArray, str]:
         """Spend votes, on the disk before this returns; return how many each teacher may cast now, and the token.
 
-        Parameters
-        ----------
-        campaign : bytes
-            Hash of the entry that spent its budget.
-        cap : int
-            Most votes of one teacher in it.
-        wishes : Wishes
-            How many votes each teacher would cast now.
-        recorded : str or None
-            The token that the ledger recorded last for this campaign.
+        `campaign` is the hash of the entry that spent its budget, and `recorded` the token that the ledger recorded
+        last for it. The teachers and their data are `Voters.hashed`.
         """
+        teachers, data = hashed
         with explained(self._file, self._timeout), self._connection(exists=recorded is not None) as connection:
             run = connection.execute
             run("BEGIN IMMEDIATE")
@@ -110,7 +93,7 @@ class SpentVotes:
                     f"{self._file} was replaced by an older or another one since votes were last spent. Restore it: "
                     "without it, teachers would vote again."
                 )
-            if any(data != wishes.data for data in before.values()):
+            if any(found != data for found in before.values()):
                 raise LedgerMismatchError(
                     "The votes of this campaign were cast by other teachers, or from other rows. Ask with those of "
                     "before, rows in the same order; if people have ids, name them."
@@ -121,15 +104,15 @@ class SpentVotes:
                     f"{self._file} does not hold the votes that were spent: it was edited. Restore it: without them, "
                     "teachers would vote again."
                 )
-            left = cap - np.array([spent.get(teacher, 0) for teacher in wishes.teachers], dtype=np.int64)
-            granted = np.minimum(wishes.votes, np.maximum(left, 0))
-            rows = sorted(zip(wishes.teachers, granted.tolist(), strict=True))  # as the table is, which is faster
+            left = cap - np.array([spent.get(teacher, 0) for teacher in teachers], dtype=np.int64)
+            granted = np.minimum(wanted, np.maximum(left, 0))
+            rows = sorted(zip(teachers, granted.tolist(), strict=True))  # as the table is, which is faster
             connection.executemany(
                 "INSERT INTO spent VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET votes = votes + excluded.votes",
                 ((campaign, teacher, votes) for teacher, votes in rows if votes),
             )
             token = secrets.token_hex(16)
-            run("INSERT INTO spendings VALUES (?, ?, ?)", (campaign, token, wishes.data))
+            run("INSERT INTO spendings VALUES (?, ?, ?)", (campaign, token, data))
             run("INSERT OR REPLACE INTO sums VALUES (?, ?)", (campaign, _code(dict(run(_SPENT, (campaign,))))))
             run("COMMIT")
         return granted, token

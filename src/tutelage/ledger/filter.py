@@ -45,8 +45,10 @@ class _Filter(ABC):
     """Base class of filters."""
 
     __slots__ = ()
+    accounting: ClassVar[Accounting]
     epsilon: float
     delta: float
+    order: float | None
 
     @property
     @abstractmethod
@@ -57,9 +59,10 @@ class _Filter(ABC):
     def cost(self, event: Event) -> int:
         """Return the worst-case budget that `event` spends, in grains."""
 
-    @abstractmethod
     def as_dict(self) -> dict[str, Any]:
-        """Return the budget as plain values."""
+        """Return the budget as plain values; a kind that is not named is that of a Rényi order."""
+        kind = {"accounting": self.accounting.value} if self.order is None else {"order": self.order}
+        return {"epsilon": self.epsilon, "delta": self.delta, **kind, "capacity": self.capacity}
 
     def fitting(self, event: Event, spent: int) -> int:
         """Return how many more times `event` fits after `spent` grains."""
@@ -128,10 +131,6 @@ class RenyiFilter(_Filter):
         """Return the worst-case budget that `event` spends, in grains."""
         return sum(part.times * _grains(part.event, self.order) for part in event.flatten())
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the budget as plain values; a kind that is not named is this one."""
-        return {"epsilon": self.epsilon, "delta": self.delta, "order": self.order, "capacity": self.capacity}
-
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -174,11 +173,6 @@ class GaussianFilter(_Filter):
         """Return the worst-case budget that `event` spends, in grains."""
         data_independent.mu_squared(event)  # refuses parts of different units
         return sum(part.times * self._grains(part.event) for part in event.flatten())
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the budget as plain values."""
-        named = {"accounting": self.accounting.value, "capacity": self.capacity}
-        return {"epsilon": self.epsilon, "delta": self.delta, **named}
 
     def _grains(self, event: Event) -> int:
         return ceil(_mu_squared(event) / self.mu_squared * _UPWARD * _PARTS)

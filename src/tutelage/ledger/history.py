@@ -5,7 +5,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import takewhile
-from math import inf
 from typing import Any, NamedTuple, Self, final
 
 from tutelage._internal.html import fragment
@@ -78,23 +77,14 @@ class LedgerState:
     @classmethod
     def of(cls, opening: Entry, last: Entry, sums: Checkpoint) -> Self:
         """Return the state of a ledger with that first and that last entry, by the sums over all between them."""
-        limit = filter_of(opening.content)
+        limit, unit = filter_of(opening.content), PrivacyUnit.from_dict(opening.content["unit"])
         return cls(
-            budget=limit.epsilon,
-            delta=limit.delta,
-            spent=limit.share(last.spent),
-            remaining=limit.share(limit.capacity - last.spent),
-            order=limit.order,
-            unit=PrivacyUnit.from_dict(opening.content["unit"]),
-            opened=opening.content["written"],
-            entries=last.number + 1,
-            head=sums.head,
-            answers=sums.answers,
-            unsettled=sums.unsettled,
-            bound=bool(sums.fingerprint),
-            simulated=sums.simulated,
+            budget=limit.epsilon, delta=limit.delta, spent=limit.share(last.spent),
+            remaining=limit.share(limit.capacity - last.spent), order=limit.order, unit=unit,
+            opened=opening.content["written"], entries=last.number + 1, head=sums.head, answers=sums.answers,
+            unsettled=sums.unsettled, bound=bool(sums.fingerprint), simulated=sums.simulated,
             accounting=limit.accounting,
-        )
+        )  # fmt: skip
 
     def __str__(self) -> str:
         spent = round_up(self.spent)
@@ -186,7 +176,19 @@ class History:
         if last is not None and read.hash_of(last.number) != last.hash:
             raise LedgerTamperedError("The ledger was replaced, by another or an older one, while it was in use.")
         newer = tuple(entry for entry, _ in read.entries(after=last))
-        return History(self.entries + newer, _outcomes(self.entries + newer, read)) if newer else self
+        if not newer:
+            return self
+        outcomes: dict[int, int] = {}
+        found = History(self.entries + newer, outcomes)
+        for charge in found.charges:
+            if charge.reserved.is_publication and charge.settled is not None:
+                digest = AnswerDigest()
+                for _, query, labels in read.answers(charge.number):
+                    digest.add(query, labels)
+                    outcomes[charge.number] = read_labels(labels)[0]
+                if digest.hexdigest() != charge.settled.content["digest"]:
+                    raise LedgerTamperedError(f"The remembered answers of entry {charge.number} were changed.")
+        return found
 
     @property
     def last(self) -> Entry:
@@ -295,30 +297,16 @@ class History:
         may have come after.
         """
         bound = [one for one in self.entries if one.kind is Kind.BOUND]
-        began = [self.entries[0], *bound[1:]]  # what was released before the first binding counts for its people too
-        return tuple(self._exposure(release, start) for release, start in enumerate(began, start=1))
-
-    def _exposure(self, release: int, start: Entry) -> Exposure:
-        after = [one for one in self.charges if (inf if one.settled is None else one.settled.number) > start.number]
-        share = self.limit.share(sum(charge.cost for charge in after))
-        return Exposure(release, start.content["written"], sum(charge.queries for charge in after), share)
+        found: list[Exposure] = []
+        # What was released before the first binding counts for its people too.
+        for release, start in enumerate([self.entries[0], *bound[1:]], start=1):
+            after = [one for one in self.charges if one.settled is None or one.settled.number > start.number]
+            share = self.limit.share(sum(charge.cost for charge in after))
+            found.append(Exposure(release, start.content["written"], sum(one.queries for one in after), share))
+        return tuple(found)
 
     def share_of_checks(self, charge: Charge) -> float:
         """Return the part of an event that went to checks, or to the publication of an ε."""
         costs = [(part.event, self.limit.cost(Repeated(part.event, part.times))) for part in charge.happened.flatten()]
         beside = sum(cost for event, cost in costs if isinstance(event.without_shares(), Check | PublicationTest))
         return beside / (sum(cost for _, cost in costs) or 1)
-
-
-def _outcomes(entries: tuple[Entry, ...], read: Transaction) -> dict[int, int]:
-    """Return what each publication came to, once it is found to be what was settled."""
-    outcomes: dict[int, int] = {}
-    for charge in History(entries).charges:
-        if charge.reserved.is_publication and charge.settled is not None:
-            digest = AnswerDigest()
-            for _, query, labels in read.answers(charge.number):
-                digest.add(query, labels)
-                outcomes[charge.number] = read_labels(labels)[0]
-            if digest.hexdigest() != charge.settled.content["digest"]:
-                raise LedgerTamperedError(f"The remembered answers of entry {charge.number} were changed.")
-    return outcomes

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Self, final
 
+import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.gate import user_path
@@ -29,7 +30,7 @@ from tutelage.exceptions import (
     LedgerTamperedError,
     UnsupportedEventError,
 )
-from tutelage.ledger.campaigns import SpentVotes, Voters, Wishes
+from tutelage.ledger.campaigns import SpentVotes, Voters
 from tutelage.ledger.disk import Room
 from tutelage.ledger.entries import Entry, Kind, canonical
 from tutelage.ledger.filter import Accounting, Filter, GaussianFilter, RenyiFilter, accounting_of
@@ -57,26 +58,14 @@ _LOGGER = logging.getLogger(__name__)
 @final
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Budget that is spent before any noise is drawn; `Ledger.settle` returns what was not needed.
+    """Budget that is spent before any noise is drawn; `Ledger.settle` returns what was not needed."""
 
-    Parameters
-    ----------
-    number, hash : int, bytes
-        Its entry in the ledger.
-    event, queries : Event, int
-        As for `Ledger.reserve`.
-    grains : int
-        What is reserved, in the unit of `RenyiFilter`.
-    room : Room, optional
-        Disk space for the answers, as long as this object lives.
-    """
-
-    number: int
+    number: int  # of its entry
     hash: bytes
-    event: Event
+    event: Event  # as for `Ledger.reserve`
     queries: int
     grains: int
-    room: Room | None = field(default=None, compare=False, repr=False)
+    room: Room | None = field(default=None, compare=False, repr=False)  # kept for the answers while this object lives
 
 
 class Granted(NamedTuple):
@@ -123,7 +112,8 @@ class Ledger:
             read.check_count()
         self._filter, self._unit = terms_of(self._opening, self._key)
         self._votes = SpentVotes(store.file, store.timeout)
-        self._binding: _Binding | None = None  # to be written with the next reservation
+        self._digest: bytes | None = None  # private; of the data that the next reservation binds the ledger to
+        self._changed = False  # whether they may be others than those of the release before
 
     @classmethod
     def create(
@@ -162,7 +152,7 @@ class Ledger:
             Seconds to wait while another process writes.
         """
         limit = _limit(epsilon, delta, order, suited_to, accounting)
-        made = cls._in_memory(user_path(path), limit, unit, owner, timeout)
+        made = cls.made_by_spending(path, limit, unit, owner, timeout)
         made._store.make_file()
         return made._logged("made")
 
@@ -178,44 +168,37 @@ class Ledger:
         accounting: str = Accounting.RENYI,
     ) -> Self:
         """Make a ledger that is forgotten with this process, for a single release or a trial; otherwise as `create`."""
-        return cls._in_memory(None, _limit(epsilon, delta, order, suited_to, accounting), unit)
+        return cls.made_by_spending(None, _limit(epsilon, delta, order, suited_to, accounting), unit)
 
     @classmethod
-    def made_by_spending(cls, path: str | os.PathLike[str] | None, limit: Filter, unit: PrivacyUnit) -> Self:
+    def made_by_spending(
+        cls,
+        path: str | os.PathLike[str] | None,
+        limit: Filter,
+        unit: PrivacyUnit,
+        owner: str | None = None,
+        timeout: float = _TIMEOUT,
+    ) -> Self:
         """Return a new ledger whose file, if it has one, appears with its first reservation, in one transaction.
 
         A release that is refused earlier leaves no file, so its budget is not fixed. If another process makes the file
         first, the reservation raises `LedgerOvertakenError`.
         """
-        return cls._in_memory(None if path is None else user_path(path), limit, unit)
+        key = secrets.token_bytes(32)
+        content = {**limit.as_dict(), "unit": unit.as_dict(), "key": hashlib.sha256(key).hexdigest()}
+        first = Entry.after(None, Kind.OPENED, 0, **content, **({} if owner is None else {"owner": owner}))
+        return cls(Store.create(None if path is None else user_path(path), first, key, timeout=timeout))
 
     def make_only_if(self, check: Callable[[], None]) -> None:
         """Call `check`, which may refuse, just before the file appears, and while no other ledger is made beside it."""
         self._store.check = check
 
     @classmethod
-    def _in_memory(
-        cls, path: Path | None, limit: Filter, unit: PrivacyUnit, owner: str | None = None, timeout: float = _TIMEOUT
-    ) -> Self:
-        key = secrets.token_bytes(32)
-        return cls(Store.create(path, _first(limit, unit, key, owner), key, timeout=timeout))
-
-    @classmethod
     def open(cls, path: str | os.PathLike[str], *, read_only: bool = False, timeout: float = _TIMEOUT) -> Self:
         """Open a ledger, checking its first and its newest entry and the sums over all of them.
 
-        The answers are counted, a million in less than a tenth of a second; `verify` checks every entry and every
-        answer. `read_only` works on a read-only disk; `timeout` is how many seconds to wait while another process
-        writes.
-
-        Raises
-        ------
-        LedgerStorageError
-            If it does not exist or cannot be read.
-        LedgerTamperedError
-            If it is no ledger, or was damaged or edited.
-        LedgerLockedError
-            If another process holds it for longer than `timeout` seconds.
+        The answers are counted; `verify` checks every entry and every answer. `read_only` works on a read-only disk;
+        `timeout` is how many seconds to wait while another process writes, before `LedgerLockedError`.
         """
         return cls(Store(user_path(path), timeout=timeout, read_only=read_only))._logged("opened")
 
@@ -259,34 +242,27 @@ class Ledger:
         """Tie the ledger to the private data of a release, or raise LedgerMismatchError where it is tied to others.
 
         The entry is written with the next reservation, or by `write_binding`. Each release has one, and no two are
-        alike: neither the entries nor their number show whether the data changed.
-
-        Parameters
-        ----------
-        digest : bytes
-            `data_digest` of the people, or of the private rows; only a keyed hash of it is stored.
-        changed : bool
-            The data set may have changed (people joined or left) and is still the one that this budget is about. Spent
-            budget stays spent, for everyone.
+        alike: neither the entries nor their number show whether the data changed. Of `digest`, which is `data_digest`
+        of the people or of the private rows, only a keyed hash is stored. With `changed`, people may have joined or
+        left since; spent budget stays spent, for everyone.
         """
-        binding = _Binding(digest, changed)
-        if self._binding is not None and self._binding.digest == digest:
-            binding = _Binding(digest, changed or self._binding.changed)
-        elif self._binding is not None and not changed:
+        if self._digest == digest:
+            changed = changed or self._changed
+        elif self._digest is not None and not changed:
             self._refuse_other_data()
         with self._held() as read:
-            self._check_binding(read, binding)
-        self._binding = binding
+            self._check_binding(read, digest, changed=changed)
+        self._digest, self._changed = digest, changed
 
     def write_binding(self) -> None:
         """Write the entry of `bind`, if no reservation did: of a release whose labels are all remembered.
 
         Where nothing can be written, nothing is: what is remembered needs no place in the file.
         """
-        if self._binding is not None and not self._store.read_only:
+        if self._digest is not None and not self._store.read_only:
             with suppress(LedgerStorageError, LedgerLockedError), self._held(write=True) as write:
                 self._write_binding(write)
-        self._binding = None
+        self._digest = None
 
     def for_release(self) -> Self:
         """Return this ledger with a binding of its own, for a release beside others of the same object."""
@@ -300,18 +276,17 @@ class Ledger:
             known = read.checkpoint().fingerprint
         return bool(known) and is_fingerprint_of(digest, known, self._key)
 
-    def _check_binding(self, read: Transaction, binding: "_Binding") -> None:
+    def _check_binding(self, read: Transaction, digest: bytes, *, changed: bool) -> None:
         known = read.checkpoint().fingerprint
-        if known and not binding.changed and not is_fingerprint_of(binding.digest, known, self._key):
+        if known and not changed and not is_fingerprint_of(digest, known, self._key):
             self._refuse_other_data()
 
     def _write_binding(self, write: Transaction) -> None:
         """Write which data the release is of, before its first reservation."""
-        if self._binding is None or Kind.BOUND in write.kinds:
+        if self._digest is None or Kind.BOUND in write.kinds:
             return
-        self._check_binding(write, self._binding)
-        last, found = write.last(), fingerprint(self._key, self._binding.digest)
-        write.append(Entry.after(last, Kind.BOUND, last.spent, fingerprint=found))
+        self._check_binding(write, self._digest, changed=self._changed)
+        write.add(Kind.BOUND, fingerprint=fingerprint(self._key, self._digest))
 
     def _refuse_other_data(self) -> NoReturn:
         raise LedgerMismatchError(
@@ -324,18 +299,18 @@ class Ledger:
 
         Once a label was reserved, whether it was answered or not, it raises `LateProposalError`.
         """
-        if _is_among(proposal, self.history()):
+        text = canonical(proposal)  # in which 1 and 1.0 are two
+        if text in map(canonical, self.history().proposals):
             return
         with self._held(write=True) as write:
-            if _is_among(proposal, self._history_in(write, self._seen.history)):  # another process was quicker
+            if text in map(canonical, self._history_in(write, self._seen.history).proposals):  # another was quicker
                 return
             if write.checkpoint().asked:
                 raise LateProposalError(
                     f"{self._name} has labels already, and a proposal must come before the first of them: labels could "
                     "have shaped it. Publish the worst-case epsilon of these labels."
                 )
-            last = write.last()
-            write.append(Entry.after(last, Kind.PROPOSED, last.spent, proposal=proposal))
+            write.add(Kind.PROPOSED, proposal=proposal)
 
     def record_release(self, manifest: Callable[[str], str]) -> None:
         """Write down the hash of a manifest, which `manifest` returns when it is called with the present head.
@@ -343,8 +318,7 @@ class Ledger:
         The results are published after this, so that the ledger names every release there is.
         """
         with self._held(write=True) as write:
-            last = write.last()
-            write.append(Entry.after(last, Kind.RELEASED, last.spent, manifest=manifest(last.hash.hex())))
+            write.add(Kind.RELEASED, manifest=manifest(write.last().hash.hex()))
 
     def require(self, event: Event, queries: int) -> None:
         """Raise `BudgetExceededError` unless `queries` queries would fit now; spend nothing.
@@ -378,31 +352,19 @@ class Ledger:
     def reserve(self, event: Event, queries: int, *, batch: str | None = None) -> Reservation:
         """Spend what `queries` queries cost at most, on the disk before this returns; draw no noise before.
 
-        Room on the disk for the answers is kept too, as long as the reservation is held, so that a disk that fills up
-        meanwhile does not leave them spent and unstored.
+        Room on the disk for the answers is kept too, as long as the reservation is held. All queries are reserved, or
+        `BudgetExceededError` says how many would fit and nothing is spent. Publications are refused too
+        where the δ of all of them would pass the ledger's.
 
         Parameters
         ----------
         event : Event
             The most that one query can be.
         queries : int
-            How many, at least 1. All of them are reserved, or none.
+            How many, at least 1.
         batch : str, optional
             A name for them that `reserved_for` finds again after a crash. A batch is spent once: the same name returns
             the same reservation.
-
-        Raises
-        ------
-        BudgetExceededError
-            If they do not all fit; it says how many would. Nothing is spent then.
-        PublicationsExhaustedError
-            If the event is a publication, and the δ of all of them would pass the ledger's.
-        LedgerError
-            If the batch was reserved as something else.
-        LedgerMismatchError, UnsupportedEventError
-            If the event protects another unit than the budget, or no theorem bounds it for all votes.
-        LedgerLockedError, LedgerStorageError, LedgerTamperedError
-            If the file cannot be used; nothing is spent then.
         """
         integer_at_least(queries, 1, "queries", "Ledger.reserve")
         self._check_reservable(event)
@@ -438,50 +400,21 @@ class Ledger:
     ) -> Granted:
         """Spend votes of teachers, who are held to the cap over all batches of a campaign; draw no noise before.
 
-        The first batch spends the budget of the campaign, the others spend nothing. The spend of a teacher is
-        private: it is kept in a file beside the ledger, which none of its entries shows, and a campaign ends if that
-        file is lost.
-
-        Parameters
-        ----------
-        event : CappedArgmaxGaussian
-            What the whole campaign is at most.
-        campaign : str
-            Its name.
-        voters : Voters
-            The teachers.
-        wanted : integer array of shape (teachers,)
-            How many votes each would cast now.
-        queries : int
-            How many queries the batch has, at least 1.
-
-        Returns
-        -------
-        Granted
-            How many votes each teacher may cast, and the reservation to settle the answers with.
-
-        Raises
-        ------
-        BudgetExceededError
-            If the campaign is new and does not fit. Nothing was spent.
-        InvalidDataError
-            If two teachers have one name, or `wanted` does not belong to them.
-        LedgerMismatchError
-            If other teachers voted in it before, or the event is of another unit.
-        LedgerError
-            If the ledger or the file of votes cannot be used, or is an older one.
+        The first batch spends the budget of the campaign, which is at most `event`; the others spend nothing. The spend
+        of a teacher is private: it is kept in a file beside the ledger, which none of its entries shows, and a campaign
+        ends if that file is lost. `wanted` is how many votes each teacher would cast on the queries of this batch.
         """
         integer_at_least(queries, 1, "queries", "Ledger.reserve_votes")
         self._check_reservable(event)
-        wishes = Wishes.of(voters, wanted, self._key)
+        wanted = np.asarray(wanted)
+        hashed = voters.hashed(wanted, self._key)
         with self._held(write=True) as write:
             paid, new = self._campaign(write, event, campaign)
             self._write_binding(write)
             room, recorded = self._store.room(queries, 1), write.votes_of_campaign(paid.number)
-            votes, token = self._votes.spend(paid.hash, event.cap, wishes, recorded)
-            last, content = write.last(), {"event": event.as_dict(), "queries": 0, "cost": 0}
-            entry = Entry.after(last, Kind.RESERVED, last.spent, **content, campaign=paid.number, votes=token)
-            write.append(entry)
+            votes, token = self._votes.spend(paid.hash, event.cap, hashed, wanted, recorded)
+            free = {"event": event.as_dict(), "queries": 0, "cost": 0}
+            entry = write.add(Kind.RESERVED, **free, campaign=paid.number, votes=token)
         return Granted(votes, Reservation(entry.number, entry.hash, event, 0, 0, room), paid, new)
 
     def _campaign(self, write: Transaction, event: Event, name: str) -> tuple[Reservation, bool]:
@@ -512,11 +445,8 @@ class Ledger:
         cost = queries * self._filter.cost(event)
         self._check_room(event, queries, write.last().spent)
         self._write_binding(write)
-        last = write.last()
         content = {"event": event.as_dict(), "queries": queries, "cost": cost}
-        named = {} if batch is None else {"batch": batch}
-        entry = Entry.after(last, Kind.RESERVED, last.spent + cost, **content, **named)
-        write.append(entry)
+        entry = write.add(Kind.RESERVED, cost, **content, **({} if batch is None else {"batch": batch}))
         vector = vector_of(event)
         numbers = sum(part.times for part in event.flatten()) if vector is None else _ROOM_PER_NUMBER * vector.numbers
         room = self._store.room(queries if answers is None else answers, numbers)
@@ -536,7 +466,9 @@ class Ledger:
     def settle(self, reservation: Reservation, answers: dict[bytes, Labels], happened: Event) -> Settled:
         """Store the answers of a batch, give back what it did not need, and return the answers that count.
 
-        A query that another session answered in the meantime keeps that answer: there is one answer per query.
+        A query that another session answered in the meantime keeps that answer: there is one answer per query. If this
+        raises, the answers must not be released: if more was run than reserved, if the reservation is settled already,
+        or if they could not be stored. In the last case they stay spent, and the same call may be made again.
 
         Parameters
         ----------
@@ -546,12 +478,6 @@ class Ledger:
             Labels per `query_hashes`, or the noisy numbers of a `NoisySumGaussian`, as many as its dimension.
         happened : Event
             What was run; no more than was reserved.
-
-        Raises
-        ------
-        LedgerError
-            If more was run than reserved, or the reservation is settled already. The answers must then not be released.
-            Nor if they could not be stored: then they stay spent, and the same call may be made again.
         """
         _check_storable(happened)
         vector = vector_of(reservation.event)
@@ -583,24 +509,23 @@ class Ledger:
             )
         if reservation.room is not None:
             reservation.room.free()
-        last, digest, kept = write.last(), AnswerDigest(), 0
+        digest, kept = AnswerDigest(), 0
         for query, labels in sorted(answers.items()):
             text = canonical(labels)
             if write.remember(query, text, reservation.number):
                 digest.add(query, text)
                 kept += 1
-        entry = Entry.after(
-            last,
+        write.add(
             Kind.ANSWERED,
-            last.spent - refund,
-            written=json.loads(write.text_of(reservation.number) or "{}")["written"],  # one day for both
+            -refund,
+            settles=reservation.number,
+            written=write.content_of(reservation.number)["written"],  # one day for both
             reservation=reservation.number,
             happened=happened.as_dict(),
             refund=refund,
             answers=kept,
             digest=digest.hexdigest(),
         )
-        write.append(entry, reservation.number)
         return _recalled(write, answers)
 
     def recall(self, hashes: Collection[bytes]) -> dict[bytes, Labels]:
@@ -611,14 +536,8 @@ class Ledger:
     def query_hashes(self, context: dict[str, Any], rows: npt.ArrayLike, *beside: npt.ArrayLike) -> list[bytes]:
         """Return the keyed hash under which the answer to each query is remembered.
 
-        Parameters
-        ----------
-        context : dict
-            Plain values that all queries share: the mechanism.
-        rows : array of shape (queries, ...)
-            Public rows.
-        *beside : arrays of shape (queries, ...)
-            More public values that the answers depend on.
+        It is of the plain values of `context`, which all queries share, of the public row, and of the other public
+        values `beside` it on which the answer depends.
         """
         return query_hashes(self._key, context, rows, *beside)
 
@@ -646,13 +565,9 @@ class Ledger:
     def verify(self, head: str | None = None) -> LedgerState:
         """Check the whole file: its structure, every entry, every label, and that every cost was spent in full.
 
-        It reads a copy in memory, so that others go on asking meanwhile.
-
-        Parameters
-        ----------
-        head : str, optional
-            Hash of the newest entry at an earlier time, kept elsewhere; the ledger must still hold it. Only this head
-            detects a ledger that was replaced by an older copy or rewritten from some entry on.
+        It reads a copy in memory, so that others go on asking meanwhile. `head` is the hash of the newest entry at an
+        earlier time, kept elsewhere; the ledger must still hold it. Only this head detects a ledger that was replaced
+        by an older copy or rewritten from some entry on.
         """
         if head is not None and not _HEAD.fullmatch(head):
             raise InvalidParameterError(f"`head` of Ledger.verify must be 64 hexadecimal digits. Got {head!r}.")
@@ -700,7 +615,7 @@ class Ledger:
             yield held
         self._seen.newest = held.appended or self._seen.newest
         if Kind.BOUND in held.kinds:
-            self._binding = None
+            self._digest = None
         if not had_file and self.has_file:
             self._logged("made")
 
@@ -731,16 +646,6 @@ class _Seen:
     history: History = field(default_factory=lambda: History(()))
 
 
-class _Binding(NamedTuple):
-    """The data of a release, and whether they may be others than those of the release before; private."""
-
-    digest: bytes
-    changed: bool
-
-    def __repr__(self) -> str:
-        return "_Binding(<private digest hidden>)"
-
-
 def _limit(epsilon: float, delta: float, order: float | None, suited_to: Event | None, accounting: str) -> Filter:
     if accounting_of(accounting) is Accounting.GAUSSIAN:
         if order is not None or suited_to is not None:
@@ -751,24 +656,6 @@ def _limit(epsilon: float, delta: float, order: float | None, suited_to: Event |
     if order is None:
         return RenyiFilter.suited_to(epsilon, delta, suited_to)
     return RenyiFilter(epsilon, delta, order)
-
-
-def _first(limit: Filter, unit: PrivacyUnit, key: bytes, owner: str | None = None) -> Entry:
-    named = {} if owner is None else {"owner": owner}
-    return Entry.after(
-        None,
-        Kind.OPENED,
-        0,
-        **limit.as_dict(),
-        unit=unit.as_dict(),
-        key=hashlib.sha256(key).hexdigest(),
-        **named,
-    )
-
-
-def _is_among(proposal: dict[str, Any], history: History) -> bool:
-    """Return whether this very proposal was recorded; 1 and 1.0 are two."""
-    return canonical(proposal) in map(canonical, history.proposals)
 
 
 def _check_storable(event: Event) -> None:
@@ -787,7 +674,7 @@ def _reservation_of(read: Transaction, batch: str) -> Reservation | None:
 
 
 def _reservation(read: Transaction, number: int) -> Reservation:
-    content = json.loads(read.text_of(number) or "{}")
+    content = read.content_of(number)
     event = event_from_dict(content["event"])
     return Reservation(number, read.hash_of(number) or b"", event, content["queries"], content["cost"])
 

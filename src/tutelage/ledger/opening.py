@@ -2,12 +2,10 @@
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import final
 
 from tutelage.events import Event, of_queries
 from tutelage.exceptions import LedgerMismatchError, LedgerMissingError
-from tutelage.ledger.filter import Accounting, Filter, GaussianFilter, RenyiFilter
+from tutelage.ledger.filter import Accounting, GaussianFilter, RenyiFilter
 from tutelage.ledger.ledger import Ledger
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 
@@ -21,55 +19,35 @@ def existing_ledger(where: str | os.PathLike[str] | Ledger | None) -> Ledger | N
     return None
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerTerms:
-    """The ledger that a release spends from, and the budget with which it is created if it does not exist.
+def opened_ledger(
+    where: str | os.PathLike[str] | Ledger | None,
+    event: Event,
+    queries: int,
+    *,
+    epsilon: float | None,
+    delta: float,
+    unit: PrivacyUnit,
+    accounting: Accounting = Accounting.RENYI,
+    suited: bool = True,
+) -> Ledger:
+    """Return a ledger, or a new one whose first reservation makes its file; refuse another budget or unit.
 
-    Parameters
-    ----------
-    where : path-like, Ledger or None
-        The ledger; None for one that holds just this release and is forgotten.
-    event, queries : Event, int
-        The most that one query can be, and how many are to be asked.
-    epsilon, delta : float or None, float
-        The budget. As ε of a new ledger, None makes it just large enough; of an old one, any.
-    unit : PrivacyUnit
-        Whom it protects.
-    accounting : Accounting
-        How a new ledger keeps its limit.
-    suited : bool
-        Whether the Rényi order of a new ledger with this `epsilon` suits the event; otherwise it suits Gaussian noise.
+    A ledger that is nowhere holds just this release, of `queries` queries that are each at most `event`. Where ε is
+    None, an old ledger may have any, and a new one is just large enough. The Rényi order of a new ledger with an ε
+    suits the event or, unless `suited`, Gaussian noise.
     """
-
-    where: str | os.PathLike[str] | Ledger | None
-    event: Event
-    queries: int
-    epsilon: float | None
-    delta: float
-    unit: PrivacyUnit
-    accounting: Accounting = Accounting.RENYI
-    suited: bool = True
-
-    def open(self) -> Ledger:
-        """Return the ledger, or a new one whose first reservation makes its file; refuse another budget or unit."""
-        found = existing_ledger(self.where)
-        if found is not None:
-            return self._checked(found)
-        return Ledger.made_by_spending(None if isinstance(self.where, Ledger) else self.where, self._limit(), self.unit)
-
-    def _limit(self) -> Filter:
-        gaussian = self.accounting is Accounting.GAUSSIAN
-        if self.epsilon is None:
-            kind = GaussianFilter if gaussian else RenyiFilter
-            return kind.holding(of_queries(self.event, self.queries), self.delta)
-        if gaussian:
-            return GaussianFilter(self.epsilon, self.delta)
-        return RenyiFilter.suited_to(self.epsilon, self.delta, self.event if self.suited else None)
-
-    def _checked(self, ledger: Ledger) -> Ledger:
-        require_terms(ledger, self.epsilon, self.delta, self.unit)
-        return ledger
+    found = existing_ledger(where)
+    if found is not None:
+        require_terms(found, epsilon, delta, unit)
+        return found
+    gaussian = accounting is Accounting.GAUSSIAN
+    if epsilon is None:
+        limit = (GaussianFilter if gaussian else RenyiFilter).holding(of_queries(event, queries), delta)
+    elif gaussian:
+        limit = GaussianFilter(epsilon, delta)
+    else:
+        limit = RenyiFilter.suited_to(epsilon, delta, event if suited else None)
+    return Ledger.made_by_spending(None if isinstance(where, Ledger) else where, limit, unit)
 
 
 def require_terms(ledger: Ledger, epsilon: float | None, delta: float, unit: PrivacyUnit) -> None:

@@ -20,7 +20,7 @@ from tempfile import mkstemp
 from typing import Any, final
 
 from tutelage._internal.forks import BriefLock
-from tutelage._internal.outputs import put_new
+from tutelage._internal.outputs import put_new, sync
 from tutelage.exceptions import (
     LedgerError,
     LedgerLockedError,
@@ -131,9 +131,9 @@ class Transaction:
         """Return the hash of the entry `number`."""
         return self._one("SELECT hash FROM entries WHERE number = ?", number)
 
-    def text_of(self, number: int) -> str | None:
-        """Return the text of the entry `number`."""
-        return self._one("SELECT text FROM entries WHERE number = ?", number)
+    def content_of(self, number: int) -> dict[str, Any]:
+        """Return the content of the entry `number`, unchecked; of none, it is empty."""
+        return json.loads(self._one("SELECT text FROM entries WHERE number = ?", number) or "{}")
 
     def is_settled(self, number: int) -> bool:
         """Return whether the reservation `number` has been settled."""
@@ -148,6 +148,13 @@ class Transaction:
         """Return the one value that a query finds, or None."""
         row = self._run(query, given).fetchone()
         return None if row is None else row[0]
+
+    def add(self, kind: Kind, change: int = 0, *, settles: int | None = None, **fields: Any) -> Entry:
+        """Write the next entry, which changes what is spent by this many grains."""
+        last = self.last()
+        entry = Entry.after(last, kind, last.spent + change, **fields)
+        self.append(entry, settles)
+        return entry
 
     def append(self, entry: Entry, settles: int | None = None) -> None:
         """Write an entry, and the sums with it."""
@@ -182,9 +189,11 @@ class Transaction:
                 "The ledger's file has fewer or more labels than its entries count. Restore a copy that verifies."
             )
 
-    def is_damaged(self) -> bool:
-        """Return whether SQLite reports damage."""
-        return self._run("PRAGMA integrity_check").fetchall() != [("ok",)]
+    def check_structure(self) -> None:
+        """Refuse a file that SQLite reports as damaged."""
+        if self._run("PRAGMA integrity_check").fetchall() != [("ok",)]:
+            raise LedgerTamperedError("The ledger's file is damaged. Restore a copy that verifies.")
+        self.check_schema()
 
 
 @final
@@ -314,8 +323,8 @@ class Store:
         """Refuse what is no ledger."""
         self._identity()
         with self._connection() as connection:
-            application, version, tables = _header(connection)
-        if (application, version, tables) == (0, 0, 0):
+            application, version, tables = (connection.execute(query).fetchone()[0] for query in _HEADER)
+        if application == version == tables == 0:
             raise LedgerStorageError(
                 f"{self.path} is empty, and no ledger is made so. Restore a copy that verifies, or name another file."
             )
@@ -340,13 +349,6 @@ def check_schema(connection: sqlite3.Connection, expected: Mapping[str, str]) ->
         raise LedgerTamperedError(
             "A table, index, view or trigger of the ledger is missing or foreign. Restore a copy that verifies."
         )
-
-
-def _header(connection: sqlite3.Connection) -> tuple[int, int, int]:
-    """Return the application, the format and the number of tables of a file; an empty file has zeros."""
-    values = (connection.execute(query).fetchone()[0] for query in _HEADER)
-    application, version, tables = values
-    return application, version, tables
 
 
 def _write_file(
@@ -379,7 +381,8 @@ def _write_file(
         finally:
             for path in (part, Path(f"{part}-journal")):
                 path.unlink(missing_ok=True)
-        _sync_folder(file.parent)
+        with suppress(OSError):  # the new name survives a power cut, where the system can make it
+            sync(file.parent)
 
 
 def _copy(memory: sqlite3.Connection, part: Path, timeout: float) -> None:
@@ -431,27 +434,11 @@ def _explanation(path: Path | None, error: Exception, timeout: float) -> LedgerE
     if code == sqlite3.SQLITE_FULL:
         return LedgerStorageError(f"{path} cannot grow: no room on its disk. Nothing more was written; make room.")
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
-        return LedgerStorageError(
-            f"{path} is read-only here. Nothing was written; make the file and its folder writable."
-        )
+        said = "is read-only here. Nothing was written; make the file and its folder writable."
+        return LedgerStorageError(f"{path} {said}")
     if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR):
-        return LedgerStorageError(
-            f"{path} cannot be read or written ({error}). Look at its disk and its folder's rights."
-        )
+        said = f"cannot be read or written ({error}). Look at its disk and its folder's rights."
+        return LedgerStorageError(f"{path} {said}")
     if code == sqlite3.SQLITE_NOTADB:
         return LedgerStorageError(f"{path} is no ledger. Name another file, or restore this one.")
     return LedgerTamperedError(f"{path} is damaged ({error}). Restore it from a copy that verifies.")
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new file's name survive a power cut, where the system can."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        pass
-    finally:
-        os.close(descriptor)

@@ -117,9 +117,7 @@ def terms_of(opening: Entry, key: bytes) -> tuple[Filter, PrivacyUnit]:
 
 def verified(read: Transaction, *, head: str | None = None) -> Checkpoint:
     """Return the sums over a ledger's entries, once all of it is found right: structure, entries, answers, costs."""
-    if read.is_damaged():
-        raise LedgerTamperedError("The ledger's file is damaged. Restore a copy that verifies.")
-    read.check_schema()
+    read.check_structure()
     opening = read.opening()
     book = _Book(*terms_of(opening, read.key()), opening.content["capacity"])
     found_head = head is None
