@@ -469,7 +469,7 @@ def test_a_cap_counted_per_batch_only_is_noticed(monkeypatch):
     assert moved_by_one_person(campaign, (X, y, ids), there, batches) <= 2 * MECHANISM.cap
     spend = SpentVotes.spend
     monkeypatch.setattr(
-        SpentVotes, "spend", lambda self, _, cap, wishes, __: spend(self, os.urandom(32), cap, wishes, None)
+        SpentVotes, "spend", lambda self, _, cap, *given: spend(self, os.urandom(32), cap, *given[:-1], None)
     )
     assert moved_by_one_person(campaign, (X, y, ids), there, batches) > 2 * MECHANISM.cap
 

@@ -1,12 +1,13 @@
 """Work on all processors: the same results in the same order, and few items at once."""
 
 import threading
+import warnings
 
 import numpy as np
 import pytest
 from joblib import cpu_count
 
-from tutelage._internal.threads import on_all_cores
+from tutelage._internal.threads import QUIET, on_all_cores
 from tutelage.features.rowwise import in_chunks
 
 
@@ -51,3 +52,22 @@ def test_an_error_comes_out_and_ends_the_work():
 
     with pytest.raises(KeyError):
         list(on_all_cores(fail, iter(range(10**9))))
+
+
+def test_no_warning_escapes_while_any_thread_is_inside_and_the_filters_come_back(recwarn):
+    before, first_out, second_in = list(warnings.filters), threading.Event(), threading.Event()
+
+    def other() -> None:
+        with QUIET:
+            second_in.set()
+            first_out.wait()
+            warnings.warn("a private row", UserWarning, stacklevel=1)
+
+    worker = threading.Thread(target=other)
+    with QUIET:
+        worker.start()
+        second_in.wait()
+    first_out.set()
+    worker.join()
+    assert not recwarn
+    assert warnings.filters == before

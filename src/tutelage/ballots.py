@@ -14,8 +14,8 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.files import VOTES, open_private
-from tutelage._internal.outputs import claimed
+from tutelage._internal.files import VOTES
+from tutelage._internal.outputs import claimed, open_private
 from tutelage._internal.pickling import NeverPickled
 from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least

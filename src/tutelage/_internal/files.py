@@ -7,7 +7,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, BinaryIO, NamedTuple, final
+from typing import IO, Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +21,6 @@ _MOST_HEADER = 10_000  # bytes, what numpy itself accepts
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 VOTES = npz_form("private votes", "format", "unit")  # of `VoteHistogram.save` or `save_sums`
 _UNREADABLE = (OSError, zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError, NotImplementedError)
-
-
-def open_private(path: Path) -> BinaryIO:
-    """Open `path` for writing bytes, replacing it, readable by its owner only."""
-    path.unlink(missing_ok=True)
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
 class Form(NamedTuple):
@@ -84,7 +78,10 @@ def read_arrays(path: Path) -> StoredArrays:
     """Return the plain arrays of an npz file, never unpickling; only their headers are read yet."""
     try:
         with open_input(path, TABLE) as file, zipfile.ZipFile(file) as archive:
-            forms = {item.filename.removesuffix(".npy"): _form_of(archive, item) for item in archive.infolist()}
+            forms = dict[str, Form]()
+            for item in archive.infolist():
+                with archive.open(item) as packed:
+                    forms[item.filename.removesuffix(".npy")] = _form_in(packed, item.file_size)
     except FileNotFoundError:
         raise InvalidDataError(f"{path} does not exist. Name an npz file.") from None
     except OSError as error:
@@ -97,11 +94,6 @@ def read_arrays(path: Path) -> StoredArrays:
         if form.nbytes > _MOST_BYTES:
             raise InvalidDataError(f"{path} would unpack to more than {_MOST_BYTES} bytes, by '{name}'. Split it.")
     return StoredArrays(path, forms)
-
-
-def _form_of(archive: zipfile.ZipFile, item: zipfile.ZipInfo) -> Form:
-    with archive.open(item) as packed:
-        return _form_in(packed, item.file_size)
 
 
 def _form_in(file: IO[bytes], size: int) -> Form:

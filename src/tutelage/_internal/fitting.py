@@ -28,14 +28,11 @@ def fit_clone(
     fresh: Any = clone(estimator)
     if fresh is estimator:  # it says so of itself, but a teacher must not carry on where another stopped
         fresh = deepcopy(estimator)
-    unset = {
-        name: seed
-        for name, value in fresh.get_params().items()
-        if name.split("__")[-1] == "random_state" and value is None
-    }
-    loud = {name: False for name in fresh.get_params() if name.split("__")[-1] == "verbose"}
-    cached = {name: None for name in fresh.get_params() if name.split("__")[-1] == "memory"}
-    fresh.set_params(**unset, **loud, **cached)
+    chosen = {"random_state": seed, "verbose": False, "memory": None}
+    for name, value in fresh.get_params().items():
+        last = name.split("__")[-1]
+        if last in chosen and (value is None or last != "random_state"):
+            fresh.set_params(**{name: chosen[last]})
     if sample_weight is None or not has_fit_parameter(fresh, "sample_weight"):
         return fresh.fit(X, y)
     return fresh.fit(X, y, sample_weight=sample_weight)

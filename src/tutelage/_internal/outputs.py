@@ -121,7 +121,7 @@ class Claim:
     @contextmanager
     def written(self) -> Generator[Path]:
         """Yield a path to write to, a new folder or no file yet; it takes the output's place if the block ends well."""
-        with self._blamed(), self._staging() as staging:
+        with self._staging() as staging:
             part = staging / self._target.name
             if self._is_folder:
                 part.mkdir()
@@ -134,7 +134,7 @@ class Claim:
     def added(self, name: str, kind: Form, *, private: bool = False) -> Generator[Path]:
         """Yield a path to write to, which becomes a file of the output's folder or, if `private`, of the one beside."""
         folder = self.private if private else self._target
-        with self._blamed(), self._staging() as staging:
+        with self._staging() as staging:
             check_replaceable(folder / name, kind, way_out=self._way_out)
             yield staging / name
             sync_all(staging / name)
@@ -162,21 +162,18 @@ class Claim:
 
     @contextmanager
     def _staging(self) -> Generator[Path]:
-        staging = Path(mkdtemp(prefix=_STAGING, dir=self.private))
+        """Yield a folder to write in; what the system refuses there names what the user named."""
+        staging = None
         try:
+            staging = Path(mkdtemp(prefix=_STAGING, dir=self.private))
             yield staging
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
-
-    @contextmanager
-    def _blamed(self) -> Generator[None]:
-        """Let what the system refuses name what the user named, and not a file beside it."""
-        try:
-            yield
         except OSError as error:
             if error.filename is not None and self.private not in Path(error.filename).parents:
                 raise
             raise OSError(error.errno, error.strerror, str(self.path)) from None
+        finally:
+            if staging is not None:
+                shutil.rmtree(staging, ignore_errors=True)
 
     def recover(self) -> None:
         """Undo an interrupted replacement, refuse what must not be replaced, and remove what a killed process left."""
@@ -275,11 +272,16 @@ def _locked(private: Path, output: Path, advice: str) -> int:
         os.close(lock)
 
 
+def open_private(path: Path) -> BinaryIO:
+    """Open `path` for writing bytes, replacing it, readable by its owner only."""
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
 def open_output(path: Path, kind: Form) -> BinaryIO:
     """Open a file that only its owner may read for writing as it comes, replacing only one of its kind."""
     check_replaceable(path, kind, way_out="name another file")
-    path.unlink(missing_ok=True)
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+    return open_private(path)
 
 
 def sync(path: Path) -> None:

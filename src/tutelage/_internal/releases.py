@@ -31,27 +31,13 @@ class _LaterFormatError(InvalidDataError):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """Content of a folder of results; public.
+    """Content of a folder of results; public."""
 
-    Parameters
-    ----------
-    day : str
-        Day of the release.
-    head : str or None
-        Head of the ledger just before the entry that names this manifest, if there is a ledger.
-    recorded : bool
-        Whether there is such an entry.
-    sha256 : mapping of str to str
-        Hash of each file, by name.
-    hash : str
-        SHA-256 of the manifest itself.
-    """
-
-    day: str
-    head: str | None
-    recorded: bool
-    sha256: Mapping[str, str]
-    hash: str
+    day: str  # of the release
+    head: str | None  # of the ledger just before the entry that names this manifest, if there is a ledger
+    recorded: bool  # whether there is such an entry
+    sha256: Mapping[str, str]  # of each file, by name
+    hash: str  # SHA-256 of the manifest itself
 
     @classmethod
     def read(cls, folder: Path, kind: str = _RELEASE) -> Self:
@@ -69,7 +55,9 @@ class Manifest:
             day, head, hashes = record["day"], record["head"], dict[str, str](record["sha256"])
             sound = (record["file"], type(version), type(recorded), type(day)) == (kind, int, bool, str)
             sound &= not recorded if head is None else bool(_HASH.fullmatch(head))
-            sound &= all(_is_name(name) and _HASH.fullmatch(digest) for name, digest in hashes.items())
+            # A manifest names files in the folder itself, and not itself.
+            sound &= all(Path(name).name == name and _HASH.fullmatch(digest) for name, digest in hashes.items())
+            sound &= not {MANIFEST, SIGNATURE} & set(hashes)
             if not sound:
                 raise ValueError
         except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
@@ -114,11 +102,6 @@ class Manifest:
                 "the folder again from its owner."
             )
         return content
-
-
-def _is_name(name: object) -> bool:
-    """Return whether a manifest may name this file: one in the folder itself."""
-    return isinstance(name, str) and Path(name).name == name and name not in (MANIFEST, SIGNATURE)
 
 
 def _foreign(folder: Path, names: Collection[str], kind: str) -> Path | None:
@@ -191,30 +174,16 @@ def released(
 ) -> Generator[Path]:
     """Yield an empty folder; if the block ends well, it gets a manifest and takes the place of the claimed folder.
 
-    Parameters
-    ----------
-    claim : Claim
-        The folder.
-    head : str, optional
-        Head of the ledger, where the manifest is not recorded in it.
-    record : callable, optional
-        `Ledger.record_release`, which decides on the head.
-    kind : str, default="release"
-        What the folder is, which its manifest says.
+    The manifest says what `kind` of folder it is. `record` is `Ledger.record_release`, which decides on the head;
+    without it, `head` is that of the ledger.
     """
     with claim.written() as part:
         yield part
         hashes = {path.name: _hash(path) for path in sorted(part.iterdir())}
 
         def write(head: str | None) -> str:
-            content: dict[str, Any] = {
-                "file": kind,
-                "format": _FORMAT,
-                "day": today(),
-                "head": head,
-                "recorded": record is not None,
-                "sha256": hashes,
-            }
+            content: dict[str, Any] = {"file": kind, "format": _FORMAT, "day": today(), "head": head}
+            content |= {"recorded": record is not None, "sha256": hashes}
             text = (json.dumps(content, indent=1) + "\n").encode()
             (part / MANIFEST).write_bytes(text)
             sync_all(part)  # before the ledger names it

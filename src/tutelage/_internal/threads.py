@@ -1,9 +1,11 @@
-"""Work on all processors: the results come in the order of the items, and only a few items are in memory at once."""
+"""Work on all processors, and work on private rows without warnings."""
 
 import threading
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any, TypeVar
 
 from joblib import cpu_count
@@ -15,7 +17,10 @@ _thread = threading.local()
 
 
 def on_all_cores(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Yield `function` of every item, from one thread per processor; within such a thread, from that thread alone."""
+    """Yield `function` of every item, in order, from one thread per processor; within such a thread, from it alone.
+
+    Only a few items are in memory at once.
+    """
     if getattr(_thread, "is_worker", False):
         yield from map(function, items)
         return
@@ -31,3 +36,31 @@ def on_all_cores(function: Callable[[Item], Result], items: Iterable[Item]) -> I
 
 def _enter() -> None:
     _thread.is_worker = True  # a pool within a pool would have more threads than there are processors
+
+
+class _Quiet:
+    """No warnings in this process while any thread is inside: a warning may quote a private row.
+
+    Filters of warnings belong to the process: the first thread in sets them, and the last one out restores them.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._inside = 0
+        self._undo = ExitStack()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._undo.enter_context(warnings.catch_warnings())
+                warnings.simplefilter("ignore")
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._undo.close()
+
+
+QUIET = _Quiet()

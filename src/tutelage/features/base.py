@@ -17,7 +17,7 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from tutelage._internal.quiet import QUIET
+from tutelage._internal.threads import QUIET
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 

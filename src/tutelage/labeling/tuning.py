@@ -23,8 +23,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from tutelage._internal.quiet import QUIET
-from tutelage._internal.threads import on_all_cores
+from tutelage._internal.threads import QUIET, on_all_cores
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage.ballots import BallotSum, add_sums, sum_of_products
 from tutelage.events import Composed, Event, NoisySumGaussian

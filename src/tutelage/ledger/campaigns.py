@@ -13,7 +13,7 @@ import secrets
 import sqlite3
 import stat
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, final
 
@@ -27,7 +27,7 @@ from tutelage.exceptions import (
     LedgerTamperedError,
     OverlappingShardsError,
 )
-from tutelage.ledger.store import check_schema, connected, explained
+from tutelage.ledger.store import check_schema, connected, durable, explained
 
 _SCHEMA = {
     "spendings": (
@@ -135,9 +135,7 @@ class SpentVotes:
                 raise LedgerStorageError(f"{file} is not a file. Restore it.")
             if os.fstat(opened.fileno()).st_nlink != 1:
                 raise LedgerStorageError(f"{file} must have one name, and has a hard link. Remove the other one.")
-        with closing(connected(f"{file.as_uri()}?mode=rw", self._timeout)) as connection:
-            connection.execute("PRAGMA journal_mode = DELETE")
-            connection.execute("PRAGMA synchronous = EXTRA")
+        with durable(file, self._timeout) as connection:
             yield from _undone(connection)
 
 

@@ -91,7 +91,7 @@ class Ledger:
     Use one ledger per data set, for everything that is ever released from it, whatever the project. Any number of
     processes on one machine may share it. Make one with `create`, open it with `open`.
 
-    Notes ----- The spent budget follows from worst-case costs, never from the votes, and is enforced as a privacy
+    The spent budget follows from worst-case costs, never from the votes, and is enforced as a privacy
     filter: the budget holds even if queries, mechanisms and the moment to stop depend on earlier answers
     (docs/proofs/ledger.md). The budget of a query is spent before its noise is drawn, so a crash wastes budget and
     never leaks.
@@ -321,10 +321,7 @@ class Ledger:
             write.add(Kind.RELEASED, manifest=manifest(write.last().hash.hex()))
 
     def require(self, event: Event, queries: int) -> None:
-        """Raise `BudgetExceededError` unless `queries` queries would fit now; spend nothing.
-
-        For what is expensive to prepare; only `reserve` keeps the room. It raises what `reserve` would.
-        """
+        """Raise what `reserve` would unless `queries` queries would fit now; spend nothing, and keep no room."""
         self._check_unit(event)
         with self._held() as read:
             spent = read.last().spent
@@ -369,7 +366,7 @@ class Ledger:
         integer_at_least(queries, 1, "queries", "Ledger.reserve")
         self._check_reservable(event)
         with self._held(write=True) as write:
-            known = None if batch is None else _reservation_of(write, batch)
+            known = None if batch is None else _reservation(write, write.number_of_batch(batch))
             if known is not None:
                 if (known.event, known.queries) != (event, queries):
                     raise LedgerError(f"Batch {batch} was reserved in {self._name} as something else. Name another.")
@@ -419,7 +416,7 @@ class Ledger:
 
     def _campaign(self, write: Transaction, event: Event, name: str) -> tuple[Reservation, bool]:
         """Return the reservation of a campaign, and whether it was made now; it is settled at once."""
-        known = _reservation_of(write, name)
+        known = _reservation(write, write.number_of_batch(name))
         if known is not None:
             # Budget that was spent on a batch's own labels cannot pay for others.
             if (known.event, known.queries, write.answers_to(known.number)) != (event, 1, 0):
@@ -456,7 +453,7 @@ class Ledger:
     def reserved_for(self, batch: str) -> Reservation | None:
         """Return the reservation that was named `batch`, or None."""
         with self._held() as read:
-            return _reservation_of(read, batch)
+            return _reservation(read, read.number_of_batch(batch))
 
     def is_settled(self, reservation: Reservation) -> bool:
         """Return whether a reservation of this ledger was settled."""
@@ -503,7 +500,9 @@ class Ledger:
         self, write: Transaction, reservation: Reservation, answers: dict[bytes, Labels], happened: Event, refund: int
     ) -> dict[bytes, Labels]:
         """Store the answers and the entry of a batch, and return the answers that count."""
-        if not _is_open(write, reservation):
+        number = reservation.number
+        mine = write.hash_of(number) == reservation.hash and not write.is_settled(number)
+        if not mine or _reservation(write, number) != reservation:
             raise LedgerError(
                 "The reservation is not open: it is settled, or belongs to another ledger. Reserve again."
             )
@@ -512,15 +511,15 @@ class Ledger:
         digest, kept = AnswerDigest(), 0
         for query, labels in sorted(answers.items()):
             text = canonical(labels)
-            if write.remember(query, text, reservation.number):
+            if write.remember(query, text, number):
                 digest.add(query, text)
                 kept += 1
         write.add(
             Kind.ANSWERED,
             -refund,
-            settles=reservation.number,
-            written=write.content_of(reservation.number)["written"],  # one day for both
-            reservation=reservation.number,
+            settles=number,
+            written=write.content_of(number)["written"],  # one day for both
+            reservation=number,
             happened=happened.as_dict(),
             refund=refund,
             answers=kept,
@@ -668,22 +667,12 @@ def _check_storable(event: Event) -> None:
         raise UnsupportedEventError(f"A {type(event).__name__} of this kind cannot be written down in a ledger.")
 
 
-def _reservation_of(read: Transaction, batch: str) -> Reservation | None:
-    number = read.number_of_batch(batch)
-    return None if number is None else _reservation(read, number)
-
-
-def _reservation(read: Transaction, number: int) -> Reservation:
+def _reservation(read: Transaction, number: int | None) -> Reservation | None:
+    """Return the reservation that an entry is, or None where there is no such entry."""
+    if number is None or (found := read.hash_of(number)) is None:
+        return None
     content = read.content_of(number)
-    event = event_from_dict(content["event"])
-    return Reservation(number, read.hash_of(number) or b"", event, content["queries"], content["cost"])
-
-
-def _is_open(read: Transaction, reservation: Reservation) -> bool:
-    """Return whether this very reservation is in the ledger and not settled yet."""
-    if read.hash_of(reservation.number) != reservation.hash or read.is_settled(reservation.number):
-        return False
-    return _reservation(read, reservation.number) == reservation
+    return Reservation(number, found, event_from_dict(content["event"]), content["queries"], content["cost"])
 
 
 def _recalled(read: Transaction, hashes: Collection[bytes]) -> dict[bytes, Labels]:

@@ -99,10 +99,9 @@ class Transaction:
 
     def opening(self) -> Entry:
         """Return the first entry, checked against its hash."""
-        row = self._run("SELECT text, hash FROM entries WHERE number = 0").fetchone()
-        if row is None:
-            raise LedgerTamperedError("The ledger holds no entries.")
-        return Entry.read(None, *row)
+        for first, _ in self.entries():
+            return first
+        raise LedgerTamperedError("The ledger holds no entries.")
 
     def checkpoint(self) -> Checkpoint:
         """Return the sums over all entries."""
@@ -137,7 +136,7 @@ class Transaction:
 
     def is_settled(self, number: int) -> bool:
         """Return whether the reservation `number` has been settled."""
-        return self._one("SELECT 1 FROM entries WHERE settles = ?", number) is not None
+        return self.answers_to(number) is not None
 
     def answers_to(self, number: int) -> int | None:
         """Return how many answers the reservation `number` was settled with, or None if it was not settled."""
@@ -290,18 +289,12 @@ class Store:
                 raise LedgerError("A ledger in memory cannot be used by a second process. Give it a file.")
             yield self._memory
             return
-        with closing(connected(self._uri(), self.timeout)) as connection:
-            if not self.read_only:
-                connection.execute("PRAGMA journal_mode = DELETE")
-                connection.execute("PRAGMA synchronous = EXTRA")  # FULL, and the journal's end outlives a power cut
+        file, mode = Path() if self.file is None else self.file, "rw"
+        if self.read_only:
+            resting = not Path(f"{file}-journal").exists() and not os.access(file.parent, os.W_OK)
+            mode = f"ro{'&immutable=1' if resting else ''}"
+        with durable(file, self.timeout, mode) as connection:
             yield connection
-
-    def _uri(self) -> str:
-        file = Path() if self.file is None else self.file
-        if not self.read_only:
-            return f"{file.as_uri()}?mode=rw"
-        resting = not Path(f"{file}-journal").exists() and not os.access(file.parent, os.W_OK)
-        return f"{file.as_uri()}?mode=ro{'&immutable=1' if resting else ''}"
 
     def _identity(self) -> tuple[int, int]:
         """Return which file it is, refusing one that is not there or has a second name."""
@@ -340,6 +333,16 @@ def connected(database: str, timeout: float) -> sqlite3.Connection:
     """Open a database, in which transactions begin when they are told to."""
     uri = database.startswith("file:")
     return sqlite3.connect(database, uri=uri, timeout=timeout, isolation_level=None, check_same_thread=False)
+
+
+@contextmanager
+def durable(file: Path, timeout: float, mode: str = "rw") -> Generator[sqlite3.Connection]:
+    """Open a file in which every commit is on the disk before the call returns."""
+    with closing(connected(f"{file.as_uri()}?mode={mode}", timeout)) as connection:
+        if mode == "rw":
+            connection.execute("PRAGMA journal_mode = DELETE")
+            connection.execute("PRAGMA synchronous = EXTRA")  # FULL, and the journal's end outlives a power cut
+        yield connection
 
 
 def check_schema(connection: sqlite3.Connection, expected: Mapping[str, str]) -> None:
@@ -387,9 +390,7 @@ def _write_file(
 
 def _copy(memory: sqlite3.Connection, part: Path, timeout: float) -> None:
     """Copy what is in memory to an empty file, in one transaction."""
-    with closing(connected(f"{part.as_uri()}?mode=rw", timeout)) as made:
-        made.execute("PRAGMA journal_mode = DELETE")
-        made.execute("PRAGMA synchronous = EXTRA")
+    with durable(part, timeout) as made:
         made.execute("BEGIN EXCLUSIVE")
         for name, statement in _SCHEMA.items():
             made.execute(statement)

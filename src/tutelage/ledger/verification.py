@@ -9,7 +9,6 @@ import hashlib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
 from tutelage._internal.typing import ABSTAIN
@@ -141,17 +140,14 @@ class _Reserved(NamedTuple):
     vector: Vector | None
 
 
-@dataclass(slots=True)
 class _Book:
     """The sums of a ledger, kept entry by entry."""
 
-    filter: Filter
-    unit: PrivacyUnit
-    capacity: int
-    sums: Checkpoint = field(default_factory=lambda: Checkpoint(""))
-    spent: int = 0
-    reserved: dict[int, _Reserved] = field(default_factory=dict)
-    settled: dict[int, dict[str, Any]] = field(default_factory=dict)
+    def __init__(self, limit: Filter, unit: PrivacyUnit, capacity: int) -> None:
+        self.filter, self.unit, self.capacity = limit, unit, capacity
+        self.sums, self.spent = Checkpoint(""), 0
+        self.reserved: dict[int, _Reserved] = {}
+        self.settled: dict[int, dict[str, Any]] = {}
 
     def add(self, entry: Entry, settles: int | None) -> None:
         """Take in the next entry, or raise."""

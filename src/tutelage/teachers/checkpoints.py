@@ -17,7 +17,8 @@ import numpy as np
 import sklearn
 from sklearn.base import BaseEstimator
 
-from tutelage._internal.files import open_private, read_arrays
+from tutelage._internal.files import read_arrays
+from tutelage._internal.outputs import open_private
 from tutelage._internal.typing import ABSTAIN, Ballots, IntArray, Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.partition import Shards

@@ -9,8 +9,7 @@ from typing import final
 import numpy as np
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from tutelage._internal.quiet import QUIET
-from tutelage._internal.threads import on_all_cores
+from tutelage._internal.threads import QUIET, on_all_cores
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least, number_between
 from tutelage.ballots import BallotSum, add_sums, sum_of_products

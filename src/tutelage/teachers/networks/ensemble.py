@@ -14,8 +14,8 @@ from joblib import parallel_config
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
-from tutelage._internal.files import open_private
 from tutelage._internal.gate import MODEL, require_input
+from tutelage._internal.outputs import open_private
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import ABSTAIN, Ballots, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least
