@@ -282,45 +282,36 @@ def _name_of(section: object) -> str:
 def load_config(path: Path) -> RunConfig:
     """Read and check the configuration at `path`; an error names all problems."""
     table = read_settings(path)
-    sections: dict[str, Any] = {
-        "public": PublicSection, "teachers": TeachersSection, "student": StudentSection, "privacy": PrivacySection,
-        "output": OutputSection,
-    }  # fmt: skip
-    optional = {"private": PrivateSection, "features": FeaturesSection, "tuning": TuningSection}
-    known = ["dataset", "columns", "mechanism", *sections, *optional, "published"]
+    known = ["dataset", "columns", "mechanism", "published", *_SECTIONS, *_OPTIONAL]
     problems = list(problems_in(lambda: refuse_unknown(table, known, "the configuration")))
-    broken = set[str]()
 
-    def checked(name: str, read: Callable[[], Any], instead: Any) -> Any:
+    def section(kind: type, name: str, given: Any) -> Any:
         try:
-            return read()
-        except (ConfigError, InvalidParameterError) as error:
+            return read_section(kind, given, name)
+        except ConfigError as error:
             problems.extend(error.problems)
-            broken.add(name)
-            return instead
 
-    def section(kind: type, name: str, given: Any, instead: Any = None) -> Any:
-        return checked(name, lambda: read_section(kind, given, name), instead)
-
-    read = {name: section(kind, name, table.get(name, {}), _STAND_INS[name]) for name, kind in sections.items()}
-    read |= {name: section(kind, name, table[name]) if name in table else None for name, kind in optional.items()}
+    read = {name: section(kind, name, table.get(name, {})) for name, kind in _SECTIONS.items()}
+    read |= {name: section(kind, name, table[name]) if name in table else None for name, kind in _OPTIONAL.items()}
     published = table.get("published", [])
     published = published if isinstance(published, list) else [published]
     read["published"] = tuple(section(PublishedSection, "published", entry) for entry in published)
-    mechanism, privacy = table.get("mechanism", {}), read["privacy"]
-    teachers = read["teachers"]
+    if problems:
+        raise ConfigError(*dict.fromkeys(problems))
+    mechanism, privacy, teachers = table.get("mechanism", {}), read["privacy"], read["teachers"]
     named = read["tuning"], teachers.estimator, teachers.parameters, read["student"].estimator, mechanism
-    read["method_is_open"] = not (any(named) or _is_about_votes(read, mechanism))
-    read["teachers"] = _teachers(read, mechanism)
-    by_budget = privacy.epsilon is not None or privacy.budget is not None
-    read["mechanism"] = None
-    if not broken & {"teachers", "public", "private", "privacy"}:
-        estimator = read["teachers"].estimator
-        read["mechanism"] = checked("mechanism", lambda: _mechanism_of(estimator, mechanism, by_budget=by_budget), None)
+    about_votes = _is_about_votes(read, mechanism)
+    read["method_is_open"] = not (any(named) or about_votes)
+    estimator = teachers.estimator or (_FOREST if about_votes else _VECTORS)
+    read["teachers"] = replace(teachers, estimator=estimator, number=teachers.number or _TEACHERS)
+    by_budget, read["mechanism"] = privacy.epsilon is not None or privacy.budget is not None, None
+    try:
+        read["mechanism"] = _mechanism_of(estimator, mechanism, by_budget=by_budget)
+    except (ConfigError, InvalidParameterError) as error:
+        problems.extend(error.problems)
     config = RunConfig(base=path.parent, dataset=table.get("dataset"), columns=table.get("columns", {}), **read)
-    for names, check in _CHECKS:
-        if not broken & set(names):
-            problems.extend(problems_in(lambda one=check: one(config)))
+    for check in _CHECKS:
+        problems.extend(problems_in(lambda one=check: one(config)))
     if problems:
         raise ConfigError(*dict.fromkeys(problems))
     return config
@@ -339,13 +330,6 @@ def _is_about_votes(read: dict[str, Any], mechanism: Any) -> bool:
         isinstance(mechanism, dict) and mechanism.get("name", SUM) != SUM,
     )
     return any(map(bool, settings))
-
-
-def _teachers(read: dict[str, Any], mechanism: Any) -> TeachersSection:
-    """Return the teachers: ballots of people, or a forest where a setting is about votes on single rows."""
-    teachers = read["teachers"]
-    default = _FOREST if _is_about_votes(read, mechanism) else _VECTORS
-    return replace(teachers, estimator=teachers.estimator or default, number=teachers.number or _TEACHERS)
 
 
 def with_method(config: RunConfig, method: Method) -> RunConfig:
@@ -478,9 +462,7 @@ def _problems_of_private(config: RunConfig) -> Iterator[str]:
     if private.label in (private.entity, private.silo):
         yield f"`entity` and `silo` in [private] must be other columns than `label`. Got {private.label!r} for both."
     if private.classes is not None:
-        yield from problems_of_classes(list(private.classes))
-    if isinstance(private.classes, dict):
-        yield from _problems_of_merged(private.classes)
+        yield from problems_of_classes(private.classes)
     if not all(isinstance(name, str) for name in private.ignore):
         yield "`ignore` in [private] must be a list of column names."
 
@@ -493,6 +475,9 @@ def _problems_of_columns(config: RunConfig) -> Iterator[str]:
         return
     if columns and private is None:
         yield "`dataset` has its own columns. Leave out [columns]."
+    purposes = {"`label` in [public]": config.public.label}
+    if private is not None:
+        purposes |= {f"`{name}` in [private]": getattr(private, name) for name in ("label", "entity", "silo")}
     for name, kind in columns.items():
         is_list = isinstance(kind, list) and kind and all(type(value) in (str, int) for value in kind)
         if not (kind in _KINDS if isinstance(kind, str) else is_list and len(set(map(str, kind))) == len(kind)):
@@ -500,20 +485,12 @@ def _problems_of_columns(config: RunConfig) -> Iterator[str]:
                 f"`{name}` in [columns] must be one of {', '.join(_KINDS)}, or the list of its categories, each once. "
                 f"Got {kind!r}."
             )
-        purpose = None if private is None or kind == "ignore" else _purpose(config, private, name)
-        if purpose is not None:
+        for purpose in (purpose for purpose, column in purposes.items() if column == name and kind != "ignore"):
             yield f"`{name}` in [columns] is no feature: it is {purpose}. Leave it out."
 
 
-def _purpose(config: RunConfig, private: PrivateSection, name: str) -> str | None:
-    """Return which column other than a feature `name` is, if it is one."""
-    purposes = {"`label` in [private]": private.label, "`entity` in [private]": private.entity}
-    purposes |= {"`silo` in [private]": private.silo, "`label` in [public]": config.public.label}
-    return next((purpose for purpose, column in purposes.items() if column == name), None)
-
-
-def problems_of_classes(classes: list) -> Iterator[str]:
-    """Yield problems of class values."""
+def problems_of_classes(classes: list | dict) -> Iterator[str]:
+    """Yield problems of class values, and of merged labels that are not in exactly one class."""
     if len(classes) < 2:
         yield "`classes` in [private] must list at least two class values; they count as public."
     if len(set(map(repr, classes))) < len(classes):
@@ -526,11 +503,9 @@ def problems_of_classes(classes: list) -> Iterator[str]:
                 f"`classes` in [private] must not begin like a formula: spreadsheets would compute {value!r} in "
                 "labels.csv. Rename the class in the data and here."
             )
-
-
-def _problems_of_merged(classes: dict[str, Any]) -> Iterator[str]:
-    """Yield problems: merged labels that are not in exactly one class."""
-    lists = [labels if isinstance(labels, list) else [] for labels in classes.values()]
+    lists = [
+        labels if isinstance(labels, list) else [] for labels in (classes.values() if type(classes) is dict else ())
+    ]
     merged = [label for labels in lists for label in labels]
     if not all(lists) or not all(type(label) in (str, int) for label in merged):
         yield (
@@ -549,38 +524,30 @@ def _problems_of_privacy(config: RunConfig) -> Iterator[str]:
     for name, epsilon in (("epsilon", config.privacy.epsilon), ("budget", config.privacy.budget)):
         if epsilon is not None and not epsilon > 0:
             yield f"`{name}` in [privacy] must be above 0. Got {epsilon!r}."
-    probability(config.privacy.delta, "delta", "[privacy]")
-
-
-def _problems_of_noise(config: RunConfig) -> Iterator[str]:
     if config.mechanism is not None and config.privacy.epsilon is not None:
         yield (
             "`epsilon` in [privacy] and the noise in [mechanism] both determine what this run spends. Set only one of "
             "them. The limit for all runs together is `budget` in [privacy]."
         )
-    if config.votes is not None and config.votes.takes_predictions and config.public.rounds == 1:
+    probability(config.privacy.delta, "delta", "[privacy]")
+
+
+def _problems_of_models(config: RunConfig) -> Iterator[str]:
+    jobs = config.teachers.jobs
+    if jobs == 0:
+        yield "`jobs` in [teachers] must be at least 1, or -1 for all cores. Got 0."
+    if abs(jobs) > _MOST_JOBS:
+        yield f"`jobs` in [teachers] must be at most {_MOST_JOBS}. Got {jobs}."
+    for each in (config, *config.tried):
+        yield from problems_in(lambda one=each: build_teacher(one.teachers))
+        yield from problems_in(lambda one=each: build_student(one))
+    if config.public.rounds == 1 and config.votes is not None and config.votes.takes_predictions:
         yield (
             "`interactive` checks the predictions of a student, which does not exist in the first round. Set `rounds` "
             "in [public] to at least 2, or use `confident`."
         )
-
-
-def _problems_of_selection(config: RunConfig) -> Iterator[str]:
     if selector_named(config.public.selection).needs_answers and config.public.rounds == 1:
         yield f"{config.public.selection!r} in [public] needs earlier labels. Set `rounds` to at least 2."
-
-
-def _problems_of_jobs(config: RunConfig) -> Iterator[str]:
-    if config.teachers.jobs == 0:
-        yield "`jobs` in [teachers] must be at least 1, or -1 for all cores. Got 0."
-    if abs(config.teachers.jobs) > _MOST_JOBS:
-        yield f"`jobs` in [teachers] must be at most {_MOST_JOBS}. Got {config.teachers.jobs}."
-
-
-def _problems_of_models(config: RunConfig) -> Iterator[str]:
-    for each in (config, *config.tried):
-        yield from problems_in(lambda one=each: build_teacher(one.teachers))
-        yield from problems_in(lambda one=each: build_student(one))
 
 
 def _problems_of_batches(config: RunConfig) -> Iterator[str]:
@@ -637,21 +604,12 @@ def _problems_of_people(config: RunConfig) -> Iterator[str]:
         )
 
 
-_STAND_INS = {
-    "public": PublicSection(), "teachers": TeachersSection(), "student": StudentSection(),
-    "privacy": PrivacySection(), "output": OutputSection(folder="."),
-}  # fmt: skip  # of sections with problems; no check looks at them
-_CHECKS: tuple[tuple[tuple[str, ...], Callable[[RunConfig], Iterable[str]]], ...] = (
-    (("private", "public"), _problems_of_sources),
-    (("private", "public"), RunConfig.problems_of_files),
-    (("private",), _problems_of_private),
-    (("private", "public"), _problems_of_columns),
-    (("privacy",), _problems_of_privacy),
-    (("privacy", "mechanism", "public"), _problems_of_noise),
-    (("teachers", "public", "private", "privacy", "mechanism"), _problems_of_people),
-    (("teachers", "public", "private", "privacy", "mechanism", "tuning"), _problems_of_tuning),
-    (("teachers", "public", "private", "privacy", "mechanism"), _problems_of_batches),
-    (("public",), _problems_of_selection),
-    (("teachers",), _problems_of_jobs),
-    (("teachers", "public", "private", "privacy", "student", "features", "tuning"), _problems_of_models),
-)
+_SECTIONS = {
+    "public": PublicSection, "teachers": TeachersSection, "student": StudentSection, "privacy": PrivacySection,
+    "output": OutputSection,
+}  # fmt: skip
+_OPTIONAL = {"private": PrivateSection, "features": FeaturesSection, "tuning": TuningSection}
+_CHECKS: tuple[Callable[[RunConfig], Iterable[str]], ...] = (
+    _problems_of_sources, RunConfig.problems_of_files, _problems_of_private, _problems_of_columns,
+    _problems_of_privacy, _problems_of_people, _problems_of_tuning, _problems_of_batches, _problems_of_models,
+)  # fmt: skip

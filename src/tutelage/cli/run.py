@@ -3,7 +3,7 @@
 import shutil
 import sys
 import warnings
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,26 +15,26 @@ from tutelage._internal.files import VOTES
 from tutelage._internal.gate import user_path
 from tutelage._internal.outputs import Claim
 from tutelage._internal.releases import RESULTS, claimed_folder, released
-from tutelage.accounting import pate2017
+from tutelage.accounting import data_independent
 from tutelage.ballots import write_sums
-from tutelage.cli.checks import objections_before, objections_on_card, show_findings
 from tutelage.cli.config import PublishedSection, RunConfig, load_config, with_method
 from tutelage.cli.pipeline import build_classifier, check, describe_features, fit
 from tutelage.cli.plan import plan_for
 from tutelage.cli.publish import check_proposal, read_proposal, tested
 from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
-from tutelage.cli.text import interruption_says, plain_console, print_json, remark
+from tutelage.cli.text import interruption_says, plain_console, print_json, remark, say
 from tutelage.estimator import FEW_VOTES_LEFT, PATEClassifier
-from tutelage.events import Composed
+from tutelage.events import Composed, of_queries
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError, FewPublicRowsWarning, PreflightWarning
 from tutelage.ledger import Ledger
-from tutelage.mechanisms import LNMax
-from tutelage.privacy import PublicEpsilon, round_up
-from tutelage.published import accuracy_by_class, card_of, joined, write_results
+from tutelage.partition import canonical_ids
+from tutelage.privacy import ONE_TEACHER, PrivacyUnit, PublicEpsilon, round_up
+from tutelage.published import accuracy_by_class, card_of, joined, public_number_of_people, write_results
 from tutelage.publishing import Proposal
 from tutelage.publishing.claims import claim_of
 from tutelage.publishing.recording import record_of
 from tutelage.reporting import ClassAccuracy, PrivacyCard
+from tutelage.reporting.lints import LARGE_EPSILON, Finding, lint
 
 _CHECKPOINTS, _VOTES_FILE = "checkpoints", "private-votes.npz"
 
@@ -57,9 +57,6 @@ def run(
             "--insist", help="Continue although the rows are refused. The card says so and calls the guarantee weak."
         ),
     ] = False,
-    reveal_private: Annotated[
-        bool, typer.Option("--reveal-private", help="Also print the vote-dependent epsilon. Never publish it.")
-    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON instead of the summary.")] = False,
 ) -> None:
     """Release private data through noise, train a student on the release, and write the privacy card.
@@ -81,7 +78,7 @@ def run(
     if as_json:
         print_json(card.as_dict(), ascii_only=False)
     else:
-        _print_summary(settings, model, card, reveal_private)
+        _print_summary(settings, model, card)
 
 
 def _released(
@@ -93,7 +90,9 @@ def _released(
     if data.batches is None:  # otherwise nothing is planned, and rows are read once less
         check(settings, data, data_changed=data_changed)
     settings = _planned(settings, data)
-    show_findings(objections_before(settings, data))
+    for finding in _objections_before(settings, data):
+        color = typer.colors.RED if finding.severity == "danger" else typer.colors.YELLOW
+        say(f"tutelage: {finding.severity}: {finding.reason}", err=True, color=color)
     proposal, ledger = _proposal(settings, data)
     checkpoints = results.private / _CHECKPOINTS
     model = build_classifier(
@@ -144,6 +143,63 @@ def _planned(settings: RunConfig, data: RunData) -> RunConfig:
     return with_method(settings, found.recommended.method)
 
 
+def _objections_before(settings: RunConfig, data: RunData) -> tuple[Finding, ...]:
+    """Return what is wrong with the settings before anything is spent, for the owner only: people may be private."""
+    people = None  # in batches, not known yet
+    if data.batches is None:
+        people = len(data.X_private) if data.entity_ids is None else len(np.unique(canonical_ids(data.entity_ids)))
+    teachers = settings.teachers.number if data.silos is None else len(np.unique(canonical_ids(data.silos)))
+    return _objections(settings, data, _planned_epsilon(settings, data), teachers, people)
+
+
+def _objections_on_card(
+    settings: RunConfig, data: RunData, model: PATEClassifier, epsilon: PublicEpsilon, scores: tuple[ClassAccuracy, ...]
+) -> tuple[Finding, ...]:
+    """Return what may stand on the card: nothing that was counted on rows whose number is no public fact."""
+    declared = None if settings.private is None else settings.private.people
+    people = public_number_of_people(model) or declared
+    return _objections(settings, data, epsilon.epsilon, model.n_teachers_, people, unit=epsilon.unit, scores=scores)
+
+
+def _objections(
+    settings: RunConfig,
+    data: RunData,
+    epsilon: float | None,
+    teachers: int | None,
+    people: int | None,
+    *,
+    unit: PrivacyUnit | None = None,
+    scores: tuple[ClassAccuracy, ...] = (),
+) -> tuple[Finding, ...]:
+    return lint(
+        epsilon=epsilon,
+        delta=settings.privacy.delta,
+        unit=unit,
+        accuracy=[astuple(entry) for entry in scores],
+        entities=people,
+        teachers=None if settings.by_people else teachers,
+        classes=len(data.classes),
+        threshold=getattr(settings.votes, "threshold", None),
+        stopping="fixed" if settings.public.rounds == 1 else "data-independent",
+        tuned_on=settings.privacy.tuned_on,
+        insisted=settings.privacy.insist,
+        mechanism="interactive" if settings.votes is not None and settings.votes.takes_predictions else None,
+    )
+
+
+def _planned_epsilon(settings: RunConfig, data: RunData) -> float | None:
+    """Return the ε that everything in the ledger may come to: its budget, or by default just enough for this run."""
+    if settings.privacy.budget or settings.privacy.epsilon:
+        return settings.privacy.budget or settings.privacy.epsilon
+    if settings.votes is None:
+        return None  # what is not planned is known once the sum or the labels were released
+    queries = settings.public.queries or len(pool_of(settings, data))
+    event = of_queries(settings.votes.event_of_one(len(data.classes), ONE_TEACHER, simulated=False), queries)
+    bound = data_independent.rdp(event).to_epsilon(settings.privacy.delta).epsilon
+    # Only a large ε is objected to, so the tighter bound, which takes seconds, is for those alone.
+    return bound if bound <= LARGE_EPSILON else data_independent.epsilon(event, settings.privacy.delta).epsilon
+
+
 def _say_unused(model: PATEClassifier) -> None:
     which = f"{model.remembered_:,} of the queries" if model.drawn_ else "All queries"
     remark(
@@ -175,7 +231,7 @@ def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: P
         event=release.event if proposal is None else Composed((release.event, *publications)),
         feature_map=describe_features(chosen),
         student=chosen.student_name,
-        findings=objections_on_card(settings, data, model, independent, card.accuracy_by_class),
+        findings=_objections_on_card(settings, data, model, independent, card.accuracy_by_class),
     )
 
 
@@ -217,7 +273,7 @@ def _save_votes(results: Claim, settings: RunConfig, model: PATEClassifier) -> N
             replace(of_rounds[0], counts=np.concatenate([one.counts for one in of_rounds])).write(path)
 
 
-def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard, reveal_private: bool) -> None:
+def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard) -> None:
     table = Table("", "", title="Private student", title_justify="left", show_header=False)
     row = table.add_row
     if not settings.published:
@@ -227,12 +283,6 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
     alone = card.epsilon != model.ledger_.guarantee()
     of = "this release" if alone else "whole budget"
     row(f"ε to publish ({of})", f"{round_up(card.epsilon.epsilon):.4f}")
-    scale = settings.votes.scale if isinstance(settings.votes, LNMax) else None
-    if reveal_private and scale is not None:
-        paper = pate2017.published_epsilon(model.votes_, scale, card.epsilon.delta)
-        drawn = pate2017.discrete_epsilon(model.votes_, scale, card.epsilon.delta)
-        row("ε NOT to publish, by the paper's method", f"{round_up(paper.reveal()):.4f}")
-        row("ε NOT to publish, its Theorem 3 for the noise drawn", f"{round_up(drawn.reveal()):.4f}")
     if card.sanitised is not None:
         row("tested ε to publish beside it (these labels)", f"{round_up(card.sanitised.epsilon):.4f}")
     elif settings.privacy.proposal is not None:
@@ -259,13 +309,6 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
     if settings.published:
         console.print(_comparison(settings.published, card))
     console.print(table)
-    if reveal_private and scale is not None:
-        console.print(
-            "The ε marked NOT to publish depend on the private votes: they are for the data set owner only. As in the "
-            "paper, they bound the loss in one direction. The publishable ε bounds both."
-        )
-    elif reveal_private:
-        console.print("No vote-dependent cost is computed for this mechanism.")
     if model.remembered_:
         which = f"{model.remembered_:,} queries were" if model.drawn_ else "Every query was"
         console.print(f"{which} labeled before. The labels are the same, and nothing was spent on them.")
