@@ -13,10 +13,9 @@ import pytest
 from tutelage import VoteHistogram
 from tutelage.events import Composed, ConfidenceCheck, Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
 from tutelage.exceptions import InvalidParameterError, NotPublishableError
-from tutelage.privacy import NeighboringRelation, PrivacyUnit, PrivateEpsilon, PublicEpsilon, round_up
+from tutelage.privacy import NeighboringRelation, PrivacyUnit, PrivateEpsilon, PublicEpsilon
 from tutelage.reporting import STATEMENTS, Batch, ClassAccuracy, FrontierPoint, PrivacyCard
 from tutelage.reporting.lints import Finding, lint
-from tutelage.reporting.sections import SIDE_CHANNELS, TRUST
 from tutelage.reporting.statements import FIRST_PAGE
 
 PATIENT = PrivacyUnit("patient_id", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
@@ -116,15 +115,6 @@ def test_the_card_says_of_its_noise_whether_it_was_real():
     assert [made.as_dict()["noise"] for made in (card(), simulated)] == ["real", "simulated"]
 
 
-def test_a_page_says_nothing_twice_and_no_row_is_empty_talk():
-    text = card().as_markdown()
-    assert text.count("| Privacy guarantee |") == 1
-    assert "| Event |" not in text
-    for sentence in (*SIDE_CHANNELS, TRUST["central"]):  # where the officer asks, the heading is named
-        assert text.count(sentence) == 1
-    assert "8. **What about side channels?** See Side channels." in text
-
-
 def test_the_readable_card_rounds_epsilon_up_and_says_what_it_means(tmp_path):
     text = card().as_markdown()
     assert "(11.409, 1e-05)-differential privacy" in text
@@ -145,14 +135,6 @@ def test_the_three_forms_say_the_same(tmp_path):
     assert all(
         json.dumps(word) in paths[0].read_text() for word in ("patient_id", "About trust: as agreed.", "ab" * 32)
     )
-
-
-def test_of_very_many_columns_the_readable_card_shows_some():
-    many = card(features=tuple(f"pixel {number}" for number in range(784)))
-    for text in (many.as_markdown(), many.as_html()):
-        assert "pixel 39, … (784 in all)" in text
-        assert "pixel 40" not in text
-    assert len(many.as_dict()["features"]) == 784
 
 
 def test_the_majority_class_stands_beside_the_students_accuracy():
@@ -469,7 +451,7 @@ def test_the_page_can_be_heard_and_walked():
     assert levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
     assert all(drawn["role"] == "img" and len(str(drawn["aria-label"])) > 30 for drawn in found.all("svg"))
-    assert len(found.all("svg")) == len(found.all("figcaption")) == 5
+    assert len(found.all("svg")) == len(found.all("figcaption")) == 4
     assert all("scope" in header for header in found.all("th"))
     places = [attributes["id"] for _, attributes in found.tags if "id" in attributes]
     assert len(set(places)) == len(places)
@@ -494,10 +476,3 @@ def test_names_and_statements_are_text_whatever_they_hold():
     assert "\u202e" not in hostile.as_html() + hostile.as_markdown()
     assert '<script>alert("1")</script>' in "".join(found.text)
     assert not re.search(r"(?<!\\)<script|(?<!\\)\[a\]|(?<!\\)`", hostile.as_markdown())
-
-
-def test_printed_epsilons_are_never_below_the_value():
-    for value in (0.12341, 2.00000000001, 11.4089999, 1e-9, 3.0):
-        assert value <= round_up(value) <= value + 1.1e-4
-        assert value <= round_up(value, 2) <= value + 1.1e-2
-    assert round_up(float("inf")) == float("inf")

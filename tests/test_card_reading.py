@@ -3,7 +3,6 @@
 import json
 import math
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from test_card import HOSTILE, PATIENT, Outline, card, full_card
-from tutelage import Ledger
-from tutelage.accounting import data_independent
-from tutelage.events import CappedArgmaxGaussian, Event, NoisySumGaussian
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, NotPublishableError, TutelageError
 from tutelage.privacy import NeighboringRelation, PrivacyUnit, PublicEpsilon
-from tutelage.publishing.proof import proved_card
 from tutelage.reporting import PrivacyCard, read_card
 from tutelage.reporting.card import FORMAT
 from tutelage.reporting.reading import card_from_dict
@@ -84,24 +79,6 @@ def test_an_epsilon_of_fewer_changes_is_smaller_and_of_a_unit_that_may_be_remove
     of_rows = PublicEpsilon(2.0, 1e-5, PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW), "a theorem")
     with pytest.raises(NotPublishableError, match="needs a unit of privacy that may be added and removed"):
         card(of_rows, if_added_or_removed=1.0)
-
-
-CAPPED = CappedArgmaxGaussian(40.0, 5, 2, PATIENT)  # whose voters may each have several patients
-
-
-def _of_event(event: Event) -> PrivacyCard:
-    ledger = Ledger.in_memory(epsilon=3.0, delta=1e-5, unit=PATIENT)
-    ledger.reserve(event, 1)
-    made = replace(card(data_independent.epsilon(event, 1e-5)), event=event, queries=1, answered=1)
-    fewer = data_independent.epsilon_if_added_or_removed(event, 1e-5)
-    return replace(made, budget=ledger.state().as_dict(), if_added_or_removed=fewer)
-
-
-def test_an_epsilon_of_fewer_changes_is_of_single_people_alone(tmp_path):
-    sums, votes = (_of_event(kind) for kind in (NoisySumGaussian(9.0, 1, 2, PATIENT), CAPPED))
-    assert proved_card(sums, "card.json").if_added_or_removed == sums.if_added_or_removed
-    with pytest.raises(InvalidDataError, match="only added or removed"):
-        proved_card(votes, "card.json")
 
 
 def test_a_simulated_card_stays_simulated(tmp_path):

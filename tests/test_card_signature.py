@@ -220,7 +220,6 @@ def test_a_received_card_can_be_signed_again(called, signed):
         (("out", "--verify", "keys/officer.private.json"), 1, "public file of a member"),
         (("out", "--sign", "keys/officer.public.json"), 1, "chmod 600"),
         (("out", "--sign", "keys/nobody.private.json"), 1, "does not exist"),
-        (("out", "--sign", "keys/officer.private.json", "--private-votes", "v.npz"), 2, "is not part of a card"),
     ],
 )
 def test_wrong_calls_are_refused_in_a_sentence(options, code, said, called, signed):

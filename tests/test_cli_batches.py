@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tutelage import PATEClassifier, SimulationNoise
-from tutelage.exceptions import BudgetContinuedWarning, InvalidDataError, InvalidParameterError
 from tutelage.students import load_student
 from tutelage.tables import read_batches, read_table
 
@@ -120,13 +119,6 @@ def test_rows_of_one_person_that_lie_apart_are_refused_before_anything_is_spent(
     assert not (folder / "private.parquet.ledger").exists()
 
 
-def test_an_audit_reads_all_rows(folder, called):
-    configure(folder, "out", "batches = true")
-    done = called("audit", "config.toml", cwd=folder)
-    assert done.returncode == 2
-    assert "`batches` in [private] must be left out" in done.stderr
-
-
 def model(**settings: object) -> PATEClassifier:
     return PATEClassifier(**{"epsilon": 2.0, "noise": SimulationNoise(0), "classes": CLASSES, **settings})
 
@@ -146,41 +138,3 @@ def test_labels_are_merged_in_python_as_in_a_configuration(folder, in_batches):
     score = found.score(public, "readmitted")
     assert score > 0.6
     assert found.card(public, public.column("readmitted")).student_accuracy == score
-
-
-def test_labels_merged_in_another_way_are_another_question(folder):
-    public, ledger = read_table(folder / "public.parquet"), folder / "rows.ledger"
-    others = {"yes": ["<30"], "no": ["NO", ">30"]}
-    budget = {"ledger": ledger, "budget": 8.0, "question": "again"}
-    rows = read_table(folder / "private.parquet")
-    model(**budget).fit(rows, "readmitted", X_public=public, entity_ids="patient")
-    with pytest.warns(BudgetContinuedWarning):
-        second = model(classes=others, **budget).fit(rows, "readmitted", X_public=public, entity_ids="patient")
-    assert second.remembered_ == 0
-    assert second.release_.cost > 0
-
-
-@pytest.mark.parametrize(
-    "classes",
-    [
-        {"yes": ["<30", ">30"], "no": "NO"},
-        {"yes": [], "no": ["NO"]},
-        {"yes": ["NO"], "no": ["NO"]},
-        {"yes": [["<30"]], "no": ["NO"]},
-        {"yes": ["<30"], 0: ["NO"]},
-    ],
-)
-def test_a_mapping_that_is_no_partition_of_the_labels_is_refused(classes):
-    with pytest.raises(InvalidParameterError, match="the list of its labels, each label once"):
-        model(classes=classes).resolved()
-
-
-def test_a_label_of_no_class_is_refused_unquoted(folder):
-    with pytest.raises(InvalidDataError, match="not among the declared `classes`") as refused:
-        model(classes={"yes": ["<30"], "no": ["NO"]}).fit(
-            read_table(folder / "private.parquet"),
-            "readmitted",
-            X_public=read_table(folder / "public.parquet"),
-            entity_ids="patient",
-        )
-    assert ">30" not in str(refused.value)

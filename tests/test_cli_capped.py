@@ -69,28 +69,6 @@ def test_more_queries_cost_nothing_and_the_run_warns_that_votes_may_be_gone(fold
     assert json.loads((folder / "out" / "card.json").read_text())["budget"]["spent"] == spent
 
 
-def test_rounds_share_one_campaign(folder):
-    configure(folder, public='rounds = 2\nselection = "least-confident"\nqueries = 100')
-    card = run(folder)
-    assert "cap=10)" in card["mechanism"]
-    assert card["public_epsilon"] <= 2.0
-    assert [batch["answers"] for batch in card["batches"]] == [pytest.approx(card["budget"]["spent"]), 0, 0]
-    votes = VoteHistogram.load(folder / "private-out" / "private-votes.npz")
-    assert (votes.n_queries, votes.cap, votes.counts.sum()) == (100, 10, 2 * 5 * 1500)
-
-
-def test_the_mechanism_can_be_named(folder):
-    configure(folder, privacy="", more=CAPPED.format(8.0, 15))
-    assert run(folder)["mechanism"] == "CappedGNMax(sigma=8.0, cap=15)"
-
-
-def test_a_card_is_made_again_from_its_files(folder):
-    run(folder)
-    result = tutelage("card", "out", "--ledger", "private.csv.ledger", "--json", cwd=folder)
-    assert result.returncode == 0, result.stderr
-    assert json.loads(result.stdout)["teachers"] is None
-
-
 def test_a_campaign_that_does_not_fit_is_refused_before_its_ledger_is_made(folder):
     configure(folder, more=CAPPED.format(0.5, 15), privacy="budget = 2.0")
     result = tutelage("run", "config.toml", cwd=folder)

@@ -102,42 +102,27 @@ def test_a_later_ledger_brings_the_budget_of_a_card_up_to_date(called, folder): 
     assert read_card(folder / "later" / "card.json") == now
 
 
-def test_a_card_whose_ledger_saw_no_later_release_keeps_its_epsilon(called, folder):  # noqa: F811
+def test_what_a_ledger_saw_later_changes_the_card(called, folder):  # noqa: F811
+    configure(folder, ("delta = 1e-5", "delta = 1e-5\nbudget = 60"))
     called("run", "config.toml", cwd=folder)
-    first = read_card(folder / "out" / "card.json")
-    assert called("card", "out", "--ledger", "private.csv.ledger", cwd=folder).returncode == 0
-    assert read_card(folder / "out" / "card.json") == first
+    first, ledger = read_card(folder / "out" / "card.json"), Ledger.open(folder / "private.csv.ledger")
+
+    def card_now():
+        assert called("card", "out", "--ledger", "private.csv.ledger", cwd=folder).returncode == 0
+        return read_card(folder / "out" / "card.json")
+
+    assert card_now() == first
     assert first.alone is None
-
-
-def test_a_test_of_an_epsilon_is_a_later_release_too(called, folder):  # noqa: F811
-    configure(folder, ("delta = 1e-5", "delta = 1e-5\nbudget = 60"))
-    called("run", "config.toml", cwd=folder)
-    first, ledger = read_card(folder / "out" / "card.json"), Ledger.open(folder / "private.csv.ledger")
     ledger.reserve(PublicationTest((2**59, 2**58), 1e-5, first.epsilon.unit), 1)  # and killed before it was drawn
-    assert called("card", "out", "--ledger", "private.csv.ledger", cwd=folder).returncode == 0
-    now = read_card(folder / "out" / "card.json")
+    now = card_now()
     assert (now.epsilon.epsilon, now.alone) == (60.0, first.epsilon)
-
-
-def test_a_later_release_with_the_noise_of_several_owners_is_a_finding_on_an_earlier_card(called, folder):  # noqa: F811
-    configure(folder, ("delta = 1e-5", "delta = 1e-5\nbudget = 60"))
-    called("run", "config.toml", cwd=folder)
-    first, ledger = read_card(folder / "out" / "card.json"), Ledger.open(folder / "private.csv.ledger")
     ledger.reserve(SummedNoise(NoisyArgmaxGaussian(40.0, 3, ledger.unit, simulated=False), 5), 1)
     assert "noise-from-shares" not in {finding.code for finding in first.findings or ()}
     for _ in range(2):
-        assert called("card", "out", "--ledger", "private.csv.ledger", cwd=folder).returncode == 0
-        (found,) = (each for each in read_card(folder / "out" / "card.json").findings or () if "shares" in each.code)
+        (found,) = (each for each in card_now().findings or () if "shares" in each.code)
         assert "only if 5 of the hospitals that took part" in found.reason
-
-
-def test_seeded_noise_in_a_ledger_taints_the_cards_of_its_releases(called, folder):  # noqa: F811
-    configure(folder, ("delta = 1e-5", "delta = 1e-5\nbudget = 60"))
-    called("run", "config.toml", cwd=folder)
-    first, ledger = read_card(folder / "out" / "card.json"), Ledger.open(folder / "private.csv.ledger")
     ledger.reserve(PublicationTest((2**59, 2**58), 1e-5, first.epsilon.unit, simulated=True), 1)
-    assert called("card", "out", "--ledger", "private.csv.ledger", cwd=folder).returncode == 0
+    card_now()
     assert "NOT PRIVATE" in (folder / "out" / "card.md").read_text()
 
 

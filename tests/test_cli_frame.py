@@ -12,7 +12,6 @@ from conftest import REPOSITORY
 from test_cli import refusal
 from tutelage.cli.app import _VERBS, app
 from tutelage.cli.config import load_config
-from tutelage.mechanisms.registry import CENTRAL
 
 HEAVY = {"numpy", "scipy", "sklearn", "opendp", "torch", "matplotlib"}
 
@@ -80,13 +79,6 @@ def test_every_verb_helps(verb, called):
     assert shown.stdout.startswith(f"Usage: tutelage {verb} ")
 
 
-def test_every_verb_is_found_by_whoever_walks_the_command_line():
-    group = typer.main.get_command(app)
-    found = group.list_commands(None)  # type: ignore[attr-defined]
-    assert sorted(found) == sorted(_VERBS)
-    assert {group.get_command(None, name).name for name in found} == set(found)  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
@@ -119,20 +111,6 @@ def test_every_help_text_fits_the_screen_uncut(columns):
     assert [line for line in lines if line.endswith("...") and "VERB ..." not in line] == []
 
 
-def test_options_name_no_mechanism_that_the_command_does_not_take():
-    seen = 0
-    for name, command in commands():
-        shown = [option.get_help_record(command.context_class(command)) or ("", "") for option in command.params]
-        taken = {
-            known for first, said in shown if first.startswith("--mechanism") for known in CENTRAL if known in said
-        }
-        for option, said in shown:
-            named = set(re.findall(r"[\w-]+", said.partition(":")[0])) & set(CENTRAL)
-            assert not taken or named <= taken, f"{name} {option} names {named - taken}"
-            seen += bool(taken & named)
-    assert seen > 10
-
-
 def test_every_exit_code_is_on_the_page_of_the_command_line():
     page = (REPOSITORY / "docs" / "reference" / "command-line.md").read_text()
     sources = "".join(path.read_text() for path in (REPOSITORY / "src" / "tutelage" / "cli").glob("*.py"))
@@ -158,42 +136,7 @@ def test_a_verb_of_another_package_is_listed_only_if_the_package_is_installed(ca
     assert "needs the package tutelage-reproductions" in refusal(called("reproduce", "--list"), 1)
 
 
-@pytest.mark.parametrize(
-    ("typed", "offered"),
-    [
-        ("", list(_VERBS)),
-        ("re", ["reproduce"]),
-        ("--vers", ["--version"]),
-        ("ledger ex", ["exposure", "export"]),
-        ("run --over", ["--overwrite"]),
-        ("ledger init --eps", ["--epsilon"]),
-        ("example ", ["adult", "files"]),
-        ("xyz", []),
-    ],
-)
-def test_shells_complete_verbs_options_and_names(typed, offered, called, monkeypatch):
-    words = f"tutelage {typed}"
-    monkeypatch.setenv("COMP_WORDS", words)
-    monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
-    monkeypatch.setenv("_TUTELAGE_COMPLETE", "complete_bash")
-    assert called().stdout.split() == offered
-    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", words)
-    monkeypatch.setenv("_TUTELAGE_COMPLETE", "complete_zsh")
-    in_zsh = called().stdout
-    assert all(f'"{name}"' in in_zsh for name in offered)
-    monkeypatch.setenv("_TUTELAGE_COMPLETE", "complete_fish")
-    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
-    assert [line.split("\t")[0] for line in called().stdout.splitlines() if line] == offered
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_for_a_shell_calls_back(shell, called, monkeypatch):
-    monkeypatch.setenv("_TUTELAGE_COMPLETE", f"source_{shell}")
-    assert f"_TUTELAGE_COMPLETE=complete_{shell}" in called().stdout
-
-
 def test_what_is_shown_first_loads_nothing_heavy():
-    completing = {"COMP_WORDS": "tutelage ", "COMP_CWORD": "1", "_TUTELAGE_COMPLETE": "complete_bash"}
     assert "typer" in modules_after()
-    for loaded in (modules_after(), modules_after("--version"), modules_after("rnu"), modules_after(**completing)):
+    for loaded in (modules_after(), modules_after("--version"), modules_after("rnu")):
         assert not HEAVY & loaded

@@ -75,28 +75,6 @@ def test_json_figure_and_file_are_one_plan(called, tmp_path):
     assert found["recommended"]["interval"][0] < found["recommended"]["expected_accuracy"]
 
 
-def test_less_knowledge_is_said(called, tmp_path):
-    sizes = "--epsilon", 1, "--people", 2000, "--public-rows", 300
-    stand_in = write(tmp_path / "other.csv", 200)
-    told = called("plan", *sizes, "--stand-in", stand_in, "--label", "kind", "--json")
-    assert json.loads(told.stdout)["evidence"] == "stand-in"
-    declared = called("plan", *sizes, "--classes", 2, "--accuracy", 0.9, "--json")
-    assert json.loads(declared.stdout)["evidence"] == "declared-accuracy"
-    nothing = " ".join(called("plan", *sizes, "--classes", 2).stdout.split())
-    assert "how accurate it is on yours is unknown" in nothing
-    assert "only sizes are known" in nothing
-    assert "if doubled" not in nothing
-
-
-def test_arrays_of_an_npz_file_are_public_rows(called, tmp_path):
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 2, 150)
-    np.savez(tmp_path / "public.npz", X=rng.normal(size=(150, 3)) + 2 * y[:, np.newaxis], y=y)
-    target = "plan", "--epsilon", 1, "--people", 900, "--public", tmp_path / "public.npz", "--label"
-    assert json.loads(called(*target, "y", "--json").stdout)["classes"] == 2
-    assert "has no array 'z'" in refusal(called(*target, "z"), 1)
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -157,29 +135,3 @@ def test_a_private_number_of_people_is_not_planned_by(called, tmp_path):
     config.write_text(config.read_text().replace('entity = "patient"\n', 'entity = "patient"\npeople = 300\n'))
     again = called("run", config, "--overwrite")
     assert "plan: Use" in " ".join(again.stderr.split())
-
-
-def test_silos_are_not_planned_by(called, tmp_path):
-    config = configuration(tmp_path, private='silo = "patient"\n')
-    config.write_text(config.read_text().replace('ignore = ["patient"]\n', ""))
-    assert "A plan cannot try one teacher per silo. Remove `silo` from [private]." in refusal(
-        called("plan", "--for", config, "--people", 600), 2
-    )
-
-
-def test_proposals_are_not_planned_by(called, tmp_path):
-    config = configuration(tmp_path)
-    config.write_text(config.read_text().replace("delta = 1e-5", 'delta = 1e-5\nproposal = "proposal.json"'))
-    refused = refusal(called("plan", "--for", config), 2)
-    assert "proposal" in refused
-
-
-def test_objections_are_in_every_form_of_a_plan(called, tmp_path):
-    sizes = "--epsilon", 20, "--people", 2000, "--public-rows", 300, "--classes", 2, "--delta", 1e-3
-    printed = called("plan", *sizes, "--output", tmp_path / "out")
-    reasons = [finding["reason"] for finding in json.loads((tmp_path / "out" / "plan.json").read_text())["findings"]]
-    assert len(reasons) == 2
-    page = (tmp_path / "out" / "plan.html").read_text()
-    for reason in reasons:
-        assert reason in " ".join(printed.stdout.split())
-        assert reason.split(":")[0] in page

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from test_cli import configure, refusal, write_people
 from tutelage.cli.schema import _lines
-from tutelage.exceptions import InvalidDataError
 from tutelage.features import PublicColumns
 from tutelage.tables import read_table
 
@@ -156,44 +155,6 @@ def test_a_kind_that_the_private_rows_contradict_is_refused_without_a_quote(fold
     assert "Miller" not in result.stderr
 
 
-def test_a_column_with_another_purpose_may_be_ignored(folder, called):
-    declared(folder, 'ill = "ignore"', 'code = "ignore"')
-    result = called("run", "config.toml", cwd=folder)
-    assert result.returncode == 0, result.stderr
-
-
-@pytest.mark.parametrize("verb", [("audit", "config.toml", "--draws", 2000), ("run", "config.toml")])
-def test_every_verb_that_reads_a_configuration_reads_the_columns(verb, folder, called):
-    declared(folder, 'ward = "date"', 'code = "ignore"')
-    assert "Column 'ward' of the public rows must hold dates only" in refusal(called(*verb, cwd=folder), 1)
-
-
-def test_columns_are_for_tables(folder, called):
-    declared(folder, 'age = "number"')
-    config = folder / "config.toml"
-    config.write_text(config.read_text().replace(".csv", ".npz"))
-    assert "[columns] is only for tables" in refusal(called("run", "config.toml", cwd=folder), 2)
-    assert "[columns]" in refusal(_bundled(folder, called), 2)
-
-
-def _bundled(folder: Path, called: Any) -> Any:
-    text = 'dataset = "adult"\n[columns]\nage = "number"\n[privacy]\ndelta = 1e-5\n[output]\nfolder = "out"\n'
-    (folder / "adult.toml").write_text(text)
-    return called("run", "adult.toml", cwd=folder)
-
-
-def test_a_python_declaration_is_checked_too(folder):
-    table = read_table(folder / "public.csv")
-    with pytest.raises(InvalidDataError, match=r"must hold its declared categories: north. Got 'south'"):
-        PublicColumns.learn(table, ["ward"], {"ward": ["north"]})
-    with pytest.raises(InvalidDataError, match="must hold numbers only"):
-        PublicColumns.learn(table, ["ward"], {"ward": "number"})
-
-
-def test_a_schema_refuses_a_misspelt_column(folder, called):
-    assert "has no column 'il'" in refusal(called("schema", "public.csv", "--ignore", "il", cwd=folder), 1)
-
-
 @given(st.text(), st.lists(st.text(), min_size=1, max_size=3))
 def test_names_and_categories_survive_toml(name, categories):
     column = {"kind": "category", "categories": categories, "missing": 0}
@@ -202,12 +163,3 @@ def test_names_and_categories_survive_toml(name, categories):
     except UnicodeEncodeError:
         return  # half a character, which no file holds
     assert tomllib.loads("\n".join(_lines(name, column))) == {name: categories}
-
-
-def test_a_table_may_have_other_forms(folder, called):
-    pytest.importorskip("pyarrow")
-    pandas.read_csv(folder / "public.csv").astype({"ward": "category"}).to_parquet(
-        folder / "public.parquet", index=False
-    )
-    shown = called("schema", "public.parquet", "--ignore", "ill", cwd=folder)
-    assert tomllib.loads(shown.stdout)["columns"]["ward"] == ["north", "south"]

@@ -42,16 +42,6 @@ def test_a_run_labels_every_public_row_and_its_card_says_how(folder):
     assert 0 < abs(card["teachers"] - 1500) < 300
 
 
-def test_the_noise_can_be_named_and_a_vote_student_trained(folder):
-    named = '[mechanism]\nname = "noisy-sum"\nnoise_multiplier = 4.0\n[student]\nestimator = "label-propagation"'
-    configure(folder, privacy="", more=named)
-    result = tutelage("run", "config.toml", "--json", cwd=folder)
-    assert result.returncode == 0, result.stderr
-    card = json.loads(result.stdout)
-    assert card["mechanism"] == "NoisySum(noise_multiplier=4.0)"
-    assert card["student"] == "label-propagation"
-
-
 @pytest.mark.parametrize(
     ("private", "public", "more", "people"),
     [
@@ -155,15 +145,6 @@ def test_a_smaller_epsilon_of_fewer_changes_is_proved_again(changes, folder):
     (folder / "card.json").write_text(json.dumps({**card, **changes}))
     result = tutelage("card", "card.json", "--output", "new", cwd=folder)
     assert "states if units are only added or removed an ε" in refusal(result, 1)
-
-
-def test_where_the_number_of_rows_is_public_no_epsilon_is_stated_for_rows_that_join(folder):
-    configure(folder, private='unit = "row"')
-    assert tutelage("run", "config.toml", cwd=folder).returncode == 0
-    assert read_card(folder / "out" / "card.json").if_added_or_removed is None
-    text = (folder / "out" / "card.md").read_text()
-    said = "ε limits the effect of replacing one unit (row) by another one. It does not cover adding or removing a unit"
-    assert said in text
 
 
 def test_the_private_sums_of_all_rounds_are_kept(folder):

@@ -121,36 +121,6 @@ def test_labels_are_merged_into_classes(folder, called):
     }
 
 
-def test_other_labels_in_a_class_are_another_question(folder, called):
-    merged(folder)
-    assert called("run", "config.toml", cwd=folder).returncode == 0
-    merged(folder, MERGED.replace('"yes", "maybe"', '"maybe", "yes"'))
-    assert "Every query was labeled before" in called("run", "config.toml", "--overwrite", cwd=folder).stdout
-    merged(folder, MERGED.replace('"yes", "maybe"', '"no"').replace('well = ["no"]', 'well = ["yes"]'))
-    refused = called("run", "config.toml", "--overwrite", cwd=folder)
-    assert refused.returncode == 1
-    assert "does not allow 40 more such queries" in refused.stderr
-
-
-@pytest.mark.parametrize(
-    ("classes", "message"),
-    [
-        ('classes = { sick = ["yes"], well = ["yes"] }', "must list each label once"),
-        ('classes = { sick = "yes", well = ["no"] }', "must give each class the list of its labels"),
-        ("classes = { sick = [], well = ['no'] }", "must give each class the list of its labels"),
-        ("classes = { sick = [true], well = ['no'] }", "must give each class the list of its labels"),
-        ("classes = { sick = ['yes', 'no'] }", "must list at least two class values"),
-        ("classes = { '=sick' = ['yes'], well = ['no'] }", "must not begin like a formula"),
-        ("classes = 'yes'", "`classes` in [private] must be a list"),
-    ],
-)
-def test_classes_that_merge_nothing_are_refused(classes, message, folder, called):
-    merged(folder, classes)
-    refused = called("run", "config.toml", cwd=folder)
-    assert refused.returncode == 2
-    assert message in refused.stderr
-
-
 def test_a_label_in_no_class_is_not_quoted(folder, called):
     spelled_otherwise(folder)
     merged(folder, MERGED.replace(', "maybe"', ""))

@@ -16,6 +16,7 @@ from tutelage.partition import refuse_overlap
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.teachers import VectorBallots
 
+pytestmark = pytest.mark.rest
 FOLDER = REPOSITORY / "examples" / "consortium"
 FILES = ("stays", "deal", "hospital", "run", "sums")
 

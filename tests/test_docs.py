@@ -1,6 +1,5 @@
 """Documentation runs: every Python block, every configuration, every link between pages, every doctest."""
 
-import ast
 import contextlib
 import csv
 import doctest
@@ -21,7 +20,6 @@ from tutelage.accounting import data_independent
 from tutelage.cli.config import load_config
 from tutelage.datasets import load_adult
 from tutelage.privacy import round_up
-from tutelage.publishing.cost_envelope import reach
 from tutelage.students import load_student
 
 pytestmark = pytest.mark.usefixtures("repeatable")
@@ -64,6 +62,7 @@ def test_the_documented_configuration_is_accepted(tmp_path):
     assert config.private.entity == "patient_id"
 
 
+@pytest.mark.rest
 def test_ballots_of_vectors_are_used_as_documented(tmp_path):
     example = blocks("docs/ballots.md", "python")[0]
     printed = io.StringIO()
@@ -80,18 +79,6 @@ def test_ballots_of_vectors_are_used_as_documented(tmp_path):
         assert config.votes is None
 
 
-@pytest.mark.slow
-def test_labels_alone_are_released_as_documented():
-    vectors, labels = blocks("docs/ballots.md", "python")
-    printed = io.StringIO()
-    setup = vectors.partition("model = ")[0]
-    with contextlib.redirect_stdout(printed):
-        exec(setup + labels, {})  # noqa: S102  our own documentation
-    mechanism, accuracy = printed.getvalue().split(" at δ = 1e-05 ")
-    assert mechanism == "CappedGNMax(sigma=39.234, cap=20) ε = 0.4999"
-    assert 0.82 < float(accuracy) < 0.86
-
-
 def test_the_student_is_used_as_documented(tmp_path, monkeypatch, called):
     write_rows(tmp_path / "private.csv", 300, 1, extra={"patient": [str(i) for i in range(300)]})
     write_rows(tmp_path / "public.csv", 120, 2)
@@ -102,19 +89,6 @@ def test_the_student_is_used_as_documented(tmp_path, monkeypatch, called):
     names = {"rows": [[50, 0.9, "north"]]}
     exec(example, names)  # noqa: S102  our own documentation
     assert names["student"].predict(names["rows"]).tolist() == ["yes"]  # pyright: ignore[reportAttributeAccessIssue]
-
-
-@pytest.mark.slow
-def test_thousands_of_teachers_of_a_few_images_are_trained_as_documented(data_folder):
-    if not (data_folder / "mnist.npz").is_file():
-        pytest.skip("mnist.npz is not in TUTELAGE_DATA")
-    *_, example = blocks("docs/teachers.md", "python")
-    names: dict[str, Any] = {}
-    exec(example, names)  # noqa: S102  our own documentation
-    mnist, model = names["mnist"], names["model"]
-    assert str(model.epsilon_) == "ε = 0.077 at δ = 1e-05"
-    assert "ε = 0.077 (δ = 1e-5)" in " ".join((REPOSITORY / "docs" / "teachers.md").read_text().split())
-    assert model.score(mnist.X_test[9000:], mnist.y_test[9000:]) > 0.97
 
 
 def test_the_documented_ledger_says_what_it_says(tmp_path, monkeypatch, capsys):
@@ -167,6 +141,7 @@ def test_the_documented_mechanism_keeps_the_contract():
             getattr(suite(), name)()
 
 
+@pytest.mark.rest
 def test_the_documented_campaign_costs_and_labels_what_it_says():
     names: dict[str, Any] = {}
     exec(blocks("docs/mechanisms.md", "python")[0], names)  # noqa: S102  our own documentation
@@ -211,6 +186,7 @@ SHOWN = {
 }
 
 
+@pytest.mark.rest
 def test_the_documented_card_is_made(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
@@ -221,6 +197,7 @@ def test_the_documented_card_is_made(tmp_path, monkeypatch):
 
 
 @FITS_AGAIN
+@pytest.mark.rest
 @pytest.mark.usefixtures("small_forests")
 def test_the_documented_teachers_work():
     names: dict[str, Any] = {}
@@ -234,6 +211,7 @@ def test_the_documented_teachers_work():
 
 
 @FITS_AGAIN
+@pytest.mark.rest
 def test_the_documented_students_work():
     names: dict[str, Any] = {}
     for example in blocks("docs/students.md", "python"):
@@ -264,6 +242,7 @@ def test_the_documented_publication_works(capsys):
     assert f"ε = {round_up(names['publication'].epsilon.epsilon)}" in capsys.readouterr().out
 
 
+@pytest.mark.rest
 @pytest.mark.usefixtures("short_trials")
 @pytest.mark.parametrize("example", sorted((REPOSITORY / "examples").glob("*.py")), ids=lambda path: path.name)
 def test_examples_run(example, capsys):
@@ -303,15 +282,6 @@ def test_every_proof_and_test_that_the_source_names_exists():
     assert "docs/proofs/data_independent.md" in named
     for path in named:
         assert (REPOSITORY / path).is_file(), path
-
-
-def test_a_theorem_is_tested_where_its_function_is_used_and_not_just_its_name():
-    tests_that_use: Any = runpy.run_path(str(REPOSITORY / "tools" / "theorems.py"))["tests_that_use"]
-    home = "tutelage.publishing"
-    imports = f"from {home} import cost_envelope as costs\nfrom {home}.cost_envelope import reach\n"
-    for body, number in (("reach(votes)", 1), ("costs.reach(votes)", 1), ("costs.other", 0), ("votes.reach()", 0)):
-        assert tests_that_use(reach, ast.parse(f"{imports}def test_it(votes):\n    {body}")) == number
-    assert tests_that_use(reach, ast.parse("def test_it():\n    reach = 3\n    print(reach)")) == 0
 
 
 def test_the_page_of_theorems_is_up_to_date():

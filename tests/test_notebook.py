@@ -24,6 +24,7 @@ def test_the_stored_notebook_was_run_from_top_to_bottom():
 
 
 @FITS_AGAIN
+@pytest.mark.rest
 def test_every_cell_of_the_notebook_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names, said = {}, StringIO()

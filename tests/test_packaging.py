@@ -19,6 +19,7 @@ import tutelage
 from conftest import REPOSITORY
 
 pytest.importorskip("hatchling")
+pytestmark = pytest.mark.rest
 
 PACKAGE = REPOSITORY / "src" / "tutelage"
 OF_AN_EXTRA = {
@@ -134,11 +135,6 @@ def test_the_wheel_carries_both_licences(in_wheel, metadata):
     assert len(metadata.get_all("License-File", [])) == 2
 
 
-def test_a_wheel_is_built_alike_each_time(wheel, tmp_path):
-    again = build(tmp_path / "again", "--target", "wheel")
-    assert again.read_bytes() == wheel.read_bytes()
-
-
 def test_the_metadata_say_what_a_stranger_needs(metadata):
     assert metadata["Name"] == "tutelage"
     assert metadata["Version"] == tutelage.__version__
@@ -147,13 +143,6 @@ def test_the_metadata_say_what_a_stranger_needs(metadata):
     core = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
     assert not {re.split(r"[^\w-]", line)[0] for line in core} & OF_AN_EXTRA
     assert str(metadata.get_payload()).startswith("# tutelage")
-
-
-def test_every_classifier_is_a_known_one(metadata):
-    known = pytest.importorskip("trove_classifiers").classifiers
-    classifiers = metadata.get_all("Classifier", [])
-    assert not set(classifiers) - known
-    assert "Typing :: Typed" in classifiers
 
 
 def test_the_version_is_the_same_everywhere(metadata):
@@ -253,14 +242,6 @@ def test_reproductions_are_a_package_of_their_own(installed, reproductions, tmp_
     both = call(installed, tmp_path, "reproduce", "--list", without=OF_AN_EXTRA, beside=reproductions)
     assert both.returncode == 0, both.stderr
     assert both.stdout.startswith("mnist-baseline ")
-
-
-def test_a_plan_is_written_without_its_figure_where_nothing_can_draw(installed, tmp_path):
-    wish = ("--epsilon", "1", "--people", "600", "--classes", "2", "--public-rows", "50")
-    planned = call(installed, tmp_path, "plan", *wish, "--output", "plan", without=OF_AN_EXTRA)
-    assert planned.returncode == 0
-    assert "pip install 'tutelage[report]'" in planned.stderr
-    assert {path.name for path in (tmp_path / "plan").iterdir()} == {"plan.html", "plan.json", "manifest.json"}
 
 
 @pytest.mark.slow

@@ -57,12 +57,6 @@ def test_a_notebook_shows_progress_in_one_line_of_text(notebook, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_notebook_gets_a_hundred_messages_at_most(notebook):
-    assert sum(progress_bar([1] * 10_000, "training", 10_000, shown=True)) == 10_000
-    assert len(notebook) == 101
-    assert percentages(notebook) == list(range(101))
-
-
 def test_nothing_is_shown_where_nobody_asked_or_looks(notebook, capsys, monkeypatch):
     assert list(progress_bar("ab", "training", 2, shown=False)) == ["a", "b"]
     monkeypatch.delattr(builtins, "get_ipython")
@@ -101,12 +95,6 @@ def test_long_draws_of_noise_show_how_far_they_are(kind, notebook, monkeypatch):
     getattr(SystemNoise(progress=True), kind)(1000.0, (8,))
     getattr(SystemNoise(), kind)(1000.0, (21,))
     assert notebook == []
-
-
-def test_long_draws_of_winners_show_rows_and_no_class(notebook, monkeypatch):
-    monkeypatch.setattr("tutelage.noise._AT_ONCE", 1)
-    assert len(SystemNoise(progress=True).gumbel_argmax(np.full((3, 2), 7), 5.0)) == 3
-    assert percentages(notebook) == [0, 33, 66, 100]
 
 
 def test_labels_show_progress_where_a_person_reads(notebook, tmp_path, called, monkeypatch):

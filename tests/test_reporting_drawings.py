@@ -14,12 +14,10 @@ from tutelage.privacy import ONE_TEACHER, PublicEpsilon
 from tutelage.reporting import Batch, ClassAccuracy, FrontierPoint
 from tutelage.reporting.drawings import (
     Drawing,
-    Scale,
     accuracy_figure,
     costs_figure,
     frontier_figure,
     odds_figure,
-    spending_figure,
 )
 from tutelage.reporting.evidence import Spending, merged
 
@@ -69,7 +67,6 @@ def widths(drawing: Drawing, kind: str) -> list[float]:
 def test_budgets_are_drawn_on_the_paper(batches, budget):
     spent = sum(batch.share for batch in batches)
     spending = Spending.of(budget + spent, spent)
-    assert list(marks(spending_figure(batches, spending)))
     assert list(marks(costs_figure(batches, spending)))
 
 
@@ -117,7 +114,6 @@ def test_checks_are_named_only_where_there_are_some():
 
 def test_captions_say_what_the_figure_shows():
     batches = [Batch("2026-01-01", 5, 0.1, 0.3), Batch("2026-01-02", 5, 0.0, 0.6)]
-    assert spending_figure(batches, BUDGET).caption == "1.0 of ε = 1.8 was spent in 2 batches."
     assert "Releases spent 0.9 of ε = 1.8" in costs_figure(batches, BUDGET).caption
     points = [FrontierPoint(queries, cost(queries / 10)) for queries in (5, 10, 20)]
     assert frontier_figure(points, 10).caption == (
@@ -134,14 +130,6 @@ def test_merged_batches_have_the_same_sums(batches, most):
     assert sum(batch.queries for batch in fewer) == sum(batch.queries for batch in batches)
     assert math.fsum(b.checks for b in fewer) == pytest.approx(math.fsum(b.checks for b in batches))
     assert math.fsum(b.answers for b in fewer) == pytest.approx(math.fsum(b.answers for b in batches))
-
-
-@given(st.floats(0, 1e6), st.floats(1e-6, 1e6), st.integers(2, 10))
-def test_ticks_are_few_and_within(low, width, about):
-    scale = Scale(low, low + width, 0, 100)
-    ticks = scale.ticks(about)
-    assert 1 <= len(ticks) <= 2 * about + 2
-    assert all(-0.5 <= scale(tick) <= 100.5 for tick in ticks)
 
 
 def palettes() -> list[dict[str, str]]:

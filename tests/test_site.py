@@ -1,13 +1,12 @@
 """The site: links and formulas that MkDocs cannot do itself, every code block run somewhere, every command there is."""
 
 import importlib.util
-import logging
 import re
 import shlex
 import tomllib
 from collections import Counter
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -216,27 +215,6 @@ def test_the_tasks_of_the_reference_are_those_of_the_menu():
         assert [f"reference/{found}" for found in re.findall(r"\]\((\w+\.md)\)", section)] == pages
 
 
-def test_the_command_line_is_described_whole():
-    described = tool("reference").command_line()
-    for word in words_of_commands() - {"tutelage"}:
-        path, _, option = word.partition(" --")
-        if path != "tutelage" and not option:
-            assert f" {path}\n" in described
-        elif path != "tutelage" and option != "help":
-            assert f"`--{option}" in described
-
-
-def test_fields_of_named_tuples_are_parameters():
-    griffe = pytest.importorskip("griffe")
-    pair = "class Pair(NamedTuple):\n    left: int\n    right: str = 'r'\n"
-    code = f"from typing import NamedTuple\n{pair}class Other:\n    x: int\n"
-    extensions = griffe.load_extensions(tool("named_tuples").NamedTuples)
-    with griffe.temporary_visited_module(code, extensions=extensions) as module:
-        found = [(one.name, str(one.default)) for one in module["Pair"].parameters if one.name != "self"]
-        assert found == [("left", "None"), ("right", "'r'")]
-        assert "__init__" not in module["Other"].members
-
-
 # The menu
 
 
@@ -290,31 +268,6 @@ def test_links_out_of_the_site_become_text():
     assert site.unlinked(fenced, "local.md") == fenced
 
 
-def test_links_to_examples_lead_to_the_gallery():
-    site = tool("site")
-    assert site.unlinked("[a run](../examples/adult.toml)", "local.md") == "[a run](examples/index.md#adulttoml)"
-    assert site.unlinked("[it](../../examples/frame.py)", "examples/index.md") == "[it](#framepy)"
-    hospitals = "[hospitals](../../examples/consortium/README.md) [deal](../../examples/consortium/deal.py)"
-    assert site.unlinked(hospitals, "howto/a.md") == (
-        "[hospitals](../examples/consortium.md) [deal](../examples/consortium.md#dealpy)"
-    )
-    assert site.unlinked("[both](../examples/consortium)", "local.md") == "[both](examples/consortium.md)"
-
-
-def test_links_lead_to_the_repository_where_its_address_is_known():
-    site, address = tool("site"), "https://example.org/us/tutelage"
-    assert site.unlinked("[a run](../Makefile)", "local.md", address) == f"[a run]({address}/blob/main/Makefile)"
-    config = SimpleNamespace(repo_url=address, edit_uri="edit/main/docs/")
-    page = page_of("examples/consortium.md")
-    site.on_page_markdown("", page=page, config=config)
-    assert page.edit_url == f"{address}/edit/main/examples/consortium/README.md"
-
-
-def test_without_an_address_of_the_repository_no_page_can_be_edited():
-    config = SimpleNamespace(nav=[], repo_url="", edit_uri="edit/main/docs/")
-    assert tool("site").on_config(config).edit_uri is None
-
-
 def test_files_outside_docs_become_pages():
     site = tool("site")
     text = "[l](docs/ledger.md#a) [e](examples/adult.toml) [w](https://example.org) ![f](docs/a.png 'A plan')"
@@ -339,120 +292,6 @@ def test_the_gallery_has_every_example_with_its_source():
     page = tool("gallery").sections(folder / "README.md")
     assert "```sh\npython examples/frame.py\n```" in page
     assert "    from tutelage import PATEClassifier\n" in page
-
-
-def test_what_a_page_would_fetch_is_found():
-    fetched = tool("site").FETCHED
-    assert fetched.search('<script src="https://example.org/a.js">')
-    assert fetched.search('<link rel="stylesheet" href="//example.org/a.css">')
-    assert not fetched.search('<a href="https://example.org">')
-    assert not fetched.search('<img src="figures/plan.png">')
-
-
-def test_what_a_page_would_fetch_is_a_warning_which_a_strict_build_refuses(caplog):
-    html = '<p><img src="https://example.org/a.png"></p>'
-    with caplog.at_level(logging.DEBUG):
-        assert tool("site").on_post_page(html, page=page_of("local.md")) == html
-        assert tool("site").on_post_page('<img src="figures/a.png">', page=page_of("card.md"))
-    ((logger, level, message),) = caplog.record_tuples
-    assert logger.startswith("mkdocs.")  # MkDocs counts the warnings of its own
-    assert level == logging.WARNING
-    assert message == 'local.md fetches from elsewhere: <img src="https://example.org/a.png'
-
-
-def test_tables_scroll_in_boxes_of_their_own_under_the_name_of_their_heading():
-    html = '<h2 id="a">Costs <a class="headerlink" href="#a">¶</a></h2><table><thead><tr><th></th></tr></thead></table>'
-    assert (
-        tool("site")
-        .boxed(html)
-        .endswith(
-            '<div class="table" role="group" aria-label="Table 1: Costs" tabindex="0">'
-            "<table><thead><tr><td></td></tr></thead></table></div>"
-        )
-    )
-
-
-def test_long_lists_of_names_in_a_cell_are_folded():
-    cell = f"<td>{', '.join(f'<code>{name}.py</code>' for name in 'abcdefgh')}</td>"
-    assert tool("site").readable(cell).startswith('<td class="prose"><details><summary>8 names</summary><code>a.py')
-    assert "<details>" not in tool("site").readable(cell.replace("</code>,", "</code> and"))
-
-
-def test_figures_have_captions():
-    image = '<img alt="accuracy against ε" src="a.png" />'
-    assert tool("site").on_page_content(f"<p>{image}</p>") == (
-        f"<figure>{image}<figcaption>Accuracy against ε</figcaption></figure>"
-    )
-    titled = '<img alt="a curve" src="a.png" title="Cost" />'
-    assert "<figcaption>Cost</figcaption>" in tool("site").figure(titled)
-
-
-def test_source_maps_are_not_shipped(tmp_path):
-    (tmp_path / "a.css").write_text("a {}\n/*# sourceMappingURL=a.css.map */")
-    (tmp_path / "b.js").write_text("b()\n//# sourceMappingURL=b.js.map\n")
-    for name in ("a.css.map", "b.js.map"):
-        (tmp_path / name).write_text("{}")
-    tool("site").on_post_build(config=SimpleNamespace(site_dir=str(tmp_path)))
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a.css": "a {}", "b.js": "b()\n"}
-
-
-def page_of(name: str) -> Any:
-    """Return what hooks read of a page of MkDocs."""
-    return SimpleNamespace(file=SimpleNamespace(src_uri=name))
-
-
-def test_long_names_in_tables_break_between_their_parts():
-    html = "<td><code>accounting.bounds.log_moments</code> <code>a.b_c</code></td><code>a.b</code>"
-    assert tool("site").on_page_content(html) == (
-        "<td><code>accounting.<wbr>bounds.<wbr>log_<wbr>moments</code> <code>a.b_c</code></td><code>a.b</code>"
-    )
-    assert tool("site").breakable("tests/test_of_what_it_is.py") == "tests/<wbr>test_of_what_it_is.py"
-
-
-def converted(text: str) -> str:
-    """Return a page as the site's build makes it, as far as formulas are concerned."""
-    pytest.importorskip("latex2mathml")
-    extensions = ["pymdownx.arithmatex", "pymdownx.superfences", "tables"]
-    options = {"pymdownx.arithmatex": {"generic": True}}
-    made = pytest.importorskip("markdown").markdown(text, extensions=extensions, extension_configs=options)
-    return tool("formulas").on_page_content(made, page=page_of("local.md"))
-
-
-@pytest.mark.parametrize(
-    "literal",
-    [
-        "`votes_i` and `$x^2$`",
-        "``a^b `c_d` ``",
-        "```\nvotes_i `` e^{x} $y$\n```",
-        "<!-- σ^s -->",
-        "https://a.org/a_b^c",
-    ],
-)
-def test_formulas_are_set_and_code_is_not(literal):
-    page = converted(f"Noise e^ε and $x_i < y$\n\n{literal}\n\n$$\ne^{{-x}} \\tag{{7}}\n$$\n")
-    noise, *rest = page.split("</math>")
-    assert noise.startswith("<p>Noise e<sup>ε</sup> and <math")
-    assert "<msub><mi>x</mi><mi>i</mi></msub><mo>&lt;</mo>" in noise
-    assert page.count("<math") == 2
-    assert rest[-1] == "<span>(7)</span></div>"
-    assert "<sup>" not in rest[0]
-    assert "$" not in rest[0] or "<code>" in rest[0]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("$x^{$", "cannot be converted"),
-        (r"$\unheard x$", "does not know"),
-        (r"$\{x\}$", "Markdown changes"),
-        (f"${'x + ' * 30}x$", "too wide"),
-        ("see:\n$$\nx\n", "outside of dollars"),
-        (r"the sum \sum_i", "outside of dollars"),
-    ],
-)
-def test_a_formula_that_cannot_be_set_fails_the_build(text, message):
-    with pytest.raises(pytest.importorskip("mkdocs.exceptions").PluginError, match=f"^local.md: .*{message}"):
-        converted(text)
 
 
 @pytest.mark.parametrize("page", sorted((REPOSITORY / "docs" / "proofs").glob("*.md")), ids=lambda page: page.stem)
@@ -485,30 +324,3 @@ def test_every_page_is_reached_from_the_readme():
     pages |= {page for folder in ("", "howto", "concepts", "proofs") for page in (docs / folder).glob("*.md")}
     assert len(pages) > 40
     assert {str(page.relative_to(REPOSITORY)) for page in pages - reached} == set()
-
-
-# Links to elsewhere
-
-
-def external_links() -> dict[str, set[str]]:
-    """Every address that pages and docstrings name, and where."""
-    found: dict[str, set[str]] = {}
-    for path in [*PAGES, *(REPOSITORY / "src").rglob("*.py"), *(REPOSITORY / "reproductions" / "src").rglob("*.py")]:
-        for address in re.findall(r"https?://[^\s<>\"'`\])]+(?:\([^\s)]*\))?", path.read_text()):
-            found.setdefault(address.rstrip(".,;"), set()).add(str(path.relative_to(REPOSITORY)))
-    return found
-
-
-def test_links_to_elsewhere_are_secure_and_spelled_in_one_way():
-    links = external_links()
-    spellings: dict[str, set[str]] = {}
-    for link in links:
-        bare = re.sub(r"^https?://(www\.)?", "", link).rstrip("/").removesuffix(".pdf")
-        bare = re.sub(r"^arxiv\.org/(?:abs|pdf)/([\d.]+)(?:v\d+)?$", r"arxiv.org/\1", bare)
-        bare = re.sub(r"^dx\.doi\.org/", "doi.org/", bare)
-        spellings.setdefault(bare.lower(), set()).add(link)
-    assert len(links) > 4
-    for written in spellings.values():
-        assert len(written) == 1, written
-    # The server of SVHN answers on http alone; what comes from it is known by its checksum.
-    assert {link for link in links if not link.startswith("https://")} <= {"http://ufldl.stanford.edu/housenumbers"}

@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoints, entry_points, version
 from io import TextIOWrapper
 from types import FrameType
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -61,14 +61,6 @@ _TERMINATED = 143
 _show_as_python_does = warnings.showwarning
 
 
-class _Completion(NamedTuple):
-    """A completion for the shell, with the fields of typer's own class, which moves between versions."""
-
-    value: str
-    help: str
-    type: str = "plain"
-
-
 class _Verbs(TyperGroup):
     """Loads only the verb that is called."""
 
@@ -93,10 +85,6 @@ class _Verbs(TyperGroup):
             lines = [(name, line) for name, line in verbs.items() if name not in _VERBS or name in known]
             with formatter.section(purpose):
                 formatter.write_dl([(name.ljust(width), line) for name, line in lines])
-
-    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
-        verbs = [_Completion(name, _VERBS[name]) for name in self.list_commands(ctx) if name.startswith(incomplete)]
-        return verbs or super().shell_complete(ctx, incomplete)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in _VERBS and not ctx.resilient_parsing:

@@ -80,11 +80,6 @@ def path(points: Sequence[tuple[float, float]], kind: str) -> str:
     return f'<polyline class="{kind}" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in points)}"/>'
 
 
-def area(points: Sequence[tuple[float, float]], kind: str) -> str:
-    """Return the inside of a line through points."""
-    return f'<polygon class="{kind}" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in points)}"/>'
-
-
 def box(x: float, y: float, width: float, height: float, kind: str) -> str:
     """Return a rectangle, of no less than no width."""
     return f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{max(0.0, width):.1f}" height="{height:.1f}"/>'
@@ -159,28 +154,6 @@ def odds_figure(epsilon: PublicEpsilon) -> Drawing:
     marks.append(segment(x(0.5), 0, x(0.5), 100, "dashes"))
     caption = f"Right guesses in 100: 50 before the release, at most {percent(right)} after it."
     return drawing("Which of two neighboring data sets was it?", caption, 102, marks)
-
-
-def spending_figure(batches: Sequence[Batch], spending: Spending) -> Drawing:
-    """Return what was spent of the budget, batch after batch."""
-    shown, budget = merged(batches, 200), spending.budget
-    x, y = Scale(0, len(shown), _LEFT, _RIGHT), Scale(0, budget * 1.1, _BOTTOM, _TOP)
-    total, steps = 0.0, [(x(0), y(0))]
-    for number, batch in enumerate(shown):
-        total += batch.share
-        steps += [(x(number), y(total)), (x(number + 1), y(total))]
-    every = f"batch, {_day(shown[0])} to {_day(shown[-1])}"
-    if len(shown) < len(batches):
-        every = f"{len(batches):,} batches in {len(shown)} steps, {_day(shown[0])} to {_day(shown[-1])}"
-    marks = [
-        *axes(x, y, every, "share of the budget's ε", whole=True),
-        area([*steps, (x(len(shown)), y(0))], "area-accent"),
-        path(steps, "curve-accent"),
-        segment(_LEFT, y(budget), _RIGHT, y(budget), "dashes-warn"),
-        write(_RIGHT, y(budget) - 7, f"budget ε = {budget}", "label-warn", "end"),
-    ]
-    caption = f"{spending.spent} of ε = {budget} was spent in {len(batches):,} batches."
-    return drawing("Budget over time", caption, _HEIGHT, marks)
 
 
 def costs_figure(batches: Sequence[Batch], spending: Spending) -> Drawing:

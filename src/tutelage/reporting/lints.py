@@ -94,30 +94,19 @@ def lint(
 
     Parameters
     ----------
-    epsilon : float, optional
-        ε of the guarantee, in nats; infinity without a guarantee.
-    delta : float, optional
-        δ of the guarantee.
-    unit : PrivacyUnit, optional
-        The unit that the guarantee protects.
-    entities : int, optional
-        Number of units of privacy behind the private rows.
-    teachers, classes : int, optional
-        Number of teachers and of classes.
-    threshold : float, optional
-        T of a mechanism that checks before it answers, in votes.
+    epsilon, delta, unit : float, float, PrivacyUnit, optional
+        The guarantee; ε is in nats, and infinite without one.
+    entities, teachers, classes : int, optional
+        Number of units of privacy behind the private rows, of teachers and of classes.
+    threshold, mechanism : float, str, optional
+        T of a mechanism that checks before it answers, in votes, and its name on the command line. The check of
+        ``"interactive"`` is on votes beyond those expected.
     stopping : {"fixed", "data-independent", "data-dependent"}, optional
         The rule that ended the queries: a fixed number, the worst-case cost, or a cost that depends on the votes.
-    tuned_on : {"nothing", "public", "private"}, optional
-        The data on which the settings were chosen.
-    public_overlap : int, optional
-        Number of public rows that equal a private row.
-    insisted : bool
-        Whether the owner turned the refusals of the rows off.
-    classes_from : {"declared", "public", "private"}, optional
-        Where the class values come from.
-    mechanism : str, optional
-        Its name on the command line. The check of ``"interactive"`` is on votes beyond those expected.
+    tuned_on, classes_from : str, optional
+        The data on which the settings were chosen, and from which the class values come: public or private.
+    public_overlap, insisted : int, bool, optional
+        Number of public rows that equal a private row, and whether the owner turned the refusals of the rows off.
     shares : int, optional
         Number of hospitals whose noise ε counts, if the noise of several hospitals was summed.
     accuracy : sequence of (class, rows, right), optional

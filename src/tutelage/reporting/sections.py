@@ -21,7 +21,6 @@ from tutelage.reporting.drawings import (
     counted,
     frontier_figure,
     odds_figure,
-    spending_figure,
 )
 from tutelage.reporting.lints import verdict_of
 from tutelage.reporting.meaning import (
@@ -66,7 +65,6 @@ _VERIFY = "tutelage card FOLDER --verify NAME.public.json --ledger LEDGER"
 _STATE = 'tutelage card FOLDER --state TOPIC="…"'
 _ALARM = "NOT PRIVATE. The noise was simulated from a seed; this run protects no one."
 _MOST_LISTED = 40
-_MOST_WITHOUT_STEPS = 3  # batches, which the bars of the costs show as well
 SPENT_STAYS_SPENT = "A release cannot be withdrawn. Its budget stays spent, even if a person or site withdraws later."
 TRUST = {
     "central": "Central: the data set owner runs the software and is trusted with private rows and with all that is "
@@ -243,8 +241,6 @@ def _budget(card: CardRecord) -> Section:
     )
     head = Code("Checksum of the newest ledger entry (head):", str(budget["head"]))
     blocks: list[Block] = [Facts(rows), head]
-    if len(card.batches) > _MOST_WITHOUT_STEPS:
-        blocks.append(spending_figure(card.batches, spending))
     if card.batches:
         blocks.append(costs_figure(card.batches, spending))
     if len(card.frontier) > 1:
