@@ -113,7 +113,7 @@ def test_what_a_ledger_saw_later_changes_the_card(called, folder):  # noqa: F811
 
     assert card_now() == first
     assert first.alone is None
-    ledger.reserve(PublicationTest((2**59, 2**58), 1e-5, first.epsilon.unit), 1)  # and killed before it was drawn
+    ledger.reserve(PublicationTest((2**59, 2**58), 4e-6, first.epsilon.unit), 1)  # and killed before it was drawn
     now = card_now()
     assert (now.epsilon.epsilon, now.alone) == (60.0, first.epsilon)
     ledger.reserve(SummedNoise(NoisyArgmaxGaussian(40.0, 3, ledger.unit, simulated=False), 5), 1)
@@ -121,7 +121,7 @@ def test_what_a_ledger_saw_later_changes_the_card(called, folder):  # noqa: F811
     for _ in range(2):
         (found,) = (each for each in card_now().findings or () if "shares" in each.code)
         assert "only if 5 of the hospitals that took part" in found.reason
-    ledger.reserve(PublicationTest((2**59, 2**58), 1e-5, first.epsilon.unit, simulated=True), 1)
+    ledger.reserve(PublicationTest((2**59, 2**58), 4e-6, first.epsilon.unit, simulated=True), 1)
     card_now()
     assert "NOT PRIVATE" in (folder / "out" / "card.md").read_text()
 
