@@ -10,32 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tutelage.privacy import ONE_TEACHER, PublicEpsilon
-from tutelage.reporting import Batch, ClassAccuracy, FrontierPoint
-from tutelage.reporting.drawings import (
-    Drawing,
-    accuracy_figure,
-    costs_figure,
-    frontier_figure,
-    odds_figure,
-)
+from tutelage.reporting import Batch
+from tutelage.reporting.drawings import Drawing, costs_figure
 from tutelage.reporting.evidence import Spending, merged
 
 COSTS = st.floats(0, 10)
 BATCHES = st.lists(
     st.builds(Batch, st.just("2026-01-01"), st.integers(0, 10**6), COSTS, COSTS), min_size=1, max_size=40
 )
-CLASSES = st.lists(
-    st.tuples(st.text(max_size=40), st.integers(0, 1000), st.floats(0, 1)).map(
-        lambda it: ClassAccuracy(it[0], it[1], int(it[1] * it[2]))
-    ),
-    min_size=1,
-    max_size=60,
-).filter(lambda classes: any(entry.rows for entry in classes))
-
-
-def cost(epsilon: float) -> PublicEpsilon:
-    return PublicEpsilon(epsilon, 1e-5, ONE_TEACHER, "a theorem")
 
 
 def marks(drawing: Drawing) -> Iterator[tuple[str, dict[str, str]]]:
@@ -70,23 +52,6 @@ def test_budgets_are_drawn_on_the_paper(batches, budget):
     assert list(marks(costs_figure(batches, spending)))
 
 
-@given(st.lists(st.tuples(st.integers(0, 10**9), st.floats(0, 1e6)), min_size=2, max_size=12))
-def test_frontiers_are_drawn_on_the_paper(points):
-    frontier = [FrontierPoint(queries, cost(epsilon)) for queries, epsilon in points]
-    assert list(marks(frontier_figure(frontier, points[0][0])))
-
-
-@given(CLASSES)
-def test_accuracies_are_drawn_on_the_paper(classes):
-    assert list(marks(accuracy_figure(classes)))
-
-
-@given(st.floats(0, 100))
-def test_odds_are_drawn_on_the_paper(epsilon):
-    before, after = widths(odds_figure(cost(epsilon)), "fill-accent")
-    assert after >= before
-
-
 BUDGET = Spending.of(1.8, 1.0)
 
 
@@ -98,8 +63,6 @@ def test_bars_are_as_long_as_what_they_stand_for():
     assert first == pytest.approx(3 * checks, abs=0.3)
     assert none == 0
     assert max(widths(drawn, "fill-rest")) == pytest.approx(0.8 / 0.6 * second, abs=0.2)
-    right, wrong = widths(accuracy_figure([ClassAccuracy("a", 10, 10), ClassAccuracy("b", 40, 10)]), "fill-accent")
-    assert right == pytest.approx(4 * wrong, abs=0.2)
 
 
 def test_checks_are_named_only_where_there_are_some():
@@ -110,17 +73,6 @@ def test_checks_are_named_only_where_there_are_some():
     assert drawn.caption == "Releases spent 0.5 of ε = 1.8, checks and publishing 0.25."
     assert "checks and publishing" in drawn.svg
     assert "publishing ε" in drawn.svg
-
-
-def test_captions_say_what_the_figure_shows():
-    batches = [Batch("2026-01-01", 5, 0.1, 0.3), Batch("2026-01-02", 5, 0.0, 0.6)]
-    assert "Releases spent 0.9 of ε = 1.8" in costs_figure(batches, BUDGET).caption
-    points = [FrontierPoint(queries, cost(queries / 10)) for queries in (5, 10, 20)]
-    assert frontier_figure(points, 10).caption == (
-        "20 queries would cost ε = 2.0; the 10 of this release cost 1.0 by themselves."
-    )
-    many = [ClassAccuracy(f"class {number}", 10, number % 10) for number in range(100)]
-    assert "24 of 100 classes are drawn: the worst" in accuracy_figure(many).caption
 
 
 @given(BATCHES, st.integers(1, 50))

@@ -21,7 +21,6 @@ from tutelage.reporting.meaning import (
     guessing,
     likelihood,
     neighbors,
-    odds,
     percent,
     right_guesses,
     verdict,
@@ -74,26 +73,6 @@ def test_factors_read_well(epsilon, text):
 def test_printed_shares_are_rounded_upward_and_stay_shares(share):
     assert 100 * share <= float(percent(share)) + 1e-12
     assert float(percent(share)) <= 100
-
-
-@given(EPSILONS, DELTAS)
-def test_no_bound_is_raised_by_more_than_one_unit_of_its_last_digit_and_both_sides_add_up(epsilon, delta):
-    share = right_guesses(epsilon, delta)
-    right, left = odds(share).split(":")
-    digits = len(right.partition(".")[2])
-    assert percent(share) == right
-    assert len(left.partition(".")[2]) == digits
-    assert -1e-9 <= float(right) - 100 * share <= 10.0**-digits * (1 + 1e-6)
-    assert float(right) + float(left) == pytest.approx(100, abs=1e-9)
-    if share < 1 - 1e-8:  # then what is left has two digits of its own, so that the odds are within 3 %
-        assert float(right) / float(left) <= 1.03 * share / (1 - share)
-
-
-def test_odds_are_not_inflated_by_rounding():
-    assert odds(0.9982) == "99.820:0.180"  # not 99.9:0.1, which is twice as much
-    assert odds(0.73105857863) == "73.2:26.8"
-    assert odds(0.99) == "99.00:1.00"
-    assert odds(1.0) == "100.0:0.0"
 
 
 def test_the_sentence_to_read_aloud_gives_the_bound_of_the_worst_case():

@@ -22,7 +22,7 @@ from tutelage.audit.mechanism import at_least
 from tutelage.audit.one_run import epsilon_lower_bound
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.privacy import round_up
-from tutelage.reporting.figures import COLORS, blank, save
+from tutelage_reproductions.figures import COLORS, blank, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

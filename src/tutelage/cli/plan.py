@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from tutelage._internal.files import read_arrays
-from tutelage._internal.html import escape
+from tutelage._internal.html import escape, facts
 from tutelage._internal.outputs import Claim
 from tutelage._internal.releases import claimed_folder, released
 from tutelage.cli.config import RunConfig, build_student, build_teacher, load_config
@@ -22,8 +22,7 @@ from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterE
 from tutelage.planning import Plan
 from tutelage.planning import plan as make_plan
 from tutelage.planning.recommendation import HEADINGS
-from tutelage.reporting.drawings import WIDTH, Drawing, Scale, axes, dot, drawing, path, segment, write
-from tutelage.reporting.html import document, figure
+from tutelage.reporting.html import document
 from tutelage.tables import TABLE_FILES, read_table
 
 _FILES = ("plan.json", "plan.html")
@@ -202,30 +201,8 @@ def _complete(target: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in target.items() if value is not None}
 
 
-def _drawn(found: Plan) -> Drawing:
-    """Return the expected accuracy against ε, the recommended option with its interval, and the majority class."""
-    best, points = found.best, found.curve
-    x = Scale(points[0].epsilon, points[-1].epsilon, 60, WIDTH - 20, logarithmic=True)
-    y = Scale(0, 1.05, 250, 34)
-    here, said = (x(found.target.epsilon), y(best.expected)), f"{best.expected:.1%}"
-    marks = [*axes(x, y, f"worst-case ε at δ = {found.target.delta:g}", "accuracy", shares=True)]
-    if best.rough:
-        said = f"{best.low:.0%} to {best.high:.0%}"
-    else:
-        marks.append(path([(x(point.epsilon), y(point.expected)) for point in points], "curve-accent"))
-    marks += [segment(here[0], y(best.low), here[0], y(best.high), "whisker"), dot(*here, "dot-second")]
-    marks.append(
-        write(here[0] + 10, here[1] + 20, f"{best.method.title}, ε = {found.target.epsilon:g}", "label-second")
-    )
-    caption = f"{best.method.title}: {said} at ε = {found.target.epsilon:g}."
-    if found.majority is not None:
-        marks.append(segment(x.start, y(found.majority), x.end, y(found.majority), "dashes"))
-        caption += f" The dashed line is the majority class, {found.majority:.1%}."
-    return drawing("Expected accuracy of the student", caption, 302, marks)
-
-
 def html_of(found: Plan) -> str:
-    """Return the plan as one HTML file, with its figure."""
+    """Return the plan as one HTML file, with the accuracy to expect at other ε."""
     heads = "".join(f"<th scope=col>{name}</th>" for name in HEADINGS)
     rows = ("".join(f"<td>{escape(cell)}</td>" for cell in option.cells()) for option in found.options)
     lines = "".join(f"<tr>{row}</tr>" for row in rows)
@@ -234,7 +211,8 @@ def html_of(found: Plan) -> str:
     sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in (*found.sentences(), *objections))
     settings = f"<h2>For the configuration of tutelage run</h2><pre>{escape(found.as_config())}</pre>"
     table = f"<div class=scroll><table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table></div>"
-    body = f"{sentences}{table}{figure(_drawn(found))}{settings if found.recommended else ''}"
+    curve = tuple((f"ε = {point.epsilon:.3g}", f"{point.expected:.1%} expected") for point in found.curve)
+    body = f"{sentences}{table}<h2>At other ε</h2>{facts(curve)}{settings if found.recommended else ''}"
     return document(title, f"<header><h1>{title}</h1></header><main class=part><section>{body}</section></main>")
 
 

@@ -46,21 +46,7 @@ class Statement(NamedTuple):
     text: str
 
 
-class Answer(NamedTuple):
-    """A question with what the software knows and what the people behind the data state; both may be missing."""
-
-    question: str
-    known: str | None
-    stated: str | None
-
-
-class Answers(NamedTuple):
-    """Questions and answers, numbered."""
-
-    entries: tuple[Answer, ...]
-
-
-Block = Prose | Facts | Bullets | Code | Statement | Answers | Drawing
+Block = Prose | Facts | Bullets | Code | Statement | Drawing
 
 
 class Section(NamedTuple):

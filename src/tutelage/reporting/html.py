@@ -5,9 +5,6 @@ from importlib.resources import files
 from tutelage._internal.html import escape, facts
 from tutelage.reporting.content import (
     NO_OBJECTIONS,
-    NOT_STATED,
-    Answer,
-    Answers,
     Block,
     Bullets,
     Code,
@@ -123,25 +120,5 @@ def _block(block: Block) -> str:
             return f'<p>{escape(about)}</p><pre tabindex="0"><code>{escape(text)}</code></pre>'
         case Statement(about, text):
             return f'<p class="statement"><span>Stated, {escape(about)}:</span>{escape(text)}</p>'
-        case Answers(entries):
-            return _answers(entries)
         case Drawing():
             return figure(block)
-
-
-def _answers(entries: tuple[Answer, ...]) -> str:
-    rows = (
-        f'<tr><td>{number}</td><th scope="row">{escape(entry.question)}</th><td>{_answer(entry)}</td></tr>'
-        for number, entry in enumerate(entries, 1)
-    )
-    return (
-        '<table class="answers numbered"><thead><tr><th scope="col">No.</th><th scope="col">Question</th>'
-        f'<th scope="col">Answer</th></tr></thead><tbody>{"".join(rows)}</tbody></table>'
-    )
-
-
-def _answer(entry: Answer) -> str:
-    said = [] if entry.known is None else [escape(entry.known)]
-    if entry.stated is not None:
-        said.append(f"<em>Stated:</em> {escape(entry.stated)}")
-    return "<br>".join(said) or f'<span class="missing">{NOT_STATED}</span>'

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, final
 
-from tutelage._internal.validation import integer_at_least, number_between, number_of_votes, probability
 from tutelage.exceptions import InvalidParameterError
 from tutelage.privacy import PrivacyUnit, PublicEpsilon, round_up
 from tutelage.reporting.meaning import Verdict, bayes_factor, verdict
@@ -13,9 +12,7 @@ LARGE_EPSILON, _HUGE_EPSILON = 5.0, 10.0
 _MOST_NAMED = 8  # classes in one finding
 _PEOPLE_PER_TEACHER = 3  # exp(−3) is the share of shards that a keyed hash then leaves empty
 _SEVERITIES = ("warning", "danger")
-_STOPPING = ("fixed", "data-independent", "data-dependent")
 NOISE_FROM_SHARES = "noise-from-shares"
-_CLASSES_FROM = ("declared", "public", "private")
 TUNED_ON = ("nothing", "public", "private")
 # Findings that follow from the other values of a card, so that they are not taken from its file.
 FROM_CARD = (
@@ -111,27 +108,7 @@ def lint(
         Number of hospitals whose noise ε counts, if the noise of several hospitals was summed.
     accuracy : sequence of (class, rows, right), optional
         Public labeled rows of each class, and how many of them the student labels correctly.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a value is not of its kind.
     """
-    numbers = {"entities": (entities, 1), "teachers": (teachers, 1), "classes": (classes, 2), "shares": (shares, 1)}
-    for name, (value, least) in {**numbers, "public_overlap": (public_overlap, 0)}.items():
-        if value is not None:
-            integer_at_least(value, least, name, "lint")
-    if delta is not None:
-        probability(delta, "delta", "lint")
-    if threshold is not None:
-        number_of_votes(threshold, "threshold", "lint")
-    for name, word, known in (
-        ("stopping", stopping, _STOPPING),
-        ("tuned_on", tuned_on, TUNED_ON),
-        ("classes_from", classes_from, _CLASSES_FROM),
-    ):
-        if word is not None and word not in known:
-            raise InvalidParameterError(f"`{name}` of lint must be one of {', '.join(known)}. Got {word!r}.")
     findings = [
         _of_epsilon(epsilon, unit),
         _of_delta(delta, entities),
@@ -160,7 +137,6 @@ def _of_epsilon(epsilon: float | None, unit: PrivacyUnit | None) -> Finding | No
     if epsilon == float("inf"):
         meaning = "ε is infinite: there is no guarantee."
     else:
-        number_between(epsilon, 0, float("inf"), "epsilon", "lint")
         changed = "" if unit is None else f" ({unit.neighboring.sentence}; unit of privacy: {unit.name})"
         meaning = (
             f"ε = {round_up(epsilon)}: an outcome may be up to {bayes_factor(epsilon)} times as likely as it is on "

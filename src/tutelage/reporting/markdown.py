@@ -5,9 +5,6 @@ import re
 from tutelage._internal.html import straight
 from tutelage.reporting.content import (
     NO_OBJECTIONS,
-    NOT_STATED,
-    Answer,
-    Answers,
     Block,
     Bullets,
     Code,
@@ -58,19 +55,12 @@ def _lines(block: Block) -> list[str]:
             return [plain(about), "", f"    {straight(' '.join(text.split()))}"]
         case Statement(about, text):
             return [f"*Stated, {about}:* {plain(text)}"]
-        case Answers(entries):
-            return [f"{number}. **{entry.question}** {_answer(entry)}" for number, entry in enumerate(entries, 1)]
         case Drawing(title, caption):
             return [f"*{title}{'' if title.endswith('?') else '.'}* {plain(caption)} (Drawn in card.html.)"]
 
 
 def _table(rows: tuple[tuple[str, str], ...]) -> list[str]:
     return ["| | |", "|---|---|", *(f"| {plain(name)} | {plain(value)} |" for name, value in rows)]
-
-
-def _answer(entry: Answer) -> str:
-    said = [plain(text) for text in (entry.known, entry.stated) if text is not None]
-    return " ".join(said) or NOT_STATED
 
 
 def _findings(findings: tuple[Finding, ...] | None) -> list[str]:

@@ -99,18 +99,8 @@ def percent(share: float) -> str:
 
     Digits are shown until what is left to 100 has two of its own, so that rounding does not raise the odds.
     """
-    return _percent(share)[0]
-
-
-def odds(share: float) -> str:
-    """Return a share and what is left of it, as hundredths that add up to 100: 73.2:26.8."""
-    return ":".join(_percent(share))
-
-
-def _percent(share: float) -> tuple[str, str]:
     digits = digits_for_bound(100 * share, 1, 100.0)
-    right = min(100.0, round_up(100 * share, digits))
-    return f"{right:.{digits}f}", f"{100 - right:.{digits}f}"
+    return f"{min(100.0, round_up(100 * share, digits)):.{digits}f}"
 
 
 def likelihood(epsilon: PublicEpsilon, parts: str, *, whole: bool) -> str:

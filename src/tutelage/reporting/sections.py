@@ -1,10 +1,10 @@
 """The card: a first page to read aloud, and an annex under the components of NIST SP 800-226 (2025)."""
 
+import math
+
 from tutelage.privacy import NeighboringRelation, PublicEpsilon, round_up
 from tutelage.reporting.content import (
     NOT_STATED,
-    Answer,
-    Answers,
     Block,
     Bullets,
     Code,
@@ -15,13 +15,8 @@ from tutelage.reporting.content import (
     Section,
     Statement,
 )
-from tutelage.reporting.drawings import (
-    accuracy_figure,
-    costs_figure,
-    counted,
-    frontier_figure,
-    odds_figure,
-)
+from tutelage.reporting.drawings import costs_figure, counted
+from tutelage.reporting.evidence import ClassAccuracy
 from tutelage.reporting.lints import verdict_of
 from tutelage.reporting.meaning import (
     advantage,
@@ -64,7 +59,9 @@ _EXPOSURE = ("public_data", "overlap", "collection", "withdrawal", "legal")  # t
 _VERIFY = "tutelage card FOLDER --verify NAME.public.json --ledger LEDGER"
 _STATE = 'tutelage card FOLDER --state TOPIC="…"'
 _ALARM = "NOT PRIVATE. The noise was simulated from a seed; this run protects no one."
-_MOST_LISTED = 40
+_HEAD = "Checksum of the newest ledger entry (head):"
+_MOST_LISTED, _MOST_CLASSES = 40, 24
+_Z = 1.96  # of a 95 % interval
 SPENT_STAYS_SPENT = "A release cannot be withdrawn. Its budget stays spent, even if a person or site withdraws later."
 TRUST = {
     "central": "Central: the data set owner runs the software and is trusted with private rows and with all that is "
@@ -208,7 +205,7 @@ def _parameters(card: CardRecord) -> Section:
             ("Bayes factor e^ε", f"the odds change at most {bayes_factor(epsilon.epsilon)}-fold, apart from δ"),
             ("Membership advantage", f"at most {most}; 0 is a coin toss, 1 is certainty"),
         ]
-        blocks += [Prose(exception(epsilon.delta)), odds_figure(epsilon)]
+        blocks.append(Prose(exception(epsilon.delta)))
     rows.append(("May ε be published?", publishable(card)))
     if card.alone is not None:
         rows.append(("ε of this release by itself", f"{claim_of(card.alone)}; proved by: {card.alone.method}"))
@@ -235,16 +232,13 @@ def _budget(card: CardRecord) -> Section:
             f"everything released through the ledger is ({spending.budget}, {budget['delta']:.10g})-differentially "
             f"private; {spending}"
         )
-    rows = (
-        ("Budget of the private data", line),
-        ("Ledger", f"{budget['entries']:,} entries"),
-    )
-    head = Code("Checksum of the newest ledger entry (head):", str(budget["head"]))
-    blocks: list[Block] = [Facts(rows), head]
+    rows = [("Budget of the private data", line), ("Ledger", f"{budget['entries']:,} entries")]
+    if len(card.frontier) > 1:
+        costs = (f"{point.queries:,}: ε = {round_up(point.epsilon.epsilon)}" for point in card.frontier)
+        rows.append(("Cost of this release by itself, for other numbers of queries", "; ".join(costs)))
+    blocks: list[Block] = [Facts(tuple(rows)), Code(_HEAD, str(budget["head"]))]
     if card.batches:
         blocks.append(costs_figure(card.batches, spending))
-    if len(card.frontier) > 1:
-        blocks.append(frontier_figure(card.frontier, card.queries))
     return Section("Privacy budget", (*blocks, *_stated(card, "other_releases")))
 
 
@@ -274,10 +268,24 @@ def _utility(card: CardRecord) -> Section:
 
 
 def _bias(card: CardRecord) -> Section:
+    """Return the student's accuracy by class, with 95 % intervals; of very many classes the worst."""
+    counted = sorted((entry for entry in card.accuracy_by_class if entry.rows), key=lambda it: it.right / it.rows)
+    rows = tuple((entry.name, _right(entry)) for entry in counted[:_MOST_CLASSES])
     blocks: list[Block] = [Prose(_HIDDEN)]
-    if any(entry.rows for entry in card.accuracy_by_class):
-        blocks.append(accuracy_figure(card.accuracy_by_class))
+    if rows:
+        heading = (
+            f"Accuracy by class, on public rows, the worst first ({len(rows)} of {len(card.accuracy_by_class):,}):"
+        )
+        blocks += [Prose(heading), Facts(rows)]
     return Section("Bias", (*blocks, *_stated(card, "fairness")))
+
+
+def _right(entry: ClassAccuracy) -> str:
+    """Return the share of a class that is right, with Wilson's score interval."""
+    n, share = entry.rows, entry.right / entry.rows
+    middle = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
+    half = _Z * math.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2)) / (1 + _Z**2 / n)
+    return f"{share:.1%} of {n:,} rows ({max(0.0, middle - half):.1%} to {min(1.0, middle + half):.1%})"
 
 
 def _about(card: CardRecord) -> Section:
@@ -312,7 +320,7 @@ def _listed(names: tuple[str, ...]) -> str:
     return shown if len(names) <= _MOST_LISTED else f"{shown}, … ({len(names):,} in all)"
 
 
-def answers_of(card: CardRecord) -> Answers:
+def answers_of(card: CardRecord) -> Facts:
     """Return the fifteen questions with their answers; a section that holds the answer is named."""
     budget = card.budget
     labels = f"abels of at most {card.queries:,} public rows"
@@ -347,7 +355,11 @@ def answers_of(card: CardRecord) -> Answers:
         ("What is the legal assessment?", "legal", None),
         ("Can the software be rebuilt, and does it use the network?", "exit", f"{_EXIT} A release {network}."),
     )
-    return Answers(tuple(_answer(card, *entry) for entry in questions))
+    answers = (
+        (f"{number}. {question}", _answer(card, topic, known))
+        for number, (question, topic, known) in enumerate(questions, 1)
+    )
+    return Facts(tuple(answers))
 
 
 _SECTION_OF = {
@@ -361,12 +373,12 @@ _SECTION_OF = {
 }
 
 
-def _answer(card: CardRecord, question: str, topic: str, known: str | None) -> Answer:
-    """Return a question with its answer; a statement that a section quotes is not quoted again."""
-    stated, pointer = card.statements.get(topic), f"See {_SECTION_OF.get(topic)}."
-    if stated is None or topic not in _SECTION_OF:
-        return Answer(question, known, stated)
-    return Answer(question, pointer if known in (None, pointer) else f"{known} {pointer}", None)
+def _answer(card: CardRecord, topic: str, known: str | None) -> str:
+    """Return what is known and stated; a statement that a section quotes is not quoted again."""
+    stated = card.statements.get(topic)
+    if stated is not None:
+        stated = f"See {_SECTION_OF[topic]}." if topic in _SECTION_OF else f"Stated: {stated}"
+    return " ".join(dict.fromkeys(filter(None, (known, stated)))) or NOT_STATED
 
 
 def publishable(card: CardRecord) -> str:
