@@ -12,7 +12,6 @@ from sklearn.naive_bayes import GaussianNB
 
 from blobs import LABELS, PRIVATE, PUBLIC, TEST, TRUE, blobs
 from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, Shards, SimulationNoise
-from tutelage.accounting import data_independent
 from tutelage.estimator import FEW_VOTES_LEFT
 from tutelage.exceptions import (
     BudgetContinuedWarning,
@@ -20,7 +19,6 @@ from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
     LedgerStorageError,
-    RepeatedFitWarning,
 )
 from tutelage.features import PublicPCA, PublicRows
 from tutelage.labeling import require_room
@@ -29,7 +27,7 @@ from tutelage.ledger.filter import RenyiFilter
 from tutelage.mechanisms import CappedGNMax, ConfidentGNMax, NoisySum
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students import NoisySumClassifier
-from tutelage.teachers import NearestQueries, VectorBallots
+from tutelage.teachers import NearestQueries
 from tutelage.votes import tally_few
 
 CAP, DELTA = 5, 1e-5
@@ -65,7 +63,7 @@ def test_it_learns_nearly_as_much_as_a_model_without_privacy():
     assert np.mean(scores) < 0.5
 
 
-@pytest.mark.parametrize("cap", [CAP, 200])
+@pytest.mark.parametrize("cap", [CAP, pytest.param(200, marks=pytest.mark.rest)])
 @pytest.mark.parametrize("epsilon", [None, 0.3, 1.0, 4.0])
 def test_the_noise_is_the_least_that_the_budget_holds(epsilon, cap):
     found = fitted(epsilon=epsilon, teacher=NearestQueries(cap))
@@ -75,15 +73,6 @@ def test_the_noise_is_the_least_that_the_budget_holds(epsilon, cap):
     less = CappedGNMax(found.mechanism_.sigma * 0.9998, cap).event_of_one(3, ROW, simulated=True)
     limit = RenyiFilter.suited_to(target, DELTA)
     assert limit.cost(less) > limit.capacity >= limit.cost(found.release_.event)
-
-
-def test_any_number_of_queries_costs_the_same():
-    few, many = fitted(n_queries=10), fitted()
-    assert few.mechanism_ == many.mechanism_
-    assert few.epsilon_ == many.epsilon_
-    assert (len(few.queries_), len(many.queries_)) == (10, 400)
-    assert many.release_.event.flatten()[0].times == 1
-    assert few.epsilon_.epsilon == data_independent.epsilon(few.release_.event, DELTA).epsilon
 
 
 def test_everybody_votes_as_often_as_the_cap_says_on_the_nearest_rows():
@@ -104,15 +93,6 @@ def test_the_votes_are_on_what_is_near_through_the_features():
     expected = tally_few(few.teachers, few.queries, few.labels, shape=few.shape, cap=CAP)
     assert np.array_equal(found.ballots_[0].counts, expected.counts)
     assert not np.array_equal(found.ballots_[0].counts, fitted().ballots_[0].counts)
-
-
-def test_later_rounds_have_votes_of_their_own():
-    found = fitted(rounds=3, n_queries=90, selection="least-confident")
-    assert found.mechanism_.cap == 3 * CAP
-    assert found.rounds_ == (30, 30, 30)
-    assert [votes.counts.sum() for votes in found.ballots_] == [CAP * len(PRIVATE)] * 3
-    assert found.release_.event.flatten()[0].times == 1
-    assert found.epsilon_.epsilon <= 2.0
 
 
 @settings(deadline=None, max_examples=15)
@@ -149,29 +129,6 @@ def test_a_stored_model_holds_no_votes():
     assert np.array_equal(stored.predict(TEST), found.predict(TEST))
 
 
-def test_a_fit_to_votes_leaves_no_moments_behind():
-    found = fitted(teacher=VectorBallots(), student=None)
-    assert len(found.moments_) == 2
-    found.set_params(teacher=NearestQueries(CAP)).fit(PRIVATE, LABELS, X_public=PUBLIC)
-    assert not hasattr(found, "moments_")
-
-
-def test_a_fit_by_other_teachers_leaves_no_votes_of_people_behind():
-    found = fitted()
-    found.set_params(teacher=GaussianNB(), mechanism=GNMax(20.0), epsilon=None, n_teachers=20, n_queries=5)
-    found.fit(PRIVATE, LABELS, X_public=PUBLIC)
-    assert not hasattr(found, "ballots_")
-    assert found.votes_.n_queries == 5
-
-
-def test_a_second_fit_without_a_ledger_is_told_what_both_cost():
-    fitted(noise=None)
-    with pytest.warns(RepeatedFitWarning, match="fit 2 without a ledger") as caught:
-        found = fitted(noise=None)
-    together = float(str(caught[0].message).split("ε = ")[1].split()[0])
-    assert found.epsilon_.epsilon < together < 2 * found.epsilon_.epsilon
-
-
 # What a ledger remembers
 
 
@@ -193,7 +150,7 @@ def test_a_second_fit_has_the_same_labels_at_no_cost(path):
     assert Ledger.open(path).verify().spent == first.ledger_.spent
 
 
-@pytest.mark.parametrize(("epsilon", "cap"), [(0.3, 1), (0.3, 20), (1.0, 5), (3.0, 5)])
+@pytest.mark.parametrize(("epsilon", "cap"), [(0.3, 1), (1.0, 5)])
 def test_the_same_fit_finds_the_same_noise_again(path, epsilon, cap):
     some = {"X": PRIVATE[:300], "y": LABELS[:300], "public": PUBLIC[:40], "teacher": NearestQueries(cap), "noise": None}
     first = fitted(epsilon=epsilon, ledger=path, **some)
@@ -253,14 +210,6 @@ def test_a_larger_cap_leaves_votes_for_later_fits(path):
 
 def _nothing():
     return pytest.MonkeyPatch.context()
-
-
-def test_other_features_ask_about_the_same_rows(path):
-    first = fitted(noise=None, ledger=path, ids=IDS)
-    axes = PublicPCA.learn(PublicRows(PUBLIC, "made up"), 2)
-    with pytest.warns(BudgetContinuedWarning, match="All its queries"):
-        again = fitted(noise=None, ledger=path, ids=IDS, features=axes)
-    assert np.array_equal(first.release_.labels, again.release_.labels)
 
 
 @pytest.mark.parametrize("public", [PUBLIC, PUBLIC[:5]])

@@ -10,15 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from test_cli import refusal, tutelage
-from tutelage import GNMax, LabelingSession, Ledger, MultiLabel, SimulationNoise, VoteHistogram
+from tutelage import GNMax, LabelingSession, Ledger, SimulationNoise, VoteHistogram
 from tutelage._internal.typing import ABSTAIN
 from tutelage.accounting import Accountant, data_independent
 from tutelage.ballots import cap_ballots, cap_probabilities
-from tutelage.cli.config import load_config
 from tutelage.events import CappedArgmaxGaussian, Repeated, of_queries
 from tutelage.exceptions import (
     BudgetExceededError,
-    ConfigError,
     InvalidBallotError,
     InvalidDataError,
     InvalidParameterError,
@@ -30,6 +28,7 @@ from tutelage.mechanisms import CappedGNMax, Mechanism
 from tutelage.privacy import ONE_TEACHER
 from tutelage.votes import tally, tally_few
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
 BALLOTS = arrays(np.int16, st.tuples(st.integers(1, 8), st.integers(1, 6)), elements=st.integers(-1, 2))
 X = np.arange(8.0).reshape(4, 2)
 EVENT = CappedArgmaxGaussian(20.0, 2, 2, ONE_TEACHER)
@@ -196,11 +195,6 @@ def test_capped_votes_have_no_cost_that_depends_on_them():
     assert accountant.data_independent(1e-5).epsilon > 0
 
 
-def test_several_findings_per_query_are_not_capped():
-    with pytest.raises(InvalidParameterError, match="one vote at a time"):
-        MultiLabel(CappedGNMax(20.0, 2), 3)
-
-
 # Votes where a teacher is most confident
 
 
@@ -294,11 +288,3 @@ def test_a_verb_that_cannot_serve_it_says_so_in_one_sentence(arguments, code, me
     options = TO_LEDGER if arguments[0] == "label" else CHOSEN
     assert message in refusal(tutelage(*arguments, *options, cwd=files), code)
     assert Ledger.open(files / "a.ledger").state().spent == 0
-
-
-def test_a_configuration_may_not_name_it(tmp_path):
-    mechanism = '[mechanism]\nname = "capped"\nsigma = 20\ncap = 2\n'
-    rest = '[privacy]\ndelta = 1e-5\n[output]\nfolder = "results"\n'
-    (tmp_path / "run.toml").write_text(f'dataset = "adult"\n{mechanism}{rest}')
-    with pytest.raises(ConfigError, match="must not be capped"):
-        load_config(tmp_path / "run.toml")

@@ -114,12 +114,12 @@ def ended_well(kind, children, threads):
     [
         ("noise", 40, 3),
         ("first noise", 8, 2),
-        ("winners", 30, 3),
-        ("simulated noise", 10, 3),
-        ("random streams", 10, 3),
-        ("features", 10, 2),
+        pytest.param("winners", 30, 3, marks=pytest.mark.rest),
+        pytest.param("simulated noise", 10, 3, marks=pytest.mark.rest),
+        pytest.param("random streams", 10, 3, marks=pytest.mark.rest),
+        pytest.param("features", 10, 2, marks=pytest.mark.rest),
         ("computing parties", 4, 1),
-        ("workers", 1, 0),
+        pytest.param("workers", 1, 0, marks=pytest.mark.rest),
     ],
 )
 def test_no_child_waits_for_a_thread_of_its_parent(kind, children, threads):

@@ -153,7 +153,6 @@ METHODS: dict[str, dict[str, Any]] = {
     },
     "trees, in rounds": {"teacher": DecisionTreeClassifier(), "student": GaussianNB(), "rounds": 2, **VOTING},
 }
-SLOW_STUDENTS = {"HistGradientBoostingClassifier"}
 
 
 def with_person(rows: np.ndarray) -> tuple[Any, Any, list[str]]:
@@ -206,10 +205,15 @@ def _first(sum_: Any) -> np.ndarray:
 
 
 REFUSED = {"nan", "inf", "-inf", "one missing"}
+QUICK = {  # one or more of each kind of release, teacher and map; the others are in `make test-all`
+    "vector ballots", "one round", "vector ballots, axes", "vector ballots, brittle map",
+    "vector ballots, exploding map", "few votes", "ClassMeans", "LogisticRegression",
+}  # fmt: skip
+IN_TIERS = [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.rest]) for name in METHODS]
 MANY = 1_000  # rows: more are cast where that is quick
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", IN_TIERS)
 def test_hostile_people_together_fail_no_fit_that_has_spent(method):
     accepted = {name: rows for name, rows in NUMBERS.items() if name not in REFUSED and len(rows) < MANY}
     rows = np.vstack([PRIVATE, *accepted.values()])
@@ -261,7 +265,11 @@ WORDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("teacher", [SMALL, NearestQueries(3), ClassMeans()], ids=lambda it: type(it).__name__)
+@pytest.mark.parametrize(
+    "teacher",
+    [SMALL, *(pytest.param(it, marks=pytest.mark.rest) for it in (NearestQueries(3), ClassMeans()))],
+    ids=lambda it: type(it).__name__,
+)
 def test_no_text_fails_a_fit_that_has_spent(teacher):
     """Texts, and the same texts as ids of people."""
     some = ["the cat sat on the mat", "win cash now", "see you at six", "free prize call", "lunch at noon"]
@@ -307,7 +315,12 @@ CELLS: list[dict[str, Any]] = [
 
 TABLES = pytest.mark.parametrize(
     ("teacher", "batches"),
-    [(SMALL, False), (SMALL, True), (NearestQueries(3), False), (DecisionTreeClassifier(), False)],
+    [
+        (SMALL, False),
+        (SMALL, True),
+        pytest.param(NearestQueries(3), False, marks=pytest.mark.rest),
+        pytest.param(DecisionTreeClassifier(), False, marks=pytest.mark.rest),
+    ],
     ids=["vector ballots", "vector ballots, batches", "few votes", "trees"],
 )
 

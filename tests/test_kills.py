@@ -135,11 +135,14 @@ def contents(path: Path) -> object:
     return path.read_bytes() if path.exists() else None
 
 
-def swept(verb: str, step: int, folder: Path) -> None:
-    """Kill a command at one event after the other; after each, look at what is there, and call it again."""
+def swept(verb: str, step: int, folder: Path, most: int = 0) -> None:
+    """Kill a command at one event after the other; after each, look at what is there, and call it again.
+
+    It ends where the command is through, or after the `most` kills.
+    """
     prepare, call, output = VERBS[verb]
     fresh = folder / "fresh"
-    fresh.mkdir()
+    fresh.mkdir(parents=True)
     prepare(fresh)
     before, (owed, *_) = contents(fresh / output), spent(fresh)
     whole = folder / "whole"
@@ -148,7 +151,7 @@ def swept(verb: str, step: int, folder: Path) -> None:
     plan = spent(whole)[0] - owed
     # It starts at another event in each run, so that runs together try all of them. Any kill must be safe.
     found, event = Counter[str](), 1 + int(np.random.default_rng().integers(step))
-    while True:
+    while not most or found.total() < most:
         attempt = folder / "attempt"
         shutil.copytree(fresh, attempt)
         if done(attempt, call, event) != -9:
@@ -189,6 +192,16 @@ def mixed(before: object, now: object, event: int) -> None:
     assert old.get("card.json") != new["card.json"], event
 
 
+FEW = {"run": 61, "label": 19, "card": 19}  # a step that leaves each two kills
+
+
+def test_commands_killed_at_two_events_leave_a_whole_release_and_the_right_budget(tmp_path):
+    """In one process, which loads everything once."""
+    call = "[swept(verb, step, Path(given[0]) / verb, most=2) for verb, step in FEW.items()]"
+    assert called_by_itself("test_kills", call, tmp_path).count('"kills": 2') == len(FEW)
+
+
+@pytest.mark.rest
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_command_killed_at_some_events_leaves_a_whole_release_and_the_right_budget(verb, tmp_path):
     step = 19 if verb in ("label", "publish test", "card") else 61  # of some 50 events, or of some 190

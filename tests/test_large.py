@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from tutelage.exceptions import (
     LedgerMismatchError,
     PreflightError,
 )
-from tutelage.ledger.digests import RunningDigest, people_digest, table_digest
+from tutelage.ledger.digests import RunningDigest, table_digest
 from tutelage.tables import Batches, Table, as_batches, as_table, read_batches, read_csv, read_table
 from tutelage.teachers import VectorBallots
 
@@ -31,6 +32,7 @@ pandas, polars = map(pytest.importorskip, ("pandas", "polars"))
 pytest.importorskip("pyarrow")
 pytestmark = [FITS_AGAIN, pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")]
 
+rest = partial(pytest.param, marks=pytest.mark.rest)
 SIZES = ["large", "medium", "small"]
 WORDS = ["".join(letters) for letters in np.random.default_rng(9).choice(list("abcdefghijklmno"), (150, 7))]
 ROWS, MOST_ROWS_OF_ONE = 1200, 4
@@ -119,11 +121,20 @@ def test_the_unit_of_batches_is_a_decision_wherever_ids_repeat(tmp_path):
 
 
 @pytest.mark.parametrize("ids", IDS)
-@pytest.mark.parametrize("rows_at_once", [3, 100, 499, ROWS])
+@pytest.mark.parametrize(
+    "rows_at_once",
+    [
+        rest(3),
+        100,
+        rest(499),
+        rest(ROWS),
+    ],
+)
 def test_batches_of_any_size_cast_the_ballots_of_rows_in_memory(file, in_memory, ids, rows_at_once):
     assert same(fitted(read_batches(file, rows_at_once=rows_at_once), ids), in_memory[ids])
 
 
+@pytest.mark.rest
 def test_texts_are_read_in_batches(tmp_path):
     words = np.random.default_rng(8).choice(WORDS, (len(PRIVATE) + len(PUBLIC), 6))
     texts = polars.Series("story", [" ".join(each) for each in words])
@@ -139,44 +150,6 @@ def test_a_dask_frame_casts_the_ballots_of_rows_in_memory(in_memory, ids, monkey
     monkeypatch.setattr("tutelage.tables.ROWS_AT_ONCE", 100)
     frame = dask.from_pandas(PRIVATE.to_pandas(), npartitions=5)
     assert same(fitted(frame, ids), in_memory[ids])
-
-
-def test_a_student_of_another_kind_learns_from_the_same_labels(file, in_memory):
-    found = fitted(read_batches(file), student=GaussianNB())
-    assert np.array_equal(found.release_.labels, in_memory[None].release_.labels)
-    assert found.predict(PUBLIC.drop("person")).tolist().count("yes") > 0
-
-
-def test_names_of_columns_are_the_columns():
-    by_name = fitted(PRIVATE, "person")
-    features = PUBLIC.drop("person", "ill")
-    by_array = model().fit(PRIVATE, PRIVATE["ill"], X_public=features, entity_ids=PRIVATE["person"])
-    assert same(by_name, by_array)
-    assert by_name.columns_.names == ("dose", "age", "ward", "size", "fit")
-
-
-def test_spellings_of_one_id_that_follow_each_other_are_one_person(tmp_path, in_memory):
-    blank = [f" {name}" if place % 2 else name for place, name in enumerate(PRIVATE["person"])]
-    PRIVATE.with_columns(person=polars.Series(blank)).write_parquet(tmp_path / "rows.parquet")
-    assert same(fitted(read_batches(tmp_path / "rows.parquet", rows_at_once=50), "person"), in_memory["person"])
-
-
-def test_numbers_are_ids_too(tmp_path, in_memory):
-    numbers = PRIVATE.with_columns(person=PRIVATE["person"].str.slice(1).cast(int))
-    numbers.write_parquet(tmp_path / "rows.parquet")
-    assert same(fitted(read_batches(tmp_path / "rows.parquet", rows_at_once=50), "person"), in_memory["person"])
-
-
-def test_a_file_is_read_once_to_check_it_and_once_for_every_round(file):
-    batches, read = read_batches(file), []
-
-    def counted(names: Any) -> Iterator[Table]:
-        read.append(set(names))
-        return batches.tables(names)
-
-    fitted(replace(batches, tables=counted))
-    used = {"dose", "age", "ward", "size", "fit", "ill"}
-    assert read == [set(PRIVATE.columns), used, used]
 
 
 def test_what_was_read_of_a_file_does_not_stay_in_memory(tmp_path):
@@ -279,18 +252,6 @@ def test_batches_need_names_classes_and_a_teacher_that_can_read_them(file):
         model().fit(batches, "ill", X_public=PUBLIC.with_columns(more=1.0))
 
 
-def test_names_of_columns_need_rows_with_names():
-    with pytest.raises(InvalidParameterError, match="only if `X` has named columns"):
-        model().fit(np.eye(3), "ill", X_public=np.eye(3))
-    with pytest.raises(InvalidParameterError, match="only with public rows; pass X_public"):
-        model().fit(PRIVATE, "ill")
-    for X, public in (("rows.csv", PUBLIC), (Path("rows.csv"), PUBLIC), (PRIVATE, "rows.csv")):
-        with pytest.raises(InvalidDataError, match=r"use read_table\(path\)"):
-            model().fit(X, "ill", X_public=public)
-    with pytest.raises(InvalidDataError, match="has no column 'sick'"):
-        fitted(PRIVATE, label="sick")
-
-
 def test_a_file_that_holds_no_rows_is_refused(tmp_path):
     (tmp_path / "broken.parquet").write_text("no table")
     PRIVATE[:0].write_parquet(tmp_path / "empty.parquet")
@@ -319,7 +280,7 @@ def test_an_error_of_dask_is_not_quoted():
 # The ledger
 
 
-@pytest.mark.parametrize("ids", IDS)
+@pytest.mark.parametrize("ids", ["person", rest(None)])
 def test_a_ledger_knows_its_data_in_every_order_and_batch_and_in_memory(tmp_path, file, ids):
     ledger = tmp_path / "a.ledger"
     settings: dict[str, Any] = {"ledger": ledger, "noise": None}
@@ -357,7 +318,9 @@ def fit_and_die(batch: int, rows: str, ledger: str) -> None:
     fitted(replace(batches, tables=dying), "person", ledger=ledger, noise=None)
 
 
-@pytest.mark.parametrize("batch", [2, 6, 11])  # of four in each: while checked, in the first round and in the second
+@pytest.mark.parametrize(
+    "batch", [rest(2), 6, rest(11)]
+)  # of four in each: while checked, in the first round and in the second
 def test_a_fit_that_was_killed_spends_nothing_twice(tmp_path, batch):
     file = tmp_path / "rows.parquet"
     PRIVATE.write_parquet(file)
@@ -435,11 +398,6 @@ def test_the_digest_is_that_of_the_cells_in_every_form(tmp_path):
     assert len({table_digest(table) for table in tables}) == 1
     moved = frame.with_columns(large=polars.Series([2**53 + ROWS, *(2**53 + np.arange(1, ROWS)).tolist()]))
     assert table_digest(as_table(moved)) != table_digest(tables[0])  # type: ignore[arg-type]
-
-
-def test_the_digest_of_people_is_that_of_their_set():
-    assert people_digest(["a", "b"]) == people_digest(["b", "a"])
-    assert len({people_digest(names) for names in (["a"], ["b"], ["a", "b"], ["a", "a"], ["ab"])}) == 5
 
 
 def test_batches_show_no_rows(file):

@@ -67,6 +67,7 @@ def test_the_contract_rejects_every_faulty_mechanism(mechanism, by):
         getattr(suite(mechanism), by)()
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     "right", [suite(mechanism) for mechanism in right_controls()], ids=lambda it: repr(it.mechanism)
 )
@@ -75,6 +76,7 @@ def test_the_contract_accepts_them_without_their_faults(right, name):
     getattr(right, name)()
 
 
+@pytest.mark.rest
 def test_a_suite_judges_each_mechanism_by_its_own_draws(monkeypatch):
     judged = suite(GNMax(2.0))
     by = "test_labels_follow_the_law_of_the_event"

@@ -454,6 +454,7 @@ def test_cells_that_teachers_change_are_their_own():
     assert shared == [0]
 
 
+@pytest.mark.rest
 def test_a_teacher_that_loads_torch_draws_from_its_own_stream_as_later_ones_do(tmp_path):
     script = tmp_path / "lazy.py"
     script.write_text(

@@ -44,8 +44,8 @@ SCRIPT = textwrap.dedent("""
     ("back_end", "estimator", "number"),
     [
         ("loky", "Endless", signal.SIGKILL),
-        ("loky", "Quick", signal.SIGTERM),
-        ("multiprocessing", "Endless", signal.SIGKILL),
+        pytest.param("loky", "Quick", signal.SIGTERM, marks=pytest.mark.rest),
+        pytest.param("multiprocessing", "Endless", signal.SIGKILL, marks=pytest.mark.rest),
     ],
 )
 def test_no_worker_outlives_the_process_that_trains(back_end, estimator, number, tmp_path):
@@ -70,6 +70,7 @@ def test_a_worker_that_starts_after_its_parent_ended_ends_too(tmp_path):
     assert done.returncode == -signal.SIGKILL
 
 
+@pytest.mark.rest
 def test_an_initializer_of_the_users_own_is_called(tmp_path):
     script = textwrap.dedent("""
         import os, sys

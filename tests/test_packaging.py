@@ -196,6 +196,7 @@ def test_the_source_archive_is_enough_to_test_and_to_document(tmp_path):
     ]
 
 
+@pytest.mark.rest
 def test_the_installed_package_runs_where_no_repository_is(installed, tmp_path):
     shown = call(installed, tmp_path, "--version", without=OF_AN_EXTRA)
     assert shown.stdout == f"tutelage {tutelage.__version__}\n", shown.stderr
@@ -232,6 +233,7 @@ def test_a_verb_whose_extra_is_missing_says_which(extra, arguments, installed, t
     assert not (tmp_path / "demo").exists(), "nothing is spent before it is known that the student can be trained"
 
 
+@pytest.mark.rest
 def test_reproductions_are_a_package_of_their_own(installed, reproductions, tmp_path):
     alone = call(installed, tmp_path, "reproduce", "--list", without={"tutelage_reproductions"})
     assert alone.returncode == 1
