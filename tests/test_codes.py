@@ -12,7 +12,7 @@ import pytest
 from conftest import GOLDEN
 from tutelage import events, privacy
 from tutelage.events import Composed, NoisyArgmaxGaussian, Repeated, event_from_dict
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, TutelageError
+from tutelage.exceptions import InvalidParameterError, TutelageError
 from tutelage.federation import Consortium
 from tutelage.labeling import LabelingSession, require_room
 from tutelage.labeling import session as labeling
@@ -98,12 +98,6 @@ def test_an_unknown_code_is_refused_in_one_sentence(read, tmp_path):
         read(tmp_path)
     assert UNKNOWN not in str(caught.value)
     assert str(caught.value).count(". ") == 0
-
-
-@pytest.mark.parametrize("record", [None, "row", {"name": "x"}, {"name": 1, "neighboring": "row"}, {"neighboring": []}])
-def test_what_is_no_unit_is_refused(record):
-    with pytest.raises(InvalidDataError, match="in a file must be a text `name` and a `neighboring`"):
-        PrivacyUnit.from_dict(record)
 
 
 def session(mechanism, ledger: Ledger) -> LabelingSession:

@@ -68,24 +68,6 @@ def test_verbs_unpack_no_votes_on_other_rows_and_nothing_that_they_do_not_need(t
 
 
 @pytest.mark.usefixtures("nothing_unpacks")
-def test_rows_of_a_run_are_compared_by_their_headers(tmp_path, called):
-    (tmp_path / "config.toml").write_text(
-        '[private]\nfile = "a.npz"\nclasses = [0, 1]\n[public]\nfile = "b.npz"\n[mechanism]\nname = "gnmax"\n'
-        'sigma = 4.0\n[privacy]\ndelta = 1e-5\n[output]\nfolder = "out"\n'
-    )
-    np.savez(tmp_path / "b.npz", X=np.zeros((9, 2)))
-    for arrays, message in (
-        (
-            {"X": np.zeros((9, 3)), "y": np.zeros(9, int)},
-            "must have as many features in a.npz as in b.npz. Got 3 and 2.",
-        ),
-        ({"X": np.zeros((9, 2)), "y": np.zeros(7, int)}, "must have equally many rows"),
-    ):
-        np.savez(tmp_path / "a.npz", **arrays)
-        assert message in refusal(called("run", "config.toml", cwd=tmp_path), 1)
-
-
-@pytest.mark.usefixtures("nothing_unpacks")
 def test_public_votes_and_recorded_ballots_are_judged_by_their_headers(tmp_path):
     np.savez(tmp_path / "ballots.npz", ballots=np.zeros((2, 9)))
     with pytest.raises(InvalidDataError, match="must be integers, one for each of the 3 rows"):

@@ -158,12 +158,6 @@ def test_a_fork_waits_for_brief_work():
     assert child_of_a_thread(BriefLock(), []) == 0
 
 
-def test_a_dropped_lock_is_forgotten():
-    lock = BriefLock()
-    del lock
-    assert child_of_a_thread(BriefLock(), []) == 0
-
-
 def test_long_work_of_another_thread_is_not_waited_for():
     lock, inside, over = LongLock(), threading.Event(), threading.Event()
 

@@ -33,7 +33,6 @@ WITHOUT_GATE = {
     "cli/ledger.py": "as the same",
     "federation/mpc/links.py": "as the same",
     "_internal/files.py": "opens through the gate, and gives numpy and zipfile what it opened",
-    "labeling/fits.py": "a ledger, which its store checks",
     "ledger/disk.py": "a file of the system, and a probe that it writes itself",
     "ledger/store.py": "refuses what is no regular file; SQLite reads it page by page",
     "students/store.py": "an archive in memory, which passed the gate",
@@ -141,35 +140,36 @@ def test_a_csv_file_is_refused_before_it_takes_the_memory_that_is_free(text, suf
         tracemalloc.stop()
 
 
-def memory_of_reading(path: str) -> None:
+def memory_of_reading(*paths: str) -> None:
     """Print the most memory that PyArrow and Python took at once, in a process of its own."""
     import pyarrow as pa
 
     tracemalloc.start()
-    for read in (read_table, lambda path: list(read_batches(path).tables(["a", "b"]))):
-        read(path)
+    for path in paths:
+        read_table(path)
+        list(read_batches(path).tables(["a", "b"]))
     sys.stdout.write(f"{pa.default_memory_pool().max_memory()} {tracemalloc.get_traced_memory()[1]}")
 
 
-KINDS = ["large_string", "string_view", "binary", "large_binary"]
-
-
-@pytest.mark.parametrize("kind", ["string", *(pytest.param(kind, marks=pytest.mark.rest) for kind in KINDS)])
-def test_a_cell_that_a_parquet_file_stores_once_is_in_memory_once(kind, tmp_path):
+def test_a_cell_that_a_parquet_file_stores_once_is_in_memory_once(tmp_path):
     """The texts of all cells together would take 32 MiB."""
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
-    path, cell = tmp_path / "rows.parquet", "x" * 2**15
-    column = pa.array([cell, None] * 1000).cast(getattr(pa, kind)())
-    parquet.write_table(pa.table({"a": column, "b": pa.array([1.0] * 2000)}), path)
-    assert path.stat().st_size < 2**16
-    assert max(map(int, called_by_itself("test_gate", "memory_of_reading(*given)", path).split())) < 8 * 2**20
-    expected = cell if "string" in kind else cell.encode()
-    for table in (read_table(path), *read_batches(path).tables(["a", "b"])):
-        assert list(table.column("a")) == [expected, None] * 1000
-        assert table.type_of("a") == ("text" if "string" in kind else "bytes")
-        assert table.levels == {}
+    kinds, cell = ["string", "large_string", "string_view", "binary", "large_binary"], "x" * 2**15
+    for kind in kinds:
+        column = pa.array([cell, None] * 1000).cast(getattr(pa, kind)())
+        path = tmp_path / f"{kind}.parquet"
+        parquet.write_table(pa.table({"a": column, "b": pa.array([1.0] * 2000)}), path)
+        assert path.stat().st_size < 2**16
+    paths = [tmp_path / f"{kind}.parquet" for kind in kinds]
+    assert max(map(int, called_by_itself("test_gate", "memory_of_reading(*given)", *paths).split())) < 8 * 2**20
+    for kind, path in zip(kinds, paths, strict=True):
+        expected = cell if "string" in kind else cell.encode()
+        for table in (read_table(path), *read_batches(path).tables(["a", "b"])):
+            assert list(table.column("a")) == [expected, None] * 1000
+            assert table.type_of("a") == ("text" if "string" in kind else "bytes")
+            assert table.levels == {}
 
 
 def test_a_folder_as_file_is_refused_before_anything_looks_into_it(tmp_path, called):

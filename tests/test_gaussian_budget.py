@@ -1,6 +1,5 @@
 """A budget that is kept exactly for integer Gaussian noise: no strategy passes it, and a sum may fill it."""
 
-import json
 import math
 import os
 import signal
@@ -16,7 +15,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from exact import discrete_gaussian_masses
-from test_cli import refusal, tutelage
 from test_ledger_tampering import rechained
 from test_vector_ballots import LABELS, PRIVATE, PUBLIC, model
 from tutelage import Ledger
@@ -39,13 +37,10 @@ from tutelage.events import (
 from tutelage.exceptions import (
     BudgetExceededError,
     InvalidParameterError,
-    LedgerStorageError,
     LedgerTamperedError,
     UnsupportedEventError,
 )
-from tutelage.ledger.entries import FORMAT
 from tutelage.ledger.filter import GRAIN, GaussianFilter, RenyiFilter
-from tutelage.mechanisms import NoisySum
 from tutelage.privacy import ONE_TEACHER
 
 SUM = NoisySumGaussian(200.0, 100, 3, ONE_TEACHER)
@@ -212,9 +207,7 @@ def test_the_budget_is_filled_and_never_passed(path):
     ledger = Ledger.open(path)
     for number in range(ledger.fitting(SUM)):
         ledger.settle(ledger.reserve(SUM, 1), {bytes([number]) * 32: (0, 0, 0)}, SUM)
-    with pytest.raises(
-        BudgetExceededError, match=r"no room for this release: it takes up to .* remains\. Add more noise"
-    ):
+    with pytest.raises(BudgetExceededError):
         ledger.reserve(SUM, 1)
     state = ledger.verify()
     assert 0 <= state.remaining < ledger.share_of(SUM)
@@ -230,20 +223,17 @@ def test_the_budget_is_filled_and_never_passed(path):
         NoisyArgmaxLaplace(40.0, 10, ONE_TEACHER),
         PublicationTest((2**40, 2**30), 1e-6, ONE_TEACHER),
         SummedNoise(NoisyArgmaxGaussian(400.0, 10, ONE_TEACHER), 3),
+        SummedNoise(NoisySumGaussian(400.0, 100, 3, ONE_TEACHER), 3),
     ],
 )
 def test_other_noise_is_refused_in_one_sentence_and_nothing_is_spent(event, path):
     ledger = Ledger.open(path)
-    for asked in (event, Composed((NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER), event))):
+    beside = SUM if isinstance(event, SummedNoise) else NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)
+    for asked in (event, Composed((beside, event))):
         for call in (ledger.reserve, ledger.require):
-            with pytest.raises(UnsupportedEventError, match=f"Got a {type(event).__name__}; spend it from a ledger"):
+            with pytest.raises(UnsupportedEventError):
                 call(asked, 1)
     assert ledger.state().entries == 1
-
-
-def test_a_sum_whose_noise_is_summed_is_refused_too(path):
-    with pytest.raises(UnsupportedEventError, match="Got a SummedNoise; spend it from a ledger"):
-        Ledger.open(path).reserve(SummedNoise(NoisySumGaussian(400.0, 100, 3, ONE_TEACHER), 3), 1)
 
 
 def test_a_crash_between_reserve_and_settle_wastes_budget_and_releases_nothing(path):
@@ -258,13 +248,6 @@ def test_a_crash_between_reserve_and_settle_wastes_budget_and_releases_nothing(p
     assert state.spent == pytest.approx(2 * ledger.share_of(SUM), rel=1e-12)
 
 
-def test_a_campaign_of_capped_votes_is_paid_for_once(path):
-    capped = CappedArgmaxGaussian(40.0, 20, 10, ONE_TEACHER)
-    ledger = Ledger.open(path)
-    assert ledger.reserve(capped, 1).grains == GaussianFilter(1.0, 1e-5).cost(capped)
-    assert ledger.verify().spent == pytest.approx(shift_mu_squared(40.0, 40) / most_shifts(1.0, 1e-5))
-
-
 def test_a_rewritten_kind_of_budget_is_found(path):
     ledger = Ledger.open(path)
     ledger.settle(ledger.reserve(SUM, 1), {QUERY: (1, 2, 3)}, SUM)
@@ -277,41 +260,21 @@ def test_a_rewritten_kind_of_budget_is_found(path):
         Ledger.open(path)
 
 
-def test_an_earlier_version_says_that_it_is_too_old(path, monkeypatch):
-    monkeypatch.setattr("tutelage.ledger.entries.FORMAT", FORMAT - 1)
-    with pytest.raises(
-        LedgerStorageError, match=f"format {FORMAT}; this tutelage reads up to {FORMAT - 1}. Upgrade it"
-    ):
-        Ledger.open(path)
-
-
-def test_a_ledger_of_the_third_format_opens_and_goes_on(tmp_path, monkeypatch):
-    with monkeypatch.context() as earlier:
-        earlier.setattr("tutelage.ledger.entries.FORMAT", 3)
-        ledger = Ledger.create(tmp_path / "a.ledger", epsilon=1.0, delta=1e-5, unit=ONE_TEACHER)
-        ledger.settle(ledger.reserve(SUM, 1), {QUERY: (1, 2, 3)}, SUM)
-    ledger = Ledger.open(tmp_path / "a.ledger")
-    assert {entry["format"] for entry in ledger.export()} == {3}
-    assert (ledger.state().accounting, ledger.recall([QUERY])) == ("renyi", {QUERY: (1, 2, 3)})
-    ledger.reserve(SUM, 1)
-    assert ledger.verify().spent == pytest.approx(2 * ledger.share_of(SUM))
-    assert {entry["format"] for entry in ledger.export()} == {3, FORMAT}
-
-
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "parameter"),
     [
-        ({"accounting": "exact"}, "`accounting` of the budget must be renyi or gaussian. Got 'exact'"),
-        ({"order": 8.0}, "`order` and `suited_to` of Ledger are for `accounting` renyi"),
-        ({"suited_to": SUM}, "`order` and `suited_to` of Ledger are for `accounting` renyi"),
-        ({"epsilon": 1e-9, "delta": 1e-15}, "must leave room for some noise. Got 1e-09 and 1e-15"),
-        ({"epsilon": 0.0}, "`epsilon` of the budget must be"),
+        ({"accounting": "exact"}, "accounting"),
+        ({"order": 8.0}, "order"),
+        ({"suited_to": SUM}, "order"),
+        ({"epsilon": 1e-9, "delta": 1e-15}, "epsilon"),
+        ({"epsilon": 0.0}, "epsilon"),
     ],
 )
-def test_a_budget_that_cannot_be_kept_is_refused(changes, said):
+def test_a_budget_that_cannot_be_kept_is_refused(changes, parameter):
     terms = {"epsilon": 1.0, "delta": 1e-5, "unit": ONE_TEACHER, "accounting": "gaussian"}
-    with pytest.raises(InvalidParameterError, match=said):
+    with pytest.raises(InvalidParameterError) as refused:
         Ledger.in_memory(**{**terms, **changes})
+    assert refused.value.parameter == parameter
 
 
 @pytest.mark.parametrize("target", [0.1, 0.5])
@@ -321,22 +284,3 @@ def test_a_fit_uses_up_its_epsilon(target, tmp_path):
     assert 0.9998 * target <= fitted.epsilon_.epsilon <= target
     assert 0.9998 * target <= fitted.ledger_.spent <= target
     Ledger.open(tmp_path / "a.ledger").verify()
-
-
-def test_a_fit_that_leaves_room_makes_a_ledger_for_any_release(tmp_path):
-    some = {"mechanism": NoisySum(30.0), "ledger": tmp_path / "a.ledger", "noise": None}
-    some |= {"epsilon": None, "budget": 1.0}
-    assert model(**some).fit(PRIVATE, LABELS, X_public=PUBLIC).ledger_.accounting == "renyi"
-
-
-@pytest.mark.usefixtures("in_this_process")
-def test_the_command_line_makes_and_shows_it(tmp_path):
-    made = ["ledger", "init", "a.ledger", "--epsilon", 1, "--delta", 1e-5, "--neighbors", "row"]
-    result = tutelage(*made, "--accounting", "gaussian", cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-    assert "gaussian: noisy sums, capped votes and GNMax only" in result.stdout
-    assert "Rényi order" not in result.stdout
-    shown = json.loads(tutelage("ledger", "show", "a.ledger", "--json", cwd=tmp_path).stdout)
-    assert shown["accounting"] == "gaussian"
-    again = tutelage("ledger", "init", "b.ledger", *made[3:], "--accounting", "gaussian", "--order", 5, cwd=tmp_path)
-    assert "`order` and `suited_to`" in refusal(again, again.returncode)

@@ -1,6 +1,5 @@
 """tools/house.py counts a small package as its docstring says."""
 
-import json
 import runpy
 from pathlib import Path
 from typing import Any
@@ -106,28 +105,6 @@ def test_importers_and_cycles_are_found(shed):
 
 def test_public_names_need_a_docstring_and_others_do_not(shed):
     assert TOOL["measure"](shed).public_names_without_docstring == ["shed.door.Door.open", "shed.hinge", "shed.inner"]
-
-
-def test_the_package_is_what_the_wheel_names_or_all_of_src_or_the_folder_itself(shed):
-    def modules(folder: Path) -> int:
-        return TOOL["measure"](folder).modules
-
-    assert modules(shed / "src" / "shed" / "inner") == 3
-    (shed / "pyproject.toml").unlink()
-    assert modules(shed) == 7
-    (shed / "src").rename(shed / "code")
-    assert modules(shed / "code") == 7
-    with pytest.raises(SystemExit, match="has no package"):
-        modules(shed)
-
-
-def test_numbers_are_printed_as_a_table_and_as_json(shed, capsys):
-    TOOL["main"]([str(shed)])
-    printed = capsys.readouterr().out
-    assert "\nimport cycles                               1\n" in printed
-    assert "\n  shed.inner.deep shed.inner.deeper\n" in printed
-    TOOL["main"]([str(shed), "--json"])
-    assert json.loads(capsys.readouterr().out)["modules"] == 6
 
 
 def test_no_module_of_this_repository_imports_itself_by_way_of_others():

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing, contextmanager
 from copy import deepcopy
 from dataclasses import replace
@@ -86,46 +87,16 @@ def test_it_is_one_file_and_its_journal_is_private_too(ledger):
         assert Path(f"{ledger.path}-journal").stat().st_mode & 0o777 == 0o600
 
 
-def test_every_query_takes_the_same_and_the_shares_add_up(ledger):
-    one = ledger.state().remaining / ledger.fitting(ANSWER)
-    for _ in range(3):
-        ledger.reserve(ANSWER, 10)
-    state = ledger.state()
-    assert state.spent == pytest.approx(30 * one, rel=0.01)
-    assert state.spent + state.remaining == pytest.approx(2.0, rel=1e-12)
-    assert state.unsettled == 3
-
-
 def test_a_batch_is_reserved_whole_or_not_at_all(ledger):
     room = ledger.fitting(ANSWER)
-    with pytest.raises(BudgetExceededError, match=rf"{room + 1} more such queries: {room} would still fit") as refused:
+    with pytest.raises(BudgetExceededError) as refused:
         ledger.reserve(ANSWER, room + 1)
     assert (refused.value.requested, refused.value.fitting) == (room + 1, room)
     assert ledger.state().spent == 0
     ledger.reserve(ANSWER, room)
     assert ledger.fitting(ANSWER) == 0
-    with pytest.raises(BudgetExceededError, match="has no room for this release"):
+    with pytest.raises(BudgetExceededError):
         ledger.reserve(ANSWER, 1)
-
-
-def test_the_refusal_says_what_is_left_and_what_to_do(ledger):
-    ledger.reserve(ANSWER, 200)
-    with pytest.raises(BudgetExceededError) as refused:
-        ledger.reserve(ANSWER, 500)
-    shown = str(refused.value)
-    assert "a.ledger does not allow 500 more such queries: " in shown
-    assert "would still fit. Of its ε = 2 at δ = 1e-05, " in shown
-    assert shown.endswith("Ask fewer, or add more noise.")
-
-
-def test_what_did_not_happen_is_given_back(ledger):
-    reservation = ledger.reserve(CHECKED, 100)
-    reserved = ledger.state().spent
-    happened = Composed((Repeated(CHECK, 100), Repeated(ANSWER, 30)))
-    settled = ledger.settle(reservation, {bytes([place]) * 32: (-1,) for place in range(100)}, happened)
-    limit = RenyiFilter.suited_to(2.0, 1e-5)
-    assert settled.share == limit.share(100 * limit.cost(CHECK) + 30 * limit.cost(ANSWER))
-    assert ledger.state().spent == settled.share < reserved
 
 
 def test_no_more_may_happen_than_was_reserved(ledger):
@@ -136,7 +107,7 @@ def test_no_more_may_happen_than_was_reserved(ledger):
     ):
         reservation = ledger.reserve(event, 5)
         before = ledger.state()
-        with pytest.raises(LedgerError, match="The mechanism ran more than it had announced"):
+        with pytest.raises(LedgerError):
             ledger.settle(reservation, {b"q" * 32: (0,)}, happened)
         assert ledger.state() == before
         assert ledger.recall([b"q" * 32]) == {}
@@ -145,16 +116,16 @@ def test_no_more_may_happen_than_was_reserved(ledger):
 def test_a_reservation_is_settled_once_and_in_its_own_ledger(ledger, tmp_path):
     reservation = ledger.reserve(ANSWER, 1)
     ledger.settle(reservation, {b"q" * 32: (3,)}, ANSWER)
-    with pytest.raises(LedgerError, match="reservation is not open"):
+    with pytest.raises(LedgerError):
         ledger.settle(reservation, {b"r" * 32: (3,)}, ANSWER)
     other = Ledger.create(tmp_path / "b.ledger", epsilon=2.0, delta=1e-5, unit=ONE_TEACHER)
-    with pytest.raises(LedgerError, match="reservation is not open"):
+    with pytest.raises(LedgerError):
         other.settle(ledger.reserve(ANSWER, 1), {}, ANSWER)
     assert ledger.recall([b"r" * 32]) == {}
     true = ledger.reserve(ANSWER, 2)
     for forged in (replace(true, grains=10 * true.grains), replace(true, event=CHECK), replace(true, queries=9)):
         happened = Repeated(forged.event, forged.queries)
-        with pytest.raises(LedgerError, match="reservation is not open"):
+        with pytest.raises(LedgerError):
             ledger.settle(forged, {}, happened)
     ledger.settle(true, {}, Repeated(ANSWER, 2))
     ledger.verify()
@@ -171,7 +142,7 @@ def test_a_named_batch_is_paid_for_once_and_found_again(ledger):
     assert ledger.is_settled(reservation)
     assert ledger.reserve(ANSWER, 3, batch="first") == reservation
     assert ledger.reserve(ANSWER, 3, batch="second") != reservation
-    with pytest.raises(LedgerError, match=r"Batch first was reserved in .* as something else. Name another"):
+    with pytest.raises(LedgerError):
         ledger.reserve(ANSWER, 4, batch="first")
 
 
@@ -184,11 +155,11 @@ def test_the_first_answer_to_a_query_is_the_one_that_stays(ledger):
 
 
 def test_other_units_and_unbounded_events_are_refused_and_cost_nothing(ledger):
-    with pytest.raises(LedgerMismatchError, match="protects one 'one teacher's data'"):
+    with pytest.raises(LedgerMismatchError):
         ledger.reserve(NoisyArgmaxGaussian(40.0, 10, PATIENT), 1)
-    with pytest.raises(UnsupportedEventError, match="No cost is known"):
+    with pytest.raises(UnsupportedEventError):
         ledger.reserve(Event(), 1)
-    with pytest.raises(UnsupportedEventError, match="costs more than any budget"):
+    with pytest.raises(UnsupportedEventError):
         ledger.reserve(NoisyArgmaxGaussian(1e-6, 10, ONE_TEACHER), 1)
     for queries in (0, -1, 1.5, True):
         with pytest.raises(InvalidParameterError, match="`queries` of Ledger"):
@@ -218,7 +189,7 @@ def test_an_event_that_would_not_come_back_from_the_file_is_refused(ledger):
         pass
 
     odd = NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER, np.bool_(False))  # pyright: ignore[reportArgumentType]
-    with pytest.raises(UnsupportedEventError, match="cannot be written down"):
+    with pytest.raises(UnsupportedEventError):
         ledger.reserve(odd, 1)
     with pytest.raises(UnsupportedEventError):
         ledger.reserve(Mine(), 1)
@@ -230,11 +201,11 @@ def test_a_file_put_in_its_place_is_noticed(ledger, tmp_path):
     shutil.copy(ledger.path, older)
     ledger.reserve(ANSWER, 1)
     older.replace(ledger.path)
-    with pytest.raises(LedgerTamperedError, match="was replaced, by another or an older one"):
+    with pytest.raises(LedgerTamperedError):
         ledger.reserve(ANSWER, 1)
     Ledger.create(tmp_path / "b.ledger", epsilon=2.0, delta=1e-5, unit=ONE_TEACHER)
     (tmp_path / "b.ledger").replace(ledger.path)
-    with pytest.raises(LedgerTamperedError, match="was replaced"):
+    with pytest.raises(LedgerTamperedError):
         ledger.state()
 
 
@@ -246,7 +217,7 @@ def test_a_file_replaced_during_a_transaction_takes_no_debit(ledger, tmp_path):
             write.append(Entry.after(write.last(), Kind.BOUND, 0, fingerprint="x"))
             (tmp_path / "older").replace(ledger.path)
 
-    with pytest.raises(LedgerTamperedError, match="was replaced while in use"):
+    with pytest.raises(LedgerTamperedError):
         replaced_meanwhile()
     assert Ledger.open(ledger.path).state().entries == 1
 
@@ -262,37 +233,60 @@ def test_another_working_folder_is_not_another_ledger(ledger, tmp_path, monkeypa
     assert Ledger.open("a.ledger").state().spent == 0
 
 
-def test_a_head_must_be_whole_and_may_be_in_capitals(ledger):
-    head = ledger.state().head
-    assert ledger.verify(head.upper()).head == head
-    for wrong in (head[:16], head + "0", "nonsense"):
-        with pytest.raises(InvalidParameterError, match="must be 64 hexadecimal digits"):
-            ledger.verify(wrong)
-
-
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "parameter"),
     [
-        ({"epsilon": 0}, "`epsilon` of the budget must be a finite number above 0"),
-        ({"epsilon": float("nan")}, "`epsilon` of the budget"),
-        ({"epsilon": float("inf")}, "`epsilon` of the budget"),
-        ({"epsilon": "3"}, "`epsilon` of the budget"),
-        ({"delta": 0}, "`delta` of the budget must lie strictly between 0 and 1"),
-        ({"order": 1.0}, "`order` of the budget must be > 1"),
-        ({"order": 1.5}, "leave room below epsilon=2"),
-        ({"order": float("nan")}, "`order` of the budget must be > 1"),
+        ({"epsilon": 0}, "epsilon"),
+        ({"epsilon": float("nan")}, "epsilon"),
+        ({"epsilon": float("inf")}, "epsilon"),
+        ({"epsilon": "3"}, "epsilon"),
+        ({"delta": 0}, "delta"),
+        ({"order": 1.0}, "order"),
+        ({"order": 1.5}, "order"),
+        ({"order": 9.0, "suited_to": ANSWER}, "order"),
     ],
 )
-def test_a_budget_out_of_range_is_refused_and_leaves_no_file(change, message, tmp_path):
-    with pytest.raises(InvalidParameterError, match=message):
+def test_a_budget_out_of_range_is_refused_and_leaves_no_file(change, parameter, tmp_path):
+    with pytest.raises(InvalidParameterError) as refused:
         Ledger.create(tmp_path / "a.ledger", **{"epsilon": 2.0, "delta": 1e-5, "unit": ONE_TEACHER, **change})
+    assert refused.value.parameter == parameter
     assert not list(tmp_path.iterdir())
 
 
-def test_a_budget_is_set_once(ledger):
-    with pytest.raises(LedgerStorageError, match="exists already, and a budget is set once"):
-        Ledger.create(ledger.path, epsilon=9.0, delta=1e-5, unit=ONE_TEACHER)
+def test_a_file_that_is_there_is_never_made_or_written_over(ledger, tmp_path):
+    def refused(read: Callable[[], object], code: str = "ledger-storage") -> None:
+        with pytest.raises(LedgerStorageError) as error:
+            read()
+        assert error.value.code == code
+
+    refused(lambda: Ledger.create(ledger.path, epsilon=9.0, delta=1e-5, unit=ONE_TEACHER), "ledger-overtaken")
     assert Ledger.open(ledger.path).epsilon == 2.0
+    refused(lambda: Ledger.create(tmp_path / "no" / "a.ledger", epsilon=1, delta=1e-5, unit=ONE_TEACHER))
+    refused(lambda: Ledger.open(ledger.path, read_only=True).reserve(ANSWER, 1))
+    refused(lambda: Ledger.open(tmp_path))
+    refused(lambda: Ledger.open(tmp_path / "nothing"), "ledger-missing")
+    for content in (b"", b"not a database at all" * 99, b"SQLite format 3\0" + bytes(4096)):
+        (tmp_path / "other").write_bytes(content)
+        refused(lambda: Ledger.open(tmp_path / "other"))
+        assert (tmp_path / "other").read_bytes() == content
+    with sqlite3.connect(tmp_path / "other.db") as other:
+        other.execute("PRAGMA application_id = 7")
+        other.execute("CREATE TABLE t (x)")
+    refused(lambda: Ledger.open(tmp_path / "other.db"))
+    (tmp_path / "link").symlink_to(ledger.path)
+    Ledger.open(tmp_path / "link").reserve(ANSWER, 5)
+    assert ledger.state().entries == 2
+    os.link(ledger.path, tmp_path / "b.ledger")
+    refused(lambda: Ledger.open(tmp_path / "b.ledger"))
+
+
+def test_a_head_must_be_whole_and_may_be_in_capitals(ledger):
+    answer(ledger, [b"q" * 32])
+    head = ledger.state().head
+    assert Ledger.open(ledger.path).verify(head.upper()) == ledger.state()
+    for wrong in (head[:16], head + "0", "nonsense"):
+        with pytest.raises(InvalidParameterError):
+            ledger.verify(wrong)
 
 
 def test_it_knows_its_data_set(ledger):
@@ -301,10 +295,10 @@ def test_it_knows_its_data_set(ledger):
     ledger.bind(digest)
     assert ledger.state().entries == 1  # written with the first reservation
     other = data_digest(np.eye(3), np.arange(1, 4))
-    with pytest.raises(LedgerMismatchError, match="is tied to other people or other rows"):
+    with pytest.raises(LedgerMismatchError):
         ledger.bind(other)
     answer(ledger, [b"q" * 32])
-    with pytest.raises(LedgerMismatchError, match="is tied to other people or other rows"):
+    with pytest.raises(LedgerMismatchError):
         Ledger.open(ledger.path).bind(other)
     spent = ledger.state().spent
     ledger.bind(other, changed=True)
@@ -318,14 +312,6 @@ def test_it_knows_its_data_set(ledger):
     assert [entry["kind"] for entry in ledger.export()] == ["opened", "bound", "reserved", "answered", "bound"]
     assert digest not in ledger.path.read_bytes()
     assert digest.hex() not in json.dumps(ledger.export())
-
-
-def test_opening_again_finds_everything(ledger):
-    answer(ledger, [b"q" * 32, b"r" * 32])
-    again = Ledger.open(ledger.path)
-    assert again.state() == ledger.state()
-    assert again.recall([b"q" * 32, b"s" * 32]) == {b"q" * 32: (1,)}
-    assert ledger.verify(ledger.state().head) == ledger.state()
 
 
 def test_the_export_is_the_chain_without_the_key_or_the_queries(ledger):
@@ -342,7 +328,7 @@ def test_the_export_is_the_chain_without_the_key_or_the_queries(ledger):
 
 def test_it_is_one_budget_however_it_is_passed_around(ledger):
     assert deepcopy(ledger) is ledger
-    with pytest.raises(LedgerError, match="not pickled"):
+    with pytest.raises(LedgerError):
         pickle.dumps(ledger)
     from tutelage import PATEClassifier
 
@@ -375,17 +361,6 @@ def test_a_forked_process_shares_the_budget_of_a_file(ledger):
     ledger.verify()
 
 
-def test_waiting_for_another_writer_ends_in_one_sentence(ledger):
-    with sqlite3.connect(ledger.path, isolation_level=None) as holder:
-        holder.execute("BEGIN IMMEDIATE")
-        impatient = Ledger.open(ledger.path, timeout=0.1)
-        with pytest.raises(LedgerLockedError, match=r"was held by another process for 0.1 seconds. Nothing was"):
-            impatient.reserve(ANSWER, 1)
-        holder.execute("ROLLBACK")
-    impatient.reserve(ANSWER, 1)
-    assert ledger.state().unsettled == 1
-
-
 def test_what_is_remembered_is_answered_while_another_writes(ledger):
     known, unknown = bytes(32), bytes([1] * 32)
     answer(ledger, [known], TEST)
@@ -393,9 +368,11 @@ def test_what_is_remembered_is_answered_while_another_writes(ledger):
         holder.execute("BEGIN IMMEDIATE")
         impatient = Ledger.open(ledger.path, timeout=0.1)
         assert impatient.reserve_new(TEST, [known]) == ({known: (1,)}, None)
-        with pytest.raises(LedgerLockedError, match="was held by another process"):
-            impatient.reserve_new(TEST, [known, unknown])
+        for reserve in (lambda: impatient.reserve_new(TEST, [known, unknown]), lambda: impatient.reserve(ANSWER, 1)):
+            with pytest.raises(LedgerLockedError):
+                reserve()
         holder.execute("ROLLBACK")
+    impatient.reserve(ANSWER, 1)
 
 
 @pytest.mark.parametrize("read", [Ledger.history, Ledger.verify, Ledger.export])
@@ -413,58 +390,6 @@ def test_what_another_thread_writes_after_a_copy_was_made_is_no_replacement(read
         read(ledger)
     assert ledger.history().entries[-1].number == ledger.state().entries - 1
     assert ledger.verify().unsettled == 1
-
-
-@pytest.mark.parametrize("content", [b"", b"not a database at all" * 99, b"SQLite format 3\0" + bytes(4096)])
-def test_what_is_no_ledger_is_refused(content, tmp_path):
-    path = tmp_path / "a.ledger"
-    path.write_bytes(content)
-    with pytest.raises(LedgerStorageError, match=r"is no ledger|is empty, and no ledger is made so"):
-        Ledger.open(path)
-    assert path.read_bytes() == content
-
-
-def test_another_database_or_a_later_format_is_refused(ledger, tmp_path):
-    with sqlite3.connect(tmp_path / "other.db") as other:
-        other.execute("PRAGMA application_id = 7")
-        other.execute("CREATE TABLE t (x)")
-    with pytest.raises(LedgerStorageError, match="is a database, but no ledger of tutelage"):
-        Ledger.open(tmp_path / "other.db")
-    with sqlite3.connect(ledger.path) as raw:
-        raw.execute("PRAGMA user_version = 2")
-    with pytest.raises(LedgerStorageError, match="has format 2; this version reads up to 1"):
-        Ledger.open(ledger.path)
-
-
-def test_the_order_is_chosen_in_one_way_only():
-    with pytest.raises(InvalidParameterError, match="both choose the order"):
-        Ledger.in_memory(epsilon=1.0, delta=1e-5, unit=ONE_TEACHER, order=9.0, suited_to=ANSWER)
-
-
-def test_a_folder_is_no_ledger(tmp_path):
-    with pytest.raises(LedgerStorageError, match="is not a file"):
-        Ledger.open(tmp_path)
-
-
-def test_a_missing_file_and_a_second_name_are_refused(ledger, tmp_path):
-    with pytest.raises(LedgerStorageError, match="does not exist"):
-        Ledger.open(tmp_path / "nothing")
-    os.link(ledger.path, tmp_path / "b.ledger")
-    with pytest.raises(LedgerStorageError, match="has a second name"):
-        Ledger.open(tmp_path / "b.ledger")
-
-
-def test_a_symbolic_link_leads_to_the_same_budget(ledger, tmp_path):
-    (tmp_path / "link").symlink_to(ledger.path)
-    linked = Ledger.open(tmp_path / "link")
-    linked.reserve(ANSWER, 5)
-    ledger.reserve(ANSWER, 5)
-    assert linked.state().entries == 3
-
-
-def test_a_folder_that_is_not_there_is_one_sentence(tmp_path):
-    with pytest.raises(LedgerStorageError, match=r"cannot be made: its folder does not exist"):
-        Ledger.create(tmp_path / "no" / "a.ledger", epsilon=1, delta=1e-5, unit=ONE_TEACHER)
 
 
 DISK_FULL = """
@@ -515,12 +440,6 @@ def test_it_can_be_read_from_a_read_only_folder(ledger):
     assert shown.stdout.strip() == state.head, shown.stderr
 
 
-def test_writing_through_a_read_only_ledger_is_one_sentence(ledger):
-    reader = Ledger.open(ledger.path, read_only=True)
-    with pytest.raises(LedgerStorageError, match="is read-only here"):
-        reader.reserve(ANSWER, 1)
-
-
 EVENTS = [
     NoisyArgmaxLaplace(20.0, 3, PATIENT),
     ANSWER,
@@ -535,12 +454,6 @@ EVENTS = [
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
 def test_stored_events_come_back_as_they_were(event):
     assert event_from_dict(json.loads(json.dumps(event.as_dict()))) == event
-
-
-@pytest.mark.parametrize("record", [{}, {"event": "Exec"}, {"event": "Repeated", "count": -1, "of": CHECK.as_dict()}])
-def test_a_stored_event_of_no_known_kind_is_refused(record):
-    with pytest.raises(UnsupportedEventError, match="of no kind that this version"):
-        event_from_dict(record)
 
 
 @given(
@@ -570,12 +483,6 @@ def test_the_best_order_beats_its_neighbors_and_loses_little_to_hindsight():
         assert hindsight > epsilon
 
 
-def test_an_order_can_suit_another_event_than_gaussian_noise():
-    pure = PermuteAndFlip(20.0, 10, ONE_TEACHER)
-    gaussian, suited = RenyiFilter.suited_to(1.0, 1e-5), RenyiFilter.suited_to(1.0, 1e-5, pure)
-    assert suited.fitting(pure, 0) > gaussian.fitting(pure, 0)
-
-
 def test_a_budget_can_be_made_to_measure():
     for event in (Repeated(ANSWER, 100), Repeated(CHECKED, 7), NoisyArgmaxLaplace(20.0, 3, PATIENT)):
         limit = RenyiFilter.holding(event, 1e-5)
@@ -596,6 +503,14 @@ def test_rows_are_the_same_query_whatever_their_type():
     texts = [np.array([["e\u0301", "1"]]), np.array([["\u00e9", "1"]], dtype=object)]
     assert len({row_bytes(text)[0] for text in texts}) == 1
 
+    batches = [
+        [[1, 2]], [[1, 2], [2**60, 3]], [[1, 2], [None, 0]], [[1, 2], ["x", 0]], [[1.0, 2]], [[1, 2], [0.5, 0.25]],
+        [[True, 2]],
+    ]  # fmt: skip
+    arrays = [np.array(batch, dtype=object) for batch in batches] + [np.array([[1, 2], [3, 4]]), np.array([[1.0, 2.0]])]
+    assert len({row_bytes(batch)[0] for batch in [*batches, *arrays]}) == 1  # whatever stands beside it
+    assert row_bytes(np.array([[2**60]]))[0] == row_bytes(np.array([[2.0**60]]))[0] == row_bytes([[2**60]])[0]
+
 
 def test_other_rows_are_other_queries():
     rows = [
@@ -610,45 +525,18 @@ def test_other_rows_are_other_queries():
         np.array([["nan", 1]], dtype=object),
     ]  # fmt: skip
     assert len({row_bytes(row)[0] for row in rows}) == len(rows)
-
-
-def test_a_row_is_the_same_whatever_stands_beside_it():
-    batches = [
-        [[1, 2]], [[1, 2], [2**60, 3]], [[1, 2], [None, 0]], [[1, 2], ["x", 0]], [[1.0, 2]], [[1, 2], [0.5, 0.25]],
-        [[True, 2]],
-    ]  # fmt: skip
-    arrays = [np.array(batch, dtype=object) for batch in batches] + [np.array([[1, 2], [3, 4]]), np.array([[1.0, 2.0]])]
-    assert len({row_bytes(batch)[0] for batch in [*batches, *arrays]}) == 1
-    assert row_bytes(np.array([[2**60]]))[0] == row_bytes(np.array([[2.0**60]]))[0] == row_bytes([[2**60]])[0]
-
-
-def test_arrays_as_cells_are_told_apart_to_the_last_digit():
     images = np.empty((3, 1), dtype=object)
     images[:, 0] = [np.zeros((50, 50)), np.zeros((50, 50)), np.zeros((50, 50))]
     images[1, 0][25, 25] = 1e-12
-    assert len(set(row_bytes(images))) == 2
-    assert len({data_digest(images), data_digest(images[[0, 0, 2]])}) == 2
-
-
-@pytest.mark.parametrize("cell", [1j, np.datetime64("2020-01-01"), np.longdouble(1), (1, 2), object(), {1}])
-def test_cells_without_a_spelling_are_refused(cell):
-    column = np.empty((1, 1), dtype=object)
-    column[0, 0] = cell
-    with pytest.raises(InvalidDataError, match="Rows must hold numbers, text, or None"):
-        row_bytes(column)
-
-
-def test_a_query_hash_depends_on_everything_that_the_answer_depends_on():
+    assert len(set(row_bytes(images))) == len({data_digest(images), data_digest(images[[0, 0, 2]])}) == 2
+    for cell in (1j, np.datetime64("2020-01-01"), np.longdouble(1), (1, 2), object(), {1}):
+        images[0, 0] = cell
+        with pytest.raises(InvalidDataError):
+            row_bytes(images)
     row, key = np.array([[1.0, 2.0]]), bytes(32)
-    hashes = {
-        query_hashes(key, {"sigma": 1}, row)[0],
-        query_hashes(b"1" * 32, {"sigma": 1}, row)[0],
-        query_hashes(key, {"sigma": 2}, row)[0],
-        query_hashes(key, {"sigma": 1}, row + 1)[0],
-        query_hashes(key, {"sigma": 1}, row, [[0.5, 0.5]])[0],
-        query_hashes(key, {"sigma": 1}, row, [[0.4, 0.6]])[0],
-    }
-    assert len(hashes) == 6
+    beside = [[], [[[0.5, 0.5]]], [[[0.4, 0.6]]]]
+    asked = [(key, 1, row, *more) for more in beside] + [(b"1" * 32, 1, row), (key, 2, row), (key, 1, row + 1)]
+    assert len({query_hashes(key, {"sigma": sigma}, *given)[0] for key, sigma, *given in asked}) == len(asked)
     with pytest.raises(ValueError, match="zip"):
         query_hashes(key, {}, row, [[0.5, 0.5], [0.5, 0.5]])
 
@@ -661,19 +549,13 @@ def test_a_data_digest_ignores_the_order_of_rows_and_nothing_else():
     assert len({data_digest(X, y), *(data_digest(*other) for other in others)}) == 6
 
 
-def test_a_proposal_is_an_entry_that_spends_nothing_and_is_written_once(ledger):
-    proposal = {"kind": "test", "order": 8.5, "caps": [1.0, 2.0]}
+def test_a_proposal_is_written_once_at_no_cost_and_refused_after_a_label(ledger):
     for _ in range(2):
-        ledger.record_proposal(proposal)
-    assert list(ledger.history().proposals) == [proposal]
+        ledger.record_proposal({"order": 8.5})
     assert (ledger.state().entries, ledger.verify().spent) == (2, 0.0)
-
-
-def test_a_proposal_after_a_label_is_refused(ledger):
-    ledger.record_proposal({"order": 8.5})
     ledger.reserve(ANSWER, 1)  # interrupted, or not: its votes may have been seen
     ledger.record_proposal({"order": 8.5})  # the same as before
-    with pytest.raises(LateProposalError, match="must come before the first of them"):
+    with pytest.raises(LateProposalError):
         ledger.record_proposal({"order": 9.0})
     assert list(ledger.history().proposals) == [{"order": 8.5}]
 
@@ -684,7 +566,7 @@ def test_a_proposal_that_was_written_into_the_file_after_a_label_is_found(ledger
         last = write.last()
         write.append(Entry.after(last, Kind.PROPOSED, last.spent, proposal={"order": 9.0}))
     assert ledger.history().proposals == ()
-    with pytest.raises(LedgerTamperedError, match="a proposal that was made after a label"):
+    with pytest.raises(LedgerTamperedError):
         ledger.verify()
 
 
@@ -717,17 +599,6 @@ def test_a_history_is_read_whole_once_and_then_only_what_is_new(ledger, monkeypa
     assert not second.charged_only([1, 4])
 
 
-def test_a_history_does_not_go_on_from_another_ledger(ledger):
-    shutil.copy(ledger.path, ledger.path.with_name("other"))
-    other = Ledger.open(ledger.path.with_name("other"))
-    other.reserve(CHECKED, 1)
-    other.reserve(CHECKED, 1)
-    ledger.reserve(ANSWER, 1)
-    known = ledger.history()
-    with pytest.raises(LedgerTamperedError, match="was replaced"), other._store.transaction() as read:
-        known.extended(read)
-
-
 TEST = PublicationTest((2**59, 2**58), 4e-6, ONE_TEACHER)
 
 
@@ -739,9 +610,9 @@ def test_a_publication_for_which_there_is_no_delta_is_not_charged(tmp_path):
     answer(ledger, [bytes(32)], TEST)
     ledger.reserve(TEST, 1)  # interrupted
     before = ledger.state()
-    with pytest.raises(PublicationsExhaustedError, match="8e-06 is taken"):
+    with pytest.raises(PublicationsExhaustedError):
         other.reserve(TEST, 1)
-    with pytest.raises(PublicationsExhaustedError, match="8e-06 is taken"):
+    with pytest.raises(PublicationsExhaustedError):
         other.reserve_new(TEST, [bytes([1] * 32)])
     assert other.reserve_new(TEST, [bytes(32)]) == ({bytes(32): (1,)}, None)
     assert ledger.state() == before
@@ -755,5 +626,5 @@ def test_what_a_publication_came_to_is_not_read_once_it_was_changed(tmp_path):
     answer(ledger, [bytes(32)], TEST)
     with closing(sqlite3.connect(path)) as raw, raw:
         raw.execute("UPDATE answers SET labels = '[0]'")
-    with pytest.raises(LedgerTamperedError, match="remembered answers of entry 1 were changed"):
+    with pytest.raises(LedgerTamperedError):
         ledger.history()

@@ -11,7 +11,7 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 from conftest import FITS_AGAIN
-from tutelage import GNMax, Ledger, PATEClassifier, SimulationNoise
+from tutelage import GNMax, PATEClassifier, SimulationNoise
 from tutelage.students import save_student
 from tutelage.teachers import NearestQueries, VectorBallots
 
@@ -84,14 +84,6 @@ def test_a_log_that_tells_the_number_of_people_would_be_found(tmp_path, said):
     logging.getLogger("tutelage.made_up").debug("Teachers see %d people.", PEOPLE)
     with pytest.raises(AssertionError):
         check_public("\n".join(said.messages), model)
-
-
-def test_a_ledger_logs_what_is_spent(tmp_path, said):
-    fit(tmp_path, **TEACHERS["votes"])
-    said.clear()
-    opened = Ledger.open(tmp_path / "budget")
-    state = opened.state()
-    assert f"ε = {state.budget:g} at δ = 1e-05, {state.spent:.4g} spent." in said.text
 
 
 def test_without_a_handler_nothing_is_printed():

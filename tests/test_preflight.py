@@ -13,7 +13,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 
-from tutelage import Ledger, PATEClassifier, SimulationNoise
+from tutelage import Ledger, PATEClassifier
 from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
@@ -21,7 +21,6 @@ from tutelage.exceptions import (
     PreflightError,
     PreflightWarning,
     UndeclaredClassesWarning,
-    UnknownParameterError,
 )
 from tutelage.features import PublicColumns
 from tutelage.mechanisms import GNMax, NoisySum
@@ -92,32 +91,24 @@ def numbered() -> Any:
 PATIENTS = rows(300, 1, patients=True)
 SPELLED = changed(PATIENTS, patient=first_cells("p0", "P0"))
 CASES = {
-    "honest": Case(),
-    "ids": Case(PATIENTS, refused=(UNIT,)),
-    "ids, insisted": Case(PATIENTS, insist=True, refused=(UNIT,)),
+    "honest": Case(classes=None),
+    "ids": Case(PATIENTS, insist=True, refused=(UNIT,)),
     "ids under another name": Case(numbered(), refused=(UNIT,)),
     "rows declared": Case(PATIENTS, unit="row"),
-    "people declared": Case(PATIENTS, entity="patient"),
     "ids that read alike": Case(SPELLED, entity="patient", warned=("Some values of",)),
     "public rows are the private ones": Case(public=rows(300, 1), refused=(SHARED,)),
-    "a fourth of the public rows": Case(public=pd.concat([rows(90, 2), rows(300, 1)[:30]]), refused=(SHARED,)),
     "a fourth of the public rows, insisted": Case(
         public=pd.concat([rows(90, 2), rows(300, 1)[:30]]), insist=True, warned=(SHARED,)
     ),
-    "a few public rows": Case(public=pd.concat([rows(300, 2), rows(300, 1)[:12]]), warned=(SHARED,)),
     "coarse": Case(coarse(300, 1), coarse(120, 2)),
     "a coarse table twice": Case(coarse(300, 1), coarse(300, 1), refused=(SHARED,)),
     "two people and two rows": Case(rows(2, 5), rows(2, 6), refused=(FEW_ROWS, FEW_PEOPLE), warned=("A class has",)),
-    "a rare class": Case(
-        changed(rows(300, 1), ill=first_cells("maybe", "maybe")), classes=("maybe", "no", "yes"), warned=("A class",)
-    ),
     "an unknown category": Case(
         changed(rows(300, 1), ward=first_cells("west")), warned=("Private rows have values that no public row has in",)
     ),
     "all at once": Case(
         PATIENTS, PATIENTS.drop(columns="patient")[:4], refused=(UNIT, FEW_ROWS), warned=(SHARED,)
     ),
-    "classes of the public rows": Case(classes=None),
 }  # fmt: skip
 
 
@@ -288,13 +279,6 @@ def test_arrays_without_names_are_searched_for_ids():
         copy_of(model).set_params(unit="row").fit(numbered, y, X_public=public, entity_ids=np.arange(960))
 
 
-def test_simulated_noise_releases_nothing_so_that_refusals_are_warnings():
-    frame = rows(300, 1, patients=True)
-    model = PATEClassifier(VectorBallots(), epsilon=1.0, classes=["no", "yes"], noise=SimulationNoise(0))
-    with pytest.warns(PreflightWarning, match=UNIT):
-        model.fit(frame, "ill", X_public=rows(120, 2))
-
-
 @pytest.mark.parametrize(
     ("name", "cells", "found"),
     [
@@ -322,6 +306,7 @@ def test_sparse_numbers_are_ids_if_their_rows_agree_as_those_of_a_person_do():
     assert ids_among({"nr": numbers[order], "sex": rng.choice(["f", "m"], 1200)}) == []
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("file", "ids"),
     [("adult.csv.gz", []), ("diabetes130.csv.gz", ["patient_nbr"]), ("ag_news_test.csv.gz", [])],
@@ -331,6 +316,7 @@ def test_real_tables_have_few_false_alarms(file, ids, data_folder):
     assert ids_among(table.columns) == ids
 
 
+@pytest.mark.rest
 def test_real_arrays_have_few_false_alarms(data_folder):
     with np.load(data_folder / "mnist.npz") as stored:
         pixels = next(stored[name] for name in stored if stored[name].ndim == 3)[:4000]
@@ -341,6 +327,7 @@ def test_real_arrays_have_few_false_alarms(data_folder):
     assert ids_among({str(n): cells for n, cells in enumerate(matrix.T)}) == [str(numbers.names.index("patient_nbr"))]
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("copied", [10_000, 5_000, 2_000])
 def test_rows_of_real_tables_are_found_again_and_other_rows_are_not(copied, data_folder):
     table = read_table(data_folder / "adult.csv.gz")
@@ -393,55 +380,6 @@ def test_a_ledger_of_rows_cannot_become_one_of_people(tmp_path):
     assert other.fit(PATIENTS, "ill", X_public=rows(120, 2), entity_ids="patient").epsilon_.unit.name == "patient"
 
 
-def test_all_problems_of_a_configuration_are_told_at_once(tmp_path, called):
-    (tmp_path / "run.toml").write_text(
-        """
-[private]
-file = "private.csv"
-clases = ["no", "yes"]
-classes = ["no", "no"]
-people = 1
-[public]
-file = "private.csv"
-rounds = 0
-[teachers]
-jobs = 0
-[student]
-estimator = "forests"
-[privacy]
-epsilon = -1
-delta = 2
-[output]
-folder = 3
-[colums]
-"""
-    )
-    result = called("run", "run.toml", cwd=tmp_path)
-    assert result.returncode == 2
-    assert result.stdout == ""
-    lines = result.stderr.splitlines()
-    for part in (
-        "`clases` is not a setting of [private]. Did you mean `classes`?",
-        "`people` of [private] must be an integer >= 2",
-        "`rounds` of [public] must be an integer >= 1",
-        "`jobs` in [teachers] must be at least 1",
-        "`epsilon` in [privacy] must be above 0",
-        "`delta` of [privacy] must lie",
-        "`folder` in [output] must be text",
-        "`colums` is not a setting of the configuration. Did you mean `columns`?",
-    ):
-        assert sum(part in line for line in lines) == 1, part
-    assert len(lines) == 8
-
-
-def test_delta_has_one_default(tmp_path, called):
-    case = Case(PATIENTS, entity="patient")
-    assert on_command_line(case, tmp_path, called) == ([], [])
-    assert "delta" not in (tmp_path / "run.toml").read_text()
-    card = json.loads((tmp_path / "out" / "card.json").read_text())
-    assert card["delta"] == PATEClassifier().delta == 1e-5
-
-
 def test_all_problems_of_parameters_are_told_at_once():
     model = PATEClassifier(epsilon=-1, delta=2, rounds=0, selection="nonsense", student="nonsense")
     with pytest.raises(InvalidParameterError) as refused:
@@ -451,26 +389,3 @@ def test_all_problems_of_parameters_are_told_at_once():
     with pytest.raises(InvalidParameterError) as refused:
         together.fit([[1.0]], [1])
     assert len(refused.value.problems) == 3
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"eps": 1}, "`eps` is not a parameter of PATEClassifier. Did you mean `epsilon`?"),
-        ({"n_teacher": 1}, "Did you mean `n_teachers`?"),
-        ({"entity_ids": [1]}, "Pass it to `fit`."),
-        ({"zzz": 1}, "It takes: teacher, n_teachers,"),
-    ],
-)
-def test_an_unknown_parameter_is_named_with_advice(given, said):
-    with pytest.raises(UnknownParameterError) as refused:
-        PATEClassifier(**given)
-    assert said in str(refused.value)
-    assert isinstance(refused.value, TypeError)
-
-
-def test_a_plan_is_refused_in_the_words_of_the_command_line(called):
-    result = called("plan", "--epsilon", 1, "--people", 10, "--classes", 2)
-    assert result.returncode == 2
-    assert "--public-rows must be the number of public rows, if --public is not given." in result.stderr
-    assert "X_public" not in result.stderr

@@ -1,12 +1,17 @@
+"""Guarded values, and refusals of public parameters."""
+
 import copy
 import json
 import logging
+import math
 import pickle
 
+import numpy as np
 import pytest
 
-from tutelage import PrivateEpsilon, PublicEpsilon
-from tutelage.exceptions import NotPublishableError
+from tutelage import GNMax, PrivateEpsilon, PublicEpsilon
+from tutelage._internal.validation import integer_at_least, number_between, probability
+from tutelage.exceptions import InvalidParameterError, NotPublishableError
 from tutelage.privacy import ONE_TEACHER
 
 SECRET = PrivateEpsilon(0.98765, 43.21, 1e-5, ONE_TEACHER, "a theorem")
@@ -40,3 +45,24 @@ def test_it_is_no_public_epsilon_and_opens_on_purpose_only():
 
 def test_a_public_epsilon_prints_rounded_up():
     assert str(PublicEpsilon(3.34141, 1e-5, ONE_TEACHER, "a theorem")) == "ε = 3.3415 at δ = 1e-05"
+
+
+def said(check, *arguments: object) -> str:
+    with pytest.raises(InvalidParameterError) as refused:
+        check(*arguments)
+    return str(refused.value)
+
+
+def test_a_refusal_gives_an_example_and_a_bound_only_where_there_is_one():
+    assert "1e-5" in said(probability, 0, "--delta", "plan")
+    assert "1e-5" not in said(probability, 1.0, "confidence", "audit_law")
+    assert "finite" in said(number_between, math.inf, 0, math.inf, "epsilon", "lint")
+    assert "below 1" in said(number_between, 2, 0, 1, "alpha", "x")
+    assert number_between(1e300, 0, math.inf, "epsilon", "lint") == 1e300
+
+
+@pytest.mark.parametrize("private", [np.array([[59, 1], [3, 57]]), [59, 57], {"Anna Meier": 59}, "59" * 100], ids=type)
+def test_what_may_be_rows_or_votes_is_not_quoted(private):
+    for check, arguments in ((integer_at_least, (private, 1, "n", "x")), (probability, (private, "p", "x"))):
+        assert said(check, *arguments).endswith(f"Got a {type(private).__name__}.")
+    assert said(GNMax, private).endswith(f"Got a {type(private).__name__}.")

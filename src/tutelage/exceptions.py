@@ -43,6 +43,7 @@ An error is an output: a message names parameters, columns and files, never a vo
 """
 
 import re
+from typing import ClassVar
 
 
 class TutelageError(Exception):
@@ -56,7 +57,11 @@ class TutelageError(Exception):
         Name of the kind of error, one for each class.
     """
 
-    code = "tutelage"
+    code: ClassVar[str] = "tutelage"
+
+    def __init_subclass__(cls, *, code: str | None = None) -> None:
+        super().__init_subclass__()
+        cls.code = code or cls.code
 
     @property
     def parameter(self) -> str | None:
@@ -73,73 +78,51 @@ class TutelageError(Exception):
         return "\n".join(self.problems)
 
 
-class InvalidParameterError(TutelageError, ValueError):
+class InvalidParameterError(TutelageError, ValueError, code="invalid-parameter"):
     """A parameter is outside its documented range."""
 
-    code = "invalid-parameter"
 
-
-class InvalidDataError(TutelageError, ValueError):
+class InvalidDataError(TutelageError, ValueError, code="invalid-data"):
     """Rows, labels, votes or a file cannot be used as given."""
 
-    code = "invalid-data"
 
-
-class UnknownParameterError(InvalidParameterError, TypeError):
+class UnknownParameterError(InvalidParameterError, TypeError, code="unknown-parameter"):
     """A class was given a parameter that it does not have."""
 
-    code = "unknown-parameter"
 
-
-class PreflightError(InvalidDataError):
+class PreflightError(InvalidDataError, code="preflight"):
     """A check of the rows before the first release failed. Nothing was spent, and no ledger was changed."""
 
-    code = "preflight"
 
-
-class OverlappingShardsError(InvalidDataError):
+class OverlappingShardsError(InvalidDataError, code="overlapping-shards"):
     """The rows of one entity would go to more than one teacher, so one entity could change several votes."""
 
-    code = "overlapping-shards"
 
-
-class InvalidBallotError(InvalidDataError):
+class InvalidBallotError(InvalidDataError, code="invalid-ballot"):
     """A teacher returned something other than one class index, or an abstention, per row."""
 
-    code = "invalid-ballot"
 
-
-class ConfigError(TutelageError):
+class ConfigError(TutelageError, code="config"):
     """A configuration or a command has a missing, unknown or wrongly typed entry."""
 
-    code = "config"
 
-
-class TeacherTrainingError(TutelageError):
+class TeacherTrainingError(TutelageError, code="teacher-training"):
     """All teachers failed on their rows. Their own messages are withheld because they may quote rows."""
 
-    code = "teacher-training"
 
-
-class UnsupportedEventError(TutelageError, TypeError):
+class UnsupportedEventError(TutelageError, TypeError, code="unsupported-event"):
     """No accounting rule covers this event, so nothing is claimed about its cost."""
 
-    code = "unsupported-event"
 
-
-class NothingToGainError(TutelageError):
+class NothingToGainError(TutelageError, code="nothing-to-gain"):
     """The public votes support no epsilon below the worst case. Publish the worst case."""
 
-    code = "nothing-to-gain"
 
-
-class LedgerError(TutelageError):
+class LedgerError(TutelageError, code="ledger"):
     """A ledger refused an operation. Its earlier entries are unchanged."""
 
-    code = "ledger"
 
-
-class BudgetExceededError(LedgerError):
+class BudgetExceededError(LedgerError, code="budget-exceeded"):
     """The budget does not allow this release. Nothing was spent and no noise was drawn. Ask fewer queries or add noise.
 
     Attributes
@@ -150,90 +133,62 @@ class BudgetExceededError(LedgerError):
         Number of such queries that the budget still allows.
     """
 
-    code = "budget-exceeded"
-
     def __init__(self, message: str, *, requested: int, fitting: int) -> None:
         super().__init__(message)
         self.requested = requested
         self.fitting = fitting
 
 
-class PublicationsExhaustedError(LedgerError):
+class PublicationsExhaustedError(LedgerError, code="publications-exhausted"):
     """The published epsilons of one ledger would need more δ than the ledger has."""
 
-    code = "publications-exhausted"
 
-
-class LateProposalError(LedgerError):
+class LateProposalError(LedgerError, code="late-proposal"):
     """A proposal came after a label of the same ledger, so votes may have shaped it. Publish the worst-case epsilon."""
 
-    code = "late-proposal"
 
-
-class LedgerMismatchError(LedgerError):
+class LedgerMismatchError(LedgerError, code="ledger-mismatch"):
     """The ledger belongs to another data set, privacy unit or budget than the release. Name the right ledger."""
 
-    code = "ledger-mismatch"
 
-
-class LedgerTamperedError(LedgerError):
+class LedgerTamperedError(LedgerError, code="ledger-tampered"):
     """The ledger's file was damaged, edited, cut off or rolled back. Restore a copy that verifies with a head."""
 
-    code = "ledger-tampered"
 
-
-class LedgerLockedError(LedgerError):
+class LedgerLockedError(LedgerError, code="ledger-locked"):
     """Another process has been writing to the ledger for over a minute. Wait for it, and try again."""
 
-    code = "ledger-locked"
 
-
-class LedgerStorageError(LedgerError):
+class LedgerStorageError(LedgerError, code="ledger-storage"):
     """The ledger file is missing, not a ledger, of a later format, read-only, on a network disk, or cannot grow."""
 
-    code = "ledger-storage"
 
-
-class LedgerMissingError(LedgerStorageError):
+class LedgerMissingError(LedgerStorageError, code="ledger-missing"):
     """There is no file, or an empty one, which a process leaves that is killed while it makes a ledger."""
 
-    code = "ledger-missing"
 
-
-class LedgerOvertakenError(LedgerStorageError):
+class LedgerOvertakenError(LedgerStorageError, code="ledger-overtaken"):
     """Another process made the file of this ledger first. Nothing was spent: open it."""
 
-    code = "ledger-overtaken"
 
-
-class FederationError(TutelageError):
+class FederationError(TutelageError, code="federation"):
     """The protocol of a consortium cannot continue. No vote was opened."""
 
-    code = "federation"
 
-
-class ForgedMessageError(FederationError):
+class ForgedMessageError(FederationError, code="forged-message"):
     """A message is not what its sender signed for this recipient, consortium and batch."""
 
-    code = "forged-message"
 
-
-class StaleBatchError(FederationError):
+class StaleBatchError(FederationError, code="stale-batch"):
     """A batch is finished, of another consortium, or not the one whose computation was started."""
 
-    code = "stale-batch"
 
-
-class QuorumError(FederationError):
+class QuorumError(FederationError, code="quorum"):
     """Too few hospitals voted, so the noise would be too small. Nothing was opened."""
 
-    code = "quorum"
 
-
-class PartyLostError(FederationError):
+class PartyLostError(FederationError, code="party-lost"):
     """A computing party failed or stopped answering. Nothing was opened. Try again with the same shares."""
-
-    code = "party-lost"
 
 
 class BudgetContinuedWarning(UserWarning):
@@ -272,7 +227,5 @@ class AsPrintedWarning(UserWarning):
     """An equation of a paper is used as printed, although it does not do what the paper claims."""
 
 
-class NotPublishableError(TutelageError, TypeError):
+class NotPublishableError(TutelageError, TypeError, code="not-publishable"):
     """A value that depends on the private votes must not be printed, stored or put on a card."""
-
-    code = "not-publishable"

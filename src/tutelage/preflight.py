@@ -69,51 +69,24 @@ IN_PYTHON = Words(
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Given:
-    """The rows and settings of the next release; private.
+    """The rows and settings of the next release; private."""
 
-    Parameters
-    ----------
-    private, public : array of shape (rows, features)
-        Rows as numbers; of named columns first the numbers, then the codes of categories.
-    numbers, categories : tuple of str
-        Names of these columns.
-    columns : mapping of str to cells
-        All private columns that may say whose row it is, whether they are features or not.
-    labels : array of shape (private rows,)
-        Class of each private row.
-    n_classes : int
-        Number of classes.
-    entity_ids, silos : array of shape (private rows,), optional
-        Whose row it is, and whose teacher's.
-    named : mapping of str to str
-        What the interface calls them.
-    unit_is_row : bool
-        Whether the owner declared the row to be the privacy unit.
-    noise : float, optional
-        Standard deviation of the noise, in ballots.
-    n_people : int, optional
-        Number of people, if these are only the first of more rows.
-    takes_empty : bool
-        Whether the teachers take empty cells as they are.
-    compare : bool
-        Whether public rows can be private rows.
-    """
-
+    # Rows as numbers; of named columns first the numbers, then the codes of categories.
     private: Matrix
     public: Matrix
-    numbers: tuple[str, ...]
+    numbers: tuple[str, ...]  # names of these columns
     categories: tuple[str, ...] = ()
-    columns: Mapping[str, Cells] = field(repr=False)
+    columns: Mapping[str, Cells] = field(repr=False)  # all that may say whose row it is, features or not
     labels: npt.NDArray[Any] = field(repr=False)
     n_classes: int
     entity_ids: npt.NDArray[Any] | None = field(default=None, repr=False)
     silos: npt.NDArray[Any] | None = field(default=None, repr=False)
-    named: Mapping[str, str] = field(default_factory=dict)
-    unit_is_row: bool = False
-    noise: float | None = None
-    n_people: int | None = None
-    takes_empty: bool = True
-    compare: bool = True
+    named: Mapping[str, str] = field(default_factory=dict)  # by the interface, where it has other names for these two
+    unit_is_row: bool = False  # whether the owner declared it
+    noise: float | None = None  # standard deviation, in ballots
+    n_people: int | None = None  # if these are only the first of more rows
+    takes_empty: bool = True  # whether the teachers take empty cells as they are
+    compare: bool = True  # whether public rows can be private rows
 
     def __repr__(self) -> str:
         return "Given(<private rows hidden>)"
@@ -242,7 +215,9 @@ def _equal_by_columns(private: Matrix, public: Matrix) -> float:
 
 def _odd_cells(given: Given) -> Iterator[str]:
     number_columns, code_columns = np.split(given.private.T, [len(given.numbers)])
-    empty = [name for name, cells in zip(given.numbers, number_columns, strict=False) if _has_empty(cells)]
+    # Text has no NaN, and is refused later.
+    has_empty = [cells.dtype.kind == "f" and bool(np.isnan(cells).any()) for cells in number_columns]
+    empty = [name for name, found in zip(given.numbers, has_empty, strict=False) if found]
     if empty and not given.takes_empty:
         yield (
             f"Private rows have empty cells in: {', '.join(empty)}. Teachers that take missing values, as forests do, "
@@ -254,10 +229,6 @@ def _odd_cells(given: Given) -> Iterator[str]:
             f"Private rows have values that no public row has in: {', '.join(unknown)}. All such values are treated "
             "as one 'unknown' category. Add public rows that have them, or leave the column out."
         )
-
-
-def _has_empty(cells: Matrix) -> bool:
-    return cells.dtype.kind == "f" and bool(np.isnan(cells).any())  # text has no NaN, and is refused later
 
 
 def _rare_class(given: Given) -> Iterator[str]:
@@ -308,25 +279,18 @@ def _may_be_ids(name: str, cells: Cells, columns: Mapping[str, Cells]) -> bool:
     return _are_codes(cells) if numbers is None else _are_ids(name, numbers, columns)
 
 
-def _texts(cells: Cells) -> list[str]:
-    return cells if isinstance(cells, list) else [spelled(cell) for cell in cells.tolist()]
-
-
 def _are_codes(cells: Cells) -> bool:
     """Return whether most cells are short texts with letters, as codes and names are, and many are repeated."""
     if not isinstance(cells, list) and cells.dtype.kind not in "OU":
         return False
-    texts = _texts(cells)
+    texts = cells if isinstance(cells, list) else [spelled(cell) for cell in cells.tolist()]
     times = Counter(texts)
     if not len(texts) > len(times) >= len(texts) / _MOST_ROWS_OF_ONE_UNNAMED:
         return False
     repeated = sum(number for number in times.values() if number > 1)
-    return repeated >= _REPEATED_IDS * len(texts) and sum(map(_is_code, texts)) > _NEARLY_ALL * len(texts)
-
-
-def _is_code(text: str) -> bool:
-    short = len(text) <= _LONGEST_ID and len(text.split()) <= _MOST_WORDS_OF_ID
-    return short and any(map(str.isalpha, text)) and not MOMENT.fullmatch(text)
+    short = [text for text in texts if len(text) <= _LONGEST_ID and len(text.split()) <= _MOST_WORDS_OF_ID]
+    codes = sum(any(map(str.isalpha, text)) and not MOMENT.fullmatch(text) for text in short)
+    return repeated >= _REPEATED_IDS * len(texts) and codes > _NEARLY_ALL * len(texts)
 
 
 def _whole_numbers(cells: Cells) -> IntArray | None:

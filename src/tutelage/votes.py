@@ -150,7 +150,14 @@ class VoteHistogram(NeverPickled):
                 raise InvalidDataError(f"{path} says it has {votes.n_teachers} teachers. Got n_teachers={n_teachers}.")
             return votes
         counts = _counts_in(arrays, name_in(arrays, path, array, "counts"), n_queries)
-        return cls(counts, _teachers_from_row_sums(counts) if n_teachers is None else n_teachers)
+        if n_teachers is None:
+            sums = np.unique(counts.sum(axis=1, dtype=np.int64))
+            if sums.size != 1:
+                raise InvalidDataError(
+                    "The rows of the vote counts do not all sum to the same number of teachers; pass `n_teachers`."
+                )
+            n_teachers = int(sums[0])
+        return cls(counts, n_teachers)
 
     @classmethod
     def _from_own_format(cls, arrays: StoredArrays, path: object, n_queries: int | None) -> "VoteHistogram":
@@ -205,8 +212,8 @@ def tally(
     integer_at_least(n_classes, 2, "n_classes", "tally")
     ballots = ballots_between(ballots, n_classes, "Ballots", "(teachers, queries)", InvalidDataError)
     counts = np.stack([(ballots == label).sum(axis=0) for label in range(n_classes)], axis=1)
-    if cap is not None and np.any((ballots != ABSTAIN).sum(axis=1) > integer_at_least(cap, 1, "cap", "tally")):
-        raise _above(cap)
+    if cap is not None:
+        _check_cap((ballots != ABSTAIN).sum(axis=1), integer_at_least(cap, 1, "cap", "tally"))
     return VoteHistogram(counts, ballots.shape[0], unit, cap)
 
 
@@ -244,8 +251,7 @@ def tally_few(
     if any(one.size and not 0 <= one.min() <= one.max() < size for one, size in zip(votes, shape, strict=True)):
         raise InvalidBallotError("Votes must name a teacher, a query and a class from 0 on, below how many there are.")
     n_teachers, n_queries, n_classes = shape
-    if np.any(np.bincount(votes[0], minlength=1) > cap):
-        raise _above(cap)
+    _check_cap(np.bincount(votes[0], minlength=1), cap)
     who, where, what = (one.astype(np.int64) for one in votes)
     cells = np.sort(who * n_queries + where)
     if np.any(cells[1:] == cells[:-1]):
@@ -254,10 +260,11 @@ def tally_few(
     return VoteHistogram(counts.reshape(n_queries, n_classes), n_teachers, unit, cap)
 
 
-def _above(cap: int) -> InvalidBallotError:
-    return InvalidBallotError(
-        f"A teacher must cast at most `cap` = {cap} votes on all queries together. One cast more."
-    )
+def _check_cap(cast: IntArray, cap: int) -> None:
+    if np.any(cast > cap):
+        raise InvalidBallotError(
+            f"A teacher must cast at most `cap` = {cap} votes on all queries together. One cast more."
+        )
 
 
 def tally_findings(ballots: Ballots, unit: PrivacyUnit = ONE_TEACHER) -> VoteHistogram:
@@ -296,12 +303,3 @@ def _check_counts(counts: npt.NDArray[Any] | Form) -> None:
         )
     if not np.issubdtype(counts.dtype, np.integer):
         raise InvalidDataError(f"Vote counts must be integers: whole teachers vote. Got dtype {counts.dtype}.")
-
-
-def _teachers_from_row_sums(counts: IntArray) -> int:
-    sums = np.unique(counts.sum(axis=1, dtype=np.int64))
-    if sums.size != 1:
-        raise InvalidDataError(
-            "The rows of the vote counts do not all sum to the same number of teachers; pass `n_teachers`."
-        )
-    return int(sums[0])

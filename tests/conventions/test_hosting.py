@@ -13,7 +13,6 @@ from conftest import REPOSITORY
 yaml = pytest.importorskip("yaml")
 
 WORKFLOWS = sorted((REPOSITORY / ".github" / "workflows").glob("*.yml"))
-FORMS = sorted((REPOSITORY / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 STABILITY = (REPOSITORY / "docs" / "stability.md").read_text()
 SUPPORTED = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", line)]
@@ -33,10 +32,6 @@ def jobs(path: Path) -> dict[str, dict[str, Any]]:
 
 def written_by(permissions: dict[str, str]) -> set[str]:
     return {name for name, access in permissions.items() if access != "read"}
-
-
-def test_there_is_a_workflow_for_each_purpose():
-    assert {path.name for path in WORKFLOWS} == {"tests.yml", "site.yml", "scheduled.yml", "release.yml"}
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
@@ -87,20 +82,6 @@ def test_hooks_run_the_versions_that_are_pinned():
     revisions = {hook["repo"]: hook["rev"] for hook in read(REPOSITORY / ".pre-commit-config.yaml")["repos"]}
     assert revisions["https://github.com/astral-sh/ruff-pre-commit"] == f"v{pins['ruff']}"
     assert revisions["https://github.com/codespell-project/codespell"] == f"v{pins['codespell']}"
-
-
-def test_forms_ask_for_something_and_keep_vulnerabilities_out():
-    forms = {path.stem: read(path) for path in FORMS}
-    assert set(forms) == {"bug", "config", "feature", "privacy"}
-    assert forms.pop("config") == {"blank_issues_enabled": False}
-    for form in forms.values():
-        assert form["name"]
-        assert form["description"]
-        identifiers = [field["id"] for field in form["body"] if field["type"] != "markdown"]
-        assert len(identifiers) == len(set(identifiers)) >= 1
-    for name in ("bug", "privacy"):
-        assert "SECURITY.md" in (REPOSITORY / ".github" / "ISSUE_TEMPLATE" / f"{name}.yml").read_text()
-    assert "SECURITY.md" in (REPOSITORY / ".github" / "PULL_REQUEST_TEMPLATE.md").read_text()
 
 
 def test_the_status_of_every_public_name_is_stated_once():

@@ -50,7 +50,3 @@ def test_every_exception_is_needed():
 def test_a_clock_is_seen(planted):
     planted = f"async def test():\n    {planted}" if planted.startswith("await") else planted
     assert clocks(planted)
-
-
-def test_what_is_no_clock_passes():
-    assert not clocks("def test(timed):\n    timed.time()\n    event.wait()")
