@@ -20,10 +20,10 @@ from rich.console import Console
 from rich.table import Table
 
 from tutelage import PATEClassifier, SimulationNoise
-from tutelage.datasets import load_diabetes, load_fashion_mnist, split_by_patient
-from tutelage.datasets.releases import search_folders
 from tutelage.tables import read_table
 from tutelage_reproductions import rivals_data
+from tutelage_reproductions.datasets import load_diabetes, load_fashion_mnist, split_by_patient
+from tutelage_reproductions.datasets.releases import search_folders
 from tutelage_reproductions.protocol import shuffled_folds
 from tutelage_reproductions.record import mean_share
 

@@ -4,13 +4,13 @@ python examples/plan.py
 """
 
 from rich.console import Console
+from sklearn.datasets import load_digits
 
-from tutelage.datasets import load_digits
 from tutelage.planning import plan
 
 # The public data are 360 small digits with labels. The private data would be 1,400 others; a plan does not need them.
-digits = load_digits()
-found = plan(1.0, people=1_400, X_public=digits.X_test, y_public=digits.y_test, goal=0.8)
+X, y = load_digits(return_X_y=True)
+found = plan(1.0, people=1_400, X_public=X[-360:], y_public=y[-360:], goal=0.8)
 Console().print(found.as_table())
 print(*found.sentences(), sep="\n")
 print(found.as_config())

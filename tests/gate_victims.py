@@ -18,7 +18,6 @@ from tutelage._internal import files, releases
 from tutelage._internal.releases import Manifest
 from tutelage.cli import config, publish, settings
 from tutelage.datasets import load_adult
-from tutelage.datasets.folders import read_images
 from tutelage.features import PublicEncoder
 from tutelage.federation import keys
 from tutelage.federation.batches import Batch
@@ -54,7 +53,6 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "ONNX": (".onnx", lambda path: PublicEncoder.from_onnx(path, "a test")),
     "ledger": (".ledger", Ledger.open),
     "manifest": ("", lambda path: Manifest.read(_linked(path, "manifest.json"))),
-    "image": ("", lambda path: read_images(_linked(path, "a.png"))),
     "Adult": ("", lambda path: load_adult(folder=_linked(path, "adult.data"))),
 }
 

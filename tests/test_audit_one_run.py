@@ -10,7 +10,6 @@ from sklearn.neighbors import KNeighborsClassifier
 from tutelage import GNMax, PATEClassifier, SimulationNoise
 from tutelage.audit.one_run import audit_in_one_run, epsilon_lower_bound, p_value, pate_canaries
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.teachers import NearestNeighbors
 
 
 @pytest.mark.parametrize(
@@ -80,7 +79,7 @@ def test_all_right_guesses_show_no_more_than_their_number_allows():
 
 def pipeline(n_teachers: int, sigma: float) -> PATEClassifier:
     return PATEClassifier(
-        NearestNeighbors(1),
+        KNeighborsClassifier(1),
         n_teachers=n_teachers,
         mechanism=GNMax(sigma),
         student=KNeighborsClassifier(1),

@@ -355,15 +355,14 @@ def test_arrays_of_the_wrong_shape_or_kind_are_refused(private, message, folder)
         (
             [],
             {"output": '[features]\nmap = "hog"'},
-            "`map` in [features] must be one of glyphs, images, pca, steps. Got 'hog'.",
+            "`map` in [features] must be one of images, pca, steps. Got 'hog'.",
         ),
         (
             [],
             {"output": '[features]\nmap = "pca"\ncomponents = 0'},
             "`components` of [features] must be an integer >= 1",
         ),
-        ([], {"output": '[features]\nmap = "pca"\nimage_shape = [2, 2]'}, "belongs to the maps `glyphs` and `images`"),
-        ([], {"output": '[features]\nmap = "glyphs"'}, "`image_shape` of the map glyphs must be [height, width]"),
+        ([], {"output": '[features]\nmap = "pca"\nimage_shape = [2, 2]'}, "belongs to the map `images`"),
         ([], {"output": '[features]\nmap = "pca"\ncomponents = 50'}, "[features] does not fit the public rows."),
         ([student('"propagation"')], {}, "There is no student 'propagation'. There are: forest, label-"),
         (

@@ -3,15 +3,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import RidgeClassifier
-from sklearn.naive_bayes import GaussianNB
-from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
+from sklearn.neighbors import NearestCentroid
 
 from tutelage._internal.typing import ABSTAIN
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.features import PublicCovariance
 from tutelage.partition import Shards
 from tutelage.privacy import ONE_TEACHER
-from tutelage.teachers import ClassMeans, HeadTeachers, NaiveBayes, NearestNeighbors, Ridge
+from tutelage.teachers import ClassMeans, HeadTeachers, Ridge
 from tutelage.teachers.base import LabeledShards
 
 N_CLASSES = 4
@@ -22,9 +20,6 @@ HEADS = {
         Ridge(2.0, class_weights=[1, 2.5, 1, 3]),
         RidgeClassifier(2.0, class_weight={0: 1, 1: 2.5, 2: 1, 3: 3}),
     ),
-    "naive Bayes": (NaiveBayes(0.05), GaussianNB(var_smoothing=0.05)),
-    "nearest neighbor": (NearestNeighbors(), KNeighborsClassifier(1)),
-    "five neighbors": (NearestNeighbors(5), KNeighborsClassifier(5)),
 }
 
 
@@ -77,12 +72,7 @@ def test_a_memory_limit_changes_no_vote(name):
 def learned(head, X, y, shards):
     """Return everything that was learned, by teacher, as bytes."""
     fitted = head.fit(LabeledShards(X, y, shards, N_CLASSES))
-    if isinstance(head, NaiveBayes):
-        arrays = [fitted.means, fitted.variances, fitted.shares]
-    elif isinstance(head, NearestNeighbors):
-        return [(rows.tobytes(), labels.tobytes()) for rows, labels in fitted.private.each()]
-    else:
-        arrays = [np.moveaxis(fitted.weights, -1, 0), fitted.biases.T]
+    arrays = [np.moveaxis(fitted.weights, -1, 0), fitted.biases.T]
     return [
         tuple(np.ascontiguousarray(array[number]).tobytes() for array in arrays) for number in range(shards.n_shards)
     ]
@@ -107,26 +97,6 @@ def test_a_change_in_one_shard_moves_no_bit_of_another_teacher(name, change):
     after = learned(head, X_other, y_other, Shards(assignment, 100, ONE_TEACHER))
     changed = {number for number in range(100) if before[number] != after[number]}
     assert changed == {shards.assignment[row]}
-
-
-def test_a_public_covariance_is_the_distance_after_whitening():
-    X, y, shards, queries = made(900, 12)
-    mixing = np.random.default_rng(5).normal(size=(6, 6))
-    covariance = mixing @ mixing.T + np.eye(6)
-    whiten = np.linalg.inv(np.linalg.cholesky(covariance)).T
-    metric = PublicCovariance(covariance, "made up")
-    in_metric = HeadTeachers(ClassMeans(metric), n_classes=N_CLASSES).fit_ballots(X, y, shards, queries)
-    whitened = HeadTeachers(ClassMeans(), n_classes=N_CLASSES).fit_ballots(X @ whiten, y, shards, queries @ whiten)
-    plain = HeadTeachers(ClassMeans(), n_classes=N_CLASSES).fit_ballots(X, y, shards, queries)
-    assert np.array_equal(in_metric, whitened)
-    assert not np.array_equal(in_metric, plain)
-
-
-def test_naive_bayes_keeps_its_digits_far_from_zero():
-    X, y, shards, queries = made(900, 12)
-    near = HeadTeachers(NaiveBayes(), n_classes=N_CLASSES).fit_ballots(X, y, shards, queries)
-    far = HeadTeachers(NaiveBayes(), n_classes=N_CLASSES).fit_ballots(X + 2.0**20, y, shards, queries + 2.0**20)
-    assert np.array_equal(near, far)
 
 
 @given(
@@ -178,11 +148,6 @@ def test_wrong_shapes_and_orders_are_refused():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: PublicCovariance(np.zeros((2, 2)), ""), "`matrix` of PublicCovariance must be symmetric and positive"),
-        (lambda: PublicCovariance(np.ones((2, 3)), ""), "`matrix` of PublicCovariance must be symmetric and positive"),
-        (lambda: PublicCovariance(np.full((2, 2), np.nan), ""), "`matrix` of PublicCovariance must be symmetric"),
-        (lambda: PublicCovariance(np.array([["a"]]), ""), "`matrix` of PublicCovariance must be symmetric"),
-        (lambda: ClassMeans(np.eye(2)), "`covariance` of ClassMeans must be a PublicCovariance"),  # type: ignore[arg-type]
         (lambda: HeadTeachers(Ridge, n_classes=2), "`head` of HeadTeachers must be a closed form .* the class Ridge"),  # type: ignore[arg-type]
         (lambda: HeadTeachers("ridge", n_classes=2), "`head` of HeadTeachers must be a closed form .* Got a str"),  # type: ignore[arg-type]
         (lambda: Ridge(0.0), "`alpha` of Ridge must be a finite number above 0. Got 0.0"),
@@ -191,16 +156,8 @@ def test_wrong_shapes_and_orders_are_refused():
             lambda: HeadTeachers(Ridge(class_weights=(1, 2)), n_classes=N_CLASSES).fit(*made(40, 4)[:3]),
             "`class_weights` of Ridge must have one weight for each of the 4 classes. Got 2",
         ),
-        (lambda: NaiveBayes(float("nan")), "`smoothing` of NaiveBayes must be a finite number above 0. Got nan"),
-        (lambda: NearestNeighbors(0), "`neighbors` of NearestNeighbors must be an integer >= 1. Got 0"),
     ],
 )
 def test_parameters_out_of_range_are_named(make, message):
     with pytest.raises(InvalidParameterError, match=message):
         make()
-
-
-def test_a_covariance_of_other_features_is_refused():
-    X, y, shards, _ = made(50, 3)
-    with pytest.raises(InvalidParameterError, match="square in the 6 features"):
-        HeadTeachers(ClassMeans(PublicCovariance(np.eye(4), "")), n_classes=N_CLASSES).fit(X, y, shards)

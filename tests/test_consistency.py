@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from torch import nn
 
-from tutelage.datasets import load_digits
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, OneClassWarning
 from tutelage.networks import ResidualNetwork
 from tutelage.students import load_student, save_student
 from tutelage.students.networks.augmentation import ImageAugmentation
 from tutelage.students.networks.base import AveragedNetwork, robust_loss, robustness_at, step_size
 from tutelage.students.networks.consistency import ConsistencyStudent, _Shares
+from tutelage_reproductions.datasets import load_digits
 
 STILL: dict[str, Any] = {"shift": 0, "rotation": 0.0, "scaling": 0.0, "shear": 0.0, "elastic": 0.0, "cover": 0.0}
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from conftest import REPOSITORY
-from tutelage.datasets.diabetes import FEATURES, HospitalStays, split_by_patient
 from tutelage.events import Composed, NoisySumGaussian, SummedNoise
 from tutelage.exceptions import OverlappingShardsError
 from tutelage.ledger import Ledger
@@ -15,6 +14,7 @@ from tutelage.mechanisms import GNMax
 from tutelage.partition import refuse_overlap
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.teachers import VectorBallots
+from tutelage_reproductions.datasets.diabetes import FEATURES, HospitalStays, split_by_patient
 
 pytestmark = pytest.mark.rest
 FOLDER = REPOSITORY / "examples" / "consortium"

@@ -31,7 +31,6 @@ from tutelage import (
     VoteHistogram,
 )
 from tutelage.accounting import data_independent
-from tutelage.datasets import load_digits
 from tutelage.events import NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import (
     BudgetContinuedWarning,
@@ -42,10 +41,11 @@ from tutelage.exceptions import (
     OverlappingShardsError,
     RepeatedFitWarning,
 )
-from tutelage.features import PublicRows, PublicScaling, glyph_features
+from tutelage.features import PublicRows, PublicScaling, image_features
 from tutelage.networks import TwoConvolutions
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
-from tutelage.teachers import ClassMeans, NaiveBayes, NearestNeighbors, Network, Ridge
+from tutelage.teachers import ClassMeans, Network, Ridge
+from tutelage_reproductions.datasets import load_digits
 
 pytestmark = pytest.mark.usefixtures("repeatable", "public_rows_may_be_private")
 
@@ -436,7 +436,7 @@ def test_a_confident_mechanism_leaves_queries_unanswered_and_the_rest_of_the_bud
 
 def digits_features():
     digits = load_digits()
-    return digits, glyph_features(PublicRows(digits.X_test, "digits"), (8, 8), cell=2, n_components=32)
+    return digits, image_features(PublicRows(digits.X_test, "digits"), (8, 8))
 
 
 def test_thousands_of_images_need_few_labels_with_public_features():
@@ -463,7 +463,7 @@ def test_thousands_of_images_need_few_labels_with_public_features():
         StandardScaler().fit(np.eye(4)),
         make_pipeline(PublicScaling(np.zeros(4), np.ones(4)), StandardScaler()),
         np.sqrt,
-        "glyphs",
+        "images",
     ],
     ids=str,
 )
@@ -476,7 +476,7 @@ def test_features_that_may_have_seen_private_rows_are_refused(features, binary_r
 @FITS_AGAIN
 def test_every_kind_of_teacher_goes_with_the_classifier(binary_rows):
     X, y = binary_rows
-    for teacher in (Ridge(), NaiveBayes(), NearestNeighbors(3), Network(nn_of_four, learning_rate=0.05, device="cpu")):
+    for teacher in (Ridge(), Network(nn_of_four, learning_rate=0.05, device="cpu")):
         model = PATEClassifier(
             teacher, n_teachers=8, mechanism=GNMax(0.3), classes=[0, 1], random_state=0, student=GaussianNB()
         )

@@ -23,12 +23,10 @@ from sklearn.tree import DecisionTreeClassifier
 
 from blobs import PUBLIC, TEST, TRUE, blobs
 from tutelage import PATEClassifier, SimulationNoise
-from tutelage.datasets import load_digits
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features import (
-    NeighborWhitening,
     PublicColumns,
-    PublicDiffusion,
+    PublicEncoder,
     PublicPCA,
     PublicRows,
     PublicScaling,
@@ -40,6 +38,7 @@ from tutelage.features import (
 from tutelage.students import LabelPropagationStudent, NoisySumClassifier, SelfTrainingStudent, load_student
 from tutelage.tables import Table
 from tutelage.teachers import VectorBallots
+from tutelage_reproductions.datasets import load_digits
 
 pytest.importorskip("skl2onnx")
 runtime: Any = pytest.importorskip("onnxruntime")
@@ -68,7 +67,6 @@ MAPS = {
     "scaling": PublicScaling.learn(DECLARED),
     "one public value": PublicScaling(np.zeros(4), np.array([1.0, 0.0, 2.0, 1.0])),
     "axes": PublicPCA.learn(DECLARED, 3, whiten=True),
-    "metric": NeighborWhitening.learn(DECLARED),
     "steps": PublicSteps.learn(DECLARED, 4),
     "kernel": ballot_features(DECLARED, noise=0.02),
     "features beside steps": PublicSteps.learn(DECLARED, 2, n_features=2),
@@ -228,7 +226,7 @@ def test_a_student_of_named_columns_takes_one_input_per_column(tmp_path):
     ("student", "named"),
     [
         (LabelPropagationStudent(), "LabelPropagationStudent"),
-        (make_pipeline(PublicDiffusion.learn(DECLARED, 2), LogisticRegression()), "PublicDiffusion"),
+        (make_pipeline(PublicEncoder(np.sqrt, "made up"), LogisticRegression()), "PublicEncoder"),
         (HistGradientBoostingClassifier().set_params(categorical_features=[0]), "HistGradientBoostingClassifier"),
         (SelfTrainingStudent(make_pipeline(StandardScaler(), GaussianNB()), rounds=0), "SelfTrainingStudent"),
         (StandardScaler(), "StandardScaler"),

@@ -1,52 +1,31 @@
 from functools import cache
-from math import cos, hypot, pi, sqrt
-from typing import Any
 
 import numpy as np
 import pytest
 import skops.io
-from scipy.ndimage import affine_transform
 from scipy.spatial.distance import cdist
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
-from sklearn.neighbors import NearestNeighbors
 from sklearn.pipeline import make_pipeline
 
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.features import (
-    DeskewedImages,
-    GlyphGradients,
-    NeighborWhitening,
-    PublicDiffusion,
-    PublicPCA,
-    PublicRows,
-    PublicScaling,
-    PublicSteps,
-    glyph_features,
-    neighbor_covariance,
-    rowwise,
-)
+from tutelage.features import EdgesAndLevels, PublicPCA, PublicRows, PublicScaling, PublicSteps, image_features, rowwise
 
 DIGITS, LABELS = map(np.asarray, load_digits(return_X_y=True))
 PUBLIC = PublicRows(DIGITS[:600], "the first 600 digits")
 NOISE = np.random.default_rng(0).random((50, 8 * 8)) * 16
 MAPS = {
     "scaled": lambda: PublicScaling.learn(PUBLIC),
-    "deskewed": lambda: DeskewedImages((8, 8), white=16),
-    "gradients": lambda: GlyphGradients((8, 8), white=16, cell=2),
     "steps": lambda: PublicSteps.learn(PUBLIC, 40),
     "pca": lambda: PublicPCA.learn(PUBLIC, 20),
-    "whitened": lambda: NeighborWhitening.learn(PUBLIC),
-    "diffusion": lambda: PublicDiffusion.learn(PUBLIC, 8, n_neighbors=5),
-    "glyphs": lambda: glyph_features(PUBLIC, (8, 8), cell=2, n_components=20),
+    "edges": lambda: EdgesAndLevels((8, 8), white=16),
+    "images": lambda: image_features(PUBLIC, (8, 8)),
 }
 LEARNERS = {
     "PublicSteps": lambda rows: PublicSteps.learn(rows, 40),
     "PublicPCA": lambda rows: PublicPCA.learn(rows, 2),
-    "neighbor_covariance": neighbor_covariance,
-    "PublicDiffusion": lambda rows: PublicDiffusion.learn(rows, 2, n_neighbors=2),
-    "glyph_features": lambda rows: glyph_features(rows, (8, 8), n_components=2),
+    "PublicScaling": PublicScaling.learn,
 }
 
 
@@ -123,7 +102,7 @@ def test_steps_are_learned_from_the_numbers_that_are_there():
         PublicSteps.learn(PublicRows(np.array([[np.inf], [1.0]]), "infinite"), 1)
 
 
-@pytest.mark.parametrize("name", ["deskewed", "gradients", "pca", "whitened", "diffusion"])
+@pytest.mark.parametrize("name", ["edges", "pca", "scaled"])
 def test_missing_private_numbers_are_refused_without_saying_where(name):
     rows = DIGITS[:50].copy()
     rows[7, 20] = np.nan
@@ -189,161 +168,6 @@ def test_public_rows_stay_public_through_a_map():
     assert np.array_equal(rows.values, PUBLIC.values / 16)
 
 
-# Images of characters
-
-
-def upright(image):
-    """Deskew one image by its moments, through scipy's resampling."""
-    height, width = image.shape
-    y, x = np.mgrid[:height, :width]
-    mass = image.sum()
-    mean_y, mean_x = (image * y).sum() / mass, (image * x).sum() / mass
-    spread = (image * (y - mean_y) ** 2).sum() / mass
-    shear = (image * (y - mean_y) * (x - mean_x)).sum() / mass / spread if spread > 0.01 else 0.0
-    matrix = np.array([[1, 0], [np.clip(shear, -1, 1), 1]])
-    offset: Any = np.array([mean_y, mean_x]) - matrix @ [(height - 1) / 2, (width - 1) / 2]
-    return affine_transform(image, matrix, offset, order=1, mode="grid-constant")
-
-
-def histogram(image, orientations, cell):
-    """Count gradient directions pixel by pixel."""
-    height, width = image.shape
-    rows, columns = round(height / cell), round(width / cell)
-    counts = np.zeros((orientations, rows, columns))
-    kernels = np.zeros((2, rows, columns, height, width))
-    y, x = np.mgrid[:height, :width]
-    for i in range(rows):
-        for j in range(columns):
-            middle_y, middle_x = (i + 0.5) * height / rows - 0.5, (j + 0.5) * width / columns - 0.5
-            kernel = np.exp(-2 * ((y - middle_y) * rows / height) ** 2 - 2 * ((x - middle_x) * columns / width) ** 2)
-            kernels[0, i, j] = kernel / kernel.sum()
-    for row in range(height):
-        for column in range(width):
-            across = image[row, column + 1] - image[row, column - 1] if 0 < column < width - 1 else 0
-            down = image[row + 1, column] - image[row - 1, column] if 0 < row < height - 1 else 0
-            for direction in range(orientations):
-                angle = 2 * pi * direction / orientations
-                along = across * cos(angle) + down * np.sin(angle)
-                share = max(0.0, along - hypot(across, down) * cos(2 * pi / orientations))
-                counts[direction] += share * kernels[0, :, :, row, column]
-    return np.sqrt(counts / counts.sum()).ravel()
-
-
-def glyph(shape, seed=0):
-    """Return a slanted blurred stroke with some noise, in whole grey levels."""
-    y, x = np.mgrid[: shape[0], : shape[1]]
-    middle_y, middle_x = shape[0] * 0.4, shape[1] * 0.6
-    stroke = np.exp(-((x - middle_x + 0.5 * (y - middle_y)) ** 2) / 3 - ((y - middle_y) * 3 / shape[0]) ** 4)
-    return np.rint(255 * stroke * (0.5 + 0.5 * np.random.default_rng(seed).random(shape)))
-
-
-@pytest.mark.parametrize("shape", [(28, 28), (8, 8), (12, 20), (20, 12), (5, 4)])
-def test_deskewing_agrees_with_scipy(shape):
-    images = np.stack([glyph(shape, seed) for seed in range(3)])
-    results = DeskewedImages(shape).transform(images.reshape(3, -1)).reshape(images.shape)
-    for image, result in zip(images, results, strict=True):
-        assert result == pytest.approx(upright(image), abs=1e-3)
-
-
-@pytest.mark.parametrize("seed", [0, 1])
-def test_ink_is_centred_and_stands_upright(seed):
-    result = DeskewedImages((28, 28)).transform(glyph((28, 28), seed).reshape(1, -1)).reshape(28, 28)
-    y, x = np.mgrid[:28, :28] - 13.5
-    mass = result.sum()
-    assert (result * y).sum() / mass == pytest.approx(0, abs=0.1)
-    assert (result * x).sum() / mass == pytest.approx(0, abs=0.1)
-    assert (result * x * y).sum() / (result * y * y).sum() == pytest.approx(0, abs=0.02)
-
-
-@pytest.mark.parametrize("place", [(0, 0), (0, 27), (27, 0), (27, 27), (13, 3)])
-def test_a_single_pixel_moves_to_the_middle(place):
-    image = np.zeros((28, 28))
-    image[place] = 200
-    result = DeskewedImages().transform(image.reshape(1, -1)).reshape(28, 28)
-    assert result[13:15, 13:15] == pytest.approx(np.full((2, 2), 50))
-    assert result.sum() == pytest.approx(200)
-
-
-@pytest.mark.parametrize(
-    ("shape", "orientations", "cell", "deskew"),
-    [((28, 28), 12, 4, True), ((28, 28), 8, 7, False), ((8, 8), 12, 2, True), ((9, 14), 4, 4, False)],
-)
-def test_gradients_agree_with_counting_pixel_by_pixel(shape, orientations, cell, deskew):
-    image = glyph(shape)
-    gradients = GlyphGradients(shape, orientations=orientations, cell=cell, deskew=deskew)
-    expected = histogram(upright(image) if deskew else image, orientations, cell)
-    assert gradients.transform(image.reshape(1, -1))[0] ** 2 == pytest.approx(expected**2, abs=2e-4)
-
-
-def test_gradients_have_length_one_and_do_not_depend_on_the_scale_of_grey():
-    rows = np.stack([glyph((28, 28), seed).ravel() for seed in range(3)])
-    features = GlyphGradients().transform(rows)
-    assert np.linalg.norm(features, axis=1) == pytest.approx(np.ones(3))
-    assert np.array_equal(GlyphGradients().transform(rows.astype(np.uint8)), features)
-    assert np.array_equal(GlyphGradients(white=1.0).transform(rows / 255), features)
-
-
-def test_the_brightest_image_stays_exact():
-    checks = np.indices((28, 28)).sum(axis=0) // 2 % 2 * 255
-    gradients = GlyphGradients(cell=28, deskew=False)
-    assert np.linalg.norm(gradients.transform(checks.reshape(1, -1))) == pytest.approx(1)
-
-
-@pytest.mark.parametrize("level", [0, 255])
-def test_an_image_without_edges_has_finite_features(level):
-    rows = np.full((3, 784), level, dtype=np.uint8)
-    assert np.array_equal(GlyphGradients(deskew=False).transform(rows), np.zeros((3, 12 * 49)))
-    assert np.isfinite(GlyphGradients().transform(rows)).all()
-    assert np.array_equal(DeskewedImages().transform(rows), rows)
-
-
-def test_blank_and_wild_images_go_through_the_whole_recipe():
-    rows = np.stack([np.zeros(64), np.full(64, 16), np.full(64, np.inf), np.full(64, -1e300)])
-    assert np.isfinite(made("glyphs").transform(rows)).all()
-
-
-@pytest.mark.parametrize("shape", [28, (28,), (28, 28, 1), (28, 3), (28.0, 28)])
-def test_what_is_no_shape_of_an_image_is_refused(shape):
-    for kind in (DeskewedImages, GlyphGradients):
-        with pytest.raises(InvalidParameterError, match=f"`image_shape` of {kind.__name__} must be"):
-            kind(shape)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("white", 0),
-        ("white", np.nan),
-        ("white", "255"),
-        ("orientations", 7),
-        ("orientations", 2),
-        ("cell", 0),
-        ("cell", 33),
-    ],
-)
-def test_other_parameters_of_gradients_out_of_range_are_refused(name, value):
-    with pytest.raises(InvalidParameterError, match=f"`{name}` of GlyphGradients must be"):
-        GlyphGradients(**{name: value})
-
-
-def accuracy(features):
-    """Return how often the nearest of class means, learned from 60 digits, is right on the last 597."""
-    known, queries = features.transform(DIGITS[600:660]), features.transform(DIGITS[1200:])
-    means = np.stack([known[LABELS[600:660] == label].mean(axis=0) for label in range(10)])
-    return np.mean(cdist(queries, means).argmin(axis=1) == LABELS[1200:])
-
-
-def test_nearest_class_means_do_better_on_gradients_than_on_pixels_and_best_on_the_recipe():
-    pixels = accuracy(PublicScaling(np.zeros(64), np.full(64, 16)))
-    gradients = accuracy(GlyphGradients((8, 8), white=16, cell=2, deskew=False))
-    recipe = accuracy(glyph_features(PublicRows(DIGITS[:600], "digits"), (8, 8), cell=2))
-    assert pixels < gradients < recipe
-    assert recipe > 0.9
-
-
-# Learned maps
-
-
 def signs(one, other):
     return np.sign((one * other).sum(axis=0))
 
@@ -366,30 +190,6 @@ def test_private_outliers_go_no_further_than_sixteen_times_the_public_range():
     assert np.abs(pca.transform([[1e300, 0]])) == pytest.approx(np.array([[16]]))
 
 
-def test_whitening_makes_the_covariance_of_neighbors_the_identity():
-    covariance = neighbor_covariance(PUBLIC, n_neighbors=5, shrinkage=0.3).matrix
-    directions = NeighborWhitening.learn(PUBLIC, n_neighbors=5, shrinkage=0.3).directions
-    assert directions.T @ covariance @ directions == pytest.approx(np.eye(64), abs=1e-9)
-
-
-def test_the_covariance_of_neighbors_is_that_of_their_differences():
-    rows = np.random.default_rng(5).random((80, 3))
-    _, found = NearestNeighbors(n_neighbors=5).fit(rows).kneighbors(rows)
-    differences = np.concatenate([rows - rows[found[:, rank]] for rank in range(1, 5)])
-    expected = differences.T @ differences / len(differences) / 2
-    result = neighbor_covariance(PublicRows(rows, "random"), n_neighbors=4, shrinkage=0.1).matrix
-    assert result == pytest.approx(expected + 0.1 * np.trace(expected) / 3 * np.eye(3), rel=1e-3)
-
-
-def test_neighbors_tell_the_spread_within_classes_without_labels():
-    rng = np.random.default_rng(3)
-    classes = rng.integers(0, 2, 400)
-    rows = rng.random((400, 2)) * [1, 4] + classes[:, np.newaxis] * [30, 0]
-    across, along = np.diag(neighbor_covariance(PublicRows(rows, "two bars"), n_neighbors=100, shrinkage=1e-9).matrix)
-    assert 0.5 / 12 < across < 1 / 12 < along < 16 / 12
-    assert rows[:, 0].var() > 200
-
-
 def test_the_nearest_points_are_those_of_a_full_search():
     rng = np.random.default_rng(8)
     points, rows = (rng.integers(-40, 40, (count, 6)).astype(np.float32) for count in (501, 70))
@@ -401,52 +201,8 @@ def test_the_nearest_points_are_those_of_a_full_search():
         assert all(len(set(row)) == k for row in indices.tolist())
 
 
-def walk_by_hand(rows, k, n_modes, n_steps):
-    """Return the diffusion map of a few rows from dense matrices."""
-    squares = cdist(rows, rows, "sqeuclidean")
-    order = np.argsort(squares, axis=1)[:, 1:]
-    graph = np.zeros_like(squares)
-    for row, others in enumerate(order):
-        near = squares[row, others]
-        weights = np.maximum(1 - near[:k] / near[k], 1e-6)
-        graph[row, others[:k]] = weights / weights.sum()
-    graph = graph + graph.T
-    degrees = graph.sum(axis=1)
-    values, vectors = np.linalg.eigh(graph / np.sqrt(np.outer(degrees, degrees)))
-    modes = (vectors / np.sqrt(degrees / degrees.sum())[:, np.newaxis])[:, ::-1][:, 1 : n_modes + 1]
-    return modes * values[::-1][1 : n_modes + 1] ** n_steps
-
-
-def test_diffusion_is_the_spectrum_of_a_random_walk_and_places_rows_among_their_neighbors():
-    rows, query = np.split(np.random.default_rng(6).random((90, 3)), [80])
-    diffusion = PublicDiffusion.learn(PublicRows(rows, "random"), 4, n_neighbors=6, n_steps=3)
-    places = walk_by_hand(rows, 6, 4, 3)
-    assert diffusion.places @ diffusion.places.T == pytest.approx(places @ places.T, rel=0.02, abs=0.05)
-    squares = cdist(query, rows, "sqeuclidean")
-    for row, result in zip(squares, diffusion.transform(query), strict=True):
-        *near, furthest = np.argsort(row)[:7]
-        place = ((1 - row[near] / row[furthest])[:, np.newaxis] * diffusion.places[near]).sum(axis=0)
-        assert result == pytest.approx(place / sqrt(place @ place), abs=0.02)
-
-
-def test_diffusion_gathers_separate_groups():
-    rng = np.random.default_rng(2)
-    rows = rng.random((180, 2)) + np.repeat([[0, 0], [50, 50], [50, 0]], 60, axis=0)
-    places = PublicDiffusion.learn(PublicRows(rows, "three squares"), 2, n_neighbors=5).transform(rows)
-    groups = places.reshape(3, 60, 2)
-    assert groups.std(axis=1).max() < 1e-3
-    assert cdist(groups[:, 0], groups[:, 0])[np.triu_indices(3, 1)].min() > 0.5
-
-
-def test_public_rows_that_coincide_can_be_learned_from():
-    rows = np.repeat(DIGITS[:20], 10, axis=0)
-    assert np.isfinite(PublicDiffusion.learn(PublicRows(rows, "repeated"), 5).transform(rows)).all()
-    with pytest.raises(InvalidDataError, match="must differ from their neighbors"):
-        neighbor_covariance(PublicRows(rows, "repeated"), n_neighbors=5)
-
-
 def test_learning_twice_gives_the_same_map():
-    for name in ("pca", "glyphs"):
+    for name in ("pca", "images"):
         assert MAPS[name]().transform(DIGITS[:50]) == pytest.approx(made(name).transform(DIGITS[:50]), abs=1e-6)
 
 
@@ -455,18 +211,8 @@ def test_learning_twice_gives_the_same_map():
     [
         ("n_components", lambda rows: PublicPCA.learn(rows, 11)),
         ("n_components", lambda rows: PublicPCA.learn(rows, 0)),
-        ("n_components", lambda rows: PublicDiffusion.learn(rows, 9, n_neighbors=2)),
-        ("n_neighbors", lambda rows: PublicDiffusion.learn(rows, 2, n_neighbors=9)),
-        ("n_steps", lambda rows: PublicDiffusion.learn(rows, 2, n_neighbors=2, n_steps=-1)),
-        ("n_neighbors", lambda rows: neighbor_covariance(rows, n_neighbors=10)),
-        ("shrinkage", lambda rows: neighbor_covariance(rows, n_neighbors=2, shrinkage=0)),
     ],
 )
 def test_more_than_public_rows_can_tell_is_refused(name, learn):
     with pytest.raises(InvalidParameterError, match=f"`{name}` of .* must be"):
         learn(PublicRows(DIGITS[:10], "ten digits"))
-
-
-def test_blank_public_images_are_refused():
-    with pytest.raises(InvalidDataError, match="must not all be blank"):
-        glyph_features(PublicRows(np.zeros((100, 64)), "blank"), (8, 8))

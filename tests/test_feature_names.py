@@ -13,12 +13,8 @@ from sklearn.tree import DecisionTreeClassifier
 from conftest import FITS_AGAIN
 from test_named_rows import PRIVATE, PUBLIC, classifier
 from tutelage.features import (
-    DeskewedImages,
     EdgesAndLevels,
-    GlyphGradients,
-    NeighborWhitening,
     PublicColumns,
-    PublicDiffusion,
     PublicFeatureMap,
     PublicKernel,
     PublicPCA,
@@ -35,9 +31,7 @@ ROWS = np.random.default_rng(0).normal(size=(60, 9))
 NAMES = [f"column {number}" for number in range(9)]
 MAPS: dict[str, Any] = {
     "axes": PublicPCA.learn(PublicRows(ROWS, "made up"), 3),
-    "metric": NeighborWhitening.learn(PublicRows(ROWS, "made up")),
     "scales": PublicScaling.learn(PublicRows(ROWS, "made up")),
-    "places": PublicDiffusion.learn(PublicRows(ROWS, "made up"), 5),
     "kernel": PublicKernel.learn(PublicRows(ROWS, "made up"), 20),
     "steps": PublicSteps.learn(PublicRows(np.round(ROWS), "made up"), 5),
     "ball": UnitBall(1.0),
@@ -56,10 +50,8 @@ def test_every_map_names_each_of_its_features_once(name):
     assert len(set(found)) == len(found) == MAPS[name].transform(ROWS).shape[1]
 
 
-@pytest.mark.parametrize(
-    "images", [DeskewedImages((8, 6)), GlyphGradients((8, 6), cell=3, orientations=4), EdgesAndLevels((8, 6))]
-)
-def test_features_of_images_have_names(images):
+def test_features_of_images_have_names():
+    images = EdgesAndLevels((8, 6))
     assert len(images.get_feature_names_out()) == images.transform(np.ones((2, 48))).shape[1]
 
 

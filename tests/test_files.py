@@ -9,7 +9,6 @@ import pytest
 
 from test_cli import refusal
 from tutelage._internal.files import read_arrays
-from tutelage.datasets.images import read_idx
 from tutelage.exceptions import InvalidDataError
 from tutelage.privacy import ONE_TEACHER
 from tutelage.teachers import RecordedTeachers
@@ -103,10 +102,3 @@ def test_a_file_that_is_replaced_after_its_headers_were_read_is_refused(tmp_path
     np.savez(tmp_path / "votes.npz", counts=np.ones((3000, 2), dtype=int))
     with pytest.raises(InvalidDataError, match="is not a readable npz"):
         arrays["counts"]
-
-
-def test_an_idx_file_unpacks_to_no_more_than_its_reader_can_use(tmp_path):
-    (tmp_path / "images").write_bytes(b"\0\0\x08\x01" + struct.pack(">I", 1000) + bytes(1000))
-    assert read_idx(tmp_path / "images", 1000).shape == (1000,)
-    with pytest.raises(InvalidDataError, match="more than 999 bytes, the most that is read"):
-        read_idx(tmp_path / "images", 999)

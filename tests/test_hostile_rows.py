@@ -30,8 +30,6 @@ from tutelage.teachers import (
     CallableTeachers,
     ClassMeans,
     EstimatorTeachers,
-    NaiveBayes,
-    NearestNeighbors,
     NearestQueries,
     Ridge,
     VectorBallots,
@@ -147,10 +145,7 @@ METHODS: dict[str, dict[str, Any]] = {
         "rounds": 2,
     },
     "few votes, capped over fits": {"teacher": NearestQueries(2), "mechanism": CappedGNMax(20.0, 6)},
-    **{
-        type(teacher).__name__: {"teacher": teacher, **VOTING}
-        for teacher in (ClassMeans(), Ridge(), NaiveBayes(), NearestNeighbors(), *STUDENTS)
-    },
+    **{type(teacher).__name__: {"teacher": teacher, **VOTING} for teacher in (ClassMeans(), Ridge(), *STUDENTS)},
     "trees, in rounds": {"teacher": DecisionTreeClassifier(), "student": GaussianNB(), "rounds": 2, **VOTING},
 }
 

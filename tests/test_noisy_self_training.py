@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from tutelage.datasets import load_digits
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, OneClassWarning
 from tutelage.networks import ResidualNetwork
 from tutelage.students import load_student, save_student
 from tutelage.students.networks.noisy_self_training import NoisySelfTrainingStudent, surest
+from tutelage_reproductions.datasets import load_digits
 
 
 def few_labels() -> tuple[np.ndarray, np.ndarray]:

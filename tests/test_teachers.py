@@ -41,7 +41,6 @@ from tutelage.teachers import (
     ClassMeans,
     EstimatorTeachers,
     HeadTeachers,
-    NearestNeighbors,
     Network,
     NetworkTeachers,
     RecordedTeachers,
@@ -361,7 +360,7 @@ def test_teachers_are_not_pickled(kind, binary_rows):
     shards = Shards.of_rows(len(y), 4, key=KEY)
     teachers: Any = {
         "estimators": lambda: EstimatorTeachers(DecisionTreeClassifier(), n_classes=2, seed=0).fit(X, y, shards),
-        "heads": lambda: HeadTeachers(NearestNeighbors(), n_classes=2).fit(X, y, shards),
+        "heads": lambda: HeadTeachers(ClassMeans(), n_classes=2).fit(X, y, shards),
         "networks": lambda: NetworkTeachers(Network(TwoConvolutions(), device="cpu"), n_classes=2, seed=0),
         "callables": lambda: CallableTeachers([len], n_classes=2, unit=ONE_TEACHER),
         "recorded": lambda: RecordedTeachers([[0, 1]], X[:2], n_classes=2, unit=ONE_TEACHER),

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tutelage.datasets.diabetes import DiabetesSplit
 from tutelage.partition import Shards
+from tutelage_reproductions.datasets.diabetes import DiabetesSplit
 
 HOSPITALS = tuple(f"hospital-{number:02}" for number in range(1, 11))
 

@@ -25,11 +25,11 @@ from hospital import TEACHERS, classifier
 from stays import Encoder, Numbers
 
 from tutelage.cli.app import app
-from tutelage.datasets.diabetes import DiabetesSplit, load_diabetes, split_by_patient
 from tutelage.exceptions import TutelageError
 from tutelage.federation import Home, Role
 from tutelage.federation.costs import epsilon_of_queries
 from tutelage.privacy import round_up
+from tutelage_reproductions.datasets.diabetes import DiabetesSplit, load_diabetes, split_by_patient
 
 PARTIES = ("north", "centre", "south")
 AGGREGATOR = "registry"

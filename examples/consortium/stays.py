@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.preprocessing import StandardScaler
 
-from tutelage.datasets.diabetes import FEATURES
+from tutelage_reproductions.datasets.diabetes import FEATURES
 
 Numbers = npt.NDArray[np.float64]
 

@@ -3,11 +3,11 @@ import pytest
 from scipy.special import softmax
 from sklearn.naive_bayes import GaussianNB
 
-from tutelage.datasets import load_mnist
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.students.selection import LeastConfident, Medoids, PublicKnowledge, RandomRows
 from tutelage_reproductions import active_learning, fig5
 from tutelage_reproductions.active_learning import Plan, Pool, answered, coverage, learned
+from tutelage_reproductions.datasets import load_mnist
 from tutelage_reproductions.fig5 import plurality, summed
 
 

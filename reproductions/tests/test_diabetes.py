@@ -8,9 +8,9 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import roc_auc_score
 
-from tutelage.datasets import diabetes, releases
-from tutelage.datasets.diabetes import FEATURES, HospitalStays, load_diabetes, parse, split_by_patient
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage_reproductions.datasets import diabetes, releases
+from tutelage_reproductions.datasets.diabetes import FEATURES, HospitalStays, load_diabetes, parse, split_by_patient
 
 KEY = b"the key of a test"
 HEADER = (

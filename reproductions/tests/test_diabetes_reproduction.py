@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
-from tutelage.datasets.diabetes import CLASSES, FEATURES, HospitalStays
 from tutelage.mechanisms import LNMax
 from tutelage_reproductions import diabetes
+from tutelage_reproductions.datasets.diabetes import CLASSES, FEATURES, HospitalStays
 
 HOME = 1  # where a patient went who can return
 

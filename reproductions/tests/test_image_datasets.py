@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from tutelage.datasets import (
+from tutelage.exceptions import InvalidDataError
+from tutelage_reproductions.datasets import (
     images,
     load_digits,
     load_fashion_mnist,
@@ -22,9 +23,8 @@ from tutelage.datasets import (
     load_svhn_sample,
     releases,
 )
-from tutelage.datasets.images import MOST_BYTES, read_idx
-from tutelage.datasets.releases import RemoteFile
-from tutelage.exceptions import InvalidDataError
+from tutelage_reproductions.datasets.images import MOST_BYTES, read_idx
+from tutelage_reproductions.datasets.releases import RemoteFile
 
 GZ_NAMES = [f"{name}.gz" for name in images.IDX_NAMES]
 LOADERS = {"MNIST": load_mnist, "Fashion-MNIST": load_fashion_mnist}

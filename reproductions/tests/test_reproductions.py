@@ -7,7 +7,6 @@ import pytest
 
 from conftest import GOLDEN
 from test_cli import refusal
-from tutelage.datasets import load_mnist
 from tutelage.exceptions import InvalidParameterError
 from tutelage.votes import VoteHistogram
 from tutelage_reproductions import (
@@ -23,6 +22,7 @@ from tutelage_reproductions import (
     repeat_attack,
     zhao,
 )
+from tutelage_reproductions.datasets import load_mnist
 from tutelage_reproductions.record import mean, mean_share, share
 
 

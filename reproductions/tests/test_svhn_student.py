@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from conftest import GOLDEN
-from tutelage.datasets.images import ImageSplit
-from tutelage.datasets.releases import DIGIT_NAMES
 from tutelage.votes import VoteHistogram
 from tutelage_reproductions import svhn_student
+from tutelage_reproductions.datasets.images import ImageSplit
+from tutelage_reproductions.datasets.releases import DIGIT_NAMES
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tutelage.datasets import load_digits
-from tutelage.datasets.images import ImageSplit
-from tutelage.datasets.releases import DIGIT_NAMES
 from tutelage.exceptions import InvalidDataError
 from tutelage_reproductions import protocol, table4
+from tutelage_reproductions.datasets import load_digits
+from tutelage_reproductions.datasets.images import ImageSplit
+from tutelage_reproductions.datasets.releases import DIGIT_NAMES
 
 POOL, HELD_OUT = 400, 100
 

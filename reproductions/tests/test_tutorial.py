@@ -10,11 +10,11 @@ import pytest
 from joblib import parallel_config
 
 from conftest import REPOSITORY
-from tutelage.datasets import load_digits
-from tutelage.datasets.images import ImageSplit
-from tutelage.datasets.releases import DIGIT_NAMES
 from tutelage.exceptions import InvalidDataError
 from tutelage_reproductions import tutorial
+from tutelage_reproductions.datasets import load_digits
+from tutelage_reproductions.datasets.images import ImageSplit
+from tutelage_reproductions.datasets.releases import DIGIT_NAMES
 from tutelage_reproductions.tutorial import TutorialNetwork
 
 PAGE = REPOSITORY / "docs" / "tutorial-errors.md"

@@ -16,8 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
-from tutelage.datasets import ImageSplit, load_mnist
-from tutelage.features import GlyphGradients, PublicPCA, PublicRows
+from tutelage.features import PublicPCA, PublicRows
 from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
 from tutelage.students.selection import (
@@ -31,6 +30,8 @@ from tutelage.students.selection import (
     TypiClust,
 )
 from tutelage.votes import VoteHistogram
+from tutelage_reproductions.datasets import ImageSplit, load_mnist
+from tutelage_reproductions.glyphs import GlyphGradients
 from tutelage_reproductions.protocol import published_votes
 from tutelage_reproductions.record import Record, Row, mean, mean_share
 

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from tutelage._internal.typing import IntArray
-from tutelage.datasets import load_svhn
 from tutelage.exceptions import InvalidDataError
 from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
 from tutelage.votes import VoteHistogram
+from tutelage_reproductions.datasets import load_svhn
 from tutelage_reproductions.figures import Figure, Panels, Series
 from tutelage_reproductions.protocol import (
     EPOCHS,

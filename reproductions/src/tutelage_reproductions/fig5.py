@@ -14,9 +14,9 @@ from threadpoolctl import threadpool_limits
 
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
-from tutelage.datasets import ImageSplit, load_mnist
 from tutelage.exceptions import InvalidDataError
 from tutelage.partition import Shards
+from tutelage_reproductions.datasets import ImageSplit, load_mnist
 from tutelage_reproductions.record import Record, Row, mean, mean_share, share
 
 _KEY = b"partition of the reproduction of distillation"

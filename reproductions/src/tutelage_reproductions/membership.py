@@ -17,10 +17,10 @@ from sklearn.tree import DecisionTreeClassifier
 from tutelage._internal.fitting import fit_clone
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage.accounting.data_independent import epsilon
-from tutelage.datasets import load_adult, load_mnist
+from tutelage.datasets import load_adult
 from tutelage.datasets.adult import EVALUATION_ROWS
 from tutelage.events import Repeated
-from tutelage.features import PublicRows, glyph_features
+from tutelage.features import PublicRows
 from tutelage.mechanisms import GNMax
 from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
@@ -29,6 +29,8 @@ from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.students.selection import Medoids, PublicKnowledge
 from tutelage.teachers import ClassMeans, ensemble_of
 from tutelage.votes import VoteHistogram, tally
+from tutelage_reproductions.datasets import load_mnist
+from tutelage_reproductions.glyphs import glyph_features
 from tutelage_reproductions.likelihood_ratio import (
     Members,
     MembershipResult,

@@ -14,9 +14,8 @@ import numpy as np
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import IntArray, Matrix
 from tutelage.accounting import data_independent
-from tutelage.datasets import ImageSplit, load_mnist
 from tutelage.events import Repeated
-from tutelage.features import PublicRows, glyph_features
+from tutelage.features import PublicRows
 from tutelage.mechanisms import GNMax
 from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
@@ -25,7 +24,9 @@ from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.students.selection import Medoids, PublicKnowledge
 from tutelage.teachers import ClassMeans, HeadTeachers
 from tutelage.votes import VoteHistogram, tally
+from tutelage_reproductions.datasets import ImageSplit, load_mnist
 from tutelage_reproductions.figures import Figure, Series
+from tutelage_reproductions.glyphs import glyph_features
 from tutelage_reproductions.protocol import Split, paper_split, shuffled_folds
 from tutelage_reproductions.record import Record, Row, mean_share
 

@@ -10,12 +10,13 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from tutelage.datasets import ImageSplit
-from tutelage.features import PublicRows, glyph_features
+from tutelage.features import PublicRows
 from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
 from tutelage.teachers import ClassMeans, HeadTeachers, PrivateStatistics
+from tutelage_reproductions.datasets import ImageSplit
+from tutelage_reproductions.glyphs import glyph_features
 from tutelage_reproductions.protocol import EPOCHS, KEY, Networks, TeacherBallots, ballots_of, load_mnist
 from tutelage_reproductions.record import Record, Row, mean_share, share
 

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from tutelage import datasets
 from tutelage._internal.files import read_arrays
 from tutelage._internal.typing import Ballots, IntArray
-from tutelage.datasets import ImageSplit, load_svhn
-from tutelage.datasets.releases import SVHN_CONTENTS, VARIABLE, search_folders
 from tutelage.exceptions import InvalidDataError
 from tutelage.partition import Shards
 from tutelage.privacy import PrivacyUnit
 from tutelage.votes import VoteHistogram, tally
+from tutelage_reproductions import datasets
+from tutelage_reproductions.datasets import ImageSplit, load_svhn
+from tutelage_reproductions.datasets.releases import SVHN_CONTENTS, VARIABLE, search_folders
 
 HELD_OUT = 1_000
 # Of `ConsistencyStudent` on SVHN, wherever one is trained here.

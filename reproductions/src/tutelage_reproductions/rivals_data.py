@@ -13,21 +13,22 @@ import numpy as np
 from sklearn import datasets
 
 from tutelage._internal.typing import IntArray, Matrix
-from tutelage.datasets import (
+from tutelage.datasets import load_adult
+from tutelage.datasets.adult import NUMBERS
+from tutelage.exceptions import InvalidDataError
+from tutelage.features import PublicRows, PublicSteps, image_features, text_features
+from tutelage_reproductions.datasets import (
     ImageSplit,
-    load_adult,
     load_diabetes,
     load_fashion_mnist,
     load_mnist,
     load_svhn_sample,
     split_by_patient,
 )
-from tutelage.datasets.adult import NUMBERS
-from tutelage.datasets.diabetes import CATEGORICAL, FEATURES
-from tutelage.datasets.images import SVHN_SHAPE
-from tutelage.datasets.releases import search_folders
-from tutelage.exceptions import InvalidDataError
-from tutelage.features import PublicRows, PublicSteps, glyph_features, image_features, text_features
+from tutelage_reproductions.datasets.diabetes import CATEGORICAL, FEATURES
+from tutelage_reproductions.datasets.images import SVHN_SHAPE
+from tutelage_reproductions.datasets.releases import search_folders
+from tutelage_reproductions.glyphs import glyph_features
 from tutelage_reproductions.protocol import shuffled_folds
 
 _SEED = 20

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tutelage.datasets import ImageSplit, load_svhn, load_svhn_sample
 from tutelage.exceptions import InvalidDataError
+from tutelage_reproductions.datasets import ImageSplit, load_svhn, load_svhn_sample
 from tutelage_reproductions.mnist_baseline import Trial, answers_right
 from tutelage_reproductions.record import Record, Row, mean_share
 

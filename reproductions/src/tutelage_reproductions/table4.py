@@ -15,13 +15,14 @@ from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import ABSTAIN, IntArray, Matrix
 from tutelage.accounting import Accountant, pate2017
 from tutelage.accounting.rdp import RenyiCurve, classic
-from tutelage.datasets import ImageSplit, load_mnist, load_svhn, load_svhn_sample
 from tutelage.exceptions import InvalidDataError
-from tutelage.features import PublicRows, glyph_features
+from tutelage.features import PublicRows
 from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
 from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.votes import VoteHistogram
+from tutelage_reproductions.datasets import ImageSplit, load_mnist, load_svhn, load_svhn_sample
+from tutelage_reproductions.glyphs import glyph_features
 from tutelage_reproductions.protocol import HELD_OUT, SVHN_STUDENT, paper_split, published_votes
 from tutelage_reproductions.record import Record, Row, mean, mean_share, share
 

@@ -18,12 +18,9 @@ from tutelage import compat
 from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, Matrix
 from tutelage.accounting import Accountant, data_independent
 from tutelage.accounting.pate2017 import log_q_continuous
-from tutelage.datasets import ImageSplit, load_mnist, load_svhn
-from tutelage.datasets.images import SVHN_SUBFOLDERS
-from tutelage.datasets.releases import SVHN, first_complete, search_folders
 from tutelage.events import Repeated
 from tutelage.exceptions import InvalidDataError
-from tutelage.features import PublicRows, glyph_features
+from tutelage.features import PublicRows
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import GNMax, LNMax, Mechanism
@@ -33,6 +30,10 @@ from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.students.selection import Medoids, PublicKnowledge, QuerySelector, RandomRows
 from tutelage.teachers import PrivateStatistics
 from tutelage.votes import VoteHistogram, tally
+from tutelage_reproductions.datasets import ImageSplit, load_mnist, load_svhn
+from tutelage_reproductions.datasets.images import SVHN_SUBFOLDERS
+from tutelage_reproductions.datasets.releases import SVHN, first_complete, search_folders
+from tutelage_reproductions.glyphs import glyph_features
 from tutelage_reproductions.record import Interval, Record, Row, mean_share, share
 
 if TYPE_CHECKING:

@@ -37,7 +37,6 @@ _FOREST = "sklearn.ensemble.RandomForestClassifier"
 _VECTORS, _NEAREST = (f"tutelage.teachers.{kind.__name__}" for kind in (VectorBallots, NearestQueries))
 _KINDS = ("number", "date", "category", "text", "ignore")  # of columns
 _CAPPED = "capped"  # the mechanism of the latter, and of no other teachers here
-_MAPS_OF_IMAGES = ("glyphs", "images")
 _CLOSED_FORM = "closed-form"
 _FIRST = "first"
 
@@ -146,7 +145,7 @@ class TriedSection:
         teachers = replace(config.teachers, parameters={**config.teachers.parameters, **changed})
         features, student = config.features_section, config.student
         if self.map is not None:
-            shape = features.image_shape if features is not None and self.map in _MAPS_OF_IMAGES else None
+            shape = features.image_shape if features is not None and self.map == "images" else None
             features = FeaturesSection(map=self.map, image_shape=shape, components=self.components)
         elif features is not None and self.components is not None:
             features = replace(features, components=self.components)

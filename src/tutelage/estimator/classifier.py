@@ -93,7 +93,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
     ----------
     teacher : scikit-learn classifier or teacher recipe, optional
         `VectorBallots` or `NearestQueries`, which make every person a teacher; a scikit-learn classifier, which is
-        cloned for each shard; `ClassMeans`, `Ridge`, `NaiveBayes` or `NearestNeighbors`, with which thousands of
+        cloned for each shard; `ClassMeans` or `Ridge`, with which thousands of
         teachers are cheap; or a `Network`. Default: `VectorBallots`, or a random forest of 100 trees if a parameter for
         votes on single rows is given (`n_teachers`, `n_queries`, `selection`, `rounds`, `checkpoints`, or a
         `Mechanism`).

@@ -11,34 +11,19 @@ from tutelage.features.base import (
 from tutelage.features.cells import UNKNOWN
 from tutelage.features.columns import PublicColumns
 from tutelage.features.fitted import PublicEncoder, PublicTransformer
-from tutelage.features.glyphs import DeskewedImages, GlyphGradients
 from tutelage.features.images import EdgesAndLevels, image_features
 from tutelage.features.landmarks import PublicKernel, UnitBall, ballot_features
-from tutelage.features.learned import (
-    NeighborWhitening,
-    PublicCovariance,
-    PublicDiffusion,
-    PublicPCA,
-    PublicProjection,
-    PublicScaling,
-    PublicSteps,
-    neighbor_covariance,
-)
-from tutelage.features.recipes import FEATURE_MAPS, FeatureMaps, glyph_features
+from tutelage.features.learned import PublicPCA, PublicProjection, PublicScaling, PublicSteps
+from tutelage.features.recipes import FEATURE_MAPS, FeatureMaps
 from tutelage.features.texts import text_features
 
 __all__ = [
     "FEATURE_MAPS",
     "UNKNOWN",
-    "DeskewedImages",
     "EdgesAndLevels",
     "FeatureMap",
     "FeatureMaps",
-    "GlyphGradients",
-    "NeighborWhitening",
     "PublicColumns",
-    "PublicCovariance",
-    "PublicDiffusion",
     "PublicEncoder",
     "PublicFeatureMap",
     "PublicKernel",
@@ -52,9 +37,7 @@ __all__ = [
     "ballot_features",
     "check_row_by_row",
     "features_of_private",
-    "glyph_features",
     "image_features",
-    "neighbor_covariance",
     "require_public_map",
     "text_features",
 ]

@@ -1,8 +1,12 @@
-"""Features of small images of things: where edges run in which direction, and how bright each pixel is."""
+"""Features of small images of things: where edges run in which direction, and how bright each pixel is.
+
+Directions of edges, counted by cell, are histograms of oriented gradients (Dalal and Triggs, "Histograms of oriented
+gradients for human detection", CVPR 2005).
+"""
 
 from dataclasses import KW_ONLY, dataclass
 from math import prod
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +16,13 @@ from tutelage._internal.typing import FloatArray, Matrix
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import PublicFeatureMap, PublicRows, require_public
-from tutelage.features.glyphs import GlyphGradients
 from tutelage.features.learned import PublicPCA
-from tutelage.features.rowwise import in_chunks, number_rows, unit_rows
+from tutelage.features.rowwise import EXACT_FLOAT32, in_chunks, number_rows, unit_rows
 
-_LEVELS = 255  # of brightness
+LEVELS = 255  # of brightness
+_CELL = 4  # side of a cell, in pixels
+_ORIENTATIONS = 12  # directions told apart, on the whole circle
+_POOL = 2**14  # sum of a cell's weights, about
 _MOST_NUMBERS = 2**14  # of an image
 _LEAST_SPREAD = 1 / 40  # of that along the first axis: an axis with less is mostly rounding
 
@@ -26,7 +32,8 @@ _LEAST_SPREAD = 1 / 40  # of that along the first axis: an axis with less is mos
 class EdgesAndLevels(PublicFeatureMap):
     """Histograms of edge directions in the cells of an image, beside its pixels at length one.
 
-    The edges are those of `GlyphGradients`, of the mean of all channels; images are not set upright.
+    The edges are those of the mean of all channels. A pixel's gradient counts for the directions less than one step
+    away from its own, and for the cells around the pixel with a Gaussian weight.
 
     Parameters
     ----------
@@ -46,37 +53,82 @@ class EdgesAndLevels(PublicFeatureMap):
             raise InvalidParameterError(
                 f"`image_shape` of EdgesAndLevels must be (height, width) or (height, width, channels). Got {shape!r}."
             )
-        for side in shape:
-            integer_at_least(side, 1, "image_shape", "EdgesAndLevels")
+        for place, side in enumerate(shape):
+            integer_at_least(side, 1 if place == 2 else 4, "image_shape", "EdgesAndLevels")
         if prod(shape) > _MOST_NUMBERS:
             raise InvalidParameterError(
                 f"`image_shape` of EdgesAndLevels must be at most {_MOST_NUMBERS} numbers in all. Got {shape!r}. Make "
                 "the images smaller, or use a network that was trained on public images: PublicEncoder."
             )
-        self.edges()
 
     @property
     def _n_features_out(self) -> int:
-        return self.edges()._n_features_out + prod(self.image_shape)
+        directions = self.directions()
+        return directions.weights.shape[1] * 2 * len(directions.angles) + prod(self.image_shape)
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
         """Return the features of images of shape (rows, *image_shape), which may be flattened."""
         rows = number_rows(flat_images(X, tuple(self.image_shape)), prod(self.image_shape), "EdgesAndLevels")
         if rows.dtype.kind == "f" and np.isnan(rows).any():
             raise InvalidDataError("X of EdgesAndLevels must hold numbers. Fill the missing pixels first.")
-        return in_chunks(self._features, rows)
+        directions, (height, width, n_channels) = self.directions(), (*self.image_shape, 1)[:3]
 
-    def _features(self, rows: Matrix) -> FloatArray:
-        # Sums of squares of whole levels are exact, in whatever order they are added.
-        levels = np.rint(np.clip(rows, 0, self.white, dtype=np.float64) * (_LEVELS / self.white))
-        channels = levels.reshape(len(rows), -1, *self.image_shape[2:3] or (1,))
-        gray = sum(channels[:, :, channel] for channel in range(channels.shape[2])) / channels.shape[2]
-        return np.hstack([np.asarray(self.edges().transform(gray)), unit_rows(levels)])
+        def features(chunk: Matrix) -> FloatArray:
+            # Sums of squares of whole levels are exact, in whatever order they are added.
+            levels = np.rint(np.clip(chunk, 0, self.white, dtype=np.float64) * (LEVELS / self.white))
+            channels = levels.reshape(-1, height, width, n_channels)
+            gray = np.rint(sum(channels[..., channel] for channel in range(n_channels)) / n_channels)
+            return np.hstack([edge_histograms(gray.astype(np.float32), directions), unit_rows(levels)])
 
-    def edges(self) -> GlyphGradients:
-        """Return the map of gray images to histograms of edge directions."""
-        height, width = self.image_shape[:2]
-        return GlyphGradients((height, width), white=float(_LEVELS), deskew=False)
+        return in_chunks(features, rows)
+
+    def directions(self) -> "Directions":
+        """Return in which directions gradients are counted, and in which cells."""
+        return Directions.of((self.image_shape[0], self.image_shape[1]), _CELL)
+
+
+class Directions(NamedTuple):
+    """In which directions gradients are counted, and how; `edge` is the cosine of one step between directions."""
+
+    weights: Matrix  # of each pixel in each cell, in whole numbers; shape (pixels, cells)
+    angles: FloatArray  # of one half of the circle
+    edge: float
+    scale: float  # at which sums of whole numbers stay exact
+
+    @classmethod
+    def of(cls, shape: tuple[int, int], cell: int) -> "Directions":
+        """Return the directions for images of this height and width, and cells with a side of so many pixels."""
+        height, width = (_gaussians(side, max(1, round(side / cell))) for side in shape)
+        both = np.einsum("yi,xj->yxij", height, width).reshape(shape[0] * shape[1], -1)
+        weights = np.rint(both * _POOL).astype(np.float32)
+        edge = float(np.cos(2 * np.pi / _ORIENTATIONS))
+        largest = EXACT_FLOAT32 // int(weights.sum(axis=0).max())
+        angles = 2 * np.pi * np.arange(_ORIENTATIONS // 2) / _ORIENTATIONS
+        return cls(weights, angles, edge, float(largest / (np.sqrt(2) * LEVELS * (1 - edge))))
+
+
+def edge_histograms(images: Matrix, by: Directions) -> Matrix:
+    """Return each direction's cells of gray images in whole levels: square roots of counts, at length one together.
+
+    A gradient of length m at the angle t from a direction gives m · max(0, cos t − cos(one step)), in whole numbers.
+    """
+    n_images, n_pixels = len(images), len(by.weights)
+    across, down = np.zeros_like(images), np.zeros_like(images)
+    across[:, :, 1:-1] = images[:, :, 2:] - images[:, :, :-2]
+    down[:, 1:-1] = images[:, 2:] - images[:, :-2]
+    threshold = np.sqrt(across * across + down * down) * np.float32(by.edge * by.scale)
+    along = [across * np.float32(by.scale * np.cos(a)) + down * np.float32(by.scale * np.sin(a)) for a in by.angles]
+    edges = [np.rint(np.maximum(sign * part - threshold, 0)) for sign in (1, -1) for part in along]
+    rows = np.hstack([part.reshape(n_images, n_pixels) @ by.weights for part in edges])
+    total = rows.sum(axis=1, keepdims=True, dtype=np.float64)
+    return np.sqrt(rows / np.where(total > 0, total, 1)).astype(np.float32)
+
+
+def _gaussians(side: int, n_cells: int) -> Matrix:
+    width = side / n_cells
+    middles = (np.arange(n_cells) + 0.5) * width - 0.5
+    weights = np.exp(-0.5 * ((np.arange(side)[:, np.newaxis] - middles) / (width / 2)) ** 2)
+    return weights / weights.sum(axis=0)
 
 
 def image_features(

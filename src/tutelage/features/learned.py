@@ -1,37 +1,23 @@
-"""Feature maps learned from public rows: axes, a metric and the shape of the public data.
+"""Feature maps learned from public rows: axes, scales and steps.
 
 A map is a function of public rows alone, so it may be applied to private rows, and published, at no cost.
-Publishing a map publishes what it learned; a `PublicDiffusion` holds the public rows themselves.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self, final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
-from scipy.sparse.linalg import LinearOperator, eigsh
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.decomposition import PCA
 from threadpoolctl import threadpool_limits
 
-from tutelage._internal.typing import FloatArray, IntArray, Matrix
-from tutelage._internal.validation import integer_at_least, positive
+from tutelage._internal.typing import FloatArray
+from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import PublicFeatureMap, PublicRows, require_public
-from tutelage.features.rowwise import (
-    EXACT_FLOAT32,
-    distance_levels,
-    finite_rows,
-    in_chunks,
-    nearest,
-    number_rows,
-    on_grid,
-    projector,
-    reach_of,
-    unit_rows,
-)
+from tutelage.features.rowwise import finite_rows, in_chunks, number_rows, projector, reach_of
 
 
 @dataclass(eq=False, repr=False)
@@ -155,170 +141,6 @@ class PublicScaling(OneToOneFeatureMixin, PublicFeatureMap):
         with np.errstate(over="ignore"):
             scaled = (rows - self.center) / np.where(self.deviation > 0, self.deviation, np.inf)
         return np.clip(scaled, -FURTHEST, FURTHEST)
-
-
-@final
-class NeighborWhitening(PublicProjection):
-    """Makes distances between neighbors alike in all directions; a `PublicProjection` made by `learn`.
-
-    Neighbors mostly belong to one class, so their differences tell how rows vary within a class, without labels.
-    Nearest class means after this map are those of linear discriminant analysis with that covariance.
-    """
-
-    @classmethod
-    def learn(cls, public: PublicRows, *, n_neighbors: int = 10, shrinkage: float = 0.5) -> Self:
-        """Return the whitening by `neighbor_covariance`, which see for the parameters and errors."""
-        covariance = neighbor_covariance(public, n_neighbors=n_neighbors, shrinkage=shrinkage)
-        variances, axes = np.linalg.eigh(covariance.matrix)
-        center = public.values.mean(axis=0, dtype=np.float64)
-        return cls(center, (axes / np.sqrt(variances)) @ axes.T, reach_of(public.values, center))
-
-
-@final
-@dataclass(eq=False, repr=False)
-class PublicDiffusion(PublicFeatureMap):
-    """Where a row lies on the shape that public rows form: rows joined by chains of neighbors come together.
-
-    A random walk among neighbors mixes within a group long before it leaves it. The features are the walk's slowest
-    eigenvectors times their eigenvalues to the power of the number of steps [1]_, extended to any row as the weighted
-    mean over its nearest public rows, at length 1. Made by `learn`.
-
-    Parameters
-    ----------
-    center : array of shape (columns,)
-        Public mean.
-    reach : float
-        The largest distance of a public value from its column's mean; values further out are moved there.
-    points : array of shape (public rows, columns)
-        Public rows minus center, in whole steps of the grid on which distances are exact.
-    places : array of shape (public rows, features)
-        Features of the public rows.
-    n_neighbors : int
-        Public rows that a row's place is the mean of.
-
-    References
-    ----------
-    .. [1] Coifman and Lafon, "Diffusion maps", Applied and Computational Harmonic Analysis 21(1), 2006.
-    """
-
-    center: FloatArray
-    reach: float
-    points: Matrix
-    places: FloatArray
-    n_neighbors: int
-
-    @classmethod
-    def learn(cls, public: PublicRows, n_components: int = 30, *, n_neighbors: int = 10, n_steps: int = 24) -> Self:
-        """Return the places of the public rows, and what places other rows among them.
-
-        Parameters
-        ----------
-        public : PublicRows
-            Rows of numbers, best in a metric in which neighbors mostly belong together.
-        n_components : int
-            Number of eigenvectors, at most the rows' number − 2.
-        n_neighbors : int
-            Neighbors of a row, at most the rows' number − 2.
-        n_steps : int
-            Steps of the walk; the more, the closer groups contract.
-
-        Raises
-        ------
-        InvalidParameterError, InvalidDataError
-            As in `PublicPCA.learn`.
-        """
-        rows = _public_numbers(public, "PublicDiffusion")
-        _at_most(n_components, len(rows) - 2, "n_components", "PublicDiffusion")
-        _at_most(n_neighbors, len(rows) - 2, "n_neighbors", "PublicDiffusion")
-        integer_at_least(n_steps, 0, "n_steps", "PublicDiffusion")
-        center = rows.mean(axis=0)
-        reach = reach_of(rows, center)
-        points = _points(rows, center, reach)
-        eigenvalues, vectors = _slowest_modes(_walk(points, n_neighbors), n_components)
-        return cls(center, reach, points, vectors * np.maximum(eigenvalues, 0) ** n_steps, n_neighbors)
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.places.shape[1]
-
-    def transform(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the places of the rows, shape (rows, features)."""
-        search = nearest(self.points, self.n_neighbors + 1)
-
-        def placed(rows: Matrix) -> FloatArray:
-            indices, distances = search(_points(rows, self.center, self.reach))
-            weights = _neighbor_weights(distances)
-            total = np.zeros((len(rows), self.places.shape[1]))
-            for index, weight in zip(indices.T, weights.T, strict=False):  # the furthest has no weight
-                total += weight[:, np.newaxis] * self.places[index]
-            return unit_rows(total)
-
-        return in_chunks(placed, finite_rows(X, len(self.center), "PublicDiffusion"))
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class PublicCovariance:
-    """A covariance matrix of public rows.
-
-    Parameters
-    ----------
-    matrix : array of shape (columns, columns)
-        Symmetric and positive definite.
-    source : str
-        Where the rows came from, for reports.
-    """
-
-    matrix: FloatArray = field(repr=False)
-    source: str
-
-    def __post_init__(self) -> None:
-        try:
-            matrix = np.array(self.matrix, dtype=np.float64)
-            if matrix.ndim != 2 or not np.allclose(matrix, matrix.T):
-                raise np.linalg.LinAlgError
-            np.linalg.cholesky(matrix)
-        except (np.linalg.LinAlgError, TypeError, ValueError):
-            raise InvalidParameterError(
-                "`matrix` of PublicCovariance must be symmetric and positive definite. Got shape "
-                f"{np.shape(self.matrix)}; add a small multiple of the identity if it is singular."
-            ) from None
-        object.__setattr__(self, "matrix", matrix)
-
-
-def neighbor_covariance(public: PublicRows, *, n_neighbors: int = 10, shrinkage: float = 0.5) -> PublicCovariance:
-    """Return how rows vary within a class, estimated without labels: half the mean square of neighbors' differences.
-
-    Parameters
-    ----------
-    public : PublicRows
-        Rows of numbers.
-    n_neighbors : int
-        Neighbors of each row, at most the rows' number − 1.
-    shrinkage : float
-        This times the mean variance is added to each variance, so that no direction outweighs all others.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the rows were not declared public, or a parameter is out of range.
-    InvalidDataError
-        If they are no finite numbers, or all alike.
-    """
-    rows = _public_numbers(public, "neighbor_covariance")
-    _at_most(n_neighbors, len(rows) - 1, "n_neighbors", "neighbor_covariance")
-    positive(shrinkage, "shrinkage", "neighbor_covariance")
-    center = rows.mean(axis=0)
-    neighbors, _ = _other_neighbors(_points(rows, center, reach_of(rows, center)), n_neighbors)
-    scatter = np.zeros((rows.shape[1], rows.shape[1]))
-    for column in neighbors.T:
-        differences = rows - rows[column]
-        scatter += differences.T @ differences
-    covariance = scatter / (2 * neighbors.size)
-    mean_variance = np.trace(covariance) / len(covariance)
-    if mean_variance == 0:
-        raise InvalidDataError("The public rows of neighbor_covariance must differ from their neighbors.")
-    return PublicCovariance(covariance + shrinkage * mean_variance * np.eye(len(covariance)), public.source)
 
 
 @final
@@ -481,57 +303,3 @@ def _unless_most(column: FloatArray) -> FloatArray:
 def _public_numbers(public: object, owner: str) -> FloatArray:
     values = require_public(public, owner).values
     return finite_rows(values, values.shape[-1], f"{owner}.learn").astype(np.float64)
-
-
-def _at_most(value: Any, maximum: int, name: str, owner: str) -> None:
-    if integer_at_least(value, 1, name, owner) > maximum:
-        raise InvalidParameterError(
-            f"`{name}` of {owner} must be at most {maximum} with so few public rows. Got {value}."
-        )
-
-
-def _points(rows: Matrix, center: FloatArray, reach: float) -> Matrix:
-    limit = distance_levels(len(center), EXACT_FLOAT32)
-    return on_grid(rows, center, reach / limit, limit).astype(np.float32)
-
-
-def _other_neighbors(points: Matrix, k: int) -> tuple[IntArray, Matrix]:
-    """Return each point's `k` nearest others and their squared distances, in ascending order."""
-    search = nearest(points, k + 1)
-    found = in_chunks(lambda rows: np.stack(search(rows), axis=-1), points)
-    indices, distances = found[:, :, 0].astype(np.int64), found[:, :, 1]
-    itself = indices == np.arange(len(points))[:, np.newaxis]
-    others = np.argsort(itself, axis=1, kind="stable")[:, :k]  # one that coincides with k others finds those alone
-    return np.take_along_axis(indices, others, 1), np.take_along_axis(distances, others, 1)
-
-
-def _neighbor_weights(distances: Matrix) -> FloatArray:
-    """Return weights that fall to nearly zero at the last neighbor, so that no row's place jumps; they sum to one."""
-    furthest = np.maximum(distances[:, -1:], 1).astype(np.float64)
-    weights = np.maximum(1 - distances[:, :-1] / furthest, 1e-6)
-    return weights / weights.sum(axis=1, keepdims=True)
-
-
-def _walk(points: Matrix, n_neighbors: int) -> csr_array:
-    """Return the weights of the symmetric graph in which a point is joined to its nearest others."""
-    indices, distances = _other_neighbors(points, n_neighbors + 1)
-    weights = _neighbor_weights(distances).ravel()
-    ends = np.arange(0, weights.size + 1, n_neighbors)
-    directed = csr_array((weights, indices[:, :-1].ravel(), ends), shape=(len(points), len(points)))
-    return csr_array(directed + directed.T)
-
-
-def _slowest_modes(graph: csr_array, n_modes: int) -> tuple[FloatArray, FloatArray]:
-    """Return the largest eigenvalues of the walk and its right eigenvectors, without the constant one."""
-    degrees = np.asarray(graph.sum(axis=1)).ravel()
-    roots = np.sqrt(degrees)
-    constant = roots / np.linalg.norm(roots)
-
-    def step(vector: FloatArray) -> FloatArray:
-        vector = vector.ravel()
-        return (graph @ (vector / roots)) / roots - constant * (constant @ vector)
-
-    operator = LinearOperator(graph.shape, matvec=step, dtype=np.float64)  # type: ignore[call-arg]
-    start = np.random.default_rng(0).random(len(roots))  # the solver's own would differ from call to call
-    eigenvalues, vectors = eigsh(operator, n_modes, which="LA", v0=start)
-    return eigenvalues[::-1], vectors[:, ::-1] / constant[:, np.newaxis]

@@ -202,8 +202,6 @@ def _refuse_containers(rows: Any) -> None:
     """Refuse what holds rows and is not the rows themselves."""
     if isinstance(rows, str | PathLike):
         raise InvalidDataError(f"Rows must be an array or a table. Got a {type(rows).__name__}; use read_table(path).")
-    if isinstance(rows, tuple) and hasattr(rows, "images"):
-        raise InvalidDataError(f"Rows must be an array or a table. Got a {type(rows).__name__}; pass its `.images`.")
 
 
 def without_columns(*feature_maps: Any | None) -> tuple[ColumnMap | None, list[Any | None]]:

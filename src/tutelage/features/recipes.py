@@ -3,56 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-from sklearn.pipeline import Pipeline, make_pipeline
-
 from tutelage._internal.names import Named
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.features.base import PublicRows, require_public
-from tutelage.features.glyphs import GlyphGradients
+from tutelage.exceptions import InvalidParameterError
+from tutelage.features.base import PublicRows
 from tutelage.features.images import image_features
-from tutelage.features.learned import NeighborWhitening, PublicDiffusion, PublicPCA, PublicSteps
-from tutelage.features.rowwise import finite_rows
-
-
-def glyph_features(
-    public: PublicRows, image_shape: tuple[int, int] = (28, 28), *, cell: int = 4, n_components: int = 64
-) -> Pipeline:
-    """Return features of images of characters in which a few examples of each suffice: one class, one direction.
-
-    Stroke directions, their principal axes, the metric of neighbors, and the shape that the public images form, as a
-    scikit-learn pipeline that is ready to transform. Some thousand public images are needed. The same map must be
-    applied to private and public images.
-
-    Parameters
-    ----------
-    public : PublicRows
-        Public images, flattened; their largest value is taken for full ink.
-    image_shape : tuple of two int
-        Height and width, in pixels.
-    cell : int
-        Side of the cells in which stroke directions are counted, in pixels.
-    n_components : int
-        Number of principal axes.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the rows were not declared public, or are too few for that number of components.
-    InvalidDataError
-        If they are no images of that shape, or all blank.
-    """
-    values = require_public(public, "glyph_features").values
-    white = float(np.max(finite_rows(values, values.shape[-1], "glyph_features")))
-    if white <= 0:
-        raise InvalidDataError("The public images of glyph_features must not all be blank.")
-    gradients = GlyphGradients(image_shape, white=white, cell=cell)
-    rows = public.through(gradients)
-    axes = PublicPCA.learn(rows, n_components)
-    rows = rows.through(axes)
-    metric = NeighborWhitening.learn(rows)
-    return make_pipeline(gradients, axes, metric, PublicDiffusion.learn(rows.through(metric)))
-
+from tutelage.features.learned import PublicPCA, PublicSteps
 
 _COMPONENTS = 64
 
@@ -69,13 +24,6 @@ class Columns(NamedTuple):
 
     numbers: int
     features: int = 0
-
-
-def _glyphs(public: PublicRows, components: int | None, image_shape: Sequence[int] | None, _: Columns) -> FeatureMaps:
-    if image_shape is None or len(image_shape) != 2:
-        raise InvalidParameterError(f"`image_shape` of the map glyphs must be [height, width]. Got {image_shape!r}.")
-    features = glyph_features(public, (image_shape[0], image_shape[1]), n_components=components or _COMPONENTS)
-    return FeatureMaps(features, features[:-1])  # a student could not separate what the last step merges
 
 
 def _principal_axes(
@@ -100,7 +48,7 @@ def _images(public: PublicRows, components: int | None, image_shape: Sequence[in
 
 def _refuse_image_shape(image_shape: Sequence[int] | None) -> None:
     if image_shape is not None:
-        raise InvalidParameterError("`image_shape` belongs to the maps `glyphs` and `images`. Leave it out.")
+        raise InvalidParameterError("`image_shape` belongs to the map `images`. Leave it out.")
 
 
 TABLE_MAP_OF_PEOPLE, IMAGE_MAP_OF_PEOPLE = "steps", "images"
@@ -109,7 +57,6 @@ TABLE_MAP_OF_PEOPLE, IMAGE_MAP_OF_PEOPLE = "steps", "images"
 # Names for configurations. Each takes public rows, a number of components (None for its default), the shape of
 # images, and which columns are numbers and features.
 FEATURE_MAPS: Mapping[str, Named[FeatureMaps]] = {
-    "glyphs": Named(_glyphs, "for images of characters"),
     "images": Named(_images, "for small images of things: edges and brightness"),
     "pca": Named(_principal_axes, "principal axes of the public rows"),
     "steps": Named(_steps, "for tables: numbers as steps at public quantiles, categories as 0/1 columns"),

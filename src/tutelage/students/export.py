@@ -25,12 +25,10 @@ from tutelage.exceptions import InvalidParameterError
 from tutelage.features.cells import code_of
 from tutelage.features.columns import PublicColumns
 from tutelage.features.fitted import PublicTransformer
-from tutelage.features.glyphs import GlyphGradients
 from tutelage.features.images import EdgesAndLevels
 from tutelage.features.landmarks import PublicKernel, UnitBall
 from tutelage.features.learned import (
     FURTHEST,
-    NeighborWhitening,
     PublicPCA,
     PublicProjection,
     PublicScaling,
@@ -304,12 +302,12 @@ def _edges_and_levels(part: EdgesAndLevels, graph: _Graph, rows: Node) -> Node:
     gray = graph.Round(graph.Div(gray, _row(channels)))
     lengths = graph.Sqrt(graph.sums(graph.Mul(levels, levels)))
     lengths = graph.Where(graph.Greater(lengths, _row(0)), lengths, _row(1))
-    return graph.Concat(_edge_histograms(part.edges(), graph, gray), graph.Div(levels, lengths), axis=1)
+    return graph.Concat(_edge_histograms(part, graph, gray), graph.Div(levels, lengths), axis=1)
 
 
-def _edge_histograms(part: GlyphGradients, graph: _Graph, gray: Node) -> Node:
-    """Return the histograms of images that are not set upright, with the numbers of 32 bits that they have here."""
-    height, width = part.image_shape
+def _edge_histograms(part: EdgesAndLevels, graph: _Graph, gray: Node) -> Node:
+    """Return the histograms of gray images, with the numbers of 32 bits that they have here."""
+    height, width = part.image_shape[:2]
     pixels = np.arange(height * width).reshape(height, width)
 
     def difference(axis: int) -> Node:
@@ -347,7 +345,6 @@ _MAPS: dict[type, Callable[..., Node]] = {
     PublicSteps: _stepped,
     PublicProjection: _projected,
     PublicPCA: _projected,
-    NeighborWhitening: _projected,
     PublicKernel: _alike,
     EdgesAndLevels: _edges_and_levels,
     UnitBall: _in_ball,

@@ -10,7 +10,7 @@ from tutelage._internal.names import Named
 from tutelage.teachers.base import TeacherEnsemble, TeacherRecipe, TrainableTeachers
 from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory, PrivatePeople
 from tutelage.teachers.checkpoints import discard_checkpoints
-from tutelage.teachers.closed_form import ClassMeans, HeadTeachers, NaiveBayes, NearestNeighbors, Ridge
+from tutelage.teachers.closed_form import ClassMeans, HeadTeachers, Ridge
 from tutelage.teachers.estimators import EstimatorTeachers, ensemble_of
 from tutelage.teachers.external import CallableTeachers, RecordedTeachers
 from tutelage.teachers.nearest import FewVotes, NearestQueries, NearestTeachers
@@ -27,8 +27,6 @@ __all__ = [
     "EstimatorTeachers",
     "FewVotes",
     "HeadTeachers",
-    "NaiveBayes",
-    "NearestNeighbors",
     "NearestQueries",
     "NearestTeachers",
     "Network",
@@ -51,9 +49,7 @@ SinglePeople = VectorBallots | NearestQueries  # every person is a teacher, and 
 # Names for configurations besides the classifiers of scikit-learn.
 TEACHERS: Mapping[str, Named[TeacherRecipe | SinglePeople]] = {
     "ClassMeans": Named(ClassMeans, "a handful of rows per class"),
-    "NaiveBayes": Named(NaiveBayes, "tables of scaled columns"),
     "NearestQueries": Named(NearestQueries, "labels alone leave, and a person votes on few of many public rows"),
-    "NearestNeighbors": Named(NearestNeighbors, "classes of several shapes"),
     "Ridge": Named(Ridge, "more rows than features, or few features"),
     "VectorBallots": Named(VectorBallots, "far more accurate for its ε than votes: a ballot per person"),
 }

@@ -1,4 +1,4 @@
-"""Classifiers whose fit is a formula, for thousands of small shards at once: class means, ridge, Bayes, neighbors.
+"""Classifiers whose fit is a formula, for thousands of small shards at once: class means and ridge.
 
 One teacher's numbers must not depend on another's rows, not even in their last bit: a rounding that depended on another
 person's rows could decide a near tie, and one person would change two votes. So sums run over one shard's rows alone,
@@ -22,14 +22,12 @@ from threadpoolctl import threadpool_limits
 from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least, positive
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.features import PublicCovariance
 from tutelage.partition import Shards
 from tutelage.teachers.base import ClosedForm, Ensemble, FittedTeachers, LabeledShards, public_rows
 from tutelage.teachers.parallel import withheld
 
 _BLOCK = 256, 64  # queries and teachers scored at once: the working arrays stay in a core's cache
 _TEACHERS_AT_LEAST = 64  # fitted at once
-_DISTANCES = 2**20  # computed at once by NearestNeighbors
 
 
 @final
@@ -79,8 +77,8 @@ class HeadTeachers(Ensemble):
 
     Parameters
     ----------
-    head : ClassMeans, Ridge, NaiveBayes or NearestNeighbors
-        The formula.
+    head : ClassMeans or Ridge
+        The formula, or one of your own.
     n_classes : int
         Number of classes; labels are the integers below it.
     memory_limit : int
@@ -161,40 +159,14 @@ class Head(ABC):
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class ClassMeans(Head):
-    """Vote for the class whose mean is nearest, in the metric of a public covariance.
-
-    Parameters
-    ----------
-    covariance : array of shape (features, features), optional
-        Of a row around its class mean: positive definite, and public (`public_covariance` estimates one from public
-        rows). Default: the identity, Euclidean distance.
-    """
-
-    covariance: PublicCovariance | None = None
-
-    def __post_init__(self) -> None:
-        if self.covariance is not None and not isinstance(self.covariance, PublicCovariance):
-            raise InvalidParameterError(
-                "`covariance` of ClassMeans must be a PublicCovariance, for a statistic of private rows would let one "
-                f"person move every teacher. Got a {type(self.covariance).__name__}; neighbor_covariance makes one."
-            )
+    """Vote for the class whose mean is nearest."""
 
     def fit(self, private: LabeledShards) -> LinearScores:
-        """Return linear scores: S⁻¹μ · x − μᵀS⁻¹μ / 2 grows as the squared distance to μ falls."""
+        """Return linear scores: μ · x − μᵀμ / 2 grows as the squared distance to μ falls."""
         means = private.class_means()
-        weights = means if self.covariance is None else self._towards(means, self.covariance.matrix)
-        biases = -0.5 * np.einsum("tcf,tcf->tc", means, weights)
-        return LinearScores.of(weights, biases, private.counts() > 0)
-
-    def _towards(self, means: FloatArray, covariance: FloatArray) -> FloatArray:
-        if len(covariance) != means.shape[2]:
-            raise InvalidParameterError(
-                f"`covariance` of ClassMeans must be square in the {means.shape[2]} features. Got shape "
-                f"{covariance.shape}."
-            )
-        return means @ linalg.cho_solve(linalg.cho_factor(covariance, lower=True), np.eye(len(covariance)))
+        return LinearScores.of(means, -0.5 * np.einsum("tcf,tcf->tc", means, means), private.counts() > 0)
 
 
 @final
@@ -256,111 +228,6 @@ class Ridge(Head):
 
     def _solve(self, gram: FloatArray, targets: FloatArray) -> FloatArray:
         return linalg.cho_solve(linalg.cho_factor(gram + self.alpha * np.eye(len(gram)), lower=True), targets)
-
-
-@final
-@dataclass(frozen=True)
-class NaiveBayes(Head):
-    """Gaussian naive Bayes: features are independent given the class, with a mean and a variance each.
-
-    Parameters
-    ----------
-    smoothing : float
-        Added to every variance, as a share of the largest variance of a feature in the shard, above 0. A class with
-        few rows in a shard needs more of it than scikit-learn's 1e-9.
-    """
-
-    smoothing: float = 0.1
-
-    def __post_init__(self) -> None:
-        positive(self.smoothing, "smoothing", "NaiveBayes")
-
-    def fit(self, private: LabeledShards) -> "BayesScores":
-        """Return the means, variances and shares of the classes of each shard."""
-        counts, means = private.counts(), private.class_means()
-        residuals = private.X - means[private.shards.assignment, private.y]
-        variances = private.class_sums(residuals**2) / np.maximum(counts, 1)[:, :, None]
-        floors = np.array([self._floor(X) for X, _ in private.each()])
-        shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-        return BayesScores(means, variances + floors[:, None, None], shares)
-
-    def _floor(self, X: FloatArray) -> float:
-        spread = X.var(axis=0).max(initial=0.0) if len(X) else 0.0
-        return self.smoothing * (spread if spread > 0 else 1.0)
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class BayesScores:
-    """Teachers that vote for the most probable class under Gaussian naive Bayes; private."""
-
-    means: FloatArray = field(repr=False)
-    variances: FloatArray = field(repr=False)
-    shares: FloatArray = field(repr=False)
-
-    def ballots(self, X_public: FloatArray) -> Ballots:
-        """Return the class of the largest posterior; the logarithm of a Gaussian is linear in x and x²."""
-        center = X_public.mean(axis=0)  # public; near it x² loses no digits
-        means = self.means - center
-        precisions = 1 / self.variances
-        with np.errstate(divide="ignore"):
-            priors = np.log(self.shares)
-        biases = priors - 0.5 * (np.log(self.variances) + means**2 * precisions).sum(axis=2)
-        weights = np.concatenate([means * precisions, -0.5 * precisions], axis=2)
-        scores = LinearScores.of(weights, biases, self.shares > 0)
-        rows = X_public - center
-        return scores.ballots(np.concatenate([rows, rows**2], axis=1))
-
-
-@final
-@dataclass(frozen=True)
-class NearestNeighbors(Head):
-    """Vote for the class that most of the nearest rows of the shard have; the lowest index among equals.
-
-    Parameters
-    ----------
-    neighbors : int
-        How many of the nearest rows vote, together with others at the same distance; all where a shard has fewer. With
-        one, the first of the nearest decides.
-    """
-
-    neighbors: int = 1
-
-    def __post_init__(self) -> None:
-        integer_at_least(self.neighbors, 1, "neighbors", "NearestNeighbors")
-
-    def fit(self, private: LabeledShards) -> "NeighborVotes":
-        """Keep the rows: neighbors have nothing to learn."""
-        return NeighborVotes(private, self.neighbors)
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class NeighborVotes:
-    """Teachers that look up the nearest rows of their own shard; private."""
-
-    private: LabeledShards = field(repr=False)
-    neighbors: int
-
-    def ballots(self, X_public: FloatArray) -> Ballots:
-        """Return the majority among the nearest rows, shard by shard."""
-        ballots = np.full((self.private.shards.n_shards, len(X_public)), ABSTAIN, dtype=np.int16)
-        for ballot, (X, y) in zip(ballots, self.private.each(), strict=True):
-            if len(y):
-                at_once = max(1, _DISTANCES // len(y))
-                for start in range(0, len(X_public), at_once):
-                    queries = slice(start, start + at_once)
-                    ballot[queries] = self._majority(X, y, X_public[queries])
-        return ballots
-
-    def _majority(self, X: FloatArray, y: IntArray, queries: FloatArray) -> IntArray:
-        distances = queries @ (-2 * X.T)
-        distances += (X**2).sum(axis=1)  # the rest of the squared distance is the same for every row
-        if self.neighbors == 1:
-            return y[distances.argmin(axis=1)]
-        last = min(self.neighbors, len(y)) - 1
-        nearest = distances <= np.partition(distances, last, axis=1)[:, last, None]
-        return (nearest.astype(np.float32) @ np.eye(self.private.n_classes, dtype=np.float32)[y]).argmax(axis=1)
 
 
 def _of(head: ClosedForm, work: Callable[[Any], Any], argument: object) -> Any:

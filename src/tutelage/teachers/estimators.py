@@ -19,7 +19,6 @@ from tutelage.exceptions import InvalidBallotError, InvalidDataError
 from tutelage.partition import Shards
 from tutelage.teachers.base import Ensemble, TeacherRecipe, TrainableTeachers, public_rows, teacher_seed
 from tutelage.teachers.checkpoints import BallotFile, Checkpoints, source_of
-from tutelage.teachers.forests import with_fast_forests
 from tutelage.teachers.parallel import Job, attempted, train_each, without_lost
 
 
@@ -46,8 +45,6 @@ class EstimatorTeachers(Ensemble):
         use every worker.
     progress : bool
         Show a progress bar on work that takes long.
-    fast_forests : bool
-        Grow random forests without scikit-learn's overhead per tree, wherever that is known to give the same trees.
     """
 
     def __init__(
@@ -58,7 +55,6 @@ class EstimatorTeachers(Ensemble):
         seed: int,
         n_jobs: int | None = None,
         progress: bool = False,
-        fast_forests: bool = True,
     ) -> None:
         require_classifier(estimator, "estimator", "EstimatorTeachers")
         super().__init__(n_classes)
@@ -66,7 +62,6 @@ class EstimatorTeachers(Ensemble):
         self._seed = integer_at_least(seed, 0, "seed", "EstimatorTeachers")
         self._n_jobs = n_jobs
         self._progress = progress
-        self._fast_forests = fast_forests
         self._teachers: list[Any] = []
         self._row_shape: tuple[int, ...] = ()
 
@@ -113,14 +108,13 @@ class EstimatorTeachers(Ensemble):
     def _job(self, work: Callable[..., Any], X: Matrix, y: IntArray, shards: Shards, *shared: Any) -> Job:
         """Return the work on each shard, which gets its own rows, labels and seed, the estimator and what is shared."""
         rows = shards.rows
-        estimator = with_fast_forests(self._estimator) if self._fast_forests else self._estimator
 
         def own(number: int) -> tuple[Matrix, IntArray, int]:
             # Cells that are objects could be changed, so each teacher gets its own copies.
             cells = X[rows[number]]
             return deepcopy(cells) if X.dtype == object else cells, y[rows[number]], teacher_seed(self._seed, number)
 
-        return Job(work, own, (estimator, *shared), self._seed, shards.n_shards)
+        return Job(work, own, (self._estimator, *shared), self._seed, shards.n_shards)
 
     def _shown(self, results: Iterable[tuple[int, Any]], shards: Shards) -> Iterator[tuple[int, Any]]:
         return progress_bar(results, "Training teachers", shards.n_shards, shown=self._progress)

@@ -127,8 +127,8 @@ class AdversarialStudent(NetworkStudent):
     ones [2]_. Boundaries between classes thus move to where there are no public rows [3]_, and classes are kept from
     overlapping on public rows by the entropy of what is said of them.
 
-    Rows may be any public features on one scale. Handwriting is learned far better from `GlyphGradients` than from
-    pixels, which want many times the steps.
+    Rows may be any public features on one scale. Handwriting is learned far better from directions of strokes
+    than from pixels, which want many times the steps.
 
     Parameters
     ----------

@@ -21,8 +21,9 @@ from scipy.io import loadmat
 from tutelage._internal.files import Form, read_arrays
 from tutelage._internal.gate import MODEL, open_input
 from tutelage._internal.typing import Matrix
-from tutelage.datasets import releases
-from tutelage.datasets.releases import (
+from tutelage.exceptions import InvalidDataError
+from tutelage_reproductions.datasets import releases
+from tutelage_reproductions.datasets.releases import (
     DIGIT_NAMES,
     FASHION_MNIST,
     IDX_NAMES,
@@ -34,7 +35,6 @@ from tutelage.datasets.releases import (
     IdxRelease,
     MatRelease,
 )
-from tutelage.exceptions import InvalidDataError
 
 MOST_BYTES = 2**30  # refuses a compressed bomb; the images of MNIST take 47 million
 _MOST_DIMENSIONS = 4  # rows of color images

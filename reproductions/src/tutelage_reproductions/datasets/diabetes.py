@@ -24,8 +24,8 @@ import numpy.typing as npt
 
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage._internal.validation import hmac_key, probability
-from tutelage.datasets import releases
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage_reproductions.datasets import releases
 
 Label = Literal["readmitted", "diabetesMed"]
 
@@ -291,8 +291,8 @@ def _chosen(label: str, features: Sequence[str] | None) -> tuple[str, ...]:
     unknown = [name for name in features if name not in _READABLE]
     if unknown or label in features or len(set(features)) < len(features):
         raise InvalidParameterError(
-            "`features` of load_diabetes must be names in FEATURES or DRUGS of tutelage.datasets.diabetes, each once "
-            f"and without the label. Got {list(features)!r}."
+            "`features` of load_diabetes must be names in FEATURES or DRUGS of this module, each once and without the "
+            f"label. Got {list(features)!r}."
         )
     return tuple(features)
 
