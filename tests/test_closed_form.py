@@ -9,8 +9,8 @@ from tutelage._internal.typing import ABSTAIN
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.partition import Shards
 from tutelage.privacy import ONE_TEACHER
-from tutelage.teachers import ClassMeans, HeadTeachers, Ridge
-from tutelage.teachers.base import LabeledShards
+from tutelage.teachers import ClassMeans, HeadTeachers, Ridge, closed_form
+from tutelage.teachers.closed_form import LabeledShards
 
 N_CLASSES = 4
 HEADS = {
@@ -60,13 +60,12 @@ def test_teachers_together_vote_as_one_by_one(name):
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_a_memory_limit_changes_no_vote(name):
+def test_a_memory_limit_changes_no_vote(name, monkeypatch):
     head, _ = HEADS[name]
     X, y, shards, queries = made(2000, 200)
     whole = HeadTeachers(head, n_classes=N_CLASSES).fit(X, y, shards).ballots(queries)
-    assert np.array_equal(
-        HeadTeachers(head, n_classes=N_CLASSES, memory_limit=1).fit_ballots(X, y, shards, queries), whole
-    )
+    monkeypatch.setattr(closed_form, "MEMORY", 1)
+    assert np.array_equal(HeadTeachers(head, n_classes=N_CLASSES).fit_ballots(X, y, shards, queries), whole)
 
 
 def learned(head, X, y, shards):
@@ -148,8 +147,11 @@ def test_wrong_shapes_and_orders_are_refused():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: HeadTeachers(Ridge, n_classes=2), "`head` of HeadTeachers must be a closed form .* the class Ridge"),  # type: ignore[arg-type]
-        (lambda: HeadTeachers("ridge", n_classes=2), "`head` of HeadTeachers must be a closed form .* Got a str"),  # type: ignore[arg-type]
+        (
+            lambda: HeadTeachers(Ridge, n_classes=2),
+            "`head` of HeadTeachers must be a closed form .* Got Ridge",
+        ),  # type: ignore[arg-type]
+        (lambda: HeadTeachers("ridge", n_classes=2), "`head` of HeadTeachers must be a closed form .* Got str"),  # type: ignore[arg-type]
         (lambda: Ridge(0.0), "`alpha` of Ridge must be a finite number above 0. Got 0.0"),
         (lambda: Ridge(class_weights=(1, 0)), "`class_weights` of Ridge must be a finite number above 0. Got 0"),
         (

@@ -18,7 +18,7 @@ from tutelage.partition import Shards
 from tutelage.privacy import ONE_TEACHER
 from tutelage.teachers import Network, NetworkTeachers
 from tutelage.teachers.networks import sequential, vectorized
-from tutelage.teachers.networks.recipe import batches
+from tutelage.teachers.networks.sequential import batches
 
 SIZES = (30, 17, 0, 1, 9, 25)
 SHARDS = Shards(np.repeat(np.arange(len(SIZES)), SIZES), len(SIZES), ONE_TEACHER)
@@ -337,7 +337,10 @@ def test_ready_networks_take_flat_rows_to_scores(factory):
         ),
         (lambda: Network(perceptron, device="abacus"), "`device` of Network must be one that torch can use here"),
         (lambda: Network(bin).module(3, 0), "`factory` of Network must make a torch module"),  # type: ignore[arg-type]
-        (lambda: Network(perceptron, engine="fast"), "`engine` of Network must be 'auto', 'alone' or 'together'"),  # type: ignore[arg-type]
+        (
+            lambda: Network(perceptron, engine="fast"),
+            "`engine` of Network must be 'auto', 'sequential' or",
+        ),  # type: ignore[arg-type]
         (lambda: Network(perceptron(3)), "`factory` of Network must be callable, from the number of"),  # type: ignore[arg-type]
     ],
 )

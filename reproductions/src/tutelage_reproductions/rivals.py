@@ -24,7 +24,7 @@ from tutelage.planning.methods import Target, method_of
 from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.students.selection import Medoids, PublicKnowledge, QuerySelector, RandomRows
 from tutelage.teachers import ClassMeans, HeadTeachers, NearestQueries, Ridge, VectorBallots
-from tutelage.teachers.closed_form import ClosedForm
+from tutelage.teachers.closed_form import Head
 from tutelage.votes import tally
 from tutelage_reproductions.record import Record, Row, mean_share
 from tutelage_reproductions.rivals_data import SOURCES, RivalData, Source
@@ -53,7 +53,7 @@ _ADULT = (
 class _OldRecipe(NamedTuple):
     """Votes on queries, as the pages on teachers and students describe them."""
 
-    head: ClosedForm
+    head: Head
     n_teachers: int
     n_queries: int
     selector: QuerySelector

@@ -79,7 +79,6 @@ class FeatureMap(Protocol):
         InvalidDataError
             If `X` does not hold such rows as the map takes: most maps take finite numbers in a known number of columns.
         """
-        ...
 
 
 class PublicFeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

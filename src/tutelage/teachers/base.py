@@ -1,16 +1,14 @@
-"""Interface of teacher ensembles, with private rows shard by shard and a seed for each teacher."""
+"""Interface of teacher ensembles, and a seed for each teacher."""
 
-from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, Self, final, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.pickling import NeverPickled
-from tutelage._internal.typing import Ballots, FloatArray, IntArray, Matrix
+from tutelage._internal.typing import Ballots, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
 from tutelage.partition import Shards
@@ -22,80 +20,19 @@ def teacher_seed(seed: int, number: int) -> int:
     return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
 
 
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class LabeledShards:
-    """Private rows with their shards, as the formulas take them."""
-
-    X: FloatArray = field(repr=False)
-    y: IntArray = field(repr=False)
-    shards: Shards
-    n_classes: int
-
-    def counts(self) -> IntArray:
-        """Return the rows of each class in each shard, shape (teachers, classes)."""
-        cells = self.shards.n_shards * self.n_classes
-        return np.bincount(self._cells(), minlength=cells).reshape(-1, self.n_classes)
-
-    def class_sums(self, values: FloatArray) -> FloatArray:
-        """Return the sums of `values`, a row per private row, over each class of each shard: (teachers, classes, n)."""
-        cells = self._cells()
-        order = np.argsort(cells, kind="stable")
-        present, starts = np.unique(cells[order], return_index=True)
-        sums = np.zeros((self.shards.n_shards * self.n_classes, values.shape[1]))
-        if len(present):
-            sums[present] = np.add.reduceat(values[order], starts, axis=0)  # row after row, within one cell
-        return sums.reshape(self.shards.n_shards, self.n_classes, -1)
-
-    def class_means(self) -> FloatArray:
-        """Return the mean row of each class in each shard, zero where it has none: (teachers, classes, features)."""
-        return self.class_sums(self.X) / np.maximum(self.counts(), 1)[:, :, None]
-
-    def each(self) -> Iterator[tuple[FloatArray, IntArray]]:
-        """Yield the rows and labels of one shard after the other."""
-        return ((self.X[rows], self.y[rows]) for rows in self.shards.rows)
-
-    def _cells(self) -> IntArray:
-        return self.shards.assignment * self.n_classes + self.y
-
-
-class FittedTeachers(Protocol):
-    """Result of a formula on all shards; private."""
-
-    def ballots(self, X_public: FloatArray) -> Ballots:
-        """Return each teacher's vote on each row, shape (teachers, rows)."""
-        ...
-
-
-@runtime_checkable
-class ClosedForm(Protocol):
-    """A classifier whose fit is a formula."""
-
-    def fit(self, private: LabeledShards) -> FittedTeachers:
-        """Return all teachers, each fitted on its own shard."""
-        ...
-
-    def ensemble(self, *, n_classes: int) -> Any:
-        """Return untrained teachers."""
-        ...
-
-
 class TeacherEnsemble(Protocol):
     """Teachers, each fitted on its own shard, that vote on public rows."""
 
     @property
     def n_classes(self) -> int:
         """Number of classes voted on."""
-        ...
 
     @property
     def unit(self) -> PrivacyUnit:
         """Whose change moves at most one teacher's ballots."""
-        ...
 
     def ballots(self, X_public: npt.NDArray[Any]) -> Ballots:
         """Return each teacher's class index, or −1, on each row: shape (teachers, rows); private."""
-        ...
 
 
 class TrainableTeachers(TeacherEnsemble, Protocol):
@@ -120,7 +57,6 @@ class TrainableTeachers(TeacherEnsemble, Protocol):
         TeacherTrainingError
             If the training fails on all shards. One that fails makes its teacher abstain.
         """
-        ...
 
     def fit_ballots(
         self, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, checkpoints: str | Path | None = None
@@ -130,25 +66,14 @@ class TrainableTeachers(TeacherEnsemble, Protocol):
         Parameters
         ----------
         X, y, shards
-            As in `fit`.
+            As in `fit`, whose errors it raises too.
         X_public : array of shape (queries, ...)
             Public rows to vote on.
         checkpoints : path, optional
             Private folder in which the ballots of teachers that took long to train are kept as plain arrays, so that a
             killed run resumes. A ballot is reused only if everything that it depends on is unchanged. The caller
             deletes them with `discard_checkpoints`.
-
-        Returns
-        -------
-        Ballots
-            Class index, or −1, per teacher and row: shape (teachers, queries); private.
-
-        Raises
-        ------
-        InvalidDataError, TeacherTrainingError
-            As in `fit`; also if the public rows do not have the shape of private ones.
         """
-        ...
 
 
 @runtime_checkable
@@ -159,20 +84,7 @@ class TeacherRecipe(Protocol):
     """
 
     def ensemble(self, *, n_classes: int, seed: int, n_jobs: int | None, progress: bool) -> TrainableTeachers:
-        """Return untrained teachers.
-
-        Parameters
-        ----------
-        n_classes : int
-            Number of classes; labels are the integers below it.
-        seed : int
-            Seed of the teachers' own randomness, if they have any. It has no part in privacy.
-        n_jobs : int or None
-            Teachers trained at once, as in joblib, where they are trained one by one.
-        progress : bool
-            Show a progress bar on work that takes long.
-        """
-        ...
+        """Return untrained teachers; `seed` is of their own randomness, and has no part in privacy."""
 
 
 class Ensemble(NeverPickled):

@@ -20,14 +20,44 @@ from scipy import linalg
 from threadpoolctl import threadpool_limits
 
 from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, Matrix
-from tutelage._internal.validation import integer_at_least, positive
+from tutelage._internal.validation import positive
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.partition import Shards
-from tutelage.teachers.base import ClosedForm, Ensemble, FittedTeachers, LabeledShards, public_rows
+from tutelage.teachers.base import Ensemble, public_rows
 from tutelage.teachers.parallel import withheld
 
 _BLOCK = 256, 64  # queries and teachers scored at once: the working arrays stay in a core's cache
 _TEACHERS_AT_LEAST = 64  # fitted at once
+MEMORY = 2**28  # bytes, about, that teachers take which are fitted, asked and forgotten together
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class LabeledShards:
+    """Private rows with their shards, as the formulas take them."""
+
+    X: FloatArray = field(repr=False)
+    y: IntArray = field(repr=False)
+    shards: Shards
+    n_classes: int
+
+    def counts(self) -> IntArray:
+        """Return the rows of each class in each shard, shape (teachers, classes)."""
+        cells = self.shards.n_shards * self.n_classes
+        return np.bincount(self._cells(), minlength=cells).reshape(-1, self.n_classes)
+
+    def class_means(self) -> FloatArray:
+        """Return the mean row of each class in each shard, zero where it has none: (teachers, classes, features)."""
+        cells = self._cells()
+        order = np.argsort(cells, kind="stable")
+        present, starts = np.unique(cells[order], return_index=True)
+        sums = np.zeros((self.shards.n_shards * self.n_classes, self.X.shape[1]))
+        if len(present):
+            sums[present] = np.add.reduceat(self.X[order], starts, axis=0)  # row after row, within one cell
+        return sums.reshape(self.shards.n_shards, self.n_classes, -1) / np.maximum(self.counts(), 1)[:, :, None]
+
+    def _cells(self) -> IntArray:
+        return self.shards.assignment * self.n_classes + self.y
 
 
 @final
@@ -81,20 +111,17 @@ class HeadTeachers(Ensemble):
         The formula, or one of your own.
     n_classes : int
         Number of classes; labels are the integers below it.
-    memory_limit : int
-        Bytes, about, that the fitted teachers may take in `fit_ballots`: it fits, asks and forgets so many at a time,
-        but at least 64.
     """
 
-    def __init__(self, head: ClosedForm, *, n_classes: int, memory_limit: int = 2**28) -> None:
-        if isinstance(head, type) or not isinstance(head, ClosedForm):
+    def __init__(self, head: "Head", *, n_classes: int) -> None:
+        if isinstance(head, type) or not isinstance(head, Head):
+            got = head.__name__ if isinstance(head, type) else type(head).__name__
             raise InvalidParameterError(
-                f"`head` of HeadTeachers must be a closed form such as ClassMeans(). Got {_named(head)}."
+                f"`head` of HeadTeachers must be a closed form such as ClassMeans(). Got {got}."
             )
         super().__init__(n_classes)
         self._head = head
-        self._memory_limit = integer_at_least(memory_limit, 1, "memory_limit", "HeadTeachers")
-        self._fitted: tuple[FittedTeachers, int] | None = None  # and the number of features
+        self._fitted: tuple[Any, int] | None = None  # and the number of features
 
     def fit(self, X: Matrix, y: IntArray, shards: Shards) -> Self:
         """Fit one teacher per shard, on rows of public features, and keep them; see `TrainableTeachers.fit`."""
@@ -128,7 +155,8 @@ class HeadTeachers(Ensemble):
         rows, labels = self._checked(X, y, shards)
         queries = public_rows(X_public, rows.shape[1:])
         ballots = np.full((shards.n_shards, len(queries)), ABSTAIN, dtype=np.int16)
-        at_once = self._teachers_at_once(rows.shape[-1])
+        each = 8 * 8 * self._n_classes * rows.shape[-1]  # a handful of 64-bit arrays of (classes, features)
+        at_once = _TEACHERS_AT_LEAST * max(1, MEMORY // (each * _TEACHERS_AT_LEAST))
         for first in range(0, shards.n_shards, at_once):
             last = min(first + at_once, shards.n_shards)
             here = (shards.assignment >= first) & (shards.assignment < last)
@@ -138,17 +166,13 @@ class HeadTeachers(Ensemble):
         self._unit = shards.unit
         return ballots
 
-    def _teachers_at_once(self, n_features: int) -> int:
-        each = 8 * 8 * self._n_classes * n_features  # a handful of 64-bit arrays of (classes, features)
-        return _TEACHERS_AT_LEAST * max(1, self._memory_limit // (each * _TEACHERS_AT_LEAST))
-
 
 class Head(ABC):
     """A classifier whose fit is a formula; pass one as the teacher of a `PATEClassifier`."""
 
     @abstractmethod
-    def fit(self, private: LabeledShards) -> FittedTeachers:
-        """Return all teachers, each fitted on its own shard."""
+    def fit(self, private: LabeledShards) -> Any:
+        """Return all teachers, each fitted on its own shard: `ballots(X_public)` has their votes, (teachers, rows)."""
 
     def ensemble(
         self, *, n_classes: int, seed: int = 0, n_jobs: int | None = None, progress: bool = False
@@ -205,7 +229,8 @@ class Ridge(Head):
             )
         shape = private.shards.n_shards, private.n_classes, private.X.shape[1]
         weights, biases, known = np.zeros(shape), np.zeros(shape[:2]), private.counts() > 0
-        for number, (X, y) in enumerate(private.each()):
+        for number, rows in enumerate(private.shards.rows):
+            X, y = private.X[rows], private.y[rows]
             solution = self._solution(X, np.eye(private.n_classes)[y], counts[y]) if len(y) else None
             if solution is None:
                 known[number] = False
@@ -230,17 +255,13 @@ class Ridge(Head):
         return linalg.cho_solve(linalg.cho_factor(gram + self.alpha * np.eye(len(gram)), lower=True), targets)
 
 
-def _of(head: ClosedForm, work: Callable[[Any], Any], argument: object) -> Any:
+def _of(head: Head, work: Callable[[Any], Any], argument: object) -> Any:
     """Return what `work` comes to; a head that is not of this package does it in silence, for it may quote rows."""
     if type(head).__module__ == __name__:
         return work(argument)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return withheld("The head of the teachers", work, argument)
-
-
-def _named(value: object) -> str:
-    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
 
 
 def _finite(rows: Matrix, name: str) -> FloatArray:

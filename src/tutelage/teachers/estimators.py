@@ -129,10 +129,8 @@ def _stacked(votes: Iterable[tuple[int, Ballots | None]], n_teachers: int, n_que
     return ballots
 
 
-def _train_and_vote(
-    X: Matrix, y: IntArray, seed: int, estimator: Any, X_public: Matrix, n_classes: int
-) -> Ballots | None:
-    return _vote(_train(X, y, seed, estimator), X_public, n_classes)
+def _train_and_vote(X: Matrix, y: IntArray, seed: int, estimator: Any, *asked: Any) -> Ballots | None:
+    return _vote(_train(X, y, seed, estimator), *asked)
 
 
 def _train(X: Matrix, y: IntArray, seed: int, estimator: Any) -> Any | None:

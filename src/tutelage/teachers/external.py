@@ -22,7 +22,6 @@ from tutelage.teachers.base import Ensemble
 from tutelage.teachers.parallel import Lost, MachineFaultError, withheld, without_lost
 
 Teacher = Callable[[Any], npt.ArrayLike]
-
 _BALLOTS = "`ballots` of RecordedTeachers"
 
 
@@ -86,7 +85,7 @@ class CallableTeachers(Ensemble):
             name = f"eacher {number} of CallableTeachers"
             try:
                 with own_streams(number, 0) if self._max_workers == 1 else nullcontext():
-                    answer = withheld(f"T{name}", _ask, teacher, X_public)
+                    answer = withheld(f"T{name}", lambda: np.asarray(teacher(deepcopy(X_public))))
                 return number, _checked(answer[None], len(X_public), self._n_classes, f"The answer of t{name}")[0]
             except MachineFaultError:
                 raise
@@ -115,10 +114,6 @@ class RecordedTeachers(Ensemble):
     unit : PrivacyUnit
         Whose change moves at most one teacher's ballots.
 
-    Raises
-    ------
-    InvalidDataError
-        If ballots and rows do not match, or a ballot is not a class index, or two equal rows have other ballots.
     """
 
     def __init__(self, ballots: npt.ArrayLike, X_public: npt.ArrayLike, *, n_classes: int, unit: PrivacyUnit) -> None:
@@ -136,22 +131,7 @@ class RecordedTeachers(Ensemble):
     def load(
         cls, path: str | Path, X_public: npt.ArrayLike, *, n_classes: int, unit: PrivacyUnit, array: str = "ballots"
     ) -> Self:
-        """Read ballots from an npz file; never unpickles.
-
-        Parameters
-        ----------
-        path : path
-            The npz file.
-        X_public, n_classes, unit
-            As for the class.
-        array : str
-            Name of the array of ballots in the file, shape (teachers, rows).
-
-        Raises
-        ------
-        InvalidDataError
-            If the file is no npz of plain arrays or lacks the array; see also the class.
-        """
+        """Read ballots from the array `array` of an npz file, shape (teachers, rows); never unpickles."""
         arrays = read_arrays(user_path(path))
         if array not in arrays:
             raise InvalidDataError(f"{path} has no array '{array}'. It has: {', '.join(sorted(arrays))}.")
@@ -159,22 +139,12 @@ class RecordedTeachers(Ensemble):
         return cls(arrays[array], X_public, n_classes=n_classes, unit=unit)
 
     def ballots(self, X_public: npt.ArrayLike) -> Ballots:
-        """Return the ballots that were cast on these rows, in any order, shape (teachers, rows); private.
-
-        Raises
-        ------
-        InvalidDataError
-            If a row was not voted on.
-        """
+        """Return the ballots that were cast on these rows, in any order, shape (teachers, rows); private."""
         try:
             places = [self._places[key] for key in _keys(X_public)]
         except KeyError:
             raise InvalidDataError("A row of `X_public` is not among those that the ballots were cast on.") from None
         return self._ballots[:, places]
-
-
-def _ask(teacher: Teacher, X_public: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    return np.asarray(teacher(deepcopy(X_public)))
 
 
 def _checked(ballots: npt.ArrayLike, n_rows: int, n_classes: int, what: str) -> Ballots:

@@ -94,20 +94,9 @@ class NearestQueries:
     def fit(
         self, X: Matrix, y: IntArray, shards: Shards, *, n_classes: int, features: FeatureMap | None = None
     ) -> "NearestTeachers":
-        """Return the teachers, who keep the rows.
+        """Return the teachers, who keep the rows; each is a shard, as of `Shards.of_single_people`.
 
-        Parameters
-        ----------
-        X : array of shape (rows, features)
-            Private rows, in features that are public.
-        y : integer array of shape (rows,)
-            Class index of each private row.
-        shards : Shards
-            Whose row it is: `Shards.of_single_people`.
-        n_classes : int
-            How many classes there are.
-        features : public feature map, optional
-            What the teachers see queries through, where `X` went through it already.
+        They see queries through `features`, through which `X` went already.
         """
         return NearestTeachers(self.cap, X, y, shards, n_classes=n_classes, features=features)
 
@@ -133,14 +122,9 @@ class NearestTeachers(Ensemble):
             raise InvalidDataError(f"`X` must have shape (rows, features). Got shape {rows.shape}.")
         rows = finite_rows(rows, rows.shape[1], "NearestQueries")
         by_teacher = np.argsort(shards.assignment, kind="stable")
-        self._cap, self._unit, self._shards = cap, shards.unit, shards
+        self.cap, self._unit, self._shards = cap, shards.unit, shards
         self._rows, self._labels = rows[by_teacher], labels[by_teacher]
         self._teachers = shards.assignment[by_teacher]
-
-    @property
-    def cap(self) -> int:
-        """Most votes of one person on the queries that are asked together."""
-        return self._cap
 
     @property
     def names(self) -> list[str]:
@@ -150,10 +134,7 @@ class NearestTeachers(Ensemble):
 
     @property
     def data_digest(self) -> bytes:
-        """A digest of all rows, in their order, where names are numbers; private.
-
-        With the same digest, the same number is the same teacher. An id is always the same person.
-        """
+        """A digest of all rows, in their order, where names are numbers; private: the same number, the same teacher."""
         digest = hashlib.sha256(b"people")
         if self._shards.people is None:
             for part in (self._teachers, self._labels, self._rows):
@@ -165,7 +146,7 @@ class NearestTeachers(Ensemble):
         """Return the votes of every teacher, the nearest query first; ties go to the first query, then to the class."""
         seen = X_public if self._features is None else np.asarray(self._features.transform(np.array(X_public)))
         public = finite_rows(seen, self._rows.shape[1], "NearestQueries")
-        k = min(self._cap, len(public))
+        k = min(self.cap, len(public))
         found = in_chunks(_search(public, k), self._rows, _AT_ONCE)
         queries, distances = found[:, :k].astype(np.int64).ravel(), found[:, k:].ravel()
         teachers, labels = np.repeat(self._teachers, k), np.repeat(self._labels, k)
@@ -174,7 +155,7 @@ class NearestTeachers(Ensemble):
         if np.all(self._teachers[1:] > self._teachers[:-1]):  # each has one row
             return votes  # what is below would come to the same
         order = np.lexsort((labels, queries, distances, teachers))
-        return votes.at(order).one_per_query().first(self._cap)
+        return votes.at(order).one_per_query().first(self.cap)
 
 
 def _search(public: Matrix, k: int) -> Callable[[Matrix], FloatArray]:

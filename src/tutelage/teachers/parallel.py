@@ -40,18 +40,17 @@ from tutelage.exceptions import TeacherLostWarning, TeacherTrainingError
 
 # Errors that joblib, Dask and Ray raise where a process or its machine died; known by name, as two of them are extras.
 _DEATHS = {
-    "TerminatedWorkerError",
-    "KilledWorker",
-    "CancelledError",
-    "CommClosedError",
-    "WorkerCrashedError",
-    "NodeDiedError",
-    "ObjectLostError",
-    "OutOfMemoryError",
-}
+    "TerminatedWorkerError", "KilledWorker", "CancelledError", "CommClosedError", "WorkerCrashedError", "NodeDiedError",
+    "ObjectLostError", "OutOfMemoryError",
+}  # fmt: skip
+TRIES_ALONE = 3
+_ABSTAINS = (
+    "At least one teacher abstains because it failed on its own rows, or its training killed its process each time. "
+    "Train with more memory, or with an estimator that survives every shard."
+)
 
 
-def is_death(error: Exception) -> bool:
+def _is_death(error: Exception) -> bool:
     """Return whether a process died, rather than its work having failed."""
     return not _DEATHS.isdisjoint(kind.__name__ for kind in type(error).__mro__)
 
@@ -116,19 +115,6 @@ class _Ray:
             self._ray.cancel(task)
 
 
-Cluster = _Dask | _Ray
-
-
-def cluster_behind(backend: Any) -> Cluster | None:
-    """Return the cluster that a back end of joblib stands for, if it is one."""
-    if hasattr(backend, "client"):
-        return _Dask(backend)
-    return _Ray(backend) if type(backend).__module__.startswith("ray.") else None
-
-
-TRIES_ALONE = 3
-
-
 @final
 class Job(NamedTuple):
     """Work for each teacher."""
@@ -147,28 +133,17 @@ class Lost(NamedTuple):
     complaint: str  # without the teacher's own message
 
 
-_KILLS = "A teacher kills its process each time."
-_ABSTAINS = (
-    "At least one teacher abstains because it failed on its own rows, or its training killed its process each time. "
-    "Train with more memory, or with an estimator that survives every shard."
-)
-
-
 def without_lost(results: Iterable[tuple[int, Any]], teachers: int) -> Iterator[tuple[int, Any]]:
-    """Yield the results but for those that are `Lost`, and warn that there are such.
-
-    Raises
-    ------
-    TeacherTrainingError
-        If results of all `teachers` were asked for, and all that had rows are lost.
-    """
+    """Yield the results but for those that are `Lost`, and warn of these; if all that had rows are, raise an error."""
     seen, complaint, some_are_not = 0, "", False
     for number, result in results:
         seen += 1
         if isinstance(result, Lost):
             complaint = complaint or result.complaint
         else:
-            some_are_not |= not _is_of_none(result)
+            # Nothing, no weights, or abstentions alone are the result of a teacher without rows.
+            empty = (result == ABSTAIN).all() if isinstance(result, np.ndarray) else result is None or result == {}
+            some_are_not |= not empty
             yield number, result
     if complaint and seen == teachers and not some_are_not:
         raise TeacherTrainingError(complaint)
@@ -192,28 +167,14 @@ def is_of_machine(error: BaseException | None) -> bool:
 
 
 class _WorkerDiedError(Exception):
-    """A process died with work in it."""
-
-    def __init__(self, reason: Exception) -> None:
-        super().__init__()
-        self.reason = reason
+    """A process died with work in it, which its argument tells."""
 
 
 Crew = Callable[[Job, Sequence[int], set[int]], Iterator[tuple[int, Any]]]
 
 
-def _is_of_none(result: Any) -> bool:
-    """Return whether a result is that of a teacher without rows: nothing, no weights, or abstentions alone."""
-    if isinstance(result, np.ndarray):
-        return bool((result == ABSTAIN).all())
-    return result is None or result == {}
-
-
 def train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Iterator[tuple[int, Any]]:
-    """Yield each teacher's number and result as they finish, in any order; lost teachers are left out.
-
-    Work goes to the back end that `joblib.parallel_config` names, by default processes of this machine.
-    """
+    """Yield each teacher's number and result as they finish, in any order; lost teachers are left out."""
     return without_lost(_train_each(job, numbers, n_jobs), job.teachers)
 
 
@@ -227,7 +188,7 @@ def _train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Iterato
                 del waiting[number]
                 yield number, result
         except _WorkerDiedError as error:
-            death = error.reason
+            (death,) = error.args
         # Which of those in flight was at fault is not known: each is tried alone, and the others go on.
         suspects = [number for number in tuple(started) if number in waiting]
         if death and not suspects and len(waiting) == before:
@@ -235,7 +196,7 @@ def _train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Iterato
         for number in suspects:
             results = _tried_alone(crew, job, number)
             del waiting[number]
-            yield from results or [(number, Lost(_KILLS))]
+            yield from results or [(number, Lost("A teacher kills its process each time."))]
 
 
 def attempted(shard: int | str, seed: int, work: Callable[..., Any], *arguments: Any) -> Any | Lost:
@@ -292,17 +253,18 @@ def _tried_alone(crew: Crew, job: Job, number: int) -> list[tuple[int, Any]]:
         except _WorkerDiedError:
             continue
     try:
-        list(crew(_NOTHING, [number], set()))
+        list(crew(Job(tuple, own=lambda _: (), shared=(), seed=0), [number], set()))
     except _WorkerDiedError as death:
-        raise death.reason from None  # workers die of nothing: that is no teacher's fault
+        raise death.args[0] from None  # workers die of nothing: that is no teacher's fault
     return []
 
 
 def _crew(n_jobs: int | None) -> Crew:
     backend: Any = get_active_backend()[0]
-    cluster = cluster_behind(backend)
-    if cluster is not None:
-        return partial(_over_cluster, cluster)
+    if hasattr(backend, "client"):
+        return partial(_over_cluster, _Dask(backend))
+    if type(backend).__module__.startswith("ray."):
+        return partial(_over_cluster, _Ray(backend))
     return partial(_over_joblib, n_jobs, "generator_unordered" if backend.supports_return_generator else "list")
 
 
@@ -322,14 +284,16 @@ def _over_joblib(
     except TeacherTrainingError:
         raise
     except Exception as error:
-        if is_death(error):
+        if _is_death(error):
             raise _WorkerDiedError(error) from None
         failure = error
     if failure is not None:
         raise _unsendable(failure)
 
 
-def _over_cluster(cluster: Cluster, job: Job, numbers: Sequence[int], started: set[int]) -> Iterator[tuple[int, Any]]:
+def _over_cluster(
+    cluster: _Dask | _Ray, job: Job, numbers: Sequence[int], started: set[int]
+) -> Iterator[tuple[int, Any]]:
     shared = cluster.share(job.shared)
     upcoming, in_flight, death = iter(numbers), set[Any](), None
     try:
@@ -352,7 +316,7 @@ def _over_cluster(cluster: Cluster, job: Job, numbers: Sequence[int], started: s
     finally:
         cluster.cancel(in_flight)
     if death is not None:
-        raise _WorkerDiedError(death) if is_death(death) else _unsendable(death)
+        raise _WorkerDiedError(death) if _is_death(death) else _unsendable(death)
 
 
 def _unsendable(error: Exception) -> TeacherTrainingError:
@@ -360,13 +324,6 @@ def _unsendable(error: Exception) -> TeacherTrainingError:
         f"A teacher or its rows could not be sent between processes: {type(error).__name__}. The message may quote "
         "private rows and is withheld; store a teacher trained on made-up rows to read it."
     )
-
-
-def _nothing() -> None:
-    pass
-
-
-_NOTHING = Job(_nothing, own=lambda _: (), shared=(), seed=0)
 
 
 def _in_worker(*arguments: Any) -> tuple[int, Any]:
@@ -448,8 +405,8 @@ def _one_openmp_thread() -> Iterator[None]:
 def _libraries(kind: str) -> ThreadpoolController:
     """Return the thread pools of this process of one kind; looking for them takes milliseconds.
 
-    Of one kind, because undoing a limit sets the threads of every library again: those of OpenBLAS only under the lock
-    of `_WholeProcess`, or a fork may come in the middle and the child wait for ever.
+    Undoing a limit sets the threads of every library again: those of OpenBLAS only under the lock of `_WholeProcess`,
+    or a fork may come in the middle and the child wait for ever.
     """
     return _libraries_after(len(sys.modules), kind)  # imports bring libraries
 

@@ -5,7 +5,7 @@ stopping at it leaks what no ε here accounts for; so they come in a type that p
 """
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import numpy as np
 import numpy.typing as npt
@@ -67,8 +67,11 @@ class PrivateStatistics(NeverPickled):
         ballots, labels = self._ballots, self._labels
         counts = np.stack([(ballots == label).sum(axis=0) for label in range(self._n_classes)])
         ordered = np.sort(counts, axis=0)
+        right, voted = ballots == labels, ballots != ABSTAIN
+        with np.errstate(invalid="ignore"):
+            accuracies = (right & voted).sum(axis=1) / voted.sum(axis=1)
         return RevealedStatistics(
-            accuracies=_shares(ballots == labels, ballots != ABSTAIN),
+            accuracies=accuracies,
             plurality=float(np.mean(counts.argmax(axis=0) == labels)),
             gaps=(ordered[-1] - ordered[-2]) / len(ballots),
         )
@@ -78,8 +81,3 @@ class PrivateStatistics(NeverPickled):
 
     def __format__(self, spec: str) -> str:
         return repr(self)
-
-
-def _shares(right: npt.NDArray[Any], voted: npt.NDArray[Any]) -> FloatArray:
-    with np.errstate(invalid="ignore"):
-        return (right & voted).sum(axis=1) / voted.sum(axis=1)

@@ -72,14 +72,8 @@ class VectorBallots:
     def features(self, X_public: Matrix, *, n_classes: int, n_people: int, noise_multiplier: float) -> Pipeline:
         """Return the map from rows to vectors of length at most one, learned from public rows; see `ballot_features`.
 
-        Parameters
-        ----------
-        X_public : array of shape (public rows, features)
-            Public rows.
-        n_classes, n_people : int
-            How many classes there are, and how many people, or about how many where that is private.
-        noise_multiplier : float
-            σ of the noise on the sum, in lengths of the longest ballot.
+        `n_people` is about how many there are where that is private, and `noise_multiplier` is σ of the noise on the
+        sum, in lengths of the longest ballot.
         """
         # Both the ballots of the first round and a class deviate by the root of (classes − 1)/classes; the latter by
         # another root of 1/classes.
@@ -113,11 +107,6 @@ class VectorBallots:
             Longest product that is cast as it is; longer ones are shortened.
         unit : PrivacyUnit
             The privacy unit.
-
-        Raises
-        ------
-        InvalidBallotError
-            If a person is in two blocks, or a ballot is too long.
         """
 
         def cast_by(block: PeopleBlock) -> BallotSum:
@@ -156,12 +145,7 @@ class VectorBallots:
     def noise_of_round(self, noise_multiplier: float, number: int) -> float:
         """Return σ of the noise of one round, in lengths of the longest ballot.
 
-        Parameters
-        ----------
-        noise_multiplier : float
-            σ of the noise of one sum that costs as much as all rounds together, likewise.
-        number : int
-            Number of the round, from 0 on.
+        `noise_multiplier` is that of one sum that costs as much as all rounds together; rounds count from 0.
         """
         if self.rounds == 1:
             return noise_multiplier
@@ -171,19 +155,7 @@ class VectorBallots:
     def event_of_round(
         self, noise_multiplier: float, number: int, numbers: int, unit: PrivacyUnit, *, simulated: bool = False
     ) -> NoisySumGaussian:
-        """Return what the noisy sum of one round is, in its share of all rounds' budget.
-
-        Parameters
-        ----------
-        noise_multiplier, number : float and int
-            As for `noise_of_round`.
-        numbers : int
-            How many numbers the sum has.
-        unit : PrivacyUnit
-            Whose change moves one ballot.
-        simulated : bool
-            Whether the noise is seeded and gives no protection.
-        """
+        """Return what the noisy sum of one round is, of so many numbers, in its share of all rounds' budget."""
         sigma = self.noise_of_round(noise_multiplier, number) * self.norm
         return NoisySumGaussian(sigma, self.norm**2, numbers, unit, simulated)
 

@@ -1,11 +1,10 @@
 """Ensembles of neural networks: one interface, trained one by one on processors or together on an accelerator."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,51 +23,11 @@ from tutelage.partition import Shards
 from tutelage.teachers.base import Ensemble, public_rows, teacher_seed
 from tutelage.teachers.checkpoints import BallotFile, Checkpoints, FileForm, source_of
 from tutelage.teachers.networks import sequential, vectorized
-from tutelage.teachers.networks.recipe import NetworkSettings, Weights
+from tutelage.teachers.networks.sequential import Network, Weights
 from tutelage.teachers.networks.vectorized import Shard
 from tutelage.teachers.parallel import Job, guarded, train_each
 
 _STACK = 250  # networks in one stack; more would not make small kernels larger, only take more memory
-Product = TypeVar("Product")
-
-
-@final
-@dataclass(frozen=True)
-class Network(NetworkSettings):
-    """Settings of teachers that are neural networks; pass them as the teacher of a `PATEClassifier`.
-
-    Parameters
-    ----------
-    factory : callable
-        From the number of classes to an untrained `torch.nn.Module` that takes a float tensor of rows, shape
-        (rows, ...), to scores, shape (rows, classes): `TwoConvolutions` for small images, or your own. Every teacher
-        gets a copy of what it returns, so layers that public data trained may be part of it.
-    epochs : int
-        Passes over the shard.
-    batch_size : int
-        Rows per step, at least 2.
-    learning_rate : float
-        Of Adam at the first step; it falls linearly to zero.
-    weight_decay : float
-        Decoupled weight decay, as in AdamW; at least 0 and below 1.
-    device : str, optional
-        ``"cpu"``, ``"cuda"``, ``"cuda:1"``. Default: ``"cuda"`` if there is one.
-    engine : {"auto", "sequential", "vectorized"}
-        Whether networks are trained one by one or stacked. Default: stacked on an accelerator, where one small network
-        is too little work, if the module allows it; one by one on processors, where stacking is slower.
-
-    Notes
-    -----
-    Networks trained together draw their dropout from another stream than those trained alone, and accelerators round
-    differently, so votes agree closely and not exactly; each teacher is a function of its own shard either way. Batch
-    normalization mixes the rows of a batch and is refused by ``"vectorized"``.
-    """
-
-    def ensemble(
-        self, *, n_classes: int, seed: int, n_jobs: int | None = None, progress: bool = False
-    ) -> "NetworkTeachers":
-        """Return untrained teachers; see `NetworkTeachers`."""
-        return NetworkTeachers(self, n_classes=n_classes, seed=seed, n_jobs=n_jobs, progress=progress)
 
 
 @final
@@ -93,42 +52,25 @@ class WeightsFile:
             raise InvalidDataError(f"{path} is not a readable safetensors file.") from None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Kept(Generic[Product]):
-    """Kept results of trained networks: of one without rows, of one, of many together, and on disk."""
+@final
+class _Kept:
+    """What is kept of networks, on disk too: their votes on `queries`, or their weights where there are no queries."""
 
-    of_none: Product
-    of_one: Callable[[Weights], Product]
-    of_stack: Callable[[Sequence[Weights]], Iterable[Product]]
-    file: FileForm[Product]
+    def __init__(self, network: Network, n_classes: int, queries: Matrix | None = None) -> None:
+        self._asked = network, n_classes, queries
+        self.file: FileForm[Any] = WeightsFile() if queries is None else BallotFile(len(queries), n_classes)
 
-
-def _weights_of(weights: Any) -> Any:
-    return weights
-
-
-def _votes_of_one(network: Network, n_classes: int, queries: Matrix, weights: Weights) -> Ballots:
-    """Return a network's votes; abstentions if there are no weights."""
-    if not weights:
-        return np.full(len(queries), ABSTAIN, dtype=np.int16)
-    return sequential.vote(network, weights, torch.from_numpy(queries).to(network.torch_device()), n_classes)
-
-
-def _votes_of_stack(network: Network, n_classes: int, queries: Matrix, weights: Sequence[Weights]) -> Ballots:
-    return vectorized.vote(network, weights, torch.from_numpy(queries).to(network.torch_device()), n_classes)
-
-
-_WEIGHTS: _Kept[Weights] = _Kept({}, of_one=_weights_of, of_stack=_weights_of, file=WeightsFile())
-
-
-def _votes_on(queries: Matrix, network: Network, n_classes: int) -> _Kept[Ballots]:
-    asked = network, n_classes, queries
-    return _Kept(
-        of_none=_votes_of_one(*asked, weights={}),
-        of_one=partial(_votes_of_one, *asked),
-        of_stack=partial(_votes_of_stack, *asked),
-        file=BallotFile(len(queries), n_classes),
-    )
+    def of(self, weights: Weights | list[Weights]) -> Any:
+        """Return what is kept of one network, or of each in a stack; of one without weights, abstentions."""
+        network, n_classes, queries = self._asked
+        if queries is None:
+            return weights
+        if not weights:
+            return np.full(len(queries), ABSTAIN, dtype=np.int16)
+        asked = torch.from_numpy(queries).to(network.torch_device()), n_classes
+        if isinstance(weights, list):
+            return vectorized.vote(network, weights, *asked)
+        return sequential.vote(network, weights, *asked)
 
 
 @final
@@ -171,22 +113,13 @@ class NetworkTeachers(Ensemble):
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, shards: Shards, checkpoints: str | Path | None = None) -> Self:
         """Train one network per shard and keep them in memory; see `TrainableTeachers.fit`.
 
-        Parameters
-        ----------
-        X, y, shards
-            As there.
-        checkpoints : path, optional
-            Private folder in which the weights of each finished teacher are kept as safetensors, so that a killed run
-            resumes, and a later one only loads. They are as private as the rows.
-
-        Raises
-        ------
-        InvalidParameterError
-            If the module does not take such rows to one score per class, or cannot be trained by the engine.
+        In `checkpoints`, a private folder, the weights of each finished teacher are kept as safetensors, so that a
+        killed run resumes, and a later one only loads. A module that does not take such rows to one score per class, or
+        cannot be trained by the engine, is refused.
         """
-        rows, labels = self._checked_numbers(X, y, shards)
-        products = self._products(_WEIGHTS, rows, labels, shards, checkpoints, ())
-        self._weights = self._collected(products, shards, {})
+        rows, labels = self._checked(X, y, shards)
+        rows = _numbers(rows, "X")
+        self._weights = self._products(_Kept(self._network, self._n_classes), rows, labels, shards, checkpoints, ())
         self._unit, self._row_shape = shards.unit, rows.shape[1:]
         return self
 
@@ -195,10 +128,10 @@ class NetworkTeachers(Ensemble):
         if not self._weights:
             raise InvalidDataError("These teachers have not been trained. Call `fit` first, or use `fit_ballots`.")
         queries = _numbers(public_rows(X_public, self._row_shape), "X_public")
-        keep = _votes_on(queries, self._network, self._n_classes)
+        keep = _Kept(self._network, self._n_classes, queries)
         job = Job(_asked, own=lambda number: (self._weights[number],), shared=(keep,), seed=self._seed)
         found = dict(self._one_by_one(job, range(len(self._weights))))
-        return np.stack([found.get(number, keep.of_none) for number in range(len(self._weights))])
+        return np.stack([found.get(number, keep.of({})) for number in range(len(self._weights))])
 
     def fit_ballots(
         self,
@@ -209,28 +142,18 @@ class NetworkTeachers(Ensemble):
         checkpoints: str | Path | None = None,
     ) -> Ballots:
         """Train, vote and forget; see `TrainableTeachers.fit_ballots`, and `fit` for the errors."""
-        rows, labels = self._checked_numbers(X, y, shards)
+        rows, labels = self._checked(X, y, shards)
+        rows = _numbers(rows, "X")
         queries = _numbers(public_rows(X_public, rows.shape[1:]), "X_public")
-        keep = _votes_on(queries, self._network, self._n_classes)
-        products = self._products(keep, rows, labels, shards, checkpoints, queries)
-        ballots = np.stack(self._collected(products, shards, keep.of_none))
+        keep = _Kept(self._network, self._n_classes, queries)
+        ballots = np.stack(self._products(keep, rows, labels, shards, checkpoints, queries))
         self._unit = shards.unit
         return ballots
 
-    def _checked_numbers(self, X: npt.ArrayLike, y: npt.ArrayLike, shards: Shards) -> tuple[Matrix, IntArray]:
-        rows, labels = self._checked(X, y, shards)
-        return _numbers(rows, "X"), labels
-
     def _products(
-        self,
-        keep: _Kept[Product],
-        X: Matrix,
-        y: IntArray,
-        shards: Shards,
-        checkpoints: str | Path | None,
-        settings: object,
-    ) -> Iterator[tuple[int, Product]]:
-        """Yield each teacher's number and what is kept of it, from checkpoints or from training."""
+        self, keep: _Kept, X: Matrix, y: IntArray, shards: Shards, checkpoints: str | Path | None, settings: object
+    ) -> list[Any]:
+        """Return what is kept of each teacher, from checkpoints or from training."""
         stacked = self._stacks(X.shape[1:])
         rows = shards.rows
         seeds = [teacher_seed(self._seed, number) for number in range(shards.n_shards)]
@@ -238,14 +161,16 @@ class NetworkTeachers(Ensemble):
         def own(number: int) -> tuple[Matrix, IntArray, int]:
             return X[rows[number]], y[rows[number]], seeds[number]
 
-        def run(numbers: Sequence[int]) -> Iterator[tuple[int, Product]]:
+        def run(numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
             if stacked:
                 return self._in_stacks(own, shards.n_shards, numbers, keep)
             shared = self._network, self._n_classes, keep
             return self._one_by_one(Job(_trained, own, shared, self._seed, shards.n_shards), numbers)
 
         store = Checkpoints(checkpoints, keep.file, () if checkpoints is None else (self._identity(stacked), settings))
-        return store.resume(store.identities(X, y, shards, seeds), run)
+        made = store.resume(store.identities(X, y, shards, seeds), run)
+        found = dict(progress_bar(made, "Training networks", shards.n_shards, shown=self._progress))
+        return [found.get(number, keep.of({})) for number in range(shards.n_shards)]
 
     def _one_by_one(self, job: Job, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
         # An accelerator is one device: processes that share it would only wait for each other.
@@ -258,8 +183,8 @@ class NetworkTeachers(Ensemble):
         own: Callable[[int], tuple[Matrix, IntArray, int]],
         n_shards: int,
         numbers: Sequence[int],
-        keep: _Kept[Product],
-    ) -> Iterator[tuple[int, Product]]:
+        keep: _Kept,
+    ) -> Iterator[tuple[int, Any]]:
         """Train whole stacks, even if shards are empty: the shape of a stack must not reveal which shard is empty."""
         wanted, device = set(numbers), self._network.torch_device()
         for first in range(0, n_shards, _STACK):
@@ -273,11 +198,7 @@ class NetworkTeachers(Ensemble):
             products = guarded(name, seed, _trained_together, shards, self._network, self._n_classes, seed, keep)
             for number, (_, y, _), product in zip(stack, teachers, products, strict=True):
                 if number in wanted:
-                    yield number, product if len(y) else keep.of_none
-
-    def _collected(self, products: Iterable[tuple[int, Product]], shards: Shards, lost: Product) -> list[Product]:
-        found = dict(progress_bar(products, "Training networks", shards.n_shards, shown=self._progress))
-        return [found.get(number, lost) for number in range(shards.n_shards)]
+                    yield number, product if len(y) else keep.of({})
 
     def _stacks(self, row_shape: tuple[int, ...]) -> bool:
         """Return whether networks are trained together, after a trial on made-up rows, whose errors may be shown."""
@@ -331,26 +252,24 @@ def _try_stack(network: Network, n_classes: int, row_shape: tuple[int, ...]) -> 
         vectorized.train(replace(network, epochs=1), [_shard(*empty, seed, device) for seed in (0, 1)], n_classes, 0)
     except Exception as error:  # of made-up rows: it may be read
         raise InvalidParameterError(
-            "`factory` of Network makes a module that cannot be trained together with others; use engine='alone'. It "
-            f"raised {type(error).__name__}: {error}"
+            "`factory` of Network makes a module that cannot be trained together with others; use engine='sequential'. "
+            f"It raised {type(error).__name__}: {error}"
         ) from None
 
 
-def _trained(X: Matrix, y: IntArray, seed: int, network: Network, n_classes: int, keep: _Kept[Product]) -> Product:
+def _trained(X: Matrix, y: IntArray, seed: int, network: Network, n_classes: int, keep: _Kept) -> Any:
     if len(y) == 0:
-        return keep.of_none
+        return keep.of({})
     shard = _shard(X, y, seed, network.torch_device())
-    return keep.of_one(sequential.train(network, shard.X, shard.y, n_classes, seed))
+    return keep.of(sequential.train(network, shard.X, shard.y, n_classes, seed))
 
 
-def _trained_together(
-    shards: Sequence[Shard], network: Network, n_classes: int, seed: int, keep: _Kept[Product]
-) -> Iterable[Product]:
-    return keep.of_stack(vectorized.train(network, shards, n_classes, seed))
+def _trained_together(shards: Sequence[Shard], network: Network, n_classes: int, seed: int, keep: _Kept) -> Any:
+    return keep.of(vectorized.train(network, shards, n_classes, seed))
 
 
-def _asked(weights: Weights, keep: _Kept[Ballots]) -> Ballots:
-    return keep.of_one(weights)
+def _asked(weights: Weights, keep: _Kept) -> Ballots:
+    return keep.of(weights)
 
 
 def _shard(X: Matrix, y: IntArray, seed: int, device: torch.device) -> Shard:

@@ -17,11 +17,11 @@ from torch.nn import functional
 from tutelage._internal.typing import ABSTAIN, Ballots
 from tutelage.exceptions import InvalidParameterError
 from tutelage.networks import drawing_from
-from tutelage.teachers.networks.recipe import (
+from tutelage.teachers.networks.sequential import (
     ADAM_BETAS,
     ADAM_EPSILON,
     VOTES_AT_ONCE,
-    NetworkSettings,
+    Network,
     Weights,
     batches,
     learning_rate,
@@ -54,11 +54,11 @@ def refuse_unstackable(module: nn.Module) -> None:
         if isinstance(part, nn.modules.batchnorm._BatchNorm):
             raise InvalidParameterError(
                 f"`factory` of Network makes a {type(part).__name__}, whose statistics mix the rows of a batch; "
-                "networks are not trained together with it. Use GroupNorm, or engine='alone'."
+                "networks are not trained together with it. Use GroupNorm, or engine='sequential'."
             )
 
 
-def train(network: NetworkSettings, shards: Sequence[Shard], n_classes: int, seed: int) -> list[Weights]:
+def train(network: Network, shards: Sequence[Shard], n_classes: int, seed: int) -> list[Weights]:
     """Return the weights of one network per shard, all on the device of the rows."""
     device = shards[0].X.device
     modules = [network.module(n_classes, shard.seed).to(device) for shard in shards]
@@ -79,7 +79,7 @@ def train(network: NetworkSettings, shards: Sequence[Shard], n_classes: int, see
     return [{name: value[number].clone() for name, value in state.items()} for number in range(len(shards))]
 
 
-def vote(network: NetworkSettings, weights: Sequence[Weights], X_public: torch.Tensor, n_classes: int) -> Ballots:
+def vote(network: Network, weights: Sequence[Weights], X_public: torch.Tensor, n_classes: int) -> Ballots:
     """Return the class of each network's largest score for each row, shape (teachers, rows)."""
     module = network.module(n_classes, 0).to(X_public.device).eval()
     stacked = {name: torch.stack([one[name].to(X_public.device) for one in weights]) for name in weights[0]}
@@ -106,7 +106,7 @@ def _gradients(module: nn.Module, fixed: Weights) -> Callable[..., Weights]:
     return lambda weights, rows, labels, counts: over_teachers(weights, fixed, rows, labels, counts)
 
 
-def _steps(network: NetworkSettings, shards: Sequence[Shard], device: torch.device) -> Iterator[_Step]:
+def _steps(network: Network, shards: Sequence[Shard], device: torch.device) -> Iterator[_Step]:
     """Yield each step of the teacher that has the most of them."""
     orders = [batches(network, len(shard.y), shard.seed) for shard in shards]
     lengths = torch.tensor([len(order) for order in orders])
