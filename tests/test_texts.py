@@ -241,30 +241,6 @@ def test_kinds_may_be_declared():
     assert found.tolist() == [[1, 2, -1, 2]]
 
 
-@settings(max_examples=30)
-@given(
-    st.dictionaries(
-        st.text(min_size=1),
-        st.sampled_from(["number", "date"]) | st.lists(st.sampled_from(["", "a", "b", "1"]), min_size=1, unique=True),
-        min_size=1,
-    )
-)
-def test_columns_of_declared_kinds_tell_these_kinds(kinds):
-    columns = PublicColumns.of_kinds(kinds)
-    assert columns.kinds == kinds
-    again = PublicColumns.of_kinds(columns.kinds)
-    rows = {name: ["" if isinstance(kind, str) else "b"] for name, kind in kinds.items()}
-    assert np.array_equal(columns.transform(rows), again.transform(rows), equal_nan=True)
-
-
-def test_columns_that_were_learned_can_be_declared_again():
-    rows = table_of(NOTES)
-    del rows["note"]
-    learned = PublicColumns.learn(rows)
-    declared = PublicColumns.of_kinds(learned.kinds)
-    assert np.array_equal(declared.transform(rows), learned.transform(rows), equal_nan=True)
-
-
 @pytest.mark.parametrize(
     ("kinds", "message"),
     [
@@ -280,14 +256,8 @@ def test_other_kinds_are_refused(kinds, message):
         PublicColumns.learn({"age": [1, 2]}, kinds=kinds)
 
 
-@pytest.mark.parametrize("kind", ["text", "category"])
-def test_without_public_rows_there_is_no_text_and_no_unknown_category(kind):
-    with pytest.raises(InvalidParameterError, match=r"'note' a kind that needs no public rows.*learn\(public, kinds="):
-        PublicColumns.of_kinds({"note": kind})
-
-
 def test_a_private_cell_that_is_no_declared_number_is_not_quoted():
-    columns = PublicColumns.of_kinds({"age": "number", "day": "date"})
+    columns = PublicColumns.learn({"age": ["7"], "day": ["2024-09-07"]}, kinds={"age": "number", "day": "date"})
     for rows in ({"age": ["Miller"], "day": [""]}, {"age": [""], "day": ["Miller"]}):
         with pytest.raises(InvalidDataError) as caught:
             columns.transform(rows)

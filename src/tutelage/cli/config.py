@@ -20,7 +20,7 @@ from tutelage.datasets import DATASETS
 from tutelage.estimator.classes import class_of, question_of
 from tutelage.exceptions import ConfigError, InvalidParameterError
 from tutelage.features import FEATURE_MAPS
-from tutelage.features.recipes import TABLE_MAP_OF_PEOPLE
+from tutelage.features.named import TABLE_MAP_OF_PEOPLE
 from tutelage.labeling.tuning import DEFAULT_SHARE, MOST_SETTINGS
 from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.mechanisms.registry import CENTRAL

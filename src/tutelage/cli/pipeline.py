@@ -10,8 +10,8 @@ from tutelage.cli.sources import RunData, pool_of
 from tutelage.estimator import PATEClassifier
 from tutelage.estimator.inputs import Caller
 from tutelage.exceptions import ConfigError, PreflightWarning
-from tutelage.features import FEATURE_MAPS, FeatureMaps, PublicRows
-from tutelage.features.recipes import Columns
+from tutelage.features import FEATURE_MAPS, PublicRows
+from tutelage.features.named import Columns
 from tutelage.preflight import Words
 
 _IN_TOML = Words(
@@ -22,11 +22,11 @@ _IN_TOML = Words(
 )
 
 
-def learn_features(settings: RunConfig, data: RunData) -> FeatureMaps:
-    """Return the feature maps of ``[features]``, learned from public rows that are not kept for scoring."""
+def learn_features(settings: RunConfig, data: RunData) -> Any:
+    """Return the feature map of ``[features]``, if any, learned from public rows that are not kept for scoring."""
     section = settings.features_section
     if section is None:
-        return FeatureMaps(None, None)
+        return None
     public = PublicRows(pool_of(settings, data), _source(settings))
     try:
         columns = Columns(len(data.numbers), 0 if data.columns is None else data.columns.n_text_features)
@@ -53,7 +53,7 @@ def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATECla
     classes: Any = data.classes
     question = settings.dataset if private is None else private.question
     if data.batches is not None:  # whose cells are made numbers and classes while they are read
-        features = FeatureMaps(*(None if one is None else make_pipeline(data.columns, one) for one in features))
+        features = None if features is None else make_pipeline(data.columns, features)
         classes, question = data.batches.section.classes, data.batches.section.label
     if settings.tuning is not None:
         more |= {"tune": _settings(settings, data, features), "tune_share": settings.tuning.share}
@@ -61,7 +61,7 @@ def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATECla
         "n_teachers": settings.teachers.number,
         "mechanism": settings.mechanism,
         "student": build_student(settings),
-        "features": features.teachers,
+        "features": features,
         "student_features": _student_features(settings, features),
         "classes": classes,
         "n_queries": settings.public.queries,
@@ -82,21 +82,21 @@ def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATECla
     return model
 
 
-def _student_features(settings: RunConfig, features: FeatureMaps) -> Any:
-    return "rows" if settings.student.sees == "rows" else features.student
+def _student_features(settings: RunConfig, features: Any) -> Any:
+    return "rows" if settings.student.sees == "rows" else features
 
 
-def _settings(settings: RunConfig, data: RunData, features: FeatureMaps) -> list[dict[str, Any]]:
+def _settings(settings: RunConfig, data: RunData, features: Any) -> list[dict[str, Any]]:
     """Return the parameters of each setting in ``[tuning]``."""
     found, section = list[dict[str, Any]](), settings.features_section
     for tried in settings.tried:
-        maps = features if tried.features_section == section else learn_features(tried, data)
+        learned = features if tried.features_section == section else learn_features(tried, data)
         found.append(
             {
                 "teacher": build_teacher(tried.teachers),
                 "student": build_student(tried),
-                "features": maps.teachers,
-                "student_features": _student_features(tried, maps),
+                "features": learned,
+                "student_features": _student_features(tried, learned),
             }
         )
     return found

@@ -167,9 +167,9 @@ class Inputs(Parameters):
         for run, teacher_map, student_map in zip(runs, maps[::2], maps[1::2], strict=True):
             by_default = run.teacher_map is None or isinstance(run.teacher_map, PublicColumns)
             if rows is not None and by_default and isinstance(run.teacher, SinglePeople):
-                default = default or rows.default_maps()
-                seen = default.student if run.same_map else student_map
-                found.append(replace(run, teacher_map=default.teachers, student_map=seen))
+                default = rows.default_map() if default is None else default
+                seen = default if run.same_map else student_map
+                found.append(replace(run, teacher_map=default, student_map=seen))
             else:
                 found.append(run if rows is None else replace(run, teacher_map=teacher_map, student_map=student_map))
         self.student_map_ = found[0].student_map

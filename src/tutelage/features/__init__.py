@@ -14,7 +14,7 @@ from tutelage.features.fitted import PublicEncoder, PublicTransformer
 from tutelage.features.images import EdgesAndLevels, image_features
 from tutelage.features.landmarks import PublicKernel, UnitBall, ballot_features
 from tutelage.features.learned import PublicPCA, PublicProjection, PublicScaling, PublicSteps
-from tutelage.features.recipes import FEATURE_MAPS, FeatureMaps
+from tutelage.features.named import FEATURE_MAPS
 from tutelage.features.texts import text_features
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "UNKNOWN",
     "EdgesAndLevels",
     "FeatureMap",
-    "FeatureMaps",
     "PublicColumns",
     "PublicEncoder",
     "PublicFeatureMap",

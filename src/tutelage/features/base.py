@@ -37,11 +37,6 @@ class PublicRows:
         The rows; or texts, of shape (rows,).
     source : str
         Where they come from, for reports: ``"MNIST test images 0 to 8999"``.
-
-    Raises
-    ------
-    InvalidDataError
-        If there is no row.
     """
 
     values: npt.NDArray[Any] = field(repr=False)
@@ -72,13 +67,7 @@ class FeatureMap(Protocol):
     """A fixed function of one row: it may be applied to private rows without any cost, and published."""
 
     def transform(self, X: npt.NDArray[Any]) -> Matrix:
-        """Return the features of each row, shape (rows, features).
-
-        Raises
-        ------
-        InvalidDataError
-            If `X` does not hold such rows as the map takes: most maps take finite numbers in a known number of columns.
-        """
+        """Return the features of each row, shape (rows, features); most maps refuse all but finite numbers."""
 
 
 class PublicFeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -104,23 +93,15 @@ class PublicFeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """Return the parameters, of arrays only their shapes: what a map learned may be the public rows themselves."""
-        parts = [f"{name}={_short(value)}" for name, value in self.get_params(deep=False).items()]
+        parts = [
+            f"{name}=<array of shape {value.shape}>" if isinstance(value, np.ndarray) else f"{name}={value!r}"
+            for name, value in self.get_params(deep=False).items()
+        ]
         return f"{type(self).__name__}({', '.join(parts)})"[:N_CHAR_MAX]
 
 
-def _short(value: object) -> str:
-    return f"<array of shape {value.shape}>" if isinstance(value, np.ndarray) else repr(value)
-
-
 def require_public_map(features: object, owner: str, name: str = "features") -> FeatureMap:
-    """Return `features` if nothing in it is fitted to rows.
-
-    Raises
-    ------
-    InvalidParameterError
-        If it is neither a map of this package, nor derived from `PublicFeatureMap` with a ``fit`` that learns nothing,
-        nor a plain pipeline of such.
-    """
+    """Return `features` if it is a map whose ``fit`` learns nothing, or a plain pipeline of such; refuse all others."""
     for part in parts_of(features):
         if not isinstance(part, PublicFeatureMap) or type(part).fit is not PublicFeatureMap.fit:
             raise InvalidParameterError(
@@ -151,11 +132,6 @@ def check_row_by_row(features: FeatureMap, X_public: npt.NDArray[Any]) -> None:
     A map through which rows of several shards go together must agree to the last bit, or one person would move several
     teachers. Any other map sees one shard at a time and may round differently: a larger difference there is no leak,
     but teachers and student would see different features. The first few hundred rows are tried.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a row's features depend on the rows beside it.
     """
     rows = X_public[:_ROWS_TRIED]
     third = max(1, len(rows) // 3)
@@ -166,13 +142,11 @@ def check_row_by_row(features: FeatureMap, X_public: npt.NDArray[Any]) -> None:
     together = _takes_rows_together(features)
     for other in others:
         if not _agree(np.asarray(other), whole[: len(other)], exactly=together):
-            remedy = (
-                "Compute each row by itself, to the last bit, or leave `row_by_row` out."
-                if together
-                else "Compute each row by itself, without random numbers and statistics over the rows of a call."
-            )
+            exact = "to the last bit, or leave `row_by_row` out"
+            how = exact if together else "without random numbers and statistics over the rows of a call"
             raise InvalidParameterError(
-                f"`features` gives a row other features when other rows are beside it. {remedy}"
+                "`features` gives a row other features when other rows are beside it. Compute each row by itself, "
+                f"{how}."
             )
 
 
@@ -191,23 +165,8 @@ def features_of_private(
     Maps whose features of a row depend on no other row, to the last bit, take all rows in one call: those of this
     package, and those that state it by `row_by_row`. Any other map sees one shard at a time. It is copied for each
     shard and thrown away, so that it keeps nothing for the next, unless all its parts are known to keep nothing. Of an
-    error only its type comes out, and no warning.
-
-    Parameters
-    ----------
-    features : FeatureMap
-        The map.
-    X : array of shape (rows, ...)
-        Private rows.
-    shards : iterable of integer arrays
-        Row numbers of each shard.
-    n_features : int
-        Number of features that the map computes from a public row.
-
-    Raises
-    ------
-    InvalidDataError
-        If the map raises, or makes something else of private rows than of public ones.
+    error only its type comes out, and no warning. `shards` are the row numbers of each shard, and `n_features` the
+    number of features of a public row; a map that makes another number of private ones is refused.
     """
     parts = parts_of(features)
     apart = next((number for number in range(len(parts), 0, -1) if not _takes_rows_together(parts[number - 1])), 0)
@@ -222,7 +181,7 @@ def features_of_private(
 
 def _shard_by_shard(parts: Sequence[Any], X: Matrix, shards: Iterable[IntArray]) -> FloatArray | None:
     """Return the features of the rows of each shard; None if a map does not make the same numbers of all of them."""
-    keeps_nothing = all(_is_ours(part) and getattr(part, "keeps_nothing", _yes)() for part in parts)
+    keeps_nothing = all(_is_ours(part) and getattr(part, "keeps_nothing", lambda: True)() for part in parts)
     places = [rows for rows in shards if len(rows)]
     made = _quietly(lambda: [_through(parts if keeps_nothing else deepcopy(parts), X[rows]) for rows in places])
     widths = {part.shape[1] if part.ndim == 2 and part.dtype.kind in "buif" else -1 for part in made}
@@ -240,22 +199,12 @@ def _through(parts: Sequence[Any], rows: Matrix) -> Matrix:
     return rows
 
 
-def _yes() -> bool:
-    return True
-
-
 def _is_ours(part: object) -> bool:
     return type(part).__module__.startswith("tutelage.features.")
 
 
 def _quietly(work: Callable[[], _Result]) -> _Result:
-    """Return what a feature map makes of private rows; an error is told by its type alone.
-
-    Raises
-    ------
-    InvalidDataError
-        If it raises anything but an interruption.
-    """
+    """Return what a feature map makes of private rows; an error is told by its type alone."""
     interrupted, kind = False, ""
     try:
         # scikit-learn's own check of parameters in each call would take longer than a single row.

@@ -46,27 +46,13 @@ class PublicColumns(PublicFeatureMap):
     A date or time becomes the number of days since 1970-01-01 (UTC). In a column of numbers or dates, an empty cell
     (None, NaN, empty text or ``?``) becomes NaN. In a column of categories, it gets the code of the empty public cells,
     if there are any. Text becomes `text_features`, and an empty cell zeros.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Feature columns in order.
-    categories : sequence of arrays of str, or None
-        The categories of each column, in the order of their codes; None for columns of other kinds. All of it is
-        public.
-    dates : sequence of str
-        Names of the columns of dates.
-    text_names : sequence of str
-        Names of the columns of text.
-    text_maps : sequence of PublicTransformer
-        Their features, learned from public texts.
     """
 
-    names: Sequence[str]
-    categories: Sequence[npt.NDArray[np.str_] | None]
-    dates: Sequence[str] = ()
-    text_names: Sequence[str] = ()
-    text_maps: Sequence[PublicTransformer] = ()
+    names: Sequence[str]  # feature columns in order
+    categories: Sequence[npt.NDArray[np.str_] | None]  # in the order of their codes; None for columns of other kinds
+    dates: Sequence[str] = ()  # names of the columns of dates
+    text_names: Sequence[str] = ()  # and of text
+    text_maps: Sequence[PublicTransformer] = ()  # whose features were learned from public texts
 
     @classmethod
     def learn(
@@ -87,15 +73,6 @@ class PublicColumns(PublicFeatureMap):
         kinds : mapping of names to kinds, optional
             The kinds of columns that you know: ``"number"``, ``"date"``, ``"category"``, ``"text"``, or the categories,
             as in ``{"age": "number", "grade": ["a", "b", "c"]}``. The others are read off.
-
-        Raises
-        ------
-        InvalidDataError
-            If a column is missing, is not of its declared kind, or holds something other than numbers, text, truth
-            values and dates; or if at least 50 cells of text are filled, more than half of them differ and most have
-            fewer than three words.
-        InvalidParameterError
-            If `kinds` names another column or kind, or `names` is one text.
         """
         if isinstance(names, str):
             raise InvalidParameterError(
@@ -118,30 +95,6 @@ class PublicColumns(PublicFeatureMap):
         source = table.source or "the public rows"
         texts = {name: PublicRows(as_texts(table.column(name)), source) for name in names if _is(learned[name], "text")}
         return cls._of(learned, {name: text_features(public) for name, public in texts.items()})
-
-    @classmethod
-    def of_kinds(cls, kinds: Mapping[str, str | Sequence[Any]]) -> Self:
-        """Return columns of declared kinds, without public rows; the inverse of `kinds` where no column is text.
-
-        Parameters
-        ----------
-        kinds : mapping of names to kinds
-            For each column ``"number"``, ``"date"`` or its categories; with ``""`` for empty cells, if these count as a
-            category.
-
-        Raises
-        ------
-        InvalidParameterError
-            If a kind is something else, or needs public rows: ``"text"`` and ``"category"`` do.
-        """
-        _check_kinds(kinds, kinds)
-        for name, kind in kinds.items():
-            if kind in ("text", "category"):
-                raise InvalidParameterError(
-                    f"`kinds` of PublicColumns.of_kinds must give '{name}' a kind that needs no public rows. Got "
-                    f"{kind!r}; list the categories, or use PublicColumns.learn(public, kinds=...)."
-                )
-        return cls._of({name: _declared(kind) for name, kind in kinds.items()}, {})
 
     @classmethod
     def _of(cls, learned: Mapping[str, "str | npt.NDArray[np.str_]"], texts: Mapping[str, PublicTransformer]) -> Self:
@@ -195,15 +148,7 @@ class PublicColumns(PublicFeatureMap):
     def transform(self, X: Any) -> Matrix:
         """Return a matrix: first numbers and dates, then the codes of the categories, then the features of texts.
 
-        Parameters
-        ----------
-        X : DataFrame, DuckDB relation, Table, mapping of names to cells, array of shape (rows, columns), or cells
-            Public or private rows.
-
-        Raises
-        ------
-        InvalidDataError
-            If a column is missing, or holds text where the public rows hold numbers; no cell is quoted.
+        A column that is missing, or holds text where the public rows hold numbers, is refused; no cell is quoted.
         """
         if not all(isinstance(each, PublicTransformer) and each.row_by_row for each in self.text_maps):
             raise InvalidParameterError(

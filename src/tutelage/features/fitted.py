@@ -44,19 +44,9 @@ _ROWS_FOR_WIDTH = 2  # public rows on which a new map must give a matrix
 # Packages whose objects keep nothing of the rows that they transform. Random streams are the exception.
 _STATELESS, _STATEFUL = ("builtins", "collections", "copyreg", "numpy", "scipy", "sklearn", "tutelage"), "numpy.random"
 _BY_ROW = (
-    Binarizer,
-    CountVectorizer,
-    HashingVectorizer,
-    MaxAbsScaler,
-    MinMaxScaler,
-    OneHotEncoder,
-    OrdinalEncoder,
-    RobustScaler,
-    SimpleImputer,
-    StandardScaler,
-    TfidfTransformer,
-    TfidfVectorizer,
-)
+    Binarizer, CountVectorizer, HashingVectorizer, MaxAbsScaler, MinMaxScaler, OneHotEncoder, OrdinalEncoder,
+    RobustScaler, SimpleImputer, StandardScaler, TfidfTransformer, TfidfVectorizer,
+)  # fmt: skip
 _STAYS_FITTED = (
     "A part of it, {}, stays fitted to rows that cannot be checked. Leave it out, or use PublicEncoder if its weights "
     "are public."
@@ -81,9 +71,8 @@ class _Vouched(PublicFeatureMap):
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """Return the names of the parts and where they come from, and nothing that was learned."""
-        return f"{type(self).__name__}({self._named}, source={self.source!r}, row_by_row={self.row_by_row})"[
-            :N_CHAR_MAX
-        ]
+        stated = f"{self._named}, source={self.source!r}, row_by_row={self.row_by_row}"
+        return f"{type(self).__name__}({stated})"[:N_CHAR_MAX]
 
     @property
     def _named(self) -> str:
@@ -97,26 +86,14 @@ class PublicTransformer(_Vouched):
 
     Any transformer or pipeline is accepted. A transformer that was fitted elsewhere is refused, because its rows cannot
     be checked. If these were public, pass its ``transform`` to `PublicEncoder`.
-
-    Parameters
-    ----------
-    fitted : scikit-learn transformer
-        Fitted by `learn`.
-    source : str
-        Where the public rows come from, for reports.
-    row_by_row : bool
-        Whether the features of a row do not depend on the rows beside it, to the last bit.
-    kinds : mapping of names to kinds
-        The columns of rows that have named ones, by the public rows: number, date or text. Texts alone are one column.
-    library : str
-        The library of the frames that the transformer gets; empty for a matrix or texts.
     """
 
     fitted: Any
-    source: str
-    row_by_row: bool = False
+    source: str  # where the public rows come from, for reports
+    row_by_row: bool = False  # whether the features of a row do not depend on the rows beside it, to the last bit
+    # The columns of rows that have named ones, by the public rows: number, date or text. Texts alone are one column.
     kinds: Mapping[str, str] = field(default_factory=dict)
-    library: str = ""
+    library: str = ""  # of the frames that the transformer gets; empty for a matrix or texts
 
     def __post_init__(self) -> None:
         raise InvalidParameterError(
@@ -147,21 +124,14 @@ class PublicTransformer(_Vouched):
             words and TF-IDF, and for chains of these; otherwise False.
         source : str
             Where public rows with named columns come from, for reports.
-
-        Raises
-        ------
-        InvalidParameterError
-            If the rows were not declared public, the transformer cannot be cloned or fitted on them, or `row_by_row` is
-            not true of the public rows.
-        InvalidDataError
-            If it does not make numbers of them.
         """
         table = as_table(public)
         values: Any = require_public(public, "PublicTransformer").values if table is None else None
         if isinstance(transformer, type) or not all(hasattr(transformer, name) for name in ("fit", "transform")):
+            got = transformer.__name__ if isinstance(transformer, type) else type(transformer)
             raise InvalidParameterError(
                 "`transformer` of PublicTransformer.learn must be a scikit-learn transformer, which has `fit` and "
-                f"`transform`. Got {transformer.__name__ if isinstance(transformer, type) else type(transformer)}."
+                f"`transform`. Got {got}."
             )
         if table is None:
             kinds, library, source = {TEXT: "text"} if values.ndim == 1 else {}, "", public.source
@@ -180,7 +150,14 @@ class PublicTransformer(_Vouched):
             ) from None
         made = cls.__new__(cls)
         vars(made).update(fitted=fitted, source=source, row_by_row=row_by_row is True, kinds=kinds, library=library)
-        _try(made, values)
+        width = made.transform(values[:_ROWS_FOR_WIDTH]).shape[1]
+        if width > _MOST_FEATURES:
+            raise InvalidDataError(
+                f"`transformer` of PublicTransformer.learn must make at most {_MOST_FEATURES} features, for they "
+                f"become dense. Got {width}; add a TruncatedSVD, or use text_features."
+            )
+        if made.row_by_row:
+            check_row_by_row(made, values)
         made.row_by_row = made.row_by_row or (row_by_row is None and _is_known_by_row(fitted) and made.keeps_nothing())
         return made
 
@@ -238,11 +215,6 @@ class PublicEncoder(_Vouched):
     row_by_row : bool
         Your statement that the features of a row do not depend on the rows beside it, to the last bit; see
         `PublicTransformer.learn`. Dense networks do not qualify.
-
-    Raises
-    ------
-    InvalidParameterError
-        If `encode` is something else, or `source` is empty.
     """
 
     encode: Callable[[Matrix], Any] | bytes
@@ -266,17 +238,7 @@ class PublicEncoder(_Vouched):
     def from_onnx(cls, path: str | PathLike[str], source: str, *, row_by_row: bool = False) -> Self:
         """Return the encoder in an ONNX file, which needs the extra ``onnx``.
 
-        Parameters
-        ----------
-        path : path-like
-            The file. Its first input takes the rows, in the shape that it states; its first output is the features.
-        source, row_by_row
-            As for `PublicEncoder`.
-
-        Raises
-        ------
-        InvalidParameterError
-            If it is not an ONNX file with one input of numbers.
+        Its input takes the rows, in the shape that it states; its first output is the features.
         """
         made = cls(read_input(path, MODEL), source, row_by_row)
         try:
@@ -334,18 +296,6 @@ class PublicEncoder(_Vouched):
     @property
     def _named(self) -> str:
         return getattr(self.encode, "__name__", type(self.encode).__name__) if callable(self.encode) else "<ONNX model>"
-
-
-def _try(made: PublicTransformer, values: npt.NDArray[Any]) -> None:
-    """Refuse a map that does not give numbers, or not those that it promised."""
-    width = made.transform(values[:_ROWS_FOR_WIDTH]).shape[1]
-    if width > _MOST_FEATURES:
-        raise InvalidDataError(
-            f"`transformer` of PublicTransformer.learn must make at most {_MOST_FEATURES} features, for they become "
-            f"dense. Got {width}; add a TruncatedSVD, or use text_features."
-        )
-    if made.row_by_row:
-        check_row_by_row(made, values)
 
 
 def _is_known_by_row(part: Any) -> bool:

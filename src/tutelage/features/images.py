@@ -145,13 +145,6 @@ def image_features(
         Height and width, and channels, of flattened images.
     n_components : int
         Number of principal axes. Axes along which the public images hardly vary are left out.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the images were not declared public, or flattened images come without their shape.
-    InvalidDataError
-        If they are not images of that shape, or all black.
     """
     values = require_public(public, "image_features").values
     if image_shape is None and values.ndim not in (3, 4):

@@ -58,47 +58,19 @@ class PublicKernel(PublicFeatureMap):
 
     The kernel is half a mean of two Gaussians and half the inner product: near rows count by nearness and far ones by
     direction. A value further out than the public rows is moved to their edge.
-
-    Parameters
-    ----------
-    center : array of shape (columns,)
-        Public mean.
-    reach : float
-        The largest distance of a public value from its column's mean.
-    points : array of shape (landmarks, columns)
-        Landmarks minus center, in whole steps of the grid on which distances are exact.
-    distance : float
-        Width of the narrower Gaussian, in the units of the rows; the other is twice as wide.
     """
 
-    center: FloatArray
-    reach: float
-    points: FloatArray
-    distance: float
+    center: FloatArray  # public mean
+    reach: float  # the largest distance of a public value from its column's mean
+    points: FloatArray  # landmarks minus center, in whole steps of the grid on which distances are exact
+    distance: float  # width of the narrower Gaussian, in the units of the rows; the other is twice as wide
 
     def __post_init__(self) -> None:
         self._check()
 
     @classmethod
     def learn(cls, public: PublicRows, n_landmarks: int = 1000, *, seed: int = 0) -> Self:
-        """Return the kernel over landmarks drawn at random from the public rows; all rows where they are fewer.
-
-        Parameters
-        ----------
-        public : PublicRows
-            Rows of numbers.
-        n_landmarks : int
-            How many landmarks to draw.
-        seed : int
-            Of the draw.
-
-        Raises
-        ------
-        InvalidParameterError
-            If the rows were not declared public.
-        InvalidDataError
-            If they are not finite numbers, or all alike.
-        """
+        """Return the kernel over landmarks drawn at random from the public rows; all rows where they are fewer."""
         values = require_public(public, "PublicKernel").values
         rows = finite_rows(values, values.shape[-1], "PublicKernel").astype(np.float64)
         integer_at_least(n_landmarks, 1, "n_landmarks", "PublicKernel")
@@ -163,18 +135,10 @@ class PublicKernel(PublicFeatureMap):
 @final
 @dataclass(eq=False, repr=False)
 class UnitBall(PublicFeatureMap):
-    """Rows scaled to a length of at most one, with one more number that is the same for every row.
+    """Rows scaled to a length of at most one, with one more number that is the same for every row."""
 
-    Parameters
-    ----------
-    radius : float
-        Length beyond which a row is shortened.
-    constant : float
-        The number added to each row, in radii; it is what the shares of the classes are estimated from.
-    """
-
-    radius: float
-    constant: float = 0.3
+    radius: float  # length beyond which a row is shortened
+    constant: float = 0.3  # the number added, in radii, from which the shares of the classes are estimated
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
         """Return the scaled rows, shape (rows, features + 1)."""
@@ -210,11 +174,6 @@ def ballot_features(
         Share of the public rows that keep their length; longer ones are shortened.
     seed : int
         Of the draw of the landmarks.
-
-    Raises
-    ------
-    InvalidParameterError, InvalidDataError
-        As for `PublicKernel.learn`.
     """
     positive(noise, "noise", "ballot_features")
     number_between(quantile, 0, 1, "quantile", "ballot_features")

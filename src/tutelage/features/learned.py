@@ -25,20 +25,11 @@ class PublicProjection(PublicFeatureMap):
     """Rows minus a center, times a matrix, both public; a row comes out the same to the last bit whatever is beside it.
 
     A value further from the center than 16 times `reach` is moved there, so that no private outlier goes further.
-
-    Parameters
-    ----------
-    center : array of shape (columns,)
-        What is subtracted.
-    directions : array of shape (columns, features)
-        What is multiplied by.
-    reach : float
-        The largest distance of a public value from its center.
     """
 
     center: FloatArray
-    directions: FloatArray
-    reach: float
+    directions: FloatArray  # shape (columns, features)
+    reach: float  # the largest distance of a public value from its center
 
     @property
     def _n_features_out(self) -> int:
@@ -59,26 +50,7 @@ class PublicPCA(PublicProjection):
 
     @classmethod
     def learn(cls, public: PublicRows, n_components: int, *, whiten: bool = False, seed: int = 0) -> Self:
-        """Return the axes along which the public rows vary most.
-
-        Parameters
-        ----------
-        public : PublicRows
-            Rows of numbers.
-        n_components : int
-            Number of axes, at most the rows' or the columns' number.
-        whiten : bool
-            Divide by the public standard deviation along each axis.
-        seed : int
-            Seed of scikit-learn's solver, where it draws at random.
-
-        Raises
-        ------
-        InvalidParameterError
-            If the rows were not declared public, or are too few.
-        InvalidDataError
-            If they are no finite numbers.
-        """
+        """Return the axes along which the public rows vary most; `seed` is of scikit-learn's solver, if it draws."""
         rows = _public_numbers(public, "PublicPCA")
         if integer_at_least(n_components, 1, "n_components", "PublicPCA") > min(rows.shape):
             raise InvalidParameterError(
@@ -108,15 +80,10 @@ class PublicScaling(OneToOneFeatureMixin, PublicFeatureMap):
     """Brings every column to mean 0 and standard deviation 1 of the public rows; made by `learn`.
 
     A column with one public value becomes 0.
-
-    Parameters
-    ----------
-    center, deviation : arrays of shape (columns,)
-        Public mean and standard deviation of each column.
     """
 
-    center: FloatArray
-    deviation: FloatArray
+    center: FloatArray  # public mean of each column
+    deviation: FloatArray  # and its standard deviation
 
     @property
     def n_features_in_(self) -> int:
@@ -125,13 +92,7 @@ class PublicScaling(OneToOneFeatureMixin, PublicFeatureMap):
 
     @classmethod
     def learn(cls, public: PublicRows) -> Self:
-        """Return the scaling of public rows of numbers.
-
-        Raises
-        ------
-        InvalidParameterError, InvalidDataError
-            As in `PublicPCA.learn`.
-        """
+        """Return the scaling of public rows of numbers."""
         rows = _public_numbers(public, "PublicScaling")
         return cls(rows.mean(axis=0), rows.std(axis=0))
 
@@ -151,23 +112,12 @@ class PublicSteps(PublicFeatureMap):
     A number gets one column per step, which says whether it reaches the step; a code gets one per public category, and
     zeros in all of them where it is none. A missing number reaches no step, not even the least. Features,
     such as those of texts, stay as they are up to a factor.
-
-    Parameters
-    ----------
-    steps : sequence of arrays
-        The steps of each number column; these columns come first.
-    categories : sequence of arrays
-        The categories of each code column.
-    features : int
-        How many columns, the last ones, are features.
-    factor : float
-        What features are multiplied by.
     """
 
-    steps: Sequence[FloatArray]
-    categories: Sequence[FloatArray]
-    features: int = 0
-    factor: float = 1.0
+    steps: Sequence[FloatArray]  # of each number column; these columns come first
+    categories: Sequence[FloatArray]  # of each code column
+    features: int = 0  # how many columns, the last ones, are features
+    factor: float = 1.0  # what these are multiplied by
 
     @classmethod
     def learn(cls, public: PublicRows, n_numbers: int, n_steps: int = 8, n_features: int = 0) -> Self:
@@ -191,11 +141,6 @@ class PublicSteps(PublicFeatureMap):
             Quantiles per number column.
         n_features : int
             How many of the columns, the last ones, are features.
-
-        Raises
-        ------
-        InvalidParameterError, InvalidDataError
-            As in `PublicPCA.learn`.
         """
         values = require_public(public, "PublicSteps").values
         rows = number_rows(values, values.shape[-1], "PublicSteps.learn").astype(np.float64)

@@ -1,5 +1,6 @@
-"""Rows that are not a matrix (named columns, texts, images), as the numbers that teachers and students take."""
+"""Rows that are not a matrix (named columns, texts, images) as numbers, and the maps that have a name."""
 
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any, NamedTuple
 
@@ -10,50 +11,72 @@ import numpy.typing as npt
 from scipy.sparse import issparse
 from sklearn.pipeline import Pipeline, make_pipeline
 
+from tutelage._internal.names import Named
 from tutelage._internal.typing import Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import PublicRows, features_of_private
 from tutelage.features.cells import TEXT, columns_of, named_cells
 from tutelage.features.columns import PublicColumns
 from tutelage.features.fitted import PublicTransformer
-from tutelage.features.recipes import (
-    FEATURE_MAPS,
-    IMAGE_MAP_OF_PEOPLE,
-    TABLE_MAP_OF_PEOPLE,
-    Columns,
-    FeatureMaps,
-)
+from tutelage.features.images import image_features
+from tutelage.features.learned import PublicPCA, PublicSteps
 from tutelage.tables import Table, as_table, is_missing, of_narwhals, require_same_types
 
 ColumnMap = PublicColumns | PublicTransformer
+_COMPONENTS, _OF_IMAGES = 64, 200
+TABLE_MAP_OF_PEOPLE, IMAGE_MAP_OF_PEOPLE = "steps", "images"
+"""The maps for tables and images where every person is a teacher, unless another one is named."""
+
+
+class Columns(NamedTuple):
+    """How many columns, the first ones, are numbers, and how many, the last ones, are features of texts."""
+
+    numbers: int
+    features: int = 0
+
+
+def _principal_axes(public: PublicRows, components: int | None, image_shape: Sequence[int] | None, _: Columns) -> Any:
+    _refuse_image_shape(image_shape)
+    return PublicPCA.learn(public, components or _COMPONENTS, whiten=True)
+
+
+def _steps(public: PublicRows, _: int | None, image_shape: Sequence[int] | None, columns: Columns) -> Any:
+    _refuse_image_shape(image_shape)
+    return PublicSteps.learn(public, columns.numbers, n_features=columns.features)
+
+
+def _image_features(public: PublicRows, components: int | None, shape: Sequence[int] | None, _: Columns) -> Any:
+    return image_features(public, None if shape is None else tuple(shape), n_components=components or _OF_IMAGES)
+
+
+def _refuse_image_shape(image_shape: Sequence[int] | None) -> None:
+    if image_shape is not None:
+        raise InvalidParameterError("`image_shape` belongs to the map `images`. Leave it out.")
+
+
+# Names for configurations. Each takes public rows, a number of components (None for its default), the shape of
+# images, and which columns are numbers and features.
+FEATURE_MAPS: Mapping[str, Named[Any]] = {
+    "images": Named(_image_features, "for small images of things: edges and brightness"),
+    "pca": Named(_principal_axes, "principal axes of the public rows"),
+    "steps": Named(_steps, "for tables: numbers as steps at public quantiles, categories as 0/1 columns"),
+}
 
 
 class NumberedRows(NamedTuple):
-    """Private and public rows that were not a matrix, as numbers.
-
-    Parameters
-    ----------
-    private, public : array of shape (rows, columns)
-        The rows as numbers.
-    columns : PublicColumns, PublicTransformer or None
-        What the columns are, by the public rows or as declared; None for images.
-    table : Table or None
-        The private rows with all their columns; None for images.
-    image_shape : tuple of int or None
-        Height and width of images, and their channels.
-    """
+    """Private and public rows that were not a matrix, as numbers."""
 
     private: Matrix
     public: Matrix
-    columns: ColumnMap | None = None
-    table: Table | None = None
+    columns: ColumnMap | None = None  # what they are, by the public rows or as declared; None for images
+    table: Table | None = None  # the private rows with all their columns; None for images
     image_shape: tuple[int, ...] | None = None
 
     def __repr__(self) -> str:
         return "NumberedRows(<private rows hidden>)"
 
-    def default_maps(self) -> FeatureMaps:
-        """Return the maps for people who cast ballots, learned from the public rows."""
+    def default_map(self) -> Any:
+        """Return the map for people who cast ballots, learned from the public rows."""
         public = PublicRows(self.public, "X_public")
         if isinstance(self.columns, PublicColumns):
             known = Columns(len(self.columns.numbers), self.columns.n_text_features)
@@ -64,17 +87,8 @@ class NumberedRows(NamedTuple):
 def numbered_rows(X: Any, X_public: Any, declared: ColumnMap | None) -> NumberedRows | None:
     """Return rows with named columns, texts and images as numbers; None for rows that are a matrix.
 
-    Parameters
-    ----------
-    X, X_public : DataFrame, DuckDB relation, Table, mapping of names to cells, texts, or array
-        Private and public rows.
-    declared : PublicColumns, PublicTransformer of named columns or texts, or None
-        What the columns are. Default: learned from the public rows.
-
-    Raises
-    ------
-    InvalidDataError
-        If one of them is sparse, only one of them has names, a column has two types, or images have two shapes.
+    What the columns are is `declared`, or learned from the public rows. Sparse rows are refused, names that only one of
+    them has, a column of two types, and images of two shapes.
     """
     if isinstance(X, np.ndarray) and X.ndim > 2:
         return _images(X, X_public)
@@ -105,14 +119,12 @@ def numbered_rows(X: Any, X_public: Any, declared: ColumnMap | None) -> Numbered
 def require_same_rows(X: Any, **columns: Any) -> None:
     """Refuse columns that may hold the cells of other rows than `X` has at their places.
 
-    Raises
-    ------
-    InvalidDataError
-        If one of them, or `X` beside an array, is computed again whenever it is looked at, perhaps in another order; or
-        if `X` and one of them are of pandas and have different indexes.
+    That is so if one of them, or `X` beside an array, is computed again whenever it is looked at, perhaps in another
+    order; or if `X` and one of them are of pandas and have different indexes.
     """
     given = {name: column for name, column in columns.items() if column is not None and not isinstance(column, str)}
-    lazy = next((name for name, rows in {**given, **({"X": X} if given else {})}.items() if _is_lazy(rows)), None)
+    looked_at = {**given, "X": X} if given else {}
+    lazy = next((name for name, rows in looked_at.items() if isinstance(of_narwhals(rows), nw.LazyFrame)), None)
     if lazy is not None:
         raise InvalidDataError(
             f"`{lazy}` is a lazy frame or a relation, whose rows may come in another order each time. Compute the "
@@ -128,10 +140,6 @@ def require_same_rows(X: Any, **columns: Any) -> None:
             )
 
 
-def _is_lazy(rows: Any) -> bool:
-    return isinstance(of_narwhals(rows), nw.LazyFrame)
-
-
 def _index(rows: Any) -> Any:
     """Return the index of a frame or column of pandas."""
     index = getattr(rows, "index", None)
@@ -141,12 +149,7 @@ def _index(rows: Any) -> Any:
 def by_name(X: Any, y: Any, X_public: Any, entity_ids: Any) -> tuple[Any, Any, Any, Any]:
     """Return private rows, labels, public rows and ids as they are, and names of columns of `X` as these columns.
 
-    Raises
-    ------
-    InvalidDataError
-        If `X` has no column of such a name.
-    InvalidParameterError
-        If there are no public rows, which could not tell features from labels.
+    Without public rows, features could not be told from labels.
     """
     for rows in (X, X_public):
         _refuse_containers(rows)
@@ -205,13 +208,7 @@ def _refuse_containers(rows: Any) -> None:
 
 
 def without_columns(*feature_maps: Any | None) -> tuple[ColumnMap | None, list[Any | None]]:
-    """Return the columns that feature maps begin with, if any do, and the maps without them.
-
-    Raises
-    ------
-    InvalidParameterError
-        If two maps begin with other columns.
-    """
+    """Return the columns that feature maps begin with, if any do, and the maps without them."""
     parts = [
         feature_map.steps if isinstance(feature_map, Pipeline) else [("", feature_map)] for feature_map in feature_maps
     ]

@@ -34,13 +34,6 @@ def text_features(public: PublicRows, n_axes: int = _AXES) -> PublicTransformer:
         Public texts, a thousand or more: an array of shape (rows,).
     n_axes : int
         How many axes; at most a quarter of the number of texts, because further axes are noise.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the texts were not declared public.
-    InvalidDataError
-        If they are not texts, or have no word and no sequence of letters in common.
     """
     texts = require_public(public, "text_features").values
     integer_at_least(n_axes, 1, "n_axes", "text_features")

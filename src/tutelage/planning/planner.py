@@ -171,7 +171,7 @@ def _numbers(X: Any, y: Any, features: FeatureMap | None) -> tuple[Matrix, npt.N
     if features is not None:
         rows = _through(require_public_map(features, "plan"), rows)
     elif named is not None:
-        rows = _through(named.default_maps().teachers, rows)
+        rows = _through(named.default_map(), rows)
     if rows.ndim != 2 or not np.isfinite(rows).all():
         raise InvalidDataError("The public rows of plan must be finite numbers, or rows with named columns.")
     return rows, np.asarray(column_array(labels))
