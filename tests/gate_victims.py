@@ -18,7 +18,6 @@ from tutelage._internal import files, releases
 from tutelage._internal.releases import Manifest
 from tutelage.cli import config, publish, settings
 from tutelage.datasets import load_adult
-from tutelage.features import PublicEncoder
 from tutelage.federation import keys
 from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium
@@ -50,7 +49,6 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "consortium": (".json", Consortium.load),
     "batch": (".npz", lambda path: Batch.load(path, NONE)),
     "student": (".skops", load_student),
-    "ONNX": (".onnx", lambda path: PublicEncoder.from_onnx(path, "a test")),
     "ledger": (".ledger", Ledger.open),
     "manifest": ("", lambda path: Manifest.read(_linked(path, "manifest.json"))),
     "Adult": ("", lambda path: load_adult(folder=_linked(path, "adult.data"))),

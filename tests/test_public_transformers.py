@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-import skops.io
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -496,39 +495,3 @@ def test_a_torch_module_is_an_encoder():
     encoder = PublicEncoder(lambda X: network(torch.as_tensor(X, dtype=torch.float32)), "random weights")
     check_row_by_row(encoder, ROWS)
     assert encoder.transform(ROWS).shape == (300, 3)
-
-
-def onnx_file(folder, dimensions=(20,), kind="FLOAT", operator="Abs"):
-    helper = pytest.importorskip("onnx.helper")
-    element = getattr(pytest.importorskip("onnx").TensorProto, kind)
-    taken = helper.make_tensor_value_info("pixels", element, [None, *dimensions])
-    given_ = helper.make_tensor_value_info("features", element, [None, *dimensions])
-    graph = helper.make_graph([helper.make_node(operator, ["pixels"], ["features"])], "encoder", [taken], [given_])
-    opset = helper.make_opsetid("", 17)
-    (folder / "encoder.onnx").write_bytes(
-        helper.make_model(graph, opset_imports=[opset], ir_version=8).SerializeToString()
-    )
-    return folder / "encoder.onnx"
-
-
-@pytest.mark.parametrize("dimensions", [(20,), (4, 5), (1, 2, 10)])
-def test_an_onnx_file_is_an_encoder_that_is_saved_with_the_student(dimensions, tmp_path):
-    encoder = PublicEncoder.from_onnx(onnx_file(tmp_path, dimensions), "absolute values")
-    expected = np.abs(ROWS.astype(np.float32))
-    assert np.array_equal(encoder.transform(ROWS), expected)
-    assert repr(encoder) == "PublicEncoder(<ONNX model>, source='absolute values', row_by_row=False)"
-    stored = skops.io.dumps(encoder)
-    assert skops.io.get_untrusted_types(data=stored) == ["tutelage.features.fitted.PublicEncoder"]
-    save_student(encoder, tmp_path / "map.skops")
-    copies: Any = (clone(encoder), load_student(tmp_path / "map.skops"))
-    for copy in copies:
-        assert np.array_equal(copy.transform(ROWS), expected)
-    assert np.array_equal(features_of_private(encoder, ROWS, np.arange(300)[:, np.newaxis], 20), expected)
-
-
-def test_another_file_is_refused(tmp_path):
-    (tmp_path / "encoder.onnx").write_bytes(b"no model")
-    with pytest.raises(InvalidParameterError, match="must be an ONNX file that can be run"):
-        PublicEncoder.from_onnx(tmp_path / "encoder.onnx", "somewhere")
-    with pytest.raises(InvalidParameterError, match="must be a model with one input of numbers"):
-        PublicEncoder.from_onnx(onnx_file(tmp_path, kind="STRING", operator="Identity"), "somewhere")

@@ -21,20 +21,7 @@ __all__ = ["ImageInput", "RandomShift", "ResidualNetwork", "TwoConvolutions", "d
 
 
 def device_named(name: str | None, owner: str) -> torch.device:
-    """Return the device of this name; without one an accelerator, if there is one that torch can use.
-
-    Parameters
-    ----------
-    name : str, optional
-        ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
-    owner : str
-        Whose parameter `device` it is, for the error.
-
-    Raises
-    ------
-    InvalidParameterError
-        If torch cannot use it here.
-    """
+    """Return the device of this name, such as ``"cuda:1"``; without one an accelerator, if torch can use one."""
     if name is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -83,13 +70,7 @@ class ImageInput(nn.Module):
 
 
 class RandomShift(nn.Module):
-    """Move each training image by up to `shift` pixels in either direction, filling with zeros.
-
-    Parameters
-    ----------
-    pixels : int
-        The largest shift.
-    """
+    """Move each training image by up to so many pixels in either direction, filling with zeros."""
 
     def __init__(self, pixels: int) -> None:
         super().__init__()
@@ -131,11 +112,6 @@ class TwoConvolutions:
         In training, largest shift of each image, in pixels.
     scale : float
         Multiplies every value; 1/255 for bytes.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the image is too small for two convolutions and two poolings.
     """
 
     image_shape: tuple[int, ...] = (28, 28)
@@ -234,11 +210,6 @@ class ResidualNetwork:
         Side length of the first stage's convolution, an odd number; all others have 3.
     dropout : float
         Share of the averaged features that are left out in training.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the image is too small to be halved so often, or a setting is out of range.
 
     Notes
     -----

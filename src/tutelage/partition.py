@@ -96,17 +96,7 @@ class Shards:
     def of_single_people(
         cls, n_rows: int, entity_ids: npt.ArrayLike | None = None, *, name: str = "entity"
     ) -> "Shards":
-        """Give each entity, or each row where none are named, a shard of its own: for teachers without a model.
-
-        Parameters
-        ----------
-        n_rows : int
-            Number of private rows.
-        entity_ids : array of shape (rows,), optional
-            Whose row it is; without it the unit of privacy is one row.
-        name : str
-            What an entity is, for reports.
-        """
+        """Give each entity, or each row where none are named, a shard of its own: for teachers without a model."""
         integer_at_least(n_rows, 1, "n_rows", "Shards.of_single_people")
         unit = unit_of_single_people(name, named=entity_ids is not None)
         if entity_ids is None:
@@ -120,14 +110,7 @@ class Shards:
     ) -> "Shards":
         """Give each silo (hospital, branch, device) its own teacher; an entity may have rows in one silo only.
 
-        Parameters
-        ----------
-        silos : array of shape (rows,) of integers or strings
-            Silo of each row; which silos there are is public.
-        entity_ids : array of shape (rows,), optional
-            Whose row it is; without it the unit of privacy is one row.
-        name : str
-            What an entity is, for reports; without `entity_ids` the unit is one row whatever this says.
+        Which silos there are is public. Without `entity_ids`, the unit of privacy is one row.
         """
         labels, assignment = np.unique(canonical_ids(silos), return_inverse=True)
         relation = NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO

@@ -42,16 +42,7 @@ def card_of(
 ) -> PrivacyCard:
     """Return the card of a fitted `PATEClassifier`.
 
-    Parameters
-    ----------
-    model : PATEClassifier
-        The classifier.
-    accuracy : tuple of ClassAccuracy
-        How many public labeled rows of each class the student has right.
-    features : sequence of str
-        Names of the columns.
-    statements : dict of str to str
-        What the people behind the data say, by topic.
+    `accuracy` is of public labeled rows, and `statements` are what the people behind the data say, by topic.
     """
     release, mechanism, epsilon = model.release_, model.mechanism_, model.epsilon_
     history = model.open_ledger_.history().before_releases if hasattr(model, "open_ledger_") else None
@@ -60,12 +51,16 @@ def card_of(
     chosen = model if tuning is None else model.with_setting(tuning.settings[tuning.chosen])
     run = chosen.resolved()
     by_votes = model.n_teachers_ is not None and isinstance(mechanism, Mechanism)
+    if by_votes:
+        one = mechanism.event_of_one(len(model.classes_), epsilon.unit, simulated=epsilon.simulated)
     return PrivacyCard(
         epsilon=epsilon,
         if_added_or_removed=_if_added_or_removed(model),
         event=release.event,
         mechanism=str(mechanism),
-        noise_source=_noise_source(run.noise),
+        noise_source="OpenDP exact discrete samplers, operating system entropy"
+        if isinstance(run.noise, SystemNoise)
+        else type(run.noise).__name__,
         queries=len(release.labels),
         selection=_selection(model),
         answered=int(release.answered.sum()),
@@ -79,7 +74,7 @@ def card_of(
         accuracy_by_class=accuracy,
         budget=(model.ledger_ if history is None else history.state).as_dict(),
         batches=() if history is None else batches_of(history),
-        frontier=_frontier(model) if by_votes else (),
+        frontier=frontier_of(one, len(release.labels), epsilon.delta) if by_votes else (),
         findings=lint(
             epsilon=epsilon.epsilon,
             delta=epsilon.delta,
@@ -123,14 +118,12 @@ def accuracy_by_class(
 def joined(*parts: Any) -> Any:
     """Return maps and a student, those that are not None, as one estimator."""
     given = [part for part in parts if part is not None]
-    return given[0] if len(given) == 1 else make_pipeline(*map(_giving_arrays, given))
-
-
-def _giving_arrays(part: Any) -> Any:
-    """Return a copy of a map that gives arrays whatever scikit-learn's `set_output` says: so the student was fitted."""
-    if not hasattr(part, "set_output") or is_classifier(part):
-        return part
-    return deepcopy(part).set_output(transform="default")
+    if len(given) == 1:
+        return given[0]
+    # Copies of maps that give arrays whatever scikit-learn's `set_output` says: so the student was fitted.
+    maps = [hasattr(part, "set_output") and not is_classifier(part) for part in given]
+    pairs = zip(given, maps, strict=True)
+    return make_pipeline(*(deepcopy(one).set_output(transform="default") if is_map else one for one, is_map in pairs))
 
 
 def write_results(folder: Path, model: Any, card: PrivacyCard, student: Any) -> None:
@@ -169,13 +162,6 @@ def frontier_of(one: Event, queries: int, delta: float) -> tuple[FrontierPoint, 
     return tuple(FrontierPoint(number, data_independent.epsilon(Repeated(one, number), delta)) for number in numbers)
 
 
-def _frontier(model: Any) -> tuple[FrontierPoint, ...]:
-    """Return the frontier of a fit whose queries are spent one by one."""
-    unit, simulated = model.epsilon_.unit, model.epsilon_.simulated
-    one = model.mechanism_.event_of_one(len(model.classes_), unit, simulated=simulated)
-    return frontier_of(one, len(model.release_.labels), model.epsilon_.delta)
-
-
 def _if_added_or_removed(model: Any) -> float | None:
     """Return the ε of people who join or leave, where each casts one ballot and their number is private."""
     private_number = model.epsilon_.unit.neighboring is NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY
@@ -187,19 +173,12 @@ def _if_added_or_removed(model: Any) -> float | None:
 def _selection(model: Any) -> str:
     if isinstance(model.mechanism_, NoisySum):
         tuning = getattr(model, "tuning_", None)
-        chosen = (
-            "" if tuning is None else f"; chosen among {len(tuning.settings)} settings, paid for by the same budget"
-        )
-        return f"all public rows of the run; labels follow from noisy sums of bounded ballots{chosen}"
+        of = "" if tuning is None else f"; chosen among {len(tuning.settings)} settings, paid for by the same budget"
+        return f"all public rows of the run; labels follow from noisy sums of bounded ballots{of}"
     rounds = "one round" if len(model.rounds_) == 1 else f"{len(model.rounds_)} rounds"
     rule = "first" if model.selection is None else model.selection
     name = rule if isinstance(rule, str) else type(rule).__name__
     return f"{name}, in {rounds}; by public rows and released labels alone"
-
-
-def _noise_source(noise: Any) -> str:
-    system = isinstance(noise, SystemNoise)
-    return "OpenDP exact discrete samplers, operating system entropy" if system else type(noise).__name__
 
 
 def _feature_map(feature_map: Any) -> str:

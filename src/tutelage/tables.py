@@ -50,6 +50,11 @@ _PANDAS_INDEX = "__index_level_"
 TEXT_TYPE = "text"
 """The type of columns whose cells are converted one by one."""
 _EMPTY, _SEVERAL, _MOMENT = "empty", "of several types", "datetime"  # other types of columns
+_ONE_TYPE = "Write both files with one type for the column."
+_READ_AGAIN = (
+    "Read the file with tutelage.tables.read_table(path, like=public), or with the public types, in pandas with "
+    "read_csv(path, dtype=dict(public.dtypes))."
+)
 _Read = TypeVar("_Read")
 
 
@@ -58,23 +63,14 @@ _Read = TypeVar("_Read")
 class Table:
     """Named columns.
 
-    Parameters
-    ----------
-    source : str
-        The file's name, for messages; empty for rows that come from no file.
-    columns : dict of str to array or list of str
-        Cells per column, top to bottom: an array whose cells keep their types, or text as a csv file has it, blanks
-        trimmed, whose kind is found from the public rows.
-    levels : dict of str to tuple of str
-        The order of the categories, for columns that have one.
-    types : dict of str to str
-        The type that each column has in the memory of a frame or in a Parquet file. A column of `columns` without one
-        has the type of its cells.
+    The cells of a column are an array, in which they keep their types, or text as a csv file has it, blanks trimmed,
+    whose kind is found from the public rows.
     """
 
-    source: str
+    source: str  # the file's name, for messages; empty for rows that come from no file
     columns: Mapping[str, Cells] = field(repr=False)
-    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)  # order of the categories, if any
+    # The type that a column has in the memory of a frame or in a Parquet file; without one, it is that of its cells.
     types: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
@@ -114,9 +110,8 @@ class Table:
     def without(self, names: Collection[str]) -> "Table":
         """Return the other columns."""
         columns = {name: cells for name, cells in self.columns.items() if name not in names}
-        return Table(
-            self.source, columns, {name: self.levels[name] for name in self.levels if name in columns}, self.types
-        )
+        levels = {name: self.levels[name] for name in self.levels if name in columns}
+        return Table(self.source, columns, levels, self.types)
 
     def type_of(self, name: str) -> str:
         """Return the type of a column, in one word for the same type in all libraries."""
@@ -125,13 +120,13 @@ class Table:
 
     def rows(self) -> npt.NDArray[Any]:
         """Return all cells as text, shape (rows, columns), as a csv file would have them: 1.0 where `texts` have 1."""
-        return np.array([_written(self.columns[name], self.texts(name)) for name in self.columns], dtype=object).T
-
-
-def _written(cells: Cells, texts: list[str]) -> list[str]:
-    if isinstance(cells, list) or cells.dtype.kind != "f":
-        return texts
-    return [str(cell) if text else text for cell, text in zip(cells.tolist(), texts, strict=True)]
+        written = []
+        for name, cells in self.columns.items():
+            texts = self.texts(name)
+            if isinstance(cells, np.ndarray) and cells.dtype.kind == "f":
+                texts = [str(cell) if text else text for cell, text in zip(cells.tolist(), texts, strict=True)]
+            written.append(texts)
+        return np.array(written, dtype=object).T
 
 
 @final
@@ -140,19 +135,11 @@ class Batches:
     """Rows with named columns that need not fit into memory: each pass reads them again, some thousand at a time.
 
     `read_batches` makes it of a Parquet file. For a Dask DataFrame, `PATEClassifier.fit` does.
-
-    Parameters
-    ----------
-    source : str
-        The file's name, for messages; empty for rows that come from no file.
-    names : tuple of str
-        Names of all columns.
-    tables : function of the names of columns
-        Yields these columns as tables of at least one row each, the same rows in the same order in every call.
     """
 
-    source: str
-    names: tuple[str, ...]
+    source: str  # the file's name, for messages; empty for rows that come from no file
+    names: tuple[str, ...]  # of all columns
+    # Yields columns of these names as tables of at least one row, the same rows in the same order in every call.
     tables: Callable[[Sequence[str]], Iterator[Table]] = field(repr=False)
 
     def require(self, names: Sequence[str]) -> None:
@@ -171,11 +158,6 @@ def read_batches(path: str | PathLike[str], *, rows_at_once: int = ROWS_AT_ONCE)
         The file. Do not change it while a `fit` reads it; a fit notices that, and releases nothing more.
     rows_at_once : int
         Most rows of a batch. No result depends on it.
-
-    Raises
-    ------
-    InvalidDataError
-        If the file is missing, has no rows, or is no Parquet file.
     """
     path = user_path(path)
     integer_at_least(rows_at_once, 1, "rows_at_once", "read_batches")
@@ -238,12 +220,6 @@ def read_table(path: str | PathLike[str], like: Any = None) -> Table:
         The public rows, if the file has private ones. Each private cell is then read by itself, as its public column
         determines: cells of a csv file stay text until they are converted one by one, and columns of a Parquet file
         must have the types of the public columns. No cell can choose how other people's cells are read.
-
-    Raises
-    ------
-    InvalidDataError
-        If the file is missing, has no rows, or is not a table with a name for every column; or if a public column has
-        another type, or several.
     """
     path = user_path(path)
     table = _read_parquet(path) if path.suffix.lower() == ".parquet" else read_csv(path)
@@ -263,11 +239,6 @@ def require_same_types(private: Table, public: Table, names: Iterable[str]) -> N
 
     Readers choose the type of a column by all its cells, and the type decides how each cell is read. So the cell of one
     person could change the numbers of all others. Text as a csv file has it is read cell by cell, and safe.
-
-    Raises
-    ------
-    InvalidDataError
-        If the types differ, or cells of a column have several types.
     """
     for name in names:
         if name not in private.columns or name not in public.columns:
@@ -278,17 +249,10 @@ def require_same_types(private: Table, public: Table, names: Iterable[str]) -> N
         wanted = public.type_of(name)
         if found != wanted or found == _SEVERAL:
             where = f" of {private.source}" if private.source else ""
-            advice = (
-                "Write both files with one type for the column."
-                if private.source
-                else "Read the file with tutelage.tables.read_table(path, like=public), or with the public types, in "
-                "pandas with read_csv(path, dtype=dict(public.dtypes))."
-            )
-            differ = (
-                f"has cells of several types{', in the public rows too' * (wanted == _SEVERAL)}"
-                if found == _SEVERAL
-                else f"is {_in_words(found)} in the private rows and {_in_words(wanted)} in the public rows"
-            )
+            advice = _ONE_TYPE if private.source else _READ_AGAIN
+            differ = f"is {_in_words(found)} in the private rows and {_in_words(wanted)} in the public rows"
+            if found == _SEVERAL:
+                differ = f"has cells of several types{', in the public rows too' * (wanted == _SEVERAL)}"
             raise InvalidDataError(
                 f"Column '{name}'{where} {differ}. One cell may have chosen this type, and with it how everybody's "
                 f"cells were read. {advice}"
@@ -296,9 +260,7 @@ def require_same_types(private: Table, public: Table, names: Iterable[str]) -> N
 
 
 def _in_words(kind: str) -> str:
-    for code, word in (("float64", "float"), ("boolean", "truth values"), (_MOMENT, "dates")):
-        kind = kind.replace(code, word)
-    return kind
+    return kind.replace("float64", "float").replace("boolean", "truth values").replace(_MOMENT, "dates")
 
 
 def read_csv(path: str | PathLike[str]) -> Table:
@@ -306,11 +268,6 @@ def read_csv(path: str | PathLike[str]) -> Table:
 
     Cells are separated by ``,``, ``;``, ``|`` or tabs, whichever divides the header into most names. Each row is one
     line; for texts of several lines, use Parquet.
-
-    Raises
-    ------
-    InvalidDataError
-        If the file is missing, empty, not UTF-8, or a row has another number of cells than the header or several lines.
     """
     path, unreadable = user_path(path), ""
     free, taken = free_memory(), 0
@@ -382,11 +339,7 @@ def _divisible(file: TextIOWrapper, path: Path, free: float) -> Iterator[str]:
 
 def _separator(header: str) -> str:
     """Return the separator that divides the header into most names, a comma if several do."""
-
-    def names(separator: str) -> int:
-        return len(next(csv.reader([header], delimiter=separator, skipinitialspace=True), []))
-
-    return max(_SEPARATORS, key=names)
+    return max(_SEPARATORS, key=lambda mark: len(next(csv.reader([header], delimiter=mark, skipinitialspace=True), [])))
 
 
 def _check_header(header: list[str], path: Path) -> None:
@@ -436,7 +389,6 @@ def _texts_in(schema: Any) -> dict[str, str]:
 
 
 def _parquet_reader(path: Path) -> Any:
-    """Return the module of PyArrow that reads the file."""
     try:
         from pyarrow import parquet
     except ModuleNotFoundError:
@@ -458,22 +410,7 @@ def _check_parquet(path: Path, names: Collection[str], n_rows: int) -> None:
 def as_table(rows: Any, names: Collection[str] | None = None) -> Table | None:
     """Return rows with named columns as a table: a frame of any library, or a mapping of names to cells.
 
-    Parameters
-    ----------
-    rows : Table, DataFrame, DuckDB relation, mapping of names to cells, or anything else
-        Public or private rows.
-    names : collection of str, optional
-        The columns that are needed. Default: all.
-
-    Returns
-    -------
-    Table or None
-        None for rows whose columns have no names.
-
-    Raises
-    ------
-    InvalidDataError
-        If the columns of a frame cannot be computed, or two have the same name.
+    It has only the columns of these `names`, if given. None stands for rows whose columns have no names.
     """
     if isinstance(rows, Table):
         return rows
@@ -559,10 +496,8 @@ def _type_of_cells(cells: npt.NDArray[Any]) -> str:
 
 def _type_of_cell(kind: type) -> str:
     known = ((bool | np.bool_, "boolean"), (str, TEXT_TYPE), (Integral, "integer"), (datetime, _MOMENT))
-    for of, name in known:
-        if issubclass(kind, of):
-            return name
-    return "float64" if kind is float else kind.__name__.lower()
+    word = "float64" if kind is float else kind.__name__.lower()
+    return next((name for of, name in known if issubclass(kind, of)), word)
 
 
 def column_array(values: Any) -> Any:

@@ -8,7 +8,6 @@ from.
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from os import PathLike
 from threading import Lock
 from typing import Any, Self, final
 
@@ -32,7 +31,6 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from tutelage._internal.gate import MODEL, read_input
 from tutelage._internal.typing import FloatArray, Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import PublicFeatureMap, check_row_by_row, require_public
@@ -52,12 +50,6 @@ _STAYS_FITTED = (
     "are public."
 )
 _ENCODING = Lock()
-_ONNX_TYPES = {
-    "tensor(float)": np.float32,
-    "tensor(double)": np.float64,
-    "tensor(uint8)": np.uint8,
-    "tensor(int64)": np.int64,
-}
 
 
 class _Vouched(PublicFeatureMap):
@@ -206,10 +198,9 @@ class PublicEncoder(_Vouched):
 
     Parameters
     ----------
-    encode : callable or bytes
-        Takes rows, an array of shape (rows, numbers), and returns features of shape (rows, features); or the content of
-        an ONNX file, see `from_onnx`. A student is saved with it: a file with a callable opens only for readers who
-        vouch for it, one with an ONNX model opens for all.
+    encode : callable
+        Takes rows, an array of shape (rows, numbers), and returns features of shape (rows, features). A student is
+        saved with it, in a file that opens only for readers who vouch for the function.
     source : str
         Where the weights come from, for reports: ``"ResNet-18, trained on ImageNet"``.
     row_by_row : bool
@@ -217,85 +208,36 @@ class PublicEncoder(_Vouched):
         `PublicTransformer.learn`. Dense networks do not qualify.
     """
 
-    encode: Callable[[Matrix], Any] | bytes
+    encode: Callable[[Matrix], Any]
     source: str
     row_by_row: bool = False
 
     def __post_init__(self) -> None:
-        if not callable(self.encode) and not isinstance(self.encode, bytes):
+        if not callable(self.encode):
+            got = type(self.encode).__name__
             raise InvalidParameterError(
-                "`encode` of PublicEncoder must be a function from rows to features, or the bytes of an ONNX file. Got "
-                f"a {type(self.encode).__name__}."
+                f"`encode` of PublicEncoder must be a function from rows to features. Got a {got}."
             )
         if not isinstance(self.source, str) or not self.source.strip():
             raise InvalidParameterError(
                 "`source` of PublicEncoder must state where the weights come from, which must not have seen a private "
                 f"row. Got {self.source!r}."
             )
-        self._session: Any = None
-
-    @classmethod
-    def from_onnx(cls, path: str | PathLike[str], source: str, *, row_by_row: bool = False) -> Self:
-        """Return the encoder in an ONNX file, which needs the extra ``onnx``.
-
-        Its input takes the rows, in the shape that it states; its first output is the features.
-        """
-        made = cls(read_input(path, MODEL), source, row_by_row)
-        try:
-            inputs = made._running().get_inputs()
-        except ModuleNotFoundError:
-            raise
-        except Exception as error:
-            raise InvalidParameterError(
-                f"`path` of PublicEncoder.from_onnx must be an ONNX file that can be run. {error}"
-            ) from None
-        if len(inputs) != 1 or inputs[0].type not in _ONNX_TYPES:
-            raise InvalidParameterError(
-                "`path` of PublicEncoder.from_onnx must be a model with one input of numbers. Got inputs of types "
-                f"{[each.type for each in inputs]}."
-            )
-        return made
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
         """Return the features as 64-bit floats, shape (rows, features)."""
         rows = np.asarray(X)
         with _ENCODING:  # a function of somebody else may not bear several calls at once
-            found = self.encode(rows) if callable(self.encode) else self._run(rows)
+            found = self.encode(rows)
         return _dense(found, len(rows), "PublicEncoder")
 
     def keeps_nothing(self) -> bool:
         """Return True: it is the user's statement."""
         return True
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the session, which can be neither copied nor stored."""
-        state: Any = super().__getstate__()
-        return {**state, "_session": None}
-
-    def _running(self) -> Any:
-        if getattr(self, "_session", None) is None:
-            try:
-                from onnxruntime import InferenceSession
-            except ModuleNotFoundError as error:
-                raise ModuleNotFoundError(
-                    "ONNX files need their extra: pip install 'tutelage[onnx]'.", name=error.name
-                ) from None
-            content: Any = self.encode
-            self._session = InferenceSession(content, providers=["CPUExecutionProvider"])
-        return self._session
-
-    def _run(self, rows: Matrix) -> Matrix:
-        session = self._running()
-        taken = session.get_inputs()[0]
-        shape = tuple(taken.shape[1:])
-        fixed = shape if all(isinstance(side, int) for side in shape) else rows.shape[1:]
-        values = rows.astype(_ONNX_TYPES[taken.type]).reshape(len(rows), *fixed)
-        found = np.asarray(session.run(None, {taken.name: values})[0])
-        return found.reshape(len(rows), -1)
-
     @property
     def _named(self) -> str:
-        return getattr(self.encode, "__name__", type(self.encode).__name__) if callable(self.encode) else "<ONNX model>"
+        return getattr(self.encode, "__name__", type(self.encode).__name__)
 
 
 def _is_known_by_row(part: Any) -> bool:
