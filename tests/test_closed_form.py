@@ -51,7 +51,7 @@ def test_each_teacher_votes_as_scikit_learn_does_on_its_shard(name):
 @pytest.mark.parametrize("name", HEADS)
 def test_teachers_together_vote_as_one_by_one(name):
     head, _ = HEADS[name]
-    X, y, shards, queries = made(2000, 200)
+    X, y, shards, queries = made(600, 70)
     together = HeadTeachers(head, n_classes=N_CLASSES).fit(X, y, shards).ballots(queries)
     for number, rows in enumerate(shards.rows):
         alone = Shards(np.zeros(len(rows), dtype=int), 1, ONE_TEACHER)

@@ -9,7 +9,7 @@ import pytest
 from sklearn.compose import make_column_transformer
 from sklearn.preprocessing import OneHotEncoder
 
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError
 from tutelage.features import UNKNOWN, PublicColumns, PublicTransformer
 from tutelage.tables import Table, read_csv
 
@@ -26,24 +26,6 @@ def test_codes_come_from_public_rows_only():
     assert matrix[1, 1] == UNKNOWN
     assert (columns.numbers, columns.categorical) == (("age",), ("city",))
     assert "Kiel" not in str(columns.categories)
-
-
-def test_numbers_alone_are_taken_as_they_are():
-    columns = PublicColumns.learn(PUBLIC, ("age",))
-    assert columns.transform(Table("private.csv", {"age": ["1e3", "-2"]})).tolist() == [[1000], [-2]]
-
-
-def test_private_text_in_a_public_number_column_is_refused_without_quoting_it():
-    columns = PublicColumns.learn(PUBLIC, ("age",))
-    with pytest.raises(InvalidDataError, match=r"Column 'age' of private\.csv holds text") as caught:
-        columns.transform(Table("private.csv", {"age": ["Mrs Miller"]}))
-    assert "Miller" not in str(caught.value)
-
-
-def test_a_missing_column_is_named_and_no_cell_is_shown():
-    columns = PublicColumns.learn(PUBLIC, ("age", "city"))
-    with pytest.raises(InvalidDataError, match=r"private\.csv has no column 'city'\. Is its first line a header\?"):
-        columns.transform(Table("private.csv", {"age": ["1"], "town": ["Ulm"]}))
 
 
 class NotAvailable:
@@ -165,13 +147,6 @@ def test_rows_that_lack_a_column_or_a_number_are_refused_by_its_name(rows, messa
     assert caught.value.__context__ is None
 
 
-def test_csv_is_read_with_trimmed_cells_and_a_byte_order_mark(tmp_path):
-    path = tmp_path / "rows.csv"
-    path.write_bytes('\ufeffage, city\n 31 , Ulm\n\n45, "Bonn, West"\n'.encode())
-    assert read_csv(path).columns == {"age": ["31", "45"], "city": ["Ulm", "Bonn, West"]}
-    assert read_csv(path).n_rows == 2
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -189,11 +164,6 @@ def test_broken_csv_is_refused_in_one_sentence(content, message, tmp_path):
     path.write_bytes(content)
     with pytest.raises(InvalidDataError, match=message):
         read_csv(path)
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(InvalidDataError, match=r"rows\.csv cannot be read: No such file"):
-        read_csv(tmp_path / "rows.csv")
 
 
 def test_no_private_cell_is_carried_along_by_an_error(tmp_path):
@@ -224,12 +194,6 @@ def test_few_cells_or_half_as_many_texts_or_numbers_are_no_free_text(cells):
     assert columns.transform({"notes": cells[:3]}).shape == (3, 1)
 
 
-def test_numbers_with_a_decimal_comma_are_named_as_such():
-    cells = [f"{number},5" for number in range(60)]
-    with pytest.raises(InvalidDataError, match="Column 'dose' of the public rows holds numbers with commas"):
-        PublicColumns.learn(Table("public.csv", {"dose": cells}))
-
-
 @pytest.mark.parametrize("cells", [["1,5", "2,5", "3"], ["1,5", "2"] * 60])
 def test_numbers_with_commas_are_no_categories_however_few_differ(cells):
     with pytest.raises(InvalidDataError, match="holds numbers with commas"):
@@ -243,25 +207,3 @@ def test_dates_in_another_form_are_named_as_such(form):
     cells = [form.format(day, year) for day in range(1, 29) for year in (2023, 2024)]
     with pytest.raises(InvalidDataError, match="Write dates as 2024-09-07"):
         PublicColumns.learn(Table("public.csv", {"seen": cells}))
-
-
-@pytest.mark.parametrize(("name", "key"), [("notes", "notes"), ("my notes", '"my notes"')])
-def test_a_column_that_is_no_category_comes_with_what_to_write(name, key):
-    with pytest.raises(InvalidDataError) as caught:
-        PublicColumns.learn({name: NOTES})
-    assert f'write `{key} = "ignore"` or `{key} = "text"` in [columns]' in str(caught.value)
-    assert f"kinds={{'{name}': 'text'}}" in str(caught.value)
-
-
-def test_texts_may_begin_with_an_empty_cell():
-    assert PublicColumns.learn([None, *NOTES]).kinds == PublicColumns.learn(["", *NOTES]).kinds == {"text": "text"}
-
-
-def test_names_must_be_a_sequence():
-    with pytest.raises(InvalidParameterError, match=r"must be a sequence of names. Got 'age'; pass \['age'\]"):
-        PublicColumns.learn(PUBLIC, "age")
-
-
-def test_a_table_from_no_file_has_no_first_line():
-    with pytest.raises(InvalidDataError, match=r"The table has no column 'city'. Check the spelling.$"):
-        Table("", {"age": ["1"]}).column("city")

@@ -63,16 +63,6 @@ def test_models_behind_http_vote_in_a_session(n_jobs, models):
     assert session.ask(TEXTS[::-1]).cost == 0
 
 
-def test_teachers_are_asked_at_the_same_time_where_that_is_wanted():
-    together = threading.Barrier(3)
-
-    def patient(texts):
-        together.wait()  # for ever unless all three are asked at once
-        return [0] * len(texts)
-
-    CallableTeachers([patient] * 3, n_classes=2, unit=ONE_TEACHER, max_workers=3).ballots(TEXTS)
-
-
 @pytest.mark.parametrize("answer", [[0, 1], [0, 1, 2, 0], [0.0, 1.0, 0.0, 1.0], [[0], [1], [0], [1]], "yes", None])
 def test_a_teacher_whose_answer_is_no_ballot_abstains(answer):
     teachers = CallableTeachers([voting("win"), lambda texts: answer], n_classes=2, unit=ONE_TEACHER)
@@ -140,12 +130,6 @@ def test_ballots_from_a_file_answer_any_of_their_rows(tmp_path):
         teachers.ballots(np.array(["a new text"]))
     with pytest.raises(InvalidDataError, match=r"has no array 'votes'\. It has: ballots, spare"):
         RecordedTeachers.load(tmp_path / "ballots.npz", TEXTS, n_classes=2, unit=ONE_TEACHER, array="votes")
-
-
-def test_rows_of_numbers_are_told_apart_by_value():
-    X = np.array([[0.1, 2.0], [0.1, 3.0]])
-    teachers = RecordedTeachers([[0, 1]], X, n_classes=2, unit=ONE_TEACHER)
-    assert teachers.ballots(X[[1]]).tolist() == [[1]]
 
 
 @pytest.mark.parametrize(

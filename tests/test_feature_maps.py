@@ -69,10 +69,6 @@ def test_clones_pipelines_and_files_keep_what_was_learned(feature_map):
         assert np.array_equal(copy.transform(DIGITS[:20]), before)
 
 
-def test_no_rows_have_no_features(feature_map):
-    assert feature_map.transform(DIGITS[:0]).shape == (0, feature_map.transform(DIGITS[:1]).shape[1])
-
-
 def test_rows_of_another_width_are_refused(feature_map):
     with pytest.raises(InvalidDataError, match=r"\(rows, 64\).* Got .*shape \(5, 63\)"):
         feature_map.transform(DIGITS[:5, :63])
@@ -161,13 +157,6 @@ def test_categories_of_very_few_rows_get_no_column():
     assert PublicSteps.learn(PublicRows(few[2:], "300 rows"), 0).categories[0].tolist() == [0, 2]
 
 
-def test_public_rows_stay_public_through_a_map():
-    rows = PUBLIC.through(PublicScaling(np.zeros(64), np.full(64, 16)))
-    assert isinstance(rows, PublicRows)
-    assert rows.source == PUBLIC.source
-    assert np.array_equal(rows.values, PUBLIC.values / 16)
-
-
 def signs(one, other):
     return np.sign((one * other).sum(axis=0))
 
@@ -177,12 +166,6 @@ def test_principal_axes_are_those_of_scikit_learn(whiten):
     expected = PCA(10, whiten=whiten, svd_solver="full").fit(DIGITS).transform(DIGITS)
     result = PublicPCA.learn(PublicRows(DIGITS, "all digits"), 10, whiten=whiten).transform(DIGITS)
     assert result * signs(result, expected) == pytest.approx(expected, abs=1e-4)
-
-
-def test_axes_without_variance_are_zero_when_whitened():
-    flat = np.column_stack([DIGITS[:100, 20], np.ones((100, 3))])
-    result = PublicPCA.learn(PublicRows(flat, "flat"), 3, whiten=True).transform(flat)
-    assert np.abs(result).max() < 10
 
 
 def test_private_outliers_go_no_further_than_sixteen_times_the_public_range():
@@ -199,11 +182,6 @@ def test_the_nearest_points_are_those_of_a_full_search():
         assert np.array_equal(distances, expected[:, :k])
         assert np.array_equal(((rows[:, np.newaxis] - points[indices]) ** 2).sum(axis=2), distances)
         assert all(len(set(row)) == k for row in indices.tolist())
-
-
-def test_learning_twice_gives_the_same_map():
-    for name in ("pca", "images"):
-        assert MAPS[name]().transform(DIGITS[:50]) == pytest.approx(made(name).transform(DIGITS[:50]), abs=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import make_pipeline
-from sklearn.tree import DecisionTreeClassifier
 
 from conftest import FITS_AGAIN
 from test_named_rows import PRIVATE, PUBLIC, classifier
 from tutelage.features import (
     EdgesAndLevels,
     PublicColumns,
-    PublicFeatureMap,
     PublicKernel,
     PublicPCA,
     PublicRows,
@@ -25,7 +22,7 @@ from tutelage.features import (
 )
 from tutelage.teachers import VectorBallots
 
-pytestmark = FITS_AGAIN
+pytestmark = [FITS_AGAIN, pytest.mark.rest]
 LABELS = PRIVATE["ill"].to_numpy()
 ROWS = np.random.default_rng(0).normal(size=(60, 9))
 NAMES = [f"column {number}" for number in range(9)]
@@ -63,21 +60,6 @@ def test_names_say_what_a_feature_is():
     assert MAPS["scales"].get_feature_names_out(NAMES).tolist() == NAMES
 
 
-def test_features_of_texts_are_named_after_their_column():
-    words = np.array(["fever", "cough", "knee", "left", "right", "pain", "none", "since"])
-    texts = [" ".join(chosen) for chosen in np.random.default_rng(0).choice(words, (60, 5))]
-    rows = {"note": texts, "age": list(range(60))}
-    columns = PublicColumns.learn(rows)
-    steps = PublicSteps.learn(PublicRows(columns.transform(rows), "made up"), 1, 2, columns.n_text_features)
-    names = columns.get_feature_names_out().tolist()
-    assert names[:2] == ["age", "note~0"]
-    assert len(names) == len(set(names)) == columns.transform(rows).shape[1]
-    assert steps.get_feature_names_out(names).tolist()[2:] == names[1:]
-    with config_context(transform_output="pandas"):
-        made: Any = columns.transform(rows)
-    assert len(made.columns) == len(names)
-
-
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 @pytest.mark.parametrize("name", MAPS)
 def test_frames_hold_the_same_numbers(name, library):
@@ -86,15 +68,6 @@ def test_frames_hold_the_same_numbers(name, library):
     assert made.to_numpy().tobytes() == MAPS[name].transform(ROWS).astype(made.to_numpy().dtype).tobytes()
     if name != "ball":  # it does not know what its columns are
         assert list(made.columns) == list(MAPS[name].get_feature_names_out())
-
-
-class Doubled(PublicFeatureMap):
-    def transform(self, X: Any) -> Any:
-        return 2 * np.asarray(X)
-
-
-def test_a_map_without_names_makes_frames_all_the_same():
-    assert frames(Doubled()).transform(ROWS).to_numpy().tolist() == (2 * ROWS).tolist()
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
@@ -121,22 +94,3 @@ def test_maps_that_make_frames_change_no_ballot():
     one, other = (classifier(features=one).fit(PRIVATE, LABELS, X_public=PUBLIC) for one in (plain, framed))
     assert np.array_equal(one.votes_.counts, other.votes_.counts)
     assert np.array_equal(one.predict(PRIVATE), other.predict(PRIVATE))
-
-
-@pytest.mark.parametrize("teacher", [None, VectorBallots()], ids=["votes", "vectors"])
-def test_output_that_is_set_for_all_of_scikit_learn_changes_no_ballot(teacher):
-    people: dict[str, Any] = {"teacher": teacher, "mechanism": None, "student": None, "epsilon": 20.0}
-    people = people | {"n_teachers": None} if teacher else {}
-    expected = classifier(**people).fit(PRIVATE, LABELS, X_public=PUBLIC)
-    with config_context(transform_output="pandas"):
-        model = classifier(**people).fit(PRIVATE, LABELS, X_public=PUBLIC)
-        assert np.array_equal(model.predict(PRIVATE), expected.predict(PRIVATE))
-    assert np.array_equal(model.release_.labels, expected.release_.labels)
-
-
-def test_the_classifier_ends_a_pipeline_whose_maps_make_frames():
-    columns = PublicColumns.learn(PUBLIC)
-    model = classifier(public_fraction=0.3, teacher=DecisionTreeClassifier(max_depth=2))
-    pipeline = make_pipeline(columns, model).set_output(transform="pandas").fit(PRIVATE, LABELS)
-    assert pipeline[-1].feature_names_in_.tolist() == columns.get_feature_names_out().tolist()
-    assert pipeline.score(PRIVATE.to_pandas(), LABELS) > 0.8

@@ -74,15 +74,6 @@ def test_edges_are_of_the_mean_of_the_channels_and_levels_of_each():
     assert np.allclose(one[:, :-64], three[:, :-192])
 
 
-def test_bytes_and_intensities_of_the_same_images_are_alike():
-    images = np.rint(PUBLIC * (255 / 16)).astype(np.uint8)
-    images[0, 0, 0] = 255
-    one = image_features(PublicRows(images, "bytes"))
-    other = image_features(PublicRows(images / 255, "intensities"))
-    first, second = one.transform(images[:50]), other.transform(images[:50] / 255)
-    assert np.allclose(np.abs(first), np.abs(second), atol=1e-3)  # an axis may point the other way
-
-
 @pytest.mark.parametrize(
     ("public", "more", "error", "message"),
     [
@@ -127,11 +118,6 @@ def test_images_go_in_and_labels_come_out(tmp_path):
         assert np.array_equal(loaded.predict(rows), model.predict(PUBLIC))
     flat = fitted(DIGITS.X_train, DIGITS.X_test, features=image_features(PublicRows(DIGITS.X_test, "digits"), (8, 8)))
     assert np.array_equal(flat.predict_proba(PUBLIC), model.predict_proba(PUBLIC))
-
-
-def test_images_of_several_channels_go_in():
-    color, public = (np.stack([X, X, 16 - X], axis=3) for X in (PRIVATE, PUBLIC))
-    assert fitted(color, public).score(public, DIGITS.y_test) > 0.8
 
 
 def test_a_map_that_is_named_is_taken_in_place_of_the_default():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose
 
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidParameterError
 from tutelage.features import PublicKernel, PublicProjection, PublicRows, UnitBall, ballot_features, check_row_by_row
 from tutelage.features.landmarks import _EXPLAINED, _LINEAR, _POWER, _SCALES, _nearest, _off_grid, water_filling
 from tutelage.features.rowwise import EXACT_FLOAT64, distance_levels
@@ -32,13 +32,6 @@ def test_shares_are_those_of_reverse_water_filling(spread, variance):
     told = shares > 1e-9
     assert_allclose(gain[told], gain[told].max(), rtol=1e-6)
     assert np.all(gain[~told] <= gain[told].max() * (1 + 1e-6))
-
-
-def test_less_noise_tells_more_directions():
-    spread: Any = 0.5 ** np.arange(30)
-    told = [int((water_filling(spread, variance) > 0).sum()) for variance in (1, 1e-2, 1e-4)]
-    assert told == sorted(told)
-    assert told[0] < told[-1]
 
 
 def nearest_of(kernel, rows):
@@ -86,19 +79,6 @@ def test_the_kernel_is_partly_nearness_and_partly_direction():
     near = np.mean([np.exp(-squared / (2 * (scale * kernel.distance) ** 2)) for scale in _SCALES], axis=0)
     direction = (X - center) @ (landmarks - center).T / size
     assert_allclose(kernel.transform(X), (1 - _LINEAR) * near + _LINEAR * direction, rtol=1e-4, atol=1e-6)
-
-
-def test_landmarks_come_from_the_public_rows():
-    rows = public()
-    kernel = PublicKernel.learn(rows, 40)
-    distances = ((_off_grid(kernel)[:, None] - rows.values) ** 2).sum(axis=2).min(axis=1)
-    assert distances.max() < 1e-9
-    assert len(kernel.points) == 40
-
-
-def test_rows_that_are_all_alike_are_refused():
-    with pytest.raises(InvalidDataError, match="must differ"):
-        ballot_features(PublicRows(np.ones((20, 3)), "made up"), noise=0.1)
 
 
 @pytest.mark.parametrize("wrong", [{"noise": 0.0}, {"noise": np.nan}, {"noise": 1.0, "quantile": 1.5}])

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.tree import DecisionTreeClassifier
 
@@ -60,7 +59,6 @@ FORMS: dict[str, Callable[[Any, Path], Any]] = {
     "PyArrow": lambda frame, _: frame.to_arrow(),
     "DuckDB": lambda frame, _: duckdb.sql("SELECT * FROM frame"),
     "mapping": lambda frame, _: frame.to_dict(as_series=False),
-    "columns": lambda frame, _: frame.to_dict(),
     "csv": lambda frame, folder: stored(frame, folder, "csv"),
     "Parquet": lambda frame, folder: stored(frame, folder, "parquet"),
     "reordered": lambda frame, _: frame.select(frame.columns[::-1]),
@@ -148,21 +146,6 @@ def test_where_every_person_is_a_teacher_the_table_becomes_steps_as_in_a_run():
     assert np.array_equal(rows.votes_.counts, fitted(private, public, classifier(features=steps)).votes_.counts)
 
 
-@pytest.mark.parametrize("columns", ["some", "all"])
-def test_missing_numbers_are_learned_from_where_people_cast_ballots(columns):
-    rng = np.random.default_rng(0)
-    rows = {"age": rng.uniform(20, 80, 1500), "dose": rng.uniform(0, 1, 1500), "ward": rng.choice(["a", "b"], 1500)}
-    ill = rng.random(1500) < 0.5
-    rows["dose"][ill | (columns == "all")] = np.nan  # among the public rows as well
-    private, public = ({name: cells[part] for name, cells in rows.items()} for part in (slice(1000), slice(1000, 1500)))
-    model = PATEClassifier(epsilon=5.0, random_state=0, noise=SimulationNoise(0))
-    found = model.fit(private, ill[:1000], X_public=public)
-    right = found.score(public, ill[1000:])
-    assert right > 0.95 if columns == "some" else 0.4 < right < 0.7
-    student = found.whole_student()
-    assert student.predict(public).tolist() == found.predict(public).tolist()
-
-
 def test_columns_may_be_declared():
     few = PublicColumns(("ward", "age"), (np.array(["south", "north"]), None))
     expected = fitted(few.transform(PRIVATE), few.transform(PUBLIC))
@@ -172,32 +155,6 @@ def test_columns_may_be_declared():
     other = PublicColumns(("age",), (None,))
     with pytest.raises(InvalidParameterError, match="must begin with the same PublicColumns"):
         fitted(PRIVATE, PUBLIC, classifier(features=few, student_features=other))
-
-
-def test_declared_columns_become_steps_where_every_person_is_a_teacher():
-    people: dict[str, Any] = {"teacher": VectorBallots(), "mechanism": None, "student": None, "epsilon": 20.0}
-    people["n_teachers"] = None
-    expected: Any = fitted(PRIVATE, PUBLIC, classifier(**people))
-    declared = PublicColumns.learn(PUBLIC, kinds={"size": SIZES, "age": "number"})
-    model: Any = fitted(PRIVATE, PUBLIC, classifier(**people, features=declared))
-    assert model.ballots_[0].totals.tobytes() == expected.ballots_[0].totals.tobytes()
-    assert isinstance(model.student_map_, PublicSteps)
-    assert np.array_equal(model.predict(PRIVATE), expected.predict(PRIVATE))
-
-
-@pytest.mark.parametrize("rename", [{"ward": "Ward"}, {"age": "aeg"}])
-def test_a_misspelt_column_is_refused_by_its_name(rename):
-    (name,) = rename
-    message = (
-        f"The rows have no column '{name}'. They need each of: age, dose, size, ward, fit, seen. Check the spelling."
-    )
-    for rows in (PRIVATE.rename(rename), PRIVATE.to_pandas().rename(columns=rename)):
-        with pytest.raises(InvalidDataError) as caught:
-            fitted(rows, PUBLIC)
-        assert str(caught.value) == message
-        with pytest.raises(InvalidDataError) as caught:
-            fitted(PRIVATE, PUBLIC).predict(rows)
-        assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("lazy", ["X", "y", "entity_ids", "whole_rows"])
@@ -229,30 +186,11 @@ def test_columns_of_pandas_must_have_the_index_of_the_rows(name):
     )
 
 
-def test_labels_to_score_on_may_be_named(of_arrays):
-    model, columns = of_arrays
-    named = fitted(PRIVATE, PUBLIC)
-    assert named.score(PRIVATE, "ill") == model.score(columns.transform(PRIVATE), PRIVATE["ill"].to_numpy()) > 0.8
-    assert named.score(PRIVATE.lazy(), "ill") == named.score(PRIVATE, PRIVATE["ill"])
-    with pytest.raises(InvalidDataError, match="`y` may be the name of a column only"):
-        model.score(columns.transform(PRIVATE), "ill")
-
-
 def test_rows_with_names_beside_rows_without_are_refused():
     matrix = PublicColumns.learn(PUBLIC).transform
     for X, public, named in ((PRIVATE, matrix(PUBLIC), "`X`"), (matrix(PRIVATE), PUBLIC, "`X_public`")):
         with pytest.raises(InvalidDataError, match=f"must both have named columns, or neither. Only {named} has"):
             fitted(X, public)
-
-
-def test_sparse_rows_are_refused():
-    matrix = PublicColumns.learn(PUBLIC).transform
-    private, public = matrix(PRIVATE), matrix(PUBLIC)
-    for rows in ((csr_array(private), public), (private, csr_array(public))):
-        with pytest.raises(InvalidDataError, match="Got a sparse matrix; call its `toarray"):
-            fitted(*rows)
-    with pytest.raises(InvalidDataError, match="Got a sparse matrix"):
-        fitted(private, public).predict(csr_array(public))
 
 
 @pytest.mark.parametrize(
@@ -265,12 +203,6 @@ def test_the_target_of_a_regression_is_refused(y):
         classifier().fit(PRIVATE, y, X_public=PUBLIC)
     assert caught.value.__context__ is None
     assert "400" not in str(caught.value)
-
-
-def test_many_numbers_that_are_declared_or_frequent_are_classes():
-    y = np.arange(400) % 60
-    assert len(classifier(classes=np.arange(60)).fit(PRIVATE, y, X_public=PUBLIC).classes_) == 60
-    assert len(classifier().fit(PRIVATE, np.arange(400) % 30, X_public=PUBLIC).classes_) == 30
 
 
 @pytest.mark.parametrize("missing", [None, float("nan")])

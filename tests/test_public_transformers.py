@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401  makes IterativeImputer importable
-from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer, TfidfVectorizer
+from sklearn.feature_extraction.text import TfidfTransformer, TfidfVectorizer
 from sklearn.feature_selection import SelectKBest
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import IterativeImputer, SimpleImputer
@@ -39,9 +39,7 @@ from tutelage.features import (
     PublicRows,
     PublicScaling,
     PublicTransformer,
-    check_row_by_row,
     features_of_private,
-    require_public_map,
 )
 from tutelage.features.cells import as_frame
 from tutelage.features.named import numbered_rows
@@ -107,29 +105,6 @@ def test_what_a_transformer_was_fitted_to_before_is_forgotten():
     )
 
 
-def test_fits_and_clones_change_nothing():
-    learned = PublicTransformer.learn(StandardScaler(), PUBLIC)
-    before = learned.transform(ROWS)
-    learned.fit(ROWS * 100 + 7)
-    learned.fit_transform(ROWS * 100 + 7)
-    copies: Any = (learned, clone(learned), clone(make_pipeline(learned))[0])  # type: ignore[index]
-    for copy in copies:
-        assert np.array_equal(copy.transform(ROWS), before)
-
-
-def test_sparse_features_become_dense():
-    kinds = RNG.integers(0, 4, (60, 2))
-    learned = PublicTransformer.learn(OneHotEncoder(handle_unknown="ignore"), PublicRows(kinds, "codes"))
-    found = learned.transform([[0, 9], [3, 1]])
-    assert isinstance(found, np.ndarray)
-    assert found.sum(axis=1).tolist() == [1, 2]
-
-
-def test_texts_are_rows_too():
-    learned = PublicTransformer.learn(TfidfVectorizer(), PublicRows(np.array(TEXTS), "messages"), row_by_row=True)
-    assert np.array_equal(learned.transform(TEXTS[:3]), TfidfVectorizer().fit(TEXTS).transform(TEXTS[:3]).toarray())
-
-
 @pytest.mark.parametrize(
     ("transformer", "public", "message"),
     [
@@ -145,31 +120,6 @@ def test_texts_are_rows_too():
 def test_anything_else_is_refused(transformer, public, message):
     with pytest.raises(InvalidParameterError, match=message):
         PublicTransformer.learn(transformer, public)
-
-
-def test_what_makes_no_numbers_is_refused():
-    for function in (lambda X: X.astype(str), lambda X: X[:, 0], lambda X: X[:1]):
-        with pytest.raises(InvalidDataError, match="PublicTransformer must make a row of numbers of each of 2 rows"):
-            PublicTransformer.learn(FunctionTransformer(function), PUBLIC)
-
-
-def test_more_features_than_memory_holds_are_refused():
-    texts = PublicRows(np.array(TEXTS), "messages")
-    with pytest.raises(InvalidDataError, match=r"at most 65536 features.* Got 1048576; add a TruncatedSVD"):
-        PublicTransformer.learn(HashingVectorizer(), texts)
-    assert PublicTransformer.learn(HashingVectorizer(n_features=64), texts).row_by_row
-
-
-def test_a_transformer_that_was_fitted_elsewhere_is_no_public_map():
-    with pytest.raises(InvalidParameterError, match=r"Got a StandardScaler\. To fit a transformer on public rows"):
-        require_public_map(StandardScaler().fit(ROWS), "PATEClassifier")
-    with pytest.raises(InvalidParameterError, match=r"Got a StandardScaler\."):
-        require_public_map(make_pipeline(StandardScaler().fit(ROWS)), "PATEClassifier")
-
-
-def test_only_learning_makes_one():
-    with pytest.raises(InvalidParameterError, match=r"is made by PublicTransformer\.learn.*use PublicEncoder"):
-        PublicTransformer(StandardScaler().fit(ROWS), "somewhere")
 
 
 def test_a_repr_shows_no_row():
@@ -213,15 +163,6 @@ def test_what_is_said_to_be_row_by_row_is(name, rows, order):
     assert np.concatenate([learned.transform(row[np.newaxis]) for row in rows]).tobytes() == whole.tobytes()
 
 
-@settings(max_examples=25)
-@given(texts=st.lists(st.lists(st.sampled_from(" ".join(TEXTS).split())).map(" ".join), min_size=2, max_size=9))
-def test_words_are_counted_row_by_row(texts):
-    learned = PublicTransformer.learn(TfidfVectorizer(sublinear_tf=True), PublicRows(np.array(TEXTS), "messages"))
-    assert learned.row_by_row
-    whole = learned.transform(texts)
-    assert np.concatenate([learned.transform([text]) for text in texts]).tobytes() == whole.tobytes()
-
-
 class Derived(StandardScaler):
     """Could do anything."""
 
@@ -241,25 +182,10 @@ def test_nothing_else_is_taken_to_be_row_by_row(transformer):
     assert not PublicTransformer.learn(transformer, PUBLIC).row_by_row
 
 
-def test_scaling_is_not_sent_in_blocks_if_that_is_refused_or_a_function_may_keep_something():
-    assert not PublicTransformer.learn(StandardScaler(), PUBLIC, row_by_row=False).row_by_row
-    texts = PublicRows(np.array(TEXTS), "messages")
-    assert not PublicTransformer.learn(TfidfVectorizer(preprocessor=lambda text: text), texts).row_by_row
-
-
 @pytest.mark.parametrize("transformer", [PCA(5), Centering(), FunctionTransformer(lambda X: X @ ROWS[:20])])
 def test_a_false_claim_is_refused(transformer):
     with pytest.raises(InvalidParameterError, match="to the last bit, or leave `row_by_row` out"):
         PublicTransformer.learn(transformer, PUBLIC, row_by_row=True)
-
-
-def test_without_the_claim_products_are_taken_and_statistics_over_rows_are_not():
-    check_row_by_row(PublicTransformer.learn(PCA(5), PUBLIC), ROWS)
-    with pytest.raises(InvalidParameterError, match="without random numbers and statistics over the rows"):
-        check_row_by_row(PublicTransformer.learn(Centering(), PUBLIC), ROWS)
-    random = PublicEncoder(lambda X: X + np.random.default_rng().random(X.shape), "random numbers")
-    with pytest.raises(InvalidParameterError, match="without random numbers and statistics over the rows"):
-        check_row_by_row(random, ROWS)
 
 
 def shard_features(features, X, shards):
@@ -375,12 +301,6 @@ def test_teachers_by_shards_and_by_persons_see_the_features(row_by_row, tmp_path
         assert np.array_equal(loaded.predict(ROWS), model.predict(ROWS))
 
 
-def test_a_student_keeps_its_transformer_of_texts(tmp_path):
-    learned = PublicTransformer.learn(TfidfVectorizer(), PublicRows(np.array(TEXTS), "messages"))
-    save_student(learned, tmp_path / "map.skops")
-    assert np.array_equal(load_student(tmp_path / "map.skops").transform(TEXTS), learned.transform(TEXTS))
-
-
 def test_a_saved_function_opens_for_those_who_vouch_for_it(tmp_path):
     save_student(PublicEncoder(doubled, "no weights"), tmp_path / "map.skops")
     with pytest.raises(InvalidDataError, match=r"not known to be safe: .*doubled"):
@@ -487,11 +407,3 @@ def test_an_encoder_is_a_function_whose_source_is_stated():
             PublicEncoder(encode, source)  # type: ignore[arg-type]
     with pytest.raises(InvalidDataError, match="PublicEncoder must make a row of numbers of each of 300 rows"):
         PublicEncoder(lambda X: X[0], "one row").transform(ROWS)
-
-
-def test_a_torch_module_is_an_encoder():
-    torch = pytest.importorskip("torch")
-    network = torch.nn.Linear(20, 3).eval()
-    encoder = PublicEncoder(lambda X: network(torch.as_tensor(X, dtype=torch.float32)), "random weights")
-    check_row_by_row(encoder, ROWS)
-    assert encoder.transform(ROWS).shape == (300, 3)

@@ -29,7 +29,8 @@ from tutelage.teachers.parallel import guarded
 
 KEY = b"a key of 32 bytes for the tests."
 TEACHERS = 12
-BACK_ENDS = ["sequential", "threading", "loky", "dask", "ray"]
+CLUSTERS = [pytest.param(name, marks=pytest.mark.rest) for name in ("dask", "ray")]
+BACK_ENDS = ["sequential", "threading", "loky", *CLUSTERS]
 LETHAL = 99.0
 
 
@@ -241,7 +242,7 @@ def dying(rows, marker):
     return Fatal(str(marker)), expected
 
 
-@pytest.mark.parametrize("back_end", ["loky", "dask", "ray"])
+@pytest.mark.parametrize("back_end", ["loky", *CLUSTERS])
 def test_a_teacher_that_always_kills_its_process_abstains_and_no_other_does(back_end, on, rows, tmp_path, monkeypatch):
     monkeypatch.setattr(teacher_workers, "TRIES_ALONE", 2)
     fatal, expected = dying(rows, tmp_path / "marker")
@@ -254,6 +255,7 @@ def test_a_teacher_that_always_kills_its_process_abstains_and_no_other_does(back
     assert kept == {f"teacher-{number:06d}.npz" for number in range(TEACHERS) if number != 3}
 
 
+@pytest.mark.rest
 def test_a_lost_teacher_that_was_to_be_kept_abstains_later(rows, tmp_path, monkeypatch):
     X, y, shards = rows
     fatal, expected = dying(rows, tmp_path / "marker")
@@ -303,6 +305,7 @@ def test_where_nobody_can_work_at_all_the_reason_comes_out(where, monkeypatch):
         list(teacher_workers.train_each(job, range(3), 2))
 
 
+@pytest.mark.rest
 def test_a_run_survives_a_dask_worker_killed_in_the_middle(on, rows, dask_client, tmp_path):
     expected = ballots(rows, DecisionTreeClassifier())
 
@@ -325,6 +328,7 @@ def test_a_run_survives_a_dask_worker_killed_in_the_middle(on, rows, dask_client
         os.kill(victim, 0)
 
 
+@pytest.mark.rest
 def test_an_interrupt_gets_through_and_leaves_no_worker_behind(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(

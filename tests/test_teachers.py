@@ -3,7 +3,6 @@ import errno
 import linecache
 import os
 import pickle
-import runpy
 import signal
 import subprocess
 import sys
@@ -93,15 +92,6 @@ def test_votes_are_the_same_however_they_are_made(binary_rows):
     )
 
 
-def test_a_class_that_a_shard_lacks_keeps_its_column():
-    X = np.array([[0.0], [1.0], [0.0], [2.0]])
-    ballots = EstimatorTeachers(DecisionTreeClassifier(), n_classes=4, seed=0).fit_ballots(
-        X, np.array([0, 1, 0, 2]), assigned([0, 0, 1, 1], 2), np.array([[0.0], [1.5], [2.0]])
-    )
-    votes = tally(ballots, 4)
-    assert votes.counts.tolist() == [[2, 0, 0, 0], [0, 1, 1, 0], [0, 1, 1, 0]]
-
-
 @pytest.mark.parametrize("estimator", [LogisticRegression(), RandomForestClassifier(3)], ids=str)
 def test_an_empty_shard_abstains_and_a_single_class_is_a_constant_vote(estimator):
     X, y = np.array([[0.0], [1.0], [5.0]]), np.array([0, 1, 1])
@@ -111,21 +101,6 @@ def test_an_empty_shard_abstains_and_a_single_class_is_a_constant_vote(estimator
     assert ballots[1].tolist() == [ABSTAIN, ABSTAIN]
     assert ballots[2].tolist() == [1, 1]
     assert tally(ballots, 2).counts.sum(axis=1).tolist() == [2, 2]
-
-
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_an_estimators_message_does_not_come_out_of_a_shard(n_jobs, capfd):
-    X, y = np.full((8, 1), 123.456), np.array([0, 1] * 4)
-    teachers = EstimatorTeachers(Quoting(), n_classes=2, seed=0, n_jobs=n_jobs)
-    with pytest.raises(TeacherTrainingError, match=r"The teacher of shard .* raised ValueError") as caught:
-        teachers.fit_ballots(X, y, assigned([0, 0, 0, 0, 1, 1, 1, 1], 2), X)
-    chain, error = [], caught.value
-    while error is not None:
-        chain.append(str(error))
-        error = error.__cause__
-    shown = "".join(chain) + capfd.readouterr().err
-    assert "Miller" not in shown
-    assert "123.456" not in shown
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
@@ -143,23 +118,6 @@ def test_rows_labels_and_shards_must_match():
         teachers.fit_ballots(X, np.array([0, 1]), assigned([0, 0, 0], 1), X)
     with pytest.raises(InvalidDataError, match="class indices from 0 to 1"):
         teachers.fit(X, np.array([0, 1, 2]), assigned([0, 0, 0], 1))
-
-
-class FailsLater(DecisionTreeClassifier):
-    """A classifier that quotes a row when it predicts."""
-
-    def predict(self, X, check_input=True):
-        raise ValueError("the row of Mrs Miller")
-
-
-def test_a_message_does_not_come_out_when_voting_either():
-    X, y = np.array([[0.0], [1.0]]), np.array([0, 1])
-    teachers = EstimatorTeachers(FailsLater(), n_classes=2, seed=0)
-    with pytest.raises(InvalidDataError, match="have not been trained"):
-        teachers.ballots(X)
-    with pytest.raises(TeacherTrainingError, match="raised ValueError") as caught:
-        teachers.fit(X, y, assigned([0, 0], 1)).ballots(X)
-    assert "Miller" not in str(caught.value)
 
 
 class Picky(DecisionTreeClassifier):
@@ -200,22 +158,6 @@ def test_a_teacher_that_fails_abstains_and_no_other_does(when, n_jobs, tmp_path)
         assert np.array_equal(teachers.fit_ballots(spoiled, y, shards, X, tmp_path), after)
     with pytest.warns(TeacherLostWarning):
         assert np.array_equal(teachers.fit(spoiled, y, shards).ballots(X), after)
-
-
-class Broken(DecisionTreeClassifier):
-    """A classifier that predicts a class that does not exist."""
-
-    def predict(self, X, check_input=True):
-        return super().predict(X, check_input) + 5
-
-
-def test_a_ballot_for_an_unknown_class_is_refused():
-    X = np.array([[0.0], [1.0]])
-    teachers = EstimatorTeachers(Broken(), n_classes=2, seed=0).fit(X, np.array([0, 1]), assigned([0, 0], 1))
-    with pytest.raises(TeacherTrainingError, match="raised InvalidBallotError"):
-        teachers.ballots(X)
-    with pytest.raises(TeacherTrainingError, match="raised InvalidBallotError"):
-        teachers.fit_ballots(X, np.array([0, 1]), assigned([0, 0], 1), X)
 
 
 FOREST = RandomForestClassifier(2)
@@ -259,14 +201,6 @@ def test_a_checkpoint_made_under_other_circumstances_is_not_reused(binary_rows, 
         arguments = {"X": X, "y": y, **change}
         fresh = fit_with_checkpoints(**arguments, folder=None)
         assert np.array_equal(fit_with_checkpoints(**arguments, folder=tmp_path), fresh)
-
-
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut short", b"not an archive"])
-def test_a_damaged_checkpoint_is_trained_again(content, binary_rows, tmp_path):
-    X, y = binary_rows
-    fresh = fit_with_checkpoints(X, y, tmp_path)
-    (tmp_path / "teacher-000002.npz").write_bytes(content)
-    assert np.array_equal(fit_with_checkpoints(X, y, tmp_path), fresh)
 
 
 def test_a_pickle_in_the_checkpoint_folder_is_not_run(binary_rows, tmp_path):
@@ -412,31 +346,6 @@ def test_public_rows_of_another_shape_are_refused_in_one_form(teacher, binary_ro
         ):
             with pytest.raises(InvalidDataError, match=r"at least one row, and rows of shape \(4,\) like those of X"):
                 ask(queries)
-
-
-def test_a_checkpoint_is_not_reused_for_other_code(binary_rows, tmp_path):
-    X, y = binary_rows
-    shards = Shards.of_rows(len(y), 4, key=KEY)
-    module = tmp_path / "own_estimator.py"
-    code = textwrap.dedent("""
-        from sklearn.tree import DecisionTreeClassifier
-
-        class Own(DecisionTreeClassifier):
-            def predict(self, X, check_input=True):
-                return super().predict(X) * {}
-    """)
-    found = []
-    for factor in (1, 0):
-        module.write_text(code.format(factor))
-        loaded: dict[str, Any] = runpy.run_path(str(module), run_name="own_estimator")
-        sys.modules["own_estimator"] = types.ModuleType("own_estimator")
-        sys.modules["own_estimator"].__dict__.update(loaded, __file__=str(module))
-        linecache.clearcache()
-        teachers = EstimatorTeachers(loaded["Own"](max_depth=2), n_classes=2, seed=0)
-        found.append(teachers.fit_ballots(X, y, shards, X[:20], tmp_path / "private"))
-    del sys.modules["own_estimator"]
-    assert found[0].any()
-    assert not found[1].any()
 
 
 @pytest.mark.parametrize("planted", [np.full(9, 7), np.int16(1), np.zeros(8, dtype=np.int16), np.full(9, 0.5)])

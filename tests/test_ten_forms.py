@@ -16,11 +16,10 @@ from conftest import FITS_AGAIN
 from runs_of_people import VECTORS, configure_people, write_people
 from test_named_rows import FORMS, PRIVATE, PUBLIC, stored
 from tutelage import PATEClassifier, SimulationNoise, SystemNoise
-from tutelage.exceptions import InvalidDataError
 from tutelage.tables import read_table
 from tutelage.teachers import VectorBallots
 
-pytestmark = FITS_AGAIN
+pytestmark = [FITS_AGAIN, pytest.mark.rest]
 
 
 def compressed(frame: Any, folder: Path) -> Any:
@@ -145,10 +144,3 @@ def test_a_process_without_this_package_predicts_the_same(step, expected, tmp_pa
     assert json.loads(printed.stdout) == expected.predict(PRIVATE).tolist()
     rows.write_text(rows.read_text().replace("ward", "wrad", 1))
     assert "KeyError: 'ward'" in without_the_package(file, rows).stderr
-
-
-def test_columns_in_another_order_change_nothing_and_a_misspelt_one_is_refused(expected):
-    rows = PRIVATE.select(PRIVATE.columns[::-1])
-    assert expected.predict(rows).tolist() == expected.predict(PRIVATE).tolist()
-    with pytest.raises(InvalidDataError, match="The rows have no column 'ward'"):
-        expected.predict(PRIVATE.rename({"ward": "wrad"}))

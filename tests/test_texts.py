@@ -25,13 +25,11 @@ from tutelage.features import (
     PublicColumns,
     PublicEncoder,
     PublicRows,
-    PublicSteps,
     PublicTransformer,
     check_row_by_row,
     text_features,
 )
 from tutelage.students import load_student
-from tutelage.tables import read_batches, read_csv
 
 WORDS = ("alpha", "beta", "gamma", "delta", "omega", "kappa")
 TEXTS = np.array([" ".join(words) for words in itertools.permutations(WORDS, 3)], dtype=object)
@@ -50,13 +48,6 @@ def labelled(n, seed):
 
 
 # Features of texts
-
-
-def test_texts_have_length_1_and_the_axes_of_public_words():
-    found = MADE.transform(TEXTS)
-    assert np.allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
-    assert not MADE.transform(["zzz qqq", ""]).any()
-    assert found.shape == (120, 6)
 
 
 def test_the_axes_are_those_of_words_and_letters_by_scikit_learn():
@@ -129,21 +120,6 @@ def test_public_texts_without_common_words_are_refused(texts, message):
         text_features(PublicRows(texts, "texts"))
 
 
-def test_texts_that_nobody_declared_public_are_refused():
-    with pytest.raises(InvalidParameterError, match="text_features is learned from public rows only"):
-        text_features(TEXTS)  # type: ignore[arg-type]
-
-
-def test_texts_without_words_between_blanks_are_known_by_their_letters():
-    texts = np.array(["天気がいい日", "天気がわるい日", "いい日だった"] * 10, dtype=object)
-    assert text_features(PublicRows(texts, "weather")).transform(texts).any(axis=1).all()
-
-
-def test_few_texts_have_few_axes():
-    assert MADE.transform(TEXTS[:1]).shape == (1, 6)
-    assert text_features(PUBLIC).transform(TEXTS[:1]).shape == (1, 20)  # a quarter of eighty
-
-
 @settings(max_examples=20)
 @given(st.lists(st.text(min_size=1), min_size=2, max_size=6))
 def test_terms_are_stored_as_one_text_and_come_back(texts):
@@ -180,22 +156,6 @@ def test_text_of_several_words_becomes_features_after_numbers_and_codes():
     assert (columns.numbers, columns.categorical, columns.text_names) == (("age", "seen"), ("ward",), ("note",))
     assert found.shape == (300, 3 + columns.n_text_features)
     assert np.array_equal(found[:, 3:], text_features(PublicRows(NOTES, "notes")).transform(NOTES))
-
-
-def test_every_form_of_a_table_gives_the_same_features(tmp_path):
-    rows = table_of(NOTES[:60])
-    path = tmp_path / "rows.csv"
-    pd.DataFrame(rows).to_csv(path, index=False)
-    columns = PublicColumns.learn(rows)
-    expected = columns.transform(rows)
-    forms = [pd.DataFrame(rows), pl.DataFrame(rows), read_csv(path), np.array(list(rows.values()), dtype=object).T]
-    for form in forms:
-        assert columns.transform(form).tobytes() == expected.tobytes()
-
-
-def test_an_empty_cell_of_text_has_no_features():
-    columns = PublicColumns.learn({"note": NOTES})
-    assert not columns.transform({"note": [None, "", float("nan")]}).any()
 
 
 @pytest.mark.parametrize(
@@ -297,49 +257,6 @@ def test_the_default_for_texts_alone_is_the_features_of_texts():
     matrix = text_features(PublicRows(NOTES, "notes"))
     by_hand = fitted(matrix.transform(PRIVATE), matrix.transform(NOTES))
     assert np.allclose(with_names.predict_proba({"note": TESTS}), by_hand.predict_proba(matrix.transform(TESTS)))
-
-
-def test_text_beside_other_columns_is_heard():
-    X, X_public = table_of(PRIVATE, 1), table_of(NOTES, 2)
-    assert np.mean(fitted(X, X_public).predict(table_of(TESTS, 3)) == TRUTH) > 0.65
-
-
-def test_a_transformer_of_texts_may_be_named(tmp_path):
-    for row_by_row in (False, True):
-        tfidf = PublicTransformer.learn(TfidfVectorizer(), PublicRows(NOTES, "notes"), row_by_row=row_by_row)
-        model = fitted(PRIVATE, NOTES, features=tfidf)
-        assert np.mean(model.predict(TESTS) == TRUTH) > 0.85
-        model.save(tmp_path / str(row_by_row))
-        loaded = load_student(tmp_path / str(row_by_row) / "student.skops")
-        assert np.array_equal(loaded.predict(TESTS), model.predict(TESTS))
-
-
-def test_texts_beside_a_matrix_are_refused():
-    with pytest.raises(InvalidDataError, match="must both have named columns"):
-        fitted(PRIVATE, np.eye(300))
-
-
-def test_steps_give_features_the_weight_of_all_other_columns():
-    columns = PublicColumns.learn(table_of(NOTES))
-    public = PublicRows(columns.transform(table_of(NOTES)), "made up")
-    steps = PublicSteps.learn(public, len(columns.numbers), n_features=columns.n_text_features)
-    variances = steps.transform(public.values).var(axis=0)
-    assert variances[-columns.n_text_features :].sum() == pytest.approx(variances[: -columns.n_text_features].sum())
-    alone = PublicSteps.learn(PublicRows(np.eye(4), "unit rows"), 0, n_features=4)
-    assert np.array_equal(alone.transform(np.eye(4)), np.eye(4))
-
-
-def test_text_that_is_read_in_batches_casts_the_same_ballots(tmp_path):
-    X, X_public = {**table_of(PRIVATE, 1), "spam": KINDS}, table_of(NOTES, 2)
-    pl.DataFrame(X).write_parquet(tmp_path / "rows.parquet")
-    models = [
-        PATEClassifier(epsilon=8.0, classes=[0, 1], noise=SimulationNoise(0), random_state=0).fit(
-            rows, "spam", X_public=X_public
-        )
-        for rows in (X, read_batches(tmp_path / "rows.parquet", rows_at_once=97))
-    ]
-    sums: Any = zip(models[0].ballots_, models[1].ballots_, strict=True)
-    assert all(np.array_equal(one.totals, other.totals) for one, other in sums)
 
 
 def test_texts_that_repeat_each_other_teach_the_same_features_again():
