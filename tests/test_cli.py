@@ -346,7 +346,11 @@ def test_arrays_of_the_wrong_shape_or_kind_are_refused(private, message, folder)
             {},
             "must both be tables (.csv, .tsv or .txt, also with .gz; or .parquet) or",
         ),
-        ([("sklearn.tree.DecisionTreeClassifier", "tutelage.teachers.Means")], {}, "must be one of ClassMeans, Naive"),
+        (
+            [("sklearn.tree.DecisionTreeClassifier", "tutelage.teachers.Means")],
+            {},
+            "must be one of ClassMeans, NearestQueries",
+        ),
         (
             [("sklearn.tree.DecisionTreeClassifier", "tutelage.teachers.Ridge")],
             {"teachers": "parameters = { beta = 1 }"},

@@ -37,7 +37,6 @@ WITHOUT_GATE = {
     "ledger/store.py": "refuses what is no regular file; SQLite reads it page by page",
     "students/store.py": "an archive in memory, which passed the gate",
     "datasets/adult.py": "the table in the package",
-    "datasets/diabetes.py": "an archive in memory, from the network",
     "reporting/html.py": "a file of the package",
     "cli/example.py": "files of the package, and writing",
     "students/export.py": "a network in memory",
