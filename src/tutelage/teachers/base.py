@@ -48,14 +48,7 @@ class TrainableTeachers(TeacherEnsemble, Protocol):
         y : integer array of shape (rows,)
             Class index of each private row.
         shards : Shards
-            Which row goes to which teacher.
-
-        Raises
-        ------
-        InvalidDataError
-            If rows, labels and shards do not belong together, or the teachers cannot take a value.
-        TeacherTrainingError
-            If the training fails on all shards. One that fails makes its teacher abstain.
+            Which row goes to which teacher. One that fails on its rows abstains; that all fail is an error.
         """
 
     def fit_ballots(

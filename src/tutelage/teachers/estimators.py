@@ -48,13 +48,7 @@ class EstimatorTeachers(Ensemble):
     """
 
     def __init__(
-        self,
-        estimator: Any,
-        *,
-        n_classes: int,
-        seed: int,
-        n_jobs: int | None = None,
-        progress: bool = False,
+        self, estimator: Any, *, n_classes: int, seed: int, n_jobs: int | None = None, progress: bool = False
     ) -> None:
         require_classifier(estimator, "estimator", "EstimatorTeachers")
         super().__init__(n_classes)
@@ -151,7 +145,7 @@ def _vote(teacher: Any | None, X_public: Matrix, n_classes: int) -> Ballots | No
 def ensemble_of(
     teacher: Any, *, n_classes: int, seed: int, n_jobs: int | None = None, progress: bool = False
 ) -> TrainableTeachers:
-    """Return untrained teachers: those of a `TeacherRecipe`, or clones of a scikit-learn classifier; see the former."""
+    """Return untrained teachers: those of a `TeacherRecipe`, or clones of a scikit-learn classifier."""
     if isinstance(teacher, TeacherRecipe):
         return teacher.ensemble(n_classes=n_classes, seed=seed, n_jobs=n_jobs, progress=progress)
     return EstimatorTeachers(teacher, n_classes=n_classes, seed=seed, n_jobs=n_jobs, progress=progress)

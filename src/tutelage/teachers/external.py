@@ -73,11 +73,6 @@ class CallableTeachers(Ensemble):
         A teacher that raises, or does not return one class index, or −1, per row, abstains on all of them; a
         `TeacherLostWarning` says that there is one. An `OSError` (a lost connection or a timeout, for example) or a
         `MemoryError` may be due to other people, so no teacher abstains because of it: the call fails.
-
-        Raises
-        ------
-        TeacherTrainingError
-            If no teacher answers, or one has no connection, time or memory; the messages are withheld.
         """
 
         def ask(numbered: tuple[int, Teacher]) -> tuple[int, Ballots | Lost]:

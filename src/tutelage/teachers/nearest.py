@@ -32,20 +32,12 @@ _AT_ONCE = 64  # rows: their distances to thousands of queries stay in a core's 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class FewVotes(NeverPickled):
-    """Votes of teachers that abstain on most queries; private.
+    """Votes of teachers that abstain on most queries, those of each teacher in its order of preference; private."""
 
-    Parameters
-    ----------
-    teachers, queries, labels : integer arrays of shape (votes,)
-        Teacher, query and class of each vote: teacher after teacher, those of each in its order of preference.
-    shape : tuple of int
-        Numbers of teachers, queries and classes.
-    """
-
-    teachers: IntArray = field(repr=False)
+    teachers: IntArray = field(repr=False)  # of each vote, in ascending order
     queries: IntArray = field(repr=False)
     labels: IntArray = field(repr=False)
-    shape: tuple[int, int, int] = field(repr=False)
+    shape: tuple[int, int, int] = field(repr=False)  # numbers of teachers, queries and classes
 
     def per_teacher(self) -> IntArray:
         """Return how many votes each teacher casts."""
@@ -106,14 +98,7 @@ class NearestTeachers(Ensemble):
     """People who vote on the nearest queries; `NearestQueries.fit` makes them."""
 
     def __init__(
-        self,
-        cap: int,
-        X: Matrix,
-        y: IntArray,
-        shards: Shards,
-        *,
-        n_classes: int,
-        features: FeatureMap | None = None,
+        self, cap: int, X: Matrix, y: IntArray, shards: Shards, *, n_classes: int, features: FeatureMap | None = None
     ) -> None:
         super().__init__(n_classes)
         self._features = None if features is None else require_public_map(features, "NearestQueries")

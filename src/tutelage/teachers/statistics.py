@@ -38,11 +38,6 @@ class PrivateStatistics(NeverPickled):
         The right class index of each row.
     n_classes : int
         Number of classes.
-
-    Raises
-    ------
-    InvalidDataError
-        If ballots and labels do not belong together.
     """
 
     __slots__ = ("_ballots", "_labels", "_n_classes")

@@ -94,19 +94,10 @@ class VectorBallots:
     ) -> BallotSum:
         """Return the sum of the ballots of all people: of each, the mean product of residual and vector.
 
-        Parameters
-        ----------
-        blocks : iterable of PeopleBlock
-            The private rows, a few thousand at a time. All rows of a person must be in one block; the sum is the same
-            however people are divided into blocks. A few blocks are in memory at once, whatever the number of rows.
-        products_of : function of a block
-            Returns the vectors of its rows, through `features`: each of length at most one, shape (rows, numbers). And
-            their residuals: 1 for its class and 0 for the others, minus what was expected, shape (rows, classes). It is
-            called from one thread per processor.
-        radius : float
-            Longest product that is cast as it is; longer ones are shortened.
-        unit : PrivacyUnit
-            The privacy unit.
+        All rows of a person must be in one block; the sum is the same however people are divided into blocks.
+        `products_of` returns the vectors of the rows of a block, through `features`, each of length at most one, shape
+        (rows, numbers). And their residuals: 1 for its class and 0 for the others, minus what was expected, shape
+        (rows, classes). It is called from one thread per processor. Products longer than `radius` are shortened.
         """
 
         def cast_by(block: PeopleBlock) -> BallotSum:
