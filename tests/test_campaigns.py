@@ -34,7 +34,8 @@ from tutelage.mechanisms import CappedGNMax
 from tutelage.partition import Shards as _Shards
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students.selection import RandomRows
-from tutelage.teachers import FewVotes, NearestQueries
+from tutelage.teachers import NearestQueries
+from tutelage.teachers.nearest import FewVotes
 
 CLASSES, DELTA = 3, 1e-5
 PERSON = PrivacyUnit("person", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)

@@ -10,7 +10,8 @@ from sklearn.compose import make_column_transformer
 from sklearn.preprocessing import OneHotEncoder
 
 from tutelage.exceptions import InvalidDataError
-from tutelage.features import UNKNOWN, PublicColumns, PublicTransformer
+from tutelage.features import PublicColumns, PublicTransformer
+from tutelage.features.cells import UNKNOWN
 from tutelage.tables import Table, read_csv
 
 pandas = pytest.importorskip("pandas")

@@ -10,7 +10,7 @@ from tutelage import GNMax, LabelingSession, Ledger, SimulationNoise
 from tutelage._internal.typing import ABSTAIN
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, TeacherLostWarning, TeacherTrainingError
 from tutelage.privacy import ONE_TEACHER
-from tutelage.teachers import CallableTeachers, RecordedTeachers, TeacherEnsemble
+from tutelage.teachers import CallableTeachers, RecordedTeachers
 
 TEXTS = np.array(["win cash now", "see you at six", "free cash", "lunch?"])
 BALLOTS = np.array([[1, 0, 1, 0], [1, 0, ABSTAIN, 0], [0, 0, 1, 1]])
@@ -53,7 +53,7 @@ def asked_over_http(address):
 
 @pytest.mark.parametrize("n_jobs", [1, 3])
 def test_models_behind_http_vote_in_a_session(n_jobs, models):
-    teachers: TeacherEnsemble = CallableTeachers(
+    teachers = CallableTeachers(
         [asked_over_http(address) for address in models], n_classes=2, unit=ONE_TEACHER, max_workers=n_jobs
     )
     assert teachers.ballots(TEXTS).tolist() == [[1, 0, 0, 0], [1, 0, 1, 0], [0, 0, 1, 0]]
@@ -123,7 +123,7 @@ def test_parameters_out_of_range_are_named(arguments, message):
 
 def test_ballots_from_a_file_answer_any_of_their_rows(tmp_path):
     np.savez(tmp_path / "ballots.npz", ballots=BALLOTS, spare=BALLOTS[:1])
-    teachers: TeacherEnsemble = RecordedTeachers.load(tmp_path / "ballots.npz", TEXTS, n_classes=2, unit=ONE_TEACHER)
+    teachers = RecordedTeachers.load(tmp_path / "ballots.npz", TEXTS, n_classes=2, unit=ONE_TEACHER)
     assert teachers.ballots(TEXTS[[2, 0, 2]]).tolist() == BALLOTS[:, [2, 0, 2]].tolist()
     assert (teachers.n_classes, teachers.unit) == (2, ONE_TEACHER)
     with pytest.raises(InvalidDataError, match="not among those that the ballots were cast on"):

@@ -10,7 +10,8 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose
 
 from tutelage.exceptions import InvalidParameterError
-from tutelage.features import PublicKernel, PublicProjection, PublicRows, UnitBall, ballot_features, check_row_by_row
+from tutelage.features import PublicKernel, PublicProjection, PublicRows, UnitBall, ballot_features
+from tutelage.features.base import check_row_by_row
 from tutelage.features.landmarks import _EXPLAINED, _LINEAR, _POWER, _SCALES, _nearest, _off_grid, water_filling
 from tutelage.features.rowwise import EXACT_FLOAT64, distance_levels
 

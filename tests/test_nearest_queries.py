@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from tutelage import GNMax, LabelingSession, Ledger, Shards
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, NotPublishableError
-from tutelage.teachers import FewVotes, NearestQueries
+from tutelage.teachers import NearestQueries
+from tutelage.teachers.nearest import FewVotes
 from tutelage.votes import tally_few
 
 CLASSES = 3

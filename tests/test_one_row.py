@@ -23,14 +23,8 @@ from torch import nn
 from conftest import FITS_AGAIN
 from tutelage import GNMax, PATEClassifier
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.features import (
-    PublicFeatureMap,
-    PublicProjection,
-    PublicRows,
-    PublicScaling,
-    check_row_by_row,
-    features_of_private,
-)
+from tutelage.features import PublicFeatureMap, PublicProjection, PublicRows, PublicScaling
+from tutelage.features.base import check_row_by_row, features_of_private
 from tutelage.partition import Shards
 from tutelage.privacy import ONE_TEACHER
 from tutelage.teachers import (

@@ -33,14 +33,8 @@ from sklearn.preprocessing import (
 
 from tutelage import PATEClassifier, SimulationNoise
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.features import (
-    PublicEncoder,
-    PublicFeatureMap,
-    PublicRows,
-    PublicScaling,
-    PublicTransformer,
-    features_of_private,
-)
+from tutelage.features import PublicEncoder, PublicFeatureMap, PublicRows, PublicScaling, PublicTransformer
+from tutelage.features.base import features_of_private
 from tutelage.features.cells import as_frame
 from tutelage.features.named import numbered_rows
 from tutelage.students import load_student, save_student

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from tutelage.exceptions import InvalidDataError
-from tutelage.features import UNKNOWN, PublicColumns
+from tutelage.features import PublicColumns
+from tutelage.features.cells import UNKNOWN
 from tutelage.tables import Table, read_csv, read_table
 
 duckdb, pandas, polars, pyarrow = map(pytest.importorskip, ("duckdb", "pandas", "polars", "pyarrow"))

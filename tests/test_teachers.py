@@ -43,11 +43,9 @@ from tutelage.teachers import (
     Network,
     NetworkTeachers,
     RecordedTeachers,
-    TeacherEnsemble,
-    discard_checkpoints,
     ensemble_of,
 )
-from tutelage.teachers.checkpoints import BallotFile, source_of
+from tutelage.teachers.checkpoints import BallotFile, discard_checkpoints, source_of
 from tutelage.teachers.closed_form import Head
 from tutelage.votes import tally
 
@@ -84,7 +82,7 @@ def test_votes_are_the_same_however_they_are_made(binary_rows):
         return EstimatorTeachers(RandomForestClassifier(5), n_classes=2, seed=1, n_jobs=n_jobs)
 
     at_once = teachers().fit_ballots(X, y, shards, queries)
-    kept: TeacherEnsemble = teachers().fit(X, y, shards)
+    kept = teachers().fit(X, y, shards)
     assert np.array_equal(at_once, teachers(n_jobs=2).fit_ballots(X, y, shards, queries))
     assert np.array_equal(at_once, kept.ballots(queries))
     assert not np.array_equal(

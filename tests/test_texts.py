@@ -21,14 +21,8 @@ from sklearn.preprocessing import normalize
 
 from tutelage import PATEClassifier, SimulationNoise
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.features import (
-    PublicColumns,
-    PublicEncoder,
-    PublicRows,
-    PublicTransformer,
-    check_row_by_row,
-    text_features,
-)
+from tutelage.features import PublicColumns, PublicEncoder, PublicRows, PublicTransformer, text_features
+from tutelage.features.base import check_row_by_row
 from tutelage.students import load_student
 
 WORDS = ("alpha", "beta", "gamma", "delta", "omega", "kappa")

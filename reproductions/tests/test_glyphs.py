@@ -13,7 +13,8 @@ from sklearn.neighbors import NearestNeighbors
 
 from test_image_features import histogram
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.features import PublicRows, PublicScaling, check_row_by_row
+from tutelage.features import PublicRows, PublicScaling
+from tutelage.features.base import check_row_by_row
 from tutelage_reproductions.glyphs import (
     GlyphGradients,
     NeighborWhitening,

@@ -18,7 +18,7 @@ from scipy import stats
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.accounting.composition import continuous_gaussian_composition
-from tutelage.features import UNKNOWN
+from tutelage.features.cells import UNKNOWN
 from tutelage.partition import canonical_ids, folded_ids
 from tutelage.tables import MOMENT, Cells, spelled
 

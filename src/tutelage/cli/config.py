@@ -19,8 +19,7 @@ from tutelage.cli.settings import OneOf, Whole, read_section, read_settings, ref
 from tutelage.datasets import DATASETS
 from tutelage.estimator.classes import class_of, question_of
 from tutelage.exceptions import ConfigError, InvalidParameterError
-from tutelage.features import FEATURE_MAPS
-from tutelage.features.named import TABLE_MAP_OF_PEOPLE
+from tutelage.features.named import FEATURE_MAPS, TABLE_MAP_OF_PEOPLE
 from tutelage.labeling.tuning import DEFAULT_SHARE, MOST_SETTINGS
 from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.mechanisms.registry import CENTRAL

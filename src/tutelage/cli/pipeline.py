@@ -10,8 +10,8 @@ from tutelage.cli.sources import RunData, pool_of
 from tutelage.estimator import PATEClassifier
 from tutelage.estimator.inputs import Caller
 from tutelage.exceptions import ConfigError, PreflightWarning
-from tutelage.features import FEATURE_MAPS, PublicRows
-from tutelage.features.named import Columns
+from tutelage.features import PublicRows
+from tutelage.features.named import FEATURE_MAPS, Columns
 from tutelage.preflight import Words
 
 _IN_TOML = Words(

@@ -32,11 +32,8 @@ from tutelage.exceptions import (
     OneClassWarning,
     RepeatedFitWarning,
 )
-from tutelage.features import (
-    PublicColumns,
-    check_row_by_row,
-    features_of_private,
-)
+from tutelage.features import PublicColumns
+from tutelage.features.base import check_row_by_row, features_of_private
 from tutelage.features.named import ColumnMap, by_name, labels_of_public, public_features, require_same_rows
 from tutelage.labeling.batches import BatchReader, PeopleInBatches
 from tutelage.labeling.fits import Asking, AskingSum, AskingVoters, FitBudget, FitRelease, People, Queries, Rows
@@ -51,15 +48,9 @@ from tutelage.published import accuracy_by_class, card_of, joined, write_results
 from tutelage.reporting import PrivacyCard
 from tutelage.students import NoisySumClassifier, fit_student
 from tutelage.tables import Batches, as_batches, as_table, column_array
-from tutelage.teachers import (
-    NearestQueries,
-    NearestTeachers,
-    SinglePeople,
-    VectorBallots,
-    discard_checkpoints,
-    ensemble_of,
-)
+from tutelage.teachers import NearestQueries, NearestTeachers, SinglePeople, VectorBallots, ensemble_of
 from tutelage.teachers.blocks import PeopleInMemory, PrivatePeople
+from tutelage.teachers.checkpoints import discard_checkpoints
 from tutelage.votes import VoteHistogram, tally
 
 _PRIVATE = ("votes_", "ballots_")

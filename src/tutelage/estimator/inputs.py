@@ -23,10 +23,8 @@ from tutelage.exceptions import (
     PreflightWarning,
     UndeclaredClassesWarning,
 )
-from tutelage.features import (
-    PublicColumns,
-    check_row_by_row,
-)
+from tutelage.features import PublicColumns
+from tutelage.features.base import check_row_by_row
 from tutelage.features.named import ColumnMap, dense_rows, numbered_rows, without_columns
 from tutelage.labeling.fits import People
 from tutelage.partition import Shards, as_column
@@ -35,12 +33,8 @@ from tutelage.privacy import ONE_TEACHER, ROW
 from tutelage.students import NoisySumClassifier
 from tutelage.students.base import refuse_class_of_unlabeled, try_student
 from tutelage.tables import TEXT_TYPE, Cells, Table, as_table, column_array, is_missing
-from tutelage.teachers import (
-    SinglePeople,
-    TeacherRecipe,
-    VectorBallots,
-    ensemble_of,
-)
+from tutelage.teachers import SinglePeople, VectorBallots, ensemble_of
+from tutelage.teachers.base import TeacherRecipe
 
 _TRIAL_ROWS_PER_CLASS = 10
 _FEW_PUBLIC_ROWS = 50

@@ -22,20 +22,15 @@ from tutelage._internal.fitting import require_classifier
 from tutelage._internal.validation import nearest, problems_in, shown
 from tutelage.estimator.classes import class_of, question_of
 from tutelage.exceptions import InvalidParameterError, UnknownParameterError
-from tutelage.features import (
-    require_public_map,
-)
+from tutelage.features.base import require_public_map
 from tutelage.labeling.tuning import DEFAULT_SHARE, MOST_SETTINGS
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism, NoisySum
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.students import NoisySumClassifier, default_student, selector_named, student_named
 from tutelage.students.selection import FirstRows, QuerySelector
-from tutelage.teachers import (
-    SinglePeople,
-    TeacherRecipe,
-    VectorBallots,
-)
+from tutelage.teachers import SinglePeople, VectorBallots
+from tutelage.teachers.base import TeacherRecipe
 
 _OF_FIT = ("X", "y", "X_public", "entity_ids", "silos", "whole_rows")
 _TUNED = ("teacher", "features", "student", "student_features")

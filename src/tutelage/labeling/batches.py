@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from tutelage._internal.typing import IntArray, Matrix
 from tutelage.exceptions import InvalidDataError
-from tutelage.features import FeatureMap, PublicColumns, features_of_private
+from tutelage.features import PublicColumns
+from tutelage.features.base import FeatureMap, features_of_private
 from tutelage.ledger.digests import RunningDigest, row_hashes
 from tutelage.partition import canonical_ids
 from tutelage.privacy import PrivacyUnit

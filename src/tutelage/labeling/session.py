@@ -25,7 +25,9 @@ from tutelage.ledger import Labels, Ledger, Reservation, Settled, Voters
 from tutelage.mechanisms import InteractiveGNMax, Mechanism, MultiLabel, Release
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.privacy import PrivacyUnit
-from tutelage.teachers import FewVotes, NearestTeachers, TeacherEnsemble
+from tutelage.teachers import NearestTeachers
+from tutelage.teachers.base import TeacherEnsemble
+from tutelage.teachers.nearest import FewVotes
 from tutelage.votes import VoteHistogram, tally, tally_few, tally_findings
 
 # The names of the package's own mechanisms, as keys have them.

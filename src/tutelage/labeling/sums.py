@@ -15,8 +15,7 @@ from tutelage._internal.typing import IntArray, Matrix
 from tutelage.ballots import BallotSum
 from tutelage.events import Composed, Event, NoisySumGaussian, Repeated
 from tutelage.exceptions import InvalidParameterError
-from tutelage.features import FeatureMap, check_row_by_row, features_of_private, require_public_map
-from tutelage.features.base import chained
+from tutelage.features.base import FeatureMap, chained, check_row_by_row, features_of_private, require_public_map
 from tutelage.ledger import Ledger, data_digest
 from tutelage.mechanisms import NoisySum
 from tutelage.noise import NoiseSource

@@ -27,7 +27,7 @@ from tutelage._internal.threads import QUIET, on_all_cores
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage.ballots import BallotSum, add_sums, sum_of_products
 from tutelage.events import Composed, Event, NoisySumGaussian
-from tutelage.features import features_of_private
+from tutelage.features.base import features_of_private
 from tutelage.labeling.fits import FitRelease
 from tutelage.labeling.rounds import AskedRounds
 from tutelage.labeling.sums import BallotRounds, ReleasedVectors, release_sum

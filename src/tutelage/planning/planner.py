@@ -12,7 +12,7 @@ from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import Matrix
 from tutelage._internal.validation import integer_at_least, number_between, positive, probability
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.features import FeatureMap, require_public_map
+from tutelage.features.base import FeatureMap, require_public_map
 from tutelage.features.named import numbered_rows, public_features
 from tutelage.partition import unit_of_single_people
 from tutelage.planning.methods import Method, PeopleBallots, Target, ballots_for, method_of, methods_for, proved

@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tutelage._internal.names import Named
-from tutelage.teachers.base import TeacherEnsemble, TeacherRecipe, TrainableTeachers
-from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory, PrivatePeople
-from tutelage.teachers.checkpoints import discard_checkpoints
+from tutelage.teachers.base import TeacherRecipe, TrainableTeachers
 from tutelage.teachers.closed_form import ClassMeans, HeadTeachers, Ridge
 from tutelage.teachers.estimators import EstimatorTeachers, ensemble_of
 from tutelage.teachers.external import CallableTeachers, RecordedTeachers
-from tutelage.teachers.nearest import FewVotes, NearestQueries, NearestTeachers
+from tutelage.teachers.nearest import NearestQueries, NearestTeachers
 from tutelage.teachers.statistics import PrivateStatistics
 from tutelage.teachers.vectors import VectorBallots
 
@@ -21,28 +19,19 @@ if TYPE_CHECKING:
     from tutelage.teachers.networks import Network, NetworkTeachers
 
 __all__ = [
-    "TEACHERS",
     "CallableTeachers",
     "ClassMeans",
     "EstimatorTeachers",
-    "FewVotes",
     "HeadTeachers",
     "NearestQueries",
     "NearestTeachers",
     "Network",
     "NetworkTeachers",
-    "PeopleBlock",
-    "PeopleInMemory",
-    "PrivatePeople",
     "PrivateStatistics",
     "RecordedTeachers",
     "Ridge",
-    "SinglePeople",
-    "TeacherEnsemble",
-    "TeacherRecipe",
     "TrainableTeachers",
     "VectorBallots",
-    "discard_checkpoints",
     "ensemble_of",
 ]
 SinglePeople = VectorBallots | NearestQueries  # every person is a teacher, and nothing is trained

@@ -8,7 +8,7 @@ import numpy as np
 
 from tutelage._internal.typing import IntArray, Matrix
 from tutelage.exceptions import InvalidBallotError, InvalidDataError
-from tutelage.features import FeatureMap
+from tutelage.features.base import FeatureMap
 from tutelage.partition import Shards
 from tutelage.privacy import PrivacyUnit
 

@@ -12,7 +12,7 @@ from tutelage._internal.pickling import NeverPickled
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
-from tutelage.features import FeatureMap, require_public_map
+from tutelage.features.base import FeatureMap, require_public_map
 from tutelage.features.rowwise import (
     EXACT_FLOAT64,
     distance_levels,
