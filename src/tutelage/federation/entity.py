@@ -12,7 +12,7 @@ from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, Ma
 from tutelage.ballots import BallotSum
 from tutelage.events import Event, Repeated, SummedNoise
 from tutelage.exceptions import FederationError, InvalidDataError, StaleBatchError
-from tutelage.features import features_of_private, require_public_map
+from tutelage.features.base import features_of_private, require_public_map
 from tutelage.features.rowwise import finite_rows, number_rows
 from tutelage.federation import charges
 from tutelage.federation.batches import Batch, write_reports
