@@ -17,7 +17,7 @@ from tutelage._internal.streams import streams_in_use
 from tutelage._internal.validation import integer_at_least, number_between, positive
 from tutelage.exceptions import InvalidParameterError
 
-__all__ = ["ImageInput", "RandomShift", "ResidualNetwork", "TwoConvolutions", "device_named", "drawing_from"]
+__all__ = ["ImageInput", "TwoConvolutions"]
 
 
 def device_named(name: str | None, owner: str) -> torch.device:
@@ -199,52 +199,26 @@ class _Residual(nn.Module):
 class ResidualNetwork:
     """Factory of a small residual network for images: cheap on processors, for the resolution is halved early.
 
-    Parameters
-    ----------
-    image_shape : tuple of int
-        (height, width) or (height, width, channels) of the flattened rows.
-    channels : tuple of int
-        Channels of each stage; the resolution is halved between stages. The first stage is one convolution, every
-        further one a convolution and a residual one (He et al. 2016), all normalized over the batch.
-    kernel : int
-        Side length of the first stage's convolution, an odd number; all others have 3.
-    dropout : float
-        Share of the averaged features that are left out in training.
-
-    Notes
-    -----
-    Every image is standardized first, so rows may be bytes or fractions. Batch normalization mixes rows: a teacher of
-    this network is trained alone.
+    The first stage is one convolution, every further one a convolution and a residual one (He et al. 2016), all
+    normalized over the batch, which mixes rows. Every image is standardized first, so rows may be bytes or fractions.
     """
 
-    image_shape: tuple[int, ...] = (28, 28)
-    channels: tuple[int, ...] = (16, 32, 64)
-    kernel: int = 5
-    dropout: float = 0.0
+    image_shape: tuple[int, ...] = (28, 28)  # (height, width) or (height, width, channels) of the flattened rows
+    channels: tuple[int, ...] = (16, 32, 64)  # of each stage; the resolution is halved between stages
+    kernel: int = 5  # side length of the first stage's convolution, an odd number; all others have 3
+    dropout: float = 0.0  # share of the averaged features that are left out in training
 
     def __post_init__(self) -> None:
-        integer_at_least(self.kernel, 1, "kernel", "ResidualNetwork")
-        number_between(self.dropout, 0, 1, "dropout", "ResidualNetwork")
-        for name, sizes in (("image_shape", self.image_shape), ("channels", self.channels)):
-            if not isinstance(sizes, tuple) or not sizes:
-                raise InvalidParameterError(f"`{name}` of ResidualNetwork must be a tuple of sizes. Got {sizes!r}.")
-            for size in sizes:
-                integer_at_least(size, 1, name, "ResidualNetwork")
-        least = 2 ** (len(self.channels) - 1)
-        if len(self.image_shape) not in (2, 3) or min(self.image_shape[:2]) < least:
+        shape, least = self.image_shape, 2 ** (len(self.channels) - 1)
+        if not isinstance(shape, tuple) or len(shape) not in (2, 3) or min(shape[:2]) < least:
             raise InvalidParameterError(
                 "`image_shape` of ResidualNetwork must be (height, width) or (height, width, channels), each side at "
-                f"least {least} for {len(self.channels)} stages. Got {self.image_shape!r}."
+                f"least {least} for {len(self.channels)} stages. Got {shape!r}."
             )
-        if self.kernel % 2 == 0:
-            raise InvalidParameterError(f"`kernel` of ResidualNetwork must be odd. Got {self.kernel!r}.")
 
     @classmethod
     def for_images(cls, image_shape: tuple[int, ...]) -> "ResidualNetwork":
-        """Return the variant for images of this shape, (height, width) or (height, width, channels).
-
-        It is wider where there is color, and has fewer stages where images are small.
-        """
+        """Return the variant for images of this shape: wider where there is color, with fewer stages if small."""
         one_stage = cls(image_shape, channels=(16,))
         width = 32 if len(image_shape) == 3 else 16
         stages = 3 if min(image_shape[:2]) >= 16 else 2
