@@ -6,11 +6,12 @@ They are private, like every ballot; the folder is readable by its owner only.
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, final
+from typing import Any, ClassVar, Protocol, final
 
 import joblib
 import numpy as np
@@ -21,22 +22,20 @@ from tutelage._internal.files import read_arrays
 from tutelage._internal.outputs import open_private
 from tutelage._internal.typing import ABSTAIN, Ballots, IntArray, Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.partition import Shards
 
-Product = TypeVar("Product")
 _MOST_IDENTITY = 2**10  # bytes
 _LIBRARIES = {"builtins", "numpy", "scipy", "sklearn", "torch", "typing", "abc", "tutelage"}  # told apart by version
 
 
-class FileForm(Protocol[Product]):
+class FileForm(Protocol):
     """How one teacher's product becomes a file, together with the identity of what made it."""
 
     suffix: ClassVar[str]
 
-    def write(self, path: Path, product: Product, identity: str) -> None:
+    def write(self, path: Path, product: Any, identity: str) -> None:
         """Write a file that only its owner may read."""
 
-    def read(self, path: Path) -> tuple[Product, str]:
+    def read(self, path: Path) -> tuple[Any, str]:
         """Return the product and its identity."""
 
 
@@ -63,60 +62,45 @@ class BallotFile:
         return arrays["ballots"].astype(np.int16), str(arrays["identity"])
 
 
-@final
-class Checkpoints(Generic[Product]):
-    """A folder with a file for each finished teacher."""
+def resumed(
+    folder: str | Path | None,
+    form: FileForm,
+    settings: object,
+    own: Callable[[int], tuple[Matrix, IntArray, int]],
+    n_teachers: int,
+    run: Callable[[Sequence[int]], Iterable[tuple[int, Any]]],
+) -> Iterator[tuple[int, Any]]:
+    """Yield each teacher's number and product: those on file in `folder`, then those that `run` makes, which are filed.
 
-    def __init__(self, folder: str | Path | None, form: FileForm[Product], settings: object) -> None:
-        self._folder, self._form = None if folder is None else Path(folder), form
-        if self._folder is not None:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._settings = _digest((version("tutelage"), sklearn.__version__, settings))
-
-    def identities(self, X: Matrix, y: IntArray, shards: Shards, seeds: Sequence[int]) -> list[str]:
-        """Return a digest of everything that determines each teacher."""
-        if self._folder is None:
-            return [""] * shards.n_shards
-        teachers = zip(shards.rows, seeds, strict=True)
-        return [_digest((self._settings, X[rows], y[rows], seed)) for rows, seed in teachers]
-
-    def resume(
-        self, identities: Sequence[str], run: Callable[[list[int]], Iterable[tuple[int, Product]]]
-    ) -> Iterator[tuple[int, Product]]:
-        """Yield each teacher's number and product: those on file, then those that `run` makes, which are filed."""
-        if self._folder is None:
-            yield from run(list(range(len(identities))))
-            return
-        missing = []
-        for number, identity in enumerate(identities):
-            found = self._load(number, identity)
-            if found is None:
-                missing.append(number)
-            else:
-                yield number, found
-        for number, product in run(missing):
-            self._save(number, identities[number], product)
+    A file is known by a digest of all that determines the teacher: the settings, and its `own` rows, labels and seed.
+    """
+    if folder is None:
+        yield from run(range(n_teachers))
+        return
+    home = Path(folder)
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    shared = _digest((version("tutelage"), sklearn.__version__, settings))
+    identities = [_digest((shared, *own(number))) for number in range(n_teachers)]
+    paths = [home / f"teacher-{number:06d}{form.suffix}" for number in range(n_teachers)]
+    missing = []
+    for number, identity in enumerate(identities):
+        product, found = None, ""
+        with suppress(InvalidDataError, KeyError):  # absent or damaged: the teacher is trained again
+            product, found = form.read(paths[number])
+        if found == identity:
             yield number, product
-
-    def _load(self, number: int, identity: str) -> Product | None:
+        else:
+            missing.append(number)
+    for number, product in run(missing):
+        part = paths[number].with_suffix(".part")
         try:
-            product, found = self._form.read(self._path(number))
-        except (InvalidDataError, KeyError):
-            return None  # absent or damaged: the teacher is trained again
-        return product if found == identity else None
-
-    def _save(self, number: int, identity: str, product: Product) -> None:
-        path = self._path(number)
-        part = path.with_suffix(".part")
-        try:
-            self._form.write(part, product, identity)
-            part.replace(path)  # the file appears whole or not at all
+            form.write(part, product, identities[number])
+            part.replace(paths[number])  # the file appears whole or not at all
         except OSError as error:
             part.unlink(missing_ok=True)
-            raise OSError(error.errno, f"{error.strerror}; the teachers filed before are kept", str(path)) from None
-
-    def _path(self, number: int) -> Path:
-        return (self._folder or Path()) / f"teacher-{number:06d}{self._form.suffix}"
+            said = f"{error.strerror}; the teachers filed before are kept"
+            raise OSError(error.errno, said, str(paths[number])) from None
+        yield number, product
 
 
 def source_of(*settings: object) -> tuple[str, ...]:

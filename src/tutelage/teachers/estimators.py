@@ -18,7 +18,7 @@ from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidBallotError, InvalidDataError
 from tutelage.partition import Shards
 from tutelage.teachers.base import Ensemble, TeacherRecipe, TrainableTeachers, public_rows, teacher_seed
-from tutelage.teachers.checkpoints import BallotFile, Checkpoints, source_of
+from tutelage.teachers.checkpoints import BallotFile, resumed, source_of
 from tutelage.teachers.parallel import Job, attempted, train_each, without_lost
 
 
@@ -85,16 +85,15 @@ class EstimatorTeachers(Ensemble):
         queries = public_rows(X_public, values.shape[1:])
         code = () if checkpoints is None else source_of(self._estimator)
         settings = self._estimator, code, self._n_classes, queries
-        store = Checkpoints(checkpoints, BallotFile(len(queries), self._n_classes), settings)
         job = self._job(_train_and_vote, values, labels, shards, queries, self._n_classes)
-        seeds = [teacher_seed(self._seed, number) for number in range(shards.n_shards)]
 
         def votes(numbers: Sequence[int]) -> Iterator[tuple[int, Ballots]]:
             none = np.full(len(queries), ABSTAIN, dtype=np.int16)
             cast = train_each(job, numbers, self._n_jobs)
             return ((number, none if vote is None else vote) for number, vote in cast)
 
-        finished = store.resume(store.identities(values, labels, shards, seeds), votes)
+        form = BallotFile(len(queries), self._n_classes)
+        finished = resumed(checkpoints, form, settings, job.own, shards.n_shards, votes)
         ballots = _stacked(self._shown(finished, shards), shards.n_shards, len(queries))
         self._unit = shards.unit
         return ballots

@@ -21,7 +21,7 @@ from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.partition import Shards
 from tutelage.teachers.base import Ensemble, public_rows, teacher_seed
-from tutelage.teachers.checkpoints import BallotFile, Checkpoints, FileForm, source_of
+from tutelage.teachers.checkpoints import BallotFile, FileForm, resumed, source_of
 from tutelage.teachers.networks import sequential, vectorized
 from tutelage.teachers.networks.sequential import Network, Weights
 from tutelage.teachers.networks.vectorized import Shard
@@ -58,7 +58,7 @@ class _Kept:
 
     def __init__(self, network: Network, n_classes: int, queries: Matrix | None = None) -> None:
         self._asked = network, n_classes, queries
-        self.file: FileForm[Any] = WeightsFile() if queries is None else BallotFile(len(queries), n_classes)
+        self.file: FileForm = WeightsFile() if queries is None else BallotFile(len(queries), n_classes)
 
     def of(self, weights: Weights | list[Weights]) -> Any:
         """Return what is kept of one network, or of each in a stack; of one without weights, abstentions."""
@@ -156,10 +156,9 @@ class NetworkTeachers(Ensemble):
         """Return what is kept of each teacher, from checkpoints or from training."""
         stacked = self._stacks(X.shape[1:])
         rows = shards.rows
-        seeds = [teacher_seed(self._seed, number) for number in range(shards.n_shards)]
 
         def own(number: int) -> tuple[Matrix, IntArray, int]:
-            return X[rows[number]], y[rows[number]], seeds[number]
+            return X[rows[number]], y[rows[number]], teacher_seed(self._seed, number)
 
         def run(numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
             if stacked:
@@ -167,8 +166,8 @@ class NetworkTeachers(Ensemble):
             shared = self._network, self._n_classes, keep
             return self._one_by_one(Job(_trained, own, shared, self._seed, shards.n_shards), numbers)
 
-        store = Checkpoints(checkpoints, keep.file, () if checkpoints is None else (self._identity(stacked), settings))
-        made = store.resume(store.identities(X, y, shards, seeds), run)
+        known = () if checkpoints is None else (self._identity(stacked), settings)
+        made = resumed(checkpoints, keep.file, known, own, shards.n_shards, run)
         found = dict(progress_bar(made, "Training networks", shards.n_shards, shown=self._progress))
         return [found.get(number, keep.of({})) for number in range(shards.n_shards)]
 
