@@ -189,22 +189,9 @@ def test_text_that_differs_in_most_public_rows_is_no_category(cells):
             PublicColumns.learn(table)
 
 
-@pytest.mark.parametrize("cells", [NOTES[:49], [*NOTES[:25], *NOTES[:25]], list(map(str, range(100)))])
-def test_few_cells_or_half_as_many_texts_or_numbers_are_no_free_text(cells):
-    columns = PublicColumns.learn(Table("public.csv", {"notes": cells}))
-    assert columns.transform({"notes": cells[:3]}).shape == (3, 1)
-
-
 @pytest.mark.parametrize("cells", [["1,5", "2,5", "3"], ["1,5", "2"] * 60])
 def test_numbers_with_commas_are_no_categories_however_few_differ(cells):
     with pytest.raises(InvalidDataError, match="holds numbers with commas"):
         PublicColumns.learn(Table("public.csv", {"dose": cells}))
     declared = PublicColumns.learn(Table("public.csv", {"dose": cells}), kinds={"dose": "category"})
     assert declared.categorical == ("dose",)
-
-
-@pytest.mark.parametrize("form", ["{:02}.09.{}", "{}/9/{}", "{}-09-{} 17:30"])
-def test_dates_in_another_form_are_named_as_such(form):
-    cells = [form.format(day, year) for day in range(1, 29) for year in (2023, 2024)]
-    with pytest.raises(InvalidDataError, match="Write dates as 2024-09-07"):
-        PublicColumns.learn(Table("public.csv", {"seen": cells}))

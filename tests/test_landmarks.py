@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features import PublicKernel, PublicProjection, PublicRows, UnitBall, ballot_features
 from tutelage.features.base import check_row_by_row
-from tutelage.features.landmarks import _EXPLAINED, _LINEAR, _POWER, _SCALES, _nearest, _off_grid, water_filling
+from tutelage.features.landmarks import _EXPLAINED, _LINEAR, _POWER, _SCALES, _off_grid, water_filling
 from tutelage.features.rowwise import EXACT_FLOAT64, distance_levels
 
 
@@ -33,23 +33,6 @@ def test_shares_are_those_of_reverse_water_filling(spread, variance):
     told = shares > 1e-9
     assert_allclose(gain[told], gain[told].max(), rtol=1e-6)
     assert np.all(gain[~told] <= gain[told].max() * (1 + 1e-6))
-
-
-def nearest_of(kernel, rows):
-    """Return the median distance from a row to the nearest landmark that it is not, by brute force."""
-    marks = _off_grid(kernel)
-    distances = np.sqrt(((rows[:, np.newaxis] - marks) ** 2).sum(axis=2))
-    return np.median(np.where(distances > 1e-3, distances, np.inf).min(axis=1))
-
-
-@pytest.mark.parametrize(("columns", "noise", "narrow"), [(2, 1e-4, True), (2, 1e-2, False), (60, 1e-4, False)])
-def test_gaussians_are_narrow_where_noise_is_little_and_landmarks_are_near(columns, noise, narrow):
-    rows = PublicRows(np.random.default_rng(0).normal(size=(400, columns)), "made up")
-    wide = PublicKernel.learn(rows, 200)
-    chosen: Any = ballot_features(rows, noise=noise)[0]
-    assert chosen.distance == wide.distance * (0.5 if narrow else 1)
-    assert _nearest(wide, rows.values) == pytest.approx(nearest_of(wide, rows.values) / wide.distance, rel=1e-3)
-    assert (_nearest(wide, rows.values) < 0.5) == (columns == 2)
 
 
 @pytest.mark.parametrize("noise", [1.0, 0.01])

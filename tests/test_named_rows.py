@@ -13,9 +13,8 @@ from sklearn.tree import DecisionTreeClassifier
 from conftest import FITS_AGAIN
 from tutelage import GNMax, PATEClassifier, SimulationNoise
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.features import PublicColumns, PublicRows, PublicSteps
+from tutelage.features import PublicColumns
 from tutelage.tables import read_table
-from tutelage.teachers import VectorBallots
 
 duckdb, pandas, polars = map(pytest.importorskip, ("duckdb", "pandas", "polars"))
 pytest.importorskip("pyarrow")
@@ -133,19 +132,6 @@ def test_a_ledger_knows_the_rows_in_every_form(tmp_path):
         assert again.drawn_ == 0
 
 
-def test_where_every_person_is_a_teacher_the_table_becomes_steps_as_in_a_run():
-    columns = PublicColumns.learn(PUBLIC)
-    private, public = columns.transform(PRIVATE), columns.transform(PUBLIC)
-    steps = PublicSteps.learn(PublicRows(public, "public rows"), len(columns.numbers))
-    people: dict[str, Any] = {"teacher": VectorBallots(), "mechanism": None, "student": None, "epsilon": 20.0}
-    one = fitted(private, public, classifier(**people, features=steps))
-    other = fitted(PRIVATE, PUBLIC, classifier(**people))
-    assert np.array_equal(one.predict(private), other.predict(PRIVATE.to_pandas()))
-    assert isinstance(other.student_map_, PublicSteps)
-    rows = fitted(PRIVATE, PUBLIC, classifier(features=steps))
-    assert np.array_equal(rows.votes_.counts, fitted(private, public, classifier(features=steps)).votes_.counts)
-
-
 def test_columns_may_be_declared():
     few = PublicColumns(("ward", "age"), (np.array(["south", "north"]), None))
     expected = fitted(few.transform(PRIVATE), few.transform(PUBLIC))
@@ -191,18 +177,6 @@ def test_rows_with_names_beside_rows_without_are_refused():
     for X, public, named in ((PRIVATE, matrix(PUBLIC), "`X`"), (matrix(PRIVATE), PUBLIC, "`X_public`")):
         with pytest.raises(InvalidDataError, match=f"must both have named columns, or neither. Only {named} has"):
             fitted(X, public)
-
-
-@pytest.mark.parametrize(
-    "y",
-    [np.linspace(0, 1, 400), np.arange(400), polars.Series(np.arange(400) % 60), pandas.Series(np.linspace(0, 9, 400))],
-    ids=["fractions", "integers", "Polars", "pandas"],
-)
-def test_the_target_of_a_regression_is_refused(y):
-    with pytest.raises(InvalidDataError, match="as the target of a regression does") as caught:
-        classifier().fit(PRIVATE, y, X_public=PUBLIC)
-    assert caught.value.__context__ is None
-    assert "400" not in str(caught.value)
 
 
 @pytest.mark.parametrize("missing", [None, float("nan")])

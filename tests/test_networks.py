@@ -13,7 +13,7 @@ from torch import nn
 from processes import until
 from tutelage._internal.typing import ABSTAIN
 from tutelage.exceptions import InvalidParameterError, TeacherTrainingError
-from tutelage.networks import RandomShift, TwoConvolutions
+from tutelage.networks import TwoConvolutions
 from tutelage.partition import Shards
 from tutelage.privacy import ONE_TEACHER
 from tutelage.teachers import Network, NetworkTeachers
@@ -31,10 +31,6 @@ def perceptron(n_classes: int) -> nn.Module:
 
 def with_dropout(n_classes: int) -> nn.Module:
     return nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Dropout(0.5), nn.Linear(32, n_classes))
-
-
-def normalised(n_classes: int) -> nn.Module:
-    return nn.Sequential(nn.Linear(8, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, n_classes))
 
 
 class Quoting(nn.Linear):
@@ -55,24 +51,6 @@ class InPlace(nn.Linear):
 
 def in_place(n_classes: int) -> nn.Module:
     return InPlace(8, n_classes)
-
-
-class PartlyFrozen(nn.Module):
-    def __init__(self, n_classes):
-        super().__init__()
-        self.first, self.second, self.third = (nn.Linear(8, 8) for _ in range(3))
-        self.last = nn.Linear(8, n_classes)
-        with torch.no_grad():
-            self.first.weight.copy_(torch.eye(8))
-        self.first.weight.requires_grad_(False)
-        self.third.weight = self.second.weight
-
-    def forward(self, rows):
-        return self.last(torch.relu(self.third(self.second(self.first(rows)))))
-
-
-def partly_frozen(n_classes: int) -> nn.Module:
-    return PartlyFrozen(n_classes)
 
 
 @pytest.fixture(scope="module")
@@ -129,18 +107,6 @@ def test_one_by_one_is_a_plain_training_loop(rows):
         torch.testing.assert_close(found[name], value)
 
 
-@pytest.mark.parametrize("n_rows", [1, 2, 7, 8, 9, 24, 25])
-def test_every_epoch_shows_every_row_but_a_single_one_left_over(n_rows):
-    network = Network(perceptron, 4, 8)
-    found = batches(network, n_rows, 5)
-    assert min(len(batch) for batch in found) >= 2
-    per_epoch, rest = divmod(len(found), 4)
-    assert rest == 0
-    for epoch in range(4):
-        seen = torch.cat(found[epoch * per_epoch : (epoch + 1) * per_epoch])
-        assert len(set(seen.tolist())) == n_rows - (n_rows > 8 and n_rows % 8 == 1)
-
-
 @pytest.mark.parametrize("backend", ["threading", pytest.param("loky", marks=pytest.mark.rest)])
 def test_votes_are_the_same_however_the_work_is_spread(backend, rows):
     X, y, queries = rows
@@ -151,36 +117,6 @@ def test_votes_are_the_same_however_the_work_is_spread(backend, rows):
     assert np.array_equal(kept.ballots(queries), reference)
     assert kept.unit == ONE_TEACHER
     assert not np.array_equal(teachers(with_dropout, seed=4).fit_ballots(X, y, SHARDS, queries), reference)
-
-
-def test_training_leaves_the_callers_generator_alone(rows):
-    X, y, queries = rows
-    torch.manual_seed(1)
-    expected = torch.rand(3)
-    torch.manual_seed(1)
-    for engine in ("sequential", "vectorized"):
-        teachers(with_dropout, engine=engine, epochs=1).fit_ballots(X, y, SHARDS, queries)
-    assert torch.equal(torch.rand(3), expected)
-
-
-def test_batch_normalisation_is_refused_together_and_works_alone(rows):
-    X, y, queries = rows
-    with pytest.raises(InvalidParameterError, match="BatchNorm1d, whose statistics mix the rows of a batch"):
-        teachers(normalised, engine="vectorized").fit(X, y, SHARDS)
-    ballots = teachers(normalised, engine="sequential").fit_ballots(X, y, SHARDS, queries)
-    assert (ballots[[0, 1, 5]] == np.repeat(np.arange(3), 40)).mean() > 0.7
-
-
-@pytest.mark.parametrize("engine", ["sequential", "vectorized"])
-def test_frozen_layers_stay_and_tied_weights_stay_tied(engine, rows, tmp_path):
-    X, y, queries = rows
-    ensemble = teachers(partly_frozen, engine=engine, weight_decay=0.5).fit(X, y, SHARDS, tmp_path)
-    for weights in (weights for weights in ensemble._weights if weights):
-        assert torch.equal(weights["first.weight"], torch.eye(8))
-        assert not torch.equal(weights["second.weight"], torch.eye(8))
-        assert "third.weight" not in weights  # the second, under another name
-    again = teachers(partly_frozen, engine=engine, weight_decay=0.5).fit(X, y, SHARDS, tmp_path)
-    assert np.array_equal(again.ballots(queries), ensemble.ballots(queries))
 
 
 def test_layers_that_a_factory_keeps_carry_nothing_from_one_shard_to_the_next(rows):
@@ -260,17 +196,6 @@ def test_a_message_from_inside_a_shard_does_not_come_out(rows, capfd):
     assert caught.value.__context__ is None
 
 
-def test_a_shift_moves_images_without_bending_them():
-    layer = RandomShift(2)
-    images = torch.zeros(400, 1, 9, 9)
-    images[:, 0, 4, 4], images[:, 0, 4, 5] = 1, 2
-    assert layer.eval()(images) is images
-    moved = layer.train()(images)
-    lines, columns = np.nonzero(moved[:, 0].numpy() == 1)[1:]
-    assert set(zip(lines.tolist(), columns.tolist(), strict=True)) == {(i, j) for i in range(2, 7) for j in range(2, 7)}
-    assert np.array_equal(np.nonzero(moved[:, 0].numpy() == 2)[2], columns + 1)
-
-
 @pytest.mark.parametrize("factory", [TwoConvolutions(), TwoConvolutions.for_svhn(), TwoConvolutions((8, 8), kernel=2)])
 def test_ready_networks_take_flat_rows_to_scores(factory):
     network = factory(10)
@@ -326,14 +251,6 @@ def test_weights_are_private_files_that_hold_only_numbers_and_are_reused(rows, t
     assert changed == {files[1]}
     teachers(epochs=1).fit(X, y, SHARDS, folder)
     assert all(file.stat().st_mtime_ns != written[file] for file in files)
-
-
-def test_a_stack_resumes_as_it_was(rows, tmp_path):
-    X, y, queries = rows
-    whole = teachers(with_dropout, engine="vectorized").fit_ballots(X, y, SHARDS, queries, tmp_path)
-    (tmp_path / "teacher-000001.npz").unlink()
-    resumed = teachers(with_dropout, engine="vectorized").fit_ballots(X, y, SHARDS, queries, tmp_path)
-    assert np.array_equal(resumed, whole)
 
 
 @pytest.mark.rest

@@ -91,14 +91,6 @@ def test_the_fitted_clone_is_scikit_learns():
     assert learned.transform(ROWS[:7].astype(np.float32)).dtype == np.float64
 
 
-def test_what_a_transformer_was_fitted_to_before_is_forgotten():
-    private = np.full((50, 20), 1e6) + ROWS[:50]
-    assert np.array_equal(
-        PublicTransformer.learn(StandardScaler().fit(private), PUBLIC).transform(ROWS),
-        PublicTransformer.learn(StandardScaler(), PUBLIC).transform(ROWS),
-    )
-
-
 @pytest.mark.parametrize(
     ("transformer", "public", "message"),
     [
@@ -325,19 +317,6 @@ def column_transformer():
 
 
 FRAMES = {"mapping": dict, "pandas": pd.DataFrame, "polars": pl.DataFrame}
-
-
-@pytest.mark.parametrize("form", FRAMES)
-def test_a_column_transformer_takes_public_frames_and_finds_columns_by_name(form):
-    rows = people(80, 0)
-    learned = PublicTransformer.learn(column_transformer(), FRAMES[form](rows), row_by_row=True)
-    assert learned.kinds == {"age": "number", "note": "text", "ward": "text", "day": "date"}
-    expected: Any = column_transformer().fit_transform(pd.DataFrame(rows))
-    expected = expected.toarray() if hasattr(expected, "toarray") else expected
-    for other in FRAMES.values():
-        turned = dict(reversed(rows.items()))
-        assert np.array_equal(learned.transform(other(turned)), expected)
-    assert np.array_equal(learned.transform(np.array(list(rows.values()), dtype=object).T), expected)
 
 
 def test_no_kind_of_a_column_follows_from_private_cells():

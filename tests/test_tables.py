@@ -184,31 +184,3 @@ def test_a_query_that_fails_quotes_no_cell():
         PublicColumns.learn({"age": [1]}).transform(relation)
     assert "Miller" not in str(caught.value)
     assert caught.value.__context__ is None
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("rows.csv.gz", b"age\n1\n", r"not a UTF-8 csv file \(BadGzipFile\)"),
-        ("rows.csv.gz", gzip.compress(b"age\n1\n", mtime=0)[:-4], r"not a UTF-8 csv file \(EOFError\)"),
-        ("rows.parquet", b"age\n1\n", r"is not a readable Parquet file \(ArrowInvalid\)"),
-    ],
-)
-def test_broken_files_are_refused_in_one_sentence(name, content, message, tmp_path):
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(InvalidDataError, match=message) as caught:
-        read_table(tmp_path / name)
-    assert caught.value.__context__ is None
-
-
-def test_parquet_files_without_rows_or_with_an_index_are_refused(tmp_path):
-    path = tmp_path / "rows.parquet"
-    with pytest.raises(InvalidDataError, match=r"rows\.parquet cannot be read: No such file"):
-        read_table(path)
-    frame = pandas.DataFrame({"age": [1, 2]}, index=[7, 3])
-    frame.to_parquet(path)
-    with pytest.raises(InvalidDataError, match="has an index among its columns"):
-        read_table(path)
-    frame[:0].to_parquet(path, index=False)
-    with pytest.raises(InvalidDataError, match="has no rows"):
-        read_table(path)

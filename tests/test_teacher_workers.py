@@ -255,18 +255,6 @@ def test_a_teacher_that_always_kills_its_process_abstains_and_no_other_does(back
     assert kept == {f"teacher-{number:06d}.npz" for number in range(TEACHERS) if number != 3}
 
 
-@pytest.mark.rest
-def test_a_lost_teacher_that_was_to_be_kept_abstains_later(rows, tmp_path, monkeypatch):
-    X, y, shards = rows
-    fatal, expected = dying(rows, tmp_path / "marker")
-    monkeypatch.setattr(teacher_workers, "TRIES_ALONE", 1)
-    (tmp_path / "marker").touch()
-    teachers = EstimatorTeachers(fatal, n_classes=2, seed=0, n_jobs=2)
-    with pytest.warns(TeacherLostWarning):
-        teachers.fit(X, y, shards)
-    assert np.array_equal(teachers.ballots(np.random.default_rng(4).uniform(size=(30, 4))), expected)
-
-
 def test_a_verdict_is_reached_with_no_other_teacher_in_flight(monkeypatch):
     """Stand in for a back end on which everything in flight, four at a time, is lost as soon as teacher 5 starts."""
     calls = []

@@ -9,7 +9,6 @@ import sys
 import textwrap
 import types
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,9 +42,8 @@ from tutelage.teachers import (
     Network,
     NetworkTeachers,
     RecordedTeachers,
-    ensemble_of,
 )
-from tutelage.teachers.checkpoints import BallotFile, discard_checkpoints, source_of
+from tutelage.teachers.checkpoints import BallotFile, source_of
 from tutelage.teachers.closed_form import Head
 from tutelage.votes import tally
 
@@ -301,49 +299,6 @@ def test_teachers_are_not_pickled(kind, binary_rows):
         with pytest.raises(NotPublishableError, match="not pickled"):
             leave(teachers)
     assert "array" not in repr(teachers)
-
-
-@pytest.mark.parametrize("as_path", [Path, str])
-def test_lists_and_paths_are_taken_in_any_form(as_path, binary_rows, tmp_path):
-    X, y = binary_rows
-    shards = Shards.of_rows(len(y), 4, key=KEY)
-    for teacher in (DecisionTreeClassifier(), ClassMeans()):
-        teachers = ensemble_of(teacher, n_classes=2, seed=0)
-        folder = as_path(tmp_path / "private")
-        lists = teachers.fit_ballots(X.tolist(), y.tolist(), shards, X[:9].tolist(), folder)
-        assert np.array_equal(lists, ensemble_of(teacher, n_classes=2, seed=0).fit_ballots(X, y, shards, X[:9]))
-        assert teachers.unit == shards.unit
-        discard_checkpoints(folder)
-    assert not (tmp_path / "private").exists()
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: EstimatorTeachers("tree", n_classes=2, seed=0),
-        lambda: EstimatorTeachers(DecisionTreeClassifier, n_classes=2, seed=0),
-        lambda: EstimatorTeachers(ClassMeans(), n_classes=2, seed=0),
-        lambda: NetworkTeachers(TwoConvolutions(), n_classes=2, seed=0),  # type: ignore[arg-type]
-        lambda: HeadTeachers(DecisionTreeClassifier(), n_classes=2),  # type: ignore[arg-type]
-    ],
-)
-def test_what_is_no_teacher_is_refused_at_once(make):
-    with pytest.raises(InvalidParameterError, match="must be a"):
-        make()
-
-
-@pytest.mark.parametrize("teacher", [DecisionTreeClassifier(), ClassMeans()], ids=str)
-def test_public_rows_of_another_shape_are_refused_in_one_form(teacher, binary_rows):
-    X, y = binary_rows
-    shards = Shards.of_rows(len(y), 4, key=KEY)
-    teachers: Any = ensemble_of(teacher, n_classes=2, seed=0)
-    for queries in (X[:0], X[:5, :3], X[0], np.float64(3)):
-        for ask in (
-            lambda rows: teachers.fit_ballots(X, y, shards, rows),
-            lambda rows: teachers.fit(X, y, shards).ballots(rows),
-        ):
-            with pytest.raises(InvalidDataError, match=r"at least one row, and rows of shape \(4,\) like those of X"):
-                ask(queries)
 
 
 @pytest.mark.parametrize("planted", [np.full(9, 7), np.int16(1), np.zeros(8, dtype=np.int16), np.full(9, 0.5)])

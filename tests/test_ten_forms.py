@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 from conftest import FITS_AGAIN
-from runs_of_people import VECTORS, configure_people, write_people
 from test_named_rows import FORMS, PRIVATE, PUBLIC, stored
-from tutelage import PATEClassifier, SimulationNoise, SystemNoise
+from tutelage import PATEClassifier, SimulationNoise
 from tutelage.tables import read_table
 from tutelage.teachers import VectorBallots
 
@@ -66,36 +65,6 @@ def test_a_form_that_loses_a_cell_would_be_found(expected, tmp_path):
     lost.columns["age"][0] = str(100 - int(lost.columns["age"][0]))
     other = fitted(lost, PUBLIC)
     assert sums(other)[0] != sums(expected)[0]
-
-
-def numbers_alone(folder: Path, name: str) -> None:
-    """Write the number columns of a csv file over it, and as an npz file."""
-    table = read_table(folder / f"{name}.csv")
-    kept = {column: table.texts(column) for column in ("age", "dose", "ill", "patient") if column in table.columns}
-    with (folder / f"{name}.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([list(kept), *zip(*kept.values(), strict=True)])
-    arrays: dict[str, Any] = {column: np.array(kept[column]) for column in ("ill", "patient") if column in kept}
-    np.savez(folder / f"{name}.npz", X=np.array([kept["age"], kept["dose"]], dtype=float).T, **arrays)
-
-
-def test_numbers_in_an_npz_file_give_the_ballots_and_labels_of_a_csv_file(tmp_path, called, monkeypatch):
-    write_people(tmp_path)
-    for name in ("private", "public"):
-        numbers_alone(tmp_path, name)
-
-    def results(ending: str) -> tuple[dict[str, Any], str]:
-        noise = SimulationNoise(0)
-        monkeypatch.setattr(SystemNoise, "discrete_gaussian", lambda _, *arguments: noise.discrete_gaussian(*arguments))
-        configure_people(tmp_path, by=VECTORS, more="votes = true")
-        config = tmp_path / "config.toml"
-        config.write_text(config.read_text().replace(".csv", ending).replace('"out"', f'"{ending}"'))
-        assert called("run", "config.toml", cwd=tmp_path).returncode == 0
-        for ledger in tmp_path.glob("*.ledger*"):
-            ledger.unlink()  # the other form of the same people needs a budget of its own to be compared
-        with np.load(tmp_path / f"private-{ending}" / "private-votes.npz") as sums:
-            return {name: sums[name].tolist() for name in sums}, (tmp_path / ending / "labels.csv").read_text()
-
-    assert results(".csv") == results(".npz")
 
 
 WITHOUT_THE_PACKAGE = """if True:

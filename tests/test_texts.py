@@ -246,13 +246,6 @@ def test_texts_go_in_and_labels_come_out(form, tmp_path):
     assert NOTES[0] not in repr(model.whole_student())
 
 
-def test_the_default_for_texts_alone_is_the_features_of_texts():
-    with_names = fitted({"note": PRIVATE}, {"note": NOTES})
-    matrix = text_features(PublicRows(NOTES, "notes"))
-    by_hand = fitted(matrix.transform(PRIVATE), matrix.transform(NOTES))
-    assert np.allclose(with_names.predict_proba({"note": TESTS}), by_hand.predict_proba(matrix.transform(TESTS)))
-
-
 def test_texts_that_repeat_each_other_teach_the_same_features_again():
     said = ["patient reports mild pain", "no finding in the x-ray", "sent home after two days"]
     kinds = np.random.default_rng(0).integers(0, 3, 120)

@@ -120,15 +120,6 @@ def test_the_covariance_of_neighbors_is_that_of_their_differences():
     assert result == pytest.approx(expected + 0.1 * np.trace(expected) / 3 * np.eye(3), rel=1e-3)
 
 
-def test_neighbors_tell_the_spread_within_classes_without_labels():
-    rng = np.random.default_rng(3)
-    classes = rng.integers(0, 2, 400)
-    rows = rng.random((400, 2)) * [1, 4] + classes[:, np.newaxis] * [30, 0]
-    across, along = np.diag(neighbor_covariance(PublicRows(rows, "two bars"), n_neighbors=100, shrinkage=1e-9))
-    assert 0.5 / 12 < across < 1 / 12 < along < 16 / 12
-    assert rows[:, 0].var() > 200
-
-
 def walk_by_hand(rows, k, n_modes, n_steps):
     """Return the diffusion map of a few rows from dense matrices."""
     squares = cdist(rows, rows, "sqeuclidean")
@@ -155,22 +146,6 @@ def test_diffusion_is_the_spectrum_of_a_random_walk_and_places_rows_among_their_
         *near, furthest = np.argsort(row)[:7]
         place = ((1 - row[near] / row[furthest])[:, np.newaxis] * diffusion.places[near]).sum(axis=0)
         assert result == pytest.approx(place / sqrt(place @ place), abs=0.02)
-
-
-def test_diffusion_gathers_separate_groups():
-    rng = np.random.default_rng(2)
-    rows = rng.random((180, 2)) + np.repeat([[0, 0], [50, 50], [50, 0]], 60, axis=0)
-    places = PublicDiffusion.learn(PublicRows(rows, "three squares"), 2, n_neighbors=5).transform(rows)
-    groups = places.reshape(3, 60, 2)
-    assert groups.std(axis=1).max() < 1e-3
-    assert cdist(groups[:, 0], groups[:, 0])[np.triu_indices(3, 1)].min() > 0.5
-
-
-def test_public_rows_that_coincide_can_be_learned_from():
-    rows = np.repeat(DIGITS[:20], 10, axis=0)
-    assert np.isfinite(PublicDiffusion.learn(PublicRows(rows, "repeated"), 5).transform(rows)).all()
-    with pytest.raises(InvalidDataError, match="must differ from their neighbors"):
-        neighbor_covariance(PublicRows(rows, "repeated"), n_neighbors=5)
 
 
 @pytest.mark.parametrize(

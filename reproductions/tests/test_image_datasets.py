@@ -6,7 +6,6 @@ import http.server
 import io
 import struct
 import threading
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from tutelage_reproductions.datasets import (
     load_fashion_mnist,
     load_mnist,
     load_svhn,
-    load_svhn_sample,
     releases,
 )
 from tutelage_reproductions.datasets.images import MOST_BYTES, read_idx
@@ -208,15 +206,6 @@ def test_files_are_found_where_others_put_them(name, place, given, tiny, nothing
     assert same_rows(LOADERS[name](root if given == "folder" else None), tiny[name])
 
 
-@pytest.mark.parametrize(
-    ("name", "file"),
-    [("MNIST", "mnist.npz"), ("Fashion-MNIST", "fashion-mnist.npz"), ("Fashion-MNIST", "fashion_mnist.npz")],
-)
-def test_the_npz_files_of_keras_are_read(name, file, tiny, tmp_path):
-    np.savez_compressed(tmp_path / file, **tiny[name])
-    assert same_rows(LOADERS[name](tmp_path), tiny[name])
-
-
 def test_one_is_never_taken_for_the_other(tiny, tmp_path):
     save_idx(tmp_path, tiny["Fashion-MNIST"])
     with pytest.raises(InvalidDataError, match=r"train-images-idx3-ubyte is Fashion-MNIST's, not MNIST's\. Keep each"):
@@ -235,16 +224,6 @@ def test_one_changed_byte_is_noticed(array, tiny, tmp_path):
 
 
 # Search and download
-
-
-def test_what_is_not_found_is_not_fetched_and_the_error_says_what_to_do(tiny, nothing_found, tmp_path, monkeypatch):
-    monkeypatch.setattr("urllib.request.urlopen", pytest.fail)
-    monkeypatch.setenv("TUTELAGE_DATA", str(tmp_path / "named"))
-    with pytest.raises(InvalidDataError) as raised:
-        load_mnist()
-    for part in ("named", str(nothing_found), "system", "MNIST/raw", "mnist.npz", *images.IDX_NAMES, "download=True"):
-        assert part in str(raised.value)
-    assert not nothing_found.exists()
 
 
 @pytest.mark.parametrize("name", LOADERS)
@@ -278,13 +257,6 @@ def test_no_more_is_fetched_than_was_published(tiny, web, tmp_path):
     assert path.read_bytes() == b"right"
 
 
-def test_no_network_is_one_sentence(nothing_found, tmp_path):
-    with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as closed:
-        url = f"http://127.0.0.1:{closed.server_port}/file"
-    with pytest.raises(InvalidDataError, match=r"file could not be downloaded into .* Put file there manually\."):
-        releases.fetch(RemoteFile(url, 1, sha256(b"x")), tmp_path / "mine")
-
-
 # SVHN
 
 
@@ -311,52 +283,6 @@ def test_a_mat_file_is_not_opened_unless_it_is_the_published_one(tiny_svhn, monk
     (tiny_svhn / "train_32x32.mat").write_bytes(tiny_mat(12, seed=9))
     with pytest.raises(InvalidDataError, match=r"is not the train_32x32\.mat that SVHN's authors publish"):
         load_svhn(tiny_svhn)
-
-
-def test_an_npz_of_the_whole_of_svhn_is_read_and_its_labels_are_checked(tiny_svhn, monkeypatch, tmp_path):
-    rng = np.random.default_rng(0)
-    rows = {"train": 12, "test": 11}
-    arrays: dict[str, Any] = {
-        f"x_{part}": rng.integers(0, 256, (n, 32, 32, 3), dtype=np.uint8) for part, n in rows.items()
-    }
-    arrays |= {f"y_{part}": rng.integers(1, 11, n, dtype=np.uint8) for part, n in rows.items()}
-    contents = {
-        name: images.Content(array.shape, sha256((array % 10).tobytes()) if name[0] == "y" else None)
-        for name, array in arrays.items()
-    }
-    monkeypatch.setattr(images, "SVHN_CONTENTS", contents)
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    np.savez(folder / "svhn.npz", **arrays)
-    split = load_svhn(folder)
-    assert np.array_equal(split.images(split.X_test), arrays["x_test"])
-    assert np.array_equal(split.y_train, arrays["y_train"] % 10)
-    np.savez(folder / "svhn.npz", **arrays | {"y_test": arrays["y_test"][::-1]})
-    with pytest.raises(InvalidDataError, match=r"y_test in .* is not SVHN's"):
-        load_svhn(folder)
-    np.savez(folder / "svhn.npz", **arrays | {"y_test": arrays["y_test"].astype(str)})
-    with pytest.raises(InvalidDataError, match=r"y_test in .* must be uint8"):
-        load_svhn(folder)
-
-
-def save_sample(folder, part, rows, *, stated=None):
-    folder.mkdir(parents=True, exist_ok=True)
-    x = np.random.default_rng(rows).integers(0, 256, (rows, 32, 32, 3), dtype=np.uint8)
-    y = np.resize(np.arange(1, 11, dtype=np.uint8), rows)
-    np.savez(folder / f"svhn_{part}_first{stated or rows}.npz", x=x, y=y)
-    return x, y
-
-
-@pytest.mark.parametrize("place", [".", "svhn"])
-def test_a_sample_of_svhn_says_that_it_is_one(place, tmp_path):
-    x, y = save_sample(tmp_path / place, "train", 12)
-    save_sample(tmp_path / place, "test", 10)
-    split = load_svhn_sample(tmp_path)
-    assert split.name == "sample of SVHN: the first 12 training and 10 test images"
-    assert np.array_equal(split.images(split.X_train), x)
-    assert np.array_equal(split.y_train, y % 10)
-    with pytest.raises(InvalidDataError, match="SVHN was not found"):
-        load_svhn(tmp_path)
 
 
 # The real data
