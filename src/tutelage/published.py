@@ -51,8 +51,10 @@ def card_of(
     chosen = model if tuning is None else model.with_setting(tuning.settings[tuning.chosen])
     run = chosen.resolved()
     by_votes = model.n_teachers_ is not None and isinstance(mechanism, Mechanism)
+    frontier: tuple[FrontierPoint, ...] = ()
     if by_votes:
         one = mechanism.event_of_one(len(model.classes_), epsilon.unit, simulated=epsilon.simulated)
+        frontier = frontier_of(one, len(release.labels), epsilon.delta)
     return PrivacyCard(
         epsilon=epsilon,
         if_added_or_removed=_if_added_or_removed(model),
@@ -74,7 +76,7 @@ def card_of(
         accuracy_by_class=accuracy,
         budget=(model.ledger_ if history is None else history.state).as_dict(),
         batches=() if history is None else batches_of(history),
-        frontier=frontier_of(one, len(release.labels), epsilon.delta) if by_votes else (),
+        frontier=frontier,
         findings=lint(
             epsilon=epsilon.epsilon,
             delta=epsilon.delta,

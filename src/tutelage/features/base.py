@@ -68,6 +68,7 @@ class FeatureMap(Protocol):
 
     def transform(self, X: npt.NDArray[Any]) -> Matrix:
         """Return the features of each row, shape (rows, features); most maps refuse all but finite numbers."""
+        ...
 
 
 class PublicFeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

@@ -26,13 +26,16 @@ class TeacherEnsemble(Protocol):
     @property
     def n_classes(self) -> int:
         """Number of classes voted on."""
+        ...
 
     @property
     def unit(self) -> PrivacyUnit:
         """Whose change moves at most one teacher's ballots."""
+        ...
 
     def ballots(self, X_public: npt.NDArray[Any]) -> Ballots:
         """Return each teacher's class index, or −1, on each row: shape (teachers, rows); private."""
+        ...
 
 
 class TrainableTeachers(TeacherEnsemble, Protocol):
@@ -50,6 +53,7 @@ class TrainableTeachers(TeacherEnsemble, Protocol):
         shards : Shards
             Which row goes to which teacher. One that fails on its rows abstains; that all fail is an error.
         """
+        ...
 
     def fit_ballots(
         self, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, checkpoints: str | Path | None = None
@@ -67,6 +71,7 @@ class TrainableTeachers(TeacherEnsemble, Protocol):
             killed run resumes. A ballot is reused only if everything that it depends on is unchanged. The caller
             deletes them with `discard_checkpoints`.
         """
+        ...
 
 
 @runtime_checkable
@@ -78,6 +83,7 @@ class TeacherRecipe(Protocol):
 
     def ensemble(self, *, n_classes: int, seed: int, n_jobs: int | None, progress: bool) -> TrainableTeachers:
         """Return untrained teachers; `seed` is of their own randomness, and has no part in privacy."""
+        ...
 
 
 class Ensemble(NeverPickled):

@@ -36,17 +36,21 @@ class PrivatePeople(Protocol):
     @property
     def unit(self) -> PrivacyUnit:
         """Whose rows belong together."""
+        ...
 
     @property
     def n_people(self) -> int:
         """How many people there are."""
+        ...
 
     @property
     def first_map(self) -> FeatureMap | None:
         """Map of the rows before the teachers see them, if any."""
+        ...
 
     def blocks(self) -> Iterator[PeopleBlock]:
         """Yield all rows, of whole people at a time."""
+        ...
 
 
 @final

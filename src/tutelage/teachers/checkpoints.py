@@ -37,6 +37,7 @@ class FileForm(Protocol):
 
     def read(self, path: Path) -> tuple[Any, str]:
         """Return the product and its identity."""
+        ...
 
 
 @final
