@@ -134,16 +134,6 @@ def test_batches_of_any_size_cast_the_ballots_of_rows_in_memory(file, in_memory,
     assert same(fitted(read_batches(file, rows_at_once=rows_at_once), ids), in_memory[ids])
 
 
-@pytest.mark.rest
-def test_texts_are_read_in_batches(tmp_path):
-    words = np.random.default_rng(8).choice(WORDS, (len(PRIVATE) + len(PUBLIC), 6))
-    texts = polars.Series("story", [" ".join(each) for each in words])
-    private, public = PRIVATE.with_columns(texts[:ROWS]), PUBLIC.with_columns(texts[ROWS:]).drop("person")
-    private.write_parquet(tmp_path / "rows.parquet")
-    fits = [model().fit(rows, "ill", X_public=public) for rows in (private, read_batches(tmp_path / "rows.parquet"))]
-    assert same(*fits)
-
-
 @pytest.mark.parametrize("ids", IDS)
 def test_a_dask_frame_casts_the_ballots_of_rows_in_memory(in_memory, ids, monkeypatch):
     dask = pytest.importorskip("dask.dataframe")
