@@ -98,7 +98,7 @@ def test_noise_drawn_through_the_planted_release_rightly_passes(monkeypatch):
 def test_right_mechanisms_pass_with_few_teachers_and_little_noise(mechanism, teachers, classes):
     for kind, probe in telling_probes(mechanism, teachers, classes):
         found = audit_fresh_noise(kind, probe, confidence=CONFIDENCE, noise=SimulationNoise(3))
-        assert found.passed, found
+        assert not found
 
 
 def test_a_check_that_shares_its_noise_is_found(monkeypatch):
@@ -112,7 +112,7 @@ def test_a_check_that_shares_its_noise_is_found(monkeypatch):
     found = audit_fresh_noise(
         ConfidentGNMax(30.0, 20.0, 5.0), Probe((30, 30)), confidence=CONFIDENCE, noise=SimulationNoise(0)
     )
-    assert any("share noise" in reason for reason in found.reasons)
+    assert any("share noise" in reason for reason in found)
 
 
 def test_right_labels_have_p_values_that_are_no_smaller_than_chance():

@@ -86,9 +86,9 @@ class Event:
         return {"event": type(self).__name__, **{name: v for name, v in asdict(self).items() if name in written}}
 
     def flatten(self, times: int = 1) -> "list[Releases]":
-        """Return the single releases that the event is made of, each with how often it happened.
+        """Return the single releases of which the event is made, each with how often; the event happened `times` times.
 
-        The event itself happened this number of `times`. A part of unknown kind raises `UnsupportedEventError`.
+        A part of unknown kind raises `UnsupportedEventError`.
         """
         if not isinstance(self, Single):
             raise UnsupportedEventError(
@@ -213,20 +213,8 @@ class NoisyBallot(_OfSigma):
 class NoisySumGaussian(_Checked):
     """Σ_i b_i + Z, where teacher i casts one integer vector b_i and P(Z_j = k) ∝ exp(−k²/2σ²), Z_j independent.
 
-    Parameters
-    ----------
-    sigma : float
-        σ, in the unit of the ballots' entries.
-    norm_squared : int
-        c²: Σ_j b_ij² ≤ c² for every ballot. A ballot of zeros is an abstention.
-    dimension : int
-        Number of entries of each ballot, and of released numbers.
-    unit : PrivacyUnit
-        What replaces, adds or removes one ballot.
-    simulated : bool
-        True where the noise came from a seeded generator.
-    nonnegative : bool
-        Whether every b_ij ≥ 0.
+    σ is in the unit of the ballots' entries. Every ballot has `dimension` entries and Σ_j b_ij² ≤ `norm_squared`; zeros
+    are an abstention. `unit` replaces, adds or removes one ballot. `nonnegative` says whether every b_ij ≥ 0.
     """
 
     sigma: float
@@ -244,20 +232,7 @@ class CappedArgmaxGaussian(_Checked):
 
     There may be any number of queries, each chosen in view of earlier answers. A teacher votes on `cap` of all of them
     at most and abstains on the others; its votes depend on its own data, its seed and earlier answers only. One event
-    stands for the whole campaign.
-
-    Parameters
-    ----------
-    sigma : float
-        σ of the noise on every count of every query, in votes.
-    cap : int
-        Votes of one teacher on all queries together, at most.
-    classes : int
-        Number of counts per query.
-    unit : PrivacyUnit
-        What replaces, adds or removes one teacher's votes.
-    simulated : bool
-        True where the noise came from a seeded generator.
+    stands for the whole campaign. `unit` replaces, adds or removes one teacher's votes.
     """
 
     sigma: float
@@ -272,14 +247,9 @@ class CappedArgmaxGaussian(_Checked):
 class PublicationTest(_Checked):
     """Whether an ε proposed in advance may be published: passed with a chance that falls with the shortfall.
 
-    The shortfall is a whole number that one unit changes by at most one (docs/proofs/release.md).
-
-    Parameters
-    ----------
-    chances : tuple of int
-        Chance to pass at shortfall 0, 1, …, in units of 2⁻⁶⁰, not rising; the last holds from there on.
-    delta : float
-        δ of the claim that is tested; those of all publications through one ledger add up.
+    The shortfall is a whole number that one unit changes by at most one (docs/proofs/release.md). `chances` are those
+    to pass at shortfall 0, 1, …, in units of 2⁻⁶⁰, not rising; the last holds from there on. `delta` is that of the
+    claim that is tested; those of all publications through one ledger add up.
     """
 
     chances: tuple[int, ...]
@@ -303,32 +273,22 @@ Check = ConfidenceCheck | InteractiveCheck
 Summable = NoisyArgmaxGaussian | Check | NoisySumGaussian  # what may have its noise from several owners
 
 
-def _is_summable(event: object) -> bool:
-    return isinstance(event, Summable)
-
-
 @final
 @dataclass(frozen=True, slots=True)
 class SummedNoise(Event):
     """The same event, each of its noise variables the sum of independent shares of several owners.
 
-    No owner knows the sum, so what protects is the noise of those who keep theirs to themselves. Noise of further
-    owners on top of it only hides more: it is post-processing.
-
-    Parameters
-    ----------
-    event : NoisyArgmaxGaussian, ConfidenceCheck, InteractiveCheck or NoisySumGaussian
-        What was done; its σ is that of the whole noise of the owners who are counted.
-    shares : int
-        Owners h who are counted: as many as are certain to add a share and to keep it secret. Each draws discrete
-        Gaussians with parameter σ/√h, at least 2: the sum of narrower ones would differ from one Gaussian.
+    No owner knows the sum, so the noise of those who keep theirs secret protects. Noise of further owners on top of it
+    only hides more: it is post-processing. σ of `event` is that of the whole noise of the owners who are counted:
+    `shares` are as many as are certain to add a share and to keep it secret. Each of these h owners draws discrete
+    Gaussians with parameter σ/√h, at least 2: the sum of narrower ones would differ from one Gaussian.
     """
 
     event: Summable
     shares: int
 
     def __post_init__(self) -> None:
-        if not _is_summable(self.event):
+        if not isinstance(self.event, Summable):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidParameterError(
                 "`event` of SummedNoise must be a NoisyArgmaxGaussian, ConfidenceCheck, InteractiveCheck or "
                 f"NoisySumGaussian. Got a {type(self.event).__name__}."
@@ -355,13 +315,9 @@ class SummedNoise(Event):
     @property
     def variables(self) -> int:
         """Number of noise variables: one per class of an answer, one per number of a sum, one in all of a check."""
-        match self.event:
-            case NoisyArgmaxGaussian(classes=classes):
-                return classes
-            case NoisySumGaussian(dimension=dimension):
-                return dimension
-            case _:
-                return 1
+        if isinstance(self.event, NoisyArgmaxGaussian):
+            return self.event.classes
+        return self.event.dimension if isinstance(self.event, NoisySumGaussian) else 1
 
     @property
     def unit(self) -> PrivacyUnit:
@@ -397,7 +353,7 @@ class Repeated(Event):
         object.__setattr__(self, "count", integer_at_least(self.count, 0, "count", "Repeated"))
 
     def flatten(self, times: int = 1) -> "list[Releases]":
-        """Return the single releases that the event is made of, each with how often it happened."""
+        """Return the single releases of which the event is made, each with how often it happened."""
         return self.event.flatten(times * self.count)
 
     def as_dict(self) -> dict[str, Any]:
@@ -474,12 +430,12 @@ def settings_of(record: Any) -> dict[str, Any]:
 
     So the content of a file or a key stays the same when a later version adds a field.
     """
+
+    def is_default(value: object, default: object) -> bool:
+        return default is not MISSING and type(value) is type(default) and value == default
+
     found = ((item, getattr(record, item.name)) for item in fields(record) if item.repr)
-    return {item.name: value for item, value in found if not _is_default(value, item.default)}
-
-
-def _is_default(value: object, default: object) -> bool:
-    return default is not MISSING and type(value) is type(default) and value == default
+    return {item.name: value for item, value in found if not is_default(value, item.default)}
 
 
 def event_from_dict(record: dict[str, Any]) -> Event:

@@ -21,8 +21,14 @@ from tutelage.events import (
     SummedNoise,
 )
 from tutelage.exceptions import InvalidDataError, UnsupportedEventError
-from tutelage.privacy import PrivacyUnit, PrivateEpsilon, PublicEpsilon
+from tutelage.privacy import PrivateEpsilon, PublicEpsilon
 from tutelage.votes import VoteHistogram
+
+_WITHOUT_VOTES: dict[type[Event], str] = {
+    CappedArgmaxGaussian: "Capped votes have no cost that depends on them: the counts do not say how many votes a "
+    "teacher has left.",
+    SummedNoise: "The votes under noise that several owners summed are unknown, so no vote-dependent cost exists.",
+}
 
 
 class _Release(NamedTuple):
@@ -102,26 +108,17 @@ class Accountant:
             If the event is a composition of several kinds: add each with its own votes. If votes are given for noise
             that was summed from shares: its owners know none.
         """
-        kinds = event.flatten()
-        if isinstance(event, Composed) or len(kinds) != 1:
+        if isinstance(event, Composed) or len(event.flatten()) != 1:
             raise UnsupportedEventError("A composition has no votes of its own: add each of its events with its votes.")
-        kind, count = kinds[0]
+        ((kind, count),) = event.flatten()
         if at_most is not None:
             at_most = integer_at_least(at_most, count, "at_most", "Accountant.add")
         exact = None
         if votes is None and offsets is not None:
             raise InvalidDataError("`offsets` go with `votes`. Pass them together.")
         if votes is not None:
-            if isinstance(kind, CappedArgmaxGaussian):
-                raise UnsupportedEventError(
-                    "Capped votes have no cost that depends on them: the counts do not say how many votes a teacher "
-                    "has left. Add the event without `votes`."
-                )
-            if isinstance(kind, SummedNoise):
-                raise UnsupportedEventError(
-                    "The votes under noise that several owners summed are unknown, so no vote-dependent cost exists. "
-                    "Add the event without `votes`."
-                )
+            if why := _WITHOUT_VOTES.get(type(kind)):
+                raise UnsupportedEventError(f"{why} Add the event without `votes`.")
             if votes.n_queries != count:
                 raise InvalidDataError(f"The event happened {count} times, the votes hold {votes.n_queries} queries.")
             exact = ExactCosts(kind, votes, offsets, progress=self._progress)
@@ -206,21 +203,18 @@ class Accountant:
         """Return ε from the exact Rényi cost of every release at the votes at hand."""
         probability(delta, "delta", "Accountant.exact")
         method = "exact Rényi divergence over all neighbors, both directions, conversion of CKS 2020 Proposition 12"
-        return self._private(self._best_exact(delta), delta, method)
-
-    def voted(self) -> list[tuple[Event, VoteHistogram, FloatArray | None]]:
-        """Return each kind of release with its private votes, which none may lack, and its public offsets."""
-        self._exact_costs()
-        kept = [(part.event, part.votes, part.offsets) for part in self._releases]
-        return [(event, votes, offsets) for event, votes, offsets in kept if votes is not None]
-
-    def _best_exact(self, delta: float) -> EpsilonAtOrder:
         costs = self._exact_costs()
-        return search_epsilon(
+        found = search_epsilon(
             total=lambda orders: np.sum([part.total(orders) for part in costs], axis=0),
             delta=delta,
             estimate=lambda orders: np.sum([part.estimate(orders) for part in costs], axis=0),
         )
+        return self._private(found, delta, method)
+
+    def voted(self) -> list[tuple[Event, VoteHistogram, FloatArray | None]]:
+        """Return each kind of release with its private votes, which none may lack, and its public offsets."""
+        self._exact_costs()
+        return [(part.event, part.votes, part.offsets) for part in self._releases if part.votes is not None]
 
     def _exact_costs(self) -> list[ExactCosts]:
         self._refuse_if_empty()
@@ -236,10 +230,7 @@ class Accountant:
             raise InvalidDataError("The accountant is empty: `add` what was released first.")
 
     def _private(self, found: EpsilonAtOrder, delta: float, method: str) -> PrivateEpsilon:
-        return PrivateEpsilon(found[0], found[1], delta, self._unit(), method)
-
-    def _unit(self) -> PrivacyUnit:
         units = {votes.unit for _, votes, _ in self.voted()}
         if len(units) != 1:
             raise UnsupportedEventError("Releases with different units of privacy do not add up to one epsilon.")
-        return units.pop()
+        return PrivateEpsilon(found.epsilon, found.order, delta, units.pop(), method)

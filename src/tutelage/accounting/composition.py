@@ -35,11 +35,6 @@ _FFT_MOST = 2**25  # points; a wider sum falls back to the Rényi curve
 def pure_dp_composition(epsilon: float, count: int, delta: float) -> float:
     """Return the exact optimal ε of `count` adaptive releases with pure loss `epsilon` each, rounded upward."""
     count = integer_at_least(count, 0, "count", "pure_dp_composition")  # a plain int: NumPy's would overflow
-    return optimal_epsilon(epsilon, count, delta)
-
-
-def optimal_epsilon(epsilon: float, count: int, delta: float) -> float:
-    """Return `pure_dp_composition` of a count that is known to be a plain int ≥ 0, for a search."""
     if count > _MOST_TERMS or delta < _LEAST_DELTA:
         return np.inf
     losers = np.arange(count + 1)
@@ -111,15 +106,9 @@ def shifted_gaussian_composition(shifts: Iterable[tuple[float, int]], delta: flo
     """Return an ε of adaptive releases of integers with discrete Gaussian noise, rounded upward, or ∞.
 
     Up to a factor close to 1, discrete Gaussian noise with parameter σ is continuous noise of variance σ² − s² that
-    was rounded at random, so the releases are as private as continuous ones: docs/proofs/ballots.md.
-
-    Parameters
-    ----------
-    shifts : iterable of (float, int)
-        Of each release σ, and the squared Euclidean distance of the integers on two neighbors. Where the distance
-        depends on earlier releases, pass one σ and the most that the squared distances add up to.
-    delta : float
-        δ at which ε is wanted.
+    was rounded at random, so the releases are as private as continuous ones: docs/proofs/ballots.md. `shifts` are, of
+    each release, σ and the squared Euclidean distance of the integers on two neighbors. Where the distance depends on
+    earlier releases, pass one σ and the most that the squared distances add up to.
     """
     return epsilon_of_shifts(fsum(shift_mu_squared(sigma, squared) for sigma, squared in shifts), delta)
 

@@ -180,14 +180,6 @@ def pure_dp_renyi(epsilon: float, orders: FloatArray) -> FloatArray:
     return np.minimum(divergence, epsilon)
 
 
-def exponential_rdp(scale: float, orders: FloatArray) -> FloatArray:
-    """Return the Rényi cost of one answer of the exponential mechanism.
-
-    Its losses span 2/b at most, so D_λ ≤ λ(2/b)²/8: Dong, Durfee and Rogers 2020.
-    """
-    return np.minimum(pure_dp_renyi(2 / scale, orders), orders / (2 * scale**2))
-
-
 def gaussian_rdp(sigma: float, moved: int, orders: FloatArray) -> FloatArray:
     """Return the Rényi cost of Gaussian noise on counts, `changed` of which change by one vote each.
 
@@ -232,7 +224,8 @@ def _rdp_of_one_release(event: Single, orders: FloatArray) -> FloatArray:
         return np.minimum(response_rdp(event, orders), pure_dp_renyi(pure_epsilon(event), orders))
     match event:
         case ExponentialArgmax(scale=scale):
-            return exponential_rdp(scale, orders)
+            # Its losses span 2/b at most, so D_λ ≤ λ(2/b)²/8: Dong, Durfee and Rogers 2020.
+            return np.minimum(pure_dp_renyi(2 / scale, orders), orders / (2 * scale**2))
         case NoisyArgmaxLaplace(scale=scale) | PermuteAndFlip(scale=scale):
             return pure_dp_renyi(2 / scale, orders)
         case PublicationTest():
@@ -247,24 +240,14 @@ def _rdp_of_one_release(event: Single, orders: FloatArray) -> FloatArray:
 
 def _moved(event: IntegerGaussian) -> int:
     """Return the squared distance that one replaced ballot moves the integers of `event`, over all its queries."""
-    match event:
-        case NoisySumGaussian(norm_squared=norm_squared, nonnegative=nonnegative):
-            return (2 if nonnegative else 4) * norm_squared
-        case CappedArgmaxGaussian(cap=cap):
-            return 2 * cap
-        case NoisyArgmaxGaussian() | NoisyBallot():
-            return 2
+    if isinstance(event, NoisySumGaussian):
+        return (2 if event.nonnegative else 4) * event.norm_squared
+    return 2 * event.cap if isinstance(event, CappedArgmaxGaussian) else 2
 
 
 def _moved_if_added(event: IntegerGaussian) -> int:
     """Return the same for one ballot that is added or removed."""
-    match event:
-        case NoisySumGaussian(norm_squared=norm_squared):
-            return norm_squared
-        case CappedArgmaxGaussian(cap=cap):
-            return cap
-        case NoisyArgmaxGaussian() | NoisyBallot():
-            return 1
+    return event.norm_squared if isinstance(event, NoisySumGaussian) else _moved(event) // 2
 
 
 def _rdp_if_added(event: OfBallots, orders: FloatArray) -> FloatArray:

@@ -306,11 +306,9 @@ def _log_chance(event: _Tabulated, gap: IntArray) -> FloatArray:
 
 
 def _noise_of(event: _Tabulated) -> NoiseLaw:
-    match event:
-        case NoisyArgmaxLaplace(scale=scale):
-            return noise_pmf.discrete_laplace(scale)
-        case NoisyArgmaxGaussian(sigma=sigma):
-            return noise_pmf.discrete_gaussian(sigma)
+    if isinstance(event, NoisyArgmaxLaplace):
+        return noise_pmf.discrete_laplace(event.scale)
+    return noise_pmf.discrete_gaussian(event.sigma)
 
 
 def _law_of(event: _Known, counts: IntArray, entering: np.ndarray, needed: IntArray, kept: int) -> MoveLaws:

@@ -43,7 +43,9 @@ class RenyiCurve:
     def to_epsilon(self, delta: float, conversion: Conversion | None = None) -> "EpsilonAtOrder":
         """Return the smallest ε at δ over all orders, with the order that gives it."""
         probability(delta, "delta", "RenyiCurve.to_epsilon")
-        return _least(self.orders, self.at(delta, conversion))
+        candidates = self.at(delta, conversion)
+        best = int(np.argmin(candidates))
+        return EpsilonAtOrder(max(0.0, float(candidates[best])), float(self.orders[best]))
 
     def at(self, delta: float, conversion: Conversion | None = None) -> FloatArray:
         """Return ε at δ by each order alone, shape (orders,); it may be negative, which counts as 0."""
@@ -94,25 +96,12 @@ def _narrow_in(
     return found
 
 
-def least_epsilon(orders: FloatArray, values: FloatArray, delta: float) -> EpsilonAtOrder:
-    """Return the smallest ε by `cks2020` over orders and costs that are not checked, for estimates in a search."""
-    return _least(orders, _cks2020(orders, values, delta))
-
-
 def cks2020(curve: RenyiCurve, delta: float) -> FloatArray:
     """Return ε per order by Proposition 12 of Canonne, Kamath and Steinke 2020, arXiv:2004.00010v4."""
-    return _cks2020(curve.orders, curve.values, delta)
+    lam = curve.orders
+    return curve.values + np.log1p(-1 / lam) - (np.log(delta) + np.log(lam)) / (lam - 1)
 
 
 def classic(curve: RenyiCurve, delta: float) -> FloatArray:
     """Return ε per order by Proposition 3 of Mironov 2017, arXiv:1702.07476v3: Theorem 1.2 of PATE 2017."""
     return curve.values - np.log(delta) / (curve.orders - 1)
-
-
-def _cks2020(lam: FloatArray, values: FloatArray, delta: float) -> FloatArray:
-    return values + np.log1p(-1 / lam) - (np.log(delta) + np.log(lam)) / (lam - 1)
-
-
-def _least(orders: FloatArray, candidates: FloatArray) -> EpsilonAtOrder:
-    best = int(np.argmin(candidates))
-    return EpsilonAtOrder(max(0.0, float(candidates[best])), float(orders[best]))

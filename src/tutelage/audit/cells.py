@@ -8,6 +8,7 @@ import csv
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from importlib import import_module
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
@@ -32,16 +33,21 @@ Reader = Callable[[Path], Any]
 
 def readers() -> dict[str, Reader]:
     """Return how files are read: by this package, and by each library that is installed."""
-    found: dict[str, Reader] = {_CSV: read_table}
-    if find_spec("pyarrow") is not None:
-        found |= {"PyArrow": _by_pyarrow, "Parquet": _through_parquet}
-    if find_spec("pandas") is not None:
-        found["pandas"] = _by_pandas
-    if find_spec("polars") is not None:
-        found["Polars"] = _by_polars
-    if find_spec("duckdb") is not None and find_spec("pyarrow") is not None:
-        found["DuckDB"] = _by_duckdb
-    return found
+
+    def through_parquet(path: Path) -> Any:
+        import_module("pyarrow.parquet").write_table(of["PyArrow"](path), path.with_suffix(".parquet"))
+        return read_table(path.with_suffix(".parquet"))
+
+    of: dict[str, Reader] = {
+        "PyArrow": lambda path: import_module("pyarrow.csv").read_csv(path),
+        "Parquet": through_parquet,
+        "pandas": lambda path: import_module("pandas").read_csv(path),
+        "Polars": lambda path: import_module("polars").read_csv(path, infer_schema_length=None),
+        "DuckDB": lambda path: import_module("duckdb").read_csv(str(path), sample_size=-1).to_arrow_table(),
+    }
+    needed = {"PyArrow": ["pyarrow"], "Parquet": ["pyarrow"], "DuckDB": ["duckdb", "pyarrow"]}
+    installed = {name for name in of if all(find_spec(one) for one in needed.get(name, [name.lower()]))}
+    return {_CSV: read_table} | {name: read for name, read in of.items() if name in installed}
 
 
 def check_cells(
@@ -129,34 +135,3 @@ def _written(path: Path, names: list[str], rows: list[list[str]]) -> Path:
     csv.writer(text).writerows([names, *([" ".join(cell.splitlines()) for cell in row] for row in rows)])
     path.write_text(text.getvalue().replace(_MARK, '"'), encoding="utf-8", newline="")
     return path
-
-
-def _by_pandas(path: Path) -> Any:
-    import pandas as pd
-
-    return pd.read_csv(path)
-
-
-def _by_polars(path: Path) -> Any:
-    import polars as pl
-
-    return pl.read_csv(path, infer_schema_length=None)
-
-
-def _by_pyarrow(path: Path) -> Any:
-    from pyarrow import csv as arrow_csv
-
-    return arrow_csv.read_csv(path)
-
-
-def _by_duckdb(path: Path) -> Any:
-    import duckdb
-
-    return duckdb.read_csv(str(path), sample_size=-1).to_arrow_table()
-
-
-def _through_parquet(path: Path) -> Any:
-    from pyarrow import parquet
-
-    parquet.write_table(_by_pyarrow(path), path.with_suffix(".parquet"))
-    return read_table(path.with_suffix(".parquet"))

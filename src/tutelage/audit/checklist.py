@@ -13,7 +13,7 @@ from sklearn.base import clone
 from tutelage._internal.typing import ABSTAIN, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least, probability
 from tutelage.audit.law import audit_law, law_at, law_p_value, noise_and_check, worst_neighbors
-from tutelage.audit.mechanism import MechanismAudit, Part, audit_mechanism, release_many
+from tutelage.audit.mechanism import Part, audit_mechanism, release_many
 from tutelage.audit.overlap import audit_overlap, entities_in_several_shards
 from tutelage.audit.sensitivity import audit_sensitivity, ballots_of_classifier
 from tutelage.estimator import PATEClassifier
@@ -38,39 +38,10 @@ class Probe(NamedTuple):
     prediction: tuple[float, ...] | None = None
 
 
-class FreshNoiseAudit(NamedTuple):
-    """How the labels of equal queries hang together; public, for the votes were made up."""
-
-    mechanism: str
-    probe: Probe
-    replayed: float
-    shared: float
-    large: float
-    small: float
-    confidence: float
-
-    @property
-    def passed(self) -> bool:
-        """Whether all of it may be chance."""
-        return not self.reasons
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Problems, one sentence each; empty if there are none."""
-        votes, level = f"votes like {self.probe.counts}", (1 - self.confidence) / 4
-        said = (
-            (self.replayed, f"Two releases of a batch with {votes} are alike: their noise is replayed."),
-            (self.shared, f"Queries of one batch with {votes} share noise: what differs between them is released."),
-            (self.large, f"Labels of {votes} are not as frequent as the accounting takes them to be."),
-            (self.small, f"In batches of less than 100 queries with {votes}, noise is not what it is in large ones."),
-        )
-        return tuple(sentence for p_value, sentence in said if p_value <= level)
-
-
 def audit_fresh_noise(
     mechanism: Mechanism, probe: Probe, *, confidence: float = 0.999, noise: NoiseSource | None = None
-) -> FreshNoiseAudit:
-    """Release batches of equal made-up queries, large ones and small, and look for noise that is missing or reused.
+) -> tuple[str, ...]:
+    """Release batches of equal made-up queries, large and small, and return what shows missing or reused noise.
 
     Notes
     -----
@@ -94,15 +65,26 @@ def audit_fresh_noise(
         batches = [released(size) for _ in range(ceil(_SMALL_ROWS / size))]
         small.append(law_p_value(np.concatenate(batches), law))
     pairs = [_agreement(*pair, by_chance) for pair in _pairs(first)]
-    return FreshNoiseAudit(
-        mechanism=repr(mechanism),
-        probe=probe,
-        replayed=_agreement(first, second, by_chance),
-        shared=min(1.0, len(pairs) * min(pairs)),
-        large=law_p_value(first, law),
-        small=min(1.0, len(small) * min(small)),
-        confidence=confidence,
+    votes, level = f"votes like {probe.counts}", (1 - confidence) / 4
+    found = (
+        (
+            _agreement(first, second, by_chance),
+            f"Two releases of a batch with {votes} are alike: their noise is replayed.",
+        ),
+        (
+            min(1.0, len(pairs) * min(pairs)),
+            f"Queries of one batch with {votes} share noise: what differs between them is released.",
+        ),
+        (
+            law_p_value(first, law),
+            f"Labels of {votes} are not as frequent as the accounting takes them to be.",
+        ),
+        (
+            min(1.0, len(small) * min(small)),
+            f"In batches of less than 100 queries with {votes}, noise is not what it is in large ones.",
+        ),
     )
+    return tuple(sentence for p_value, sentence in found if p_value <= level)
 
 
 def telling_probes(mechanism: Mechanism, n_teachers: int, n_classes: int) -> tuple[tuple[Mechanism, Probe], ...]:
@@ -252,25 +234,23 @@ def _claim(name: str, mechanism: Mechanism, part: Part, draws: int, noise: Noise
     found = audit_mechanism(
         mechanism, neighbors, delta=_DELTA, part=part, draws=draws, confidence=_CONFIDENCE, noise=noise
     )
-    return Checked(name, _verdict(found.passed), _in_words(found))
-
-
-def _fresh_noise(mechanism: Mechanism, n_teachers: int, n_classes: int, noise: NoiseSource | None) -> Checked:
-    probes = telling_probes(mechanism, n_teachers, n_classes)
-    audits = [audit_fresh_noise(kind, probe, confidence=_CONFIDENCE, noise=noise) for kind, probe in probes]
-    wrong = [f"{audit.mechanism}: {' '.join(audit.reasons)}" for audit in audits if not audit.passed]
-    right = "Batches of 1 to 2,000 equal queries, tied and unanimous, each got noise of their own, of the right size."
-    reason = f"{' '.join(wrong)} Do not release with it." if wrong else right
-    return Checked("noise of its own for every query", _verdict(not wrong), reason)
-
-
-def _in_words(found: MechanismAudit) -> str:
     what = "the check" if found.part == "check" else "one answer"
     shown = (
         f"{found.mechanism}: at δ = {found.delta:g}, {2 * found.draws:,} releases show ε ≥ {found.lower_bound:.3f} for "
         f"{what}; claimed is {round_up(found.claim, 3):.3f}."
     )
-    return shown if found.passed else f"{shown} It reveals more than the budget counts. Do not use it."
+    wrong = "" if found.passed else " It reveals more than the budget counts. Do not use it."
+    return Checked(name, _verdict(found.passed), shown + wrong)
+
+
+def _fresh_noise(mechanism: Mechanism, n_teachers: int, n_classes: int, noise: NoiseSource | None) -> Checked:
+    wrong = []
+    for kind, probe in telling_probes(mechanism, n_teachers, n_classes):
+        reasons = audit_fresh_noise(kind, probe, confidence=_CONFIDENCE, noise=noise)
+        wrong += [f"{kind!r}: {' '.join(reasons)}"] if reasons else []
+    right = "Batches of 1 to 2,000 equal queries, tied and unanimous, each got noise of their own, of the right size."
+    reason = f"{' '.join(wrong)} Do not release with it." if wrong else right
+    return Checked("noise of its own for every query", _verdict(not wrong), reason)
 
 
 def _telling_votes(mechanism: Mechanism, n_teachers: int, n_classes: int) -> list[tuple[int, ...]]:

@@ -158,37 +158,23 @@ def audit_mechanism(
         looked_at = one.events[0] if part == "check" and isinstance(one, Composed) else one
         claim = claimed_epsilon(Repeated(looked_at, queries), delta)
     source, teachers = known_noise(noise, owner), max(sum(neighbors.here), sum(neighbors.there))
-    here, there = (
-        _seen(release_many(mechanism, votes, draws * queries, source, teachers, neighbors.prediction), part, draws)
-        for votes in (neighbors.here, neighbors.there)
-    )
-    return told_apart(
-        mechanism, neighbors, here, there, delta=delta, claim=claim, confidence=confidence, part=part, queries=queries
-    )
 
+    def seen(votes: tuple[int, ...]) -> IntArray:
+        """Return what each query of each draw came to: label + 1, or whether its check passed."""
+        release = release_many(mechanism, votes, draws * queries, source, teachers, neighbors.prediction)
+        return (release.voted.astype(np.int64) if part == "check" else release.labels + 1).reshape(draws, -1)
 
-def told_apart(
-    mechanism: object,
-    neighbors: Neighbors,
-    here: IntArray,
-    there: IntArray,
-    *,
-    delta: float,
-    claim: float,
-    confidence: float,
-    part: Part = "release",
-    queries: int = 1,
-) -> MechanismAudit:
-    """Return what was seen of two neighbors, shape (draws, queries), beside the claim."""
+    here, there = seen(neighbors.here), seen(neighbors.there)
+    found = lower_bound(here, there, delta, 1 - confidence)
     return MechanismAudit(
         mechanism=repr(mechanism),
         neighbors=neighbors,
         part=part,
         queries=queries,
-        draws=len(here),
+        draws=draws,
         delta=delta,
         claim=claim,
-        lower_bound=lower_bound(here, there, delta, 1 - confidence),
+        lower_bound=found,
         confidence=confidence,
     )
 
@@ -224,11 +210,8 @@ def claimed_epsilon(event: Event, delta: float) -> float:
     """Return the ε that the accounting claims for `event` at any votes."""
     if delta > 0:
         return data_independent.epsilon(event, delta).epsilon
-    parts = event.flatten()
-    pure = [
-        part.times * (2 / part.event.scale) for part in parts if isinstance(part.event, data_independent.PureArgmax)
-    ]
-    return sum(pure) if len(pure) == len(parts) else inf
+    pure = all(isinstance(part.event, data_independent.PureArgmax) for part in event.flatten())
+    return data_independent.basic_epsilon(event).epsilon if pure else inf
 
 
 def _check_neighbors(neighbors: Neighbors) -> None:
@@ -250,15 +233,10 @@ def release_many(
     teachers: int,
     prediction: tuple[float, ...] | None = None,
 ) -> Release:
-    """Release `n` queries with these votes, and with this prediction of a student where the mechanism asks it."""
+    """Release queries with these votes, and with this prediction of a student where the mechanism asks it."""
     rows = queries * mechanism.votes_per_query
     votes = made_up_votes(mechanism, counts, rows, teachers)
     return mechanism.release(votes, noise, None if prediction is None else np.tile(prediction, (rows, 1)))
-
-
-def _seen(release: Release, part: Part, draws: int) -> IntArray:
-    """Return what each query of each draw came to: label + 1, or whether its check passed."""
-    return (release.voted.astype(np.int64) if part == "check" else release.labels + 1).reshape(draws, -1)
 
 
 def lower_bound(here: IntArray, there: IntArray, delta: float, level: float) -> float:

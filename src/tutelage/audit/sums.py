@@ -15,7 +15,7 @@ from sklearn.base import clone
 
 from tutelage._internal.typing import IntArray, Matrix
 from tutelage.audit.checklist import Checked, PrivateRows, sample_of
-from tutelage.audit.mechanism import MechanismAudit, Neighbors, check_trial, claimed_epsilon, told_apart
+from tutelage.audit.mechanism import MechanismAudit, Neighbors, check_trial, claimed_epsilon, lower_bound
 from tutelage.audit.sensitivity import REMOVED, LearnsNothing, changes_of_one
 from tutelage.ballots import BallotSum
 from tutelage.estimator import PATEClassifier
@@ -35,6 +35,7 @@ _SIGMA = 1000.0  # of the noise that is drawn: any scale will do, the sampler is
 _INTERVALS, _REACH = 60, 4.0  # of what is seen of a sum, and how many standard deviations they go beyond both sums
 _SHARP, _DELTA, _CONFIDENCE = NoisySum(1.5), 0.05, 1 - 1e-6  # with so little noise one ballot shows
 _BALLOT = (3, -4)
+_NOT_REPEATABLE = Checked(_CHECK, "fail", "The same rows gave another sum the second time.", private=True)
 
 
 def check_noise_of_sum(*, draws: int = 40_000, noise: NoiseSource | None = None) -> Checked:
@@ -103,7 +104,17 @@ def audit_sum(
     here, there = (np.digitize(mechanism.release(one, source).values @ along, inner)[:, np.newaxis] for one in sums)
     neighbors = Neighbors(tuple(along.tolist()), tuple((-along).tolist()))
     claim = claimed_epsilon(event, delta) if claim is None else claim
-    return told_apart(mechanism, neighbors, here, there, delta=delta, claim=claim, confidence=confidence)
+    return MechanismAudit(
+        mechanism=repr(mechanism),
+        neighbors=neighbors,
+        part="release",
+        queries=1,
+        draws=draws,
+        delta=delta,
+        claim=claim,
+        lower_bound=lower_bound(here, there, delta, 1 - confidence),
+        confidence=confidence,
+    )
 
 
 def check_ballots(
@@ -125,7 +136,7 @@ def check_ballots(
         return float(np.linalg.norm(moved.astype(np.float64))) / bound
 
     if not np.array_equal(totals(private.X, private.y, private.entity_ids)[0], trial.ballots_[0].totals):
-        return _not_repeatable()
+        return _NOT_REPEATABLE
     return _checked_moves(totals, length, "lengths of the longest ballot", private, entities)
 
 
@@ -174,7 +185,7 @@ def _checked_moves(
     """Return whether no person moves the totals of a round by more than 2 bounds if changed, or 1 if removed."""
     before = totals(private.X, private.y, private.entity_ids)
     if not np.array_equal(before, totals(private.X, private.y, private.entity_ids)):
-        return _not_repeatable()
+        return _NOT_REPEATABLE
     furthest = {"changed": 0.0, "removed": 0.0}
     for change, rows, labels, ids in changes_of_one(private.X, private.y, private.entity_ids, entities):
         kind = "removed" if change == REMOVED else "changed"
@@ -189,10 +200,6 @@ def _checked_moves(
     if not passed:
         reason += " Features of one row depend on others, or a person casts several ballots: do not release with it."
     return Checked(_CHECK, "pass" if passed else "fail", reason, private=True)
-
-
-def _not_repeatable() -> Checked:
-    return Checked(_CHECK, "fail", "The same rows gave another sum the second time.", private=True)
 
 
 def _few(private: PrivateRows) -> PrivateRows:

@@ -3,7 +3,7 @@
 import json
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -150,17 +150,20 @@ def propose(
     """
     probability(delta, "--delta", "publish propose")
     with claimed(output, PROPOSAL, way_out=ANOTHER_FILE) as claim:
-        paying, proposal = _proposed(
-            proxy,
-            released_by,
-            delta,
-            ledger,
-            queries=queries,
-            margin=margin,
-            refusal=refusal,
-            array=array,
-            teachers=teachers,
-        )
+        paying = Ledger.open(ledger)
+        if "format" in read_arrays(proxy):
+            raise InvalidDataError(
+                f"{proxy} must not contain private votes, and it has the format of `VoteHistogram.save`. Store public "
+                "votes as a plain array. A proposal from private votes would be a release that the budget does not "
+                "count."
+            )
+        votes = VoteHistogram.load(proxy, array=array, n_teachers=teachers)
+        paying.history().check_share(delta)
+        votes, by = VoteHistogram(votes.counts, votes.n_teachers, paying.unit), released_by.mechanism
+        imagined = by.release(votes, SimulationNoise(0)).answered if released_by.name == "confident" else None
+        planned = released_once(by, votes, imagined)
+        proposal = proposed(planned, delta, queries=queries, margin=margin, refusal=refusal)
+        record(proposal, paying)
         with claim.written() as part:
             part.write_text(json.dumps(proposal.as_dict(), indent=1) + "\n", encoding="utf-8")
     if as_json:
@@ -177,36 +180,6 @@ def propose(
         f"Next, after `tutelage label`: tutelage publish test {output} PUBLIC --votes VOTES --ledger {ledger} "
         f"{released_by.as_options()}"
     )
-
-
-def _proposed(
-    proxy: Path,
-    released_by: Any,
-    delta: float,
-    ledger: Path,
-    *,
-    queries: int | None,
-    margin: float,
-    refusal: float,
-    array: str | None,
-    teachers: int | None,
-) -> tuple[Ledger, Proposal]:
-    """Return the ledger, and the proposal that was recorded in it."""
-    paying = Ledger.open(ledger)
-    if "format" in read_arrays(proxy):
-        raise InvalidDataError(
-            f"{proxy} must not contain private votes, and it has the format of `VoteHistogram.save`. Store public "
-            "votes as a plain array. A proposal from private votes would be a release that the budget does not count."
-        )
-    votes = VoteHistogram.load(proxy, array=array, n_teachers=teachers)
-    paying.history().check_share(delta)
-    votes = VoteHistogram(votes.counts, votes.n_teachers, paying.unit)
-    by = released_by.mechanism
-    imagined = by.release(votes, SimulationNoise(0)).answered if released_by.name == "confident" else None
-    planned = released_once(by, votes, imagined)
-    proposal = proposed(planned, delta, queries=queries, margin=margin, refusal=refusal)
-    record(proposal, paying)
-    return paying, proposal
 
 
 @publish.command("test")
@@ -245,22 +218,16 @@ def put_to_the_test(
         if claim is not None:
             with claim.written() as part:
                 write_claim(part, publication, released, wanted, paying)
-    _print(publication, wanted, paying, as_json=as_json)
-    if output is not None and not as_json:
-        say(f"Next: tutelage card --ledger {ledger} --claim {output} --output FOLDER")
-
-
-def _print(publication: Publication, proposal: Proposal, ledger: Ledger, *, as_json: bool) -> None:
-    claim, independent = publication.epsilon, publication.data_independent
+    tested, independent = publication.epsilon, publication.data_independent
     if as_json:
         shown = {
             name: {"epsilon": value.epsilon, "delta": value.delta, "order": value.order, "method": value.method}
-            for name, value in (("published", claim), ("data_independent", independent))
+            for name, value in (("published", tested), ("data_independent", independent))
         }
-        about = {"proposed": proposal.epsilon, "passed": publication.passed, "unit": claim.unit.name}
-        print_json({**about, **shown, "ledger": ledger.state().as_dict()})
+        about = {"proposed": wanted.epsilon, "passed": publication.passed, "unit": tested.unit.name}
+        print_json({**about, **shown, "ledger": paying.state().as_dict()})
         return
-    say(f"The test {'passed' if publication.passed else 'failed'}. Publish: {claim}")
-    say(f"Proof: {claim.method}.")
-    say(f"Publish the worst-case ε with it, test included: {independent}")
-    say(ledger.state())
+    say(f"The test {'passed' if publication.passed else 'failed'}. Publish: {tested}\nProof: {tested.method}.")
+    say(f"Publish the worst-case ε with it, test included: {independent}\n{paying.state()}")
+    if output is not None:
+        say(f"Next: tutelage card --ledger {ledger} --claim {output} --output FOLDER")
