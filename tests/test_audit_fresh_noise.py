@@ -9,7 +9,7 @@ from scipy import stats
 from tutelage import ConfidentGNMax, GNMax, LNMax, SimulationNoise
 from tutelage._internal.typing import IntArray
 from tutelage.audit.checklist import Probe, audit_fresh_noise, check_mechanism, telling_probes
-from tutelage.audit.law import law_p_value
+from tutelage.audit.mechanism import law_p_value
 from tutelage.exceptions import InvalidParameterError
 from tutelage.mechanisms import ExponentialMax, InteractiveGNMax, Mechanism, PermuteAndFlip, Release
 from tutelage.noise import NoiseSource
@@ -87,6 +87,7 @@ def test_noise_drawn_through_the_planted_release_rightly_passes(monkeypatch):
     assert {verdict for verdict, _ in verdicts(GNMax(10.0)).values()} == {"pass"}
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     "mechanism",
     [

@@ -72,6 +72,7 @@ def test_copies_among_the_private_rows_excuse_nothing(copies):
     assert audit_overlap(np.tile(PRIVATE, (copies, 1)), PUBLIC).passed
 
 
+@pytest.mark.rest
 def test_few_values_are_alike_by_chance_whatever_their_shares():
     random, failures = np.random.default_rng(1), 0
     for trial in range(60):

@@ -94,6 +94,7 @@ def test_right_pipelines_pass(make_ballots):
         assert found.teachers == TEACHERS
 
 
+@pytest.mark.rest
 def test_silos_of_a_classifier_pass():
     model = PATEClassifier(DecisionTreeClassifier(), classes=[0, 1])
     silo_of = {name: name % 7 for name in IDS.tolist()}
@@ -139,6 +140,7 @@ def test_a_pipeline_that_scales_in_place_is_not_taken_for_a_repeatable_one():
     assert np.array_equal(X, before)
 
 
+@pytest.mark.rest
 def test_text_and_small_integers_are_changed_within_their_types():
     def by_length(rows, labels, ids):
         lengths = np.array([[len(str(cell)) for cell in row] for row in rows.tolist()], dtype=float)
@@ -175,6 +177,7 @@ def test_ballots_must_be_ballots(ballots):
         audit_sensitivity(lambda *_: ballots, X, Y)
 
 
+@pytest.mark.rest
 def test_rows_with_gaps_are_audited_where_they_are_fitted():
     rows = X.copy()
     rows[::7, 1] = np.nan

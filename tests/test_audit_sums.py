@@ -150,11 +150,13 @@ def test_a_planted_fault_of_votes_is_found(fault, monkeypatch):
     assert check_votes(of_people(), PrivateRows(PRIVATE, LABELS, PEOPLE), PUBLIC, entities=8).verdict == "fail"
 
 
+@pytest.mark.rest
 def test_votes_above_the_cap_of_a_batch_are_cut_off_by_the_ledger(monkeypatch):
     monkeypatch.setattr(NearestQueries, "fit", above_the_cap)
     assert check_votes(of_people(), PrivateRows(PRIVATE, LABELS, PEOPLE), PUBLIC, entities=3).verdict == "pass"
 
 
+@pytest.mark.rest
 def test_the_mechanism_on_a_few_rows_is_that_of_all():
     found: Any = tried_on_few(of_people(n_queries=90, rounds=2), PrivateRows(PRIVATE[:50], LABELS[:50]), PUBLIC[:70])
     whole = of_people(n_queries=90, rounds=2).fit(PRIVATE, LABELS, X_public=PUBLIC)

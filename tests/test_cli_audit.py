@@ -48,6 +48,7 @@ def test_a_right_pipeline_passes_and_leaves_nothing_behind(folder, called):
     assert sorted(folder.iterdir()) == before  # no ledger, no results
 
 
+@pytest.mark.rest
 def test_the_table_says_who_may_see_what(folder, called):
     printed = " ".join(called("audit", folder / "config.toml", *QUICK).stdout.split())
     assert "owner" in printed
@@ -64,6 +65,7 @@ def test_private_rows_among_the_public_ones_fail(folder, called):
     assert not json.loads(printed.stdout)["passed"]
 
 
+@pytest.mark.rest
 def test_silos_and_an_interactive_mechanism_are_audited(folder, called):
     configure(
         folder,
@@ -105,10 +107,6 @@ def test_a_single_teacher_shows_nothing_about_sensitivity(binary_rows, monkeypat
     assert "one teacher" in found.reason
 
 
-def test_a_missing_configuration_is_one_sentence(called, tmp_path):
-    assert "cannot be read" in refusal(called("audit", tmp_path / "none.toml"), 2)
-
-
 def test_too_little_noise_fails_at_any_scale():
     class_counts = {"n_teachers": 12, "n_classes": 3, "draws": 20_000, "noise": SimulationNoise(0)}
     right = check_mechanism(FaultyArgmax(faulty.right), **class_counts)
@@ -117,6 +115,7 @@ def test_too_little_noise_fails_at_any_scale():
     assert "fail" in [one.verdict for one in wrong]
 
 
+@pytest.mark.rest
 def test_every_mechanism_is_also_tried_with_little_noise():
     found = check_mechanism(ConfidentGNMax(200.0, 100.0, 40.0), 250, 10, draws=10_000, noise=SimulationNoise(0))
     assert [one.check for one in found] == [

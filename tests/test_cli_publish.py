@@ -69,25 +69,6 @@ def test_a_proposal_comes_before_the_first_label(folder):
     assert "'--ledger'" in tutelage(*bare, "--output", "p.json", cwd=folder).stderr
 
 
-def test_a_proposal_of_another_order_is_another_proposal(folder):
-    """The test that is charged does not tell them apart; the record does."""
-    propose(folder)
-    label(folder)
-    proposal = json.loads((folder / "p.json").read_text())
-    (folder / "p.json").write_text(json.dumps({**proposal, "order": proposal["order"] + 1}))
-    assert "does not hold this proposal" in refusal(put_to_the_test(folder), code=1)
-
-
-def test_a_remembered_test_does_not_cover_later_labels(folder):
-    propose(folder)
-    label(folder)
-    assert put_to_the_test(folder).returncode == 0
-    np.savez(folder / "rows.npz", X=np.arange(40.0)[:, None] + 100)
-    label(folder)
-    np.savez(folder / "rows.npz", X=np.arange(40.0)[:, None])
-    assert "The publication must cover all labels of the ledger" in refusal(put_to_the_test(folder), code=1)
-
-
 def test_torn_votes_are_refused_and_no_count_is_printed(folder):
     propose(folder)
     label(folder, "torn.npz")
@@ -98,6 +79,7 @@ def test_torn_votes_are_refused_and_no_count_is_printed(folder):
     assert "shortfall" not in result.stdout
 
 
+@pytest.mark.rest
 def test_a_confident_mechanism_counts_what_the_ledger_remembers(folder):
     mechanism = ("--mechanism", "confident", "--threshold", "58", "--sigma-threshold", "12", "--sigma", "7")
     assert propose(folder, mechanism=mechanism).returncode == 0
@@ -166,6 +148,7 @@ def test_a_run_tests_its_proposal_and_files_both_numbers(project, monkeypatch, p
     assert same["budget"]["spent"] == card["budget"]["spent"]
 
 
+@pytest.mark.rest
 def test_a_run_opens_its_ledger_to_check_and_to_spend_and_reads_it_whole_once(project, monkeypatch):
     opened, whole, init, entries = [], [], Ledger.__init__, Transaction.entries
     monkeypatch.setattr(Ledger, "__init__", lambda self, store: opened.append(self) or init(self, store))
@@ -208,6 +191,7 @@ def test_the_second_epsilon_on_the_card_of_a_run_is_proved_again(project, monkey
         assert said in refusal(tutelage("card", "card.json", *new, *options, cwd=project), code=1), changes
 
 
+@pytest.mark.rest
 def test_a_run_does_not_claim_its_test_of_labels_that_another_run_asked_for(project, monkeypatch):
     monkeypatch.setattr(SystemNoise, "happens", lambda self, chance: True)
     assert tutelage("run", "config.toml", cwd=project).returncode == 0
@@ -224,6 +208,7 @@ def test_a_run_does_not_claim_its_test_of_labels_that_another_run_asked_for(proj
     assert json.loads(tutelage("ledger", "show", "l.db", "--json", cwd=project).stdout)["spent"] == spent
 
 
+@pytest.mark.rest
 def test_a_run_that_asks_for_more_than_its_test_was_about_spends_nothing(project, monkeypatch):
     monkeypatch.setattr(SystemNoise, "happens", lambda self, chance: True)
     assert tutelage("run", "config.toml", cwd=project).returncode == 0
@@ -235,6 +220,7 @@ def test_a_run_that_asks_for_more_than_its_test_was_about_spends_nothing(project
     assert json.loads(tutelage("ledger", "show", "l.db", "--json", cwd=project).stdout)["spent"] == spent
 
 
+@pytest.mark.rest
 def test_a_run_that_could_not_test_its_proposal_spends_nothing(project):
     (project / "l.db").unlink()
     assert "tutelage ledger init" in refusal(tutelage("run", "config.toml", cwd=project), code=2)

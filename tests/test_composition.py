@@ -63,6 +63,7 @@ def test_gaussian_composition_is_the_least_epsilon_of_the_enumerated_noise(sigma
     assert delta_at(found - 1e-3) > delta
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("sigma", "count"), [(1.0, 10), (0.5, 10), (40.0, 100)])
 def test_gaussian_composition_agrees_with_dp_accounting(sigma, count):
     interval = 1e-4
@@ -75,6 +76,7 @@ def test_gaussian_composition_agrees_with_dp_accounting(sigma, count):
     assert theirs - ours < 2 * count * interval
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("epsilon", "count", "delta"), [(0.1, 100, 1e-5), (0.1, 1000, 1e-6), (1.0, 20, 1e-9)])
 def test_pure_composition_agrees_with_dp_accounting(epsilon, count, delta):
     flip = 2 / (np.exp(epsilon) + 1)  # that program replaces the bit by a random one with this probability
@@ -121,6 +123,7 @@ def test_continuous_gaussian_against_fifty_digits(mu, delta):
 
 
 # Below σ = 1 the losses are so far apart that more noise can cost more at one δ.
+@pytest.mark.rest
 @given(sigma=st.floats(1, 60), count=st.integers(1, 3000), delta=st.sampled_from([1e-3, 1e-6, 1e-9]))
 def test_gaussian_composition_grows_with_answers_and_falls_with_noise(sigma, count, delta):
     here = gaussian_composition(sigma, count, delta)

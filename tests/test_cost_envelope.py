@@ -91,6 +91,7 @@ def test_ties_never_bring_it_below_the_exact_cost(scale, teachers, classes):
             assert np.all(values[:, 0] >= exact * (1 - 1e-9))
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("event", "teachers", "classes"), EVENTS.values(), ids=EVENTS)
 def test_it_is_not_far_above_the_exact_cost(event, teachers, classes):
     counts = every_histogram(teachers, classes)
@@ -100,6 +101,7 @@ def test_it_is_not_far_above_the_exact_cost(event, teachers, classes):
     assert values[:, 0].sum() <= 1.45 * exact.sum()
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("kind", [NoisyArgmaxLaplace, NoisyArgmaxGaussian])
 def test_the_envelope_of_two_classes_lies_just_above_their_exact_table(kind, monkeypatch):
     event, counts = kind(4.0, 2, ONE_TEACHER), np.array([[30, 10], [21, 19], [40, 0], [25, 9]])
@@ -138,6 +140,7 @@ def test_larger_histograms_move_by_one_step_too(counts, taken, given_to, gaussia
     assert np.all(np.array([here[0], there[0]]) >= exact)
 
 
+@pytest.mark.rest
 def test_wide_noise_is_followed_in_cells_that_only_add():
     event, coarse = NoisyArgmaxGaussian(150.0, 3, ONE_TEACHER), np.array([[600, 300, 100], [340, 330, 330]])
     values = bounds(event, coarse, 1000, order=3.0, steps=40)

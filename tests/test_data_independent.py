@@ -128,6 +128,7 @@ def test_conversions_are_ordered_and_attain_the_known_gaussian_values():
     assert tight == pytest.approx(5.37767, abs=2e-4)  # autodp and dp-accounting
 
 
+@pytest.mark.rest
 @given(rho=st.floats(1e-6, 50), delta=st.floats(1e-12, 1e-2))
 def test_a_finer_grid_of_orders_gains_next_to_nothing(rho, delta):
     coarse, _ = RenyiCurve(DEFAULT_ORDERS, rho * DEFAULT_ORDERS).to_epsilon(delta)

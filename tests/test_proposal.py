@@ -100,6 +100,7 @@ def test_labels_kept_back_unless_it_passes_are_private_in_the_usual_sense(propos
         assert hockey_stick(there, here, proposal.withheld_epsilon) <= DELTA
 
 
+@pytest.mark.rest
 def test_the_claim_is_not_far_above_what_it_must_be(proposal, laws, reaches):
     assert worst_of_passing(proposal, laws, reaches) > 0.01 * DELTA
 
@@ -220,6 +221,7 @@ def test_votes_that_agree_bear_less_than_any_votes_must():
     assert proposal.refusal == pytest.approx(0.05)
 
 
+@pytest.mark.rest
 def test_more_margin_or_certainty_costs_more_and_fewer_queries_less():
     proxy = accountant(AGREEING)
     plain = propose(proxy, 1e-5).epsilon

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tutelage.accounting import Accountant, data_independent
-from tutelage.events import CERTAIN, Composed, NoisyArgmaxLaplace, PublicationTest, Repeated
+from tutelage.events import CERTAIN, Composed, NoisyArgmaxLaplace, Repeated
 from tutelage.exceptions import (
     BudgetExceededError,
     InvalidDataError,
@@ -370,26 +370,6 @@ def test_killed_between_charge_and_answer_it_stays_charged_and_is_drawn_anew(tmp
     if publication.passed:
         assert publication.epsilon.epsilon == pytest.approx(proposal.epsilon + again, rel=1e-12)
     paid.verify()
-
-
-def test_the_event_survives_the_ledgers_file(tmp_path, proposal):
-    path = tmp_path / "ledger.db"
-    paid = paying(Ledger.create(path, epsilon=60.0, delta=DELTA, unit=ONE_TEACHER), proposal)
-    publish_epsilon(released(), paid, proposal, ROWS)
-    entries = [entry for entry in Ledger.open(path).export() if "event" in entry]
-    assert PublicationTest(tuple(entries[1]["event"]["chances"]), DELTA, ONE_TEACHER) == proposal.event()
-
-
-def test_mechanisms_events_and_proposals_fit_one_session():
-    rows = np.arange(40.0)[:, None]
-    proposal = propose(released(), DELTA)
-    paid = recording(unpaid(), proposal)
-    session = LabelingSession(
-        VoteHistogram(AGREEING, TEACHERS), LNMax(5.0), paid, X_voted=rows, noise=SimulationNoise(5)
-    )
-    session.ask(rows)
-    publication = publish_epsilon(session.accountant(), paid, proposal, rows, noise=SimulationNoise(5))
-    assert publication.epsilon.simulated
 
 
 def test_processes_that_race_with_proposals_of_their_own_share_one_delta(proposal, tmp_path):

@@ -14,7 +14,7 @@ from tutelage._internal.validation import integer_at_least, noise_scale, probabi
 from tutelage.accounting import pate2017
 from tutelage.accounting.rdp import RenyiCurve, classic
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.votes import VoteHistogram, tally
+from tutelage.votes import tally
 
 
 class Analysis(NamedTuple):
@@ -91,13 +91,23 @@ def perform_analysis(
     tried = np.arange(1.0, integer_at_least(moments, 1, "moments", "perform_analysis") + 1)
     ballots, answered = _votes_and_columns(teacher_preds, indices)
     if compat is None:
-        _refuse_labels(answered)
+        if len(np.unique(answered)) < len(answered):
+            raise InvalidDataError(
+                "`indices` must name each answered example once, and some repeat: these look like the student's "
+                "labels. With labels as indices only the first few examples are counted, and the epsilon is far too "
+                "small. Pass np.arange(teacher_preds.shape[1]) if every example was answered."
+            )
         classes, moments_of = _number_of_classes(ballots, n_classes), pate2017.log_moments
     elif compat == "pysyft":
         classes, moments_of = _distinct_labels(ballots, n_classes), _moments_of_pysyft
     else:
         raise InvalidParameterError(f"`compat` of perform_analysis must be 'pysyft' or left out. Got {compat!r}.")
-    log_q = pate2017.log_q_continuous(_histogram(ballots, classes).select(answered), 1 / gamma)
+    if ballots.size and (ballots.min() < 0 or ballots.max() >= classes):
+        raise InvalidDataError(
+            "`teacher_preds` must hold classes 0, 1, … below the number of classes; compat='pysyft' counts labels."
+        )
+    votes = tally(cast("Ballots", ballots), classes).select(answered)
+    log_q = pate2017.log_q_continuous(votes, 1 / gamma)
     each = np.minimum(moments_of(log_q, 1 / gamma, tried), 2 * gamma * tried)
     independent = len(answered) * 2 * gamma**2 * (tried + 1)
     dependent = np.minimum(each.sum(axis=0) / tried, independent)
@@ -151,15 +161,6 @@ def _votes_and_columns(teacher_preds: npt.ArrayLike, indices: npt.ArrayLike) -> 
     return ballots, answered
 
 
-def _refuse_labels(answered: np.ndarray) -> None:
-    if len(np.unique(answered)) < len(answered):
-        raise InvalidDataError(
-            "`indices` must name each answered example once, and some repeat: these look like the student's labels. "
-            "With labels as indices only the first few examples are counted, and the epsilon is far too small. "
-            "Pass np.arange(teacher_preds.shape[1]) if every example was answered."
-        )
-
-
 def _number_of_classes(ballots: np.ndarray, n_classes: int | None) -> int:
     if n_classes is not None:
         return integer_at_least(n_classes, 2, "n_classes", "perform_analysis")
@@ -176,14 +177,6 @@ def _distinct_labels(ballots: np.ndarray, n_classes: int | None) -> int:
         raise InvalidParameterError("`n_classes` cannot go with compat='pysyft', which counts the distinct labels.")
     warnings.warn("compat='pysyft' repeats known faults: its epsilon may be far too small.", stacklevel=3)
     return len(np.unique(ballots))
-
-
-def _histogram(ballots: np.ndarray, classes: int) -> VoteHistogram:
-    if ballots.size and (ballots.min() < 0 or ballots.max() >= classes):
-        raise InvalidDataError(
-            "`teacher_preds` must hold classes 0, 1, … below the number of classes; compat='pysyft' counts labels."
-        )
-    return tally(cast("Ballots", ballots), classes)
 
 
 def _moments_of_pysyft(log_q: FloatArray, scale: float, moments: FloatArray) -> FloatArray:

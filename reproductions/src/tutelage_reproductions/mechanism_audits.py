@@ -8,8 +8,7 @@ import numpy as np
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.validation import integer_at_least, probability
 from tutelage.accounting.data_independent import PureArgmax
-from tutelage.audit.law import worst_neighbors
-from tutelage.audit.mechanism import MechanismAudit, Neighbors, Part, audit_mechanism
+from tutelage.audit.mechanism import MechanismAudit, Neighbors, Part, audit_mechanism, worst_neighbors
 from tutelage.audit.sums import audit_sum
 from tutelage.events import Composed
 from tutelage.mechanisms import (

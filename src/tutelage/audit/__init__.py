@@ -1,7 +1,6 @@
 """Attacks on one's own pipeline: what a release gives away at least, and whether one person moves one vote only."""
 
-from tutelage.audit.law import LawAudit, audit_law, worst_neighbors
-from tutelage.audit.mechanism import MechanismAudit, Neighbors, audit_mechanism
+from tutelage.audit.mechanism import LawAudit, MechanismAudit, Neighbors, audit_law, audit_mechanism, worst_neighbors
 from tutelage.audit.one_run import OneRunAudit, audit_in_one_run, epsilon_lower_bound, pate_canaries
 from tutelage.audit.overlap import Overlap, audit_overlap, entities_in_several_shards
 from tutelage.audit.sensitivity import SensitivityAudit, audit_sensitivity, ballots_of_classifier, ballots_of_teachers

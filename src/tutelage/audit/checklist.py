@@ -12,8 +12,16 @@ from sklearn.base import clone
 
 from tutelage._internal.typing import ABSTAIN, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least, probability
-from tutelage.audit.law import audit_law, law_at, law_p_value, noise_and_check, worst_neighbors
-from tutelage.audit.mechanism import Part, audit_mechanism, release_many
+from tutelage.audit.mechanism import (
+    Part,
+    audit_law,
+    audit_mechanism,
+    law_at,
+    law_p_value,
+    noise_and_check,
+    release_many,
+    worst_neighbors,
+)
 from tutelage.audit.overlap import audit_overlap, entities_in_several_shards
 from tutelage.audit.sensitivity import audit_sensitivity, ballots_of_classifier
 from tutelage.estimator import PATEClassifier

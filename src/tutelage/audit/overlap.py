@@ -56,26 +56,21 @@ class Overlap:
     @property
     def reasons(self) -> tuple[str, ...]:
         """Problems and doubts, their reason and the fix; empty if there are none."""
-        found = []
+        found, of, more = [], f"of {self.public_rows:,} public rows equal a private row", self.near - self.equal
         if not self.by_chance:
             (objection,) = lint(public_overlap=self.equal)
-            found.append(
-                f"{self.equal:,} of {self.public_rows:,} public rows equal a private row, more than chance explains. "
-                f"{objection.reason}"
-            )
+            found.append(f"{self.equal:,} {of}, more than chance explains. {objection.reason}")
         elif self.equal > 0:
             found.append(
-                f"{self.equal:,} of {self.public_rows:,} public rows equal a private row, which may be chance: private "
-                "rows of different entities are alike about as often. Check that the sources have no people in common."
+                f"{self.equal:,} {of}, which may be chance: private rows of different entities are alike about as "
+                "often. Check that the sources have no people in common."
             )
-        if self.near > self.equal and self.by_chance and not self.near_by_chance:
+        if more > 0 and self.by_chance and not self.near_by_chance:
             (objection,) = lint(public_overlap=self.near)
             found.append(
-                f"{self.near:,} of {self.public_rows:,} public rows equal a private row up to rounding and spelling, "
-                f"more than chance explains. {objection.reason}"
+                f"{self.near:,} {of} up to rounding and spelling, more than chance explains. {objection.reason}"
             )
-        elif self.near > self.equal:
-            more = self.near - self.equal
+        elif more > 0:
             found.append(
                 f"{more:,} more {'is' if more == 1 else 'are'} equal up to rounding and spelling. Check where the "
                 "public rows come from."

@@ -6,8 +6,7 @@ The result depends on the private rows and is for the data set owner. It spends 
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple, Self, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.utils import get_tags
 
 from tutelage._internal.progress import progress_bar
-from tutelage._internal.typing import Ballots, IntArray, Matrix
+from tutelage._internal.typing import Ballots, Matrix
 from tutelage._internal.validation import integer_at_least
 from tutelage.audit.one_run import without_ledger
 from tutelage.estimator import PATEClassifier
@@ -23,7 +22,6 @@ from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards, as_column
 from tutelage.teachers import ensemble_of
-from tutelage.teachers.base import TrainableTeachers
 
 MakeBallots = Callable[[Matrix, npt.NDArray[Any], npt.NDArray[Any] | None], npt.ArrayLike]
 
@@ -337,42 +335,15 @@ class _Recorded:
         self.takes_missing_values = takes_missing_values
         self.cast: list[Ballots] = []
 
-    def ensemble(self, *, n_classes: int, seed: int, n_jobs: int | None, progress: bool) -> "TrainableTeachers":
-        """Return teachers of the kind that is recorded."""
-        teachers = ensemble_of(self.teacher, n_classes=n_classes, seed=seed, n_jobs=n_jobs, progress=progress)
-        return _Recording(teachers, self.cast)
+    def ensemble(self, *, n_classes: int, seed: int, n_jobs: int | None, progress: bool) -> Any:
+        """Return teachers of the kind that is recorded, which keep their ballots."""
+        teachers: Any = ensemble_of(self.teacher, n_classes=n_classes, seed=seed, n_jobs=n_jobs, progress=progress)
+        fit_ballots = teachers.fit_ballots
 
+        def recorded(*given: Any, **named: Any) -> Ballots:
+            ballots = fit_ballots(*given, **named)
+            self.cast.append(ballots.copy())
+            return ballots
 
-@final
-class _Recording:
-    """Teachers whose ballots are kept."""
-
-    def __init__(self, teachers: TrainableTeachers, cast: list[Ballots]) -> None:
-        self._teachers, self._cast = teachers, cast
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes voted on."""
-        return self._teachers.n_classes
-
-    @property
-    def unit(self) -> Any:
-        """Whose change moves at most one teacher's ballots."""
-        return self._teachers.unit
-
-    def fit(self, X: Matrix, y: IntArray, shards: Shards) -> Self:
-        """Train one teacher per shard."""
-        self._teachers.fit(X, y, shards)
-        return self
-
-    def ballots(self, X_public: npt.NDArray[Any]) -> Ballots:
-        """Return each teacher's vote on each row."""
-        return self._teachers.ballots(X_public)
-
-    def fit_ballots(
-        self, X: Matrix, y: IntArray, shards: Shards, X_public: Matrix, checkpoints: str | Path | None = None
-    ) -> Ballots:
-        """Train, vote, keep the votes and forget."""
-        ballots = self._teachers.fit_ballots(X, y, shards, X_public, checkpoints)
-        self._cast.append(ballots.copy())
-        return ballots
+        teachers.fit_ballots = recorded
+        return teachers

@@ -6,7 +6,7 @@ from typing import Any, final
 import numpy as np
 
 from tutelage._internal.typing import ABSTAIN, IntArray
-from tutelage.audit.law import law_p_value
+from tutelage.audit.mechanism import law_p_value
 from tutelage.events import Repeated
 from tutelage.exceptions import AsPrintedWarning
 from tutelage.mechanisms import ClassResponse, InteractiveGNMax, LocalMechanism, Mechanism

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from tutelage.audit.law import audit_law
-from tutelage.audit.mechanism import Neighbors, Part, audit_mechanism
+from tutelage.audit.mechanism import Neighbors, Part, audit_law, audit_mechanism
 from tutelage.mechanisms import Mechanism
 from tutelage.noise import NoiseSource, SystemNoise
 from tutelage.testing.contract import MechanismContract
