@@ -17,8 +17,15 @@ from tutelage.accounting.composition import (
     lattice_composition,
     pure_dp_composition,
 )
-from tutelage.accounting.data_independent import basic_epsilon, epsilon, pure_dp_renyi, rdp
-from tutelage.accounting.local_dp import loss_law, response_composition, response_rdp
+from tutelage.accounting.data_independent import (
+    basic_epsilon,
+    epsilon,
+    loss_law,
+    pure_dp_renyi,
+    rdp,
+    response_composition,
+    response_rdp,
+)
 from tutelage.accounting.rdp import DEFAULT_ORDERS
 from tutelage.events import (
     Composed,

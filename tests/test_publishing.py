@@ -31,9 +31,9 @@ from tutelage.publishing import (
     propose,
     publish_epsilon,
     reach_of,
-    recalled_publication,
     record,
 )
+from tutelage.publishing.publication import recalled_publication
 from tutelage.publishing.recording import record_of
 from tutelage.votes import VoteHistogram
 

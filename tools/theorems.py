@@ -67,8 +67,8 @@ THEOREMS = {
         ("Reserve, draw, settle", "ledger:Ledger"),
     ],
     "local.md": [
-        ("The worst pair of votes under a local response", "accounting.local_dp:response_rdp"),
-        ("Composition of local responses", "accounting.local_dp:response_composition"),
+        ("The worst pair of votes under a local response", "accounting.data_independent:response_rdp"),
+        ("Composition of local responses", "accounting.data_independent:response_composition"),
         ("When plurality elects the wrong class", "mechanisms.local:plurality_threshold"),
     ],
     "release.md": [

@@ -7,7 +7,7 @@ holds by itself, so the minimum does too. Proofs: docs/proofs/data_independent.m
 from collections.abc import Callable
 from functools import lru_cache
 from math import fsum
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 import numpy as np
 
@@ -16,11 +16,11 @@ from tutelage._internal.validation import probability
 from tutelage.accounting import argmax_bound, summed_noise
 from tutelage.accounting.composition import (
     gaussian_composition,
+    lattice_composition,
     pure_dp_composition,
     shift_mu_squared,
     shifted_gaussian_composition,
 )
-from tutelage.accounting.local_dp import PureResponse, pure_epsilon, response_composition, response_rdp
 from tutelage.accounting.rdp import DEFAULT_ORDERS, RenyiCurve, search_epsilon
 from tutelage.events import (
     CERTAIN,
@@ -37,10 +37,12 @@ from tutelage.events import (
     NoisySumGaussian,
     PermuteAndFlip,
     PublicationTest,
+    RandomizedResponse,
     Releases,
     Repeated,
     Single,
     SummedNoise,
+    TruncatedGeometricResponse,
 )
 from tutelage.exceptions import UnsupportedEventError
 from tutelage.privacy import PrivacyUnit, PublicEpsilon
@@ -48,6 +50,7 @@ from tutelage.privacy import PrivacyUnit, PublicEpsilon
 _ROUNDING = 1e-13  # per order: many times the rounding of the logarithms of chances, so that values err upward
 
 PureArgmax = NoisyArgmaxLaplace | ExponentialArgmax | PermuteAndFlip
+PureResponse = RandomizedResponse | TruncatedGeometricResponse
 Searched = NoisyArgmaxLaplace | NoisyArgmaxGaussian | CappedArgmaxGaussian | Check | SummedNoise
 OfBallots = NoisySumGaussian | NoisyArgmaxGaussian | CappedArgmaxGaussian
 IntegerGaussian = OfBallots | NoisyBallot  # a sum of ballots plus discrete Gaussian noise, or a function of it
@@ -186,6 +189,52 @@ def gaussian_rdp(sigma: float, moved: int, orders: FloatArray) -> FloatArray:
     Discrete noise costs no more: Proposition 5 of Canonne, Kamath and Steinke 2020, arXiv:2004.00010v4.
     """
     return moved * orders / (2 * sigma**2)
+
+
+# One entity's own perturbed vote: the worst pair of votes dominates every other pair, so its divergence is the largest
+# and its law composes, even if votes depend on earlier outcomes. Proofs: docs/proofs/local.md.
+
+
+class LossLaw(NamedTuple):
+    """Privacy loss of one response: top − i·step with probability exp(log_mass[i]); −inf where it does not occur."""
+
+    log_mass: FloatArray
+    top: float
+    step: float
+
+
+def loss_law(event: PureResponse) -> LossLaw:
+    """Return the law of the privacy loss at the worst pair of votes."""
+    match event:
+        case RandomizedResponse(epsilon=epsilon, classes=classes):
+            # Any two votes: kept, one of the classes that are neither vote, or the other vote.
+            keep = -np.log1p((classes - 1) * np.exp(-epsilon))
+            neither = np.log(classes - 2) + keep - epsilon if classes > 2 else -np.inf
+            return LossLaw(np.array([keep, neither, keep - epsilon]), epsilon, epsilon)
+        case TruncatedGeometricResponse(scale=scale, classes=classes):
+            # The first class against the last.
+            log_mass = -np.arange(classes) / scale - np.log1p(np.exp(-1 / scale))
+            log_mass[1:-1] += np.log(-np.expm1(-1 / scale))
+            return LossLaw(log_mass, (classes - 1) / scale, 2 / scale)
+
+
+def pure_epsilon(event: PureResponse) -> float:
+    """Return the largest privacy loss of one response, in nats."""
+    return loss_law(event).top
+
+
+def response_rdp(event: PureResponse, orders: FloatArray) -> FloatArray:
+    """Return the largest Rényi divergence between the responses to any two votes, rounded upward."""
+    law = loss_law(event)
+    losses = law.top - law.step * np.arange(len(law.log_mass))
+    log_moments = np.logaddexp.reduce(law.log_mass[:, None] + losses[:, None] * (orders - 1), axis=0)
+    return np.maximum(log_moments + _ROUNDING * orders, 0) / (orders - 1)
+
+
+def response_composition(event: PureResponse, count: int, delta: float) -> float:
+    """Return the exact ε of `count` adaptive responses of one entity, rounded upward."""
+    law = loss_law(event)
+    return lattice_composition(np.exp(law.log_mass), law.top, law.step, count, delta)
 
 
 def publication_test_rdp(event: PublicationTest, orders: FloatArray) -> FloatArray:

@@ -215,8 +215,10 @@ def pate_canaries(
     InvalidDataError
         If the columns have different lengths.
 
-    Notes ----- A run with canaries is a release from the private data that no ledger counts. Its result is for the data
-    set owner and must not be published.
+    Notes
+    -----
+    A run with canaries is a release from the private data that no ledger counts. Its result is for the data set owner
+    and must not be published.
     """
     if model.classes is None or model.random_state is None:
         raise InvalidParameterError("`model` of pate_canaries must have `classes` and a `random_state`. Set both.")

@@ -63,16 +63,9 @@ def account(
         _print_table(shown, histogram, title, delta, reveal=reveal_private)
         say(f"Next: tutelage label PUBLIC --votes {votes} --ledger LEDGER {released_by.as_options()}")
         return
-    about = {
-        "queries": histogram.n_queries,
-        "classes": histogram.n_classes,
-        "teachers": histogram.n_teachers,
-        "delta": delta,
-        "mechanism": title,
-        "unit": histogram.unit.name,
-        "neighboring": histogram.unit.neighboring.value,
-    }
-    print_json({**shown, **about})
+    sizes = {"queries": histogram.n_queries, "classes": histogram.n_classes, "teachers": histogram.n_teachers}
+    unit = {"unit": histogram.unit.name, "neighboring": histogram.unit.neighboring.value}
+    print_json({**shown, **sizes, "delta": delta, "mechanism": title, **unit})
 
 
 def _costs(events: list[Event], votes: VoteHistogram, delta: float, runs: int, *, progress: bool) -> dict[str, Cost]:
@@ -133,5 +126,4 @@ def _print_table(
             table.add_row(value, order, publish, cost["method"] + averaged)
     plain_console().print(table)
     if not reveal:
-        say("Hidden values depend on the private votes.")
-        say("The data set owner can print them with --reveal-private.")
+        say("Hidden values depend on the private votes.\nThe data set owner can print them with --reveal-private.")

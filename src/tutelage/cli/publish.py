@@ -27,10 +27,11 @@ from tutelage.ledger import Ledger
 from tutelage.mechanisms import Mechanism
 from tutelage.noise import SimulationNoise
 from tutelage.privacy import PrivacyUnit, round_up
-from tutelage.publishing import Proposal, Publication, publish_epsilon, recalled_publication, record
+from tutelage.publishing import Proposal, Publication, publish_epsilon, record
 from tutelage.publishing.claims import CLAIM, write_claim
 from tutelage.publishing.proposal import PROPOSAL
 from tutelage.publishing.proposal import propose as proposed
+from tutelage.publishing.publication import recalled_publication
 from tutelage.publishing.recording import check_complete, check_covered, check_recorded
 from tutelage.votes import VoteHistogram
 
@@ -39,12 +40,9 @@ def read_proposal(path: Path) -> Proposal:
     """Return the proposal in a file, after its ε was proved again."""
     try:
         return Proposal.from_json(read_text(path))
-    except OSError as error:
-        reason = f"{error.strerror}."
-    except UnicodeDecodeError:
-        reason = "It is not text."
-    except InvalidParameterError as error:
-        reason = str(error)
+    except (OSError, UnicodeDecodeError, InvalidParameterError) as error:
+        reason = f"{error.strerror}." if isinstance(error, OSError) else str(error)
+        reason = "It is not text." if isinstance(error, UnicodeDecodeError) else reason
     raise ConfigError(f"The proposal {path} cannot be used: {reason} Make it with `tutelage publish propose`.")
 
 
@@ -83,8 +81,7 @@ def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, pool: 
     return paying
 
 
-def released_once(mechanism: Mechanism, votes: VoteHistogram, answered: npt.NDArray[np.bool_] | None) -> Accountant:
-    """Return every query released once; of a mechanism with a check, those answered that were."""
+def _released_once(mechanism: Mechanism, votes: VoteHistogram, answered: npt.NDArray[np.bool_] | None) -> Accountant:
     accountant = Accountant()
     accountant.add_release(mechanism.event_of_one(votes.n_classes, votes.unit, simulated=False), votes, answered)
     return accountant
@@ -97,7 +94,7 @@ def tested(settings: RunConfig, model: PATEClassifier, proposal: Proposal, rows:
     once = sorted(places.values())  # equal rows are one query
     if settings.votes is None:
         raise ConfigError("Only the cost of votes can be tested. Leave `proposal` out.")
-    released = released_once(settings.votes, model.votes_.select(np.array(once)), model.release_.answered[once])
+    released = _released_once(settings.votes, model.votes_.select(np.array(once)), model.release_.answered[once])
     question = str(model.question)
     found = recalled_publication(released, ledger, proposal, rows, question=question)
     if found is not None:
@@ -161,7 +158,7 @@ def propose(
         paying.history().check_share(delta)
         votes, by = VoteHistogram(votes.counts, votes.n_teachers, paying.unit), released_by.mechanism
         imagined = by.release(votes, SimulationNoise(0)).answered if released_by.name == "confident" else None
-        planned = released_once(by, votes, imagined)
+        planned = _released_once(by, votes, imagined)
         proposal = proposed(planned, delta, queries=queries, margin=margin, refusal=refusal)
         record(proposal, paying)
         with claim.written() as part:

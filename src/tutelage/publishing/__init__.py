@@ -2,7 +2,7 @@
 
 from tutelage.publishing.cost_envelope import PrivateReach, reach_of
 from tutelage.publishing.proposal import Proposal, propose
-from tutelage.publishing.publication import Publication, publish_epsilon, recalled_publication
+from tutelage.publishing.publication import Publication, publish_epsilon
 from tutelage.publishing.recording import record
 
 __all__ = [
@@ -12,6 +12,5 @@ __all__ = [
     "propose",
     "publish_epsilon",
     "reach_of",
-    "recalled_publication",
     "record",
 ]
