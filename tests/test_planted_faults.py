@@ -10,7 +10,6 @@ from precise import precise_cost
 from tutelage.accounting import (
     argmax_bound,
     exact,
-    noise_pmf,
     outcome_probabilities,
     pate2017,
 )
@@ -100,8 +99,9 @@ def one_direction(patch: pytest.MonkeyPatch) -> None:
 
 
 def ties_that_never_happen(patch: pytest.MonkeyPatch) -> None:
-    build = noise_pmf._discrete_laplace_grid
-    patch.setattr(noise_pmf, "_discrete_laplace_grid", lambda *sizes: replace(build(*sizes), tie_shift=0))
+    field = outcome_probabilities._Field
+    along = field.along
+    patch.setattr(field, "along", lambda self, table, gaps, *, below=False: along(self, table, gaps))
 
 
 def only_moves_to_the_plurality(patch: pytest.MonkeyPatch) -> None:
