@@ -117,7 +117,10 @@ def called_by_itself(module: str, call: str, *arguments: object) -> str:
     """
     script = f"import sys; from {module} import *; given = sys.argv[1:]; {call}"
     command = [sys.executable, "-c", script, *map(str, arguments)]
-    result = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    here = Path(__file__).parent
+    path = os.pathsep.join([str(here.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = os.environ | {"PYTHONPATH": path}
+    result = subprocess.run(command, cwd=here, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     return result.stdout
 

@@ -118,15 +118,15 @@ def schema(name: str, width: int) -> Any:
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param("," * 999 + "\n" + ("," * 999 + "\n") * 5000, id="empty cells"),
-        pytest.param("," * 10**6, id="one line of empty cells"),
-        pytest.param("a\n" + "".join(f"{number}\n" for number in range(5 * 10**5)), id="short cells"),
-        pytest.param("a\n" + "".join(f"{number}\n" for number in range(2 * 10**4)) + "x" * 10**6, id="a long cell"),
+        pytest.param("," * 999 + "\n" + ("," * 999 + "\n") * 2500, id="empty cells"),
+        pytest.param("," * 500_000, id="one line of empty cells"),
+        pytest.param("a\n" + "".join(f"{number}\n" for number in range(250_000)), id="short cells"),
+        pytest.param("a\n" + "".join(f"{number}\n" for number in range(10_000)) + "x" * 500_000, id="a long cell"),
     ],
 )
 @pytest.mark.parametrize("suffix", [".csv", pytest.param(".csv.gz", marks=pytest.mark.rest)])
 def test_a_csv_file_is_refused_before_it_takes_the_memory_that_is_free(text, suffix, tmp_path, monkeypatch):
-    path, free = tmp_path / f"rows{suffix}", 2**25
+    path, free = tmp_path / f"rows{suffix}", 2**24
     path.write_bytes(gzip.compress(text.encode()) if suffix.endswith("gz") else text.encode())
     monkeypatch.setattr("tutelage.tables.free_memory", lambda: free)
     monkeypatch.setattr(gate, "free_memory", lambda: free)

@@ -59,6 +59,10 @@ class _Filter(ABC):
     def cost(self, event: Event) -> int:
         """Return the worst-case budget that `event` spends, in grains."""
 
+    def _check(self) -> None:
+        object.__setattr__(self, "epsilon", _epsilon(self.epsilon))
+        object.__setattr__(self, "delta", probability(self.delta, "delta", "the budget"))
+
     def as_dict(self) -> dict[str, Any]:
         """Return the budget as plain values; a kind that is not named is that of a Rényi order."""
         kind = {"accounting": self.accounting.value} if self.order is None else {"order": self.order}
@@ -85,8 +89,7 @@ class RenyiFilter(_Filter):
     order: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _epsilon(self.epsilon))
-        object.__setattr__(self, "delta", probability(self.delta, "delta", "the budget"))
+        self._check()
         object.__setattr__(self, "order", float(self.order))
         if not (1 < self.order <= _MOST_ORDER and self.capacity > 0):
             raise InvalidParameterError(
@@ -112,11 +115,7 @@ class RenyiFilter(_Filter):
     @classmethod
     def holding(cls, event: Event, delta: float) -> Self:
         """Return the smallest budget found that holds `event`, which must not depend on votes."""
-
-        def cost(orders: FloatArray) -> FloatArray:
-            return data_independent.rdp_of_three_outcomes(event, orders).values
-
-        order = search_epsilon(cost, delta).order
+        order = search_epsilon(lambda at: data_independent.rdp_of_three_outcomes(event, at).values, delta).order
         bare = cls(_MOST_EPSILON, delta, order)
         epsilon = bare.cost(event) * GRAIN * _UPWARD + float(_of_conversion(np.array([order]), delta)[0])
         return cls(max(epsilon, 0.0) * _UPWARD + 2 * GRAIN, delta, order)
@@ -144,8 +143,7 @@ class GaussianFilter(_Filter):
     mu_squared: float = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _epsilon(self.epsilon))
-        object.__setattr__(self, "delta", probability(self.delta, "delta", "the budget"))
+        self._check()
         object.__setattr__(self, "mu_squared", most_shifts(self.epsilon, self.delta))
         if not self.mu_squared:
             raise InvalidParameterError(
@@ -156,12 +154,10 @@ class GaussianFilter(_Filter):
     @classmethod
     def holding(cls, event: Event, delta: float) -> Self:
         """Return the smallest budget found that holds `event`, which must not depend on votes."""
-        least, more = epsilon_of_shifts(_mu_squared(event), delta), 1e-9
+        least, more = epsilon_of_shifts(_payable(data_independent.mu_squared(event), event), delta), 1e-9
         least = least if isfinite(least) else 0.0
-        found = cls(least * (1 + more) + more, delta)
-        while found.cost(event) > found.capacity:
+        while (found := cls(least * (1 + more) + more, delta)).cost(event) > found.capacity:
             more *= 4
-            found = cls(least * (1 + more) + more, delta)
         return found
 
     @property
@@ -175,7 +171,7 @@ class GaussianFilter(_Filter):
         return sum(part.times * self._grains(part.event) for part in event.flatten())
 
     def _grains(self, event: Event) -> int:
-        return ceil(_mu_squared(event) / self.mu_squared * _UPWARD * _PARTS)
+        return ceil(_payable(data_independent.mu_squared(event), event) / self.mu_squared * _UPWARD * _PARTS)
 
 
 Filter = RenyiFilter | GaussianFilter
@@ -204,10 +200,6 @@ def _of_conversion(orders: FloatArray, delta: float) -> FloatArray:
 def _grains(event: Event, order: float) -> int:
     cost = float(data_independent.rdp_of_three_outcomes(event, np.array([order])).values[0])
     return ceil(_payable(cost, event) * _UPWARD / GRAIN)
-
-
-def _mu_squared(event: Event) -> float:
-    return _payable(data_independent.mu_squared(event), event)
 
 
 def _payable(cost: float, event: Event) -> float:

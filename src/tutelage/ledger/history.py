@@ -49,10 +49,8 @@ class LedgerState:
         UTC day on which the ledger was made, in ISO 8601.
     entries, head : int, str
         Number of entries, and hash of the newest. Keep the hash elsewhere, to detect a rollback later.
-    answers : int
-        Queries whose answers are remembered.
-    unsettled : int
-        Batches that were reserved and never settled: still running, or killed. They stay spent.
+    answers, unsettled : int
+        Queries whose answers are remembered; batches that were reserved and never settled, which stay spent.
     bound, simulated : bool
         Whether it is tied to one private data set; whether any noise was drawn from a seed, which gives no protection.
     accounting : Accounting
