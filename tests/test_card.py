@@ -20,7 +20,6 @@ from tutelage.reporting.statements import FIRST_PAGE
 
 PATIENT = PrivacyUnit("patient_id", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
 BUDGET = {"budget": 3.0, "delta": 1e-5, "spent": 2.5, "remaining": 0.5, "entries": 3, "head": "ab" * 32}
-SPENT = {**BUDGET, "budget": 1.2345, "spent": 1.0}
 PRIVATE = {
     "a private epsilon": PrivateEpsilon(0.5577, 12.0, 1e-5, PATIENT, "exact"),
     "votes": VoteHistogram(np.array([[4711, 289]]), 5000),
@@ -109,12 +108,6 @@ def test_the_json_card_names_everything_an_officer_asks_for(tmp_path):
     assert filed["event"]["of"]["unit"]["name"] == "patient_id"
 
 
-def test_the_card_says_of_its_noise_whether_it_was_real():
-    seeded = Repeated(NoisyArgmaxLaplace(20.0, 2, PATIENT, simulated=True), 5)
-    simulated = card(PublicEpsilon(1.0, 1e-5, PATIENT, "a theorem", simulated=True), event=seeded)
-    assert [made.as_dict()["noise"] for made in (card(), simulated)] == ["real", "simulated"]
-
-
 def test_the_readable_card_rounds_epsilon_up_and_says_what_it_means(tmp_path):
     text = card().as_markdown()
     assert "(11.409, 1e-05)-differential privacy" in text
@@ -123,18 +116,6 @@ def test_the_readable_card_rounds_epsilon_up_and_says_what_it_means(tmp_path):
     assert "83.46% on 11,282 public rows" in text
     assert "a \\| b" in text
     assert "### Not protected" in text
-
-
-def test_the_three_forms_say_the_same(tmp_path):
-    paths = full_card().save(tmp_path)
-    assert [path.name for path in paths] == ["card.json", "card.md", "card.html"]
-    in_words = "1.2345", "0.81", "patient_id", "250", "500 queries, 480 labeled", "About trust: as agreed.", "ab" * 32
-    for path in paths[1:]:
-        text = path.read_text(encoding="utf-8")
-        assert all(word in text for word in in_words), path
-    assert all(
-        json.dumps(word) in paths[0].read_text() for word in ("patient_id", "About trust: as agreed.", "ab" * 32)
-    )
 
 
 def test_the_majority_class_stands_beside_the_students_accuracy():
@@ -356,19 +337,6 @@ def test_an_epsilon_that_holds_for_the_outcome_at_hand_only_is_never_the_first()
     assert card(sanitised=at_hand).sanitised == at_hand
 
 
-def test_a_card_says_whether_its_epsilon_is_about_the_release_or_about_everything():
-    one, all_of_it = full_card(), full_card(alone=PublicEpsilon(1.1, 1e-5, PATIENT, "a theorem"), budget=SPENT)
-    assert not one.covers_ledger
-    assert all_of_it.covers_ledger
-    for text in (one.as_markdown(), one.as_html()):
-        assert "After seeing everything published here," in text
-        assert "by itself |" not in text
-        assert "After seeing everything ever released from this budget," not in text
-    for text in (all_of_it.as_markdown(), all_of_it.as_html()):
-        assert "After seeing everything ever released from this budget," in text
-        assert "ε of this release by itself" in text
-
-
 @pytest.mark.parametrize(
     ("statements", "message"),
     [
@@ -422,14 +390,6 @@ def test_the_verdict_stands_beside_its_rule():
     assert "Verdict on ε: **weak**." in card().as_markdown()
     assert "Verdict on ε: **moderate**." in full_card().as_markdown()
     assert "Verdict on ε: **weak**." in full_card(findings=lint(tuned_on="private")).as_markdown()
-
-
-def test_findings_are_shown_loudly_and_their_absence_too():
-    assert "The settings were not checked." in card().as_html()
-    assert "None were found. δ is compared" in card(findings=()).as_html()
-    loud = full_card().as_html()
-    assert '<li class="danger">' in loud
-    assert "above the 250 teachers" in loud
 
 
 def test_the_page_is_whole_and_fetches_and_runs_nothing():

@@ -94,18 +94,6 @@ def test_a_signed_card_whose_pages_show_something_else_is_refused(called, signed
     assert f"{name} does not show what card.json says" in refusal(verified(called, signed), 1)
 
 
-def test_only_a_card_is_verified(called, signed):
-    (signed / "out" / "labels.csv").write_text("row,label\n")
-    result = called("card", "out/labels.csv", "--verify", "keys/officer.public.json", cwd=signed)
-    assert "--verify needs the folder of a card, or its card.json. Got out/labels.csv." in refusal(result, 2)
-
-
-def test_a_signature_holds_in_another_folder(called, signed):
-    shutil.move(signed / "out", signed / "received")
-    assert called("card", "received", "--verify", "keys/officer.public.json", cwd=signed).returncode == 0
-    assert called("card", "received/card.json", "--verify", "keys/officer.public.json", cwd=signed).returncode == 0
-
-
 @pytest.mark.parametrize("name", SIGNED)
 def test_every_changed_byte_of_a_card_is_found(name, signed, officer):
     path = signed / "out" / name
@@ -203,15 +191,6 @@ def test_no_signature_stays_beside_a_card_that_it_is_not_of(called, signed):
     assert verified(called, signed).returncode == 0
 
 
-def test_a_received_card_can_be_signed_again(called, signed):
-    shutil.copytree(signed / "out", signed / "received")
-    (signed / "received" / SIGNATURE).unlink()
-    before = (signed / "received" / MANIFEST).read_bytes()
-    assert called("card", "received", "--sign", "keys/officer.private.json", cwd=signed).returncode == 0
-    assert (signed / "received" / MANIFEST).read_bytes() == before
-    assert called("card", "received", "--verify", "keys/officer.public.json", "--ledger", "a.ledger").returncode == 0
-
-
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
@@ -226,10 +205,3 @@ def test_wrong_calls_are_refused_in_a_sentence(options, code, said, called, sign
     before = {path: path.read_bytes() for path in (signed / "out").iterdir()}
     assert said in refusal(called("card", *options, cwd=signed), code)
     assert {path: path.read_bytes() for path in (signed / "out").iterdir()} == before
-
-
-@pytest.mark.parametrize("option", ["--sign", "--verify"])
-def test_without_cryptography_the_error_names_the_extra(option, called, signed, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    said = refusal(called("card", "out", option, "keys/officer.private.json", cwd=signed), 2)
-    assert "pip install 'tutelage[federation]'" in said

@@ -13,7 +13,7 @@ from test_cli import configure, folder  # noqa: F401  the fixture
 from tutelage import ConfidentGNMax, GNMax, LabelingSession, Ledger, SimulationNoise, VoteHistogram
 from tutelage.events import NoisyArgmaxGaussian, PublicationTest, SummedNoise
 from tutelage.privacy import ONE_TEACHER, round_up
-from tutelage.reporting import STATEMENTS, read_card
+from tutelage.reporting import read_card
 
 NAMES = ["card.html", "card.json", "card.md"]
 
@@ -170,16 +170,6 @@ def test_simulated_answers_make_a_card_that_is_not_private(called, charged):
     assert read_card(charged / "out" / "card.json").noise_source == "simulated from a seed"
 
 
-def test_an_interrupted_card_says_so_in_one_sentence(called, charged, monkeypatch):
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("tutelage.cli.card.frontier_of", interrupted)
-    said = refusal(called("card", "--ledger", "a.ledger", "--output", "out", cwd=charged), 130)
-    assert said.startswith("tutelage: interrupted; results that were not written are lost")
-    assert not (charged / "out").exists()
-
-
 def test_another_or_an_edited_ledger_is_refused(called, folder, charged):  # noqa: F811
     called("run", "config.toml", cwd=folder)
     refused = called("card", "out", "--ledger", "a.ledger", cwd=folder)
@@ -216,19 +206,6 @@ def test_wrong_calls_are_one_sentence_and_write_nothing(called, charged, options
     before = sorted(charged.iterdir())
     assert message in refusal(called("card", *options, cwd=charged), code)
     assert sorted(charged.iterdir()) == before
-
-
-def test_statements_must_be_text(called, charged):
-    (charged / "said.toml").write_text("trust = 3")
-    options = ("--ledger", "a.ledger", "--output", "out", "--statements", "said.toml")
-    assert "must be text. Got 3" in refusal(called("card", *options, cwd=charged), 2)
-    (charged / "said.toml").write_text("trust = ")
-    assert "is not valid TOML" in refusal(called("card", *options, cwd=charged), 2)
-
-
-def test_the_help_names_every_topic(called):
-    printed = " ".join(called("card", "--help").stdout.split())
-    assert all(topic in printed.replace(" ", "") for topic in STATEMENTS)
 
 
 def edited(record, path, value):
@@ -313,15 +290,3 @@ def test_a_card_with_an_epsilon_of_its_own_is_of_all_that_its_ledger_answered(ca
     path.write_text(json.dumps({**record, **bare}))
     refused = called("card", "card.json", "--output", "new", "--ledger", "private.csv.ledger", cwd=folder)
     assert "The publication must cover all labels of the ledger" in refusal(refused, 1)
-
-
-def test_declared_people_are_held_against_delta(called, folder):  # noqa: F811
-    def codes() -> list[str]:
-        assert called("run", "config.toml", "--overwrite", cwd=folder).returncode == 0
-        return [one["code"] for one in json.loads((folder / "out" / "card.json").read_text())["findings"]]
-
-    configure(folder, ("delta = 1e-5", "delta = 0.02"))
-    assert "delta-too-large" not in codes()  # how many patients there are is private
-    (folder / "private.csv.ledger").unlink()
-    configure(folder, ("delta = 1e-5", "delta = 0.02"), private='entity = "patient"\npeople = 150')
-    assert "delta-too-large" in codes()

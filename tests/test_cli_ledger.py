@@ -48,20 +48,6 @@ def state(where: Path, name: str = "a.ledger") -> dict:
     return Ledger.open(where / name).state().as_dict()
 
 
-def test_show_tells_the_budget_in_public_values(voted):
-    assert label(voted, *GNMAX).returncode == 0
-    found = json.loads(tutelage("ledger", "show", "a.ledger", "--json", cwd=voted).stdout)
-    assert {"budget", "spent", "remaining", "delta", "entries", "head"} <= set(found)
-    assert found == state(voted)
-    assert found["spent"] + found["remaining"] == pytest.approx(1.2)
-    assert (found["entries"], found["answers"]) == (3, 60)
-    table = tutelage("ledger", "show", "a.ledger", cwd=voted).stdout
-    assert f"{round_up(found['spent']):.4f}" in table
-    assert found["head"] in table
-    assert f"{found['spent'] / 1.2:.1%} spent" in table
-    assert re.search("█+░+", table)
-
-
 def test_labels_are_written_charged_and_free_the_second_time(voted):
     first = label(voted, *GNMAX, "--json")
     report = json.loads(first.stdout)
@@ -238,14 +224,6 @@ def test_a_run_is_charged_to_the_ledger_beside_the_private_rows(folder):  # noqa
     card = (folder / "out" / "card.md").read_text()
     assert f"{round_up(third['spent']):.4f} is spent" in card
     assert third["head"] in card
-
-
-def test_a_run_without_a_budget_may_be_made_once(folder):  # noqa: F811
-    assert tutelage("run", "config.toml", cwd=folder).returncode == 0
-    configure(folder, ("sigma = 2.0", "sigma = 2.5"))
-    assert "0 would still fit" in refusal(tutelage("run", "config.toml", "--overwrite", cwd=folder), 1)
-    configure(folder, ("delta = 1e-5", "delta = 1e-5\nbudget = 30"))
-    assert "a budget is set once" in refusal(tutelage("run", "config.toml", "--overwrite", cwd=folder), 1)
 
 
 def test_people_who_left_are_noticed_and_a_row_of_theirs_less_is_not(folder):  # noqa: F811

@@ -41,7 +41,8 @@ def configuration(folder, more="", private="", noise=1.0):
 
 def test_labeled_public_rows_give_a_method_and_an_interval(called, tmp_path):
     public = write(tmp_path / "public.csv", 200)
-    printed = called("plan", "--epsilon", 1, "--people", 2000, "--public", public, "--label", "kind")
+    target = "plan", "--epsilon", 1, "--people", 2000, "--public", public, "--label", "kind"
+    printed = called(*target, "--output", tmp_path / "out")
     assert printed.returncode == 0, printed.stderr
     text = " ".join(printed.stdout.split())
     assert "Use vector ballots. The student is expected to be right on" in text
@@ -50,8 +51,15 @@ def test_labeled_public_rows_give_a_method_and_an_interval(called, tmp_path):
     assert max(map(len, printed.stdout.splitlines())) <= 80
     toml = printed.stdout[printed.stdout.index("[teachers]") :]
     assert tomllib.loads(toml)["privacy"]["epsilon"] == 1.0
+    found, page = json.loads((tmp_path / "out" / "plan.json").read_text()), (tmp_path / "out" / "plan.html").read_text()
+    assert "Use vector ballots." in page
+    assert "At other ε" in page
+    assert "://" not in page
+    assert found["evidence"] == "public-labels"
+    assert found["recommended"]["interval"][0] < found["recommended"]["expected_accuracy"]
 
 
+@pytest.mark.rest
 def test_a_hopeless_target_says_so_and_ends_with_another_code(called, tmp_path):
     public = write(tmp_path / "public.csv", 200, noise=300.0)
     target = "plan", "--epsilon", 1, "--people", 2000, "--public", public, "--label", "kind"
@@ -59,20 +67,6 @@ def test_a_hopeless_target_says_so_and_ends_with_another_code(called, tmp_path):
     assert printed.returncode == 3
     assert "Infeasible: With ε = 1 and 2,000 people, no method is expected to beat" in " ".join(printed.stdout.split())
     assert "[teachers]" not in printed.stdout
-
-
-def test_json_figure_and_file_are_one_plan(called, tmp_path):
-    public = write(tmp_path / "public.csv", 200)
-    target = "plan", "--epsilon", 1, "--people", 2000, "--public", public, "--label", "kind"
-    printed = called(*target, "--output", tmp_path / "out", "--json")
-    found = json.loads(printed.stdout)
-    assert json.loads((tmp_path / "out" / "plan.json").read_text()) == found
-    page = (tmp_path / "out" / "plan.html").read_text()
-    assert "Use vector ballots." in page
-    assert "At other ε" in page
-    assert "://" not in page
-    assert found["evidence"] == "public-labels"
-    assert found["recommended"]["interval"][0] < found["recommended"]["expected_accuracy"]
 
 
 @pytest.mark.parametrize(
@@ -91,6 +85,7 @@ def test_what_is_missing_is_named(called, options, said):
     assert said in refusal(called("plan", *options), 2)
 
 
+@pytest.mark.rest
 def test_a_configuration_is_checked_against_the_plan(called, tmp_path):
     config = configuration(
         tmp_path, '[teachers]\nestimator = "tutelage.teachers.NearestQueries"\nparameters = { cap = 3 }\n'
@@ -102,6 +97,7 @@ def test_a_configuration_is_checked_against_the_plan(called, tmp_path):
     assert "cannot be combined with --for" in refusal(called("plan", "--for", config, "--classes", 2), 2)
 
 
+@pytest.mark.rest
 def test_a_run_without_a_method_uses_the_plan(called, tmp_path):
     config = configuration(tmp_path)
     printed = called("run", config)
@@ -124,14 +120,3 @@ def test_a_run_that_nothing_would_come_of_stops_before_it_spends(called, tmp_pat
     assert not list(tmp_path.glob("*.ledger"))
     named = configuration(tmp_path, '[teachers]\nestimator = "tutelage.teachers.VectorBallots"\n', noise=300.0)
     assert called("run", named).returncode == 0
-
-
-def test_a_private_number_of_people_is_not_planned_by(called, tmp_path):
-    config = configuration(tmp_path, private='entity = "patient"\n')
-    printed = called("run", config)
-    assert printed.returncode == 0, printed.stderr
-    assert "plan:" not in printed.stderr
-    assert "--people is missing" in refusal(called("plan", "--for", config), 2)
-    config.write_text(config.read_text().replace('entity = "patient"\n', 'entity = "patient"\npeople = 300\n'))
-    again = called("run", config, "--overwrite")
-    assert "plan: Use" in " ".join(again.stderr.split())

@@ -11,7 +11,6 @@ from sklearn.tree import DecisionTreeClassifier
 from test_cli import configure, write_people
 from tutelage import GNMax, PATEClassifier
 from tutelage.exceptions import BudgetContinuedWarning
-from tutelage.students import load_student
 from tutelage.tables import read_table
 
 pandas = pytest.importorskip("pandas")
@@ -130,19 +129,6 @@ def test_a_label_in_no_class_is_not_quoted(folder, called):
     assert "maybe" not in refused.stderr
 
 
-@pytest.mark.parametrize(("rows", "warned"), [(0, True), (2, True), (3, False)])
-def test_a_class_with_hardly_a_row_is_a_warning_that_names_nothing(rows, warned, folder, called):
-    table = pandas.read_csv(folder / "private.csv")
-    table.loc[: rows - 1, "ill"] = "perhaps" if rows else table["ill"]
-    table.to_csv(folder / "private.csv", index=False)
-    merged(folder, 'classes = ["no", "yes", "perhaps"]', public="")
-    run = called("run", "config.toml", cwd=folder)
-    assert run.returncode == 0, run.stderr
-    assert ("warning: A class has fewer than 3 private rows" in run.stderr) == warned
-    assert "perhaps" not in run.stderr
-    assert "fewer than" not in (folder / "out" / "card.json").read_text()
-
-
 def test_free_text_is_refused_unless_it_is_ignored(folder, called):
     for name in ("private", "public"):
         table = pandas.read_csv(folder / f"{name}.csv")
@@ -153,26 +139,3 @@ def test_free_text_is_refused_unless_it_is_ignored(folder, called):
     assert "Column 'notes' of the public rows holds text that differs in most rows" in refused.stderr
     configure(folder, private='unit = "row"\nignore = ["notes"]')
     assert called("run", "config.toml", cwd=folder).returncode == 0
-
-
-def test_a_column_of_text_becomes_features_that_every_teacher_can_use(folder, called):
-    for name in ("private", "public"):
-        table = pandas.read_csv(folder / f"{name}.csv")
-        table["notes"] = [f"was {'very ' * (row % 3)}well on day {row}" for row in range(len(table))]
-        table.to_csv(folder / f"{name}.csv", index=False)
-    assert called("run", "config.toml", cwd=folder).returncode == 0
-    votes = (folder / "config.toml").read_text()
-    people = (
-        votes[: votes.index("queries = 40")] + "[privacy]\nepsilon = 5.0\ndelta = 1e-5\n[output]\nfolder = 'people'\n"
-    )
-    (folder / "people.toml").write_text(people)
-    (folder / "private.csv.ledger").unlink()
-    run = called("run", "people.toml", cwd=folder)
-    assert run.returncode == 0, run.stderr
-    rows = pandas.read_csv(folder / "public.csv").drop(columns="ill")
-    for results in ("out", "people"):
-        student = load_student(folder / results / "student.skops")
-        assert student[0].kinds["notes"] == "text"
-        assert len(student.predict(rows)) == len(rows)
-    steps = student[1]
-    assert steps.features == student[0].n_text_features > 1

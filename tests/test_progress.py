@@ -12,7 +12,6 @@ import pytest
 
 from tutelage import PATEClassifier
 from tutelage._internal.progress import progress_bar
-from tutelage.noise import SystemNoise
 
 
 class ZMQInteractiveShell:
@@ -81,33 +80,6 @@ def test_ballots_of_people_show_how_far_each_round_is(entity_ids, notebook, monk
     notebook.clear()
     PATEClassifier().fit(X[:, :2], y, X_public=X[:60, :2] + 1)
     assert notebook == []
-
-
-@pytest.mark.parametrize("kind", ["discrete_laplace", "discrete_gaussian"])
-def test_long_draws_of_noise_show_how_far_they_are(kind, notebook, monkeypatch):
-    monkeypatch.setattr("tutelage.noise._AT_ONCE", 8)
-    drawn = getattr(SystemNoise(progress=True), kind)(1000.0, (7, 3))
-    assert drawn.shape == (7, 3)
-    # 21 draws of noise this wide are equal with a probability below 1e-50.
-    assert len(np.unique(drawn)) > 1
-    assert percentages(notebook) == [0, 33, 66, 100]
-    notebook.clear()
-    getattr(SystemNoise(progress=True), kind)(1000.0, (8,))
-    getattr(SystemNoise(), kind)(1000.0, (21,))
-    assert notebook == []
-
-
-def test_labels_show_progress_where_a_person_reads(notebook, tmp_path, called, monkeypatch):
-    monkeypatch.setattr("tutelage.noise._AT_ONCE", 4)
-    np.savez(tmp_path / "public.npz", X=np.eye(3))
-    np.savez(tmp_path / "votes.npz", counts=np.array([[2, 9], [9, 2], [5, 6]]))
-    made = ("ledger", "init", "l", "--epsilon", 99, "--delta", 1e-5, "--neighbors", "ballot", "--json")
-    assert called(*made, cwd=tmp_path).returncode == 0
-    given = ("label", "public.npz", "--votes", "votes.npz", "--ledger", "l", "--mechanism", "gnmax", "--sigma", 4)
-    assert called(*given, "--output", "labels.csv", "--question", "machine", "--json").returncode == 0
-    assert notebook == []
-    assert called(*given, "--output", "labels.csv").returncode == 0
-    assert percentages(notebook) == [0, 50, 100]
 
 
 def test_a_terminal_shows_a_bar(monkeypatch):

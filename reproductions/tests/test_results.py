@@ -15,7 +15,7 @@ from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage_reproductions import Record, Row, command, mnist_frontier, running
 from tutelage_reproductions import record as recording
 from tutelage_reproductions.figures import Figure, Panels, Series
-from tutelage_reproductions.page import asked, duration, number, ours, page, page_of, records_of
+from tutelage_reproductions.page import ours, page, page_of, records_of
 from tutelage_reproductions.record import Circumstances
 from tutelage_reproductions.verdicts import VERDICTS
 
@@ -162,27 +162,6 @@ def test_the_frontier_shows_what_rivals_found(method):
         assert (right, low, high) == pytest.approx((row.ours, *(row.interval or ())), abs=0.005)
 
 
-def test_what_is_asked_has_both_its_ends():
-    assert asked(Row(name="% of the claim", ours=103, at_least=80, at_most=100)) == "≥ 80, ≤ 100"
-    assert asked(Row(name="%", ours=1)) == ""
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (None, ""),
-        (0.0769, "0.0769"),
-        (0.5, "0.5"),
-        (1.078, "1.08"),
-        (99.184, "99.18"),
-        (9000, "9,000"),
-        (1451.6, "1,452"),
-    ],
-)
-def test_numbers_are_written_as_papers_write_them(value, text):
-    assert number(value) == text
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [(2.5041, "2.505"), (1.4409, "1.441"), (0.07681, "0.0769"), (0.5537, "0.554"), (0.0, "0"), (3.0, "3.000"),
@@ -190,10 +169,6 @@ def test_numbers_are_written_as_papers_write_them(value, text):
 )  # fmt: skip
 def test_a_cost_is_rounded_upward(value, text):
     assert ours(Row(name="ε", ours=value, better="lower")) == text
-
-
-def test_times_are_written_in_their_unit():
-    assert [duration(value) for value in (None, 0.25, 60, 600, 7200)] == ["", "0.2 s", "60.0 s", "10.0 min", "2.0 h"]
 
 
 WHY_NOT = (InvalidDataError("It is gone."), ModuleNotFoundError("It is gone."), OSError("It is gone."))
@@ -240,17 +215,6 @@ def test_what_was_done_before_is_kept_where_it_says_as_much(two, called, tmp_pat
     assert two == ["fig2", "adult", "adult", "fig2", "adult"]
 
 
-def test_a_figure_that_cannot_be_drawn_keeps_no_other_from_running(two, called, monkeypatch, tmp_path):
-    def save(self, folder):
-        raise InvalidParameterError("Drawing needs matplotlib.")
-
-    monkeypatch.setattr(Record, "save", save)
-    done = called("reproduce", "--all", "--output", str(tmp_path))
-    assert done.returncode == 1
-    assert "fig2: Drawing needs matplotlib." in done.stderr
-    assert two == ["fig2", "adult"]
-
-
 def test_the_commit_is_of_the_checkout_and_says_when_files_differ(monkeypatch, tmp_path):
     package = tmp_path / "package"
     package.mkdir()
@@ -277,11 +241,6 @@ def test_a_record_whose_figure_was_not_drawn_is_not_kept(tmp_path):
     assert running.still_to_run(("fig2",), tmp_path, quick=False) == []
     (tmp_path / "fig2.png").unlink()
     assert running.still_to_run(("fig2",), tmp_path, quick=False) == ["fig2"]
-
-
-def test_all_as_json_is_one_record_per_line(two, called):
-    printed = called("reproduce", "--all", "--json").stdout.splitlines()
-    assert [json.loads(line)["name"] for line in printed] == ["fig2"]
 
 
 @pytest.mark.parametrize("call", [(), ("fig2", "--all"), ("fig2", "--keep"), ("--all", "--keep")])
