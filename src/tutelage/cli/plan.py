@@ -119,7 +119,7 @@ def _of_configuration(settings: RunConfig, data: RunData, given: Mapping[str, An
         "unit": entity,
         "classes": len(data.classes),
         "X_public": pool,
-        "features": learn_features(settings, data).teachers,
+        "features": learn_features(settings, data),
     }
     if data.y_public is None:
         return target
