@@ -432,10 +432,10 @@ def against_two(body, given, hostile):
         handshake = Handshake(0, one.endpoints, one.key)
         met = await handshake.everybody(BACKSTOP)
         for connection in met.values():
-            hostile(connection.writer)
+            hostile(connection[1])
         for connection in met.values():
             with suppress(OSError):
-                await connection.reader.read()  # until the other has left
+                await connection[0].read()  # until the other has left
         handshake.abort()
 
     asyncio.run(attack())

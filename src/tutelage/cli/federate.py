@@ -168,6 +168,7 @@ _FIX = "Run `tutelage federate init`, or check --mailbox."
 KeysChangedOption = Annotated[
     bool, typer.Option("--keys-changed", help="Confirm that the ledger belongs to this member, who has new keys now.")
 ]
+LedgerOption = Annotated[Path | None, typer.Option(help="Ledger of the consortium. The local model needs no ledger.")]
 ArrayOption = Annotated[str | None, typer.Option("--array", help="Array to read, if an npz file contains several.")]
 
 federate = verb_group("Release noisy sums or votes of several hospitals that share no rows, votes or ballots.")
@@ -249,9 +250,7 @@ def ask(
     rows: Annotated[Path, typer.Argument(help="Public rows to ask about (npy or npz).", show_default=False)],
     home: HomeOption,
     mailbox: MailboxOption,
-    ledger: Annotated[
-        Path | None, typer.Option(help="Ledger of the consortium. The local model needs no ledger.")
-    ] = None,
+    ledger: LedgerOption = None,
     array: ArrayOption = None,
     new_batch: Annotated[
         bool,
@@ -402,8 +401,7 @@ def compute(
         )
     done = party.compute(asked, box, timeout=timeout, transcript=transcript, listen=here, waiting=_say_who_is_missing())
     if as_json:
-        found = {"batch": asked.identifier, "queries": done.queries, "entities": done.entities}
-        print_json({**found, "left_out": done.left_out, "bytes_sent": done.bytes_sent})
+        print_json({"batch": asked.identifier, **done._asdict()})
         return
     _print_left_out(done.left_out)
     what = "sum of the ballots of" if party.consortium.is_sum else f"labels of {done.queries:,} queries by"
@@ -419,9 +417,7 @@ def collect(
         Path,
         typer.Option(help="npz file for the labels and their rows. For sums of ballots, skops file for the student."),
     ],
-    ledger: Annotated[
-        Path | None, typer.Option(help="Ledger of the consortium, as given to `ask`. The local model needs no ledger.")
-    ] = None,
+    ledger: LedgerOption = None,
     batch: BatchOption = None,
     decoder: Annotated[
         Decoder | None, typer.Option(help="local model: how ballots become labels.  [default: chosen by the mechanism]")

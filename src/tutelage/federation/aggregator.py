@@ -109,8 +109,7 @@ class Aggregator:
         Returns
         -------
         Asked
-            `batch`, None where every row had been answered before or every round of a sum is collected, and how many
-            of the rows are `new`. Where rows, mailbox or budget refuse, nothing was spent and nothing announced.
+            The `batch`, or None, and how many of the rows are `new`. Whatever is refused spends and announces nothing.
         """
         if self.consortium.is_sum:
             return self._ask_round(rows, mailbox, new_batch=new_batch)
@@ -189,8 +188,7 @@ class Aggregator:
         Returns
         -------
         Collected
-            `labels`, a class index or −1 per query; whose votes are in them, `entities`; and in the local model whose
-            ballots could not be used and why, `left_out`. Where too few answered, `QuorumError`.
+            `labels`, `entities` and, in the local model, `left_out`. Where too few answered, `QuorumError`.
         """
         terms = self.consortium
         if terms.is_sum:
@@ -216,14 +214,7 @@ class Aggregator:
         return Collected(np.array(remembered, dtype=np.int64), entities, {})
 
     def collect_sum(self, batch: Batch, mailbox: Mailbox) -> CollectedSum:
-        """Return the noisy sum of one round, added up from the computing parties' shares, and the student so far.
-
-        Returns
-        -------
-        CollectedSum
-            `values` of shape (classes, numbers); whose ballots are in them, `entities`; the `round` that follows, whose
-            `classifier` is the student so far; and how many are still to be asked, `rounds_left`.
-        """
+        """Return the noisy sum of one round, added up from the computing parties' shares, and the student so far."""
         _, teacher = terms_of_sum(self.consortium)
         asked = SumRound.of(batch, self.consortium)
         shape = asked.coef.T.shape

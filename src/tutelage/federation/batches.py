@@ -33,27 +33,13 @@ _DTYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2",
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Queries that the aggregator asks all entities; public. Make one with `make` or `load`.
+    """Queries that the aggregator asks all entities; public. Make one with `make` or `load`."""
 
-    Parameters
-    ----------
-    consortium : str
-        Digest of the consortium that is asked.
-    identifier : str
-        32 hexadecimal digits, random.
-    rows : array of shape (queries, ...)
-        Public rows: numbers or booleans; read-only.
-    query_hash : str
-        SHA-256 over the rows' type, shape and bytes.
-    signature : str
-        The aggregator's Ed25519 signature of all of that, 128 hexadecimal digits.
-    """
-
-    consortium: str
-    identifier: str
-    rows: npt.NDArray[Any] = field(repr=False)
-    query_hash: str
-    signature: str = field(repr=False)
+    consortium: str  # fingerprint of the terms
+    identifier: str  # 32 hexadecimal digits, random
+    rows: npt.NDArray[Any] = field(repr=False)  # public, (queries, ...), numbers or booleans; read-only
+    query_hash: str  # SHA-256 over the rows' type, shape and bytes
+    signature: str = field(repr=False)  # the aggregator's Ed25519 signature of all of that, in hexadecimal digits
 
     def __post_init__(self) -> None:
         for name, digits in (("consortium", 64), ("identifier", 32), ("query_hash", 64), ("signature", 128)):
@@ -92,7 +78,13 @@ class Batch:
         header = parse(line, "batch", _FORMAT, damaged)
         if header.get("consortium") != consortium.fingerprint:
             raise StaleBatchError(f"A batch of queries is not for {consortium.name!r} in its present form.")
-        rows = _rows_from(header.get("dtype"), header.get("shape"), data[len(line) :], damaged)
+        dtype, shape, body = header.get("dtype"), header.get("shape"), data[len(line) :]
+        if dtype not in _DTYPES or not isinstance(shape, list) or not 1 <= len(shape) <= _MOST_AXES:
+            raise damaged
+        sound, kind = all(type(length) is int and length > 0 for length in shape), np.dtype(str(dtype))
+        if not sound or prod(shape) * kind.itemsize != len(body) or (kind == np.bool_ and body.strip(b"\0\1")):
+            raise damaged
+        rows = np.frombuffer(body, dtype=kind).reshape(shape)
         try:
             found = cls(consortium.fingerprint, header["identifier"], rows, header["query_hash"], header["signature"])
         except (KeyError, InvalidParameterError):
@@ -153,17 +145,6 @@ def _header(consortium: str, identifier: str, plain: npt.NDArray[Any], query_has
 
 def _signed(header: dict[str, Any]) -> bytes:
     return _CONTEXT + canonical(header).encode()
-
-
-def _rows_from(dtype: object, shape: object, body: bytes, damaged: ForgedMessageError) -> npt.NDArray[Any]:
-    if dtype not in _DTYPES or not isinstance(shape, list) or not 1 <= len(shape) <= _MOST_AXES:
-        raise damaged
-    kind = np.dtype(str(dtype))
-    if not all(type(length) is int and length > 0 for length in shape) or prod(shape) * kind.itemsize != len(body):
-        raise damaged
-    if kind == np.bool_ and body.strip(b"\0\1"):
-        raise damaged
-    return np.frombuffer(body, dtype=kind).reshape(shape)
 
 
 def write_reports(reports: IntArray) -> bytes:

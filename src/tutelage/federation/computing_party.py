@@ -160,21 +160,14 @@ class ComputingParty:
         waiting : function of a tuple of str, optional
             Called every two seconds while connecting, with the names of those that are still missing.
         transcript : path, optional
-            File to write everything to that this party receives from the others, its own shares and what is opened to
-            it, for an audit; as private as its shares.
+            File to write all to that this party receives, shares or opens, for an audit; as private as its shares.
 
         Returns
         -------
         Computed
-            Whose votes are in the labels, whose were left out and why, the number of queries, and the bytes sent.
-
-        Raises
-        ------
-        QuorumError
-            If too few entities answered. If this party has too few shares, it does not wait for the others.
-        PartyLostError
-            If another party failed or fell silent; try again with the same files. Nothing was opened, whatever the
-            error.
+            Whose votes are in the labels, whose were left out and why, the number of queries, and the bytes sent. If
+            too few entities answered, `QuorumError` without a wait for the others; if another party failed or fell
+            silent, `PartyLostError`: try again with the same files. Nothing was opened, whatever the error.
         """
         kept = self._home.kept(_BEGUN, batch.identifier, [_AGREED])
         begun: Pins | None = None if kept is None else json.loads(kept[_AGREED])

@@ -158,20 +158,13 @@ class Consortium:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the agreement as plain values, with the format of its file."""
-        return {
-            "file": "consortium",
-            "format": _FORMAT,
-            "name": self.name,
-            "identifier": self.identifier,
-            "members": [member.as_dict() for member in self.members],
-            "n_classes": self.n_classes,
-            "mechanism": {"kind": type(self.mechanism).__name__, **settings_of(self.mechanism)},
-            "teachers_per_entity": self.teachers_per_entity,
-            "quorum": self.quorum,
-            "colluding": self.colluding,
-            "unit": self.unit.as_dict(),
-            **({} if self.teacher is None else {"teacher": asdict(self.teacher), "people": list(self.people)}),
-        }
+        content = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in _OF_SUMS}
+        content["members"] = [member.as_dict() for member in self.members]
+        content["mechanism"] = {"kind": type(self.mechanism).__name__, **settings_of(self.mechanism)}
+        content["unit"] = self.unit.as_dict()
+        if self.teacher is not None:
+            content |= {"teacher": asdict(self.teacher), "people": list(self.people)}
+        return {"file": "consortium", "format": _FORMAT, **content}
 
     def require_unit(self, ledger: Ledger) -> None:
         """Refuse a ledger that protects another unit than these terms."""

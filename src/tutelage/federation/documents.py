@@ -45,7 +45,6 @@ def write_once(path: Path, data: bytes) -> None:
     """Write `data` to `path` so that no reader ever sees a part of it; other bytes are never overwritten."""
     part = _part_of(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_new(part, data, 0o644)
         try:
             _place(part, path)
@@ -67,7 +66,6 @@ def require_room(path: Path) -> None:
         )
     probe = _part_of(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_new(probe, b"", 0o644)
         probe.unlink()
     except OSError as error:
@@ -75,7 +73,8 @@ def require_room(path: Path) -> None:
 
 
 def write_new(path: Path, data: bytes, mode: int) -> None:
-    """Write `data` to a file that is not there yet, with these permissions, through to the disk."""
+    """Write `data` to a file that is not there yet, with these permissions, through to the disk; make its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
         file.write(data)
         file.flush()

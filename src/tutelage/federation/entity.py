@@ -78,15 +78,9 @@ class Entity:
     def bind(self, digest: bytes, *, changed: bool = False) -> None:
         """Tie this entity's ledger to its data, or check that it is still tied to them.
 
-        A shard whose rows changed is trained again. The budget spent on its earlier and present people stays spent.
-
-        Parameters
-        ----------
-        digest : bytes
-            Of the private rows, `tutelage.ledger.data_digest` or a hash of their file; only a keyed hash of it is kept.
-        changed : bool
-            The data have changed (people came or left) and are still those of this budget. Without this, other data
-            are refused (`LedgerMismatchError`).
+        `digest` is of the private rows, `tutelage.ledger.data_digest` or a hash of their file; only a keyed hash of it
+        is kept. Other data are refused (`LedgerMismatchError`), unless they are said to have `changed`: people came or
+        left. The budget spent on earlier and present people stays spent.
         """
         self._ledger.bind(digest, changed=changed)
 
@@ -110,8 +104,7 @@ class Entity:
         Returns
         -------
         Vote
-            The `envelopes` by recipient; how many of the first `queries` were answered, which in the local model may be
-            fewer than asked; and whether they were made before and are `repeated`, without a use of these ballots.
+            The `envelopes` by recipient, how many of the first `queries` were answered, and whether it was `repeated`.
         """
         terms = self.consortium
         if terms.is_sum:

@@ -50,28 +50,14 @@ class Role(StrEnum):
 @final
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member as all others know it; public.
+    """A member as all others know it; public."""
 
-    Parameters
-    ----------
-    name : str
-        1 to 40 letters, digits, '-' and '_'.
-    role : Role
-        What it does.
-    signing_key, sealing_key : str
-        Its public Ed25519 and X25519 keys, 64 hexadecimal digits each.
-    address : str, optional
-        ``"host:port"`` where a computing party listens; other members have none.
-    certificate : str, optional
-        Its self-signed TLS certificate, PEM; a computing party's only.
-    """
-
-    name: str
+    name: str  # 1 to 40 letters, digits, '-' and '_'
     role: Role
-    signing_key: str
-    sealing_key: str
-    address: str | None = None
-    certificate: str | None = field(default=None, repr=False)
+    signing_key: str  # Ed25519, 64 hexadecimal digits
+    sealing_key: str  # X25519, as many
+    address: str | None = None  # "host:port" where a computing party listens; other members have none
+    certificate: str | None = field(default=None, repr=False)  # self-signed for TLS, PEM; a computing party's only
 
     def __post_init__(self) -> None:
         member_name(self.name, "name", "Member")
@@ -148,7 +134,7 @@ class Identity(NeverPickled):
 
     @classmethod
     def generate(cls, name: str, role: Role, address: str | None = None) -> Self:
-        """Make fresh keys for a new member; the parameters are those of `Member`."""
+        """Make fresh keys for a new member; a computing party has an address, ``"host:port"`` where it listens."""
         member_name(name, "name", "Identity.generate")
         signing, sealing = Ed25519PrivateKey.generate(), X25519PrivateKey.generate()
         tls_key_pem = certificate = None
@@ -176,7 +162,6 @@ class Identity(NeverPickled):
         """
         private, public = (Path(folder) / f"{self.member.name}.{kind}.json" for kind in ("private", "public"))
         try:
-            private.parent.mkdir(parents=True, exist_ok=True)
             if public.exists():
                 raise FileExistsError
             documents.write_new(private, self._private_document(), 0o600)

@@ -40,30 +40,14 @@ _STEPS: tuple[type[PublicFeatureMap], ...] = (PublicScaling, PublicKernel, Publi
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class SumRound:
-    """The ballot that every person is asked to cast: features of rows times the student's present errors; public.
+    """The ballot that every person is asked to cast: features of rows times the student's present errors; public."""
 
-    Parameters
-    ----------
-    features : Pipeline
-        The map from rows to vectors of length at most one, learned from public rows.
-    seen : array of shape (public rows, numbers)
-        The public rows through it.
-    earlier : tuple of Moments
-        What was opened in the rounds before.
-    coef : array of shape (numbers, classes)
-        Weights of the student of these rounds.
-    radius : float
-        Longest product of features and error that is cast as it is.
-    people : int
-        About how many people cast ballots in the earlier round with the fewest; 0 in the first round.
-    """
-
-    features: Pipeline = field(repr=False)
-    seen: FloatArray = field(repr=False)
-    earlier: tuple[Moments, ...] = field(repr=False)
-    coef: FloatArray = field(repr=False)
-    radius: float
-    people: int
+    features: Pipeline = field(repr=False)  # the map from rows to vectors of length at most one, from public rows
+    seen: FloatArray = field(repr=False)  # the public rows through it, (public rows, numbers)
+    earlier: tuple[Moments, ...] = field(repr=False)  # what was opened in the rounds before
+    coef: FloatArray = field(repr=False)  # weights of the student of these rounds, (numbers, classes)
+    radius: float  # longest product of features and error that is cast as it is
+    people: int  # about how many cast ballots in the earlier round with the fewest; 0 in the first round
 
     @classmethod
     def first(cls, consortium: Consortium, X_public: Matrix) -> Self:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar, final
+from typing import TypeVar, final
 
 from tutelage._internal import validation
 from tutelage._internal.forks import LongLock
@@ -41,12 +41,8 @@ class Endpoint:
 Waiting = Callable[[tuple[str, ...]], object]  # called again and again with the names of those still missing
 
 
-class Met(NamedTuple):
-    """A connection to a party that has proven who it is, and the key that the two share; private."""
-
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
-    key: bytes
+# A connection to a party that has proven who it is, and the key that the two share; private.
+Met = tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]
 
 
 @final
@@ -121,8 +117,9 @@ class Handshake:
             )
         except OSError as error:
             # asyncio puts words of its own around the system's.
-            known = error.errno is not None and not isinstance(error, socket.gaierror)
-            why = os.strerror(error.errno) if known else error.strerror or "no such address here"
+            why = error.strerror or "no such address here"
+            if error.errno is not None and not isinstance(error, socket.gaierror):
+                why = os.strerror(error.errno)
             raise FederationError(
                 f"Cannot listen at {host}:{port}: {why}. Free the port, or listen at another address."
             ) from None
@@ -143,7 +140,7 @@ class Handshake:
                     if await self._heard(reader, len(self._greeting(place))) == self._greeting(place):
                         key = secrets.token_bytes(KEY_BYTES)
                         writer.write(key)
-                        self._met[place].set_result(Met(reader, writer, key))
+                        self._met[place].set_result((reader, writer, key))
                         return
                 self._refuse(writer)
             except ssl.SSLError:
@@ -164,7 +161,7 @@ class Handshake:
                     writer.write(self._greeting(self.me))
                     key = await self._heard(reader, KEY_BYTES)
                     if not self._met[place].done():
-                        self._met[place].set_result(Met(reader, writer, key))
+                        self._met[place].set_result((reader, writer, key))
                         return
         self._refuse(writer)
 
@@ -249,16 +246,13 @@ async def _run(
     transcript: Path | None,
 ) -> Result:
     """Connect, run the body, and see to it that the others are through as well."""
-    written = None if transcript is None else Transcript(transcript)
-    failure = Failure()
+    written, failure = None if transcript is None else Transcript(transcript), Failure()
     background: list[asyncio.Task[None]] = []
     try:
         met = await handshake.everybody(timeout, waiting)
-        links = {
-            place: Link(place, handshake.endpoints[place].name, one.reader, one.writer, failure, written)
-            for place, one in met.items()
-        }
-        keys = {place: one.key for place, one in met.items()}
+        links, keys = {}, {}
+        for place, (reader, writer, keys[place]) in met.items():
+            links[place] = Link(place, handshake.endpoints[place].name, reader, writer, failure, written)
         background += [asyncio.create_task(link.listen()) for link in links.values()]
         background.append(asyncio.create_task(watch(list(links.values()), failure, timeout, deadline)))
         result = await failure.unless(body(Session(handshake.me, links, keys, failure, written)))
