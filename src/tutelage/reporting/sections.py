@@ -3,6 +3,7 @@
 import math
 
 from tutelage.privacy import NeighboringRelation, PublicEpsilon, round_up
+from tutelage.reporting import meaning
 from tutelage.reporting.content import (
     NOT_STATED,
     Block,
@@ -18,19 +19,6 @@ from tutelage.reporting.content import (
 from tutelage.reporting.drawings import costs_figure, counted
 from tutelage.reporting.evidence import ClassAccuracy
 from tutelage.reporting.lints import verdict_of
-from tutelage.reporting.meaning import (
-    advantage,
-    bayes_factor,
-    cases,
-    digits_for_bound,
-    exception,
-    guarantee,
-    guessing,
-    if_added_or_removed,
-    likelihood,
-    neighbors,
-    one_in,
-)
 from tutelage.reporting.record import CardRecord
 from tutelage.reporting.statements import STATEMENTS
 
@@ -112,7 +100,7 @@ def pages_of(card: CardRecord) -> Page:
         title="Privacy card",
         subtitle=made if title is None else f"{title} · {made}",
         alarm=_ALARM if simulated else None,
-        sentence=guessing(card.epsilon, whole=card.covers_ledger),
+        sentence=meaning.guessing(card.epsilon, whole=card.covers_ledger),
         verdict=verdict_of(card.epsilon, card.findings),
         facts=_first_page(card),
         findings=card.findings,
@@ -133,7 +121,7 @@ def claim_of(epsilon: PublicEpsilon) -> str:
 def _first_page(card: CardRecord) -> Facts:
     epsilon, said = card.epsilon, card.statements
     scope = "everything ever released from this budget" if card.covers_ledger else "this release"
-    small = f" ({one_in(epsilon.delta)})" if epsilon.delta else ""
+    small = f" ({meaning.one_in(epsilon.delta)})" if epsilon.delta else ""
     held = "none: simulated noise" if epsilon.simulated else f"{claim_of(epsilon)}{small}, for {scope}"
     majority = None if card.majority_share is None else f"{card.majority_share:.2%} of the same rows"
     missing = [name for topic, name in _LINES.items() if topic not in said]
@@ -178,7 +166,7 @@ def _spending(card: CardRecord) -> str:
     if card.epsilon.simulated or card.covers_ledger or not spending.left:
         return used
     whole = PublicEpsilon(card.budget["budget"], card.budget["delta"], card.epsilon.unit, "budget")
-    return f"{used}. If all of it is spent, the attacker guesses right in {cases(whole)}"
+    return f"{used}. If all of it is spent, the attacker guesses right in {meaning.cases(whole)}"
 
 
 def _accuracy(card: CardRecord) -> str:
@@ -196,16 +184,16 @@ def _objections(card: CardRecord) -> str:
 
 def _parameters(card: CardRecord) -> Section:
     epsilon = card.epsilon
-    rows = [("Guarantee", guarantee(epsilon)), ("Proved by", epsilon.method)]
-    blocks: list[Block] = [Prose(likelihood(epsilon, card.outcome, whole=card.covers_ledger))]
+    rows = [("Guarantee", meaning.guarantee(epsilon)), ("Proved by", epsilon.method)]
+    blocks: list[Block] = [Prose(meaning.likelihood(epsilon, card.outcome, whole=card.covers_ledger))]
     if not epsilon.simulated:
-        share = advantage(epsilon.epsilon, epsilon.delta)
-        most = min(1.0, round_up(share, digits_for_bound(share, 3)))
+        share = meaning.advantage(epsilon.epsilon, epsilon.delta)
+        most = min(1.0, round_up(share, meaning.digits_for_bound(share, 3)))
         rows += [
-            ("Bayes factor e^ε", f"the odds change at most {bayes_factor(epsilon.epsilon)}-fold, apart from δ"),
+            ("Bayes factor e^ε", f"the odds change at most {meaning.bayes_factor(epsilon.epsilon)}-fold, apart from δ"),
             ("Membership advantage", f"at most {most}; 0 is a coin toss, 1 is certainty"),
         ]
-        blocks.append(Prose(exception(epsilon.delta)))
+        blocks.append(Prose(meaning.exception(epsilon.delta)))
     rows.append(("May ε be published?", publishable(card)))
     if card.alone is not None:
         rows.append(("ε of this release by itself", f"{claim_of(card.alone)}; proved by: {card.alone.method}"))
@@ -218,9 +206,9 @@ def _parameters(card: CardRecord) -> Section:
 
 
 def _unit(card: CardRecord) -> Section:
-    blocks: list[Block] = [Prose(neighbors(card.epsilon))]
+    blocks: list[Block] = [Prose(meaning.neighbors(card.epsilon))]
     if card.if_added_or_removed is not None and not card.epsilon.simulated:
-        blocks.append(Prose(if_added_or_removed(card.if_added_or_removed, card.epsilon)))
+        blocks.append(Prose(meaning.if_added_or_removed(card.if_added_or_removed, card.epsilon)))
     return Section("Unit of privacy", tuple(blocks))
 
 

@@ -15,17 +15,7 @@ _CONTEXT = b"tutelage release, signature format 1\n"  # so that no other signatu
 
 
 def signature_of(folder: Path, name: str, sign: Callable[[bytes], bytes]) -> str:
-    """Return the text of the signature file of a folder whose files are those of its manifest.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder.
-    name : str
-        The name of the signer, as in the key.
-    sign : callable
-        Returns the signature of a message.
-    """
+    """Return the signature file of a folder whose files are those of its manifest, by the key of `name`."""
     content = {
         "file": SIGNATURE_KIND,
         "format": SIGNATURE_FORMAT,
@@ -36,20 +26,7 @@ def signature_of(folder: Path, name: str, sign: Callable[[bytes], bytes]) -> str
 
 
 def check_signature(folder: Path, name: str, has_signed: Callable[[bytes, bytes], bool]) -> Manifest:
-    """Return the manifest of a folder; refuse one that the key did not sign as it is.
-
-    Parameters
-    ----------
-    folder, name : Path, str
-        As for `signature_of`.
-    has_signed : callable
-        Whether a message has this signature of the key.
-
-    Raises
-    ------
-    InvalidDataError
-        If a file is missing or unreadable, another key signed, or a file, the manifest or the signature was changed.
-    """
+    """Return the manifest of a folder; refuse one that the key of `name` did not sign as it is."""
     path = folder / SIGNATURE
     content = read_signature(path)
     try:
