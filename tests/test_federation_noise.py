@@ -85,7 +85,7 @@ def test_more_cannot_be_honest_than_there_are():
         epsilon_for_two_computing_parties(PLAIN, 10, ONE_TEACHER, 8, 8, 10, 1)
 
 
-@pytest.mark.parametrize("mechanism", [PLAIN, CONFIDENT])
+@pytest.mark.parametrize("mechanism", [pytest.param(PLAIN, marks=pytest.mark.rest), CONFIDENT])
 def test_fewer_honest_entities_cost_more_and_as_many_as_planned_cost_the_plan(mechanism):
     costs = [epsilon_if_fewer_honest(mechanism, 10, ONE_TEACHER, 16, honest, 5, 1e-5).epsilon for honest in (1, 8, 16)]
     assert costs == sorted(costs, reverse=True)
@@ -94,6 +94,7 @@ def test_fewer_honest_entities_cost_more_and_as_many_as_planned_cost_the_plan(me
     assert costs[-1] == pytest.approx(data_independent.epsilon(Repeated(planned, 5), 1e-5).epsilon, rel=1e-9)
 
 
+@pytest.mark.rest
 def test_a_quarter_honest_is_half_the_noise():
     quarter = epsilon_if_fewer_honest(PLAIN, 10, ONE_TEACHER, 16, 4, 5, 1e-5).epsilon
     half = data_independent.epsilon(Repeated(NoisyArgmaxGaussian(20.0, 10, ONE_TEACHER), 5), 1e-5).epsilon

@@ -200,6 +200,7 @@ def test_what_one_party_and_even_two_hold_is_uniform(members):
     assert np.unique(both.astype(float)).size == both.size
 
 
+@pytest.mark.rest
 def test_hospitals_may_drop_out_down_to_the_quorum_and_no_further(members):
     batch = asked(members)
     cast_by(members, batch, [0, 1])

@@ -298,7 +298,7 @@ def drip(session):
             link.send(label, b"", FrameKind.BYTES)
 
 
-@pytest.mark.parametrize("lead", [say_nothing, drip])
+@pytest.mark.parametrize("lead", [say_nothing, pytest.param(drip, marks=pytest.mark.rest)])
 def test_a_party_that_does_not_say_what_the_others_wait_for_is_given_up_at_the_timeout(lead):
     parties = [Running(party, silent, 1, lead) for party in three()]
     ends = [parties[place].ended() for place in (0, 2)]
@@ -315,6 +315,7 @@ async def endless(session, say):
         await asyncio.sleep(0.05)
 
 
+@pytest.mark.rest
 def test_a_computation_that_never_ends_is_given_up_at_the_deadline():
     ends = run_three(endless, [()] * 3, deadline=1.0)
     assert all(isinstance(end.error, PartyLostError) for end in ends)
@@ -328,6 +329,7 @@ async def failing(session, say, which):
     return await session.exchange(b"")
 
 
+@pytest.mark.rest
 def test_a_party_that_fails_keeps_its_error_and_the_others_notice():
     ends = run_three(failing, [(False,), (True,), (False,)])
     assert [type(end.error) for end in ends] == [PartyLostError, ValueError, PartyLostError]
@@ -516,6 +518,7 @@ def test_who_is_waited_for_is_told_again_and_again(monkeypatch):
     assert told[-1] == ("three",)
 
 
+@pytest.mark.rest
 def test_importing_in_a_running_event_loop_and_from_two_threads_leaves_the_command_line_alone():
     script = """if True:
         import asyncio, os, sys, threading
