@@ -48,10 +48,11 @@ def log_renyi_moment(p: np.ndarray, q: np.ndarray, order: float) -> float:
     return float(peak + np.log(np.exp(exponents - peak).sum()))
 
 
-def per_source(costs: ExactCosts, orders: np.ndarray) -> np.ndarray:
+def per_source(costs: ExactCosts, orders: np.ndarray, counts: np.ndarray | None = None) -> np.ndarray:
     """Return the exact cost of moves by the class that the ballot leaves, shape (queries, classes + 1, orders).
 
-    The last is a teacher that abstained. For mechanisms of which class order plays no part, classes are sorted.
+    The last is a teacher that abstained. Mechanisms in which class order plays no part sort their classes; `counts` are
+    the votes before.
     """
     out = np.full((len(costs._known), costs._known.shape[1] + 1, len(orders)), np.inf)
     for number, (rows, _) in enumerate(costs._chunks):
@@ -60,4 +61,7 @@ def per_source(costs: ExactCosts, orders: np.ndarray) -> np.ndarray:
         by_class = np.repeat(found[:, -1:, :], out.shape[1], axis=1)  # classes put aside share the last source
         np.put_along_axis(by_class, laws.sources[:, :, None], found, axis=1)
         out[rows] = by_class
-    return np.minimum(out, rdp(costs._event, orders).values)[costs._inverse]
+    found = np.minimum(out, rdp(costs._event, orders).values)[costs._inverse]
+    if counts is not None:
+        np.put_along_axis(found, np.argsort(counts, axis=1)[:, :, None], found[:, :-1].copy(), axis=1)
+    return found
