@@ -236,11 +236,11 @@ def test_two_processes_that_make_the_same_ledger_get_one(leftover, tmp_path):
             from tutelage.exceptions import LedgerOvertakenError
 
             try:
-                terms = opened_ledger(where=path, event=EVENT, queries=10, epsilon=3.0, delta=1e-5, unit=ONE_TEACHER)
+                make = partial(opened_ledger, path, EVENT, 10, epsilon=3.0, delta=1e-5, unit=ONE_TEACHER)
                 try:
-                    terms.open().reserve(EVENT, 10)
+                    make().reserve(EVENT, 10)
                 except LedgerOvertakenError:
-                    terms.open().reserve(EVENT, 10)
+                    make().reserve(EVENT, 10)
             except BaseException as error:
                 sys.stderr.write(repr(error))
                 os._exit(1)
@@ -295,11 +295,10 @@ def test_of_ledgers_that_are_made_at_once_for_the_same_rows_one_is_kept(tmp_path
 
 def test_a_ledger_that_was_cut_off_is_no_new_budget(tmp_path):
     path = tmp_path / "a.ledger"
-    terms = opened_ledger(where=path, event=EVENT, queries=10, epsilon=3.0, delta=1e-5, unit=ONE_TEACHER)
-    opened = terms.open()
-    opened.reserve(EVENT, 1)
+    make = partial(opened_ledger, path, EVENT, 10, epsilon=3.0, delta=1e-5, unit=ONE_TEACHER)
+    make().reserve(EVENT, 1)
     os.truncate(path, 0)
-    for use in (terms.open, partial(Ledger.open, path)):
+    for use in (make, partial(Ledger.open, path)):
         with pytest.raises(LedgerStorageError, match="is empty, and no ledger is made so"):
             use()
     with pytest.raises(LedgerStorageError, match="exists already"):

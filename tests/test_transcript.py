@@ -230,8 +230,7 @@ def test_what_a_kill_leaves_of_a_new_ledger_is_removed(leftover, tmp_path):
         os.waitpid(child, 0)
         assert part.stat().st_size > 10**5
     event = GNMax(40.0).event_of_one(3, ONE_TEACHER, simulated=False)
-    terms = opened_ledger(where=path, event=event, queries=1, epsilon=5.0, delta=1e-5, unit=ONE_TEACHER)
-    terms.open().reserve(event, 1)
+    opened_ledger(path, event, 1, epsilon=5.0, delta=1e-5, unit=ONE_TEACHER).reserve(event, 1)
     assert Ledger.open(path).verify().entries == 2
     assert path.stat().st_mode & 0o777 == 0o600
     assert [*tmp_path.iterdir()] == [path]
