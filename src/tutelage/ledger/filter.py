@@ -48,7 +48,6 @@ class _Filter(ABC):
     accounting: ClassVar[Accounting]
     epsilon: float
     delta: float
-    order: float | None
 
     @property
     @abstractmethod
@@ -65,7 +64,7 @@ class _Filter(ABC):
 
     def as_dict(self) -> dict[str, Any]:
         """Return the budget as plain values; a kind that is not named is that of a Rényi order."""
-        kind = {"accounting": self.accounting.value} if self.order is None else {"order": self.order}
+        kind = {"order": self.order} if isinstance(self, RenyiFilter) else {"accounting": self.accounting.value}
         return {"epsilon": self.epsilon, "delta": self.delta, **kind, "capacity": self.capacity}
 
     def fitting(self, event: Event, spent: int) -> int:

@@ -410,7 +410,7 @@ class Ledger:
             self._write_binding(write)
             room, recorded = self._store.room(queries, 1), write.votes_of_campaign(paid.number)
             votes, token = self._votes.spend(paid.hash, event.cap, hashed, wanted, recorded)
-            free = {"event": event.as_dict(), "queries": 0, "cost": 0}
+            free: dict[str, Any] = {"event": event.as_dict(), "queries": 0, "cost": 0}
             entry = write.add(Kind.RESERVED, **free, campaign=paid.number, votes=token)
         return Granted(votes, Reservation(entry.number, entry.hash, event, 0, 0, room), paid, new)
 
@@ -442,8 +442,8 @@ class Ledger:
         cost = queries * self._filter.cost(event)
         self._check_room(event, queries, write.last().spent)
         self._write_binding(write)
-        content = {"event": event.as_dict(), "queries": queries, "cost": cost}
-        entry = write.add(Kind.RESERVED, cost, **content, **({} if batch is None else {"batch": batch}))
+        content: dict[str, Any] = {"event": event.as_dict(), "queries": queries, "cost": cost}
+        entry = write.add(Kind.RESERVED, cost, **content if batch is None else content | {"batch": batch})
         vector = vector_of(event)
         numbers = sum(part.times for part in event.flatten()) if vector is None else _ROOM_PER_NUMBER * vector.numbers
         room = self._store.room(queries if answers is None else answers, numbers)

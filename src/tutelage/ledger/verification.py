@@ -145,7 +145,8 @@ class _Book:
 
     def __init__(self, limit: Filter, unit: PrivacyUnit, capacity: int) -> None:
         self.filter, self.unit, self.capacity = limit, unit, capacity
-        self.sums, self.spent = Checkpoint(""), 0
+        self.sums: Checkpoint = Checkpoint("")
+        self.spent: int = 0
         self.reserved: dict[int, _Reserved] = {}
         self.settled: dict[int, dict[str, Any]] = {}
 
