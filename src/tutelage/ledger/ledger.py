@@ -443,7 +443,9 @@ class Ledger:
         self._check_room(event, queries, write.last().spent)
         self._write_binding(write)
         content: dict[str, Any] = {"event": event.as_dict(), "queries": queries, "cost": cost}
-        entry = write.add(Kind.RESERVED, cost, **content if batch is None else content | {"batch": batch})
+        if batch is not None:
+            content["batch"] = batch
+        entry = write.add(Kind.RESERVED, cost, **content)
         vector = vector_of(event)
         numbers = sum(part.times for part in event.flatten()) if vector is None else _ROOM_PER_NUMBER * vector.numbers
         room = self._store.room(queries if answers is None else answers, numbers)
