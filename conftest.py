@@ -15,7 +15,7 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 from tutelage.cli import main
-from tutelage.labeling.refits import Refits
+from tutelage.labeling.fits import FitsWithoutLedger
 from tutelage.noise import SimulationNoise, SystemNoise
 from tutelage.votes import VoteHistogram
 
@@ -43,7 +43,7 @@ FITS_AGAIN = pytest.mark.filterwarnings("ignore::tutelage.exceptions.RepeatedFit
 @pytest.fixture(autouse=True)
 def _no_earlier_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every test begin as a process does: what others fitted without a ledger is not counted."""
-    monkeypatch.setattr("tutelage.estimator.classifier.REFITS", Refits())
+    monkeypatch.setattr("tutelage.estimator.classifier.WITHOUT_LEDGER", FitsWithoutLedger())
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def binary_rows() -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture
 def small_forests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Default students of a fifth of the trees, where it is not asked how much they learn."""
-    monkeypatch.setattr("tutelage.students.self_training.RandomForestClassifier", partial(RandomForestClassifier, 20))
+    monkeypatch.setattr("tutelage.students.forest.RandomForestClassifier", partial(RandomForestClassifier, 20))
 
 
 @pytest.fixture

@@ -18,10 +18,10 @@ from tutelage.events import Repeated
 from tutelage.exceptions import BudgetContinuedWarning, InvalidDataError, InvalidParameterError
 from tutelage.features import PublicPCA, PublicRows
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
-from tutelage.students import LabelPropagationStudent, SelfTrainingStudent, load_student, save_student
-from tutelage.students.selection import BinaryExperts, FirstRows, GivenRows, LeastConfident, Medoids
+from tutelage.students import ForestStudent, LabelPropagationStudent, load_student, save_student
+from tutelage.students.selection import FirstRows, GivenRows, LeastConfident, Medoids
 
-pytestmark = pytest.mark.usefixtures("repeatable")
+pytestmark = pytest.mark.usefixtures("repeatable", "small_forests")
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_a_student_that_learns_from_unlabeled_rows_needs_few_answers(blobs):
 @pytest.mark.parametrize(
     "student",
     [
-        LabelPropagationStudent(), make_pipeline(StandardScaler(), LabelPropagationStudent()), "self-training",
+        LabelPropagationStudent(), make_pipeline(StandardScaler(), LabelPropagationStudent()), ForestStudent(),
         LabelSpreading(kernel="knn"), SelfTrainingClassifier(LogisticRegression()),
     ],
     ids=lambda student: student if isinstance(student, str) else type(student).__name__,
@@ -85,7 +85,7 @@ def test_public_features_make_propagation_the_default(blobs):
     X, y, X_public, _ = blobs
     features = PublicPCA.learn(PublicRows(X_public, "a test"), 2)
     assert isinstance(model(student=None, features=features).resolved().student, LabelPropagationStudent)
-    assert isinstance(model(student=None).resolved().student, SelfTrainingStudent)
+    assert isinstance(model(student=None).resolved().student, ForestStudent)
     fitted = tree_like(student=None, features=features, n_queries=20).fit(X, y, X_public=X_public)
     assert isinstance(fitted.student_, LabelPropagationStudent)
 
@@ -174,7 +174,6 @@ def test_abstentions_are_unlabelled_rows_to_the_student(blobs):
         ({"rounds": 0}, "The 'rounds' parameter of PATEClassifier must be an int in the range [1, inf). Got 0"),
         ({"rounds": 9, "n_queries": 8}, "`rounds` of PATEClassifier must be at most `n_queries`"),
         ({"rounds": 2, "student": RidgeClassifier(), "selection": "least-confident"}, "must have `predict_proba`"),
-        ({"rounds": 2, "selection": "binary-experts"}, "must be below the number of classes, 2. Got 4"),
         ({"student": "propagation"}, "There is no student 'propagation'. There are: forest, label-propagation"),
         ({"student": LabelPropagationStudent(n_neighbors=0)}, "`student` of PATEClassifier cannot be trained"),
     ],
@@ -221,13 +220,11 @@ def test_a_student_may_see_other_features_than_the_teachers(blobs, tmp_path):
         tree_like(student_features=StandardScaler()).fit(X, y, X_public=X_public)
 
 
-@pytest.mark.parametrize("rule", ["least-confident", "binary-experts", "siamese"])
-def test_a_first_round_without_two_classes_is_followed_by_another_of_its_kind(rule, blobs):
+def test_a_first_round_without_two_classes_is_followed_by_another_of_its_kind(blobs):
     X, y, X_public, _ = blobs
     mechanism = ConfidentGNMax(threshold=60.0, sigma_threshold=2.0, sigma_vote=2.0)  # 30 teachers never reach it
-    selection = BinaryExperts(at_least=1) if rule == "binary-experts" else rule
     with pytest.raises(InvalidDataError, match="No query was answered"):
-        tree_like(mechanism=mechanism, n_queries=12, rounds=3, selection=selection).fit(X, y, X_public=X_public)
+        tree_like(mechanism=mechanism, n_queries=12, rounds=3, selection="least-confident").fit(X, y, X_public=X_public)
 
 
 def test_how_many_were_asked_is_no_part_of_the_published_epsilon(blobs, tmp_path):
@@ -260,7 +257,7 @@ def row_unit() -> PrivacyUnit:
 @pytest.mark.parametrize(
     ("student", "values", "message"),
     [
-        ("self-training", ("-1", "1"), "holds the text '-1'"),
+        (ForestStudent(), ("-1", "1"), "holds the text '-1'"),
         (LabelSpreading(), ("no", "yes"), "cannot be trained on public rows with made-up labels"),
     ],
 )

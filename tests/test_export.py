@@ -35,7 +35,7 @@ from tutelage.features import (
     ballot_features,
     image_features,
 )
-from tutelage.students import LabelPropagationStudent, NoisySumClassifier, SelfTrainingStudent, load_student
+from tutelage.students import ForestStudent, LabelPropagationStudent, NoisySumClassifier, load_student
 from tutelage.tables import Table
 from tutelage.teachers import VectorBallots
 from tutelage_reproductions.datasets import load_digits
@@ -60,8 +60,7 @@ CLASSIFIERS = {
     "neighbors": KNeighborsClassifier(),
     "naive Bayes": GaussianNB(),
     "closed form": NoisySumClassifier(),
-    "self-training": SelfTrainingStudent(rounds=0, random_state=0),
-    "boosted self-training": SelfTrainingStudent(HistGradientBoostingClassifier(max_iter=5), rounds=0, random_state=0),
+    "default forest": ForestStudent(random_state=0),
 }
 MAPS = {
     "scaling": PublicScaling.learn(DECLARED),
@@ -228,7 +227,6 @@ def test_a_student_of_named_columns_takes_one_input_per_column(tmp_path):
         (LabelPropagationStudent(), "LabelPropagationStudent"),
         (make_pipeline(PublicEncoder(np.sqrt, "made up"), LogisticRegression()), "PublicEncoder"),
         (HistGradientBoostingClassifier().set_params(categorical_features=[0]), "HistGradientBoostingClassifier"),
-        (SelfTrainingStudent(make_pipeline(StandardScaler(), GaussianNB()), rounds=0), "SelfTrainingStudent"),
         (StandardScaler(), "StandardScaler"),
     ],
 )

@@ -2,7 +2,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -12,10 +11,8 @@ from tutelage._internal.typing import IntArray, Matrix
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.students.base import SemiSupervisedClassifier
-from tutelage.students.networks import AdversarialStudent, ConsistencyStudent, NoisySelfTrainingStudent
+from tutelage.students.forest import ForestStudent
 from tutelage.students.propagation import LabelPropagationStudent
-from tutelage.students.self_training import SelfTrainingStudent
-from tutelage_reproductions.distillation import DistilledStudent
 
 X, Y = np.arange(12.0).reshape(6, 2), [0, 1] * 3
 
@@ -144,15 +141,7 @@ def test_one_class_is_said_once_and_where_fit_was_called():
     assert [warning.filename for warning in caught] == [__file__]
 
 
-@pytest.mark.parametrize(
-    "student",
-    [
-        LabelPropagationStudent(), SelfTrainingStudent(),
-        AdversarialStudent(), NoisySelfTrainingStudent((1, 2)),
-        ConsistencyStudent((1, 2), first_student=LabelPropagationStudent()),
-    ],
-    ids=lambda student: type(student).__name__,
-)  # fmt: skip
+@pytest.mark.parametrize("student", [LabelPropagationStudent(), ForestStudent()], ids=lambda one: type(one).__name__)
 def test_every_student_takes_one_class_says_so_once_and_takes_large_seeds(student):
     with pytest.warns(UserWarning, match="same class") as caught:
         fitted = student.set_params(random_state=2**33).fit(X, [7, -1, 7, -1, -1, 7])
@@ -171,23 +160,3 @@ def test_a_clone_is_given_weights_only_if_it_takes_them_and_is_silent_and_seeded
     assert piped.memory is None
     inner = fit_clone(make_pipeline(RandomForestClassifier(5)), rows, labels, 3, weights)
     assert inner[-1].random_state == 3
-
-
-@pytest.mark.parametrize(
-    ("rows", "complaint"), [(np.full((6, 2), np.nan), "must hold finite numbers"), (np.zeros(6), "2D array")]
-)
-def test_a_distilled_student_refuses_rows_that_cannot_be_learned_from(rows, complaint):
-    student = DistilledStudent(lambda n_classes: torch.nn.Linear(2, n_classes), steps=1)
-    with pytest.raises(InvalidDataError, match=complaint):
-        student.fit(rows, np.eye(2)[Y])
-    with pytest.raises(InvalidDataError, match=complaint):
-        student.fit(X, np.eye(2)[Y]).predict_proba(rows)
-
-
-def test_a_distilled_student_leaves_the_layers_of_its_factory_alone():
-    kept = torch.nn.Linear(2, 2)
-    before = kept.weight.detach().clone()
-    DistilledStudent(lambda n_classes: kept, steps=5).fit(X, np.eye(2)[Y])
-    assert torch.equal(kept.weight, before)
-    with pytest.raises(InvalidParameterError, match="`factory` of DistilledStudent must be callable"):
-        DistilledStudent(kept, steps=5).fit(X, np.eye(2)[Y])

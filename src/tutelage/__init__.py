@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tutelage.mechanisms import GNMax as GNMax
     from tutelage.mechanisms import InteractiveGNMax as InteractiveGNMax
     from tutelage.mechanisms import LNMax as LNMax
-    from tutelage.mechanisms import MultiLabel as MultiLabel
     from tutelage.mechanisms import PermuteAndFlip as PermuteAndFlip
     from tutelage.mechanisms import Release as Release
     from tutelage.noise import SimulationNoise as SimulationNoise
@@ -37,7 +36,6 @@ _HOME = {
     "LNMax": "mechanisms",
     "LabelingSession": "labeling",
     "Ledger": "ledger",
-    "MultiLabel": "mechanisms",
     "PATEClassifier": "estimator",
     "PermuteAndFlip": "mechanisms",
     "PrivateEpsilon": "privacy",

@@ -196,7 +196,7 @@ class BudgetContinuedWarning(UserWarning):
 
 
 class RepeatedFitWarning(UserWarning):
-    """A fit without a ledger used the rows or the estimator of earlier fits. Their costs add up."""
+    """Earlier fits in this process had no ledger either. If they used the same people, their costs add up."""
 
 
 class PreflightWarning(UserWarning):

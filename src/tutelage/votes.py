@@ -267,28 +267,12 @@ def _check_cap(cast: IntArray, cap: int) -> None:
         )
 
 
-def tally_findings(ballots: Ballots, unit: PrivacyUnit = ONE_TEACHER) -> VoteHistogram:
-    """Count ballots on several findings per query into private votes of two classes, one row per query and finding.
-
-    Parameters
-    ----------
-    ballots : integer array of shape (teachers, queries, findings)
-        1 where the teacher sees the finding, 0 where not, −1 for an abstention.
-    unit : PrivacyUnit
-        Whose change moves at most one teacher's ballots.
-    """
-    ballots = np.asarray(ballots)
-    if ballots.ndim != 3:
-        raise InvalidDataError(f"Ballots must be of shape (teachers, queries, findings). Got shape {ballots.shape}.")
-    return tally(ballots.reshape(len(ballots), ballots.shape[1] * ballots.shape[2]), 2, unit)
-
-
 def _counts_in(arrays: StoredArrays, name: str, n_queries: int | None) -> npt.NDArray[Any]:
     form = arrays.form(name)
     _check_counts(form)
     if n_queries is not None and form.shape[0] != n_queries:
         raise InvalidDataError(
-            f"{arrays.path} must hold votes on {n_queries} queries, one row per public row and finding, in order. "
+            f"{arrays.path} must hold votes on {n_queries} queries, one row per public row, in order. "
             f"Got {form.shape[0]}."
         )
     if math.prod(form.shape) > _MOST_COUNTS:

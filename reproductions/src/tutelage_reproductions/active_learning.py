@@ -19,21 +19,13 @@ from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.features import PublicPCA, PublicRows
 from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
-from tutelage.students.selection import (
-    BinaryExperts,
-    LeastConfident,
-    Medoids,
-    PublicKnowledge,
-    QuerySelector,
-    RandomRows,
-    SiameseSimilarity,
-    TypiClust,
-)
+from tutelage.students.selection import LeastConfident, Medoids, PublicKnowledge, QuerySelector, RandomRows
 from tutelage.votes import VoteHistogram
 from tutelage_reproductions.datasets import ImageSplit, load_mnist
 from tutelage_reproductions.glyphs import GlyphGradients
 from tutelage_reproductions.protocol import published_votes
 from tutelage_reproductions.record import Record, Row, mean, mean_share
+from tutelage_reproductions.students.selection import BinaryExperts, SiameseSimilarity, TypiClust
 
 _SCALE = 20.0  # γ = 0.05
 _CLASSES = 10

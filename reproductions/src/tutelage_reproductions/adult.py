@@ -25,10 +25,10 @@ from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit
 from tutelage.students import fit_student
-from tutelage.students.self_training import SelfTrainingStudent
 from tutelage.teachers import EstimatorTeachers, HeadTeachers, Ridge
 from tutelage.votes import VoteHistogram, tally
 from tutelage_reproductions.record import Better, Record, Row, mean, mean_share, share
+from tutelage_reproductions.students.self_training import SelfTrainingStudent
 
 DELTA = 1e-5
 _RUNS = 10

@@ -20,11 +20,11 @@ from tutelage.datasets.adult import EVALUATION_ROWS
 from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
 from tutelage.privacy import round_up
-from tutelage.students.self_training import SelfTrainingStudent
 from tutelage.votes import VoteHistogram
 from tutelage_reproductions.adult import DELTA, FORESTS, ONE_PARTITION, forest_votes, publishable, score
 from tutelage_reproductions.figures import Figure, Panels, Series
 from tutelage_reproductions.record import Interval, Record, Row, mean, mean_share
+from tutelage_reproductions.students.self_training import SelfTrainingStudent
 
 _LABELS, _QUICK_LABELS = (50, 100, 250, 500, 1_000, 2_000), (100, 500, 2_000)
 _SCALES, _QUICK_SCALES = (5.0, 10.0, 20.0, 40.0, 80.0), (10.0, 20.0, 40.0)

@@ -22,7 +22,7 @@ from tutelage._internal.validation import integer_at_least, positive
 from tutelage.exceptions import InvalidDataError
 from tutelage.networks import drawing_from
 from tutelage.students.base import checked_rows
-from tutelage.students.networks.base import arrays_of, learned_by, network_from, restore, scores_of
+from tutelage_reproductions.students.networks import arrays_of, learned_by, network_from, restore, scores_of
 
 
 @final

@@ -245,7 +245,7 @@ def _svhn_rows(
     yield Row(name=f"{name}: correct labels, %", ours=right, interval=interval, better="higher")
     if steps is None:
         return
-    from tutelage.students.networks.consistency import ConsistencyStudent
+    from tutelage_reproductions.students.consistency import ConsistencyStudent
 
     student = ConsistencyStudent(svhn.image_shape, steps=steps, random_state=0, progress=progress, **SVHN_STUDENT)
     started = time.perf_counter()

@@ -288,7 +288,7 @@ def _right_way(data: ImageSplit, size: _Size) -> _RightWay:
     if len(data.image_shape) == 2:
         features = glyph_features(PublicRows(pool, "the student's images"))[:-1]  # without diffusion
         return _RightWay(features.transform(pool), features.transform(held_out), Medoids(), LabelPropagationStudent())
-    from tutelage.students import ConsistencyStudent
+    from tutelage_reproductions.students.consistency import ConsistencyStudent
 
     student = ConsistencyStudent(data.image_shape, steps=size.steps, batch_size=32, unlabeled_ratio=4, bfloat16=True)
     return _RightWay(pool, held_out, RandomRows(), student)

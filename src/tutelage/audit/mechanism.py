@@ -246,9 +246,8 @@ def release_many(
     prediction: tuple[float, ...] | None = None,
 ) -> Release:
     """Release queries with these votes, and with this prediction of a student where the mechanism asks it."""
-    rows = queries * mechanism.votes_per_query
-    votes = made_up_votes(mechanism, counts, rows, teachers)
-    return mechanism.release(votes, noise, None if prediction is None else np.tile(prediction, (rows, 1)))
+    votes = made_up_votes(mechanism, counts, queries, teachers)
+    return mechanism.release(votes, noise, None if prediction is None else np.tile(prediction, (queries, 1)))
 
 
 def lower_bound(here: IntArray, there: IntArray, delta: float, level: float) -> float:

@@ -15,8 +15,7 @@ from tutelage.cli.text import ANOTHER_FILE, AsJson, PublicArray, Teachers, inter
 from tutelage.exceptions import ConfigError
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger, LedgerState
-from tutelage.mechanisms import MultiLabel, Release
-from tutelage.mechanisms.registry import MULTI_LABEL
+from tutelage.mechanisms import Release
 from tutelage.noise import SystemNoise
 from tutelage.privacy import round_up
 from tutelage.votes import VoteHistogram
@@ -45,7 +44,6 @@ def label(
     predictions_array: Annotated[
         str | None, typer.Option(help="Array of the predictions, if their file contains several.")
     ] = None,
-    findings: Annotated[int | None, typer.Option(help=f"Number of {MULTI_LABEL.settings[0].help}.")] = None,
     question: Annotated[
         str, typer.Option(help="Name of what was voted on, if you ask several things about the same rows.")
     ] = "",
@@ -59,15 +57,12 @@ def label(
     Rows that were labeled before get the same label again, and nothing is spent on them.
     """
     released_by = chosen.mechanism
-    if findings is not None:
-        released_by = MultiLabel(released_by, findings)
     if released_by.takes_predictions != (predictions is not None):
         raise ConfigError("--predictions must be given with --mechanism interactive, and with no other mechanism.")
     with claimed(output, _LABELS, way_out=ANOTHER_FILE) as claim:
         rows, question = read_rows(public, public_array, question)
         student = None if predictions is None else read_predictions(predictions, predictions_array, len(rows))
-        voted = len(rows) * released_by.votes_per_query
-        histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers, n_queries=voted)
+        histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers, n_queries=len(rows))
         budget = Ledger.open(ledger)
         noise = SystemNoise(progress=not as_json)
         session = LabelingSession(histogram, released_by, budget, question=question, noise=noise)
@@ -83,13 +78,10 @@ def label(
 
 
 def _write(part: Path, release: Release) -> None:
-    labels = release.labels.reshape(len(release.labels), -1)
-    names = ["label"] if release.labels.ndim == 1 else [f"finding_{number}" for number in range(labels.shape[1])]
     with part.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(["public_row", *names])
-        for row, values in enumerate(labels.tolist()):
-            writer.writerow([row, *("" if value < 0 else value for value in values)])
+        writer.writerow(["public_row", "label"])
+        writer.writerows([row, "" if label < 0 else label] for row, label in enumerate(release.labels.tolist()))
 
 
 def _print(release: Release, state: LedgerState, output: Path, remembered: int, *, as_json: bool) -> None:

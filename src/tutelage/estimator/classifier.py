@@ -1,7 +1,6 @@
 """PATE as one scikit-learn estimator: private rows and public rows in, a publishable student out."""
 
 import logging
-import secrets
 import warnings
 from collections.abc import Collection, Sequence
 from os import PathLike
@@ -36,8 +35,18 @@ from tutelage.features import PublicColumns
 from tutelage.features.base import check_row_by_row, features_of_private
 from tutelage.features.named import ColumnMap, by_name, labels_of_public, public_features, require_same_rows
 from tutelage.labeling.batches import BatchReader, PeopleInBatches
-from tutelage.labeling.fits import Asking, AskingSum, AskingVoters, FitBudget, FitRelease, People, Queries, Rows
-from tutelage.labeling.refits import REFITS, Spent
+from tutelage.labeling.fits import (
+    WITHOUT_LEDGER,
+    Asking,
+    AskingSum,
+    AskingVoters,
+    FitBudget,
+    FitRelease,
+    People,
+    Queries,
+    Rows,
+    Spent,
+)
 from tutelage.labeling.sums import BallotRounds
 from tutelage.labeling.tuning import AskingTuned, Candidate, TunedRelease
 from tutelage.ledger import Accounting, Ledger, LedgerState
@@ -78,7 +87,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
     The private rows are split among teachers, the teachers vote on public rows, the votes are released through noise,
     and a student learns from the released labels. Predictions come from the student and spend nothing further. Every
     call of `fit` is a new release. With a `ledger`, all releases share its budget. Without one, their epsilons add up,
-    and the second fit of the same rows warns of the sum; so do the fits of `GridSearchCV` and `cross_val_score`.
+    and from the second fit in a process on, a warning states the sum; also in `GridSearchCV` and `cross_val_score`.
 
     Parameters
     ----------
@@ -306,8 +315,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
         OneClassWarning
             If the student gives all public rows the same class.
         RepeatedFitWarning
-            If there is no ledger, and earlier fits in this process had the same rows, entities or estimator. The
-            warning states their total ε. Fits with `SimulationNoise` do not count, because they are not private.
+            If there is no ledger, and earlier fits in this process had none either. The warning states their total ε,
+            in case they used the same people. Fits with `SimulationNoise` do not count, because they are not private.
         """
         day = today()
         runs = self.resolved_settings()
@@ -714,8 +723,10 @@ class PATEClassifier(ClassifierMixin, Inputs):
         ledger = opened()
         release = asking.prepare(ledger)
         before = ledger.state()
-        one_teacher, simulated = asking.event_of_one(ONE_TEACHER), run.noise.simulated
-        repeated = self._count_fit(one_teacher, budget, most.count, simulated=simulated)
+        repeated = None
+        if self.ledger is None and not run.noise.simulated:
+            one_teacher = asking.event_of_one(ONE_TEACHER)
+            repeated = WITHOUT_LEDGER.count(one_teacher, most.count, budget.unit.name, self.delta)
         try:
             made = release(ledger)
         except LedgerOvertakenError:  # before anything was spent
@@ -755,7 +766,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
             if self.drawn_ and self.release_.cost == 0:
                 said += f" {FEW_VOTES_LEFT}"
             warnings.warn(said, BudgetContinuedWarning, stacklevel=6)
-        if repeated is not None:
+        if repeated is not None and repeated.fits > 1:
             warnings.warn(_together(repeated, self.epsilon_), RepeatedFitWarning, stacklevel=6)
 
     def _from_memory(self) -> str:
@@ -772,16 +783,6 @@ class PATEClassifier(ClassifierMixin, Inputs):
             f" {which} were answered before: they keep their labels, at no cost, and the private rows of this fit did "
             "not vote on them. For labels from these rows, ask about other public rows, or another `question`."
         )
-
-    def _count_fit(self, one: Event, budget: FitBudget, queries: int, *, simulated: bool) -> Spent | None:
-        """Return what this fit spends together with earlier ones, if none of them has a ledger to add them up."""
-        if self.ledger is not None or simulated:
-            return None
-        self._mark = getattr(self, "_mark", None) or secrets.token_hex(16)
-        people = budget.people
-        REFITS.count(self._mark, people.row_parts(), people.entity_ids, one, queries, unit=budget.unit.name)
-        spent = REFITS.spent(self._mark, self.delta)
-        return spent if spent.fits > 1 else None
 
     def _ballots(self, teacher: Any, rows: Rows, shards: Shards, voted: IntArray, seed: int) -> Ballots:
         teachers = ensemble_of(
@@ -805,8 +806,8 @@ def _continued(before: LedgerState, after: LedgerState, release: Release) -> str
 
 def _together(spent: Spent, alone: PublicEpsilon) -> str:
     return (
-        f"This is fit {spent.fits} without a ledger, in this process, of the same rows or estimator. Together they "
-        f"guarantee one {spent.unit} ε = {_upward(spent.epsilon)} at δ = {alone.delta:g}, and not the "
+        f"This is fit {spent.fits} without a ledger in this process. If all of them used the same people, together "
+        f"they guarantee one {spent.unit} ε = {_upward(spent.epsilon)} at δ = {alone.delta:g}, and not the "
         f"{_upward(alone.epsilon)} of this fit alone. Give the fits one `ledger`, which limits what they spend, "
         "tune on public data, or choose among settings of ballots by `tune` (docs/pitfalls.md)."
     )

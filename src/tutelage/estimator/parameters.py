@@ -355,11 +355,6 @@ class Parameters(BaseEstimator):
                 "`checkpoints` of PATEClassifier needs a `random_state`; without one the next fit has other shards and "
                 "reuses nothing."
             )
-        if isinstance(run.mechanism, Mechanism) and run.mechanism.votes_per_query != 1:
-            yield (
-                f"`mechanism` of PATEClassifier must answer one class per query. Got {type(run.mechanism).__name__}; "
-                "use a LabelingSession."
-            )
         if self.rounds == 1 and run.selector.needs_answers:
             yield (
                 "`selection` of PATEClassifier needs earlier labels, so `rounds` must be at least 2. Got "

@@ -4,7 +4,7 @@ import hashlib
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from tutelage._internal.typing import IntArray, Matrix
 from tutelage.exceptions import InvalidDataError
 from tutelage.features import PublicColumns
 from tutelage.features.base import FeatureMap, features_of_private
-from tutelage.ledger.digests import RunningDigest, row_hashes
+from tutelage.ledger.digests import RunningDigest
 from tutelage.partition import canonical_ids
 from tutelage.privacy import PrivacyUnit
 from tutelage.tables import Batches, Cells, Table, require_same_types
@@ -84,7 +84,6 @@ class BatchReader:
             known_by=digest.digest(),
             seal=seal.digest(),
             first_rows=first.table,
-            entity_ids=None if self.entity is None else first.ids,
         )
 
     @property
@@ -121,9 +120,7 @@ class PeopleInBatches:
     known_by, seal : bytes
         Digests of the rows or people: in any order, for the ledger; and as they were read, by which a change is seen.
     first_rows : Table
-        Of the first batch. By these and by its people, `entity_ids`, a second fit without a ledger is known.
-    entity_ids : array or None
-        The people of the first batch.
+        Of the first batch.
     """
 
     reader: BatchReader = field(repr=False)
@@ -133,7 +130,6 @@ class PeopleInBatches:
     known_by: bytes = field(repr=False)
     seal: bytes = field(repr=False)
     first_rows: Table = field(repr=False)
-    entity_ids: npt.NDArray[Any] | None = field(repr=False)
 
     def blocks(self) -> Iterator[PeopleBlock]:
         """Yield all rows, of whole people at a time; raise `InvalidDataError` where they are not those of before."""
@@ -150,10 +146,6 @@ class PeopleInBatches:
                 "The private rows, or their order, changed while they were read. Run again, with rows that stay as "
                 "they are; of a Dask DataFrame, call `persist()`, or write it to a Parquet file first."
             )
-
-    def row_parts(self) -> list[bytes]:
-        """Return what each row of the first batch is known by, where fits have no ledger."""
-        return row_hashes(self.first_rows)
 
     def digest(self) -> bytes:
         """Return the digest of the entities or, where none are named, of the rows with all their columns."""

@@ -1,6 +1,7 @@
 """The release of one fit: labels from votes or a noisy sum, spent from a ledger tied to the private rows."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,17 +12,18 @@ from typing import Any, NamedTuple, TypeVar, final
 import numpy as np
 import numpy.typing as npt
 
+from tutelage._internal.forks import BriefLock
 from tutelage._internal.typing import IntArray, Matrix
 from tutelage.accounting import data_independent
 from tutelage.ballots import BallotSum
-from tutelage.events import Event
+from tutelage.events import Composed, Event, Repeated
 from tutelage.exceptions import InvalidParameterError, LedgerError, LedgerMismatchError
 from tutelage.labeling.batches import PeopleInBatches
 from tutelage.labeling.rounds import AskedRounds, ask_in_rounds, even_rounds, first_predictions, round_rows
 from tutelage.labeling.session import LabelingSession, require_room
 from tutelage.labeling.sums import BallotRounds, least_noise
 from tutelage.ledger import Accounting, Ledger, data_digest, existing_ledger, opened_ledger
-from tutelage.ledger.digests import people_digest, row_hashes, table_digest
+from tutelage.ledger.digests import people_digest, table_digest
 from tutelage.ledger.entries import canonical
 from tutelage.ledger.opening import require_terms
 from tutelage.mechanisms import Mechanism, NoisySum, Release
@@ -41,7 +43,7 @@ _DEFAULT_EPSILON = 1.0  # where the noise follows from the budget, and neither i
 
 
 class People(NamedTuple):
-    """Keys that identify a data set to its ledger, or to the count of fits without one. Private."""
+    """Keys that identify a data set to its ledger. Private."""
 
     rows: Matrix
     labels: npt.NDArray[Any]
@@ -52,17 +54,48 @@ class People(NamedTuple):
     def __repr__(self) -> str:
         return "People(<private rows hidden>)"
 
-    def row_parts(self) -> list[bytes]:
-        """Return the key of each row for fits without a ledger; for a table, from its cells, not its features."""
-        whole = self.whole_rows
-        return row_hashes(whole) if isinstance(whole, Table) else [(row + 0.0).tobytes() for row in self.rows]
-
     def digest(self) -> bytes:
         """Return the digest of the entities or, where none are named, of the rows with all their columns."""
         if self.entity_ids is not None:
             return people_digest(np.unique(canonical_ids(self.entity_ids)).tolist())
         whole = self.whole_rows
         return table_digest(whole) if isinstance(whole, Table) else data_digest(whole)
+
+
+class Spent(NamedTuple):
+    """Number and total ε of the fits without a ledger in this process; public."""
+
+    fits: int
+    unit: str
+    epsilon: float
+
+
+@final
+class FitsWithoutLedger:
+    """Counts the fits without a ledger in this process, which no ledger adds up; public."""
+
+    def __init__(self) -> None:
+        self._fits = 0
+        self._queries = Counter[Event]()
+        self._units = set[str]()
+        self._lock = BriefLock()
+
+    def count(self, one: Event, queries: int, unit: str, delta: float) -> Spent:
+        """Count a fit before its labels are drawn; return the worst-case ε of all fits so far, at `delta`.
+
+        `one` is the most that one query can be, of one teacher; `unit` is the unit that the fit protects.
+        """
+        with self._lock:
+            self._fits += 1
+            self._queries[one] += queries
+            self._units.add(unit)
+            event = Composed(tuple(Repeated(one, queries) for one, queries in self._queries.items()))
+            # Protection of all rows of an entity covers each row. The reverse does not hold.
+            name = unit if len(self._units) == 1 else "row"
+            return Spent(self._fits, name, data_independent.epsilon(event, delta).epsilon)
+
+
+WITHOUT_LEDGER = FitsWithoutLedger()
 
 
 @final

@@ -205,8 +205,6 @@ def _check(
         raise InvalidParameterError("`n_queries` of ask_in_rounds must hold one number of rows per round. Got none.")
     for size in n_queries:
         integer_at_least(size, 1, "n_queries", "ask_in_rounds")
-    if session.mechanism.votes_per_query != 1:
-        raise InvalidParameterError("ask_in_rounds needs one class per query. Ask a MultiLabel session directly.")
     if len(seen) != len(X) or sum(n_queries) > len(X):
         raise InvalidDataError(
             f"`n_queries` of ask_in_rounds must add up to at most the public rows, and `features` hold one row for "

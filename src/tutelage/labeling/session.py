@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tutelage import mechanisms
 from tutelage._internal.days import on_one_day
-from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
+from tutelage._internal.typing import ABSTAIN, FloatArray, Matrix
 from tutelage.accounting import Accountant
 from tutelage.events import CappedArgmaxGaussian, ConfidenceCheck, Event, InteractiveCheck, Repeated
 from tutelage.exceptions import (
@@ -22,13 +22,13 @@ from tutelage.exceptions import (
     UnsupportedEventError,
 )
 from tutelage.ledger import Labels, Ledger, Reservation, Settled, Voters
-from tutelage.mechanisms import InteractiveGNMax, Mechanism, MultiLabel, Release
+from tutelage.mechanisms import InteractiveGNMax, Mechanism, Release
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.privacy import PrivacyUnit
 from tutelage.teachers import NearestTeachers
 from tutelage.teachers.base import TeacherEnsemble
 from tutelage.teachers.nearest import FewVotes
-from tutelage.votes import VoteHistogram, tally, tally_few, tally_findings
+from tutelage.votes import VoteHistogram, tally, tally_few
 
 # The names of the package's own mechanisms, as keys have them.
 _OWN_NAMES: dict[str, type[Mechanism]] = {
@@ -49,9 +49,8 @@ class _Voted(NamedTuple):
     def without(self, answers: Mapping[bytes, object]) -> "_Voted":
         """Return the queries that have no answer yet, with the votes on them."""
         places = np.array([place for place, query in enumerate(self.queries) if query not in answers])
-        rows = _rows_about(places, self.votes.n_queries // len(self.queries))
         predictions = None if self.predictions is None else self.predictions[places]
-        return _Voted([self.queries[place] for place in places], self.votes.select(rows), predictions)
+        return _Voted([self.queries[place] for place in places], self.votes.select(places), predictions)
 
 
 class _Asked(NamedTuple):
@@ -242,9 +241,7 @@ class LabelingSession:
             answers, event, cost = self._asked_in_campaign(self._voters, one, first, rows)
         else:
             answers, event, cost = self._asked_by_batch(one, first, rows, student)
-        per_query = self._mechanism.votes_per_query
-        shape = (len(rows),) if per_query == 1 else (len(rows), per_query)
-        return Release(np.array([answers[query] for query in hashes], dtype=np.int64).reshape(shape), event, cost)
+        return Release(np.array([answers[query][0] for query in hashes], dtype=np.int64), event, cost)
 
     def accountant(self, *, progress: bool = False) -> Accountant:
         """Return an accountant of all releases of this session, as they happened, with its private votes.
@@ -375,8 +372,7 @@ class LabelingSession:
         # The mechanisms of a campaign were charged once, by the campaign.
         happened = drawn.event if campaign is None else Repeated(campaign.event, 0)
         self._drawn |= dict.fromkeys(voted.queries, True)
-        labels = drawn.labels.reshape(len(voted.queries), -1).tolist()
-        answers = {query: tuple(row) for query, row in zip(voted.queries, labels, strict=True)}
+        answers = {query: (label,) for query, label in zip(voted.queries, drawn.labels.tolist(), strict=True)}
         try:
             return self._ledger.settle(reservation, answers, happened), happened
         except (LedgerStorageError, LedgerLockedError):
@@ -419,11 +415,10 @@ class LabelingSession:
         return self._ledger.query_hashes({"rows": "voted"}, X_public)
 
     def _check_count(self, votes: VoteHistogram, rows: int, what: str) -> None:
-        queries = votes.n_queries // self._mechanism.votes_per_query
-        if queries != rows:
+        if votes.n_queries != rows:
             raise InvalidDataError(
-                f"The votes are about {queries} queries, and there are {rows} {what}. Pass the rows that were voted "
-                "on, in the same order."
+                f"The votes are about {votes.n_queries} queries, and there are {rows} {what}. Pass the rows that were "
+                "voted on, in the same order."
             )
 
     def _places_of_votes(self, X_voted: npt.ArrayLike) -> dict[bytes, int]:
@@ -438,17 +433,13 @@ class LabelingSession:
         return _first_places(hashes)
 
     def _votes(self, rows: Matrix, fresh: list[int]) -> VoteHistogram:
-        per_query = self._mechanism.votes_per_query
         if isinstance(self._voters, VoteHistogram):
             asked = fresh if self._voted is None else [self._voted[row] for row in self.row_keys(rows[fresh])]
-            return self._voters.select(_rows_about(np.array(asked), per_query))
+            return self._voters.select(np.array(asked))
         if isinstance(self._voters, NearestTeachers):
             votes = self._voters.few_votes(rows[fresh])
             return _counted(votes, self._voters.cap, self._voters.unit)
-        ballots = self._voters.ballots(rows[fresh])
-        if per_query > 1:
-            return tally_findings(ballots, self._voters.unit)
-        return tally(ballots, self._voters.n_classes, self._voters.unit)
+        return tally(self._voters.ballots(rows[fresh]), self._voters.n_classes, self._voters.unit)
 
 
 def require_room(
@@ -502,8 +493,7 @@ def _hashes(
     predictions: npt.ArrayLike | None,
 ) -> list[bytes]:
     beside = [] if predictions is None else [_as_array(predictions, "predictions", np.float64)]
-    context = _context(mechanism, event_of_one, question)
-    return ledger.query_hashes(context, X_public, *beside)
+    return ledger.query_hashes(_context(mechanism, event_of_one, question), X_public, *beside)
 
 
 def _first_places(keys: list[bytes]) -> dict[bytes, int]:
@@ -512,11 +502,6 @@ def _first_places(keys: list[bytes]) -> dict[bytes, int]:
     for place, key in enumerate(keys):
         places.setdefault(key, place)
     return places
-
-
-def _rows_about(queries: IntArray, per_query: int) -> IntArray:
-    """Return the rows of a histogram that are about queries, each of which has `each` rows."""
-    return (queries[:, None] * per_query + np.arange(per_query)).ravel()
 
 
 def _as_array(values: npt.ArrayLike, name: str, dtype: type | None) -> npt.NDArray[Any]:
@@ -542,14 +527,10 @@ def _require_name_of_its_own(mechanism: Mechanism) -> None:
                 "`mechanism` of LabelingSession must have a name of its own. Got another class named "
                 f"{kind.__qualname__}; rename it."
             )
-    if isinstance(mechanism, MultiLabel):
-        _require_name_of_its_own(mechanism.mechanism)
 
 
 def _promises(mechanism: Mechanism, promise: str) -> bool:
     """Return whether the class of a mechanism makes a promise itself: a field or a parent may be true for another."""
-    if type(mechanism) is MultiLabel:
-        return _promises(mechanism.mechanism, promise)
     return vars(type(mechanism)).get(promise) is True
 
 

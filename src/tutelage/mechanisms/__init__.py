@@ -12,7 +12,6 @@ from tutelage.mechanisms.local import (
     TruncatedGeometricAsPrinted,
     decode,
 )
-from tutelage.mechanisms.multi_label import MultiLabel
 from tutelage.mechanisms.noisy_argmax import CappedGNMax, ExponentialMax, GNMax, LNMax, PermuteAndFlip
 from tutelage.mechanisms.noisy_sum import NoisySum, ReleasedSum
 
@@ -29,7 +28,6 @@ __all__ = [
     "LocalGaussian",
     "LocalMechanism",
     "Mechanism",
-    "MultiLabel",
     "NoisySum",
     "PermuteAndFlip",
     "Release",

@@ -24,14 +24,14 @@ class Release:
 
     Parameters
     ----------
-    labels : integer array of shape (queries,), or (queries, findings) for a `MultiLabel` mechanism
+    labels : integer array of shape (queries,)
         Class index, or −1 where the mechanism gave no answer.
     event : Event
         What was done, as it happened, exactly enough to account for it.
     cost : float
         Budget that it spent from a ledger, as a share of ε; NaN without a ledger. It is public.
-    by_vote : mask of shape (rows of votes,), optional
-        Which rows of votes gave an answer under noise; public too. By default those that have a label.
+    by_vote : mask of shape (queries,), optional
+        Which queries got an answer under noise; public too. By default those that have a label.
     """
 
     labels: IntArray
@@ -41,13 +41,13 @@ class Release:
 
     @property
     def answered(self) -> npt.NDArray[np.bool_]:
-        """Mask in the shape of `labels`: what has a label."""
+        """Mask of shape (queries,): which queries have a label."""
         return self.labels != ABSTAIN
 
     @property
     def voted(self) -> npt.NDArray[np.bool_]:
-        """Mask of shape (rows of votes,): which rows of votes gave an answer under noise."""
-        return self.answered.ravel() if self.by_vote is None else self.by_vote
+        """Mask of shape (queries,): which queries got an answer under noise."""
+        return self.answered if self.by_vote is None else self.by_vote
 
 
 class Mechanism(ABC):
@@ -103,11 +103,6 @@ class Mechanism(ABC):
         """Whether `release` needs the student's predictions."""
         return False
 
-    @property
-    def votes_per_query(self) -> int:
-        """How many rows of votes one query has."""
-        return 1
-
     @abstractmethod
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
         """Return the most that answering one query can be; a ledger reserves so much before any noise is drawn."""
@@ -119,7 +114,7 @@ class Mechanism(ABC):
         Parameters
         ----------
         votes : VoteHistogram
-            Private votes, `votes_per_query` rows per query.
+            Private votes, one row per query.
         noise : NoiseSource
             Where the noise comes from.
         predictions : array of shape (queries, classes), optional
@@ -129,10 +124,6 @@ class Mechanism(ABC):
     def check(self, votes: VoteHistogram, predictions: FloatArray | None = None) -> None:
         """Raise what `release` would refuse, from shapes and public values only, before anything is spent on it."""
         name = type(self).__name__
-        if votes.n_queries % self.votes_per_query:
-            raise InvalidDataError(
-                f"Votes for {name} must hold {self.votes_per_query} rows per query. Got {votes.n_queries} rows."
-            )
         one = self.event_of_one(votes.n_classes, votes.unit, simulated=False)
         if isinstance(one, CappedArgmaxGaussian) and (votes.cap is None or votes.cap > one.cap):
             raise InvalidDataError(
@@ -155,7 +146,7 @@ class Mechanism(ABC):
     def event(self, votes: VoteHistogram, *, simulated: bool) -> Event:
         """Return the most that answering all queries of `votes` can be, from its shape and unit, never its counts."""
         one = self.event_of_one(votes.n_classes, votes.unit, simulated=simulated)
-        return of_queries(one, votes.n_queries // self.votes_per_query)
+        return of_queries(one, votes.n_queries)
 
 
 def _spelled(setting: object) -> str:

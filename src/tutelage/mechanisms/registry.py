@@ -17,7 +17,6 @@ from tutelage.mechanisms.local import (
     TruncatedGeometric,
     TruncatedGeometricAsPrinted,
 )
-from tutelage.mechanisms.multi_label import MultiLabel
 from tutelage.mechanisms.noisy_argmax import CappedGNMax, ExponentialMax, GNMax, LNMax, PermuteAndFlip
 
 Kind = TypeVar("Kind", bound=Mechanism | LocalMechanism)
@@ -68,7 +67,6 @@ _CHECKED = (
 )
 _CONFIDENCE = Setting("confidence", "confidence", "student probability above which an unopposed prediction is kept")
 _EPSILON = Setting("epsilon", "epsilon", "epsilon of one response")
-_FINDINGS = Setting("findings", "n_findings", "yes-or-no findings per public row. The teachers vote on each separately")
 
 CENTRAL: Mapping[str, Entry[Mechanism]] = {
     entry.name: entry
@@ -132,14 +130,10 @@ LOCAL: Mapping[str, Entry[LocalMechanism]] = {
         ),
     )
 }
-# Wraps one of the others, so it is chosen by a setting of its own and not by name.
-MULTI_LABEL = Entry[Mechanism](
-    "multi-label", MultiLabel, (_FINDINGS,), "several findings per query", sharp=(GNMax(2.0), 2)
-)
 FEDERATED: Mapping[str, Entry[Any]] = {
     name: entry for known in (CENTRAL, LOCAL) for name, entry in known.items() if entry.federated
 }
-ENTRIES: tuple[Entry[Any], ...] = (*CENTRAL.values(), MULTI_LABEL, *LOCAL.values())
+ENTRIES: tuple[Entry[Any], ...] = (*CENTRAL.values(), *LOCAL.values())
 
 
 def entry_of(mechanism: Mechanism | LocalMechanism) -> Entry[Any] | None:

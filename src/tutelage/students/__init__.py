@@ -1,35 +1,30 @@
 """Released labels and public rows to a model; nothing here can hold a vote.
 
-Networks need the torch extra, ONNX files the onnx extra. Both are loaded when they are first named.
+ONNX files need the onnx extra, which is loaded when `export_onnx` is first named.
 """
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tutelage._internal.names import Named, loaded
 from tutelage.exceptions import InvalidParameterError
 from tutelage.students.base import SemiSupervisedClassifier, fit_student
+from tutelage.students.forest import ForestStudent
 from tutelage.students.noisy_sums import Moments, NoisySumClassifier
 from tutelage.students.propagation import LabelPropagationStudent
 from tutelage.students.selection import SELECTORS, selector_named
-from tutelage.students.self_training import SelfTrainingStudent
 from tutelage.students.store import load_student, save_student
 
 if TYPE_CHECKING:
     from tutelage.students.export import export_onnx
-    from tutelage.students.networks import AdversarialStudent, ConsistencyStudent, NoisySelfTrainingStudent
 
 __all__ = [
     "SELECTORS",
     "STUDENTS",
-    "AdversarialStudent",
-    "ConsistencyStudent",
+    "ForestStudent",
     "LabelPropagationStudent",
     "Moments",
-    "NoisySelfTrainingStudent",
     "NoisySumClassifier",
-    "SelfTrainingStudent",
     "SemiSupervisedClassifier",
     "default_student",
     "export_onnx",
@@ -44,21 +39,11 @@ STUDENTS: Mapping[str, Named[Any]] = {
     "label-propagation": Named(
         LabelPropagationStudent, "rows of public features, in which near rows are mostly of one class"
     ),
-    "self-training": Named(SelfTrainingStudent, "tables, with noisy labels"),
-    "adversarial": Named(loaded(__name__, "AdversarialStudent"), "images and features; minutes; torch"),
-    "consistency": Named(loaded(__name__, "ConsistencyStudent"), "images; minutes; torch"),
-    "noisy-self-training": Named(
-        loaded(__name__, "NoisySelfTrainingStudent"), "images, cheaper than consistency; minutes; torch"
-    ),
-}
-_HOME = {  # of names that need an extra
-    **dict.fromkeys(("AdversarialStudent", "ConsistencyStudent", "NoisySelfTrainingStudent"), "networks"),
-    "export_onnx": "export",
 }
 
 
-def student_named(name: str, **parameters: Any) -> Any:
-    """Return the student of this name with these settings.
+def student_named(name: str) -> Any:
+    """Return the student of this name, with its default settings.
 
     Raises
     ------
@@ -67,21 +52,22 @@ def student_named(name: str, **parameters: Any) -> Any:
     """
     if name not in STUDENTS:
         raise InvalidParameterError(f"There is no student {name!r}. There are: {', '.join(STUDENTS)}.")
-    return STUDENTS[name](**parameters)
+    return STUDENTS[name]()
 
 
 def default_student(*, public_features: bool) -> Any:
     """Return the student for rows of a kind: by neighbors where public features say what is near, else a forest.
 
-    Public features are those that were learned from public rows; otherwise the student sees the rows of a table. The
-    forest has leaves as large as suits the noise of the labels; self-training on top of it did not pay on tables.
+    Public features are those that were learned from public rows; otherwise the student sees the rows of a table.
     """
-    return LabelPropagationStudent() if public_features else SelfTrainingStudent(rounds=0)
+    return LabelPropagationStudent() if public_features else ForestStudent()
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(f"tutelage.students.{_HOME[name]}"), name)
+    if name == "export_onnx":
+        from tutelage.students.export import export_onnx
+
+        return export_onnx
     raise AttributeError(f"module 'tutelage.students' has no attribute {name!r}")
 
 

@@ -35,8 +35,8 @@ from tutelage.features.learned import (
     PublicSteps,
 )
 from tutelage.features.rowwise import EXACT_FLOAT64, distance_levels, projection
+from tutelage.students.forest import ForestStudent
 from tutelage.students.noisy_sums import LEAST_CHANCE, NoisySumClassifier
-from tutelage.students.self_training import SelfTrainingStudent
 from tutelage.tables import by_value
 
 try:
@@ -112,7 +112,7 @@ def _parts(student: Any) -> list[Any]:
         return [part for _, step in student.steps for part in _parts(step)]
     if isinstance(student, PublicTransformer) and not student.kinds:
         return _parts(student.fitted)
-    if isinstance(student, SelfTrainingStudent) and not isinstance(student.estimator, Pipeline):
+    if isinstance(student, ForestStudent):
         check_is_fitted(student)
         inner = copy(student.estimator_)
         inner.classes_ = student.classes_[np.asarray(inner.classes_, dtype=np.int64)]

@@ -17,12 +17,12 @@ from tutelage._internal.releases import Manifest
 from tutelage.exceptions import InvalidDataError
 
 _LOGGER = logging.getLogger(__name__)
-# Passive parts of scikit-learn's own classifiers, and maps and students of this library, that skops does not vouch for
-# by itself.
 _MOST_BYTES = 2**31
 _SCHEMA = "schema.json"
 _TRACES = re.compile(r'("__id__": |"file": ")([\w-]+)(\.\w+")?')
 STUDENT = form("a student", lambda path: _SCHEMA in zipfile.ZipFile(path).namelist())
+# Passive parts of scikit-learn's own classifiers, and maps and students of this library, that skops does not vouch for
+# by itself.
 _TRUSTED = (
     "sklearn.calibration._CalibratedClassifier",
     "sklearn.calibration._SigmoidCalibration",
@@ -43,15 +43,10 @@ _TRUSTED = (
     "tutelage.features.learned.PublicScaling",
     "tutelage.features.learned.PublicSteps",
     "tutelage.features.texts.Terms",
-    "tutelage.networks.ResidualNetwork",
     "tutelage.networks.TwoConvolutions",
-    "tutelage.students.networks.adversarial.AdversarialStudent",
-    "tutelage.students.networks.augmentation.ImageAugmentation",
-    "tutelage.students.networks.consistency.ConsistencyStudent",
-    "tutelage.students.networks.noisy_self_training.NoisySelfTrainingStudent",
+    "tutelage.students.forest.ForestStudent",
     "tutelage.students.noisy_sums.NoisySumClassifier",
     "tutelage.students.propagation.LabelPropagationStudent",
-    "tutelage.students.self_training.SelfTrainingStudent",
 )
 
 

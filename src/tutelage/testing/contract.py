@@ -94,16 +94,15 @@ class MechanismContract:
                 campaign = any(isinstance(event, CappedArgmaxGaussian) for event in announced)  # any number
                 assert campaign or answers == release.voted.sum()
                 if self.prediction is None:
-                    assert not np.any(release.answered.ravel() & ~release.voted)
+                    assert not np.any(release.answered & ~release.voted)
                 if not checks:
                     assert happened == announced
 
     def test_labels_are_classes_or_abstentions(self) -> None:
-        """One label per query, or one per finding."""
+        """One label per query."""
         votes = self._votes(self.histograms[1], 60)
         labels = self._release(votes, SystemNoise()).labels
-        per_query = self.mechanism.votes_per_query
-        assert labels.shape == ((60,) if per_query == 1 else (60, per_query))
+        assert labels.shape == (60,)
         assert np.issubdtype(labels.dtype, np.integer)
         assert labels.min() >= ABSTAIN
         assert labels.max() < votes.n_classes
@@ -150,9 +149,9 @@ class MechanismContract:
         for counts in self.histograms:
             release = self._drawn_once(counts)
             if self.mechanism.shows_every_answer is True:
-                assert not np.any(release.voted & ~release.answered.ravel()), "an answer was drawn and not shown"
+                assert not np.any(release.voted & ~release.answered), "an answer was drawn and not shown"
             if self.mechanism.noises_votes_as_given is True:
-                seen = _tallied(np.where(release.voted, release.labels.ravel(), ABSTAIN), len(counts))
+                seen = _tallied(np.where(release.voted, release.labels, ABSTAIN), len(counts))
                 law = label_law(self.event_of_one(np.array(counts)), np.array(counts), self._offsets(counts))
                 _compare(counts, seen, {label: law[label] for label in np.flatnonzero(seen[:-1]).tolist()})
 
@@ -165,12 +164,12 @@ class MechanismContract:
         """A batch of one follows the same law."""
         counts = self.histograms[0]
         votes = self._votes(counts, 1)
-        labels = [self._release(votes, SystemNoise()).labels.ravel() for _ in range(_SINGLE_RELEASES)]
+        labels = [self._release(votes, SystemNoise()).labels for _ in range(_SINGLE_RELEASES)]
         self._compare_with_law(counts, _tallied(np.concatenate(labels), len(counts)))
 
     def test_queries_do_not_share_noise(self) -> None:
         """Two rows of one batch agree as often as independent ones, however far apart they lie."""
-        labels = self._release(self._votes(self.histograms[1], self.draws), SystemNoise()).labels.ravel()
+        labels = self._release(self._votes(self.histograms[1], self.draws), SystemNoise()).labels
         frequencies = np.bincount(labels + 1) / len(labels)
         by_chance = float(np.sum(frequencies**2))
         for lag in (1, 2, 3, 5, 8, len(labels) // 4, len(labels) // 3, len(labels) // 2):
@@ -191,11 +190,10 @@ class MechanismContract:
                 assert not _refuted(there, here, epsilon, delta)
 
     def event_of_one(self, counts: IntArray) -> Event:
-        """Return the most that one query, or one finding of a query, is announced to be."""
+        """Return the most that one query is announced to be."""
         votes = self._votes(tuple(counts.tolist()), 1)
-        per_query = self.mechanism.votes_per_query
         event = self.mechanism.event_of_one(votes.n_classes, votes.unit, simulated=False)
-        return event.event if isinstance(event, Repeated) and event.count == per_query else event
+        return event.event if isinstance(event, Repeated) and event.count == 1 else event
 
     def _compare_with_law(self, counts: tuple[int, ...], frequencies: IntArray) -> None:
         _compare(counts, frequencies, dict(enumerate(self.law(np.array(counts)))))
@@ -207,7 +205,7 @@ class MechanismContract:
         return InteractiveGNMax.offsets(np.array(self.prediction), sum(counts))
 
     def _votes(self, counts: tuple[int, ...], queries: int, abstainers: int = 0) -> VoteHistogram:
-        return made_up_votes(self.mechanism, counts, queries * self.mechanism.votes_per_query, sum(counts) + abstainers)
+        return made_up_votes(self.mechanism, counts, queries, sum(counts) + abstainers)
 
     def _release(self, votes: VoteHistogram, noise: NoiseSource) -> Release:
         predictions = None if self.prediction is None else np.tile(self.prediction, (votes.n_queries, 1))
@@ -215,13 +213,13 @@ class MechanismContract:
 
     def _frequencies(self, counts: tuple[int, ...], abstainers: int = 0) -> IntArray:
         """Return how often each class came out, and last how often there was no answer."""
-        return _tallied(self._drawn_once(counts, abstainers).labels.ravel(), len(counts))
+        return _tallied(self._drawn_once(counts, abstainers).labels, len(counts))
 
     def _drawn_once(self, counts: tuple[int, ...], abstainers: int = 0) -> Release:
         """Return the release that all tests of a class compare with its law: most of their time is its noise."""
         setting = counts, abstainers, self.draws, self.prediction, id(self.mechanism)
         if setting not in self._drawn:
-            votes = self._votes(counts, self.draws // self.mechanism.votes_per_query, abstainers)
+            votes = self._votes(counts, self.draws, abstainers)
             self._drawn[setting] = self.mechanism, self._release(votes, SystemNoise())  # kept, so that its id is
         return self._drawn[setting][1]
 

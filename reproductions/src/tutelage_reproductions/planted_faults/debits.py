@@ -14,8 +14,7 @@ from tutelage.mechanisms import Mechanism, Release
 from tutelage.mechanisms.noisy_argmax import noisy_argmax
 from tutelage.noise import NoiseSource, SimulationNoise
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit
-from tutelage.students.selection import PublicKnowledge
-from tutelage.students.selection.rules import class_balanced
+from tutelage.students.selection import PublicKnowledge, class_balanced
 from tutelage.votes import VoteHistogram
 from tutelage_reproductions.planted_faults.fault import Fault
 

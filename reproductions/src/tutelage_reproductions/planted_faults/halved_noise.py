@@ -73,7 +73,7 @@ def _keeps_the_law_of(entry: Entry[Any]) -> Check:
 
 
 def _p_value_of_labels(mechanism: Mechanism, noise: NoiseSource) -> float:
-    counts = np.array(_COUNTS[: 2 if mechanism.votes_per_query > 1 else None])
+    counts = np.array(_COUNTS)
     votes = made_up_votes(mechanism, tuple(counts.tolist()), _DRAWS, int(counts.sum()))
     student = np.full(votes.counts.shape, 1 / len(counts)) if mechanism.takes_predictions else None
     release = mechanism.release(votes, noise, student)

@@ -14,9 +14,8 @@ from tutelage._internal.fitting import require_classifier
 from tutelage._internal.typing import ABSTAIN
 from tutelage._internal.validation import integer_at_least, number_between, positive
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.networks import ResidualNetwork
 from tutelage.students.base import fit_student
-from tutelage.students.networks.base import NetworkStudent, network_from
+from tutelage_reproductions.students.networks import NetworkStudent, ResidualNetwork, network_from
 
 _ELASTIC_GRID = 4  # nodes a side between which displacements are interpolated
 

@@ -9,12 +9,17 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from torch import nn
 
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, OneClassWarning
-from tutelage.networks import ResidualNetwork
 from tutelage.students import load_student, save_student
-from tutelage.students.networks.augmentation import ImageAugmentation
-from tutelage.students.networks.base import AveragedNetwork, robust_loss, robustness_at, step_size
-from tutelage.students.networks.consistency import ConsistencyStudent, _Shares
 from tutelage_reproductions.datasets import load_digits
+from tutelage_reproductions.students.augmentation import ImageAugmentation
+from tutelage_reproductions.students.consistency import ConsistencyStudent, _Shares
+from tutelage_reproductions.students.networks import (
+    AveragedNetwork,
+    ResidualNetwork,
+    robust_loss,
+    robustness_at,
+    step_size,
+)
 
 STILL: dict[str, Any] = {"shift": 0, "rotation": 0.0, "scaling": 0.0, "shear": 0.0, "elastic": 0.0, "cover": 0.0}
 
@@ -140,7 +145,9 @@ def test_a_student_comes_back_from_disk(tmp_path):
     factory = ResidualNetwork((8, 8), (4, 8), kernel=3)
     student = tiny(factory=factory, augmentation=ImageAugmentation((8, 8), shift=1)).fit(X, labels)
     save_student(student, tmp_path / "student.skops")
-    back = load_student(tmp_path / "student.skops")
+    own = (ConsistencyStudent, ImageAugmentation, ResidualNetwork)
+    trusted = tuple(f"{kind.__module__}.{kind.__name__}" for kind in own)
+    back = load_student(tmp_path / "student.skops", trusted)
     assert np.array_equal(back.predict_proba(X_test), student.predict_proba(X_test))
     assert back.factory == factory
 

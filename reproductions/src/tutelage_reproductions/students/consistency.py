@@ -10,8 +10,14 @@ from torch.nn import functional
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import ABSTAIN
 from tutelage._internal.validation import integer_at_least, number_between, probability
-from tutelage.students.networks.augmentation import ImageStudent
-from tutelage.students.networks.base import AveragedNetwork, optimizer_of, robust_loss, robustness_at, step_size
+from tutelage_reproductions.students.augmentation import ImageStudent
+from tutelage_reproductions.students.networks import (
+    AveragedNetwork,
+    optimizer_of,
+    robust_loss,
+    robustness_at,
+    step_size,
+)
 
 _SHARE_MEMORY = 0.99  # of the running share of each class among what the network says
 _PRIOR_ROWS = 10  # per class: few released labels say little about how frequent the classes are

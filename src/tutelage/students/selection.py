@@ -1,32 +1,39 @@
-"""Public knowledge to choose queries by, and rules: in order, typical, doubtful, undecided between experts, balanced.
+"""Which public rows to ask, by what is public alone: in order, at random, typical, doubtful, balanced.
 
 Rows that stand for a cluster are typical, so teachers agree on them and noise seldom turns their labels around; and
 together they cover the public rows, so a student that learns from unlabeled rows knows the rest by their neighbors.
-The rules that ask what the student is least sure of, and what binary experts are undecided about, are those of Papernot
-et al. 2017, Appendix B.2.
+The rule that asks what the student is least sure of is that of Papernot et al. 2017, Appendix B.2.
 """
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import is_classifier
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import pairwise_distances
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from tutelage._internal.fitting import fit_clone
+from tutelage._internal.names import Named
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
-from tutelage._internal.validation import integer_at_least, probability
+from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 
+__all__ = [
+    "SELECTORS",
+    "FirstRows",
+    "GivenRows",
+    "LeastConfident",
+    "Medoids",
+    "PublicKnowledge",
+    "QuerySelector",
+    "RandomRows",
+    "class_balanced",
+    "selector_named",
+]
 SEEDS = 2**32
 
 
@@ -284,10 +291,12 @@ def class_balanced(known: PublicKnowledge, per_class: int, *, seed: int) -> IntA
 
 
 @dataclass(frozen=True, slots=True)
-class _ClusterRepresentatives(QuerySelector):
-    """Base of rules that ask one row of each of the largest clusters without an earlier query.
+class Medoids(QuerySelector):
+    """Ask the rows nearest the centers of k-means clusters, largest cluster first.
 
     There are as many clusters as rows asked before and now together, so enough of them hold none that was asked before.
+    Rows near one that was asked before are not asked: what it covers is known. Where equal rows leave fewer clusters
+    than queries, the others are drawn at random.
     """
 
     def _choose(self, known: PublicKnowledge, n_queries: int, generator: np.random.Generator) -> IntArray:
@@ -300,149 +309,9 @@ class _ClusterRepresentatives(QuerySelector):
         others = generator.permutation(np.setdiff1d(known.open, chosen))
         return np.concatenate([chosen, others[: n_queries - len(chosen)]])
 
-    @abstractmethod
     def _representative(self, X: FloatArray) -> int:
         """Return which of the rows of one cluster, shape (rows, features), represents it."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Medoids(_ClusterRepresentatives):
-    """Ask the rows nearest the centers of k-means clusters, largest cluster first.
-
-    Rows near one that was asked before are not asked: what it covers is known. Where equal rows leave fewer clusters
-    than queries, the others are drawn at random.
-    """
-
-    def _representative(self, X: FloatArray) -> int:
         return int(np.square(X - X.mean(axis=0)).sum(axis=1).argmin())
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class TypiClust(_ClusterRepresentatives):
-    """Ask the most typical row of each k-means cluster, largest cluster first [1]_.
-
-    Like `Medoids`, but a cluster is represented by the row with the nearest neighbors: where rows are dense, also in a
-    cluster that is no ball.
-
-    Parameters
-    ----------
-    n_neighbors : int
-        Typicality is the inverse of the mean distance to so many nearest rows of the same cluster, or to half of its
-        rows where it has fewer than twice as many.
-
-    References
-    ----------
-    .. [1] Hacohen, Dekel and Weinshall, "Active learning on a budget: opposite strategies suit high and low budgets",
-       ICML 2022, arXiv:2202.02794, section 3.
-    """
-
-    n_neighbors: int = 20
-
-    def __post_init__(self) -> None:
-        integer_at_least(self.n_neighbors, 1, "n_neighbors", "TypiClust")
-
-    def _representative(self, X: FloatArray) -> int:
-        n_neighbors = max(1, min(self.n_neighbors, len(X) // 2))
-        nearest = np.sort(pairwise_distances(X), axis=1)[:, 1 : n_neighbors + 1]  # the first is the row itself
-        return int(nearest.sum(axis=1).argmin())
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class BinaryExperts(QuerySelector):
-    """Ask the rows between classes: no expert claims them, and several do not reject them.
-
-    One expert per class learns from the released labels to tell its class from all others. The candidate of a row is
-    the class whose expert scores highest. A row is undecided if that score is low while several other experts score
-    high. Undecided rows come first, then the others; each in the order of the candidate's score, the lowest first.
-
-    Parameters
-    ----------
-    score_below : float
-        The candidate's score of an undecided row lies below.
-    others_above : float
-        What other experts' scores must pass to count.
-    at_least : int
-        How many other experts' scores must pass it.
-    estimator : scikit-learn classifier, optional
-        Cloned for each expert; gives probabilities. Default: logistic regression on standardized features, strongly
-        regularized, for experts that fit few labels closely are sure of every row.
-    """
-
-    needs_answers: ClassVar[bool] = True
-
-    score_below: float = 0.9
-    others_above: float = 0.1
-    at_least: int = 4
-    estimator: Any = None
-
-    def __post_init__(self) -> None:
-        probability(self.score_below, "score_below", "BinaryExperts")
-        probability(self.others_above, "others_above", "BinaryExperts")
-        integer_at_least(self.at_least, 1, "at_least", "BinaryExperts")
-
-    def ready(self, known: PublicKnowledge) -> bool:
-        """Return whether there are answers of enough classes for so many experts to disagree."""
-        return known.n_released_classes > self.at_least
-
-    def check(self, X: npt.NDArray[Any], n_classes: int) -> None:  # noqa: ARG002
-        """Refuse more disagreeing experts than there are classes besides one, and estimators without probabilities."""
-        if self.at_least >= n_classes:
-            raise InvalidParameterError(
-                f"`at_least` of BinaryExperts must be below the number of classes, {n_classes}. Got {self.at_least}."
-            )
-        if self.estimator is not None and not (
-            is_classifier(self.estimator) and hasattr(self.estimator, "predict_proba")
-        ):
-            raise InvalidParameterError(
-                "`estimator` of BinaryExperts must be a scikit-learn classifier with `predict_proba`. Got a "
-                f"{type(self.estimator).__name__}."
-            )
-
-    def undecided(self, known: PublicKnowledge, seed: int) -> npt.NDArray[np.bool_]:
-        """Return which rows, asked or not, the experts are undecided about; shape (rows,).
-
-        Parameters
-        ----------
-        known, seed
-            As in `QuerySelector.select`.
-
-        Raises
-        ------
-        InvalidDataError
-            If there are too few classes among the released labels, or the rows are no finite numbers.
-        """
-        return self._among(self._scores(known, seed))
-
-    def _choose(self, known: PublicKnowledge, n_queries: int, generator: np.random.Generator) -> IntArray:
-        scores = self._scores(known, int(generator.integers(SEEDS)))[known.open]
-        order = np.lexsort((scores.max(axis=1), ~self._among(scores)))
-        return known.open[order[:n_queries]]
-
-    def _among(self, scores: FloatArray) -> npt.NDArray[np.bool_]:
-        ascending = np.sort(scores, axis=1)
-        others = np.sum(ascending[:, :-1] > self.others_above, axis=1)
-        return (ascending[:, -1] < self.score_below) & (others >= self.at_least)
-
-    def _scores(self, known: PublicKnowledge, seed: int) -> FloatArray:
-        """Return each expert's probability of its own class, shape (rows, classes with a released label)."""
-        labels = known.labels[known.answered]
-        classes = np.unique(labels)
-        if len(classes) <= self.at_least:
-            raise InvalidDataError(
-                f"BinaryExperts(at_least={self.at_least}) needs released labels of more than {self.at_least} classes, "
-                f"one expert each. Got {len(classes)}. Ask a first batch by another rule, such as Medoids, or lower "
-                "`at_least`."
-            )
-        X = flat_rows(known.X, "BinaryExperts")
-        estimator = self.estimator
-        if estimator is None:
-            estimator = make_pipeline(StandardScaler(), LogisticRegression(C=1e-3, max_iter=1000))
-        with threadpool_limits(1):  # so few rows only make threads wait for each other
-            experts = [fit_clone(estimator, X[known.answered], labels == own, seed) for own in classes]
-            return np.column_stack([expert.predict_proba(X)[:, 1] for expert in experts])
 
 
 def flat_rows(X: np.ndarray, owner: str) -> FloatArray:
@@ -464,3 +333,27 @@ def _clusters(X: FloatArray, n_clusters: int, seed: int) -> list[IntArray]:
     _, first, cluster = np.unique(membership, return_index=True, return_inverse=True)
     groups = np.split(np.argsort(cluster, kind="stable"), np.cumsum(np.bincount(cluster))[:-1])
     return [groups[index] for index in np.argsort(first)]
+
+
+SELECTORS: Mapping[str, Named[QuerySelector]] = {
+    "first": Named(FirstRows, "rows in order"),
+    "random": Named(RandomRows, "rows drawn at random"),
+    "medoids": Named(Medoids, "the row nearest the center of each k-means cluster, large clusters first"),
+    "least-confident": Named(LeastConfident, "what the student of earlier answers is least sure of"),
+}
+
+
+def selector_named(name: str) -> QuerySelector:
+    """Return the rule of this name, with its default settings.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the name is unknown; the message lists the known names.
+    """
+    if name not in SELECTORS:
+        raise InvalidParameterError(
+            f"There is no rule {name!r} to choose queries by. There are: {', '.join(SELECTORS)}. To choose by label, "
+            "see `class_balanced`: the labels must be released first."
+        )
+    return SELECTORS[name]()

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.networks import TwoConvolutions, drawing_from
-from tutelage.students.networks.base import in_batches
+from tutelage_reproductions.students.networks import in_batches
 
 _HIDDEN = 128
 _JITTER = 0.2  # of the spread of a feature

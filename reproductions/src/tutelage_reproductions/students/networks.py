@@ -4,7 +4,8 @@ import copy
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ from torch.nn import functional
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidParameterError
-from tutelage.networks import device_named, drawing_from
+from tutelage.networks import ImageInput, device_named, drawing_from
 from tutelage.students.base import SemiSupervisedClassifier
 
 _WARM_UP = 0.05  # share of the steps over which step sizes grow
@@ -162,3 +163,74 @@ def scores_of(module: nn.Module, X: torch.Tensor) -> torch.Tensor:
     module.eval()
     with torch.inference_mode():
         return in_batches(module, X).double()
+
+
+_LEAST_VARIANCE = 1e-5  # of a constant image, which becomes zeros
+
+
+class StandardizedImages(nn.Module):
+    """Give every image mean 0 and variance 1 over its values, so that its brightness and contrast do not matter."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return images of the same shape, (rows, channels, height, width)."""
+        variance, mean = torch.var_mean(images, dim=(1, 2, 3), correction=0, keepdim=True)
+        return (images - mean) * (variance + _LEAST_VARIANCE).rsqrt()
+
+
+class _Residual(nn.Module):
+    """One normalized convolution beside the identity."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.normalised = nn.BatchNorm2d(channels)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return torch.relu(images + self.normalised(self.convolution(images)))
+
+
+@final
+@dataclass(frozen=True)
+class ResidualNetwork:
+    """Factory of a small residual network for images: cheap on processors, for the resolution is halved early.
+
+    The first stage is one convolution, every further one a convolution and a residual one (He et al. 2016), all
+    normalized over the batch, which mixes rows. Every image is standardized first, so rows may be bytes or fractions.
+    """
+
+    image_shape: tuple[int, ...] = (28, 28)  # (height, width) or (height, width, channels) of the flattened rows
+    channels: tuple[int, ...] = (16, 32, 64)  # of each stage; the resolution is halved between stages
+    kernel: int = 5  # side length of the first stage's convolution, an odd number; all others have 3
+    dropout: float = 0.0  # share of the averaged features that are left out in training
+
+    def __post_init__(self) -> None:
+        shape, least = self.image_shape, 2 ** (len(self.channels) - 1)
+        if not isinstance(shape, tuple) or len(shape) not in (2, 3) or min(shape[:2]) < least:
+            raise InvalidParameterError(
+                "`image_shape` of ResidualNetwork must be (height, width) or (height, width, channels), each side at "
+                f"least {least} for {len(self.channels)} stages. Got {shape!r}."
+            )
+
+    @classmethod
+    def for_images(cls, image_shape: tuple[int, ...]) -> "ResidualNetwork":
+        """Return the variant for images of this shape: wider where there is color, with fewer stages if small."""
+        one_stage = cls(image_shape, channels=(16,))
+        width = 32 if len(image_shape) == 3 else 16
+        stages = 3 if min(image_shape[:2]) >= 16 else 2
+        return replace(one_stage, channels=tuple(width * 2**stage for stage in range(stages)))
+
+    def __call__(self, n_classes: int) -> nn.Module:
+        """Return an untrained network with one output per class."""
+        colors = (*self.image_shape, 1)[2]
+        layers: list[nn.Module] = [ImageInput(self.image_shape, 1.0), StandardizedImages()]
+        for stage, (wide, narrow) in enumerate(zip((colors, *self.channels), self.channels, strict=False)):
+            kernel = 3 if stage else self.kernel
+            layers += [nn.MaxPool2d(2)] if stage else []
+            layers += [
+                nn.Conv2d(wide, narrow, kernel, padding=kernel // 2, bias=False),
+                nn.BatchNorm2d(narrow),
+                nn.ReLU(),
+            ]
+            layers += [_Residual(narrow)] if stage else []
+        layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(self.dropout)]
+        return nn.Sequential(*layers, nn.Linear(self.channels[-1], n_classes))

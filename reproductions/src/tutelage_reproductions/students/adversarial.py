@@ -14,7 +14,7 @@ from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import ABSTAIN
 from tutelage._internal.validation import integer_at_least, number_between, positive
 from tutelage.exceptions import InvalidParameterError
-from tutelage.students.networks.base import AveragedNetwork, NetworkStudent, learned_by, scores_of, step_size
+from tutelage_reproductions.students.networks import AveragedNetwork, NetworkStudent, learned_by, scores_of, step_size
 
 _NOISE_SIZE = 100
 _FIRST_DEVIATION = 0.05
