@@ -10,7 +10,6 @@ from tutelage import (
     GNMax,
     InteractiveGNMax,
     LNMax,
-    MultiLabel,
     PermuteAndFlip,
     SimulationNoise,
 )
@@ -183,18 +182,6 @@ def test_a_right_law_is_doubted_as_seldom_as_it_says():
         for seed in range(200)
     )
     assert doubted <= stats.binom.ppf(0.999, 200, 0.1)
-
-
-def test_findings_on_each_row_of_an_image_are_audited_together():
-    found = audit_mechanism(
-        MultiLabel(GNMax(2.0), n_findings=3),
-        Neighbors((5, 5), (4, 6)),
-        delta=0.01,
-        draws=3_000,
-        noise=SimulationNoise(0),
-    )
-    assert found.passed
-    assert found.claim == pytest.approx(claimed_epsilon(Repeated(NoisyArgmaxGaussian(2.0, 2, ONE_TEACHER), 3), 0.01))
 
 
 def test_pure_loss_is_claimed_at_delta_zero():

@@ -21,8 +21,8 @@ from tutelage.exceptions import (
     LedgerStorageError,
 )
 from tutelage.features import PublicPCA, PublicRows
-from tutelage.labeling import require_room
 from tutelage.labeling.fits import People, Rows
+from tutelage.labeling.session import require_room
 from tutelage.ledger.filter import RenyiFilter
 from tutelage.mechanisms import CappedGNMax, ConfidentGNMax, NoisySum
 from tutelage.privacy import NeighboringRelation, PrivacyUnit

@@ -280,7 +280,6 @@ def test_label_charges_one_batch(files):
     ("arguments", "code", "message"),
     [
         (["label", "public.npz", "--votes", "every.npz"], 1, "`cap` of at most 2"),
-        (["label", "public.npz", "--votes", "capped.npz", "--findings", "2"], 2, "one vote at a time"),
         (["account", "every.npz", "--delta", "1e-5"], 1, "`cap` of at most 2"),
     ],
 )

@@ -85,15 +85,6 @@ def test_the_interactive_mechanism_takes_predictions(voted):
     )
 
 
-def test_findings_get_a_column_each(voted):
-    np.savez(voted / "votes.npz", counts=np.tile([[250, 0], [0, 250]], (30, 1)))
-    np.savez(voted / "public.npz", X=np.arange(30.0)[:, None])
-    result = label(voted, *GNMAX, "--findings", 2)
-    assert result.returncode == 0, result.stderr
-    assert labels(voted)[0] == ["public_row", "finding_0", "finding_1"]
-    assert labels(voted)[1:] == [[str(number), "0", "1"] for number in range(30)]
-
-
 def test_a_row_of_a_table_is_the_same_row_in_another_file(voted):
     assert label(voted, *GNMAX, rows="public.csv").returncode == 0
     lines = (voted / "public.csv").read_text().splitlines()
@@ -122,11 +113,6 @@ def test_a_row_of_a_table_is_the_same_row_in_another_file(voted):
         ((*GNMAX, "--ledger", "b.ledger"), 1, "b.ledger does not exist. Make it with `tutelage ledger init`."),
         ((*GNMAX, "--votes", "nothing.npz"), 1, "nothing.npz does not exist"),
         ((*GNMAX, "--public-array", "Y"), 1, "public.npz has no array 'Y'. It has: X."),
-        (
-            (*GNMAX, "--findings", 3),
-            1,
-            "must hold votes on 180 queries, one row per public row and finding, in order. Got 60.",
-        ),
     ],
 )
 def test_label_refuses_in_one_sentence_before_anything_is_spent(options, code, message, voted):

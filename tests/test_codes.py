@@ -14,8 +14,9 @@ from tutelage import events, privacy
 from tutelage.events import Composed, NoisyArgmaxGaussian, Repeated, event_from_dict
 from tutelage.exceptions import InvalidParameterError, TutelageError
 from tutelage.federation import Consortium
-from tutelage.labeling import LabelingSession, require_room
+from tutelage.labeling import LabelingSession
 from tutelage.labeling import session as labeling
+from tutelage.labeling.session import require_room
 from tutelage.ledger import Ledger
 from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import (
@@ -25,7 +26,6 @@ from tutelage.mechanisms import (
     InteractiveGNMax,
     LNMax,
     Mechanism,
-    MultiLabel,
     PermuteAndFlip,
 )
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
@@ -37,7 +37,7 @@ FORMAT_1 = GOLDEN / "format-1"
 CARD = json.loads((FORMAT_1 / "card.json").read_text())
 PATIENT = PrivacyUnit("patient", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
 ROWS = np.array([[1.5, 2.0], [0.0, -1.0]])
-FINDINGS = np.array([[90, 10], [45, 55], [30, 70], [99, 1], [0, 100], [60, 40]])
+COUNTS = np.array([[90, 10], [45, 55]])
 UNKNOWN = "galaxy"
 
 
@@ -101,14 +101,13 @@ def test_an_unknown_code_is_refused_in_one_sentence(read, tmp_path):
 
 
 def session(mechanism, ledger: Ledger) -> LabelingSession:
-    counts = FINDINGS if isinstance(mechanism, MultiLabel) else FINDINGS[:2]
-    return LabelingSession(VoteHistogram(counts, 100, PATIENT), mechanism, ledger, question="ill?")
+    return LabelingSession(VoteHistogram(COUNTS, 100, PATIENT), mechanism, ledger, question="ill?")
 
 
 def test_the_keys_of_mechanisms_never_change():
     mechanisms = (
         LNMax(20.0), GNMax(40.0), ExponentialMax(20.0), PermuteAndFlip(20.0), ConfidentGNMax(60, 20, 20),
-        InteractiveGNMax(50, 20, 20, 0.9), MultiLabel(GNMax(40.0), 3),
+        InteractiveGNMax(50, 20, 20, 0.9),
     )  # fmt: skip
     assert [mechanism.key() for mechanism in mechanisms] == [
         "lnmax:v1(scale=20.0)",
@@ -117,7 +116,6 @@ def test_the_keys_of_mechanisms_never_change():
         "permute-and-flip:v1(scale=20.0)",
         "confident:v1(threshold=60.0,sigma_threshold=20.0,sigma_vote=20.0)",
         "interactive:v1(threshold=50.0,sigma_threshold=20.0,sigma_vote=20.0,confidence=0.9)",
-        "multi-label:v1(mechanism=gnmax:v1(sigma=40.0),n_findings=3)",
     ]
 
 
@@ -199,11 +197,10 @@ class Overriding(Mine):
 
 
 @pytest.mark.parametrize("kind", [Renamed, Overriding])
-@pytest.mark.parametrize("wrapped", [lambda one: one, lambda one: MultiLabel(one, 3)], ids=["alone", "of findings"])
-def test_no_mechanism_answers_by_the_key_of_another(kind, wrapped):
+def test_no_mechanism_answers_by_the_key_of_another(kind):
     ledger = Ledger.in_memory(epsilon=8.0, delta=1e-5, unit=PATIENT)
     with pytest.raises(InvalidParameterError, match="must have a name of its own"):
-        session(wrapped(kind(1)), ledger)
+        session(kind(1), ledger)
 
 
 def test_a_subclass_has_a_key_of_its_own():
@@ -229,16 +226,15 @@ class Later(Mechanism):
 Later.__qualname__ = "GNMax"
 
 
-@pytest.mark.parametrize("wrapped", [lambda one: one, lambda one: MultiLabel(one, 3)], ids=["alone", "of findings"])
-def test_a_setting_that_a_later_version_adds_buys_no_answer_again(wrapped, monkeypatch):
+def test_a_setting_that_a_later_version_adds_buys_no_answer_again(monkeypatch):
     ledger = Ledger.in_memory(epsilon=8.0, delta=1e-5, unit=PATIENT)
-    today = session(wrapped(GNMax(40.0)), ledger).ask(ROWS).labels.tolist()
+    today = session(GNMax(40.0), ledger).ask(ROWS).labels.tolist()
     before = ledger.state()
     monkeypatch.setattr(labeling, "_OWN_NAMES", {**labeling._OWN_NAMES, "GNMax": Later, "gnmax:v1": Later})
-    release = session(wrapped(Later(40.0)), ledger).ask(ROWS)
+    release = session(Later(40.0), ledger).ask(ROWS)
     assert (release.labels.tolist(), release.cost) == (today, 0.0)
     assert ledger.state() == before
-    other = wrapped(Later(40.0, clip=3.0))
+    other = Later(40.0, clip=3.0)
     one = other.event_of_one(2, PATIENT, simulated=False)
     assert require_room(ledger, other, one, ROWS, "ill?") == len(ROWS)
 

@@ -24,7 +24,6 @@ from tutelage import (
     LabelingSession,
     Ledger,
     LNMax,
-    MultiLabel,
     PATEClassifier,
     SimulationNoise,
     SystemNoise,
@@ -416,7 +415,6 @@ def test_ledger_parameters_without_a_ledger_and_odd_mechanisms_are_refused(binar
     for change, message in (
         ({"epsilon": 3.0}, "both determine how much noise there is"),
         ({"data_changed": True}, "is about a ledger"),
-        ({"mechanism": MultiLabel(GNMax(9), 2)}, "must answer one class per query"),
     ):
         with pytest.raises(InvalidParameterError, match=message):
             model(**change).fit(X, y, X_public=X)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tutelage import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, MultiLabel, SimulationNoise
+from tutelage import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, SimulationNoise
 from tutelage.accounting import data_independent
 from tutelage.accounting.composition import gaussian_composition
 from tutelage.events import Composed, ConfidenceCheck, NoisyArgmaxGaussian, Repeated, SummedNoise
@@ -24,7 +24,7 @@ from tutelage.privacy import ONE_TEACHER
 
 PLAIN = GNMax(40.0)
 CONFIDENT = ConfidentGNMax(200, 150.0, 40.0)
-OTHERS = [LNMax(20.0), InteractiveGNMax(200, 150.0, 40.0, 0.9), MultiLabel(PLAIN, 3), None, "GNMax"]
+OTHERS = [LNMax(20.0), InteractiveGNMax(200, 150.0, 40.0, 0.9), None, "GNMax"]
 
 
 def test_the_shares_are_the_noise_over_the_root_of_the_honest():

@@ -14,7 +14,6 @@ from tutelage import (
     LabelingSession,
     Ledger,
     LNMax,
-    MultiLabel,
     PermuteAndFlip,
     Release,
     Shards,
@@ -37,10 +36,9 @@ from tutelage.ledger.store import Store
 from tutelage.mechanisms import Mechanism
 from tutelage.privacy import ONE_TEACHER
 from tutelage.teachers import EstimatorTeachers
-from tutelage.votes import tally_findings
 
 DELTA = 1e-5
-GOLDEN_HASH = "06a00ced3893e4a27a68afbd294e89a17da3fe35f6be4eb4a98c7432d17c8d64"
+GOLDEN_HASH = "7541a8680d5adc96685f76c41a02bcc03b63da81d458a611e939846191070b0a"
 CONFIDENT = ConfidentGNMax(threshold=200.0, sigma_threshold=60.0, sigma_vote=40.0)
 VOTES = VoteHistogram(np.array([[230, 15, 5], [90, 85, 75], [20, 210, 20], [84, 83, 83]]), 250)
 ROWS = np.array([[0.0, 1.0], [0.5, 0.5], [1.0, 0.0], [0.3, 0.9]])
@@ -149,14 +147,14 @@ def test_a_row_that_another_session_answers_while_teachers_vote_is_not_paid_for_
 
 
 def test_a_query_that_is_new_beside_remembered_ones_gets_the_labels_of_its_own_votes():
-    present = np.array([[1, 0, 1], [0, 1, 0], [1, 1, 0], [0, 0, 1]])
-    votes = VoteHistogram(250 * np.stack([1 - present, present], axis=-1).reshape(12, 2), 250)  # unanimous
+    said = np.array([1, 0, 2, 1])
+    votes = VoteHistogram(250 * np.eye(3, dtype=int)[said], 250)  # unanimous
     ledger = Ledger.in_memory(epsilon=200.0, delta=DELTA, unit=votes.unit)
-    session = LabelingSession(votes, MultiLabel(GNMax(5.0), 3), ledger, X_voted=ROWS)
+    session = LabelingSession(votes, GNMax(5.0), ledger, X_voted=ROWS)
     session.ask(ROWS[[1, 3]])
     release = session.ask(ROWS[[0, 1, 2, 3, 2]])
-    assert release.labels.tolist() == present[[0, 1, 2, 3, 2]].tolist()
-    assert [counted.n_queries for _, counted, _ in session.accountant().voted()] == [6, 6]
+    assert release.labels.tolist() == said[[0, 1, 2, 3, 2]].tolist()
+    assert [counted.n_queries for _, counted, _ in session.accountant().voted()] == [2, 2]
 
 
 def test_remembered_answers_come_out_of_a_ledger_that_is_only_read(tmp_path):
@@ -236,8 +234,6 @@ def test_simulated_noise_taints_the_ledger_and_is_not_taken_for_an_answer(ledger
         (GNMax(40.0), ROWS, np.full((3, 3), 1 / 3), "must have one row per public row"),
         (GNMax(40.0), [[1], [2, 3], [4], [5]], None, "`X_public` must be an array of values, rows of equal length"),
         (InteractiveGNMax(50, 20, 20, 0.9), ROWS, [["a", "b", "c"]] * 4, "`predictions` must be an array of numbers"),
-        (MultiLabel(GNMax(40.0), 2), ROWS[:2], None, "must have two classes, absent and present. Got 3"),
-        (MultiLabel(GNMax(40.0), 3), ROWS, None, "The votes are about 1 queries"),
         (InteractiveGNMax(50, 20, 20, 0.9), ROWS, None, "`predictions` of InteractiveGNMax must be"),
         (InteractiveGNMax(50, 20, 20, 0.9), ROWS, np.ones((4, 3)), "rows summing to 1"),
         (InteractiveGNMax(50, 20, 20, 0.9), ROWS, np.full((4, 3), np.nan), "rows summing to 1"),
@@ -282,35 +278,6 @@ def test_the_student_is_asked_first_and_confirmed_for_the_price_of_the_check():
     assert session.ask(ROWS, predictions).cost == 0
     changed = predictions[:, [1, 0, 2]]
     assert session.ask(ROWS, changed).cost > 0  # another prediction is another query
-
-
-def test_findings_are_voted_on_one_by_one():
-    random = np.random.default_rng(0)
-    truth = np.array([[1, 0, 1, 0], [0, 0, 1, 1], [1, 1, 0, 0]])
-    ballots = np.where(random.random((100, 3, 4)) < 0.9, truth, 1 - truth)
-    votes, mechanism = tally_findings(ballots), MultiLabel(GNMax(sigma=5.0), n_findings=4)
-    assert (votes.n_queries, votes.n_classes) == (12, 2)
-    ledger = Ledger.in_memory(epsilon=100, delta=DELTA, unit=votes.unit)
-    release = LabelingSession(votes, mechanism, ledger).ask(ROWS[:3])
-    # Winners lead by 70 votes or more, 9.9 times the noise's σ√2: other labels have a probability of 3e-22.
-    assert release.labels.tolist() == truth.tolist()
-    one = Ledger.in_memory(epsilon=100, delta=DELTA, unit=votes.unit)
-    flat = LabelingSession(votes, GNMax(sigma=5.0), one).ask(np.arange(12.0)[:, None])
-    assert release.cost == flat.cost  # each finding of each query pays
-    again = LabelingSession(votes.select(np.arange(8)), mechanism, ledger).ask(ROWS[:2])
-    assert again.cost == 0
-    assert again.labels.tolist() == truth[:2].tolist()
-
-
-@pytest.mark.parametrize("mechanism", [MultiLabel(GNMax(9.0), 2), InteractiveGNMax(9, 9, 9, 0.5), None])
-def test_findings_need_a_mechanism_that_answers_one_vote(mechanism):
-    with pytest.raises(ValueError, match="`mechanism` of MultiLabel must answer one vote at a time"):
-        MultiLabel(mechanism, 2)
-
-
-def test_ballots_on_findings_must_have_three_axes():
-    with pytest.raises(InvalidDataError, match=r"shape \(teachers, queries, findings\)"):
-        tally_findings(np.zeros((3, 4), dtype=int))
 
 
 @pytest.mark.usefixtures("repeatable")
@@ -455,7 +422,6 @@ MECHANISMS = [
     PermuteAndFlip(20.0),
     CONFIDENT,
     InteractiveGNMax(50, 20, 20, 0.9),
-    MultiLabel(GNMax(40.0), 3),
 ]
 
 
@@ -550,9 +516,8 @@ UNDECLARED = [
 
 def test_a_mechanism_may_not_go_by_the_name_of_another(ledger):
     impostor = type("GNMax", (Reversing,), {})()
-    for mechanism in (impostor, MultiLabel(impostor, 2)):
-        with pytest.raises(InvalidParameterError, match=r"must have a name of its own\. Got another class named GNMax"):
-            LabelingSession(VOTES, mechanism, ledger)
+    with pytest.raises(InvalidParameterError, match=r"must have a name of its own\. Got another class named GNMax"):
+        LabelingSession(VOTES, impostor, ledger)
 
 
 def test_costs_by_the_votes_are_refused_where_other_counts_may_have_been_noised(ledger):
@@ -561,7 +526,7 @@ def test_costs_by_the_votes_are_refused_where_other_counts_may_have_been_noised(
     for ask in (session.accountant, lambda: session.released(ROWS)):
         with pytest.raises(UnsupportedEventError, match="cost of Reversing is unknown"):
             ask()
-    for mechanism in (*UNDECLARED, LikeGNMax(40.0), Uncalled(), MultiLabel(Reversing(), 2)):
+    for mechanism in (*UNDECLARED, LikeGNMax(40.0), Uncalled()):
         name = type(mechanism).__name__
         with pytest.raises(UnsupportedEventError, match=f"cost of {name} is unknown"):
             LabelingSession(VOTES, mechanism, ledger).accountant()

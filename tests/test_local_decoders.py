@@ -105,7 +105,7 @@ def test_plurality_is_accepted_where_it_elects_the_class_of_a_unanimous_vote():
     for mechanism, classes in ((TruncatedGeometric(6.3), 10), (as_printed(7.0), 10), (TruncatedGeometric(0.1), 2)):
         ballots = np.tile(np.arange(classes), (5_000, 1))
         reports = mechanism.perturb(ballots, classes, SimulationNoise(1))
-        if mechanism.pure_epsilon(classes) < 1:  # two classes: randomised response, 2 200 wrong of 5 000
+        if mechanism.epsilon < 1:  # two classes: randomised response, 2 200 wrong of 5 000
             assert np.array_equal(decode(reports[:, :1], mechanism, classes, Decoder.PLURALITY), [0])
         else:
             assert decode(reports, mechanism, classes, Decoder.PLURALITY).shape == (classes,)

@@ -4,9 +4,7 @@ Samplers are tested by χ². Seeded ones cannot fail by chance; the real ones ar
 1e-9 (`ALPHA`).
 """
 
-import json
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 import pytest
@@ -14,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp
 from scipy import stats
+from tutelage.accounting.local_dp import pure_epsilon
 
 from exact import discrete_gaussian_masses
 from tutelage.events import CERTAIN
@@ -24,8 +23,8 @@ from tutelage.mechanisms import (
     LocalGaussian,
     TruncatedGeometric,
     TruncatedGeometricAsPrinted,
+    local,
 )
-from tutelage.mechanisms.local import randomizers
 from tutelage.noise import SimulationNoise, SystemNoise, keep_chance
 from tutelage.privacy import ONE_ENTITY
 
@@ -52,7 +51,7 @@ def p_value(responses: np.ndarray, law: np.ndarray) -> float:
 
 @given(st.fractions(Fraction(1, 100), Fraction(99, 100), max_denominator=500), class_numbers)
 def test_randomized_response_adds_up_to_one_and_its_largest_ratio_is_the_odds_of_keeping(keep, classes):
-    channel = randomizers.randomized_response(keep, classes)
+    channel = local.randomized_response(keep, classes)
     assert all(sum(row) == 1 for row in channel)
     odds = keep * (classes - 1) / (1 - keep)
     assert largest_ratio(channel) == max(odds, 1 / odds)
@@ -60,14 +59,14 @@ def test_randomized_response_adds_up_to_one_and_its_largest_ratio_is_the_odds_of
 
 @given(alphas, class_numbers)
 def test_the_truncated_geometric_adds_up_to_one_and_its_largest_ratio_is_that_of_the_ends(alpha, classes):
-    channel = randomizers.truncated_geometric(alpha, classes)
+    channel = local.truncated_geometric(alpha, classes)
     assert all(sum(row) == 1 for row in channel)
     assert largest_ratio(channel) == channel[0][0] / channel[-1][0] == alpha ** (1 - classes)
 
 
 @given(alphas, class_numbers)
 def test_equation_2_as_printed_adds_up_to_one_with_a_report_that_is_no_class_and_loses_less(alpha, classes):
-    channel = randomizers.truncated_geometric_as_printed(alpha, classes)
+    channel = local.truncated_geometric_as_printed(alpha, classes)
     assert all(sum(row) == 1 and len(row) == classes + 1 for row in channel)
     assert largest_ratio(channel) == alpha ** (1 - classes) < alpha**-classes  # e^(ε(M−1)/M) where e^ε is claimed
     for own, row in enumerate(channel, start=1):  # the paper's four cases, its classes 1, …, M
@@ -81,15 +80,15 @@ def test_equation_2_as_printed_adds_up_to_one_with_a_report_that_is_no_class_and
 @given(alphas)
 def test_two_classes_of_the_truncated_geometric_are_randomised_response(alpha):
     # e^ε/(1 + e^ε), α = e^−ε
-    assert randomizers.truncated_geometric(alpha, 2) == randomizers.randomized_response(1 / (1 + alpha), 2)
+    assert local.truncated_geometric(alpha, 2) == local.randomized_response(1 / (1 + alpha), 2)
 
 
 def test_a_wrong_chance_in_a_channel_would_be_seen():
     half = Fraction(1, 2)
-    channel = randomizers.truncated_geometric(half, 4)
+    channel = local.truncated_geometric(half, 4)
     channel[1][1] = half * channel[1][1]
     assert not all(sum(row) == 1 for row in channel)
-    channel = randomizers.truncated_geometric(half, 4)
+    channel = local.truncated_geometric(half, 4)
     channel[0], channel[1] = channel[0][::-1], channel[1]
     assert channel[0][0] / channel[-1][0] != half**-3
 
@@ -101,8 +100,9 @@ def test_channels_in_floating_point_have_the_loss_that_is_claimed(epsilon, class
         channel = mechanism.channel(classes)
         assert channel.sum(axis=1) == pytest.approx(np.ones(classes), abs=1e-12)
         found = np.log(channel.max(axis=0) / channel.min(axis=0)).max()
-        assert found == pytest.approx(mechanism.pure_epsilon(classes), rel=1e-9)
-    assert as_printed(epsilon).pure_epsilon(classes) == pytest.approx(epsilon * (classes - 1) / classes)
+        claimed = pure_epsilon(mechanism.event_of_one(classes, ONE_ENTITY, simulated=True))
+        assert found == pytest.approx(claimed, rel=1e-9)
+    assert claimed == pytest.approx(epsilon * (classes - 1) / classes)  # as printed
 
 
 def test_the_printed_equation_wastes_nearly_half_of_the_first_class():
@@ -231,9 +231,8 @@ def test_an_epsilon_that_is_no_usable_number_is_refused(value):
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda it: type(it).__name__)
 @pytest.mark.parametrize("classes", [1, 0, -3, 2.0, True])
 def test_a_number_of_classes_that_is_none_is_refused(mechanism, classes):
-    for ask in (mechanism.pure_epsilon, partial(mechanism.event_of_one, unit=ONE_ENTITY, simulated=False)):
-        with pytest.raises(InvalidParameterError, match="classes"):
-            ask(classes)
+    with pytest.raises(InvalidParameterError, match="classes"):
+        mechanism.event_of_one(classes, ONE_ENTITY, simulated=False)
     with pytest.raises(InvalidParameterError, match="n_classes"):
         mechanism.perturb(np.zeros((1, 1), dtype=int), classes, SimulationNoise(0))
     if isinstance(mechanism, ClassResponse):
@@ -249,12 +248,6 @@ def test_the_widest_and_the_narrowest_epsilon_are_drawn():
         reports = mechanism.perturb(ballots, 7, SystemNoise())
         assert reports.min() >= 0
         assert reports.max() < 7
-
-
-def test_mechanisms_say_what_they_are_in_json():
-    assert json.dumps(KRandomizedResponse(1).as_dict()) == '{"mechanism": "KRandomizedResponse", "epsilon": 1.0}'
-    assert LocalGaussian(2).as_dict() == {"mechanism": "LocalGaussian", "sigma": 2.0}
-    assert repr(TruncatedGeometric(0.5)) == "TruncatedGeometric(epsilon=0.5)"
 
 
 def test_seeded_responses_are_marked():

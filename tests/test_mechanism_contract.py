@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tutelage import ConfidentGNMax, GNMax, InteractiveGNMax, MultiLabel
+from tutelage import ConfidentGNMax, GNMax, InteractiveGNMax
 from tutelage.exceptions import TutelageError
 from tutelage.mechanisms.registry import CENTRAL
 from tutelage.testing import MechanismContract, label_law
@@ -22,16 +22,6 @@ for entry in CENTRAL.values():
 
 class TestConfidentGNMaxThatAbstains(MechanismContract):
     mechanism = ConfidentGNMax(threshold=6.5, sigma_threshold=2.0, sigma_vote=2.0)
-
-
-class TestMultiLabel(MechanismContract):
-    mechanism = MultiLabel(GNMax(sigma=2.0), n_findings=3)
-    histograms = ((6, 5), (5, 5), (3, 0), (0, 10), (126, 124))
-
-
-class TestMultiLabelThatAbstains(MechanismContract):
-    mechanism = MultiLabel(ConfidentGNMax(threshold=6, sigma_threshold=2.0, sigma_vote=2.0), n_findings=2)
-    histograms = ((6, 5), (5, 5), (3, 0), (0, 10), (126, 124))
 
 
 class TestInteractiveGNMax(MechanismContract):

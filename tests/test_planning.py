@@ -19,8 +19,17 @@ from tutelage.exceptions import InvalidParameterError, MuchNoiseWarning
 from tutelage.mechanisms import CappedGNMax, GNMax, NoisySum
 from tutelage.noise import SimulationNoise
 from tutelage.partition import unit_of_single_people
-from tutelage.planning import DenseVotes, FewVotesOfPeople, Option, PeopleBallots, Plan, Target, plan, trials
-from tutelage.planning.methods import ballots_for, method_of, methods_for, proved
+from tutelage.planning import Option, Plan, plan, trials
+from tutelage.planning.methods import (
+    DenseVotes,
+    FewVotesOfPeople,
+    PeopleBallots,
+    Target,
+    ballots_for,
+    method_of,
+    methods_for,
+    proved,
+)
 from tutelage.planning.references import guessed
 from tutelage.planning.trials import PublicLabels, Trial, tried
 from tutelage.teachers import ClassMeans, NearestQueries, VectorBallots

@@ -15,7 +15,6 @@ from tutelage import (
     InteractiveGNMax,
     LabelingSession,
     Ledger,
-    MultiLabel,
     SimulationNoise,
     VoteHistogram,
 )
@@ -23,7 +22,6 @@ from tutelage.events import Composed, InteractiveCheck
 from tutelage.exceptions import BudgetExceededError, InvalidDataError, InvalidParameterError
 from tutelage.labeling.rounds import ask_in_rounds, even_rounds
 from tutelage.students.selection import (
-    BinaryExperts,
     FirstRows,
     GivenRows,
     LeastConfident,
@@ -31,7 +29,6 @@ from tutelage.students.selection import (
     PublicKnowledge,
     QuerySelector,
     RandomRows,
-    SiameseSimilarity,
     class_balanced,
 )
 
@@ -186,6 +183,14 @@ def test_the_first_round_fits_or_is_refused_and_later_ones_ask_what_is_left():
     assert asking.ledger.state().spent <= 1.5
 
 
+class Fussy(QuerySelector):
+    def check(self, X, n_classes):
+        raise InvalidParameterError("there are too few classes")
+
+    def _choose(self, known, n_queries, generator):
+        raise AssertionError
+
+
 class Unsure(QuerySelector):
     needs_answers = True
 
@@ -269,9 +274,7 @@ class Jittery(LogisticRegression):
         ({"first": Unsure()}, "must be a rule that needs no labels"),
         ({"then": LeastConfident()}, "`student` of ask_in_rounds must be given"),
         ({"then": LeastConfident(), "student": RidgeClassifier()}, "with `predict_proba`. Got a RidgeClassifier"),
-        ({"then": BinaryExperts()}, "`at_least` of BinaryExperts must be below the number of classes, 3. Got 4"),
-        ({"then": BinaryExperts(at_least=1, estimator=RidgeClassifier())}, "classifier with `predict_proba`"),
-        ({"then": SiameseSimilarity(image_shape=(7, 8))}, "must multiply to the 1 features of a row"),
+        ({"then": Fussy()}, "there are too few classes"),
     ],
 )
 def test_what_a_later_round_would_fail_at_is_refused_before_the_first_is_paid(changes, message):
@@ -293,14 +296,6 @@ def test_votes_must_know_all_rows_of_several_rounds():
     with pytest.raises(InvalidParameterError, match=r"must be above 1/3, or guesses are confirmed\. Got 0\.3"):
         ask_in_rounds(session(InteractiveGNMax(9.0, 9.0, 9.0, 0.3)), X, [5], first=FirstRows())
     assert ledger.state().spent == 0
-
-
-def test_rounds_need_one_class_per_query():
-    votes = VoteHistogram(np.array([[3, 7], [6, 4]]), n_teachers=10)
-    ledger = Ledger.in_memory(epsilon=9.0, delta=1e-5, unit=votes.unit)
-    asking = LabelingSession(votes, MultiLabel(GNMax(5.0), 2), ledger)
-    with pytest.raises(InvalidParameterError, match="one class per query"):
-        ask_in_rounds(asking, np.zeros((1, 1)), [1], first=FirstRows())
 
 
 def test_rounds_of_confident_gnmax_abstain_and_go_on():

@@ -18,7 +18,7 @@ from tutelage.cli.mechanisms import read_mechanism
 from tutelage.datasets import DATASETS
 from tutelage.features.named import FEATURE_MAPS
 from tutelage.mechanisms import GNMax, LocalMechanism, Mechanism, NoisySum, local
-from tutelage.mechanisms.registry import CENTRAL, ENTRIES, FEDERATED, LOCAL, MULTI_LABEL, entry_of
+from tutelage.mechanisms.registry import CENTRAL, ENTRIES, FEDERATED, LOCAL, entry_of
 from tutelage.noise import SimulationNoise
 from tutelage.privacy import ONE_TEACHER
 from tutelage.students import SELECTORS, STUDENTS
@@ -38,14 +38,13 @@ def test_every_exported_mechanism_is_an_entry():
 
 def test_names_are_unique():
     assert len({entry.name for entry in ENTRIES}) == len(ENTRIES)
-    assert set(CENTRAL) | set(LOCAL) | {MULTI_LABEL.name} == {entry.name for entry in ENTRIES}
+    assert set(CENTRAL) | set(LOCAL) == {entry.name for entry in ENTRIES}
 
 
 @EVERY
 def test_settings_are_the_fields_of_the_class(entry):
     parameters = {setting.parameter for setting in entry.settings}
-    wrapped = {"mechanism"} if entry is MULTI_LABEL else set()
-    assert parameters | wrapped == {field.name for field in fields(entry.kind)}
+    assert parameters == {field.name for field in fields(entry.kind)}
     made = entry.make_sharp()
     assert entry.settings_of(made) == {setting.name: getattr(made, setting.parameter) for setting in entry.settings}
     assert entry_of(made) is entry
@@ -72,13 +71,13 @@ def test_the_page_has_a_row_with_a_proof(entry):
     page = (REPOSITORY / "docs" / ("local.md" if entry.name in LOCAL else "mechanisms.md")).read_text()
     signature = f"{entry.kind.__name__}({', '.join(field.name for field in fields(entry.kind))})"
     row = next(line for line in page.splitlines() if line.startswith(f"| `{signature}` | "))
-    assert f" | {'' if entry is MULTI_LABEL else f'`{entry.name}`'} | {entry.line} | " in row
+    assert f" | `{entry.name}` | {entry.line} | " in row
     (proof,) = re.findall(r"\((proofs/\w+\.md)[#)]", row)
     assert (REPOSITORY / "docs" / proof).is_file()
     assert f"({proof})" in (REPOSITORY / "docs" / "theorems.md").read_text()
 
 
-@pytest.mark.parametrize("entry", [*CENTRAL.values(), MULTI_LABEL], ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", CENTRAL.values(), ids=lambda entry: entry.name)
 def test_its_law_is_tested(entry):
     suites = [kind for kind in vars(test_mechanism_contract).values() if isinstance(kind, type)]
     assert entry.kind in {type(kind.mechanism) for kind in suites if "mechanism" in vars(kind)}

@@ -137,7 +137,7 @@ def test_mechanisms_and_accounting_meet_in_events_only():
 def test_public_names_are_curated_and_exist():
     expected = [
         "ConfidentGNMax", "ExponentialMax", "GNMax", "InteractiveGNMax", "LNMax", "LabelingSession", "Ledger",
-        "MultiLabel", "PATEClassifier", "PermuteAndFlip", "PrivateEpsilon", "PublicEpsilon", "Release", "Shards",
+        "PATEClassifier", "PermuteAndFlip", "PrivateEpsilon", "PublicEpsilon", "Release", "Shards",
         "SimulationNoise", "SystemNoise", "TutelageError", "VoteHistogram", "__version__",
     ]  # fmt: skip
     assert tutelage.__all__ == sorted(expected)
@@ -170,7 +170,7 @@ def test_torch_is_an_extra_that_only_networks_import():
         if "networks" not in (path.parent.name, path.stem):
             assert not re.search(r"^\s*(import|from) (torch|safetensors)", path.read_text(), re.MULTILINE), path
     for path in REPRODUCTIONS:
-        if path.name != "distillation.py":
+        if path.name != "distillation.py" and path.parent.name != "students":
             assert not re.search(r"^(import|from) (torch|safetensors)", path.read_text(), re.MULTILINE), path
 
 

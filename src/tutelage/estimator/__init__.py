@@ -1,6 +1,5 @@
 """PATE as one scikit-learn estimator: private rows and public rows in, a publishable student out."""
 
 from tutelage.estimator.classifier import FEW_VOTES_LEFT, PATEClassifier
-from tutelage.estimator.parameters import Resolved
 
-__all__ = ["FEW_VOTES_LEFT", "PATEClassifier", "Resolved"]
+__all__ = ["FEW_VOTES_LEFT", "PATEClassifier"]

@@ -2,7 +2,7 @@
 
 import logging
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from tutelage._internal.days import on_one_day, today
 from tutelage._internal.gate import user_path
 from tutelage._internal.releases import RESULTS, claimed_folder, released
-from tutelage._internal.typing import Ballots, IntArray, Matrix
+from tutelage._internal.typing import Matrix
 from tutelage.accounting import data_independent
 from tutelage.estimator.inputs import FitData, Inputs
 from tutelage.estimator.parameters import Resolved
@@ -44,7 +44,6 @@ from tutelage.labeling.fits import (
     FitRelease,
     People,
     Queries,
-    Rows,
     Spent,
 )
 from tutelage.labeling.sums import BallotRounds
@@ -554,18 +553,27 @@ class PATEClassifier(ClassifierMixin, Inputs):
         self, run: Resolved, data: FitData, of_shards: np.random.SeedSequence, of_teachers: int, of_student: int
     ) -> tuple[FitBudget, Asking]:
         """Return the budget of these rows and what is about to be released; the last three are seeds."""
-        private, public = data.people.rows, data.public
-        shards = self._shards(run, data.people, of_shards)
+        private, shards = data.people.rows, self._shards(run, data.people, of_shards)
         budget = self._budget(run, data.people, shards.unit)
         if run.teacher_map is not None:
             private = features_of_private(run.teacher_map, private, shards.rows, data.asked.shape[-1])
-        rows = Rows(data.asked, private, data.targets)
         if isinstance(run.teacher, VectorBallots):
-            people = PeopleInMemory(rows.private, rows.labels, shards)
+            people = PeopleInMemory(private, data.targets, shards)
             return budget, self._sum(run, run.teacher, budget, people, data.asked)
-        n_queries = self.n_queries or len(public)
-        queries = Queries.chosen_by(run.selector, public, data.seen, n_queries, self.rounds, of_student)
-        return budget, self._votes(run, budget, rows, queries, shards, of_teachers)
+        n_queries = self.n_queries or len(data.public)
+        queries = Queries.chosen_by(run.selector, data.public, data.seen, n_queries, self.rounds, of_student)
+
+        def voters() -> VoteHistogram | NearestTeachers:
+            n_classes, teacher = len(self.classes_), run.teacher
+            if isinstance(teacher, NearestQueries):
+                return teacher.fit(private, data.targets, shards, n_classes=n_classes, features=run.teacher_map)
+            settings: dict[str, Any] = {"n_jobs": self.n_jobs, "progress": self.progress}
+            teachers = ensemble_of(teacher, n_classes=n_classes, seed=of_teachers, **settings)
+            checkpoints = None if self.checkpoints is None else user_path(self.checkpoints, "`checkpoints`")
+            ballots = teachers.fit_ballots(private, data.targets, shards, data.asked[queries.voted], checkpoints)
+            return tally(ballots, n_classes, shards.unit)
+
+        return budget, self._votes(run, budget, queries, shards, voters)
 
     def _prepared_tuned(self, runs: Sequence[Resolved], data: FitData) -> tuple[FitBudget, AskingTuned]:
         """Return the budget of these rows, and the settings of which one is about to be chosen."""
@@ -601,22 +609,6 @@ class PATEClassifier(ClassifierMixin, Inputs):
         self, run: Resolved, batches: Batches, label: str, X_public: Any, entity: str | None
     ) -> tuple[Matrix, FitBudget, AskingSum]:
         """Read private rows in batches; return public rows as the student sees them, the budget and the sum."""
-        run, reader, public = self._reader(run, batches, label, X_public, entity)
-        asked, seen = self._tried(run, public)
-        unit = unit_of_single_people(self.unit or "entity", named=entity is not None)
-        people = reader.people(unit, run.teacher_map, asked.shape[1])
-        first = people.first_rows  # what is odd in all rows is likely to be seen in these
-        rows = self._validated(np.asarray(reader.columns.transform(first)))
-        ids = None if entity is None else as_column(first.column(entity))
-        known = People(rows, self._encoded_cells(first.column(label)), ids, None, first)
-        self._preflight(run, known, public, label, n_people=people.n_people)
-        budget = self._budget(run, people, unit)
-        return seen, budget, self._sum(run, run.teacher, budget, people, asked)
-
-    def _reader(
-        self, run: Resolved, batches: Batches, label: str, X_public: Any, entity: str | None
-    ) -> tuple[Resolved, BatchReader, Matrix]:
-        """Return how batches are read, and the public rows."""
         features = public_features(X_public, label, entity)
         [run], _, X_public, _ = self._numbered([run], features, features)
         if not isinstance(self.columns_, PublicColumns):
@@ -635,7 +627,16 @@ class PATEClassifier(ClassifierMixin, Inputs):
             checked=self._validated,
             encoded=self._encoded_cells,
         )
-        return run, reader, public
+        asked, seen = self._tried(run, public)
+        unit = unit_of_single_people(self.unit or "entity", named=entity is not None)
+        people = reader.people(unit, run.teacher_map, asked.shape[1])
+        first = people.first_rows  # what is odd in all rows is likely to be seen in these
+        rows = self._validated(np.asarray(reader.columns.transform(first)))
+        ids = None if entity is None else as_column(first.column(entity))
+        known = People(rows, self._encoded_cells(first.column(label)), ids, None, first)
+        self._preflight(run, known, public, label, n_people=people.n_people)
+        budget = self._budget(run, people, unit)
+        return seen, budget, self._sum(run, run.teacher, budget, people, asked)
 
     def _budget(self, run: Resolved, people: People | PeopleInBatches, unit: PrivacyUnit) -> FitBudget:
         """Return the budget that this fit spends from; refuse a ledger of another budget or unit."""
@@ -654,7 +655,12 @@ class PATEClassifier(ClassifierMixin, Inputs):
         return budget
 
     def _votes(
-        self, run: Resolved, budget: FitBudget, rows: Rows, queries: Queries, shards: Shards, seed: int
+        self,
+        run: Resolved,
+        budget: FitBudget,
+        queries: Queries,
+        shards: Shards,
+        voters: Callable[[], VoteHistogram | NearestTeachers],
     ) -> AskingVoters:
         """Return how labels are released by votes, with the least noise where it follows from the budget."""
         by_people, n_classes = isinstance(run.teacher, NearestQueries), len(self.classes_)
@@ -666,16 +672,16 @@ class PATEClassifier(ClassifierMixin, Inputs):
             one = mechanism(sigma).event_of_one(n_classes, shards.unit, simulated=run.noise.simulated)
             return of_queries(one, sum(queries.sizes))
 
-        def voters() -> VoteHistogram | NearestTeachers:
-            if by_people:
-                return run.teacher.fit(rows.private, rows.labels, shards, n_classes=n_classes, features=run.teacher_map)
-            ballots = self._ballots(run.teacher, rows, shards, queries.voted, seed)
-            return tally(ballots, n_classes, shards.unit)
-
         if self._noise_by_budget(run):
             released_by = mechanism(budget.least_noise(event_of_all))
             if isinstance(released_by, GNMax) and released_by.sigma > shards.n_shards:
-                warnings.warn(_much_noise(released_by.sigma, shards.n_shards), MuchNoiseWarning, stacklevel=6)
+                warnings.warn(
+                    f"The noise for `epsilon`, σ = {released_by.sigma:.4g} votes, is larger than all "
+                    f"{shards.n_shards:,} votes on a query. Many labels will be wrong. Ask fewer queries "
+                    "(`n_queries`), train more teachers, or let every person cast a ballot (`VectorBallots`).",
+                    MuchNoiseWarning,
+                    stacklevel=6,
+                )
         else:
             released_by = run.mechanism_for(shards.n_shards)
         return AskingVoters(
@@ -733,13 +739,6 @@ class PATEClassifier(ClassifierMixin, Inputs):
             ledger = opened()
             before, made = ledger.state(), release(ledger)
         ledger.write_binding()
-        self._keep(asking, made)
-        # How many were asked may have followed from answers, so the ε is that of as many as could have been.
-        self._account(ledger, before, made.reservations, most, repeated)
-        return made
-
-    def _keep(self, asking: Asking | AskingTuned, made: FitRelease) -> None:
-        """Set what was released."""
         self.queries_, self.rounds_, self.release_ = made.asked.queries, made.asked.rounds, made.asked.release
         self.mechanism_, self.n_teachers_ = asking.mechanism, made.n_teachers
         self.drawn_, self.remembered_ = made.n_drawn, made.n_remembered
@@ -751,6 +750,9 @@ class PATEClassifier(ClassifierMixin, Inputs):
             self.ballots_ = made.ballots
         else:
             self.votes_ = made.votes
+        # How many were asked may have followed from answers, so the ε is that of as many as could have been.
+        self._account(ledger, before, made.reservations, most, repeated)
+        return made
 
     def _account(
         self, ledger: Ledger, before: LedgerState, reservations: Collection[int], most: Event, repeated: Spent | None
@@ -784,17 +786,6 @@ class PATEClassifier(ClassifierMixin, Inputs):
             "not vote on them. For labels from these rows, ask about other public rows, or another `question`."
         )
 
-    def _ballots(self, teacher: Any, rows: Rows, shards: Shards, voted: IntArray, seed: int) -> Ballots:
-        teachers = ensemble_of(
-            teacher,
-            n_classes=len(self.classes_),
-            seed=seed,
-            n_jobs=self.n_jobs,
-            progress=self.progress,
-        )
-        checkpoints = None if self.checkpoints is None else user_path(self.checkpoints, "`checkpoints`")
-        return teachers.fit_ballots(rows.private, rows.labels, shards, rows.asked[voted], checkpoints)
-
 
 def _continued(before: LedgerState, after: LedgerState, release: Release) -> str:
     before_it, by_it = _upward(before.spent), _upward(release.cost)
@@ -810,14 +801,6 @@ def _together(spent: Spent, alone: PublicEpsilon) -> str:
         f"they guarantee one {spent.unit} ε = {_upward(spent.epsilon)} at δ = {alone.delta:g}, and not the "
         f"{_upward(alone.epsilon)} of this fit alone. Give the fits one `ledger`, which limits what they spend, "
         "tune on public data, or choose among settings of ballots by `tune` (docs/pitfalls.md)."
-    )
-
-
-def _much_noise(sigma: float, n_teachers: int) -> str:
-    return (
-        f"The noise for `epsilon`, σ = {sigma:.4g} votes, is larger than all {n_teachers:,} votes on a query. "
-        "Many labels will be wrong. Ask fewer queries (`n_queries`), train more teachers, or let every person cast a "
-        "ballot (`VectorBallots`)."
     )
 
 

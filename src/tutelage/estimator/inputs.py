@@ -54,27 +54,13 @@ _NO_NUMBERS = "X must hold numbers. Encode text columns by categories that are p
 
 
 class Caller(NamedTuple):
-    """Knowledge of the rows that a caller has beyond them, and its names of things in messages; private.
+    """Knowledge of the rows that a caller has beyond them, and its names of things in messages; private."""
 
-    Parameters
-    ----------
-    words : Words
-        Names of settings.
-    columns : PublicColumns or None
-        The kinds of the columns of rows that come as numbers.
-    others : mapping of str to array
-        Private columns that the rows do not have.
-    apart : tuple of str
-        Columns with another purpose: labels and silos.
-    named : mapping of str to str
-        How messages call `entity_ids` and `silos`.
-    """
-
-    words: Words = IN_PYTHON
-    columns: PublicColumns | None = None
-    others: Mapping[str, Cells] = {}
-    apart: tuple[str, ...] = ()
-    named: Mapping[str, str] = {}
+    words: Words = IN_PYTHON  # names of settings
+    columns: PublicColumns | None = None  # the kinds of the columns of rows that come as numbers
+    others: Mapping[str, Cells] = {}  # private columns that the rows do not have
+    apart: tuple[str, ...] = ()  # columns with another purpose: labels and silos
+    named: Mapping[str, str] = {}  # how messages call `entity_ids` and `silos`
 
     def __repr__(self) -> str:
         return "Caller(<private rows hidden>)"
@@ -127,27 +113,24 @@ class Inputs(Parameters):
         self, run: Resolved, y: object, X_public: Any, entity_ids: object, silos: Any, whole_rows: Any
     ) -> None:
         """Refuse what cannot be done with rows that are read in batches."""
+        problem = ""
         if self.tune is not None:
-            raise InvalidParameterError(
-                "`tune` of PATEClassifier needs all private rows in memory. Load them, or leave out `tune`."
-            )
-        if not isinstance(run.teacher, VectorBallots):
-            raise InvalidParameterError(
+            problem = "`tune` of PATEClassifier needs all private rows in memory. Load them, or leave out `tune`."
+        elif not isinstance(run.teacher, VectorBallots):
+            problem = (
                 f"`teacher` of PATEClassifier must be VectorBallots() for rows that are read in batches. Got a "
                 f"{type(run.teacher).__name__}; for another teacher, load all rows into memory."
             )
-        if not isinstance(y, str) or not isinstance(entity_ids, str | None):
-            raise InvalidParameterError(
-                "`y` and `entity_ids` must be names of columns of `X` for rows that are read in batches."
-            )
-        if self.classes is None:
-            raise InvalidParameterError(
-                "`classes` of PATEClassifier must list all class values for rows that are read in batches."
-            )
-        if as_table(X_public) is None or silos is not None or whole_rows is not None:
-            raise InvalidParameterError(
+        elif not isinstance(y, str) or not isinstance(entity_ids, str | None):
+            problem = "`y` and `entity_ids` must be names of columns of `X` for rows that are read in batches."
+        elif self.classes is None:
+            problem = "`classes` of PATEClassifier must list all class values for rows that are read in batches."
+        elif as_table(X_public) is None or silos is not None or whole_rows is not None:
+            problem = (
                 "Rows that are read in batches need an `X_public` with named columns, and no `silos` or `whole_rows`."
             )
+        if problem:
+            raise InvalidParameterError(problem)
         self._check_unit(entity_ids)
 
     def _numbered(
@@ -223,17 +206,17 @@ class Inputs(Parameters):
         """Return public rows as teachers and student see them, once everything was tried on them."""
         refuse_class_of_unlabeled(run.student, self.classes_)
         if isinstance(run.teacher, VectorBallots) and len(public) < _FEW_PUBLIC_ROWS and not again:
-            warnings.warn(_few_public_rows(len(public)), FewPublicRowsWarning, stacklevel=4)
+            warnings.warn(
+                f"`X_public` has {len(public)} rows, and ballots are measured against them: with fewer than "
+                f"{_FEW_PUBLIC_ROWS} the student learns little for its budget. Add public rows; several hundred are "
+                "best.",
+                FewPublicRowsWarning,
+                stacklevel=4,
+            )
         asked, seen = _mapped(run.teacher_map, public), _mapped(run.student_map, public)
         if run.teacher_map is not None:
             check_row_by_row(run.teacher_map, public)
-        self._try_estimators(run, asked, seen)
-        run.selector.check(seen, len(self.classes_))
-        return asked, seen
-
-    def _try_estimators(self, run: Resolved, asked: Matrix, seen: Matrix) -> None:
-        """Fit both estimators on public rows with made-up labels, so that a wrong parameter costs nothing."""
-        trials: dict[str, Any] = {}
+        trials: dict[str, Any] = {}  # of both estimators on made-up labels, so that a wrong parameter costs nothing
         if not isinstance(run.teacher, SinglePeople):  # otherwise nothing is trained
             trials["teacher"] = lambda: _try_teacher(run.teacher, asked, len(self.classes_))
         if not isinstance(run.student, NoisySumClassifier):  # which has no settings
@@ -250,6 +233,8 @@ class Inputs(Parameters):
                     f"`{name}` of PATEClassifier cannot be trained on public rows with made-up labels. It raised "
                     f"{type(error).__name__}: {error}"
                 ) from None
+        run.selector.check(seen, len(self.classes_))
+        return asked, seen
 
     def _validated(self, X: Any, *y: Any, reset: bool = False) -> Any:
         """Check inputs as scikit-learn does: with `y` they define the features, without they must match them."""
@@ -343,7 +328,8 @@ class Inputs(Parameters):
     def _set_classes(self, y: npt.NDArray[Any], *, public: bool = False) -> None:
         """Set `classes_`, as declared or as the values in `y`, and where they come from."""
         self.classes_from_ = "declared" if self.classes is not None else "public" if public else "private"
-        self.classes_ = np.unique(y if self.classes is None else np.asarray(_names_of(self.classes)))
+        names = list(self.classes) if isinstance(self.classes, Mapping) else self.classes
+        self.classes_ = np.unique(y if names is None else np.asarray(names))
         if len(self.classes_) < 2:
             raise InvalidDataError("A vote needs at least 2 classes. Got one class; declare all with `classes`.")
 
@@ -374,10 +360,6 @@ class Inputs(Parameters):
             missing = any(map(is_missing, values))
             raise InvalidDataError(_MISSING_LABEL if missing else _UNKNOWN_LABEL)
         return found
-
-
-def _names_of(classes: Any) -> Any:
-    return list(classes) if isinstance(classes, Mapping) else classes
 
 
 def _holds_text(X: Any) -> bool:
@@ -424,13 +406,6 @@ def _check_targets(labels: Any, *, declared: bool) -> None:
         )
     if complaint:
         raise InvalidDataError(complaint)
-
-
-def _few_public_rows(n_rows: int) -> str:
-    return (
-        f"`X_public` has {n_rows} rows, and ballots are measured against them: with fewer than {_FEW_PUBLIC_ROWS} the "
-        "student learns little for its budget. Add public rows; several hundred are best."
-    )
 
 
 def _without_values(message: str, *, allow_nan: bool) -> str:

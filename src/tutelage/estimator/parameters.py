@@ -33,50 +33,27 @@ from tutelage.teachers import SinglePeople, VectorBallots
 from tutelage.teachers.base import TeacherRecipe
 
 _OF_FIT = ("X", "y", "X_public", "entity_ids", "silos", "whole_rows")
-_TUNED = ("teacher", "features", "student", "student_features")
 _SIGMA_PER_TEACHER = 0.16  # σ = 40 for 250 teachers, as in Papernot et al. 2018
+_TUNED = ("teacher", "features", "student", "student_features")
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Resolved:
-    """The resolved parameters of a `PATEClassifier`: defaults and names are what they stand for; public.
+    """The resolved parameters of a `PATEClassifier`: defaults and names are what they stand for; public."""
 
-    Parameters
-    ----------
-    teacher : scikit-learn classifier or teacher recipe
-        What every teacher is a clone of.
-    student : scikit-learn classifier
-        What the student is a clone of.
-    teacher_map, student_map : public feature map or None
-        What teachers and student see the rows through; None where they see them as they are.
-    selector : QuerySelector
-        The rule by which queries are chosen.
-    mechanism : Mechanism, NoisySum or None
-        How votes or ballots are released; None where that follows from the number of shards, or from the budget.
-    noise : NoiseSource
-        Where noise comes from.
-    same_map : bool
-        Whether the student is to see what the teachers see, whatever that becomes.
-    """
-
-    teacher: Any
-    student: Any
-    teacher_map: Any | None
+    teacher: Any  # what every teacher is a clone of
+    student: Any  # what the student is a clone of
+    teacher_map: Any | None  # what teachers see the rows through; None where they see them as they are
     student_map: Any | None
-    same_map: bool
+    same_map: bool  # whether the student is to see what the teachers see, whatever that becomes
     selector: QuerySelector
-    mechanism: Mechanism | NoisySum | None
+    mechanism: Mechanism | NoisySum | None  # None where it follows from the number of shards, or from the budget
     noise: NoiseSource
 
     def mechanism_for(self, n_shards: int) -> Mechanism:
         """Return the mechanism for votes of this number of shards."""
         return self.mechanism if isinstance(self.mechanism, Mechanism) else GNMax(_SIGMA_PER_TEACHER * n_shards)
-
-    def goes_by_predictions(self) -> bool:
-        """Return whether later rounds use probabilities of the student."""
-        takes_predictions = isinstance(self.mechanism, Mechanism) and self.mechanism.takes_predictions
-        return self.selector.needs_student or takes_predictions
 
 
 _Init = ParamSpec("_Init")
@@ -88,18 +65,17 @@ def _naming_unknown(init: Callable[_Init, None]) -> Callable[_Init, None]:
 
     @wraps(init)
     def checked(*args: _Init.args, **given: _Init.kwargs) -> None:
-        problems = [_unknown(name, known) for name in given if name not in known]
+        problems = [
+            f"`{name}` is not a parameter of PATEClassifier. "
+            + ("Pass it to `fit`." if name in _OF_FIT else nearest(name, known))
+            for name in given
+            if name not in known
+        ]
         if problems:
             raise UnknownParameterError(*problems)
         init(*args, **given)
 
     return checked
-
-
-def _unknown(name: str, known: Sequence[str]) -> str:
-    if name in _OF_FIT:
-        return f"`{name}` is not a parameter of PATEClassifier. Pass it to `fit`."
-    return f"`{name}` is not a parameter of PATEClassifier. {nearest(name, known)}"
 
 
 class Parameters(BaseEstimator):
@@ -269,13 +245,7 @@ class Parameters(BaseEstimator):
         return [run, *runs]
 
     def with_setting(self, setting: Mapping[str, Any]) -> Self:
-        """Return a shallow copy that has the parameters of one setting of `tune`, and no `tune`.
-
-        Parameters
-        ----------
-        setting : mapping
-            Names of parameters and their values.
-        """
+        """Return a shallow copy that has the parameters of one setting of `tune`, and no `tune`."""
         return copy(self).set_params(**{**setting, "tune": None})
 
     def _teacher(self) -> Any:
@@ -362,7 +332,9 @@ class Parameters(BaseEstimator):
             )
         if self.rounds > (self.n_queries or self.rounds):
             yield f"`rounds` of PATEClassifier must be at most `n_queries`. Got {self.rounds} and {self.n_queries}."
-        if self.rounds > 1 and run.goes_by_predictions() and not hasattr(run.student, "predict_proba"):
+        by_predictions = isinstance(run.mechanism, Mechanism) and run.mechanism.takes_predictions
+        by_predictions = by_predictions or run.selector.needs_student
+        if self.rounds > 1 and by_predictions and not hasattr(run.student, "predict_proba"):
             yield (
                 "`student` of PATEClassifier must have `predict_proba`, because later rounds use its predictions. Got "
                 f"a {type(run.student).__name__}."

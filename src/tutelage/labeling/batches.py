@@ -25,48 +25,32 @@ _HASH_BYTES = 8  # per person, while the rows are read for the first time
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BatchReader:
-    """How batches become rows as numbers, classes and people.
-
-    Parameters
-    ----------
-    batches : Batches
-        The private rows.
-    columns : PublicColumns
-        What their columns are.
-    like : Table
-        The public rows, whose columns have the types that those of each batch must have.
-    label : str
-        The column of labels.
-    entity : str or None
-        The column that says whose row it is; None where every row is a person.
-    checked, encoded : functions
-        They refuse rows that the maps do not take and return the others; and return the class index of each label.
-    """
+    """How batches become rows as numbers, classes and people."""
 
     batches: Batches
     columns: PublicColumns
-    like: Table
+    like: Table  # the public rows, whose columns have the types that those of each batch must have
     label: str
-    entity: str | None
-    checked: Callable[[Matrix], Matrix]
-    encoded: Callable[[Cells], IntArray]
+    entity: str | None  # the column that says whose row it is; None where every row is a person
+    checked: Callable[[Matrix], Matrix]  # refuses rows that the maps do not take
+    encoded: Callable[[Cells], IntArray]  # returns the class index of each label
 
     def people(self, unit: PrivacyUnit, first_map: FeatureMap | None, n_features: int) -> "PeopleInBatches":
         """Read all rows once, and return the people, of whom nothing but a digest is kept.
 
-        The map makes `n_features` numbers of a public row.
-
-        Raises
-        ------
-        InvalidDataError
-            If a row or a label is not what it must be, or rows of one person lie apart; no message quotes one.
+        The map makes `n_features` numbers of a public row. Rows or labels that are not what they must be, and rows of
+        one person that lie apart, are refused; no message quotes one.
         """
         self.batches.require(self.used)
         digest, seal, apart = RunningDigest(), _Seal(), _RowsApart()
         first: _Read | None = None
         for read in self.read(self.batches.names if self.entity is None else self.used):
             first = first or read
-            _try_on(first_map, read.block.rows, n_features)
+            # Rows that the map does not take are refused before anything is spent; the rounds would find them too late.
+            rows = read.block.rows
+            if first_map is not None:
+                rows = features_of_private(first_map, rows, np.arange(len(rows))[:, np.newaxis], n_features)
+            require_finite(rows)
             seal.add(read)
             if self.entity is None:
                 digest.add_table(read.table)
@@ -109,27 +93,15 @@ class BatchReader:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PeopleInBatches:
-    """People whose rows are read again for every round; private.
-
-    Parameters
-    ----------
-    reader : BatchReader
-        How their rows are read.
-    unit, n_people, first_map
-        As in `tutelage.teachers.blocks.PrivatePeople`.
-    known_by, seal : bytes
-        Digests of the rows or people: in any order, for the ledger; and as they were read, by which a change is seen.
-    first_rows : Table
-        Of the first batch.
-    """
+    """People whose rows are read again for every round; private. See `tutelage.teachers.blocks.PrivatePeople`."""
 
     reader: BatchReader = field(repr=False)
     unit: PrivacyUnit
     n_people: int = field(repr=False)
     first_map: FeatureMap | None
-    known_by: bytes = field(repr=False)
-    seal: bytes = field(repr=False)
-    first_rows: Table = field(repr=False)
+    known_by: bytes = field(repr=False)  # digest of the rows or people in any order, for the ledger
+    seal: bytes = field(repr=False)  # digest of the rows as they were read, by which a change is seen
+    first_rows: Table = field(repr=False)  # of the first batch
 
     def blocks(self) -> Iterator[PeopleBlock]:
         """Yield all rows, of whole people at a time; raise `InvalidDataError` where they are not those of before."""
@@ -161,13 +133,6 @@ class _Read(NamedTuple):
 
     def __repr__(self) -> str:
         return "_Read(<private rows hidden>)"
-
-
-def _try_on(first_map: FeatureMap | None, rows: Matrix, n_features: int) -> None:
-    """Refuse rows that the map does not take, before anything is spent; the rounds would find them too late."""
-    if first_map is not None:
-        rows = features_of_private(first_map, rows, np.arange(len(rows))[:, np.newaxis], n_features)
-    require_finite(rows)
 
 
 class _Seal:

@@ -180,23 +180,10 @@ def noise_within(
     event_of: Callable[[float], Event],
     accounting: Accounting = Accounting.RENYI,
 ) -> float:
-    """Return the least noise at which a release costs at most ε alone and fits the whole budget of a ledger.
+    """Return the least noise at which a release costs at most ε alone and fits a ledger's whole budget, spent or not.
 
-    Parameters
-    ----------
-    ledger : Ledger
-        The budget, spent or not.
-    epsilon : float or None
-        Largest ε of the release alone; None for the whole budget.
-    event_of : function of the noise
-        Returns the release.
-    accounting : Accounting
-        By which the ε of the release by itself is bounded.
-
-    Raises
-    ------
-    InvalidParameterError
-        If `epsilon` is more than the budget, or no noise is enough.
+    Without `epsilon`, the release may cost the whole budget. `accounting` bounds the ε of the release alone. More than
+    the budget, and an ε for which no noise is enough, are refused.
     """
     require_within(epsilon, ledger)
     noise = _noise_filling(ledger, event_of)
@@ -223,17 +210,6 @@ def _noise_filling(ledger: Ledger, event_of: Callable[[float], Event]) -> float:
     return least_noise(lambda noise: ledger.share_of(event_of(noise)) / ledger.epsilon)
 
 
-class Rows(NamedTuple):
-    """Public and private rows as the teachers see them."""
-
-    asked: Matrix
-    private: Matrix
-    labels: IntArray  # class index of each private row
-
-    def __repr__(self) -> str:
-        return "Rows(<private rows hidden>)"
-
-
 class Queries(NamedTuple):
     """Public rows, and the selection of queries among them."""
 
@@ -249,7 +225,7 @@ class Queries(NamedTuple):
     def chosen_by(
         cls, selector: QuerySelector, public: Matrix, seen: Matrix, n_queries: int, rounds: int, seed: int
     ) -> "Queries":
-        """Return the queries; a rule that needs no labels chooses the first round."""
+        """Return the queries; `Medoids` choose the first round where the rule needs labels."""
         sizes, first = even_rounds(n_queries, rounds), Medoids() if selector.needs_answers else selector
         chosen = round_rows(first, PublicKnowledge.before(seen), sizes[0], seed)
         return cls(public, seen, sizes, first, chosen, chosen if rounds == 1 else np.arange(len(public)), seed)

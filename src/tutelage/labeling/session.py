@@ -454,19 +454,8 @@ def require_room(
 ) -> int:
     """Refuse public rows that the budget has no room for; return how many of them are new, so that they would be paid.
 
-    Parameters
-    ----------
-    ledger, mechanism, question, X_public, predictions
-        As for `LabelingSession` and its `ask`.
-    event_of_one : Event
-        The most that one query would be.
-    campaign : bool
-        Whether `NearestTeachers` vote, which the ledger holds to a cap: once their campaign is paid, any rows fit.
-
-    Raises
-    ------
-    BudgetExceededError
-        If the new rows do not all fit; the message says how many would.
+    The arguments are those of `LabelingSession` and its `ask`. A `campaign` is of `NearestTeachers`, which the ledger
+    holds to a cap: once it is paid, any rows fit.
     """
     queries = set(_hashes(ledger, mechanism, event_of_one, X_public, question, predictions))
     if campaign and ledger.reserved_for(_campaign(mechanism, event_of_one, question)) is not None:

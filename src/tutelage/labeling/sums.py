@@ -46,26 +46,8 @@ def release_sum(
     """Return the noisy sum of ballots, charged to a ledger before noise is drawn, and remembered.
 
     The same sum again is the same numbers, at no cost: fresh noise would let whoever repeats it average it away.
-
-    Parameters
-    ----------
-    ballots : BallotSum
-        The private sum.
-    mechanism : NoisySum
-        How it is released.
-    ledger : Ledger
-        The budget of the private data that the ballots come from.
-    about : sequence
-        What is summed, as plain public values: the question, and everything that the ballots were made with.
-    noise : NoiseSource
-        Where noise comes from.
-
-    Raises
-    ------
-    BudgetExceededError
-        If it does not fit; nothing was spent.
-    LedgerError
-        If the ledger cannot be used; what it had reserved stays spent.
+    `about` is what is summed, as plain public values: the question, and everything that the ballots were made with.
+    A sum that does not fit the budget is refused, and nothing was spent.
     """
     event = mechanism.event(ballots, simulated=noise.simulated)
     query = _query(ledger, mechanism, event, about)
@@ -99,27 +81,13 @@ def event_of_count(mechanism: NoisySum, unit: PrivacyUnit, *, simulated: bool) -
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class ReleasedVectors:
-    """Result of all rounds of ballots.
+    """Result of all rounds of ballots; public but for the ballots."""
 
-    Parameters
-    ----------
-    ballots : tuple of BallotSum
-        The private sums, one per round.
-    moments : tuple of Moments
-        What was released of each, as the student takes it; public.
-    student : Pipeline
-        The classifier in closed form, over rows as the features take them; it may be published.
-    n_people : int
-        How many people cast ballots; where that is private, a noisy count.
-    event, cost, reservations
-        As in `SumRelease`, of all that was released.
-    """
-
-    ballots: tuple[BallotSum, ...]
-    moments: tuple[Moments, ...]
-    student: Pipeline
-    n_people: int
-    event: Event
+    ballots: tuple[BallotSum, ...]  # the private sums, one per round
+    moments: tuple[Moments, ...]  # what was released of each, as the student takes it
+    student: Pipeline  # the classifier in closed form, over rows as the features take them
+    n_people: int  # who cast ballots; where their number is private, a noisy count
+    event: Event  # this and what follows is as in `SumRelease`, of all that was released
     cost: float
     reservations: frozenset[int]
 
@@ -137,29 +105,13 @@ class ReleasedVectors:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class BallotRounds:
-    """Rounds of ballots of vectors, and the release of their sums.
+    """Rounds of ballots of vectors, and the release of their sums."""
 
-    Parameters
-    ----------
-    teacher : VectorBallots
-        What people cast.
-    people : PrivatePeople
-        The private rows, and whose they are.
-    classes : array of shape (classes,)
-        Class values.
-    noise : NoiseSource
-        Where noise comes from.
-    question : str
-        What the classes are about.
-    progress : bool
-        Show a progress bar for every round.
-    """
-
-    teacher: VectorBallots
-    people: PrivatePeople
-    classes: npt.NDArray[Any]
+    teacher: VectorBallots  # what people cast
+    people: PrivatePeople  # the private rows, and whose they are
+    classes: npt.NDArray[Any]  # class values
     noise: NoiseSource
-    question: str
+    question: str  # what the classes are about
     progress: bool = False
 
     def most(self, mechanism: NoisySum, unit: PrivacyUnit | None = None) -> Event:
@@ -176,21 +128,10 @@ class BallotRounds:
         return event_of_count(mechanism, unit or self.people.unit, simulated=self.noise.simulated)
 
     def release(self, ledger: Ledger, mechanism: NoisySum, X_public: Matrix) -> ReleasedVectors:
-        """Return the student of noisy sums of what all people cast.
+        """Return the student of noisy sums of what all people cast, and of public rows as the teachers see them.
 
-        Parameters
-        ----------
-        ledger : Ledger
-            The budget.
-        mechanism : NoisySum
-            How the sums are released; its noise is that of one sum which costs as much as all rounds together.
-        X_public : array of shape (rows, features)
-            Public rows as the teachers see them.
-
-        Raises
-        ------
-        BudgetExceededError
-            If what is not remembered of all rounds does not fit; nothing was spent.
+        The noise of `mechanism` is that of one sum which costs as much as all rounds together. If what is not
+        remembered of all rounds does not fit the budget, it is refused, and nothing was spent.
         """
         n_people, count = self.counted(ledger, mechanism, self.most(mechanism))
         found = self.in_rounds(ledger, mechanism, X_public, n_people)
@@ -207,22 +148,12 @@ class BallotRounds:
         known: Moments | None = None,
         then: Sequence[Event] = (),
     ) -> ReleasedVectors:
-        """Return the student as `release` does, where it is known how many people there are, or about how many.
+        """Return the student as `release` does, where `counted` told how many people there are, or about how many.
 
-        Parameters
-        ----------
-        ledger : Ledger or None
-            As for `release`; None where the rows are public and the noise is simulated, so that nothing is spent.
-        mechanism, X_public
-            As for `release`.
-        n_people : int
-            From `counted`.
-        trial_for : NoisySum, optional
-            These sums are a trial for others that will be released by this mechanism, whose features they have.
-        known : Moments, optional
-            The first mean of such a trial, which is averaged with that of the first round.
-        then : sequence of Event
-            What will be released afterwards, for which there must be room too.
+        There is no ledger where the rows are public and the noise is simulated, so that nothing is spent. Sums may be a
+        trial for others that will be released by the mechanism `trial_for`, whose features they have; `known` is the
+        first mean of such a trial, which is averaged with that of the first round. There must be room for what is
+        released afterwards, `then`, too.
         """
         features = self._features(X_public, n_people, trial_for or mechanism)
         vectors_of = require_public_map(features, "BallotRounds")
@@ -326,15 +257,8 @@ def _products(vectors_of: FeatureMap, student: NoisySumClassifier, block: People
 def least_noise(share: Callable[[float], float]) -> float:
     """Return the smallest noise, to five digits, at which a release takes no more than the whole budget.
 
-    Parameters
-    ----------
-    share : function of the noise
-        How many budgets the release takes: nearly as a power of the noise, so that few values are looked at.
-
-    Raises
-    ------
-    InvalidParameterError
-        If no noise is enough.
+    `share` returns how many budgets the release takes: nearly as a power of the noise, so that few values are tried.
+    If no noise is enough, `epsilon` is refused.
     """
     low, high = log(_LEAST_NOISE), log(_MOST_NOISE)
     before, here = (_Tried.at(place, share) for place in (high, high - 1))

@@ -258,14 +258,8 @@ def score_norm(n_settings: int) -> int:
 def score_ballots(right: npt.NDArray[np.bool_], people: IntArray, unit: PrivacyUnit) -> BallotSum:
     """Return the sum of one ballot per person: the share of the person's rows that each student has right.
 
-    Parameters
-    ----------
-    right : array of shape (rows, settings)
-        Whether the student of each setting is right.
-    people : integer array of shape (rows,)
-        Whose row it is, in ascending order; all rows of these people are here.
-    unit : PrivacyUnit
-        Who a person is.
+    `right`, shape (rows, settings), says whether the student of each setting is right; `people`, shape (rows,), whose
+    row it is, in ascending order, with all rows of these people.
     """
     starts = np.flatnonzero(np.diff(people, prepend=people[0] - 1))
     n_right = np.add.reduceat(right.astype(np.int64), starts, axis=0)

@@ -104,30 +104,17 @@ CENTRAL: Mapping[str, Entry[Mechanism]] = {
     )
 }
 LOCAL: Mapping[str, Entry[LocalMechanism]] = {
-    entry.name: entry
-    for entry in (
-        Entry[LocalMechanism](
-            "k-randomized-response",
-            KRandomizedResponse,
-            (_EPSILON,),
-            "the default: classes have no order",
-            (1.0,),
-            federated=True,
-        ),
-        Entry[LocalMechanism](
-            "truncated-geometric", TruncatedGeometric, (_EPSILON,), "classes have an order", (1.0,), federated=True
-        ),
-        Entry[LocalMechanism](
+    name: Entry[LocalMechanism](name, kind, (setting,), line, (1.0,), federated=True)
+    for name, kind, setting, line in (
+        ("k-randomized-response", KRandomizedResponse, _EPSILON, "the default: classes have no order"),
+        ("truncated-geometric", TruncatedGeometric, _EPSILON, "classes have an order"),
+        (
             "truncated-geometric-as-printed",
             TruncatedGeometricAsPrinted,
-            (_EPSILON,),
+            _EPSILON,
             "only to compare with the paper's equation (2)",
-            (1.0,),
-            federated=True,
         ),
-        Entry[LocalMechanism](
-            "local-gaussian", LocalGaussian, (_SIGMA,), "reports are only ever summed", (1.0,), federated=True
-        ),
+        ("local-gaussian", LocalGaussian, _SIGMA, "reports are only ever summed"),
     )
 }
 FEDERATED: Mapping[str, Entry[Any]] = {

@@ -29,22 +29,12 @@ _A_LITTLE_MORE = 1 + 1e-5  # noise
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The guarantee that a plan must keep, and the public sizes.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        Guarantee of the whole release.
-    unit : PrivacyUnit
-        Whose data one neighboring step changes.
-    people, public_rows, classes : int
-        Their numbers.
-    """
+    """The guarantee that a plan must keep, and the public sizes."""
 
     epsilon: float
     delta: float
     unit: PrivacyUnit
-    people: int
+    people: int  # their number, as of all sizes
     public_rows: int
     classes: int
 
@@ -169,28 +159,19 @@ def ballots_for(target: Target, teacher: VectorBallots | None = None) -> PeopleB
 
 def methods_for(target: Target) -> list[Method]:
     """Return all methods to compare, each with the least noise that keeps ε; vector ballots come first."""
-    few = [FewVotesOfPeople(cap, _capped_noise(cap, target)) for cap in _CAPS]
+    few = [FewVotesOfPeople(cap, _least_noise(lambda sigma, cap=cap: _of_capped(cap, sigma, target), target))
+           for cap in _CAPS]  # fmt: skip
     queries = min(target.public_rows, max(_QUERIES, _FEWEST_LABELS * target.classes))
     teachers = max(2, target.people // (_ROWS_PER_CLASS * target.classes))
-    return [ballots_for(target), *few, DenseVotes(ClassMeans(), teachers, queries, _plain_noise(queries, target))]
+    noise = _least_noise(lambda sigma: _of_queries(sigma, queries, target), target)
+    return [ballots_for(target), *few, DenseVotes(ClassMeans(), teachers, queries, noise)]
 
 
 def method_of(parameters: Mapping[str, Any], target: Target, *, public_features: bool = False) -> Method:
     """Return the method that parameters of `PATEClassifier` describe, with their noise or the least that keeps ε.
 
-    Parameters
-    ----------
-    parameters : mapping
-        Those that were set; for the others, and those that are None, the defaults of `PATEClassifier` are taken.
-    target : Target
-        The guarantee and the sizes.
-    public_features : bool
-        Whether rows go through a public feature map, on which the default student depends.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the method cannot be tried on public rows.
+    Parameters that are not set, or None, have the defaults of `PATEClassifier`; the default student depends on whether
+    rows go through a public feature map. A method that cannot be tried on public rows is refused.
     """
     parameters = {name: value for name, value in parameters.items() if value is not None}
     if unknown := sorted(parameters.keys() - _PARAMETERS):
@@ -218,9 +199,8 @@ def method_of(parameters: Mapping[str, Any], target: Target, *, public_features:
     if isinstance(teacher, NearestQueries):
         cap = mechanism.cap if mechanism else teacher.cap * rounds  # of all rounds together
         charged = None if cap == teacher.cap else cap
-        return FewVotesOfPeople(
-            teacher.cap, mechanism.sigma if mechanism else _capped_noise(cap, target), charged, student
-        )
+        noise = mechanism.sigma if mechanism else _least_noise(lambda sigma: _of_capped(cap, sigma, target), target)
+        return FewVotesOfPeople(teacher.cap, noise, charged, student)
     selection = parameters.get("selection", "first")
     rule = selector_named(selection) if isinstance(selection, str) else selection
     if rounds > 1 or rule.needs_answers or rule.needs_student:
@@ -231,16 +211,8 @@ def method_of(parameters: Mapping[str, Any], target: Target, *, public_features:
     # Refuses what cannot be trained, such as recorded votes.
     ensemble_of(teacher, n_classes=target.classes, seed=0)
     queries = parameters.get("n_queries", target.public_rows)
-    noise = mechanism.sigma if mechanism else _plain_noise(queries, target)
+    noise = mechanism.sigma if mechanism else _least_noise(lambda sigma: _of_queries(sigma, queries, target), target)
     return DenseVotes(teacher, parameters.get("n_teachers", _TEACHERS), queries, noise, student, selection)
-
-
-def _capped_noise(cap: int, target: Target) -> float:
-    return _least_noise(lambda sigma: _of_capped(cap, sigma, target), target)
-
-
-def _plain_noise(queries: int, target: Target) -> float:
-    return _least_noise(lambda sigma: _of_queries(sigma, queries, target), target)
 
 
 def _least_noise(event_of: Callable[[float], Event], target: Target) -> float:

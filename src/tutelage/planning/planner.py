@@ -118,7 +118,9 @@ def plan(
         )
     asked = None if parameters is None else method_of(parameters, target, public_features=features is not None)
     if known is None:
-        return _by_references(target, _declared(accuracy, target), goal)
+        if accuracy is not None:
+            accuracy = number_between(accuracy, 1 / target.classes, 1, "accuracy", "plan")
+        return _by_references(target, accuracy, goal)
     return _by_trials(target, replace(known, n_classes=n_classes), asked, goal, progress=progress)
 
 
@@ -131,7 +133,9 @@ def _known(
     if y_public is not None and X_public is None:
         raise InvalidParameterError("`y_public` of plan needs the public rows in `X_public`. Pass both.")
     own = y_public is not None
-    rows, labels = _numbers(X_public, y_public, features) if own else _numbers(*_pair(stand_in), features)
+    if not own and (not isinstance(stand_in, tuple) or len(stand_in) != 2):
+        raise InvalidParameterError("`stand_in` of plan must be a pair: rows of another data set and their labels.")
+    rows, labels = _numbers(*((X_public, y_public) if own else stand_in), features)
     if missing := sum(map(is_missing, labels.tolist())):
         raise InvalidDataError(
             f"All labels of plan must be known. {missing:,} of {len(labels):,} are missing; leave out these rows."
@@ -156,22 +160,24 @@ def _known(
     return PublicLabels(rows[public], rows[labeled], codes[labeled], len(found), own)
 
 
-def _pair(stand_in: Any) -> tuple[Any, Any]:
-    if not isinstance(stand_in, tuple) or len(stand_in) != 2:
-        raise InvalidParameterError("`stand_in` of plan must be a pair: rows of another data set and their labels.")
-    return stand_in
-
-
 def _numbers(X: Any, y: Any, features: FeatureMap | None) -> tuple[Matrix, npt.NDArray[Any]]:
     """Return rows as people's ballots see them, and their labels."""
-    labels = _column(X, y) if isinstance(y, str) else y
-    X = public_features(X, y, None) if isinstance(y, str) else X
+    labels = y
+    if isinstance(y, str):
+        table = as_table(X)
+        if table is None:
+            raise InvalidParameterError(
+                "`y_public` of plan may be the name of a column only if `X_public` has such names."
+            )
+        labels, X = table.column(y), public_features(X, y, None)
     named = numbered_rows(X, X, None)
     rows = np.asarray(X, dtype=np.float64) if named is None else np.asarray(named.public, dtype=np.float64)
+    by: Any = None
     if features is not None:
-        rows = _through(require_public_map(features, "plan"), rows)
+        by = require_public_map(features, "plan")
     elif named is not None:
-        rows = _through(named.default_map(), rows)
+        by = named.default_map()
+    rows = rows if by is None else np.asarray(by.transform(rows))
     if rows.ndim != 2 or not np.isfinite(rows).all():
         raise InvalidDataError("The public rows of plan must be finite numbers, or rows with named columns.")
     return rows, np.asarray(column_array(labels))
@@ -188,21 +194,6 @@ def _counted(public_rows: int | None, X_public: Any, known: PublicLabels | None)
         )
     table = as_table(X_public)
     return len(X_public) if table is None else table.n_rows
-
-
-def _through(features: Any, rows: Matrix) -> Matrix:
-    return np.asarray(features.transform(rows))
-
-
-def _column(rows: Any, name: str) -> Any:
-    table = as_table(rows)
-    if table is None:
-        raise InvalidParameterError("`y_public` of plan may be the name of a column only if `X_public` has such names.")
-    return table.column(name)
-
-
-def _declared(accuracy: float | None, target: Target) -> float | None:
-    return None if accuracy is None else number_between(accuracy, 1 / target.classes, 1, "accuracy", "plan")
 
 
 def _by_trials(
@@ -235,9 +226,23 @@ def _by_trials(
     for method in methods:
         short = Guess(first[method].moved(shift).expected, 0, 1)
         options.setdefault(method, _option(method, target, short))
-    changes = _Changes(best, trials[best].expected, looked, target)
-    points = progress_bar(_CURVE, "Other ε", len(_CURVE), shown=progress)
-    curve = {1.0: trials[best].expected, **{factor: changes.at(factor) for factor in points}}
+    expected = trials[best].expected
+
+    def shortly(method: Method, rows: PublicLabels) -> float:
+        return tried(method, rows, target.people, folds=_FEW_FOLDS, deals=1).expected
+
+    def changed(by: float) -> float:
+        return float(np.clip(expected + by, 0, 1))
+
+    here, curve = shortly(best, looked), {1.0: expected}
+    for factor in progress_bar(_CURVE, "Other ε", len(_CURVE), shown=progress):
+        # The noise is about inversely proportional to ε.
+        curve[factor] = changed(shortly(replace(best, noise=best.noise / factor), looked) - here)
+    half = looked.fewer(0.5)
+    if isinstance(best, PeopleBallots):  # all labels stay
+        half = replace(looked, rows=half.rows, own=False)
+    # With twice the public rows, half of the last doubling's gain is added.
+    with_more_rows = changed(STILL_TO_COME * max(here - shortly(best, half), 0.0))
     return _plan(
         target,
         evidence=OWN_LABELS if known.own else STAND_IN,
@@ -248,36 +253,11 @@ def _by_trials(
         error=trials[best].error,
         curve=_rising(curve, target.epsilon),
         advice=(
-            Advice("public rows", changes.with_more_rows()),
+            Advice("public rows", with_more_rows),
             Advice("ε or people", max(curve[2.0], curve[1.0])),
         ),
         goal=goal,
     )
-
-
-class _Changes:
-    """Compares trials of a few folds with one thing changed to those without the change."""
-
-    def __init__(self, method: Method, expected: float, known: PublicLabels, target: Target) -> None:
-        self._method, self._expected, self._known, self._people = method, expected, known, target.people
-        self._here = self._tried(method, known)
-
-    def _tried(self, method: Method, known: PublicLabels) -> float:
-        return tried(method, known, self._people, folds=_FEW_FOLDS, deals=1).expected
-
-    def _from(self, change: float) -> float:
-        return float(np.clip(self._expected + change, 0, 1))
-
-    def at(self, factor: float) -> float:
-        """Return the expected accuracy at a multiple of ε; the noise is about inversely proportional to it."""
-        changed = replace(self._method, noise=self._method.noise / factor)
-        return self._from(self._tried(changed, self._known) - self._here)
-
-    def with_more_rows(self) -> float:
-        """Return the expected accuracy with twice the public rows: half of the last doubling's gain is added."""
-        ballots = isinstance(self._method, PeopleBallots)
-        half = self._known.with_fewer_rows(0.5) if ballots else self._known.fewer(0.5)
-        return self._from(STILL_TO_COME * max(self._here - self._tried(self._method, half), 0.0))
 
 
 def _rising(curve: dict[float, float], epsilon: float) -> list[PlanPoint]:

@@ -29,29 +29,15 @@ _LEAST_GAIN = 0.0005  # a gain below this is printed as 0.0 points
 @final
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One method with its noise, proved ε and expected accuracy; public.
-
-    Parameters
-    ----------
-    method : Method
-        The method and its noise.
-    epsilon : PublicEpsilon
-        The proved guarantee, for any private rows.
-    expected, low, high : float
-        Expected accuracy of the student on rows like the public ones, and bounds for nine of ten runs.
-    in_full : bool
-        Whether the method was tried in full. After a short trial, the bounds are 0 and 1.
-    rough : bool
-        Whether nothing was tried and the bounds are too far apart for `expected` to be a prediction.
-    """
+    """One method with its noise, proved ε and expected accuracy; public."""
 
     method: Method
-    epsilon: PublicEpsilon
-    expected: float
-    low: float
+    epsilon: PublicEpsilon  # proved, for any private rows
+    expected: float  # accuracy of the student on rows like the public ones
+    low: float  # bounds for nine of ten runs; 0 and 1 after a short trial
     high: float
-    in_full: bool
-    rough: bool = False
+    in_full: bool  # whether the method was tried in full
+    rough: bool = False  # whether nothing was tried, and the bounds are too far apart for a prediction
 
     @property
     def claim(self) -> str:

@@ -8,7 +8,7 @@ which is estimated from the gain of the last doubling of their number.
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, final
 
 import numpy as np
@@ -35,27 +35,13 @@ STILL_TO_COME = 0.5  # times the gain of the last doubling: what the real number
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class PublicLabels:
-    """Public rows as the teachers see them, and the classes of some; all of it public.
+    """Public rows as the teachers see them, and the classes of some; all of it public."""
 
-    Parameters
-    ----------
-    rows : array of shape (public rows, features)
-        All public rows.
-    labeled : array of shape (labeled rows, features)
-        Rows with labels: public rows, or those of a stand-in.
-    classes : integer array of shape (labeled rows,)
-        Their class index.
-    n_classes : int
-        Number of classes.
-    own : bool
-        Whether the labeled rows are the public rows, in their order.
-    """
-
-    rows: Matrix = field(repr=False)
-    labeled: Matrix = field(repr=False)
-    classes: IntArray = field(repr=False)
+    rows: Matrix = field(repr=False)  # all public rows, shape (public rows, features)
+    labeled: Matrix = field(repr=False)  # rows with labels: public rows, or those of a stand-in
+    classes: IntArray = field(repr=False)  # their class indices
     n_classes: int
-    own: bool
+    own: bool  # whether the labeled rows are the public rows, in their order
 
     @property
     def majority(self) -> float:
@@ -67,27 +53,15 @@ class PublicLabels:
         kept = np.sort(np.random.default_rng(0).permutation(len(self.rows))[: max(2, round(share * len(self.rows)))])
         if self.own:
             return PublicLabels(self.rows[kept], self.labeled[kept], self.classes[kept], self.n_classes, True)
-        return PublicLabels(self.rows[kept], self.labeled, self.classes, self.n_classes, False)
-
-    def with_fewer_rows(self, share: float) -> "PublicLabels":
-        """Return all labels, with a random share of the public rows."""
-        return PublicLabels(self.fewer(share).rows, self.labeled, self.classes, self.n_classes, False)
+        return replace(self, rows=self.rows[kept])
 
 
 class Trial(NamedTuple):
-    """The accuracy of students of trial runs.
+    """The accuracy of students of trial runs."""
 
-    Parameters
-    ----------
-    shares, halves : tuple of float
-        Accuracy of each run on the held-out rows, and with half of the people.
-    still_to_come : float
-        What the real number of people adds to a trial, in multiples of the gain of the last doubling.
-    """
-
-    shares: tuple[float, ...]
-    halves: tuple[float, ...]
-    still_to_come: float
+    shares: tuple[float, ...]  # of each run, on the held-out rows
+    halves: tuple[float, ...]  # with half of the people
+    still_to_come: float  # what the real number of people adds, in multiples of the gain of the last doubling
 
     @property
     def expected(self) -> float:
@@ -120,18 +94,8 @@ Student = Callable[[IntArray, NoiseSource], IntArray]
 def tried(method: Method, known: PublicLabels, people: int, *, folds: int | None = None, deals: int = _DEALS) -> Trial:
     """Return the accuracy of students of a method on labeled public rows.
 
-    Parameters
-    ----------
-    method : Method
-        A method with its noise.
-    known : PublicLabels
-        The rows.
-    people : int
-        Number of people in the real run, for which the noise is.
-    folds : int, optional
-        Number of fifths of the labels that are scored. Default: all.
-    deals : int
-        Number of times that few labels are dealt into fifths. Many labels are dealt once.
+    `people` take part in the real run, for which the noise of the method is. Of the fifths of the labels, `folds` are
+    scored, by default all. Few labels are dealt into fifths `deals` times, many labels once.
     """
     rng, noise = np.random.default_rng(0), SimulationNoise(0)  # nothing here needs protection
     student = _STUDENTS[type(method)](method, known, people)

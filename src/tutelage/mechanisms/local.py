@@ -1,4 +1,4 @@
-"""Local randomizers: each ballot is perturbed where it was cast, so that no one is trusted with the votes.
+"""Each entity perturbs its own vote before sending it, so that no one is trusted with the votes; and decoders.
 
 A channel is the table of chances of each report for each class. The truncated geometric mechanism is the class as a
 number, plus discrete Laplace noise, clamped: right for classes with an order, as printed wrong (docs/errata.md).
@@ -6,7 +6,8 @@ number, plus discrete Laplace noise, clamped: right for classes with an order, a
 
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from enum import StrEnum
 from fractions import Fraction
 from math import exp, inf, nextafter
 from typing import Any, TypeVar, final
@@ -18,9 +19,24 @@ from tutelage import events
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
 from tutelage._internal.validation import ballots_between, integer_at_least, local_epsilon, noise_scale
 from tutelage.events import Event
-from tutelage.exceptions import AsPrintedWarning
+from tutelage.exceptions import AsPrintedWarning, InvalidBallotError, InvalidParameterError
 from tutelage.noise import NoiseSource, keep_chance
 from tutelage.privacy import PrivacyUnit
+
+__all__ = [
+    "ClassResponse",
+    "Decoder",
+    "KRandomizedResponse",
+    "LocalGaussian",
+    "LocalMechanism",
+    "TruncatedGeometric",
+    "TruncatedGeometricAsPrinted",
+    "count_reports",
+    "decode",
+    "invert_channel",
+    "maximize_likelihood",
+    "plurality_threshold",
+]
 
 
 class LocalMechanism(ABC):
@@ -35,10 +51,6 @@ class LocalMechanism(ABC):
     @abstractmethod
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
         """Return what one response of one entity is; the entity's ledger reserves it before any noise is drawn."""
-
-    @abstractmethod
-    def pure_epsilon(self, n_classes: int) -> float:
-        """Return the largest privacy loss of one response, in nats; infinite where only (ε, δ) holds."""
 
     @final
     def perturb(self, ballots: npt.ArrayLike, n_classes: int, noise: NoiseSource) -> IntArray:
@@ -64,11 +76,6 @@ class LocalMechanism(ABC):
         reports[taking_part] = drawn
         return reports
 
-    @final
-    def as_dict(self) -> dict[str, Any]:
-        """Return the mechanism as plain JSON-ready values, with its class name under ``"mechanism"``."""
-        return {"mechanism": type(self).__name__, **asdict(self)}  # type: ignore[call-overload]
-
     @abstractmethod
     def _respond(self, classes: IntArray, n_classes: int, noise: NoiseSource) -> IntArray:
         """Draw one response per class; the first axis of the result is that of `classes`."""
@@ -93,11 +100,6 @@ class _OfEpsilon(ClassResponse):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", local_epsilon(self.epsilon, type(self).__name__))
-
-    def pure_epsilon(self, n_classes: int) -> float:
-        """Return the largest privacy loss of one response, in nats."""
-        integer_at_least(n_classes, 2, "n_classes", type(self).__name__)
-        return self.epsilon
 
 
 Number = TypeVar("Number", float, Fraction)
@@ -181,11 +183,6 @@ class LocalGaussian(LocalMechanism):
         """Return what one response of one entity is."""
         return events.NoisyBallot(self.sigma, n_classes, unit, simulated)
 
-    def pure_epsilon(self, n_classes: int) -> float:
-        """Return infinity: Gaussian noise bounds no single loss, only (ε, δ)."""
-        integer_at_least(n_classes, 2, "n_classes", "LocalGaussian")
-        return inf
-
     def _respond(self, classes: IntArray, n_classes: int, noise: NoiseSource) -> IntArray:
         drawn = noise.discrete_gaussian(self.sigma, (len(classes), n_classes))
         drawn[np.arange(len(classes)), classes] += 1
@@ -257,11 +254,6 @@ class TruncatedGeometricAsPrinted(_OfEpsilon):
         """Return what one response of one entity is."""
         return events.TruncatedGeometricResponse(self._scale(n_classes), n_classes, unit, simulated)
 
-    def pure_epsilon(self, n_classes: int) -> float:
-        """Return the largest privacy loss of one response, in nats, which is below the printed ε."""
-        integer_at_least(n_classes, 2, "n_classes", "TruncatedGeometricAsPrinted")
-        return self.epsilon * (n_classes - 1) / n_classes
-
     def channel(self, n_classes: int) -> FloatArray:
         """Return the chance of each report (columns; the last: no class) given each class (rows); rows sum to 1."""
         return np.array(truncated_geometric_as_printed(exp(-1 / self._scale(n_classes)), n_classes))
@@ -279,3 +271,163 @@ def _scale_above(distance: int, epsilon: float) -> float:
     """Return the smallest float from distance/ε on, so that the noise is never less than ε allows."""
     scale = distance / epsilon
     return scale if Fraction(scale) * Fraction(epsilon) >= distance else nextafter(scale, inf)
+
+
+# Decoding is post-processing, so free. Which decoder finds the right class: docs/proofs/local.md.
+
+_MOST_STEPS = 2000
+_SETTLED = 1e-7  # largest change of a share in one step
+_QUERIES_AT_ONCE = 4096
+
+
+@final
+class Decoder(StrEnum):
+    """How reports become a label."""
+
+    PLURALITY = "plurality"  # the class reported most, Zhao's equations (3) and (4); for LocalGaussian the largest sum
+    INVERSE = "inverse"  # the largest unbiased estimate of the true count
+    LIKELIHOOD = "likelihood"  # the largest share in the distribution of votes that makes the reports likeliest
+
+
+def decode(
+    reports: npt.ArrayLike, mechanism: LocalMechanism, n_classes: int, decoder: Decoder | str | None = None
+) -> IntArray:
+    """Return the label that the reports speak for, per query; lowest index wins ties.
+
+    Parameters
+    ----------
+    reports : integer array of shape (entities, queries), or (entities, queries, classes) for `LocalGaussian`
+        What `LocalMechanism.perturb` drew, −1 (or zeros) for entities that did not take part.
+    mechanism : LocalMechanism
+        What every entity perturbed its vote by.
+    n_classes : int
+        Number of classes.
+    decoder : Decoder, optional
+        Default: plurality for `KRandomizedResponse`, where all three agree but for ties, and for `LocalGaussian`,
+        which has no other; likelihood for the truncated geometric mechanisms.
+
+    Returns
+    -------
+    integer array of shape (queries,)
+        Class index, or −1 for a query without reports.
+
+    Raises
+    ------
+    InvalidParameterError
+        If the decoder does not fit this mechanism, or is plurality where it elects the wrong class even of a unanimous
+        vote, however many entities there are.
+    """
+    integer_at_least(n_classes, 2, "n_classes", "decode")
+    chosen = _known_decoder(decoder, mechanism)
+    if isinstance(mechanism, ClassResponse):
+        channel = mechanism.channel(n_classes)
+        if chosen is Decoder.PLURALITY and plurality_threshold(channel) >= 1:
+            raise InvalidParameterError(
+                f"`decoder` must not be 'plurality' for {mechanism!r} over {n_classes} classes: it reports the last "
+                "class more often than the true one next to it, so that even a unanimous vote would lose. Take "
+                "'likelihood' or 'inverse', or KRandomizedResponse."
+            )
+        counts = count_reports(reports, channel.shape[1])
+        match chosen:
+            case Decoder.PLURALITY:
+                found: npt.NDArray[Any] = counts[:, : len(channel)]
+            case Decoder.INVERSE:
+                found = invert_channel(counts, channel)
+            case Decoder.LIKELIHOOD:
+                found = maximize_likelihood(counts, channel)
+        return np.where(counts.sum(axis=1) > 0, found.argmax(axis=1), ABSTAIN)
+    sums = np.asarray(reports)
+    if sums.ndim != 3 or sums.shape[2] != n_classes or not np.issubdtype(sums.dtype, np.integer):
+        raise InvalidBallotError(
+            f"`reports` of LocalGaussian must be an integer array of shape (entities, queries, {n_classes}). "
+            f"Got {sums.dtype} of shape {sums.shape}."
+        )
+    return np.where(np.any(sums != 0, axis=(0, 2)), sums.sum(axis=0).argmax(axis=1), ABSTAIN)
+
+
+def count_reports(reports: npt.ArrayLike, outcomes: int) -> IntArray:
+    """Return how often each outcome was reported, c_j(x): shape (queries, outcomes); absent entities are not counted.
+
+    Parameters
+    ----------
+    reports : integer array of shape (entities, queries)
+        Outcome per entity and query, or −1.
+    outcomes : int
+        Number of outcomes: columns of the channel.
+    """
+    reports = ballots_between(reports, outcomes, "`reports`", "(entities, queries)")
+    queries: int = reports.shape[1]
+    places = reports.astype(np.int64) + np.arange(queries) * outcomes
+    return np.bincount(places[reports != ABSTAIN], minlength=queries * outcomes).reshape(queries, outcomes)
+
+
+def invert_channel(counts: IntArray, channel: FloatArray) -> FloatArray:
+    """Return unbiased estimates of the votes for each class, of shape (queries, classes); they may be negative.
+
+    Parameters
+    ----------
+    counts : integer array of shape (queries, outcomes)
+        Reports of each outcome.
+    channel : array of shape (classes, outcomes)
+        `ClassResponse.channel`.
+    """
+    # E[counts] = votes · channel, and channel · pinv(channel) = 1 for rows that are linearly independent.
+    return counts @ np.linalg.pinv(channel)
+
+
+def maximize_likelihood(counts: IntArray, channel: FloatArray) -> FloatArray:
+    """Return the shares of the classes that make the reports likeliest, of shape (queries, classes); rows sum to 1.
+
+    Expectation maximization from equal shares, until no share moves by 1e-7 in a step, 2000 steps at most: the
+    likelihood is concave, and no step lowers it. Shares stay equal where nothing was reported. Parameters are those of
+    `invert_channel`.
+    """
+    shares = np.full((len(counts), len(channel)), 1 / len(channel))
+    heard = np.flatnonzero(counts.sum(axis=1))
+    for start in range(0, len(heard), _QUERIES_AT_ONCE):
+        part = heard[start : start + _QUERIES_AT_ONCE]
+        frequencies, found = counts[part] / counts[part].sum(axis=1, keepdims=True), shares[part]
+        for _ in range(_MOST_STEPS):
+            before = found
+            found = before * ((frequencies / (before @ channel)) @ channel.T)
+            if np.abs(found - before).max(initial=0) < _SETTLED:
+                break
+        shares[part] = found
+    return shares
+
+
+def plurality_threshold(channel: npt.NDArray[Any]) -> Any:
+    """Return the share of the votes above which the reports of many entities are most often the winner's.
+
+    It holds for all votes of the others: at or below it, there are votes of which a wrong class is reported most often,
+    however many entities there are. 1/2 for randomized response; 1 where not even all votes suffice.
+
+    Parameters
+    ----------
+    channel : array of shape (classes, outcomes)
+        `ClassResponse.channel`, or the same in exact numbers.
+    """
+    n_classes, highest = len(channel), channel[0, 0] * 0
+    for winner in range(n_classes):
+        for rival in set(range(n_classes)) - {winner}:
+            behind = channel[:, rival] - channel[:, winner]
+            lead, most = -behind[winner], max(np.delete(behind, winner))
+            if lead <= 0:
+                return 1 + highest * 0
+            highest = max(highest, most / (most + lead)) if most > 0 else highest
+    return highest
+
+
+def _known_decoder(decoder: Decoder | str | None, mechanism: LocalMechanism) -> Decoder:
+    if decoder is None:
+        by_plurality = isinstance(mechanism, KRandomizedResponse | LocalGaussian)
+        return Decoder.PLURALITY if by_plurality else Decoder.LIKELIHOOD
+    if decoder not in list(Decoder):
+        raise InvalidParameterError(f"`decoder` must be one of {', '.join(Decoder)}. Got {decoder!r}.")
+    chosen = Decoder(decoder)
+    if chosen is not Decoder.PLURALITY and not isinstance(mechanism, ClassResponse):
+        raise InvalidParameterError(
+            f"`decoder` of {type(mechanism).__name__} must be 'plurality', the largest sum: it has no channel. "
+            f"Got {chosen.value!r}."
+        )
+    return chosen
