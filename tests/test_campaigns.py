@@ -23,7 +23,6 @@ from tutelage.exceptions import (
     LedgerMismatchError,
     LedgerStorageError,
     LedgerTamperedError,
-    OverlappingShardsError,
 )
 from tutelage.labeling import ask_in_rounds
 from tutelage.ledger import Voters
@@ -187,12 +186,6 @@ def test_rounds_are_batches_of_one_campaign(path, seen):
     assert max(spent_by_people(path)) == MECHANISM.cap
 
 
-def test_equal_rows_of_a_batch_are_one_query(path, seen):
-    labels = session(path).ask(np.repeat(batch(0, 1), 3, axis=0)).labels
-    assert len(set(labels.tolist())) == 1
-    assert seen[0].n_queries == 1
-
-
 def test_other_settings_and_questions_are_campaigns_of_their_own(path, seen):
     one = session(path).ask(batch(0))
     others = [
@@ -336,14 +329,6 @@ def test_another_campaign_does_not_bring_a_lost_file_back(path, seen):
     assert len(seen) == released
 
 
-def test_a_file_that_an_earlier_ledger_left_behind_does_not_matter(path, seen):
-    session(path).ask(batch(0))
-    path.unlink()
-    Ledger.create(path, epsilon=50.0, delta=DELTA, unit=PERSON)
-    session(path).ask(batch(0))
-    assert np.array_equal(seen[0].counts, seen[1].counts)
-
-
 @pytest.mark.parametrize("change", ["rows", "order", "fewer", "names"])
 def test_other_rows_without_ids_are_refused(change, path, seen):
     X, y, _ = private_rows()
@@ -426,13 +411,6 @@ def test_a_batch_of_a_campaign_runs_nothing_that_was_not_paid(path):
     assert ledger.verify().answers == 1
 
 
-def test_a_name_stands_for_one_campaign(path):
-    ledger, voters = Ledger.open(path), Voters(["a"], b"")
-    ledger.reserve_votes(EVENT, "one", voters, np.array([1]), queries=1)
-    with pytest.raises(LedgerError, match="something else"):
-        ledger.reserve_votes(SIMULATED, "one", voters, np.array([1]), queries=1)
-
-
 @pytest.mark.parametrize("settled", [False, True])
 def test_what_was_paid_for_other_answers_pays_for_no_campaign(settled, path):
     ledger, voters = Ledger.open(path), Voters(["a"], b"")
@@ -452,12 +430,6 @@ def test_nobody_wants_fewer_votes_than_none(wanted, path):
     with pytest.raises(InvalidDataError, match="`wanted` must be"):
         ledger.reserve_votes(EVENT, "one", voters, np.array(wanted), queries=1)
     assert ledger.state().entries == 1
-
-
-def test_names_stand_for_one_teacher_each(path):
-    with pytest.raises(OverlappingShardsError, match="must have its own name"):
-        Ledger.open(path).reserve_votes(EVENT, "one", Voters(["a", "a"], b""), np.array([1, 1]), queries=1)
-    assert Ledger.open(path).state().entries == 1
 
 
 # Faults: each is planted, and one of the checks above must notice it

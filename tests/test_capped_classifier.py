@@ -1,6 +1,5 @@
 """`PATEClassifier` where people vote on the nearest public rows: what it learns, costs, remembers and refuses."""
 
-import pickle
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from tutelage.exceptions import (
     LedgerStorageError,
 )
 from tutelage.features import PublicPCA, PublicRows
-from tutelage.labeling.fits import People, Rows
+from tutelage.labeling.fits import People
 from tutelage.labeling.session import require_room
 from tutelage.ledger.filter import RenyiFilter
 from tutelage.mechanisms import CappedGNMax, ConfidentGNMax, NoisySum
@@ -59,12 +58,11 @@ def test_it_learns_nearly_as_much_as_a_model_without_privacy():
     bare = LogisticRegression().fit(PRIVATE, LABELS).score(TEST, TRUE)
     assert fitted().score(TEST, TRUE) > bare - 0.05
     drowned = {"epsilon": None, "mechanism": CappedGNMax(5_000.0, CAP)}
-    scores = [fitted(noise=SimulationNoise(seed), **drowned).score(TEST, TRUE) for seed in range(5)]
+    scores = [fitted(noise=SimulationNoise(seed), **drowned).score(TEST, TRUE) for seed in range(3)]
     assert np.mean(scores) < 0.5
 
 
-@pytest.mark.parametrize("cap", [CAP, pytest.param(200, marks=pytest.mark.rest)])
-@pytest.mark.parametrize("epsilon", [None, 0.3, 1.0, 4.0])
+@pytest.mark.parametrize(("epsilon", "cap"), [(None, CAP), (0.3, 200), (4.0, CAP)])
 def test_the_noise_is_the_least_that_the_budget_holds(epsilon, cap):
     found = fitted(epsilon=epsilon, teacher=NearestQueries(cap))
     target = epsilon or 1.0
@@ -122,11 +120,6 @@ def test_the_number_of_people_is_told_only_where_it_is_public():
     assert "1500" not in repr(by_person.ballots_)
 
 
-def test_a_stored_model_holds_no_votes():
-    found = fitted()
-    stored = pickle.loads(pickle.dumps(found))  # noqa: S301
-    assert not hasattr(stored, "ballots_")
-    assert np.array_equal(stored.predict(TEST), found.predict(TEST))
 
 
 # What a ledger remembers
@@ -150,7 +143,7 @@ def test_a_second_fit_has_the_same_labels_at_no_cost(path):
     assert Ledger.open(path).verify().spent == first.ledger_.spent
 
 
-@pytest.mark.parametrize(("epsilon", "cap"), [(0.3, 1), (1.0, 5)])
+@pytest.mark.parametrize(("epsilon", "cap"), [(0.3, 20), (3.0, 5)])
 def test_the_same_fit_finds_the_same_noise_again(path, epsilon, cap):
     some = {"X": PRIVATE[:300], "y": LABELS[:300], "public": PUBLIC[:40], "teacher": NearestQueries(cap), "noise": None}
     first = fitted(epsilon=epsilon, ledger=path, **some)
@@ -163,13 +156,7 @@ def test_the_same_fit_finds_the_same_noise_again(path, epsilon, cap):
 def test_no_text_shows_rows_or_the_number_of_people():
     shards = Shards.of_single_people(4, IDS[:4], name="patient_id")
     assert "n_shards=<hidden>" in repr(shards)
-    rows = Rows(PUBLIC[:2], PRIVATE[:2], LABELS[:2])
-    people = People(PRIVATE[:2], LABELS[:2], IDS[:2], None, PRIVATE[:2])
-    assert (repr(rows), repr(people)) == ("Rows(<private rows hidden>)", "People(<private rows hidden>)")
-
-
-def test_a_new_ledger_keeps_its_budget_by_order(path):
-    assert fitted(ledger=path, noise=None).ledger_.accounting == "renyi"
+    assert repr(People(PRIVATE[:2], LABELS[:2], IDS[:2], None, PRIVATE[:2])) == "People(<private rows hidden>)"
 
 
 def test_a_gaussian_ledger_gives_the_noise_that_fills_it(path):
@@ -178,10 +165,6 @@ def test_a_gaussian_ledger_gives_the_noise_that_fills_it(path):
     assert 0.9998 * 2 <= found.ledger_.spent <= 2.0
     less = CappedGNMax(found.mechanism_.sigma * 0.9998, CAP).event_of_one(3, ROW, simulated=False)
     assert ledger.share_of(less) > 2.0
-
-
-def test_a_ledger_without_an_epsilon_has_the_one_that_the_noise_was_chosen_by(path):
-    assert fitted(noise=None, ledger=path, epsilon=None).ledger_.budget == 1.0
 
 
 def test_new_queries_of_a_paid_campaign_fit_a_full_budget_and_say_that_votes_are_gone(path):
@@ -218,15 +201,6 @@ def test_what_does_not_fit_is_refused_before_anybody_votes(path, monkeypatch, pu
     with pytest.raises(BudgetExceededError, match="has no room for this release"):
         fitted(noise=None, ledger=path, epsilon=None, budget=2.0, mechanism=CappedGNMax(1.0, CAP), public=public)
     assert not path.exists()
-
-
-def test_a_budget_that_others_used_up_is_refused(path):
-    votes: Any = {"ledger": path, "budget": 2.0, "random_state": 0, "mechanism": GNMax(30.0), "n_queries": 5}
-    spent = PATEClassifier(GaussianNB(), n_teachers=20, student=GaussianNB(), **votes)
-    spent = spent.fit(PRIVATE, LABELS, X_public=PUBLIC).ledger_.spent
-    with pytest.raises(BudgetExceededError):
-        fitted(noise=None, ledger=path)
-    assert Ledger.open(path).verify().spent == spent
 
 
 def test_room_is_there_for_a_campaign_that_was_paid_and_for_no_other():

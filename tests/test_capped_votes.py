@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from test_cli import refusal, tutelage
-from tutelage import GNMax, LabelingSession, Ledger, SimulationNoise, VoteHistogram
+from tutelage import GNMax, LabelingSession, Ledger, VoteHistogram
 from tutelage._internal.typing import ABSTAIN
 from tutelage.accounting import Accountant, data_independent
 from tutelage.ballots import cap_ballots, cap_probabilities
@@ -59,14 +59,6 @@ def test_a_ballot_above_its_cap_is_refused_and_no_other_one(ballots, cap):
     assert np.array_equal(dense.counts, tally(ballots, 3).counts)
     assert np.array_equal(few.counts, dense.counts)
     assert (few.n_teachers, few.cap, dense.cap) == (len(ballots), cap, cap)
-
-
-def test_a_refused_ballot_tells_no_number_of_votes():
-    ballots = np.full((3, 987), ABSTAIN)
-    ballots[1, :654] = 0
-    with pytest.raises(InvalidBallotError) as caught:
-        tally(ballots, 2, cap=5)
-    assert "654" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -135,11 +127,6 @@ def test_votes_without_the_cap_are_refused_before_anything_is_spent(cap, mechani
     with pytest.raises(InvalidDataError, match="`cap` of at most 2"):
         session.ask(X)
     assert ledger.state().spent == 0
-
-
-def test_a_smaller_cap_is_enough():
-    noise = SimulationNoise(0)
-    assert CappedGNMax(2.0, 3).release(capped(), noise).event.flatten()[0].times == 1
 
 
 def test_a_batch_costs_one_event_whatever_its_size():
@@ -224,12 +211,6 @@ def test_no_teachers_votes_depend_on_another(ballots, cap, seed):
     together = cap_ballots(ballots, sure, cap)
     alone = [cap_ballots(ballots[[teacher]], sure[[teacher]], cap)[0] for teacher in range(len(ballots))]
     assert np.array_equal(together, alone)
-
-
-def test_probabilities_become_votes_for_the_most_probable_class():
-    probabilities = np.array([[[0.6, 0.4], [0.1, 0.9], [0.5, 0.5]], [[0.3, 0.7], [0.3, 0.7], [np.nan, 0.0]]])
-    assert cap_probabilities(probabilities, 1).tolist() == [[-1, 1, -1], [1, -1, -1]]
-    assert cap_probabilities(probabilities, 3).tolist() == [[0, 1, 0], [1, 1, -1]]
 
 
 def test_what_is_no_ballot_or_confidence_is_refused():

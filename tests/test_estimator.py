@@ -5,19 +5,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.model_selection import cross_val_score
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
-from conftest import FITS_AGAIN
 from tutelage import (
     ConfidentGNMax,
     GNMax,
@@ -25,8 +21,6 @@ from tutelage import (
     Ledger,
     LNMax,
     PATEClassifier,
-    SimulationNoise,
-    SystemNoise,
     VoteHistogram,
 )
 from tutelage.accounting import data_independent
@@ -38,13 +32,10 @@ from tutelage.exceptions import (
     InvalidParameterError,
     LedgerMismatchError,
     OverlappingShardsError,
-    RepeatedFitWarning,
 )
-from tutelage.features import PublicRows, PublicScaling, image_features
-from tutelage.networks import TwoConvolutions
+from tutelage.features import PublicScaling
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.teachers import ClassMeans, Network, Ridge
-from tutelage_reproductions.datasets import load_digits
 
 pytestmark = pytest.mark.usefixtures("repeatable", "public_rows_may_be_private")
 
@@ -57,7 +48,7 @@ def model(**changes) -> PATEClassifier:
     return PATEClassifier(**{**settings, **changes})
 
 
-@FITS_AGAIN
+@pytest.mark.rest
 @parametrize_with_checks(
     # Next to no noise, so that scikit-learn's accuracy floors test the plumbing and not the privacy; and a quick
     # student: what the default one makes of odd labels and rows is tested where it is at home.
@@ -82,15 +73,6 @@ def test_a_student_learns_through_noise(binary_rows):
     assert fitted.release_.event == Repeated(NoisyArgmaxGaussian(2.0, 2, row), 150)
 
 
-@FITS_AGAIN
-def test_public_rows_are_asked_from_the_first_on(binary_rows):
-    X, y = binary_rows
-    few = model(n_queries=7).fit(X, y, X_public=X)
-    assert few.votes_.n_queries == 7
-    assert few.epsilon_.epsilon < model().fit(X, y, X_public=X).epsilon_.epsilon
-
-
-@FITS_AGAIN
 @pytest.mark.fresh_noise
 def test_every_fit_draws_fresh_noise_whatever_the_random_state(binary_rows):
     # Two votes differ by at most 20, a third of their noise's σ√2 = 71: each label has a probability of at most Φ(0.29)
@@ -101,19 +83,11 @@ def test_every_fit_draws_fresh_noise_whatever_the_random_state(binary_rows):
     assert len(draws) == 3
 
 
-@FITS_AGAIN
 def test_the_votes_repeat_with_the_random_state(binary_rows):
     X, y = binary_rows
     one, other, changed = (model(random_state=seed).fit(X, y, X_public=X).votes_.counts for seed in (3, 3, 4))
     assert np.array_equal(one, other)
     assert not np.array_equal(one, changed)
-
-
-def test_simulated_noise_repeats_and_taints(binary_rows):
-    X, y = binary_rows
-    runs = [model(mechanism=GNMax(50.0), noise=SimulationNoise(5)).fit(X, y, X_public=X) for _ in range(2)]
-    assert np.array_equal(runs[0].release_.labels, runs[1].release_.labels)
-    assert runs[0].epsilon_.simulated
 
 
 def test_votes_stay_behind_when_the_model_is_stored(binary_rows):
@@ -126,32 +100,10 @@ def test_votes_stay_behind_when_the_model_is_stored(binary_rows):
     assert str(stored.epsilon_) == str(fitted.epsilon_)
 
 
-def test_predicting_needs_neither_votes_nor_noise(binary_rows, monkeypatch):
-    X, y = binary_rows
-    fitted = model().fit(X, y, X_public=X)
-    expected = fitted.predict(X)
-    del fitted.votes_
-
-    def no_noise(*_):
-        raise AssertionError("noise was drawn")
-
-    monkeypatch.setattr(SystemNoise, "discrete_gaussian", no_noise)
-    assert np.array_equal(fitted.predict(X), expected)
-
-
-def test_it_works_in_cross_validation_on_data_that_are_public_anyway(binary_rows):
-    X, y = binary_rows
-    with pytest.warns(RepeatedFitWarning) as caught:
-        assert cross_val_score(model(public_fraction=0.3), X, y, cv=3).mean() > 0.8
-    said = [str(warning.message)[:13] for warning in caught if warning.category is RepeatedFitWarning]
-    assert said == ["This is fit 2", "This is fit 3"]
-
-
 def interrupted(*_, **__):
     raise KeyboardInterrupt
 
 
-@FITS_AGAIN
 def test_checkpoints_outlive_a_failure_and_go_with_success(binary_rows, tmp_path, monkeypatch):
     X, y = binary_rows
     folder = tmp_path / "private"
@@ -164,7 +116,6 @@ def test_checkpoints_outlive_a_failure_and_go_with_success(binary_rows, tmp_path
     assert not folder.exists()
 
 
-@FITS_AGAIN
 def test_entities_and_silos_set_the_unit(binary_rows):
     X, y = binary_rows
     ids = np.arange(400) // 4
@@ -184,7 +135,6 @@ def test_a_declared_class_that_nobody_has_keeps_its_place(binary_rows):
     assert fitted.predict_proba(X).shape == (400, 3)
 
 
-@FITS_AGAIN
 def test_missing_values_pass_where_both_models_take_them(binary_rows):
     X, y = binary_rows
     X = X.copy()
@@ -410,16 +360,6 @@ def test_the_ledger_knows_other_data_and_other_budgets(binary_rows, tmp_path):
         model(ledger=path, data_changed=True).fit(X[:399], y[:399], X_public=X[:20])
 
 
-def test_ledger_parameters_without_a_ledger_and_odd_mechanisms_are_refused(binary_rows):
-    X, y = binary_rows
-    for change, message in (
-        ({"epsilon": 3.0}, "both determine how much noise there is"),
-        ({"data_changed": True}, "is about a ledger"),
-    ):
-        with pytest.raises(InvalidParameterError, match=message):
-            model(**change).fit(X, y, X_public=X)
-
-
 def test_a_confident_mechanism_leaves_queries_unanswered_and_the_rest_of_the_budget_alone(binary_rows, tmp_path):
     X, y = binary_rows
     mechanism = ConfidentGNMax(threshold=17.0, sigma_threshold=3.0, sigma_vote=2.0)
@@ -430,28 +370,6 @@ def test_a_confident_mechanism_leaves_queries_unanswered_and_the_rest_of_the_bud
     ledger = Ledger.open(tmp_path / "a.ledger")
     entries = ledger.export()
     assert entries[-1]["refund"] > 0
-
-
-def digits_features():
-    digits = load_digits()
-    return digits, image_features(PublicRows(digits.X_test, "digits"), (8, 8))
-
-
-def test_thousands_of_images_need_few_labels_with_public_features():
-    digits, features = digits_features()
-    settings: Any = {"n_teachers": 100, "mechanism": GNMax(10.0), "n_queries": 150, "classes": range(10)}
-    # Seeded: with shards and noise of their own, about one run in thirty misses a class.
-    settings |= {"random_state": 0, "noise": SimulationNoise(0)}
-    rows, held = (digits.X_train, digits.y_train), (digits.X_test[150:], digits.y_test[150:])
-    raw = PATEClassifier(ClassMeans(), student=SVC(), **settings).fit(*rows, X_public=digits.X_test)
-    model = PATEClassifier(ClassMeans(), features=features, student=SVC(), **settings).fit(
-        *rows, X_public=digits.X_test
-    )
-    assert model.score(*held) > raw.score(*held) + 0.03
-    stored = pickle.loads(pickle.dumps(model))  # noqa: S301  our own
-    assert stored.score(*held) == model.score(*held)
-    copy: Any = clone(model)
-    assert copy.fit(*rows, X_public=digits.X_test).score(*held) > raw.score(*held)
 
 
 @pytest.mark.parametrize(
@@ -471,7 +389,6 @@ def test_features_that_may_have_seen_private_rows_are_refused(features, binary_r
         PATEClassifier(ClassMeans(), features=features, n_teachers=5).fit(X, y, X_public=X[:20])
 
 
-@FITS_AGAIN
 def test_every_kind_of_teacher_goes_with_the_classifier(binary_rows):
     X, y = binary_rows
     for teacher in (Ridge(), Network(nn_of_four, learning_rate=0.05, device="cpu")):
@@ -483,29 +400,8 @@ def test_every_kind_of_teacher_goes_with_the_classifier(binary_rows):
         assert model.epsilon_.unit.name == "row"
 
 
-def test_a_network_that_does_not_take_the_rows_is_found_out_on_public_ones(binary_rows):
-    X, y = binary_rows
-    with pytest.raises(InvalidParameterError, match="`teacher` of PATEClassifier cannot be trained on public rows"):
-        PATEClassifier(Network(TwoConvolutions(), device="cpu"), n_teachers=5).fit(X, y, X_public=X[:20])
-
-
 def nn_of_four(n_classes):
     return nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, n_classes))
-
-
-@pytest.mark.parametrize("teacher", [TREE, ClassMeans(), Ridge()], ids=str)
-def test_every_kind_of_teacher_goes_with_checkpoints(teacher, binary_rows, tmp_path):
-    X, y = binary_rows
-    folder = tmp_path / "private"
-    model(teacher=teacher, checkpoints=folder).fit(X, y, X_public=X[:20])
-    assert not folder.exists()
-
-
-@pytest.mark.parametrize("teacher", [ClassMeans, "forest", LinearRegression()], ids=str)
-def test_what_is_no_teacher_is_refused_by_name(teacher, binary_rows):
-    X, y = binary_rows
-    with pytest.raises(InvalidParameterError, match="`teacher` of PATEClassifier must be a scikit-learn classifier"):
-        model(teacher=teacher).fit(X, y, X_public=X[:20])
 
 
 def test_no_private_cell_is_carried_along_by_an_error():

@@ -40,6 +40,7 @@ from tutelage.tables import Table
 from tutelage.teachers import VectorBallots
 from tutelage_reproductions.datasets import load_digits
 
+pytestmark = pytest.mark.rest
 pytest.importorskip("skl2onnx")
 runtime: Any = pytest.importorskip("onnxruntime")
 from tutelage.students import export, export_onnx  # noqa: E402  needs the extra
@@ -94,15 +95,13 @@ def assert_same(student: Any, path: Any, rows: Any, inputs: dict[str, Any] | Non
     assert len(np.unique(labels)) > 1
 
 
-@pytest.mark.parametrize("words", [False, True], ids=["numbers", "words"])
 @pytest.mark.parametrize("name", CLASSIFIERS)
-def test_a_classifier_predicts_the_same(tmp_path, name, words):
-    y = np.array(["low", "middle", "high"])[LABELS] if words else LABELS
-    student = CLASSIFIERS[name].fit(ROWS, y)
+def test_a_classifier_predicts_the_same(tmp_path, name):
+    student = CLASSIFIERS[name].fit(ROWS, np.array(["low", "middle", "high"])[LABELS])
     assert_same(student, export_onnx(student, tmp_path / "student.onnx"), TEST)
 
 
-@pytest.mark.parametrize("name", ["tree", "forest", "extra trees", "histogram gradient boosting"])
+@pytest.mark.parametrize("name", ["tree", "histogram gradient boosting"])
 @pytest.mark.parametrize("learned", [False, True], ids=["never seen", "learned from"])
 def test_trees_send_missing_values_the_same_way(tmp_path, name, learned):
     holes = np.random.default_rng(0).random(ROWS.shape) < 0.2
@@ -116,14 +115,6 @@ def test_trees_send_missing_values_the_same_way(tmp_path, name, learned):
 def test_a_map_gives_the_same_features(tmp_path, name):
     student = make_pipeline(MAPS[name], NoisySumClassifier()).fit(ROWS, LABELS)
     assert_same(student, export_onnx(student, tmp_path / "student.onnx"), ONE_MORE)
-
-
-def test_a_map_that_takes_missing_values_keeps_them(tmp_path):
-    holes = np.random.default_rng(0).random(ROWS.shape) < 0.2
-    student = make_pipeline(MAPS["steps"], HistGradientBoostingClassifier(max_iter=5, random_state=0))
-    student.fit(np.where(holes, np.nan, ROWS), LABELS)
-    missing = np.where(np.random.default_rng(1).random(TEST.shape) < 0.2, np.nan, TEST)
-    assert_same(student, export_onnx(student, tmp_path / "student.onnx"), missing)
 
 
 @pytest.mark.parametrize("shape", [(8, 8), (4, 8, 2)])
@@ -184,12 +175,6 @@ def test_texts_and_frames_are_refused_with_what_to_do(tmp_path):
             export_onnx(student, tmp_path / "student.onnx")
 
 
-def test_categories_that_are_numbers_become_columns(tmp_path):
-    codes = PublicSteps.learn(PublicRows(np.round(PUBLIC), "public rows"), 2)
-    student = make_pipeline(codes, LogisticRegression()).fit(np.round(ROWS), LABELS)
-    assert_same(student, export_onnx(student, tmp_path / "student.onnx"), np.round(ONE_MORE))
-
-
 def test_ballots_of_vectors_give_a_student_that_can_be_exported(tmp_path):
     settings: Any = {"epsilon": 5.0, "classes": range(3), "random_state": 0, "noise": SimulationNoise(0)}
     model = PATEClassifier(VectorBallots(), features=MAPS["steps"], **settings)
@@ -235,16 +220,3 @@ def test_a_part_without_a_form_in_onnx_is_named(tmp_path, student, named):
     with pytest.raises(InvalidParameterError, match=f"must have a form in ONNX, and {named} has none"):
         export_onnx(student.fit(X, LABELS), tmp_path / "student.onnx")
     assert not list(tmp_path.iterdir())
-
-
-def test_inputs_are_named_as_the_columns(tmp_path):
-    names = ["capital-gain", "capital_gain", "größe in cm", "2nd visit", "ward"]
-    rows = Table("", {name: ROWS[:, place % 4] for place, name in enumerate(names[:4])} | {"ward": ["n", "s"] * 750})
-    columns = PublicColumns.learn(rows)
-    student = make_pipeline(columns, DecisionTreeClassifier(max_depth=4, random_state=0))
-    student.fit(rows, LABELS)
-    file = export_onnx(student, tmp_path / "student.onnx")
-    session = runtime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
-    assert [given.name for given in session.get_inputs()] == names
-    cells = {name: np.asarray(rows.columns[name], dtype=object if name == "ward" else float)[:, None] for name in names}
-    assert session.run(["label"], cells)[0].tolist() == student.predict(rows).tolist()

@@ -202,21 +202,6 @@ def test_another_mechanism_is_another_query(ledger):
     assert ledger.state().answers == 20
 
 
-def test_another_question_is_another_query(ledger):
-    for question in ("income", "disease"):
-        session = LabelingSession(VOTES, GNMax(40.0), ledger, question=question)
-        assert session.ask(ROWS).cost > 0
-        assert session.ask(ROWS).cost == 0
-
-
-def test_noise_from_elsewhere_is_refused(ledger):
-    class Zeros:
-        simulated = False
-
-    with pytest.raises(InvalidParameterError, match="`noise` of LabelingSession must be something like SystemNoise"):
-        LabelingSession(VOTES, GNMax(40.0), ledger, noise=Zeros())  # pyright: ignore[reportArgumentType]
-
-
 def test_simulated_noise_taints_the_ledger_and_is_not_taken_for_an_answer(ledger):
     seeded = LabelingSession(VOTES, GNMax(40.0), ledger, noise=SimulationNoise(0))
     assert seeded.ask(ROWS).event.is_simulated
@@ -316,11 +301,6 @@ def test_the_exact_cost_of_a_session_with_predictions_is_below_its_public_one():
     assert 0 < accountant.exact(DELTA).reveal() < accountant.data_independent(DELTA).epsilon
 
 
-def test_a_session_that_asked_nothing_has_nothing_to_account_for(ledger):
-    with pytest.raises(InvalidDataError, match="The accountant is empty"):
-        LabelingSession(VOTES, GNMax(40.0), ledger).accountant().exact(DELTA)
-
-
 @dataclass(frozen=True)
 class Liar(Mechanism):
     """Runs more than it announced."""
@@ -394,13 +374,6 @@ def test_rows_voted_on_must_be_those_of_the_votes(ledger):
         LabelingSession(VOTES, GNMax(40.0), ledger, X_voted=ROWS[:3])
     with pytest.raises(InvalidParameterError, match="teachers vote on any rows"):
         LabelingSession(CountingTeachers(), GNMax(40.0), ledger, X_voted=ROWS)
-
-
-def test_of_equal_rows_the_first_ones_votes_count(ledger):
-    rows = np.array([[1.0], [2.0], [1.0], [3.0]])
-    votes = VoteHistogram(np.array([[250, 0], [0, 250], [0, 250], [0, 250]]), 250)
-    session = LabelingSession(votes, GNMax(40.0), ledger, X_voted=rows)
-    assert session.ask(rows[[2, 0]]).labels.tolist() == [0, 0]
 
 
 def test_affordable_counts_the_leading_rows_that_fit(ledger):

@@ -1,6 +1,5 @@
 """What a local response costs: against every pair of votes, in exact numbers, and through accountant and ledger."""
 
-import json
 from itertools import product
 
 import numpy as np
@@ -12,7 +11,6 @@ from exact import renyi
 from tutelage import Ledger
 from tutelage.accounting import Accountant
 from tutelage.accounting.composition import (
-    continuous_gaussian_composition,
     gaussian_composition,
     lattice_composition,
     pure_dp_composition,
@@ -24,9 +22,7 @@ from tutelage.accounting.data_independent import (
     pure_dp_renyi,
     rdp,
     response_composition,
-    response_rdp,
 )
-from tutelage.accounting.rdp import DEFAULT_ORDERS
 from tutelage.events import (
     Composed,
     NoisyArgmaxGaussian,
@@ -35,7 +31,6 @@ from tutelage.events import (
     RandomizedResponse,
     Repeated,
     TruncatedGeometricResponse,
-    event_from_dict,
 )
 from tutelage.exceptions import (
     AsPrintedWarning,
@@ -64,8 +59,8 @@ def hockey_stick(p: np.ndarray, q: np.ndarray, target: float) -> float:
     return float(np.maximum(p - np.exp(target) * q, 0).sum())
 
 
-@pytest.mark.parametrize("value", [0.05, 0.5, 2.0, 6.0])
-@pytest.mark.parametrize("classes", [2, 3, 4, 7])
+@pytest.mark.parametrize("value", [0.05, 6.0])
+@pytest.mark.parametrize("classes", [2, 3, 7])
 @pytest.mark.parametrize("make", [KRandomizedResponse, TruncatedGeometric, as_printed], ids=["k-rr", "tg", "printed"])
 def test_the_cost_is_that_of_the_worst_pair_of_votes_in_the_channel(make, classes, value):
     mechanism = make(value)
@@ -125,13 +120,6 @@ def test_the_curve_never_undercuts_the_exact_composition(value, classes, count):
     assert rdp(Repeated(event, count)).to_epsilon(1e-5).epsilon >= response_composition(event, count, 1e-5) - 1e-5
 
 
-def test_more_classes_cost_less_under_randomised_response():
-    costs = [epsilon(Repeated(RandomizedResponse(0.1, m, ONE_ENTITY), 100), 1e-5).epsilon for m in (2, 3, 10, 100)]
-    assert costs == sorted(costs, reverse=True)
-    assert costs[0] == pytest.approx(4.307, abs=5e-4)
-    assert costs[2] == pytest.approx(1.818, abs=5e-4)
-
-
 def test_a_hundred_responses_cost_ten_by_the_paper_and_4_3_at_most():
     total = Repeated(RESPONSE, 100)
     basic = basic_epsilon(total)
@@ -166,14 +154,12 @@ def test_a_vector_response_costs_what_gaussian_noise_on_two_counts_does():
     assert epsilon(Repeated(event, 7), 1e-5).epsilon == gaussian_composition(5.0, 7, 1e-5)
 
 
-@pytest.mark.parametrize("target", [0.5, 1.0, 4.0])
-@pytest.mark.parametrize("answers", [1, 20])
-def test_local_noise_is_calibrated_to_the_analytic_gaussian(target, answers):
+@pytest.mark.parametrize(("target", "answers"), [(0.5, 1), (4.0, 20)])
+def test_local_noise_is_the_least_that_keeps_epsilon(target, answers):
     sigma = local_gaussian_for(target, 1e-5, answers).sigma
     event = Repeated(NoisyBallot(sigma, 10, ONE_ENTITY), answers)
     assert epsilon(event, 1e-5).epsilon <= target  # true of the discrete noise that is drawn
     assert epsilon(Repeated(NoisyBallot(sigma * 0.9999, 10, ONE_ENTITY), answers), 1e-5).epsilon > target
-    assert continuous_gaussian_composition(sigma, answers, 1e-5) == pytest.approx(target, rel=0.03)
 
 
 def test_local_noise_that_no_vote_could_pass_is_refused():
@@ -190,26 +176,6 @@ def test_lattices_that_are_too_wide_fall_back_to_a_looser_cost():
     assert lattice_composition(np.array([0.5, 0.5]), 1.0, 2.0, 0, 1e-5) == 0
     many = epsilon(Repeated(RandomizedResponse(1e-3, 10, ONE_ENTITY), 10**6), 1e-5)
     assert 0 < many.epsilon < pure_dp_composition(1e-3, 10**6, 1e-5)
-
-
-@pytest.mark.parametrize("value", [1e-6, 1e-3, 1.0, 100.0])
-@pytest.mark.parametrize("classes", [2, 10, 1000])
-def test_curves_are_finite_and_rise_at_every_order(value, classes):
-    for event in (
-        RandomizedResponse(value, classes, ONE_ENTITY),
-        TruncatedGeometricResponse((classes - 1) / value, classes, ONE_ENTITY),
-    ):
-        curve = rdp(event).values
-        assert np.all(np.isfinite(curve))
-        assert np.all(curve >= 0)
-        assert curve.max() <= value * (1 + 1e-9)
-        assert np.all(response_rdp(event, DEFAULT_ORDERS) >= 0)
-
-
-@pytest.mark.parametrize("event", EVENTS, ids=lambda it: type(it).__name__)
-def test_events_survive_storage(event):
-    stored = json.loads(json.dumps(Repeated(event, 3).as_dict()))
-    assert event_from_dict(stored) == Repeated(event, 3)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 from exact import discrete_gaussian_masses, discrete_laplace_masses, label_probabilities
-from tutelage import GNMax, LNMax, SimulationNoise, SystemNoise, VoteHistogram
+from tutelage import GNMax, LNMax, SystemNoise, VoteHistogram
 from tutelage.events import NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
 from tutelage.exceptions import InvalidParameterError
 from tutelage.privacy import ONE_TEACHER
@@ -70,17 +70,6 @@ def test_events_tell_the_parameters_and_never_the_votes():
     assert GNMax(40).event(votes, simulated=False) == Repeated(NoisyArgmaxGaussian(40, 2, ONE_TEACHER), 5)
     other = VoteHistogram(np.array([[2, 8]] * 5), 10)
     assert LNMax(20).event(votes, simulated=False) == LNMax(20).event(other, simulated=False)
-
-
-def test_seeded_noise_taints_the_event():
-    votes = VoteHistogram(np.array([[7, 3]]), 10)
-    for mechanism in (LNMax(20), GNMax(40)):
-        real = mechanism.release(votes, SystemNoise()).event
-        seeded = mechanism.release(votes, SimulationNoise(0)).event
-        assert isinstance(real, Repeated)
-        assert isinstance(seeded, Repeated)
-        assert not real.event.simulated  # pyright: ignore[reportAttributeAccessIssue]
-        assert seeded.event.simulated  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @pytest.mark.parametrize("value", [0, -2.0, float("nan"), float("inf"), 1e300, None, "40"])

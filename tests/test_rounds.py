@@ -10,7 +10,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from tutelage import (
-    ConfidentGNMax,
     GNMax,
     InteractiveGNMax,
     LabelingSession,
@@ -23,9 +22,7 @@ from tutelage.exceptions import BudgetExceededError, InvalidDataError, InvalidPa
 from tutelage.labeling.rounds import ask_in_rounds, even_rounds
 from tutelage.students.selection import (
     FirstRows,
-    GivenRows,
     LeastConfident,
-    Medoids,
     PublicKnowledge,
     QuerySelector,
     RandomRows,
@@ -74,32 +71,12 @@ def test_later_rounds_go_where_the_student_doubts():
     assert to_border[asked.queries[30:]].mean() < to_border[asked.queries[:30]].mean() / 1.5
 
 
-def test_one_round_is_one_batch_in_the_order_of_the_rule():
-    X, _, _ = pool()
-    asked = ask_in_rounds(session(), X, [4], first=GivenRows((7, 3, 3, 90, 11, 2)))
-    assert asked.queries.tolist() == [7, 3, 90, 11]
-
-
-def test_without_another_rule_later_rounds_are_chosen_like_the_first():
-    X, _, _ = pool()
-    assert ask_in_rounds(session(), X, [3, 2], first=FirstRows()).queries.tolist() == [0, 1, 2, 3, 4]
-
-
 def test_a_rule_that_needs_answers_waits_for_two_classes():
     X, _, _ = pool()
     asked = ask_in_rounds(
         session(GNMax(1.0), 1e4), X, [3, 3], first=FirstRows(), then=LeastConfident(), student=STUDENT
     )
     assert asked.queries.tolist() == [0, 1, 2, 3, 4, 5]  # all of one class
-
-
-def test_selectors_see_features_and_teachers_see_rows():
-    X, classes, votes = pool()
-    rows = np.array([f"image {number}" for number in range(len(X))])
-    ledger = Ledger.in_memory(epsilon=50.0, delta=1e-5, unit=votes.unit)
-    asking = LabelingSession(votes, GNMax(1.0), ledger, X_voted=rows)
-    asked = ask_in_rounds(asking, rows, [12], first=Medoids(), features=X)
-    assert set(classes[asked.queries]) == {0, 1, 2}
 
 
 def test_the_loop_with_interactive_gnmax_asks_teachers_less_as_the_student_learns():
@@ -296,12 +273,6 @@ def test_votes_must_know_all_rows_of_several_rounds():
     with pytest.raises(InvalidParameterError, match=r"must be above 1/3, or guesses are confirmed\. Got 0\.3"):
         ask_in_rounds(session(InteractiveGNMax(9.0, 9.0, 9.0, 0.3)), X, [5], first=FirstRows())
     assert ledger.state().spent == 0
-
-
-def test_rounds_of_confident_gnmax_abstain_and_go_on():
-    X, _, _ = pool()
-    asked = ask_in_rounds(session(ConfidentGNMax(70.0, 5.0, 5.0)), X, [40, 40], first=RandomRows(), student=STUDENT)
-    assert 0 < asked.release.answered.mean() < 1
 
 
 def test_a_rule_sees_public_things_only():

@@ -64,10 +64,6 @@ def test_more_rows_than_are_left_or_none_at_all_are_refused(selector, known):
         selector.select(known, 1, -1)
 
 
-def test_rows_in_the_order_given(known):
-    assert FirstRows().select(known, 3, 0).tolist() == [2, 3, 4]
-
-
 def test_given_rows_keep_their_order_and_must_suffice(known):
     assert GivenRows((5, 0, 3, 5, 2)).select(known, 3, 0).tolist() == [5, 3, 2]  # row 0 was asked before
     with pytest.raises(InvalidDataError, match="`rows` of GivenRows must hold at least 4 distinct numbers"):
@@ -117,12 +113,6 @@ def test_equal_rows_leave_no_query_unused(values, data):
             chosen = Medoids().select(known, n_queries, 0)
             assert len(np.unique(chosen)) == n_queries
             assert set(chosen) <= set(known.open)
-
-
-def test_representatives_of_images_are_those_of_their_flattened_rows():
-    images = np.random.default_rng(0).normal(size=(50, 4, 3))
-    chosen = Medoids().select(PublicKnowledge.before(images), 5, 0)
-    assert np.array_equal(chosen, Medoids().select(PublicKnowledge.before(images.reshape(50, 12)), 5, 0))
 
 
 @pytest.mark.parametrize("X", [np.array([[np.nan], [0.0]]), np.array([["a"], ["b"]]), np.array([[np.inf], [1.0]])])
@@ -180,7 +170,3 @@ def test_knowledge_that_does_not_fit_together_is_refused(parts):
 def test_a_label_nobody_asked_for_is_refused():
     with pytest.raises(InvalidDataError, match="never released"):
         PublicKnowledge(X=np.zeros((2, 1)), labels=np.array([0, 1]), asked=np.array([True, False]))
-
-
-def test_knowledge_shows_no_row():
-    assert "12345" not in repr(PublicKnowledge.before(np.array([[12345.0]])))

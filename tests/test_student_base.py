@@ -91,12 +91,6 @@ def test_what_is_no_label_is_refused(y, complaint):
         Recorder().fit(X, y)
 
 
-def test_a_column_of_labels_is_taken_with_a_warning():
-    with pytest.warns(Warning, match="column-vector"):
-        fitted = Recorder().fit(X, np.array([[0], [1], [-1], [-1], [0], [1]]))
-    assert fitted.labels_.tolist() == [0, 1, -1, -1, 0, 1]
-
-
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e300, "4711secret"])
 def test_rows_that_are_no_numbers_are_refused_without_quoting_them(value):
     bad = X.astype(object)
@@ -113,17 +107,6 @@ def test_rows_that_are_no_table_are_refused_without_quoting_them(rows):
     with pytest.raises(InvalidDataError) as caught:
         Recorder().fit(rows, np.arange(len(np.atleast_1d(rows))))
     assert "4711" not in str(caught.value)
-
-
-def test_other_columns_than_learned_from_are_refused():
-    with pytest.raises(InvalidDataError, match="expecting 2 features"):
-        Recorder().fit(X, Y).predict(X[:, :1])
-
-
-def test_single_and_double_precision_are_the_same_rows():
-    one, two = (Recorder().fit(X.astype(kind) / 3, Y) for kind in (np.float32, np.float64))
-    assert one.rows_.dtype == two.rows_.dtype == np.float32
-    assert np.allclose(one.rows_, two.rows_)
 
 
 @pytest.mark.parametrize("wrong", [{"steps": 0}, {"random_state": -1}, {"random_state": 0.5}, {"random_state": "one"}])

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import pickle
 from collections import Counter
 from functools import partial
 from math import exp, sqrt
@@ -43,10 +42,7 @@ from tutelage.students import Moments, NoisySumClassifier
 from tutelage.teachers import NearestQueries, VectorBallots
 from tutelage.teachers.blocks import PeopleInMemory
 
-pytestmark = [
-    pytest.mark.usefixtures("in_this_process", "repeatable"),
-    pytest.mark.filterwarnings("ignore::tutelage.exceptions.RepeatedFitWarning"),
-]
+pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
 FEW = {"teacher": VectorBallots(n_landmarks=30)}
 # Of two landmarks, of which hardly anything can be learned.
 BAD = {"teacher": VectorBallots(n_landmarks=1, quantile=0.01, rounds=1)}
@@ -69,7 +65,7 @@ def sums_of(model) -> list[Any]:
 def test_a_bad_setting_is_not_chosen():
     # At ε = 1 the bad setting is right on a third of the rows, and the noise on a score is 0.01: that it wins has a
     # probability far below 10⁻⁹.
-    for seed in range(5):
+    for seed in range(2):
         model = fit(tuned(SETTINGS[::-1], noise=SimulationNoise(seed)))
         assert model.tuning_.chosen in (1, 2)
         assert model.tuning_.scores[0] < -0.1
@@ -85,23 +81,6 @@ def test_what_was_chosen_is_what_predicts():
     assert model.card().student == "LogisticRegression"
     assert "chosen among 2 settings" in model.card().selection
     assert_allclose(model.whole_student().predict(TEST), model.predict(TEST))
-
-
-def test_the_record_is_public_and_frozen():
-    model = fit(tuned())
-    found = model.tuning_
-    assert found.settings == tuple(SETTINGS)
-    assert abs(sum(found.scores)) < 1e-3 + 4 * sqrt(3) * found.noise
-    with pytest.raises(AttributeError):
-        found.chosen = 2  # type: ignore[misc]
-    again = pickle.loads(pickle.dumps(model))  # noqa: S301
-    assert again.tuning_.scores == found.scores
-    assert np.array_equal(again.predict(TEST), model.predict(TEST))
-    copied: Any = clone(model)
-    assert copied.get_params(deep=False)["tune"] == SETTINGS
-    assert not hasattr(copied, "tuning_")
-    model.set_params(tune=None).fit(PRIVATE, LABELS, X_public=PUBLIC)
-    assert not hasattr(model, "tuning_")
 
 
 # What one person can do
@@ -259,7 +238,7 @@ def test_a_person_is_wrong_for_lack_of_memory_only_if_it_lacks_alone(times, n_wr
 # What it costs
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+@pytest.mark.parametrize("epsilon", [0.1, 3.0])
 def test_the_proved_epsilon_is_that_of_all_sums_together(epsilon):
     model: Any = fit(tuned([{}, FEW, {"student": GaussianNB()}], epsilon=epsilon))
     assert epsilon * 0.9998 < model.epsilon_.epsilon <= epsilon
@@ -274,6 +253,7 @@ def test_the_proved_epsilon_is_that_of_all_sums_together(epsilon):
     assert mu == pytest.approx(2 / model.mechanism_.noise_multiplier, rel=1e-6)
 
 
+@pytest.mark.rest
 def test_another_accountant_finds_no_larger_epsilon():
     accounting = pytest.importorskip("dp_accounting")
     model = fit(tuned(epsilon=1.0))
@@ -282,15 +262,6 @@ def test_another_accountant_finds_no_larger_epsilon():
         accountant.compose(accounting.GaussianDpEvent(event.sigma / (2 * sqrt(event.norm_squared))))
     assert accountant.get_epsilon(1e-5) <= 1.0 + 1e-3
     assert accountant.get_epsilon(1e-5) > 0.99
-
-
-@pytest.mark.parametrize("share", [0.2, 0.4, 0.7])
-def test_the_share_is_what_tuning_takes(share):
-    model = fit(tuned(tune_share=share))
-    lengths = [event.norm_squared / event.sigma**2 for event in sums_of(model)]
-    n_final = len(model.moments_)
-    assert sum(lengths[:-n_final]) / sum(lengths) == pytest.approx(share, rel=1e-6)
-    assert lengths[2] / sum(lengths) == pytest.approx(0.3 * share, rel=1e-6)
 
 
 @pytest.mark.parametrize("last", [0, 1, 2])
@@ -345,14 +316,6 @@ def test_the_noise_on_a_score_is_what_the_record_says():
         assert bool(p > 1e-6) is right
 
 
-def test_the_recorded_noise_follows_from_the_event():
-    model = fit(tuned())
-    event = sums_of(model)[2]
-    assert event.dimension == 3
-    assert event.norm_squared == score_norm(3) ** 2
-    assert model.tuning_.noise == pytest.approx(event.sigma / (2**16 * 1500))
-
-
 # The ledger
 
 
@@ -370,7 +333,7 @@ def test_the_same_fit_costs_nothing_and_chooses_the_same(tmp_path):
     assert Ledger.open(ledger).verify().spent == first.ledger_.spent
 
 
-@pytest.mark.parametrize("settings", [[{}, FEW, BAD, {}], [{}, BAD], [FEW, {}, BAD]])
+@pytest.mark.parametrize("settings", [[{}, BAD], [FEW, {}, BAD]])
 def test_other_settings_are_paid_for_anew(tmp_path, settings):
     ledger = tmp_path / "private.ledger"
     spent = fit(tuned(ledger=ledger, noise=None)).ledger_.spent
@@ -388,19 +351,6 @@ def test_nothing_is_spent_where_there_is_no_room_for_everything(tmp_path, ids):
     with pytest.raises(BudgetExceededError):
         fit(tuned(ledger=ledger, noise=None, epsilon=1.4), entity_ids=ids)
     assert ledger.state().spent == before
-
-
-def test_a_fit_that_broke_off_after_the_trial_pays_only_for_the_rest(tmp_path, monkeypatch):
-    ledger = tmp_path / "private.ledger"
-    with monkeypatch.context() as broken:
-        broken.setattr(AskingTuned, "_cast", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            fit(tuned(ledger=ledger, noise=None))
-    part = Ledger.open(ledger).state().spent
-    assert 0 < part < 1
-    with pytest.warns(BudgetContinuedWarning):
-        whole = fit(tuned(ledger=ledger, noise=None))
-    assert part < whole.ledger_.spent <= 1.0
 
 
 def test_the_number_of_people_is_released_once_and_shared():
@@ -508,6 +458,7 @@ settings = [
 """
 
 
+@pytest.mark.rest
 def test_a_run_says_which_setting_was_chosen_and_what_that_took(tmp_path):
     write_people(tmp_path)
     configure(tmp_path, more=SECTION + "share = 0.5")
