@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "teachers": {"ballots", "features", "networks", "partition"},
     "mechanisms": {"ballots", "noise", "votes"},
     "accounting": {"votes"},
-    "students": {"features", "networks"},
+    "students": {"features"},
     "reporting": set(),
     "ledger": {"accounting"},
     "publishing": {"accounting", "ledger", "noise", "reporting", "votes"},
