@@ -178,6 +178,20 @@ def test_lattices_that_are_too_wide_fall_back_to_a_looser_cost():
     assert 0 < many.epsilon < pure_dp_composition(1e-3, 10**6, 1e-5)
 
 
+@pytest.mark.parametrize("value", [1e-6, 100.0])
+@pytest.mark.parametrize("classes", [2, 1000])
+def test_curves_are_finite_and_rise_at_every_order(value, classes):
+    for event in (
+        RandomizedResponse(value, classes, ONE_ENTITY),
+        TruncatedGeometricResponse((classes - 1) / value, classes, ONE_ENTITY),
+    ):
+        curve = rdp(event).values
+        assert np.all(np.isfinite(curve))
+        assert np.all(curve >= 0)
+        assert curve.max() <= value * (1 + 1e-9)
+        assert np.all(response_rdp(event, DEFAULT_ORDERS) >= 0)
+
+
 @pytest.mark.parametrize(
     "make",
     [
