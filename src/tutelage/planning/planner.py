@@ -135,7 +135,7 @@ def _known(
     own = y_public is not None
     if not own and (not isinstance(stand_in, tuple) or len(stand_in) != 2):
         raise InvalidParameterError("`stand_in` of plan must be a pair: rows of another data set and their labels.")
-    rows, labels = _numbers(*((X_public, y_public) if own else stand_in), features)
+    rows, labels = _numbers(X_public, y_public, features) if own else _numbers(stand_in[0], stand_in[1], features)
     if missing := sum(map(is_missing, labels.tolist())):
         raise InvalidDataError(
             f"All labels of plan must be known. {missing:,} of {len(labels):,} are missing; leave out these rows."
