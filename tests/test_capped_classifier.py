@@ -120,8 +120,6 @@ def test_the_number_of_people_is_told_only_where_it_is_public():
     assert "1500" not in repr(by_person.ballots_)
 
 
-
-
 # What a ledger remembers
 
 

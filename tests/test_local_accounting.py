@@ -22,7 +22,9 @@ from tutelage.accounting.data_independent import (
     pure_dp_renyi,
     rdp,
     response_composition,
+    response_rdp,
 )
+from tutelage.accounting.rdp import DEFAULT_ORDERS
 from tutelage.events import (
     Composed,
     NoisyArgmaxGaussian,

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp
 from scipy import stats
-from tutelage.accounting.local_dp import pure_epsilon
 
 from exact import discrete_gaussian_masses
+from tutelage.accounting.data_independent import pure_epsilon
 from tutelage.events import CERTAIN
 from tutelage.exceptions import AsPrintedWarning, InvalidBallotError, InvalidParameterError
 from tutelage.mechanisms import (

@@ -339,5 +339,3 @@ def test_what_a_named_mechanism_is_charged_for_is_planned():
     model.fit(X[:300], y[:300], X_public=X[300:])
     target = target_of(people=300, public_rows=100)
     assert proved(method_of(named, target), target).epsilon == pytest.approx(model.epsilon_.epsilon, rel=1e-6)
-
-
