@@ -122,7 +122,7 @@ def test_label_refuses_in_one_sentence_before_anything_is_spent(options, code, m
 
 def test_rows_and_votes_must_be_about_the_same(voted):
     np.savez(voted / "public.npz", X=np.zeros((59, 4)))
-    assert "must hold votes on 59 queries, one row per public row and finding, in order. Got 60." in refusal(
+    assert "must hold votes on 59 queries, one row per public row, in order. Got 60." in refusal(
         label(voted, *GNMAX), 1
     )
 
