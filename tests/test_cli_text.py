@@ -207,7 +207,6 @@ READERS = [
     ("ledger", "init", "{}", "--epsilon", 1, "--delta", 1e-5),
     ("card", "{}"),
     ("card", "--ledger", "{}", "--output", "out"),
-    ("card", "--private-votes", "{}", "--output", "out"),
     ("publish", "propose", "{}", *GNMAX, "--ledger", "{}", "--delta", 1e-5, "--output", "o"),
     ("publish", "test", "{}", "p.csv", "--votes", "{}", *GNMAX, "--ledger", "{}"),
     ("federate", "init", "{}", "--mailbox", "m"),

@@ -39,7 +39,7 @@ READ = {  # options that name what is read, or spent from
     "federate status home", "ledger init member", "ledger show file", "ledger verify file", "ledger verify release",
     "ledger exposure file", "ledger export file", "account votes", "publish propose proxy", "publish propose ledger",
     "publish test proposal", "publish test public", "publish test votes", "publish test ledger", "card results",
-    "card ledger", "card statements", "card claim", "card verify", "card private_votes", "card labels", "card ballots",
+    "card ledger", "card statements", "card claim", "card verify",
     "audit config",
 }  # fmt: skip
 LNMAX = ("--mechanism", "lnmax", "--scale", "5")
