@@ -389,3 +389,81 @@ def test_all_problems_of_parameters_are_told_at_once():
     with pytest.raises(InvalidParameterError) as refused:
         together.fit([[1.0]], [1])
     assert len(refused.value.problems) == 3
+
+
+def test_all_problems_of_a_configuration_are_told_at_once(tmp_path, called):
+    (tmp_path / "run.toml").write_text(
+        """
+[private]
+file = "private.csv"
+clases = ["no", "yes"]
+classes = ["no", "no"]
+people = 1
+[public]
+file = "private.csv"
+rounds = 0
+[teachers]
+jobs = 0
+[student]
+estimator = "forests"
+[privacy]
+epsilon = -1
+delta = 2
+[output]
+folder = 3
+[colums]
+"""
+    )
+    result = called("run", "run.toml", cwd=tmp_path)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    for part in (
+        "`clases` is not a setting of [private]. Did you mean `classes`?",
+        "`people` of [private] must be an integer >= 2",
+        "`rounds` of [public] must be an integer >= 1",
+        "`jobs` in [teachers] must be at least 1",
+        "`epsilon` in [privacy] must be above 0",
+        "`delta` of [privacy] must lie",
+        "`folder` in [output] must be text",
+        "`colums` is not a setting of the configuration. Did you mean `columns`?",
+    ):
+        assert sum(part in line for line in lines) == 1, part
+    assert len(lines) == 8
+
+
+def test_problems_across_sections_are_told_beside_those_inside(tmp_path, called):
+    (tmp_path / "run.toml").write_text(
+        """
+[private]
+file = "private.csv"
+unit = "row"
+entity = "patient"
+[public]
+file = "private.csv"
+evaluate_last = 9
+[teachers]
+estimator = "tutelage.teachers.Means"
+[student]
+estimator = 3
+[privacy]
+epsilon = 1.0
+[mechanism]
+name = "gnmax"
+sigma = 5.0
+[output]
+folder = 3
+"""
+    )
+    lines = called("run", "run.toml", cwd=tmp_path).stderr.splitlines()
+    for part in (
+        "`estimator` in [student] must be text",
+        "`folder` in [output] must be text",
+        "`evaluate_last` in [public] needs labels",
+        "[private] needs `classes`",
+        "must be another file than in [private]",
+        "`unit` in [private] protects each row alone",
+        "`epsilon` in [privacy] and the noise in [mechanism]",
+    ):
+        assert sum(part in line for line in lines) == 1, part
+    assert len(lines) == 7

@@ -280,22 +280,26 @@ def _name_of(section: object) -> str:
 def load_config(path: Path) -> RunConfig:
     """Read and check the configuration at `path`; an error names all problems."""
     table = read_settings(path)
-    known = ["dataset", "columns", "mechanism", "published", *_SECTIONS, *_OPTIONAL]
+    known = ["dataset", "columns", "mechanism", "published", *_STAND_INS, *_OPTIONAL]
     problems = list(problems_in(lambda: refuse_unknown(table, known, "the configuration")))
+    broken = set[str]()
 
-    def section(kind: type, name: str, given: Any) -> Any:
+    def checked(name: str, read: Callable[[], Any], instead: Any = None) -> Any:
         try:
-            return read_section(kind, given, name)
-        except ConfigError as error:
+            return read()
+        except (ConfigError, InvalidParameterError) as error:
             problems.extend(error.problems)
+            broken.add(name)
+            return instead
 
-    read = {name: section(kind, name, table.get(name, {})) for name, kind in _SECTIONS.items()}
+    def section(kind: type, name: str, given: Any, instead: Any = None) -> Any:
+        return checked(name, lambda: read_section(kind, given, name), instead)
+
+    read = {name: section(type(instead), name, table.get(name, {}), instead) for name, instead in _STAND_INS.items()}
     read |= {name: section(kind, name, table[name]) if name in table else None for name, kind in _OPTIONAL.items()}
     published = table.get("published", [])
     published = published if isinstance(published, list) else [published]
     read["published"] = tuple(section(PublishedSection, "published", entry) for entry in published)
-    if problems:
-        raise ConfigError(*dict.fromkeys(problems))
     mechanism, privacy, teachers = table.get("mechanism", {}), read["privacy"], read["teachers"]
     named = read["tuning"], teachers.estimator, teachers.parameters, read["student"].estimator, mechanism
     about_votes = _is_about_votes(read, mechanism)
@@ -303,13 +307,12 @@ def load_config(path: Path) -> RunConfig:
     estimator = teachers.estimator or (_FOREST if about_votes else _VECTORS)
     read["teachers"] = replace(teachers, estimator=estimator, number=teachers.number or _TEACHERS)
     by_budget, read["mechanism"] = privacy.epsilon is not None or privacy.budget is not None, None
-    try:
-        read["mechanism"] = _mechanism_of(estimator, mechanism, by_budget=by_budget)
-    except (ConfigError, InvalidParameterError) as error:
-        problems.extend(error.problems)
+    if not broken & {"teachers", "public", "private", "privacy"}:
+        read["mechanism"] = checked("mechanism", lambda: _mechanism_of(estimator, mechanism, by_budget=by_budget))
     config = RunConfig(base=path.parent, dataset=table.get("dataset"), columns=table.get("columns", {}), **read)
-    for check in _CHECKS:
-        problems.extend(problems_in(lambda one=check: one(config)))
+    for names, check in _CHECKS:
+        if not broken & set(names):
+            problems.extend(problems_in(lambda one=check: one(config)))
     if problems:
         raise ConfigError(*dict.fromkeys(problems))
     return config
@@ -530,21 +533,29 @@ def _problems_of_privacy(config: RunConfig) -> Iterator[str]:
     probability(config.privacy.delta, "delta", "[privacy]")
 
 
-def _problems_of_models(config: RunConfig) -> Iterator[str]:
+def _problems_of_jobs(config: RunConfig) -> Iterator[str]:
     jobs = config.teachers.jobs
     if jobs == 0:
         yield "`jobs` in [teachers] must be at least 1, or -1 for all cores. Got 0."
     if abs(jobs) > _MOST_JOBS:
         yield f"`jobs` in [teachers] must be at most {_MOST_JOBS}. Got {jobs}."
+
+
+def _problems_of_models(config: RunConfig) -> Iterator[str]:
     for each in (config, *config.tried):
         yield from problems_in(lambda one=each: build_teacher(one.teachers))
         yield from problems_in(lambda one=each: build_student(one))
-    if config.public.rounds == 1 and config.votes is not None and config.votes.takes_predictions:
+
+
+def _problems_of_rounds(config: RunConfig) -> Iterator[str]:
+    if config.public.rounds > 1:
+        return
+    if config.votes is not None and config.votes.takes_predictions:
         yield (
             "`interactive` checks the predictions of a student, which does not exist in the first round. Set `rounds` "
             "in [public] to at least 2, or use `confident`."
         )
-    if selector_named(config.public.selection).needs_answers and config.public.rounds == 1:
+    if selector_named(config.public.selection).needs_answers:
         yield f"{config.public.selection!r} in [public] needs earlier labels. Set `rounds` to at least 2."
 
 
@@ -602,12 +613,23 @@ def _problems_of_people(config: RunConfig) -> Iterator[str]:
         )
 
 
-_SECTIONS = {
-    "public": PublicSection, "teachers": TeachersSection, "student": StudentSection, "privacy": PrivacySection,
-    "output": OutputSection,
-}  # fmt: skip
+_STAND_INS = {
+    "public": PublicSection(), "teachers": TeachersSection(), "student": StudentSection(),
+    "privacy": PrivacySection(), "output": OutputSection(folder="."),
+}  # fmt: skip  # of sections with problems; no check looks at them
 _OPTIONAL = {"private": PrivateSection, "features": FeaturesSection, "tuning": TuningSection}
-_CHECKS: tuple[Callable[[RunConfig], Iterable[str]], ...] = (
-    _problems_of_sources, RunConfig.problems_of_files, _problems_of_private, _problems_of_columns,
-    _problems_of_privacy, _problems_of_people, _problems_of_tuning, _problems_of_batches, _problems_of_models,
-)  # fmt: skip
+_METHOD = ("teachers", "public", "private", "privacy", "mechanism")
+# What each check looks at: it is left out if one of these sections has problems of its own.
+_CHECKS: tuple[tuple[tuple[str, ...], Callable[[RunConfig], Iterable[str]]], ...] = (
+    (("private", "public"), _problems_of_sources),
+    (("private", "public"), RunConfig.problems_of_files),
+    (("private",), _problems_of_private),
+    (("private", "public"), _problems_of_columns),
+    (("privacy",), _problems_of_privacy),
+    (_METHOD, _problems_of_people),
+    ((*_METHOD, "tuning"), _problems_of_tuning),
+    (_METHOD, _problems_of_batches),
+    (("public",), _problems_of_rounds),
+    (("teachers",), _problems_of_jobs),
+    (("teachers", "public", "private", "privacy", "student", "features", "tuning"), _problems_of_models),
+)
