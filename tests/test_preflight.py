@@ -13,7 +13,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 
-from tutelage import Ledger, PATEClassifier
+from tutelage import Ledger, PATEClassifier, SimulationNoise
 from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
@@ -21,6 +21,7 @@ from tutelage.exceptions import (
     PreflightError,
     PreflightWarning,
     UndeclaredClassesWarning,
+    UnknownParameterError,
 )
 from tutelage.features import PublicColumns
 from tutelage.mechanisms import GNMax, NoisySum
@@ -279,6 +280,13 @@ def test_arrays_without_names_are_searched_for_ids():
         copy_of(model).set_params(unit="row").fit(numbered, y, X_public=public, entity_ids=np.arange(960))
 
 
+def test_simulated_noise_releases_nothing_so_that_refusals_are_warnings():
+    frame = rows(300, 1, patients=True)
+    model = PATEClassifier(VectorBallots(), epsilon=1.0, classes=["no", "yes"], noise=SimulationNoise(0))
+    with pytest.warns(PreflightWarning, match=UNIT):
+        model.fit(frame, "ill", X_public=rows(120, 2))
+
+
 @pytest.mark.parametrize(
     ("name", "cells", "found"),
     [
@@ -380,6 +388,14 @@ def test_a_ledger_of_rows_cannot_become_one_of_people(tmp_path):
     assert other.fit(PATIENTS, "ill", X_public=rows(120, 2), entity_ids="patient").epsilon_.unit.name == "patient"
 
 
+def test_delta_has_one_default(tmp_path, called):
+    case = Case(PATIENTS, entity="patient")
+    assert on_command_line(case, tmp_path, called) == ([], [])
+    assert "delta" not in (tmp_path / "run.toml").read_text()
+    card = json.loads((tmp_path / "out" / "card.json").read_text())
+    assert card["delta"] == PATEClassifier().delta == 1e-5
+
+
 def test_all_problems_of_parameters_are_told_at_once():
     model = PATEClassifier(epsilon=-1, delta=2, rounds=0, selection="nonsense", student="nonsense")
     with pytest.raises(InvalidParameterError) as refused:
@@ -467,3 +483,26 @@ folder = 3
     ):
         assert sum(part in line for line in lines) == 1, part
     assert len(lines) == 7
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"eps": 1}, "`eps` is not a parameter of PATEClassifier. Did you mean `epsilon`?"),
+        ({"n_teacher": 1}, "Did you mean `n_teachers`?"),
+        ({"entity_ids": [1]}, "Pass it to `fit`."),
+        ({"zzz": 1}, "It takes: teacher, n_teachers,"),
+    ],
+)
+def test_an_unknown_parameter_is_named_with_advice(given, said):
+    with pytest.raises(UnknownParameterError) as refused:
+        PATEClassifier(**given)
+    assert said in str(refused.value)
+    assert isinstance(refused.value, TypeError)
+
+
+def test_a_plan_is_refused_in_the_words_of_the_command_line(called):
+    result = called("plan", "--epsilon", 1, "--people", 10, "--classes", 2)
+    assert result.returncode == 2
+    assert "--public-rows must be the number of public rows, if --public is not given." in result.stderr
+    assert "X_public" not in result.stderr
