@@ -6,7 +6,7 @@ import pytest
 from sklearn.linear_model import RidgeClassifier
 
 from tutelage.cli import pipeline
-from tutelage.cli.checks import objections_before
+from tutelage.cli.run import _objections_before
 from tutelage.cli.config import load_config
 from tutelage.cli.sources import load_sources
 from tutelage.datasets import load_adult
@@ -81,7 +81,7 @@ def test_the_demo_has_the_defaults_and_is_compared_with_recorded_numbers():
 def test_nothing_is_objected_to_in_the_demo():
     settings = load_config(REPOSITORY / "examples" / "adult.toml")
     data = load_sources(settings)
-    assert objections_before(settings, data) == ()
+    assert _objections_before(settings, data) == ()
     pipeline.check(settings, data)  # warnings are errors here
 
 

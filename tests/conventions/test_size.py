@@ -1,0 +1,57 @@
+"""The package stays small: a ceiling of lines per package, and a public name has a user."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import tutelage
+from conftest import REPOSITORY
+
+PACKAGE = Path(tutelage.__file__).parent
+MODULES = 180
+# Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
+CEILINGS = {
+    "_internal": 1_150,
+}
+TEST_LINES = 30_000
+
+
+def lines_of(*paths: Path) -> int:
+    return sum(len(path.read_text().splitlines()) for path in paths)
+
+
+@pytest.mark.parametrize("package", CEILINGS)
+def test_a_package_stays_below_its_ceiling(package):
+    folder = PACKAGE if package == "root" else PACKAGE / package
+    found = lines_of(*(folder.glob("*.py") if package == "root" else folder.rglob("*.py")))
+    assert found <= CEILINGS[package]
+    assert found >= 0.95 * CEILINGS[package], "lower the ceiling"
+
+
+def test_every_package_has_a_ceiling():
+    assert {path.parent.name for path in PACKAGE.glob("*/__init__.py")} | {"root"} == CEILINGS.keys()
+
+
+def test_there_are_few_modules_and_tests_are_short():
+    assert len(list(PACKAGE.rglob("*.py"))) <= MODULES
+    assert lines_of(*(REPOSITORY / "tests").rglob("*.py")) <= TEST_LINES
+
+
+def public_names() -> set[str]:
+    found = set()
+    for path in PACKAGE.rglob("__init__.py"):
+        module = __import__(".".join(["tutelage", *path.parent.relative_to(PACKAGE).parts]), fromlist=["__all__"])
+        found |= set(getattr(module, "__all__", ()))
+    return found
+
+
+def test_every_public_name_has_a_user():
+    places = [
+        *(path for folder in ("examples", "benchmarks", "reproductions/src") for path in (REPOSITORY / folder).rglob("*.py")),
+        *(REPOSITORY / "examples").rglob("*.ipynb"),
+        *(path for path in (REPOSITORY / "docs").rglob("*.md") if "reference" not in path.parts),
+        REPOSITORY / "README.md",
+    ]
+    words = set(re.findall(r"\w+", "\n".join(path.read_text() for path in places)))
+    assert public_names() - words == set()
