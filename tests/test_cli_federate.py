@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 from pathlib import Path
+from textwrap import wrap
 
 import numpy as np
 import pytest
@@ -11,7 +12,6 @@ import pytest
 from conftest import REPOSITORY
 from parties import Called, free_ports
 from test_cli import refusal, tutelage
-from tutelage.cli.federate import in_groups
 from tutelage.cli.ledger import Neighbors
 from tutelage.exceptions import InvalidDataError
 from tutelage.federation import Home, Mailbox
@@ -363,7 +363,7 @@ def follow(block: str, folder: Path) -> str:
     for command in commands_in(block):
         if "join" in command:
             agreed = json.loads(tutelage("federate", "status", "--mailbox", "mail", "--json", cwd=folder).stdout)
-            command[command.index("--fingerprint") + 1] = in_groups(agreed["fingerprint"])
+            command[command.index("--fingerprint") + 1] = " ".join(wrap(agreed["fingerprint"], 4))
         if "compute" in command:
             parties.append(Called(folder, *command))
             continue

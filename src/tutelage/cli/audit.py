@@ -15,8 +15,7 @@ from tutelage.audit.checklist import Checked, PrivateRows, check_mechanism, chec
 from tutelage.audit.mechanism import check_draws
 from tutelage.audit.sums import check_ballots, check_claim_of_sum, check_noise_of_sum, check_votes, tried_on_few
 from tutelage.cli.config import RunConfig, load_config
-from tutelage.cli.pipeline import build_classifier
-from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
+from tutelage.cli.sources import RunData, build_classifier, check_public_rows, load_sources, pool_of
 from tutelage.cli.text import plain_console, print_json, say
 from tutelage.estimator import PATEClassifier
 from tutelage.events import Repeated

@@ -14,8 +14,16 @@ from sklearn.utils import all_estimators
 
 from tutelage._internal.gate import LARGEST, require_input, user_path
 from tutelage._internal.validation import probability, problems_in
-from tutelage.cli.mechanisms import SUM, read_mechanism, read_sum
-from tutelage.cli.settings import OneOf, Whole, read_section, read_settings, refuse_unknown
+from tutelage.cli.settings import (
+    SUM,
+    OneOf,
+    Whole,
+    read_mechanism,
+    read_section,
+    read_settings,
+    read_sum,
+    unknown_entries,
+)  # fmt: skip
 from tutelage.datasets import DATASETS
 from tutelage.estimator.classes import class_of, question_of
 from tutelage.exceptions import ConfigError, InvalidParameterError
@@ -281,7 +289,7 @@ def load_config(path: Path) -> RunConfig:
     """Read and check the configuration at `path`; an error names all problems."""
     table = read_settings(path)
     known = ["dataset", "columns", "mechanism", "published", *_STAND_INS, *_OPTIONAL]
-    problems = list(problems_in(lambda: refuse_unknown(table, known, "the configuration")))
+    problems = unknown_entries(table, known, "the configuration")
     broken = set[str]()
 
     def checked(name: str, read: Callable[[], Any], instead: Any = None) -> Any:

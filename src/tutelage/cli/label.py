@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-import typer
+from typer import Argument, Option
 
 from tutelage._internal.outputs import claimed, form
-from tutelage.cli.mechanisms import Chosen, choosing_mechanism
+from tutelage.cli.settings import Chosen, choosing_mechanism
 from tutelage.cli.sources import read_predictions, read_rows
-from tutelage.cli.text import ANOTHER_FILE, AsJson, PublicArray, Teachers, interruption_says, print_json, say
+from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, Teachers, interruption_says, print_json, say
 from tutelage.exceptions import ConfigError
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger, LedgerState
@@ -28,27 +28,18 @@ _LABELS = form(
 
 @choosing_mechanism(predictions=True)
 def label(
-    public: Annotated[
-        Path,
-        typer.Argument(help="Public rows that the teachers voted on (csv, Parquet or npz).", show_default=False),
-    ],
-    votes: Annotated[
-        Path, typer.Option(help="npz file with the private votes, one row per public row, in the same order.")
-    ],
-    ledger: Annotated[Path, typer.Option(help="Ledger of the private data. `tutelage ledger init` creates one.")],
+    public: Annotated[Path, Argument(help="Public rows that were voted on (csv, Parquet, npz).", show_default=False)],
+    votes: Annotated[Path, Option(help="npz file with the private votes, one row per public row, in the same order.")],
+    ledger: Annotated[Path, Option(help="Ledger of the private data. `tutelage ledger init` creates one.")],
     chosen: Chosen,
-    output: Annotated[Path, typer.Option(help="csv file to write the labels to.")],
+    output: Annotated[Path, Option(help="csv file to write the labels to.")],
     predictions: Annotated[
-        Path | None, typer.Option(help="interactive: npz file with the student's probabilities (rows x classes).")
-    ] = None,
-    predictions_array: Annotated[
-        str | None, typer.Option(help="Array of the predictions, if their file contains several.")
+        Path | None, Option(help="interactive: npz file with the student's probabilities (rows x classes).")
     ] = None,
     question: Annotated[
-        str, typer.Option(help="Name of what was voted on, if you ask several things about the same rows.")
+        str, Option(help="Name of what was voted on, if you ask several things about the same rows.")
     ] = "",
-    array: Annotated[str | None, typer.Option(help="Array of the votes, if their file contains several.")] = None,
-    public_array: PublicArray = None,
+    array: Array = None,
     teachers: Teachers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -60,8 +51,8 @@ def label(
     if released_by.takes_predictions != (predictions is not None):
         raise ConfigError("--predictions must be given with --mechanism interactive, and with no other mechanism.")
     with claimed(output, _LABELS, way_out=ANOTHER_FILE) as claim:
-        rows, question = read_rows(public, public_array, question)
-        student = None if predictions is None else read_predictions(predictions, predictions_array, len(rows))
+        rows, question = read_rows(public, question)
+        student = None if predictions is None else read_predictions(predictions, len(rows))
         histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers, n_queries=len(rows))
         budget = Ledger.open(ledger)
         noise = SystemNoise(progress=not as_json)
