@@ -17,6 +17,7 @@ from tutelage._internal.typing import Matrix
 from tutelage.cli.config import PrivateSection, RunConfig, build_student, build_teacher, problems_of_classes
 from tutelage.datasets import DATASETS
 from tutelage.estimator import PATEClassifier
+from tutelage.estimator.classes import class_of, question_of
 from tutelage.estimator.inputs import Caller
 from tutelage.exceptions import ConfigError, InvalidDataError, PreflightWarning
 from tutelage.features import PublicColumns, PublicRows
@@ -72,8 +73,8 @@ def load_sources(config: RunConfig) -> RunData:
         return _bundled(config.dataset)
     if config.private is None or config.public.file is None:
         raise ConfigError("Name the private rows in [private] `file` and the public rows in [public] `file`.")
-    private, public = config.input_file(config.private), config.input_file(config.public)
-    if _is_table(private) and _is_table(public):
+    private, public = config.input_file("private"), config.input_file("public")
+    if all(path.name.lower().endswith(TABLE_FILES) for path in (private, public)):
         return _from_tables(private, public, config.private, config.public.label, config.columns)
     if {private.suffix.lower(), public.suffix.lower()} == {".npz"}:
         if config.columns:
@@ -83,10 +84,6 @@ def load_sources(config: RunConfig) -> RunData:
         "`file` in [private] and in [public] must both be tables (.csv, .tsv or .txt, also with .gz; or .parquet) or "
         "both be .npz."
     )
-
-
-def _is_table(path: Path) -> bool:
-    return path.name.lower().endswith(TABLE_FILES)
 
 
 def check_public_rows(config: RunConfig, data: RunData) -> None:
@@ -230,20 +227,20 @@ def _check_forms(arrays: StoredArrays, *columns: str | None) -> None:
 
 def _declared(labels: Matrix, private: PrivateSection) -> Matrix:
     """Return the private labels as declared classes; a refusal does not name the unknown label."""
-    known = {str(label): name for label, name in private.class_of.items()}
+    known = {str(label): name for label, name in class_of(private.classes).items()}
     spellings = labels.astype(str).tolist()
     unknown = set(spellings) - set(known)
     if unknown:
         raise InvalidDataError(
             f"'{private.label}' of {private.file} contains a value that is not among `classes` in [private]"
-            f"{cause_of_unknown(unknown, list(private.class_of))}"
+            f"{cause_of_unknown(unknown, list(class_of(private.classes)))}"
         )
     return np.array([known[spelling] for spelling in spellings])
 
 
 def _declared_public(labels: Matrix | None, private: PrivateSection) -> Matrix | None:
     """Return the public labels, if there are any, as declared classes; being public, a stranger may be quoted."""
-    known = list(map(str, private.class_of))
+    known = list(map(str, class_of(private.classes)))
     unknown = [] if labels is None else sorted(set(labels.astype(str).tolist()) - set(known))
     if unknown:
         raise InvalidDataError(
@@ -324,9 +321,7 @@ def learn_features(settings: RunConfig, data: RunData) -> Any:
 def describe_features(settings: RunConfig) -> str:
     """Return what a card says about the feature map."""
     section = settings.features_section
-    if section is None:
-        return "none"
-    return f"{section.map}, learned from {_source(settings)}, published with the student"
+    return "none" if section is None else f"{section.map}, learned from {_source(settings)}, published with the student"
 
 
 def _source(settings: RunConfig) -> str:
@@ -337,18 +332,20 @@ def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATECla
     """Return the classifier that a configuration describes, with the parameters that one verb adds."""
     features, private = learn_features(settings, data), settings.private
     classes: Any = data.classes
-    question = settings.dataset if private is None else private.question
+    question = settings.dataset if private is None else question_of(private.label, private.classes)
     if data.batches is not None:  # whose cells are made numbers and classes while they are read
         features = None if features is None else make_pipeline(data.columns, features)
         classes, question = data.batches.section.classes, data.batches.section.label
     if settings.tuning is not None:
-        more |= {"tune": _settings(settings, data, features), "tune_share": settings.tuning.share}
-    described: dict[str, Any] = {
+        tune = []
+        for tried in settings.tried:
+            same = tried.features_section == settings.features_section
+            described = _models(tried, features if same else learn_features(tried, data))
+            tune.append({"teacher": build_teacher(tried.teachers), **described})
+        more |= {"tune": tune, "tune_share": settings.tuning.share}
+    described = _models(settings, features) | {
         "n_teachers": settings.teachers.number,
         "mechanism": settings.mechanism,
-        "student": build_student(settings),
-        "features": features,
-        "student_features": _student_features(settings, features),
         "classes": classes,
         "n_queries": settings.public.queries,
         "selection": None if settings.by_vectors else settings.public.selection,
@@ -368,24 +365,9 @@ def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATECla
     return model
 
 
-def _student_features(settings: RunConfig, features: Any) -> Any:
-    return "rows" if settings.student.sees == "rows" else features
-
-
-def _settings(settings: RunConfig, data: RunData, features: Any) -> list[dict[str, Any]]:
-    """Return the parameters of each setting in ``[tuning]``."""
-    found, section = list[dict[str, Any]](), settings.features_section
-    for tried in settings.tried:
-        learned = features if tried.features_section == section else learn_features(tried, data)
-        found.append(
-            {
-                "teacher": build_teacher(tried.teachers),
-                "student": build_student(tried),
-                "features": learned,
-                "student_features": _student_features(tried, learned),
-            }
-        )
-    return found
+def _models(settings: RunConfig, features: Any) -> dict[str, Any]:
+    seen = "rows" if settings.student.sees == "rows" else features
+    return {"student": build_student(settings), "features": features, "student_features": seen}
 
 
 def fit(model: PATEClassifier, settings: RunConfig, data: RunData) -> None:
