@@ -51,7 +51,18 @@ def account(
     costs = _costs([part.event for part in one.flatten()], histogram, delta, progress=not as_json)
     shown, title = {name: _opened(cost, reveal_private) for name, cost in costs.items()}, str(released_by.mechanism)
     if not as_json:
-        _print_table(shown, histogram, title, delta, reveal=reveal_private)
+        title += f"\n{histogram.n_queries:,} queries, {histogram.n_classes} classes, {histogram.n_teachers:,} teachers"
+        caption = f"delta = {delta:g}; {histogram.unit.neighboring.sentence}"
+        table = Table("epsilon", "at order", "publish?", "proof", title=title, caption=caption)
+        for cost in filter(None, shown.values()):
+            value = "hidden" if cost["epsilon"] is None else f"{round_up(cost['epsilon']):.4f}"
+            order = "" if cost["order"] is None else f"{cost['order']:.4g}"
+            averaged = f" (mean of {cost['runs']} runs)" if "runs" in cost else ""
+            publish = "yes" if cost["publishable"] else Text("no", "bold red")
+            table.add_row(value, order, publish, cost["method"] + averaged)
+        plain_console().print(table)
+        if not reveal_private:
+            say("Hidden values depend on the private votes.\nThe data set owner can print them with --reveal-private.")
         say(f"Next: tutelage label PUBLIC --votes {votes} --ledger LEDGER {released_by.as_options()}")
         return
     sizes = {"queries": histogram.n_queries, "classes": histogram.n_classes, "teachers": histogram.n_teachers}
@@ -100,21 +111,3 @@ def _opened(cost: Cost, reveal: bool) -> dict[str, Any] | None:
         if isinstance(cost, list):
             opened |= {"runs": len(runs), "largest_epsilon": by_size[-1].reveal()}
     return opened
-
-
-def _print_table(
-    shown: dict[str, dict[str, Any] | None], votes: VoteHistogram, title: str, delta: float, *, reveal: bool
-) -> None:
-    title += f"\n{votes.n_queries:,} queries, {votes.n_classes} classes, {votes.n_teachers:,} teachers"
-    caption = f"delta = {delta:g}; {votes.unit.neighboring.sentence}"
-    table = Table("epsilon", "at order", "publish?", "proof", title=title, caption=caption)
-    for cost in shown.values():
-        if cost is not None:
-            value = "hidden" if cost["epsilon"] is None else f"{round_up(cost['epsilon']):.4f}"
-            order = "" if cost["order"] is None else f"{cost['order']:.4g}"
-            averaged = f" (mean of {cost['runs']} runs)" if "runs" in cost else ""
-            publish = "yes" if cost["publishable"] else Text("no", "bold red")
-            table.add_row(value, order, publish, cost["method"] + averaged)
-    plain_console().print(table)
-    if not reveal:
-        say("Hidden values depend on the private votes.\nThe data set owner can print them with --reveal-private.")

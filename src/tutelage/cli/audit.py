@@ -57,7 +57,11 @@ def audit(
     check_public_rows(settings, data)
     private = PrivateRows(data.X_private, data.y_private, data.entity_ids, data.silos)
     pool = pool_of(settings, data)
-    existing = _budget_of_noise(settings)
+    existing = None
+    if settings.mechanism is None and settings.ledger.exists():  # an unspent copy, which determines the noise of a run
+        state = Ledger.open(settings.ledger, read_only=True).state()
+        kept: Any = {"order": state.order, "accounting": state.accounting}
+        existing = Ledger.in_memory(epsilon=state.budget, delta=state.delta, unit=state.unit, **kept)
     epsilon = settings.privacy.epsilon or (settings.privacy.budget if settings.mechanism is None else None)
     # No ledger, because nothing is released.
     model = build_classifier(settings, data, noise=SimulationNoise(0), epsilon=epsilon)
@@ -88,15 +92,6 @@ def audit(
         raise Exit(_FAILED)
     if not as_json:
         say(f"Next: tutelage run {config}")
-
-
-def _budget_of_noise(settings: RunConfig) -> Ledger | None:
-    """Return an unspent copy, in memory, of the ledger that determines the noise of a run, if there is one."""
-    if settings.mechanism is not None or not settings.ledger.exists():
-        return None
-    state = Ledger.open(settings.ledger, read_only=True).state()
-    kept = {"order": state.order, "accounting": state.accounting}
-    return Ledger.in_memory(epsilon=state.budget, delta=state.delta, unit=state.unit, **kept)
 
 
 def _by_budget(settings: RunConfig, data: RunData, pool: Any, existing: Ledger | None) -> GNMax:

@@ -19,7 +19,7 @@ from tutelage._internal.releases import (
     claimed_folder,
     released,
     signed_manifest,
-)  # fmt: skip
+)
 from tutelage.cli.ledger import opened
 from tutelage.cli.settings import read_settings
 from tutelage.cli.text import print_json, say
@@ -93,7 +93,9 @@ def card(
             made = replace(made, epsilon=epsilon, sanitised=sanitised, proposal=proved.proposal, event=proved.released)
             made = replace(made, findings=_judged_again(made))
         made = replace(made, statements=made.statements | _statements(state or [], statements))
-        if before is None or not _shows(folder, made):
+        pages = (("card.md", made.as_markdown()), ("card.html", made.as_html()))
+        shown = before is not None and all(read_text(folder / name) == page for name, page in pages)
+        if not shown or read_card(folder / "card.json").as_dict() != made.as_dict():
             _publish(cards, made, before, ledger)
         if signer is not None:
             signature = signature_of(folder, signer.member.name, signer.sign)
@@ -261,13 +263,6 @@ def _history_of(path: Path) -> History:
     ledger = opened(path)
     verified = ledger.verify()
     return ledger.history().until(verified.entries - 1)
-
-
-def _shows(folder: Path, made: PrivacyCard) -> bool:
-    """Return whether the files of a card in a folder say what would be written now."""
-    pages = (("card.md", made.as_markdown()), ("card.html", made.as_html()))
-    same = all(read_text(folder / name) == text for name, text in pages)
-    return same and read_card(folder / "card.json").as_dict() == made.as_dict()
 
 
 def _publish(cards: Claim, made: PrivacyCard, before: Manifest | None, ledger: Path | None) -> None:

@@ -23,7 +23,7 @@ from tutelage.cli.settings import (
     read_settings,
     read_sum,
     unknown_entries,
-)  # fmt: skip
+)
 from tutelage.datasets import DATASETS
 from tutelage.exceptions import ConfigError, InvalidParameterError
 from tutelage.features.named import FEATURE_MAPS, TABLE_MAP_OF_PEOPLE
@@ -90,8 +90,8 @@ class FeaturesSection:
 class TeachersSection:
     """``[teachers]``: which scikit-learn classifier, closed form or ballots of people, and how many."""
 
-    number: Annotated[int, Whole(1, _MOST_TEACHERS)] = 0  # by default as many as `_teachers` says
-    estimator: str = ""  # likewise
+    number: Annotated[int, Whole(1, _MOST_TEACHERS)] = 0  # by default `_TEACHERS`
+    estimator: str = ""  # by default ballots of people, or a forest where votes on single rows are meant
     parameters: dict = field(default_factory=dict)
     seed: Annotated[int, Whole(0)] = 0
     jobs: int = -1

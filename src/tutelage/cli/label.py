@@ -14,8 +14,7 @@ from tutelage.cli.sources import read_predictions, read_rows
 from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, Teachers, interruption_says, print_json, say
 from tutelage.exceptions import ConfigError
 from tutelage.labeling import LabelingSession
-from tutelage.ledger import Ledger, LedgerState
-from tutelage.mechanisms import Release
+from tutelage.ledger import Ledger
 from tutelage.noise import SystemNoise
 from tutelage.privacy import round_up
 from tutelage.votes import VoteHistogram
@@ -61,22 +60,11 @@ def label(
             "no labels were written. The budget reserved for them stays spent, and stored labels are remembered."
         ):
             release = session.ask(rows, student)
-        with claim.written() as part:
-            _write(part, release)
-    _print(release, budget.state(), output, session.n_remembered, as_json=as_json)
-    if not as_json:
-        say(f"Next: tutelage card --ledger {ledger} --output card")
-
-
-def _write(part: Path, release: Release) -> None:
-    with part.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["public_row", "label"])
-        writer.writerows([row, "" if label < 0 else label] for row, label in enumerate(release.labels.tolist()))
-
-
-def _print(release: Release, state: LedgerState, output: Path, remembered: int, *, as_json: bool) -> None:
-    asked, answered = release.labels.size, int(np.sum(release.answered))
+        with claim.written() as part, part.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["public_row", "label"])
+            writer.writerows([row, "" if label < 0 else label] for row, label in enumerate(release.labels.tolist()))
+    asked, answered, state = release.labels.size, int(np.sum(release.answered)), budget.state()
     if as_json:
         counts = {"asked": asked, "answered": answered, "cost": release.cost, "labels": str(output)}
         print_json({**counts, "event": release.event.as_dict(), "ledger": state.as_dict()})
@@ -85,6 +73,7 @@ def _print(release: Release, state: LedgerState, output: Path, remembered: int, 
     say(f"Wrote {answered:,} of {asked:,} labels to {output}.{others}")
     say(f"This spent {round_up(release.cost):.4f} of the budget ε = {state.budget:g} at δ = {state.delta:g}.")
     say(state)
-    if remembered:
-        which = "Every row was" if release.cost == 0 else f"{remembered:,} rows were"
+    if session.n_remembered:
+        which = "Every row was" if release.cost == 0 else f"{session.n_remembered:,} rows were"
         say(f"{which} labeled before. Labels from earlier releases are repeated, and nothing is spent on them.")
+    say(f"Next: tutelage card --ledger {ledger} --output card")

@@ -14,7 +14,6 @@ from typer import Argument, Option
 from tutelage._internal.outputs import claimed, form
 from tutelage._internal.releases import Manifest
 from tutelage.cli.text import ANOTHER_FILE, AsJson, plain_console, print_json, require_printable, say, verb_group
-from tutelage.events import Event
 from tutelage.exceptions import ConfigError
 from tutelage.ledger import Accounting, Ledger, LedgerState
 from tutelage.privacy import ONE_ENTITY, ONE_TEACHER, NeighboringRelation, PrivacyUnit, round_up
@@ -77,7 +76,13 @@ def init(
     if member is not None:
         if neighbors is not None or unit is not None:
             raise ConfigError("--for reads --neighbors and --unit from the joined terms. Leave these two options out.")
-        protects, query, owner = _agreed(member)
+        from tutelage.federation import Home
+        from tutelage.federation.charges import owner_name
+        from tutelage.federation.costs import event_of_query
+
+        home = Home(member)
+        terms = home.consortium()
+        protects, query, owner = terms.unit, event_of_query(terms), owner_name(home.identity.member)
     elif neighbors is None:
         raise ConfigError(
             "--neighbors must name what the budget protects: entity (all rows of one person), row, silo, owner, or "
@@ -169,17 +174,6 @@ def export(
 
 def _lines(file: Path) -> str:
     return "".join(f"{json.dumps(entry)}\n" for entry in opened(file).export())
-
-
-def _agreed(member: Path) -> tuple[PrivacyUnit, Event, str]:
-    """Return the privacy unit of the joined terms, the event of one query, and the member's name in a ledger."""
-    from tutelage.federation import Home
-    from tutelage.federation.charges import owner_name
-    from tutelage.federation.costs import event_of_query
-
-    home = Home(member)
-    terms = home.consortium()
-    return terms.unit, event_of_query(terms), owner_name(home.identity.member)
 
 
 def opened(file: Path) -> Ledger:

@@ -12,7 +12,6 @@ from typer import Exit, Option
 
 from tutelage._internal.files import read_arrays
 from tutelage._internal.html import escape, facts
-from tutelage._internal.outputs import Claim
 from tutelage._internal.releases import claimed_folder, released
 from tutelage.cli.config import RunConfig, build_student, build_teacher, load_config
 from tutelage.cli.sources import RunData, check, check_public_rows, learn_features, load_sources, pool_of
@@ -85,7 +84,11 @@ def plan(
             else:
                 _print(found)
             if results is not None:
-                _write(results, found, as_text)
+                with released(results, kind=_KIND) as folder:
+                    (folder / _FILES[0]).write_text(as_text + "\n", encoding="utf-8")
+                    (folder / _FILES[1]).write_text(html_of(found), encoding="utf-8")
+                for name in _FILES:
+                    say(f"Wrote {results.path / name}", err=True)
     except InvalidParameterError as error:
         raise ConfigError(*map(_by_option, error.problems)) from None
     if not found.possible:
@@ -188,14 +191,6 @@ def html_of(found: Plan) -> str:
     curve = tuple((f"ε = {point.epsilon:.3g}", f"{point.expected:.1%} expected") for point in found.curve)
     body = f"{sentences}{table}<h2>At other ε</h2>{facts(curve)}{settings if found.recommended else ''}"
     return document(title, f"<header><h1>{title}</h1></header><main class=part><section>{body}</section></main>")
-
-
-def _write(results: Claim, found: Plan, as_text: str) -> None:
-    with released(results, kind=_KIND) as folder:
-        (folder / _FILES[0]).write_text(as_text + "\n", encoding="utf-8")
-        (folder / _FILES[1]).write_text(html_of(found), encoding="utf-8")
-    for name in _FILES:
-        say(f"Wrote {results.path / name}", err=True)
 
 
 def _by_option(sentence: str) -> str:

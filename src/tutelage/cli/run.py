@@ -29,13 +29,13 @@ from tutelage.cli.sources import (
     fit,
     load_sources,
     pool_of,
-)  # fmt: skip
+)
 from tutelage.cli.text import interruption_says, plain_console, print_json, remark, say
 from tutelage.estimator import FEW_VOTES_LEFT, PATEClassifier
 from tutelage.events import Composed, of_queries
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError, FewPublicRowsWarning, PreflightWarning
 from tutelage.partition import canonical_ids
-from tutelage.privacy import ONE_TEACHER, PublicEpsilon, round_up
+from tutelage.privacy import ONE_TEACHER, round_up
 from tutelage.published import accuracy_by_class, card_of, joined, public_number_of_people, write_results
 from tutelage.publishing import Proposal
 from tutelage.publishing.claims import claim_of
@@ -187,8 +187,12 @@ def _planned_epsilon(settings: RunConfig, data: RunData) -> float | None:
 
 
 def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: Proposal | None) -> PrivacyCard:
-    release = model.release_
-    independent, sanitised = _claims(settings, data, model, proposal)
+    release, independent, sanitised = model.release_, model.epsilon_, None
+    if proposal is not None:
+        claim = claim_of(tested(settings, model, proposal, pool_of(settings, data)[model.queries_]))
+        sanitised = claim.sanitised
+        if independent != model.ledger_.guarantee():  # otherwise the budget holds the test already
+            independent = claim.data_independent
     card = card_of(model, _accuracy(settings, data, model), data.features, {})
     publications = model.open_ledger_.history().publications
     chosen = settings if settings.tuning is None else settings.tried[model.tuning_.chosen]
@@ -219,19 +223,6 @@ def _accuracy(settings: RunConfig, data: RunData, model: PATEClassifier) -> tupl
         return ()
     rows = data.X_public[scored] if data.batches is None else data.batches.public.take(np.flatnonzero(scored))
     return accuracy_by_class(model.classes_, model.predict(rows), data.y_public[scored])
-
-
-def _claims(
-    settings: RunConfig, data: RunData, model: PATEClassifier, proposal: Proposal | None
-) -> tuple[PublicEpsilon, PublicEpsilon | None]:
-    """Return the worst-case ε and, if a proposal passed its test, the tested ε."""
-    if proposal is None:
-        return model.epsilon_, None
-    found = tested(settings, model, proposal, pool_of(settings, data)[model.queries_])
-    claim = claim_of(found)
-    if model.epsilon_ != model.ledger_.guarantee():
-        return claim.data_independent, claim.sanitised
-    return model.epsilon_, claim.sanitised  # the budget holds the test already
 
 
 def _save_votes(results: Claim, settings: RunConfig, model: PATEClassifier) -> None:
@@ -291,7 +282,9 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
     console.print("Card: " + ", ".join(str(_shown(settings.folder / name)) for name in names))
     if settings.dataset is not None:
         console.print(f"Next: open {_shown(settings.folder / names[0])} in a browser. Then use your own table:")
-        console.print(f"  {_program()} example files")
+        called = Path(sys.argv[0])  # its path, if it was called by one and is not on the search path
+        program = "tutelage" if called.name != "tutelage" or shutil.which("tutelage") else _shown(called)
+        console.print(f"  {program} example files")
 
 
 def _teachers(settings: RunConfig, number: int | None) -> str:
@@ -317,12 +310,6 @@ def _comparison(published: tuple[PublishedSection, ...], card: PrivacyCard) -> T
         figures = (shown(one.student_accuracy, ".2%"), shown(one.epsilon, "g"), shown(one.delta, "g"))
         table.add_row(one.source, *figures, one.note, style="bold" if one is ours else None)
     return table
-
-
-def _program() -> str:
-    """Return what to type to call this program: its path, if it was called by one and is not on the search path."""
-    called = Path(sys.argv[0])
-    return "tutelage" if called.name != "tutelage" or shutil.which("tutelage") else str(_shown(called))
 
 
 def _shown(path: Path) -> Any:
