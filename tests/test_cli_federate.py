@@ -75,8 +75,6 @@ def test_in_the_secure_model_the_aggregator_must_name_its_ledger(tmp_path):
     np.save(tmp_path / "rows.npy", np.arange(5.0)[:, None])
     nothing = tutelage("federate", "ask", tmp_path / "rows.npy", "--home", tmp_path / "aggregator", "--mailbox", mail)
     assert "--ledger must be given" in refusal(nothing, 2)
-    collect = ("collect", *as_member(tmp_path, "aggregator"), "--output", tmp_path / "labels.npz")
-    assert "--decoder is only for the local" in refusal(tutelage("federate", *collect, "--decoder", "plurality"), 2)
     first, again, anew = (
         json.loads(run("ask", tmp_path / "rows.npy", *as_member(tmp_path, "aggregator"), *option, "--json"))
         for option in ((), (), ("--new-batch",))

@@ -262,20 +262,16 @@ def main() -> None:
     """Run the command line: a refusal is a line per problem on standard error; exit code 2 if the call was wrong."""
     warnings.showwarning = _show_warning
     with _plain_streams():
-        _run()
-
-
-def _run() -> None:
-    try:
-        with _sigterm_interrupts():
-            app([_with_home(argument) for argument in sys.argv[1:]], prog_name="tutelage")
-    except TutelageError as error:
-        _refuse(2 if isinstance(error, ConfigError | InvalidParameterError) else 1, *error.problems)
-    except OSError as error:
-        _refuse(1, f"{error.filename or 'a file'}: {error.strerror}.")
-    except MemoryError:
-        _refuse(1, "There is not enough memory for this. Use fewer teachers, queries or rows, or a larger machine.")
-    except ModuleNotFoundError as error:
-        if "pip install" not in str(error):  # ours say what to install
-            raise
-        _refuse(1, str(error))
+        try:
+            with _sigterm_interrupts():
+                app([_with_home(argument) for argument in sys.argv[1:]], prog_name="tutelage")
+        except TutelageError as error:
+            _refuse(2 if isinstance(error, ConfigError | InvalidParameterError) else 1, *error.problems)
+        except OSError as error:
+            _refuse(1, f"{error.filename or 'a file'}: {error.strerror}.")
+        except MemoryError:
+            _refuse(1, "There is not enough memory for this. Use fewer teachers, queries or rows, or a larger machine.")
+        except ModuleNotFoundError as error:
+            if "pip install" not in str(error):  # ours say what to install
+                raise
+            _refuse(1, str(error))

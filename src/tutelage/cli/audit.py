@@ -11,7 +11,7 @@ from typer import Argument, Exit, Option
 
 from tutelage._internal.validation import integer_at_least
 from tutelage.audit.cells import check_cells
-from tutelage.audit.checklist import Checked, PrivateRows, check_mechanism, check_rows, check_sensitivity
+from tutelage.audit.checklist import PrivateRows, check_mechanism, check_rows, check_sensitivity
 from tutelage.audit.mechanism import check_draws
 from tutelage.audit.sums import check_ballots, check_claim_of_sum, check_noise_of_sum, check_votes, tried_on_few
 from tutelage.cli.config import RunConfig, load_config
@@ -87,8 +87,19 @@ def audit(
     if data.whole_rows is not None and data.columns is not None:
         public = read_table(settings.input_file("public"))
         found.append(check_cells(data.whole_rows, public, data.columns))
-    _print(found, as_json=as_json)
-    if any(one.verdict == "fail" for one in found):
+    passed = all(one.verdict != "fail" for one in found)
+    if as_json:
+        shown = {"passed": passed, "checks": [asdict(one) for one in found], "note": _FOR_THE_OWNER}
+        print_json(shown, ascii_only=False)
+    else:
+        table = Table("check", "verdict", "for", "result", title="Audit", title_justify="left")
+        for one in found:
+            verdict = Text(one.verdict, _COLORS[one.verdict])
+            table.add_row(one.check, verdict, "owner" if one.private else "anyone", one.reason)
+        console = plain_console()
+        console.print(table)
+        console.print(_FOR_THE_OWNER, highlight=False)
+    if not passed:
         raise Exit(_FAILED)
     if not as_json:
         say(f"Next: tutelage run {config}")
@@ -105,18 +116,3 @@ def _by_budget(settings: RunConfig, data: RunData, pool: Any, existing: Ledger |
         return Repeated(one, settings.public.queries or len(pool))
 
     return GNMax(noise_within(ledger, privacy.epsilon, event_of))
-
-
-def _print(found: list[Checked], *, as_json: bool) -> None:
-    passed = all(one.verdict != "fail" for one in found)
-    if as_json:
-        shown = {"passed": passed, "checks": [asdict(one) for one in found], "note": _FOR_THE_OWNER}
-        print_json(shown, ascii_only=False)
-        return
-    table = Table("check", "verdict", "for", "result", title="Audit", title_justify="left")
-    for one in found:
-        verdict = Text(one.verdict, _COLORS[one.verdict])
-        table.add_row(one.check, verdict, "owner" if one.private else "anyone", one.reason)
-    console = plain_console()
-    console.print(table)
-    console.print(_FOR_THE_OWNER, highlight=False)

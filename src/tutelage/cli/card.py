@@ -229,8 +229,7 @@ def _judged_again(made: PrivacyCard) -> tuple[Finding, ...]:
 
 def _fewest_shares(event: Event) -> int | None:
     """Return the smallest number of owners whose noise a part of a release needs; None if no noise was summed."""
-    summed = [part.event.shares for part in event.flatten() if isinstance(part.event, SummedNoise)]
-    return min(summed, default=None)
+    return min((part.event.shares for part in event.flatten() if isinstance(part.event, SummedNoise)), default=None)
 
 
 def _objections(

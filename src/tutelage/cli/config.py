@@ -417,7 +417,6 @@ def _problems_of_sources(config: RunConfig) -> Iterator[str]:
 
 
 def _problems_of_files(config: RunConfig) -> Iterator[str]:
-    """Yield problems: inputs that are no files, before anything looks into them."""
     for name, section in (("private", config.private), ("public", config.public)):
         if section is not None and section.file is not None:
             path = config.input_file(name)
@@ -444,7 +443,6 @@ def _problems_of_private(config: RunConfig) -> Iterator[str]:
 
 
 def _problems_of_columns(config: RunConfig) -> Iterator[str]:
-    """Yield problems: kinds of columns that mean nothing, or that are about columns with another purpose."""
     private, columns = config.private, config.columns
     if not isinstance(columns, dict):
         yield f"[columns] must be a table of columns and their kinds. Got {columns!r}."
@@ -530,7 +528,6 @@ def _problems_of_rounds(config: RunConfig) -> Iterator[str]:
 
 
 def _problems_of_tuning(config: RunConfig) -> Iterator[str]:
-    """Yield problems of settings that cannot be tuned, or that change nothing."""
     tuning = config.tuning
     if tuning is None:
         return
@@ -550,7 +547,6 @@ def _problems_of_tuning(config: RunConfig) -> Iterator[str]:
 
 
 def _problems_of_people(config: RunConfig) -> Iterator[str]:
-    """Yield problems of settings that mean nothing where every person is a teacher, or only there."""
     public, private, teacher = config.public, config.private, config.teachers.estimator
     in_parts = private is not None and private.batches
     if private is not None and in_parts and not (config.by_vectors and private.file.lower().endswith(".parquet")):

@@ -327,10 +327,9 @@ def vote(
         return
     if cast.repeated:
         say(f"This hospital voted before. The same envelopes were sent again, and {ballots} was not used.")
-    limit = "" if cast.queries == asked.n_queries else "; the budget does not allow more"
-    what = "the sealed sum of the ballots of one round"
-    if not by_sum:
-        what = f"sealed votes on {cast.queries:,} of {asked.n_queries:,} queries"
+    limit = "" if by_sum or cast.queries == asked.n_queries else "; the budget does not allow more"
+    votes_on = f"sealed votes on {cast.queries:,} of {asked.n_queries:,} queries"
+    what = "the sealed sum of the ballots of one round" if by_sum else votes_on
     say(f"Sent {what} to {', '.join(sorted(cast.envelopes))}{limit}.")
     say(f"The {'ballots' if by_sum else 'votes'} are for batch {asked.identifier}.\n{budget.state()}")
     say(f"Next: tutelage federate status --mailbox {mailbox}")

@@ -157,23 +157,19 @@ def export(
     output: Annotated[Path | None, Option(help="File to write to.  [default: standard output]")] = None,
 ) -> None:
     """Print every entry with its hash, one JSON object per line. The output contains no secrets."""
+    lines = "".join(f"{json.dumps(entry)}\n" for entry in opened(file).export())
     if output is None:
-        say(_lines(file), nl=False)
+        say(lines, nl=False)
         return
 
     def is_export(path: Path) -> bool:
         entries = [json.loads(line) for line in path.read_bytes().splitlines()]
         return all({"number", "kind", "spent", "hash"} <= set(entry) for entry in entries) and bool(entries)
 
-    with claimed(output, form("an export of a ledger", is_export), way_out=ANOTHER_FILE) as claim:
-        lines = _lines(file)
-        with claim.written() as part:
-            part.write_text(lines, encoding="utf-8")
+    export_form = form("an export of a ledger", is_export)
+    with claimed(output, export_form, way_out=ANOTHER_FILE) as claim, claim.written() as part:
+        part.write_text(lines, encoding="utf-8")
     say(f"Wrote {lines.count(chr(10)):,} entries to {output}.")
-
-
-def _lines(file: Path) -> str:
-    return "".join(f"{json.dumps(entry)}\n" for entry in opened(file).export())
 
 
 def opened(file: Path) -> Ledger:

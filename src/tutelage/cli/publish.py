@@ -3,7 +3,7 @@
 import json
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -202,12 +202,10 @@ def put_to_the_test(
                 write_claim(part, publication, released, wanted, paying)
     tested, independent = publication.epsilon, publication.data_independent
     if as_json:
-        shown = {
-            name: {"epsilon": value.epsilon, "delta": value.delta, "order": value.order, "method": value.method}
-            for name, value in (("published", tested), ("data_independent", independent))
-        }
-        about = {"proposed": wanted.epsilon, "passed": publication.passed, "unit": tested.unit.name}
-        print_json({**about, **shown, "ledger": paying.state().as_dict()})
+        shown: dict[str, Any] = {"proposed": wanted.epsilon, "passed": publication.passed, "unit": tested.unit.name}
+        for name, value in (("published", tested), ("data_independent", independent)):
+            shown[name] = {key: getattr(value, key) for key in ("epsilon", "delta", "order", "method")}
+        print_json({**shown, "ledger": paying.state().as_dict()})
         return
     say(f"The test {'passed' if publication.passed else 'failed'}. Publish: {tested}\nProof: {tested.method}.")
     say(f"Publish the worst-case ε with it, test included: {independent}\n{paying.state()}")

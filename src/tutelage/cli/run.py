@@ -87,7 +87,15 @@ def _released(
     check_public_rows(settings, data)
     if data.batches is None:  # otherwise nothing is planned, and rows are read once less
         check(settings, data, data_changed=data_changed)
-    settings = _planned(settings, data)
+    found = plan_for(settings, data)  # where the configuration leaves the method open
+    if found is not None:
+        if found.recommended is None:
+            raise ConfigError(
+                f"{found.obstacle} Nothing was spent. To run in spite of it, name `estimator` in [teachers]: "
+                '"tutelage.teachers.VectorBallots".'
+            )
+        remark(f"plan: {found.sentences()[0]}")
+        settings = with_method(settings, found.recommended.method)
     for finding in objections_before(settings, data):
         color = colors.RED if finding.severity == "danger" else colors.YELLOW
         say(f"tutelage: {finding.severity}: {finding.reason}", err=True, color=color)
@@ -118,27 +126,20 @@ def _released(
     if model.drawn_ and model.release_.cost == 0:
         remark(f"warning: {FEW_VOTES_LEFT}")
     card = _card(settings, data, model, proposal)
+    of_rounds: Any = ()  # none, too, where all labels were remembered
     if settings.output.votes:
-        _save_votes(results, settings, model)
+        of_rounds = model.ballots_ if settings.by_people else (model.votes_,)
+    if of_rounds:
+        with results.added(_VOTES_FILE, VOTES, private=True) as path:
+            if settings.by_vectors:
+                write_sums(of_rounds, path)
+            else:  # where people vote, those that this run added noise to
+                replace(of_rounds[0], counts=np.concatenate([one.counts for one in of_rounds])).write(path)
     with released(results, record=model.open_ledger_.record_release) as folder:
         write_results(folder, model, card, joined(data.columns, model.student_map_, model.student_))
     if not settings.output.votes and VOTES.fault(results.private / _VOTES_FILE) is None:
         (results.private / _VOTES_FILE).unlink()  # of the release that was replaced
     return model, card
-
-
-def _planned(settings: RunConfig, data: RunData) -> RunConfig:
-    """Return the configuration with the method that a plan recommends, where it leaves the method open."""
-    found = plan_for(settings, data)
-    if found is None:
-        return settings
-    if found.recommended is None:
-        raise ConfigError(
-            f"{found.obstacle} Nothing was spent. To run in spite of it, name `estimator` in [teachers]: "
-            '"tutelage.teachers.VectorBallots".'
-        )
-    remark(f"plan: {found.sentences()[0]}")
-    return with_method(settings, found.recommended.method)
 
 
 def objections_before(settings: RunConfig, data: RunData) -> tuple[Finding, ...]:
@@ -223,18 +224,6 @@ def _accuracy(settings: RunConfig, data: RunData, model: PATEClassifier) -> tupl
         return ()
     rows = data.X_public[scored] if data.batches is None else data.batches.public.take(np.flatnonzero(scored))
     return accuracy_by_class(model.classes_, model.predict(rows), data.y_public[scored])
-
-
-def _save_votes(results: Claim, settings: RunConfig, model: PATEClassifier) -> None:
-    """Write the private votes or ballots of all rounds; where people vote, those that this run added noise to."""
-    of_rounds: Any = model.ballots_ if settings.by_people else (model.votes_,)
-    if not of_rounds:  # all labels were remembered
-        return
-    with results.added(_VOTES_FILE, VOTES, private=True) as path:
-        if settings.by_vectors:
-            write_sums(of_rounds, path)
-        else:
-            replace(of_rounds[0], counts=np.concatenate([one.counts for one in of_rounds])).write(path)
 
 
 def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard) -> None:
