@@ -60,7 +60,6 @@ _EPILOG = (
 )
 
 _TERMINATED = 143
-
 _show_as_python_does = warnings.showwarning
 
 

@@ -62,7 +62,9 @@ def read_terms(path: Path) -> Consortium:
     teacher = _read_teacher(found)
     answers = read_mechanism(mechanism, FEDERATED) if teacher is None else read_sum(mechanism)
     if answers is None:
-        raise ConfigError("[mechanism] must have `name` and `noise_multiplier`, because the members agree on it.")
+        raise ConfigError(
+            "[mechanism] must have `name` and `noise_multiplier`, because the members agree on the noise."
+        )
     check_entries(unit, {"neighbors": Annotated[str, OneOf(Neighbors)], "name": str}, ["neighbors"], "[unit]")
     members = tuple(Member.load(path.parent / name) for name in files)
     entities = [member.name for member in members if member.role is Role.ENTITY]
