@@ -528,7 +528,6 @@ def test_account_hides_what_depends_on_the_votes():
     ("arguments", "code", "message"),
     [
         (["--mechanism", "lnmax", "--sigma", "3", "--delta", "1e-5"], 2, "lnmax takes --scale"),
-        (["--mechanism", "lnmax", "--scale", "3", "--delta", "1e-5", "--runs", "3"], 2, "--runs is only for"),
         (["--mechanism", "gnmax", "--delta", "1e-5"], 2, "gnmax takes --sigma"),
         (["--mechanism", "gnmax", "--sigma", "3", "--delta", "0"], 2, "strictly between 0 and 1"),
         (["--mechanism", "gnmax", "--sigma", "0", "--delta", "1e-5"], 2, "must be a number of votes between"),

@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 from pathlib import Path
+from textwrap import wrap
 
 import numpy as np
 import pytest
@@ -11,7 +12,6 @@ import pytest
 from conftest import REPOSITORY
 from parties import Called, free_ports
 from test_cli import refusal, tutelage
-from tutelage.cli.federate import in_groups
 from tutelage.cli.ledger import Neighbors
 from tutelage.exceptions import InvalidDataError
 from tutelage.federation import Home, Mailbox
@@ -75,8 +75,6 @@ def test_in_the_secure_model_the_aggregator_must_name_its_ledger(tmp_path):
     np.save(tmp_path / "rows.npy", np.arange(5.0)[:, None])
     nothing = tutelage("federate", "ask", tmp_path / "rows.npy", "--home", tmp_path / "aggregator", "--mailbox", mail)
     assert "--ledger must be given" in refusal(nothing, 2)
-    collect = ("collect", *as_member(tmp_path, "aggregator"), "--output", tmp_path / "labels.npz")
-    assert "--decoder is only for the local" in refusal(tutelage("federate", *collect, "--decoder", "plurality"), 2)
     first, again, anew = (
         json.loads(run("ask", tmp_path / "rows.npy", *as_member(tmp_path, "aggregator"), *option, "--json"))
         for option in ((), (), ("--new-batch",))
@@ -363,7 +361,7 @@ def follow(block: str, folder: Path) -> str:
     for command in commands_in(block):
         if "join" in command:
             agreed = json.loads(tutelage("federate", "status", "--mailbox", "mail", "--json", cwd=folder).stdout)
-            command[command.index("--fingerprint") + 1] = in_groups(agreed["fingerprint"])
+            command[command.index("--fingerprint") + 1] = " ".join(wrap(agreed["fingerprint"], 4))
         if "compute" in command:
             parties.append(Called(folder, *command))
             continue

@@ -112,7 +112,6 @@ def test_a_row_of_a_table_is_the_same_row_in_another_file(voted):
         ),
         ((*GNMAX, "--ledger", "b.ledger"), 1, "b.ledger does not exist. Make it with `tutelage ledger init`."),
         ((*GNMAX, "--votes", "nothing.npz"), 1, "nothing.npz does not exist"),
-        ((*GNMAX, "--public-array", "Y"), 1, "public.npz has no array 'Y'. It has: X."),
     ],
 )
 def test_label_refuses_in_one_sentence_before_anything_is_spent(options, code, message, voted):

@@ -38,7 +38,7 @@ WITHOUT_GATE = {
     "students/store.py": "an archive in memory, which passed the gate",
     "datasets/adult.py": "the table in the package",
     "reporting/html.py": "a file of the package",
-    "cli/example.py": "files of the package, and writing",
+    "cli/app.py": "files of the package, and writing",
     "students/export.py": "a network in memory",
 }
 

@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 from sklearn.linear_model import RidgeClassifier
 
-from tutelage.cli import pipeline
-from tutelage.cli.run import _objections_before
 from tutelage.cli.config import load_config
-from tutelage.cli.sources import load_sources
+from tutelage.cli.run import objections_before
+from tutelage.cli.sources import check, load_sources
 from tutelage.datasets import load_adult
 from tutelage.teachers import EstimatorTeachers
 from tutelage_reproductions import adult
@@ -81,8 +80,8 @@ def test_the_demo_has_the_defaults_and_is_compared_with_recorded_numbers():
 def test_nothing_is_objected_to_in_the_demo():
     settings = load_config(REPOSITORY / "examples" / "adult.toml")
     data = load_sources(settings)
-    assert _objections_before(settings, data) == ()
-    pipeline.check(settings, data)  # warnings are errors here
+    assert objections_before(settings, data) == ()
+    check(settings, data)  # warnings are errors here
 
 
 def test_what_a_published_epsilon_promises_is_computed_for_unsimulated_noise():

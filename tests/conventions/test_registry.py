@@ -14,7 +14,7 @@ from conftest import REPOSITORY
 from tutelage import mechanisms
 from tutelage.accounting import data_independent
 from tutelage.audit.checklist import check_mechanism
-from tutelage.cli.mechanisms import read_mechanism
+from tutelage.cli.settings import read_mechanism
 from tutelage.datasets import DATASETS
 from tutelage.features.named import FEATURE_MAPS
 from tutelage.mechanisms import GNMax, LocalMechanism, Mechanism, NoisySum, local

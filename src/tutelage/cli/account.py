@@ -5,17 +5,17 @@ from statistics import fmean
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 from rich.table import Table
 from rich.text import Text
+from typer import Argument, Option
 
-from tutelage._internal.validation import integer_at_least, probability
+from tutelage._internal.validation import probability
 from tutelage.accounting import Accountant
 from tutelage.accounting.simulated_costs import confident_runs
-from tutelage.cli.mechanisms import Chosen, choosing_mechanism
+from tutelage.cli.settings import Chosen, choosing_mechanism
 from tutelage.cli.text import Array, AsJson, Teachers, plain_console, print_json, say
 from tutelage.events import CappedArgmaxGaussian, ConfidenceCheck, Event, NoisyArgmaxGaussian, of_queries
-from tutelage.exceptions import ConfigError, UnsupportedEventError
+from tutelage.exceptions import UnsupportedEventError
 from tutelage.noise import SimulationNoise
 from tutelage.privacy import PrivateEpsilon, PublicEpsilon, round_up
 from tutelage.votes import VoteHistogram
@@ -27,20 +27,14 @@ Cost = PublicEpsilon | PrivateEpsilon | list[PrivateEpsilon] | None
 
 @choosing_mechanism()
 def account(
-    votes: Annotated[
-        Path, typer.Argument(help="npz file with the vote counts (queries x classes).", show_default=False)
-    ],
+    votes: Annotated[Path, Argument(help="npz file with the vote counts (queries x classes).", show_default=False)],
     released_by: Chosen,
-    delta: Annotated[float, typer.Option(help="Target delta, between 0 and 1.")],
+    delta: Annotated[float, Option(help="Target delta, between 0 and 1.")],
     array: Array = None,
-    first: Annotated[int | None, typer.Option(help="Count only this many queries, from the first.")] = None,
+    first: Annotated[int | None, Option(help="Count only this many queries, from the first.")] = None,
     teachers: Teachers = None,
-    runs: Annotated[
-        int | None,
-        typer.Option(help="confident: number of simulated runs to average private costs over.  [default: 20]"),
-    ] = None,
     reveal_private: Annotated[
-        bool, typer.Option("--reveal-private", help="Also print the vote-dependent costs. Never publish them.")
+        bool, Option("--reveal-private", help="Also print the vote-dependent costs. Never publish them.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -49,18 +43,26 @@ def account(
     The worst-case epsilon may be published. The vote-dependent ones are private.
     """
     probability(delta, "--delta", "account")
-    if runs is not None and released_by.name != "confident":
-        raise ConfigError(f"--runs is only for --mechanism confident. Leave it out with {released_by.name}.")
-    runs = integer_at_least(_RUNS if runs is None else runs, 1, "--runs", "account")
     histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers)
     if first is not None:
         histogram = histogram.first(first)
     released_by.mechanism.check(histogram)
     one = released_by.mechanism.event_of_one(histogram.n_classes, histogram.unit, simulated=False)
-    costs = _costs([part.event for part in one.flatten()], histogram, delta, runs, progress=not as_json)
+    costs = _costs([part.event for part in one.flatten()], histogram, delta, progress=not as_json)
     shown, title = {name: _opened(cost, reveal_private) for name, cost in costs.items()}, str(released_by.mechanism)
     if not as_json:
-        _print_table(shown, histogram, title, delta, reveal=reveal_private)
+        title += f"\n{histogram.n_queries:,} queries, {histogram.n_classes} classes, {histogram.n_teachers:,} teachers"
+        caption = f"delta = {delta:g}; {histogram.unit.neighboring.sentence}"
+        table = Table("epsilon", "at order", "publish?", "proof", title=title, caption=caption)
+        for cost in filter(None, shown.values()):
+            value = "hidden" if cost["epsilon"] is None else f"{round_up(cost['epsilon']):.4f}"
+            order = "" if cost["order"] is None else f"{cost['order']:.4g}"
+            averaged = f" (mean of {cost['runs']} runs)" if "runs" in cost else ""
+            publish = "yes" if cost["publishable"] else Text("no", "bold red")
+            table.add_row(value, order, publish, cost["method"] + averaged)
+        plain_console().print(table)
+        if not reveal_private:
+            say("Hidden values depend on the private votes.\nThe data set owner can print them with --reveal-private.")
         say(f"Next: tutelage label PUBLIC --votes {votes} --ledger LEDGER {released_by.as_options()}")
         return
     sizes = {"queries": histogram.n_queries, "classes": histogram.n_classes, "teachers": histogram.n_teachers}
@@ -68,7 +70,7 @@ def account(
     print_json({**shown, **sizes, "delta": delta, "mechanism": title, **unit})
 
 
-def _costs(events: list[Event], votes: VoteHistogram, delta: float, runs: int, *, progress: bool) -> dict[str, Cost]:
+def _costs(events: list[Event], votes: VoteHistogram, delta: float, *, progress: bool) -> dict[str, Cost]:
     """Return the cost by each analysis: None if the analysis does not apply, a list if it was simulated."""
     planned = Accountant(progress=progress)
     for event in events:
@@ -80,7 +82,7 @@ def _costs(events: list[Event], votes: VoteHistogram, delta: float, runs: int, *
         case [CappedArgmaxGaussian()]:
             return costs | dict.fromkeys(_BY_VOTES)
         case [ConfidenceCheck() as check, NoisyArgmaxGaussian() as answer]:
-            noise = (SimulationNoise(seed).discrete_gaussian(check.sigma, (votes.n_queries,)) for seed in range(runs))
+            noise = (SimulationNoise(seed).discrete_gaussian(check.sigma, (votes.n_queries,)) for seed in range(_RUNS))
             largest = votes.counts.max(axis=1)
             passed = np.array([largest + drawn >= check.threshold for drawn in noise])
             found = confident_runs(check, answer, votes, delta, passed, progress=progress)
@@ -109,21 +111,3 @@ def _opened(cost: Cost, reveal: bool) -> dict[str, Any] | None:
         if isinstance(cost, list):
             opened |= {"runs": len(runs), "largest_epsilon": by_size[-1].reveal()}
     return opened
-
-
-def _print_table(
-    shown: dict[str, dict[str, Any] | None], votes: VoteHistogram, title: str, delta: float, *, reveal: bool
-) -> None:
-    sizes = f"{votes.n_queries:,} queries, {votes.n_classes} classes, {votes.n_teachers:,} teachers"
-    caption = f"delta = {delta:g}; {votes.unit.neighboring.sentence}"
-    table = Table("epsilon", "at order", "publish?", "proof", title=f"{title}\n{sizes}", caption=caption)
-    for cost in shown.values():
-        if cost is not None:
-            value = "hidden" if cost["epsilon"] is None else f"{round_up(cost['epsilon']):.4f}"
-            order = "" if cost["order"] is None else f"{cost['order']:.4g}"
-            averaged = f" (mean of {cost['runs']} runs)" if "runs" in cost else ""
-            publish = "yes" if cost["publishable"] else Text("no", "bold red")
-            table.add_row(value, order, publish, cost["method"] + averaged)
-    plain_console().print(table)
-    if not reveal:
-        say("Hidden values depend on the private votes.\nThe data set owner can print them with --reveal-private.")

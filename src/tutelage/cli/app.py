@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.metadata import EntryPoints, entry_points, version
+from importlib.resources import files
 from io import TextIOWrapper
+from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
@@ -18,7 +20,8 @@ from typer.core import TyperGroup
 
 from tutelage._internal.days import on_one_day
 from tutelage._internal.gate import user_path
-from tutelage.cli.text import INTERRUPTED, PlainStream, interruption_says, remark, require_printable, say
+from tutelage._internal.outputs import NEVER, claimed
+from tutelage.cli.text import ANOTHER_FILE, INTERRUPTED, PlainStream, interruption_says, remark, require_printable, say
 from tutelage.exceptions import ConfigError, InvalidParameterError, TutelageError
 
 # One line for each verb, by purpose. The verbs' own help says more, but reading it would load all of them.
@@ -57,7 +60,6 @@ _EPILOG = (
 )
 
 _TERMINATED = 143
-
 _show_as_python_does = warnings.showwarning
 
 
@@ -101,7 +103,6 @@ class _Verbs(TyperGroup):
 
 
 def _entry_points() -> EntryPoints:
-    """Return where the verb of the package of reproductions is, if the package is installed."""
     return entry_points(group="tutelage.reproductions", name=_OF_ANOTHER_PACKAGE)
 
 
@@ -116,6 +117,8 @@ def _with_home(argument: str) -> str:
 
 def _load(verb: str) -> Any:
     """Return the function or group ``x`` of `tutelage.cli.x`; the package of reproductions brings its own verb."""
+    if verb == "example":
+        return example
     if verb != _OF_ANOTHER_PACKAGE:
         name = verb.replace("-", "_")
         return getattr(import_module(f"tutelage.cli.{name}"), name)
@@ -138,6 +141,41 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # a traceback with local variables would print private rows
     rich_markup_mode=None,
 )
+
+
+# Each begins with one line for users: its purpose and the next step.
+_EXAMPLES = {
+    file.name.removesuffix(".toml"): file.read_text(encoding="utf-8")
+    for file in sorted((files("tutelage.cli") / "examples").iterdir(), key=lambda file: file.name)
+    if file.name.endswith(".toml")
+}
+_LINES = {name: text.partition("\n")[0].removeprefix("# ") for name, text in _EXAMPLES.items()}
+_EACH = " ".join(f"{name}: {line}" for name, line in _LINES.items())
+
+
+def _known(name: str) -> str:
+    if name not in _EXAMPLES:
+        raise ConfigError(f"The example must be one of {', '.join(_EXAMPLES)}. Got {name!r}.")
+    return name
+
+
+def example(
+    name: Annotated[
+        str,
+        typer.Argument(
+            parser=_known, metavar="|".join(_EXAMPLES), autocompletion=lambda: [*_EXAMPLES], help=_EACH,
+            show_default=False,
+        ),
+    ],
+    output: Annotated[Path | None, typer.Option("--output", help="File to write.  [default: NAME.toml]")] = None,
+) -> None:  # fmt: skip
+    """Write a starter configuration for `tutelage run`. Existing files are never overwritten."""
+    target = output or Path(f"{name}.toml")
+    if target.exists():
+        raise ConfigError(f"{target} already exists. Name another file with --output.")
+    with claimed(target, NEVER, way_out=ANOTHER_FILE) as claim, claim.written() as part:
+        part.write_text(_EXAMPLES[name], encoding="utf-8")
+    say(f"Wrote {target}. {_LINES[name]}\nNext: tutelage run {target}")
 
 
 def _print_version(wanted: bool) -> None:
@@ -199,13 +237,6 @@ def _sigterm_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def main() -> None:
-    """Run the command line: a refusal is a line per problem on standard error; exit code 2 if the call was wrong."""
-    warnings.showwarning = _show_warning
-    with _plain_streams():
-        _run()
-
-
 @contextmanager
 def _plain_streams() -> Iterator[None]:
     """Let no control character through, and no encoding without ε stop a command."""
@@ -226,17 +257,20 @@ def _plain_streams() -> Iterator[None]:
                     each.detach()  # or it would close what is below
 
 
-def _run() -> None:
-    try:
-        with _sigterm_interrupts():
-            app([_with_home(argument) for argument in sys.argv[1:]], prog_name="tutelage")
-    except TutelageError as error:
-        _refuse(2 if isinstance(error, ConfigError | InvalidParameterError) else 1, *error.problems)
-    except OSError as error:
-        _refuse(1, f"{error.filename or 'a file'}: {error.strerror}.")
-    except MemoryError:
-        _refuse(1, "There is not enough memory for this. Use fewer teachers, queries or rows, or a larger machine.")
-    except ModuleNotFoundError as error:
-        if "pip install" not in str(error):  # ours say what to install
-            raise
-        _refuse(1, str(error))
+def main() -> None:
+    """Run the command line: a refusal is a line per problem on standard error; exit code 2 if the call was wrong."""
+    warnings.showwarning = _show_warning
+    with _plain_streams():
+        try:
+            with _sigterm_interrupts():
+                app([_with_home(argument) for argument in sys.argv[1:]], prog_name="tutelage")
+        except TutelageError as error:
+            _refuse(2 if isinstance(error, ConfigError | InvalidParameterError) else 1, *error.problems)
+        except OSError as error:
+            _refuse(1, f"{error.filename or 'a file'}: {error.strerror}.")
+        except MemoryError:
+            _refuse(1, "There is not enough memory for this. Use fewer teachers, queries or rows, or a larger machine.")
+        except ModuleNotFoundError as error:
+            if "pip install" not in str(error):  # ours say what to install
+                raise
+            _refuse(1, str(error))

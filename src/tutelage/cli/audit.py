@@ -5,20 +5,18 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 from rich.table import Table
 from rich.text import Text
+from typer import Argument, Exit, Option
 
 from tutelage._internal.validation import integer_at_least
 from tutelage.audit.cells import check_cells
-from tutelage.audit.checklist import Checked, PrivateRows, check_mechanism, check_rows, check_sensitivity
+from tutelage.audit.checklist import PrivateRows, check_mechanism, check_rows, check_sensitivity
 from tutelage.audit.mechanism import check_draws
 from tutelage.audit.sums import check_ballots, check_claim_of_sum, check_noise_of_sum, check_votes, tried_on_few
 from tutelage.cli.config import RunConfig, load_config
-from tutelage.cli.pipeline import build_classifier
-from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
+from tutelage.cli.sources import RunData, build_classifier, check_public_rows, load_sources, pool_of
 from tutelage.cli.text import plain_console, print_json, say
-from tutelage.estimator import PATEClassifier
 from tutelage.events import Repeated
 from tutelage.exceptions import ConfigError
 from tutelage.labeling.fits import noise_within
@@ -38,10 +36,10 @@ _FOR_THE_OWNER = (
 
 
 def audit(
-    config: Annotated[Path, typer.Argument(help="TOML file for `tutelage run`.", show_default=False)],
-    draws: Annotated[int, typer.Option(help="Number of noisy labels to draw from each synthetic histogram.")] = 40_000,
-    entities: Annotated[int, typer.Option(help="Number of people, or rows, to change, one at a time.")] = 4,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+    config: Annotated[Path, Argument(help="TOML file for `tutelage run`.", show_default=False)],
+    draws: Annotated[int, Option(help="Number of noisy labels to draw from each synthetic histogram.")] = 40_000,
+    entities: Annotated[int, Option(help="Number of people, or rows, to change, one at a time.")] = 4,
+    as_json: Annotated[bool, Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Test the noise, the sensitivity and the public rows of a pipeline.
 
@@ -59,7 +57,11 @@ def audit(
     check_public_rows(settings, data)
     private = PrivateRows(data.X_private, data.y_private, data.entity_ids, data.silos)
     pool = pool_of(settings, data)
-    existing = _budget_of_noise(settings)
+    existing = None
+    if settings.mechanism is None and settings.ledger.exists():  # an unspent copy, which determines the noise of a run
+        state = Ledger.open(settings.ledger, read_only=True).state()
+        kept: Any = {"order": state.order, "accounting": state.accounting}
+        existing = Ledger.in_memory(epsilon=state.budget, delta=state.delta, unit=state.unit, **kept)
     epsilon = settings.privacy.epsilon or (settings.privacy.budget if settings.mechanism is None else None)
     # No ledger, because nothing is released.
     model = build_classifier(settings, data, noise=SimulationNoise(0), epsilon=epsilon)
@@ -68,33 +70,39 @@ def audit(
     elif existing is not None and not settings.by_vectors:  # every check below has the noise of that ledger
         few: Any = tried_on_few(model, private, pool, ledger=existing)
         model.set_params(mechanism=few.mechanism_, epsilon=None)
-    found = _of_pipeline(
-        settings,
-        model,
-        private,
-        pool,
-        n_classes=len(data.classes),
-        draws=draws,
-        entities=entities,
-        progress=not as_json,
-    )
+    n_classes, found = len(data.classes), check_rows(private, pool)
+    if settings.by_vectors:
+        found = [check_noise_of_sum(draws=draws), check_claim_of_sum(draws=draws), *found]
+        found.append(check_ballots(model, private, pool, entities=entities))
+    elif settings.by_people:
+        ids = np.arange(len(private.X)) if private.entity_ids is None else private.entity_ids
+        mechanism: Any = tried_on_few(model, private, pool).mechanism_
+        found = [*check_mechanism(mechanism, len(np.unique(ids)), n_classes, draws=draws), *found]
+        found.append(check_votes(model, private, pool, entities=entities))
+    else:
+        teachers = settings.teachers.number if private.silos is None else len(np.unique(private.silos))
+        mechanism = model.resolved().mechanism_for(teachers)
+        found = [*check_mechanism(mechanism, teachers, n_classes, draws=draws), *found]
+        found.append(check_sensitivity(model, private, pool, entities=entities, progress=not as_json))
     if data.whole_rows is not None and data.columns is not None:
-        public = read_table(settings.input_file(settings.public))
+        public = read_table(settings.input_file("public"))
         found.append(check_cells(data.whole_rows, public, data.columns))
-    _print(found, as_json=as_json)
-    if any(one.verdict == "fail" for one in found):
-        raise typer.Exit(_FAILED)
+    passed = all(one.verdict != "fail" for one in found)
+    if as_json:
+        shown = {"passed": passed, "checks": [asdict(one) for one in found], "note": _FOR_THE_OWNER}
+        print_json(shown, ascii_only=False)
+    else:
+        table = Table("check", "verdict", "for", "result", title="Audit", title_justify="left")
+        for one in found:
+            verdict = Text(one.verdict, _COLORS[one.verdict])
+            table.add_row(one.check, verdict, "owner" if one.private else "anyone", one.reason)
+        console = plain_console()
+        console.print(table)
+        console.print(_FOR_THE_OWNER, highlight=False)
+    if not passed:
+        raise Exit(_FAILED)
     if not as_json:
         say(f"Next: tutelage run {config}")
-
-
-def _budget_of_noise(settings: RunConfig) -> Ledger | None:
-    """Return an unspent copy, in memory, of the ledger that determines the noise of a run, if there is one."""
-    if settings.mechanism is not None or not settings.ledger.exists():
-        return None
-    state = Ledger.open(settings.ledger, read_only=True).state()
-    kept = {"order": state.order, "accounting": state.accounting}
-    return Ledger.in_memory(epsilon=state.budget, delta=state.delta, unit=state.unit, **kept)
 
 
 def _by_budget(settings: RunConfig, data: RunData, pool: Any, existing: Ledger | None) -> GNMax:
@@ -108,44 +116,3 @@ def _by_budget(settings: RunConfig, data: RunData, pool: Any, existing: Ledger |
         return Repeated(one, settings.public.queries or len(pool))
 
     return GNMax(noise_within(ledger, privacy.epsilon, event_of))
-
-
-def _of_pipeline(
-    settings: RunConfig,
-    model: PATEClassifier,
-    private: PrivateRows,
-    pool: Any,
-    *,
-    n_classes: int,
-    draws: int,
-    entities: int,
-    progress: bool,
-) -> list[Checked]:
-    """Return the results of the checks of noise, rows and teachers."""
-    rows = check_rows(private, pool)
-    if settings.by_vectors:
-        noise = [check_noise_of_sum(draws=draws), check_claim_of_sum(draws=draws)]
-        return [*noise, *rows, check_ballots(model, private, pool, entities=entities)]
-    if settings.by_people:
-        ids = np.arange(len(private.X)) if private.entity_ids is None else private.entity_ids
-        mechanism: Any = tried_on_few(model, private, pool).mechanism_
-        noise = check_mechanism(mechanism, len(np.unique(ids)), n_classes, draws=draws)
-        return [*noise, *rows, check_votes(model, private, pool, entities=entities)]
-    teachers = settings.teachers.number if private.silos is None else len(np.unique(private.silos))
-    noise = check_mechanism(model.resolved().mechanism_for(teachers), teachers, n_classes, draws=draws)
-    return [*noise, *rows, check_sensitivity(model, private, pool, entities=entities, progress=progress)]
-
-
-def _print(found: list[Checked], *, as_json: bool) -> None:
-    passed = all(one.verdict != "fail" for one in found)
-    if as_json:
-        shown = {"passed": passed, "checks": [asdict(one) for one in found], "note": _FOR_THE_OWNER}
-        print_json(shown, ascii_only=False)
-        return
-    table = Table("check", "verdict", "for", "result", title="Audit", title_justify="left")
-    for one in found:
-        verdict = Text(one.verdict, _COLORS[one.verdict])
-        table.add_row(one.check, verdict, "owner" if one.private else "anyone", one.reason)
-    console = plain_console()
-    console.print(table)
-    console.print(_FOR_THE_OWNER, highlight=False)

@@ -6,7 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from tutelage._internal.days import today
 from tutelage._internal.gate import read_text
@@ -25,7 +25,7 @@ from tutelage.cli.settings import read_settings
 from tutelage.cli.text import print_json, say
 from tutelage.events import Check, Event, InteractiveCheck, PublicationTest, SummedNoise
 from tutelage.exceptions import ConfigError, InvalidDataError
-from tutelage.ledger import History, LedgerState
+from tutelage.ledger import History
 from tutelage.privacy import PublicEpsilon
 from tutelage.published import batches_of, frontier_of
 from tutelage.publishing.claims import read_claim
@@ -41,44 +41,19 @@ _SIGNATURE = form("a signature", lambda path: signed_manifest(path) is not None)
 
 
 def card(
-    results: Annotated[
-        Path | None, typer.Argument(help="Results folder of `tutelage run`, or a card.json.", show_default=False)
-    ] = None,
+    results: Annotated[Path | None, Argument(help="Results folder, or a card.json.", show_default=False)] = None,
     ledger: Annotated[
-        Path | None,
-        typer.Option(
-            help="Ledger of the private data, to update the budget on the card. Required to change a release that a "
-            "ledger names."
-        ),
+        Path | None, Option(help="Ledger of the private data, for the current budget, and to change its release.")
     ] = None,
     state: Annotated[
-        list[str] | None,
-        typer.Option(help=f"TOPIC=TEXT: your own statement, quoted on the card. Can be repeated. Topics: {_TOPICS}."),
+        list[str] | None, Option(help=f"TOPIC=TEXT: your statement for the card. Can be repeated. Topics: {_TOPICS}.")
     ] = None,
-    statements: Annotated[
-        Path | None, typer.Option(help="TOML file with such statements, one entry per topic.")
-    ] = None,
-    claim: Annotated[
-        Path | None,
-        typer.Option(
-            help="Claim that `tutelage publish test --output` wrote; its epsilon goes on the card. Needs --ledger."
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder to write to.  [default: the results folder]",
-            show_default=False,
-        ),
-    ] = None,
-    sign: Annotated[
-        Path | None, typer.Option(help=f"Sign the folder with this NAME.private.json. Writes {SIGNATURE}.")
-    ] = None,
-    verify: Annotated[
-        Path | None,
-        typer.Option(help="Check a signed folder with the signer's NAME.public.json, and write nothing."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON instead of its location.")] = False,
+    statements: Annotated[Path | None, Option(help="TOML file with statements, one entry per topic.")] = None,
+    claim: Annotated[Path | None, Option(help="Claim of `tutelage publish test`, to add. Needs --ledger.")] = None,
+    output: Annotated[Path | None, Option(help="Folder to write to.  [default: the results folder]")] = None,
+    sign: Annotated[Path | None, Option(help=f"NAME.private.json to sign with. Writes {SIGNATURE}.")] = None,
+    verify: Annotated[Path | None, Option(help="NAME.public.json of the signer, to check a signed folder.")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print the card as JSON instead of its location.")] = False,
 ) -> None:
     """Write the privacy card as card.json, card.md and card.html."""
     if verify is not None:
@@ -111,9 +86,16 @@ def card(
         else:
             raise ConfigError(_OF_WHAT)
         if claim is not None:
-            made = _with_claim(made, claim, history)
+            if history is None:
+                raise ConfigError("--claim is checked with the ledger that recorded the test. Name it with --ledger.")
+            proved = read_claim(claim, history)
+            epsilon, sanitised = proved.claim
+            made = replace(made, epsilon=epsilon, sanitised=sanitised, proposal=proved.proposal, event=proved.released)
+            made = replace(made, findings=_judged_again(made))
         made = replace(made, statements=made.statements | _statements(state or [], statements))
-        if before is None or not _shows(folder, made):
+        pages = (("card.md", made.as_markdown()), ("card.html", made.as_html()))
+        shown = before is not None and all(read_text(folder / name) == page for name, page in pages)
+        if not shown or read_card(folder / "card.json").as_dict() != made.as_dict():
             _publish(cards, made, before, ledger)
         if signer is not None:
             signature = signature_of(folder, signer.member.name, signer.sign)
@@ -122,8 +104,8 @@ def card(
     if as_json:
         print_json(made.as_dict(), ascii_only=False)
         return
-    paths = [folder / name for name in (*CARD, *(() if signer is None else (SIGNATURE,)))]
-    say("Card: " + ", ".join(str(path) for path in paths))
+    names = (*CARD, *(() if signer is None else (SIGNATURE,)))
+    say("Card: " + ", ".join(str(folder / name) for name in names))
     missing = [topic for topic in STATEMENTS if topic not in made.statements]
     if missing:
         say(f"Not stated: {', '.join(missing)}. Add them with --state TOPIC=TEXT.")
@@ -135,7 +117,6 @@ def card(
 
 
 def _identity(key: Path, *, private: bool) -> Any:
-    """Return who signs, by a private file, or has signed, by a public one."""
     if importlib.util.find_spec("cryptography") is None:
         raise ConfigError("--sign and --verify need cryptography: pip install 'tutelage[federation]'.")
     from tutelage.federation.keys import Identity, Member
@@ -192,20 +173,17 @@ def _from_results(file: Path, history: History | None, *, claimed: bool) -> Priv
     if history is None:
         return replace(made, findings=_judged_again(made))
     if len(history.charges) > len(history.until_head(made.budget["head"], str(file)).charges):
-        made = _with_guarantee(made, history.state)
-    made = replace(made, findings=_with_shares(_judged_again(made), history.released))
+        # The ε is of everything in the ledger, because later releases are of the same people.
+        guarantee = history.state.guarantee()
+        alone = made.alone if made.covers_ledger else made.epsilon
+        if guarantee.simulated and not made.epsilon.simulated:  # no guarantee of real noise is left
+            alone, made = None, replace(made, sanitised=None, proposal=None, frontier=())
+        made = replace(made, epsilon=guarantee, alone=alone, if_added_or_removed=None)  # the last: of this release only
+    # Once: that several hospitals made the noise of a release.
+    others = tuple(one for one in _judged_again(made) if one.code != NOISE_FROM_SHARES)
+    made = replace(made, findings=others + lint(shares=_fewest_shares(history.released)))
     now = history.before_releases
     return replace(made, budget=now.state.as_dict(), batches=batches_of(now))
-
-
-def _with_guarantee(made: PrivacyCard, now: LedgerState) -> PrivacyCard:
-    """Return the card with the ε of everything in the ledger: later releases are of the same people."""
-    guarantee = now.guarantee()
-    alone = made.alone if made.covers_ledger else made.epsilon
-    made = replace(made, if_added_or_removed=None)  # it is of this release only
-    if guarantee.simulated and not made.epsilon.simulated:  # no guarantee of real noise is left
-        return replace(made, epsilon=guarantee, sanitised=None, proposal=None, alone=None, frontier=())
-    return replace(made, epsilon=guarantee, alone=alone)
 
 
 def _from_ledger(history: History) -> PrivacyCard:
@@ -241,16 +219,6 @@ def _from_ledger(history: History) -> PrivacyCard:
     )
 
 
-def _with_claim(made: PrivacyCard, file: Path, history: History | None) -> PrivacyCard:
-    """Return the card with a tested ε, and a worst-case ε that includes the test."""
-    if history is None:
-        raise ConfigError("--claim is checked with the ledger that recorded the test. Name it with --ledger.")
-    proved = read_claim(file, history)
-    epsilon, sanitised = proved.claim
-    made = replace(made, epsilon=epsilon, sanitised=sanitised, proposal=proved.proposal, event=proved.released)
-    return replace(made, findings=_judged_again(made))
-
-
 def _judged_again(made: PrivacyCard) -> tuple[Finding, ...]:
     """Return the objections; those that follow from the card itself are not taken from its file."""
     before = (NOT_CHECKED,) if made.findings is None else made.findings
@@ -259,16 +227,9 @@ def _judged_again(made: PrivacyCard) -> tuple[Finding, ...]:
     return (*kept, *again.values())
 
 
-def _with_shares(findings: tuple[Finding, ...], released: Event) -> tuple[Finding, ...]:
-    """Return the findings and, once, the finding that several hospitals made the noise of a release."""
-    others = tuple(one for one in findings if one.code != NOISE_FROM_SHARES)
-    return others + lint(shares=_fewest_shares(released))
-
-
 def _fewest_shares(event: Event) -> int | None:
     """Return the smallest number of owners whose noise a part of a release needs; None if no noise was summed."""
-    summed = [part.event.shares for part in event.flatten() if isinstance(part.event, SummedNoise)]
-    return min(summed, default=None)
+    return min((part.event.shares for part in event.flatten() if isinstance(part.event, SummedNoise)), default=None)
 
 
 def _objections(
@@ -303,20 +264,10 @@ def _history_of(path: Path) -> History:
     return ledger.history().until(verified.entries - 1)
 
 
-def _shows(folder: Path, made: PrivacyCard) -> bool:
-    """Return whether the files of a card in a folder say what would be written now."""
-    pages = (("card.md", made.as_markdown()), ("card.html", made.as_html()))
-    same = all(read_text(folder / name) == text for name, text in pages)
-    return same and read_card(folder / "card.json").as_dict() == made.as_dict()
-
-
 def _publish(cards: Claim, made: PrivacyCard, before: Manifest | None, ledger: Path | None) -> None:
     """Write a card, with the other files of the release before it in the same folder."""
     if before is not None and before.recorded and ledger is None:
-        raise ConfigError(
-            f"--ledger must name the ledger of {cards.path}, because it records every version of a release. Add "
-            "--ledger."
-        )
+        raise ConfigError(f"--ledger must name the ledger of {cards.path}, which records every version of a release.")
     record = None if ledger is None else opened(ledger).record_release
     with released(cards, made.budget["head"], record) as staging:
         made.write(staging)
@@ -326,9 +277,7 @@ def _publish(cards: Claim, made: PrivacyCard, before: Manifest | None, ledger: P
 
 
 def _statements(given: list[str], file: Path | None) -> dict[str, str]:
-    found: dict[str, Any] = {}
-    if file is not None:
-        found = read_settings(file)
+    found = {} if file is None else read_settings(file)
     for entry in given:
         topic, equals, text = entry.partition("=")
         if not equals:

@@ -14,10 +14,17 @@ from sklearn.utils import all_estimators
 
 from tutelage._internal.gate import LARGEST, require_input, user_path
 from tutelage._internal.validation import probability, problems_in
-from tutelage.cli.mechanisms import SUM, read_mechanism, read_sum
-from tutelage.cli.settings import OneOf, Whole, read_section, read_settings, refuse_unknown
+from tutelage.cli.settings import (
+    SUM,
+    OneOf,
+    Whole,
+    read_mechanism,
+    read_section,
+    read_settings,
+    read_sum,
+    unknown_entries,
+)
 from tutelage.datasets import DATASETS
-from tutelage.estimator.classes import class_of, question_of
 from tutelage.exceptions import ConfigError, InvalidParameterError
 from tutelage.features.named import FEATURE_MAPS, TABLE_MAP_OF_PEOPLE
 from tutelage.labeling.tuning import DEFAULT_SHARE, MOST_SETTINGS
@@ -30,8 +37,7 @@ from tutelage.reporting.lints import TUNED_ON
 from tutelage.students import selector_named, student_named
 from tutelage.teachers import TEACHERS, NearestQueries, VectorBallots
 
-_TEACHERS, _MOST_TEACHERS = 250, 10**7
-_MOST_JOBS = 1024
+_TEACHERS, _MOST_TEACHERS, _MOST_JOBS = 250, 10**7, 1024
 _FOREST = "sklearn.ensemble.RandomForestClassifier"
 _VECTORS, _NEAREST = (f"tutelage.teachers.{kind.__name__}" for kind in (VectorBallots, NearestQueries))
 _KINDS = ("number", "date", "category", "text", "ignore")  # of columns
@@ -43,11 +49,7 @@ _FIRST = "first"
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivateSection:
-    """``[private]``: the sensitive rows; with `batches` a Parquet file is read a part at a time.
-
-    `people` is about how many people they are of, to plan by: it counts as public. Default of `classes`: the labels of
-    the public rows. `unit` declares that each row is protected alone.
-    """
+    """``[private]``: the sensitive rows. `people`, about how many they are of, counts as public."""
 
     file: str
     label: str = "y"
@@ -58,16 +60,6 @@ class PrivateSection:
     ignore: list = field(default_factory=list)
     batches: bool = False
     people: Annotated[int | None, Whole(2)] = None
-
-    @property
-    def class_of(self) -> dict[Any, Any]:
-        """The class of each label, by default the label itself."""
-        return class_of(self.classes)
-
-    @property
-    def question(self) -> str:
-        """Name of the predicted label; classes that merge other labels have another name."""
-        return question_of(self.label, self.classes)
 
 
 @final
@@ -98,8 +90,8 @@ class FeaturesSection:
 class TeachersSection:
     """``[teachers]``: which scikit-learn classifier, closed form or ballots of people, and how many."""
 
-    number: Annotated[int, Whole(1, _MOST_TEACHERS)] = 0  # by default as many as `_teachers` says
-    estimator: str = ""  # likewise
+    number: Annotated[int, Whole(1, _MOST_TEACHERS)] = 0  # by default `_TEACHERS`
+    estimator: str = ""  # by default ballots of people, or a forest where votes on single rows are meant
     parameters: dict = field(default_factory=dict)
     seed: Annotated[int, Whole(0)] = 0
     jobs: int = -1
@@ -156,10 +148,7 @@ class TriedSection:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivacySection:
-    """``[privacy]``: ε of this run, the budget of the ledger, a proposal of a smaller ε, and what was tuned on.
-
-    With `insist`, a run continues although its rows are refused.
-    """
+    """``[privacy]``: ε of this run, the budget of the ledger, a proposal of a smaller ε, and what was tuned on."""
 
     delta: float = 1e-5
     epsilon: float | None = None
@@ -256,32 +245,16 @@ class RunConfig:
             return self.base / f"{self.dataset}.ledger"
         return self.base / f"{user_path(self.private.file)}.ledger"
 
-    def input_file(self, section: "PrivateSection | PublicSection") -> Path:
-        """Return the file of a section."""
-        return self.base / user_path(section.file or "", f"`file` in {_name_of(section)}")
-
-    def problems_of_files(self) -> Iterator[str]:
-        """Yield problems: inputs that are no files, before anything looks into them."""
-        for section in (self.private, self.public):
-            if section is not None and section.file is not None:
-                path = self.input_file(section)
-                try:
-                    require_input(path, LARGEST)
-                except FileNotFoundError:
-                    continue  # which is refused where it is read
-                except OSError as error:
-                    yield f"`file` in {_name_of(section)}: {path} cannot be read: {error.strerror}."
-
-
-def _name_of(section: object) -> str:
-    return "[private]" if isinstance(section, PrivateSection) else "[public]"
+    def input_file(self, section: str) -> Path:
+        """Return the file of the section ``private`` or ``public``."""
+        return self.base / user_path(getattr(self, section).file or "", f"`file` in [{section}]")
 
 
 def load_config(path: Path) -> RunConfig:
     """Read and check the configuration at `path`; an error names all problems."""
     table = read_settings(path)
     known = ["dataset", "columns", "mechanism", "published", *_STAND_INS, *_OPTIONAL]
-    problems = list(problems_in(lambda: refuse_unknown(table, known, "the configuration")))
+    problems = unknown_entries(table, known, "the configuration")
     broken = set[str]()
 
     def checked(name: str, read: Callable[[], Any], instead: Any = None) -> Any:
@@ -321,16 +294,9 @@ def load_config(path: Path) -> RunConfig:
 def _is_about_votes(read: dict[str, Any], mechanism: Any) -> bool:
     """Return whether a setting is given that is about votes on single rows; `PATEClassifier` has the same rule."""
     teachers, public, private = read["teachers"], read["public"], read["private"]
-    settings = (
-        teachers.number,
-        public.queries,
-        public.selection != _FIRST,
-        public.rounds > 1,
-        private is not None and private.silo,
-        read["privacy"].proposal,
-        isinstance(mechanism, dict) and mechanism.get("name", SUM) != SUM,
-    )
-    return any(map(bool, settings))
+    chosen = teachers.number or public.queries or public.selection != _FIRST or public.rounds > 1
+    others = (private is not None and private.silo) or read["privacy"].proposal
+    return bool(chosen or others or (isinstance(mechanism, dict) and mechanism.get("name", SUM) != SUM))
 
 
 def with_method(config: RunConfig, method: Method) -> RunConfig:
@@ -370,10 +336,7 @@ def build_teacher(section: TeachersSection) -> Any:
 
 
 def build_student(config: RunConfig) -> Any:
-    """Return the student that is described: one of `tutelage.students` by name, or a scikit-learn classifier.
-
-    None is the one in closed form, which a sum of ballots brings along.
-    """
+    """Return the student that is described; None is the one in closed form, which a sum of ballots brings along."""
     if config.student_name == _CLOSED_FORM:
         if not config.by_vectors or config.student.parameters:
             raise ConfigError(
@@ -396,16 +359,13 @@ def build_estimator(section: TeachersSection | StudentSection, name: str) -> Any
     hidden = any(part.startswith(("_", "test", "conftest")) for part in module.split("."))
     # A configuration must not be able to import, and so run, just anything.
     if not module.startswith("sklearn.") or hidden:
-        raise ConfigError(
-            f"{where} must be a dotted scikit-learn name such as {_FOREST}. Got {section.estimator!r}."
-            f"{_meant(str(section.estimator))}"
-        )
+        got = f"Got {section.estimator!r}.{_meant(str(section.estimator))}"
+        raise ConfigError(f"{where} must be a dotted scikit-learn name such as {_FOREST}. {got}")
     try:
         factory = getattr(import_module(module), kind)
     except (ImportError, AttributeError):
-        raise ConfigError(
-            f"{where} names nothing in scikit-learn. Got {section.estimator!r}.{_meant(str(section.estimator))}"
-        ) from None
+        got = f"Got {section.estimator!r}.{_meant(str(section.estimator))}"
+        raise ConfigError(f"{where} names nothing in scikit-learn. {got}") from None
     if not (isinstance(factory, type) and issubclass(factory, ClassifierMixin) and issubclass(factory, BaseEstimator)):
         raise ConfigError(f"{where} must be a classifier. Got {section.estimator!r}.")
     return _made(factory, section, name)
@@ -450,8 +410,22 @@ def _problems_of_sources(config: RunConfig) -> Iterator[str]:
             "[private] needs `classes`, the class values, which are public. Add them, or name the column of the public "
             "rows that has them as `label` in [public]."
         )
-    if public.file and _same(config.input_file(private), config.input_file(public)):
-        yield "`file` in [public] must be another file than in [private], because public rows are not protected."
+    if public.file:
+        one, other = config.input_file("private"), config.input_file("public")
+        if one.samefile(other) if one.exists() and other.exists() else one.resolve() == other.resolve():
+            yield "`file` in [public] must be another file than in [private], because public rows are not protected."
+
+
+def _problems_of_files(config: RunConfig) -> Iterator[str]:
+    for name, section in (("private", config.private), ("public", config.public)):
+        if section is not None and section.file is not None:
+            path = config.input_file(name)
+            try:
+                require_input(path, LARGEST)
+            except FileNotFoundError:
+                continue  # which is refused where it is read
+            except OSError as error:
+                yield f"`file` in [{name}]: {path} cannot be read: {error.strerror}."
 
 
 def _problems_of_private(config: RunConfig) -> Iterator[str]:
@@ -469,7 +443,6 @@ def _problems_of_private(config: RunConfig) -> Iterator[str]:
 
 
 def _problems_of_columns(config: RunConfig) -> Iterator[str]:
-    """Yield problems: kinds of columns that mean nothing, or that are about columns with another purpose."""
     private, columns = config.private, config.columns
     if not isinstance(columns, dict):
         yield f"[columns] must be a table of columns and their kinds. Got {columns!r}."
@@ -504,9 +477,8 @@ def problems_of_classes(classes: list | dict) -> Iterator[str]:
                 f"`classes` in [private] must not begin like a formula: spreadsheets would compute {value!r} in "
                 "labels.csv. Rename the class in the data and here."
             )
-    lists = [
-        labels if isinstance(labels, list) else [] for labels in (classes.values() if type(classes) is dict else ())
-    ]
+    of_classes = classes.values() if isinstance(classes, dict) else ()
+    lists = [labels if isinstance(labels, list) else [] for labels in of_classes]
     merged = [label for labels in lists for label in labels]
     if not all(lists) or not all(type(label) in (str, int) for label in merged):
         yield (
@@ -515,10 +487,6 @@ def problems_of_classes(classes: list | dict) -> Iterator[str]:
         )
     if len(set(map(str, merged))) < len(merged):
         yield "`classes` in [private] must list each label once."
-
-
-def _same(one: Path, other: Path) -> bool:
-    return one.samefile(other) if one.exists() and other.exists() else one.resolve() == other.resolve()
 
 
 def _problems_of_privacy(config: RunConfig) -> Iterator[str]:
@@ -559,21 +527,7 @@ def _problems_of_rounds(config: RunConfig) -> Iterator[str]:
         yield f"{config.public.selection!r} in [public] needs earlier labels. Set `rounds` to at least 2."
 
 
-def _problems_of_batches(config: RunConfig) -> Iterator[str]:
-    private = config.private
-    if (
-        private is not None
-        and private.batches
-        and not (config.by_vectors and private.file.lower().endswith(".parquet"))
-    ):
-        yield (
-            f"`batches` in [private] is for a Parquet file and ballots of {_VECTORS}, which can be added up a part of "
-            "the rows at a time. Leave it out, or write the rows to a Parquet file and leave out what is about votes."
-        )
-
-
 def _problems_of_tuning(config: RunConfig) -> Iterator[str]:
-    """Yield problems of settings that cannot be tuned, or that change nothing."""
     tuning = config.tuning
     if tuning is None:
         return
@@ -593,10 +547,15 @@ def _problems_of_tuning(config: RunConfig) -> Iterator[str]:
 
 
 def _problems_of_people(config: RunConfig) -> Iterator[str]:
-    """Yield problems of settings that mean nothing where every person is a teacher."""
+    public, private, teacher = config.public, config.private, config.teachers.estimator
+    in_parts = private is not None and private.batches
+    if private is not None and in_parts and not (config.by_vectors and private.file.lower().endswith(".parquet")):
+        yield (
+            f"`batches` in [private] is for a Parquet file and ballots of {_VECTORS}, which can be added up a part of "
+            "the rows at a time. Leave it out, or write the rows to a Parquet file and leave out what is about votes."
+        )
     if not config.by_people:
         return
-    public, private, teacher = config.public, config.private, config.teachers.estimator
     given = [name for name, value in (("queries", public.queries), ("rounds", public.rounds - 1)) if value]
     given += ["selection"] if public.selection != _FIRST else []
     if given and config.by_vectors:
@@ -622,13 +581,12 @@ _METHOD = ("teachers", "public", "private", "privacy", "mechanism")
 # What each check looks at: it is left out if one of these sections has problems of its own.
 _CHECKS: tuple[tuple[tuple[str, ...], Callable[[RunConfig], Iterable[str]]], ...] = (
     (("private", "public"), _problems_of_sources),
-    (("private", "public"), RunConfig.problems_of_files),
+    (("private", "public"), _problems_of_files),
     (("private",), _problems_of_private),
     (("private", "public"), _problems_of_columns),
     (("privacy",), _problems_of_privacy),
     (_METHOD, _problems_of_people),
     ((*_METHOD, "tuning"), _problems_of_tuning),
-    (_METHOD, _problems_of_batches),
     (("public",), _problems_of_rounds),
     (("teachers",), _problems_of_jobs),
     (("teachers", "public", "private", "privacy", "student", "features", "tuning"), _problems_of_models),

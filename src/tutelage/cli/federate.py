@@ -1,16 +1,16 @@
 """``tutelage federate``: PATE between hospitals, over files that may be sent in any way."""
 
 import hashlib
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from textwrap import wrap
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 from rich.table import Table
 from rich.text import Text
+from typer import Argument, Exit, Option, colors
 
 from tutelage._internal.files import read_array, read_arrays
 from tutelage._internal.gate import TABLE, open_input
@@ -18,9 +18,8 @@ from tutelage._internal.outputs import check_replaceable, claimed, npz_form
 from tutelage._internal.typing import ABSTAIN
 from tutelage._internal.validation import number_between
 from tutelage.cli.ledger import Neighbors, unit_of
-from tutelage.cli.mechanisms import read_mechanism, read_sum
-from tutelage.cli.settings import OneOf, check_entries, read_settings
-from tutelage.cli.text import ANOTHER_FILE, AsJson, plain_console, print_json, printable, say, verb_group
+from tutelage.cli.settings import OneOf, check_entries, read_mechanism, read_settings, read_sum
+from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, plain_console, print_json, printable, say, verb_group
 from tutelage.exceptions import ConfigError, FederationError, InvalidDataError
 from tutelage.federation import (
     Aggregator,
@@ -40,7 +39,7 @@ from tutelage.federation.keys import Member, host_and_port
 from tutelage.federation.mailbox import BatchStatus, batch_status, consortium_status
 from tutelage.federation.mpc.links import TRANSCRIPT
 from tutelage.ledger import Ledger
-from tutelage.mechanisms.local import Decoder, LocalMechanism
+from tutelage.mechanisms.local import LocalMechanism
 from tutelage.mechanisms.registry import FEDERATED
 from tutelage.privacy import round_up
 from tutelage.students.store import STUDENT, write_student
@@ -57,11 +56,11 @@ def read_terms(path: Path) -> Consortium:
     """Return the consortium that a settings file describes; member files are relative to it."""
     found = read_settings(path)
     check_entries(found, _REQUIRED | _OPTIONAL, _REQUIRED, "the terms file")
-    files, unit = found["members"], found["unit"]
+    files, unit, mechanism = found["members"], found["unit"], found["mechanism"]
     if not all(isinstance(name, str) for name in files):
         raise ConfigError("`members` in the terms must be a list of public key files.")
     teacher = _read_teacher(found)
-    answers = read_mechanism(found["mechanism"], FEDERATED) if teacher is None else read_sum(found["mechanism"])
+    answers = read_mechanism(mechanism, FEDERATED) if teacher is None else read_sum(mechanism)
     if answers is None:
         raise ConfigError(
             "[mechanism] must have `name` and `noise_multiplier`, because the members agree on the noise."
@@ -111,27 +110,27 @@ def describe(consortium: Consortium) -> None:
     """Print the terms, which a member must read before it joins."""
     # As Text, a name in square brackets is printed as it is, not read as markup.
     table = Table("", "", title=Text(consortium.name), title_justify="left", show_header=False)
-    table.add_row("mechanism", Text(repr(consortium.mechanism)))
-    table.add_row("classes", f"{consortium.n_classes}")
-    table.add_row("protects", Text(f"{consortium.unit.name}: {consortium.unit.neighboring.sentence}"))
+    row = table.add_row
+    row("mechanism", Text(repr(consortium.mechanism)))
+    row("classes", f"{consortium.n_classes}")
+    row("protects", Text(f"{consortium.unit.name}: {consortium.unit.neighboring.sentence}"))
     quorum = f"{consortium.quorum} of {len(consortium.entities)}"
-    table.add_row("quorum", quorum if consortium.is_local else f"{quorum}; {consortium.colluding} may collude")
-    teacher = consortium.teacher
-    if teacher is not None:
-        numbers = [
-            f"{entity.name} {number:,}" for entity, number in zip(consortium.entities, consortium.people, strict=True)
-        ]
-        table.add_row("people", Text(f"about {sum(consortium.people):,}: {listed(numbers)}"))
-        table.add_row("ballots", repr(teacher))
-    cost = epsilon_of_queries(consortium, _SHOWN_QUERIES if teacher is None else 1, _SHOWN_DELTA)
-    what = f"{_SHOWN_QUERIES} queries spend" if teacher is None else f"{teacher.rounds} rounds spend"
-    table.add_row(what, f"ε = {round_up(cost.epsilon):.4f} at δ = {_SHOWN_DELTA:g}")
+    row("quorum", quorum if consortium.is_local else f"{quorum}; {consortium.colluding} may collude")
+    queries, what = _SHOWN_QUERIES, f"{_SHOWN_QUERIES} queries spend"
+    if consortium.teacher is not None:
+        people = zip(consortium.entities, consortium.people, strict=True)
+        numbers = listed([f"{entity.name} {number:,}" for entity, number in people])
+        row("people", Text(f"about {sum(consortium.people):,}: {numbers}"))
+        row("ballots", repr(consortium.teacher))
+        queries, what = 1, f"{consortium.teacher.rounds} rounds spend"
+    cost = epsilon_of_queries(consortium, queries, _SHOWN_DELTA)
+    row(what, f"ε = {round_up(cost.epsilon):.4f} at δ = {_SHOWN_DELTA:g}")
     plain_console().print(table)
     say("fingerprint of each member, as `keygen` printed it")
     for member in consortium.members:
         where = "" if member.address is None else f" at {member.address}"
         say(f"  {member.fingerprint}  {member.name}, {member.role}{where}")
-    say(f"fingerprint of these terms\n  {in_groups(consortium.fingerprint)}")
+    say(f"fingerprint of these terms\n  {' '.join(wrap(consortium.fingerprint, 4))}")
 
 
 def describe_status(consortium: Consortium, batches: Sequence[BatchStatus]) -> None:
@@ -153,44 +152,41 @@ def describe_status(consortium: Consortium, batches: Sequence[BatchStatus]) -> N
         say(f"{each.batch[:8]}: {missing}Next: {step}")
 
 
-def in_groups(digits: str) -> str:
-    """Return digits in groups of four, as people read them to each other."""
-    return " ".join(re.findall(".{1,4}", digits))
-
-
-HomeOption = Annotated[Path, typer.Option("--home", help="Folder of this member, with its private key.")]
-MailboxOption = Annotated[Path, typer.Option("--mailbox", help="Folder that all members share or exchange.")]
-BatchOption = Annotated[
-    str | None,
-    typer.Option("--batch", help="Start of the identifier of the batch.  [default: the only unfinished batch]"),
-]
 _FIX = "Run `tutelage federate init`, or check --mailbox."
-KeysChangedOption = Annotated[
-    bool, typer.Option("--keys-changed", help="Confirm that the ledger belongs to this member, who has new keys now.")
+_AGAIN = "Ask again about rows whose batch can no longer be computed. Budget is spent again."
+_BALLOTS = (
+    "Private ballots (npy or npz, teachers x queries of the batch). For sums of ballots, private rows: an npz file "
+    "with X, y (class indices) and ids (whose row it is)."
+)
+_OUTPUT = "npz file for the labels and their rows. For sums of ballots, skops file for the student."
+HomeOption = Annotated[Path, Option("--home", help="Folder of this member, with its private key.")]
+MailboxOption = Annotated[Path, Option("--mailbox", help="Folder that all members share or exchange.")]
+BatchOption = Annotated[
+    str | None, Option("--batch", help="Start of the identifier of the batch.  [default: the only unfinished batch]")
 ]
-LedgerOption = Annotated[Path | None, typer.Option(help="Ledger of the consortium. The local model needs no ledger.")]
-ArrayOption = Annotated[str | None, typer.Option("--array", help="Array to read, if an npz file contains several.")]
+KeysChangedOption = Annotated[
+    bool, Option("--keys-changed", help="Confirm that the ledger belongs to this member, who has new keys now.")
+]
+LedgerOption = Annotated[Path | None, Option(help="Ledger of the consortium. The local model needs no ledger.")]
 
 federate = verb_group("Release noisy sums or votes of several hospitals that share no rows, votes or ballots.")
 
 
 @federate.command()
 def keygen(
-    name: Annotated[str, typer.Argument(help="Name of the member.", show_default=False)],
-    role: Annotated[Role, typer.Option(help="Role of the member. entity: a hospital with teachers.")],
+    name: Annotated[str, Argument(help="Name of the member.", show_default=False)],
+    role: Annotated[Role, Option(help="Role of the member. entity: a hospital with teachers.")],
     home: HomeOption,
-    address: Annotated[
-        str | None, typer.Option(help="computing: host:port at which the other two computing parties reach it.")
-    ] = None,
+    address: Annotated[str | None, Option(help="computing: host:port at which the other two parties reach it.")] = None,
 ) -> None:
     """Create the keys of a member.
 
     Keep NAME.private.json secret. Send NAME.public.json to the author of the terms.
     """
     member_name(name, "NAME", "keygen")
-    if (role is Role.COMPUTING) != (address is not None):
-        if address is None:
-            raise ConfigError("--address must give host:port, where the two other computing parties reach this one.")
+    if role is Role.COMPUTING and address is None:
+        raise ConfigError("--address must give host:port, where the two other computing parties reach this one.")
+    if role is not Role.COMPUTING and address is not None:
         raise ConfigError(f"--address is only for --role {Role.COMPUTING}. Leave it out.")
     identity = Identity.generate(name, role, address)
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -202,7 +198,7 @@ def keygen(
 
 @federate.command()
 def init(
-    terms: Annotated[Path, typer.Argument(help="TOML file with the terms.", show_default=False)],
+    terms: Annotated[Path, Argument(help="TOML file with the terms.", show_default=False)],
     mailbox: MailboxOption,
     as_json: AsJson = False,
 ) -> None:
@@ -223,9 +219,7 @@ def init(
 def join(
     home: HomeOption,
     mailbox: MailboxOption,
-    fingerprint: Annotated[
-        str | None, typer.Option(help="Fingerprint of the terms, as another member read it to you.")
-    ] = None,
+    fingerprint: Annotated[str | None, Option(help="Fingerprint of the terms, as a member read it to you.")] = None,
 ) -> None:
     """Join the consortium whose terms are in the mailbox. All members must use the same fingerprint."""
     consortium = _terms_in(_mailbox(mailbox))
@@ -235,7 +229,7 @@ def join(
             "Not joined yet. Compare the last fingerprint with the other members by telephone.\n"
             f'Next: tutelage federate join --home {home} --mailbox {mailbox} --fingerprint "…"'
         )
-        raise typer.Exit(1)
+        raise Exit(1)
     member = Home(home)
     member.join(consortium, fingerprint)
     say(f"{member.identity.member.name} has joined {consortium.name!r}.")
@@ -247,17 +241,12 @@ def join(
 
 @federate.command()
 def ask(
-    rows: Annotated[Path, typer.Argument(help="Public rows to ask about (npy or npz).", show_default=False)],
+    rows: Annotated[Path, Argument(help="Public rows to ask about (npy or npz).", show_default=False)],
     home: HomeOption,
     mailbox: MailboxOption,
     ledger: LedgerOption = None,
-    array: ArrayOption = None,
-    new_batch: Annotated[
-        bool,
-        typer.Option(
-            "--new-batch", help="Ask again about rows whose batch can no longer be computed. Budget is spent again."
-        ),
-    ] = False,
+    array: Array = None,
+    new_batch: Annotated[bool, Option("--new-batch", help=_AGAIN)] = False,
     keys_changed: KeysChangedOption = False,
     as_json: AsJson = False,
 ) -> None:
@@ -276,8 +265,7 @@ def ask(
         done = "Every round was collected" if aggregator.consortium.is_sum else "Every row was labeled"
         say(f"{done} before. No query was sent, and nothing was spent.")
     else:
-        teacher = aggregator.consortium.teacher
-        if teacher is None:
+        if (teacher := aggregator.consortium.teacher) is None:
             say(f"Sent batch {asked.batch.identifier} with {asked.new:,} queries.")
         else:
             number = SumRound.of(asked.batch, aggregator.consortium).number
@@ -289,27 +277,17 @@ def ask(
 
 @federate.command()
 def vote(
-    ballots: Annotated[
-        Path,
-        typer.Argument(
-            help="Private ballots (npy or npz, teachers x queries of the batch). For sums of ballots, private rows: "
-            "an npz file with X, y (class indices) and ids (whose row it is).",
-            show_default=False,
-        ),
-    ],
+    ballots: Annotated[Path, Argument(help=_BALLOTS, show_default=False)],
     home: HomeOption,
     mailbox: MailboxOption,
-    ledger: Annotated[Path, typer.Option(help="Ledger of this hospital's own data.")],
+    ledger: Annotated[Path, Option(help="Ledger of this hospital's own data.")],
     batch: BatchOption = None,
-    array: ArrayOption = None,
+    array: Array = None,
     data: Annotated[
-        Path | None, typer.Option(help="File of the private rows, to bind the ledger to. Only a keyed hash is stored.")
+        Path | None, Option(help="File of the private rows, to bind the ledger to. Only a keyed hash is stored.")
     ] = None,
     data_changed: Annotated[
-        bool,
-        typer.Option(
-            "--data-changed", help="Confirm that the file changed and still contains the data of this ledger."
-        ),
+        bool, Option("--data-changed", help="Confirm that the file changed and still contains this ledger's data.")
     ] = False,
     keys_changed: KeysChangedOption = False,
     as_json: AsJson = False,
@@ -326,7 +304,6 @@ def vote(
     # For votes, an unfinished batch is never chosen automatically: only the mailbox states which are finished, and
     # ballots fit any batch with as many queries. The ballots of a sum are computed here, for the batch.
     def is_over(each: Batch) -> bool:
-        """Return whether this member has answered a batch, or came too late for it."""
         status = batch_status(terms, box, each)
         return bool(status.computed) or member.identity.member.name in status.answered
 
@@ -352,14 +329,11 @@ def vote(
         return
     if cast.repeated:
         say(f"This hospital voted before. The same envelopes were sent again, and {ballots} was not used.")
-    limit = "" if cast.queries == asked.n_queries else "; the budget does not allow more"
-    to = ", ".join(sorted(cast.envelopes))
-    if by_sum:
-        say(f"Sent the sealed sum of the ballots of one round to {to}.")
-    else:
-        say(f"Sent sealed votes on {cast.queries:,} of {asked.n_queries:,} queries to {to}{limit}.")
-    say(f"The {'ballots' if by_sum else 'votes'} are for batch {asked.identifier}.")
-    say(budget.state())
+    limit = "" if by_sum or cast.queries == asked.n_queries else "; the budget does not allow more"
+    votes_on = f"sealed votes on {cast.queries:,} of {asked.n_queries:,} queries"
+    what = "the sealed sum of the ballots of one round" if by_sum else votes_on
+    say(f"Sent {what} to {', '.join(sorted(cast.envelopes))}{limit}.")
+    say(f"The {'ballots' if by_sum else 'votes'} are for batch {asked.identifier}.\n{budget.state()}")
     say(f"Next: tutelage federate status --mailbox {mailbox}")
 
 
@@ -368,18 +342,10 @@ def compute(
     home: HomeOption,
     mailbox: MailboxOption,
     batch: BatchOption = None,
-    timeout: Annotated[
-        float, typer.Option(help="Seconds to wait for the other parties to connect, and for each of their messages.")
-    ] = 600.0,
-    listen: Annotated[
-        str | None, typer.Option(help="host:port to listen at, if it differs from the address in the terms.")
-    ] = None,
-    transcript: Annotated[
-        Path | None, typer.Option(help="Also write all data received from the other parties to this file.")
-    ] = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Compute a finished batch again, with the same votes.")
-    ] = False,
+    timeout: Annotated[float, Option(help="Seconds to wait for the parties, and for each of their messages.")] = 600.0,
+    listen: Annotated[str | None, Option(help="host:port to listen at, if it is not the one in the terms.")] = None,
+    transcript: Annotated[Path | None, Option(help="File for all data received from the other parties.")] = None,
+    again: Annotated[bool, Option("--again", help="Compute a finished batch again, with the same votes.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compute the labels of a batch (computing parties).
@@ -399,7 +365,14 @@ def compute(
             f"Batch {asked.identifier} is already computed, and {party.consortium.aggregator.name} can run `tutelage "
             "federate collect`. To compute it again with the same votes, add --again at all three computing parties."
         )
-    done = party.compute(asked, box, timeout=timeout, transcript=transcript, listen=here, waiting=_say_who_is_missing())
+    said: list[tuple[str, ...]] = []
+
+    def tell(missing: tuple[str, ...]) -> None:
+        if said[-1:] != [missing]:
+            said.append(missing)
+            say(f"Waiting for {' and '.join(missing)} to run `tutelage federate compute`.", err=True)
+
+    done = party.compute(asked, box, timeout=timeout, transcript=transcript, listen=here, waiting=tell)
     if as_json:
         print_json({"batch": asked.identifier, **done._asdict()})
         return
@@ -413,15 +386,9 @@ def compute(
 def collect(
     home: HomeOption,
     mailbox: MailboxOption,
-    output: Annotated[
-        Path,
-        typer.Option(help="npz file for the labels and their rows. For sums of ballots, skops file for the student."),
-    ],
+    output: Annotated[Path, Option(help=_OUTPUT)],
     ledger: LedgerOption = None,
     batch: BatchOption = None,
-    decoder: Annotated[
-        Decoder | None, typer.Option(help="local model: how ballots become labels.  [default: chosen by the mechanism]")
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the labels of a batch to a file (aggregator).
@@ -433,8 +400,6 @@ def collect(
     suffix, held = (".skops", "student") if by_sum else (".npz", "labels and their rows")
     if output.suffix.lower() != suffix:
         raise ConfigError(f"--output must end in {suffix}, the format of the {held}. Got {output}.")
-    if decoder is not None and not aggregator.consortium.is_local:
-        raise ConfigError("--decoder is only for the local model. Leave it out.")
     with claimed(output, STUDENT if by_sum else _LABELS, way_out=ANOTHER_FILE) as claim:
         asked = _batch(box, aggregator.consortium, batch, aggregator.is_collected)
         about: dict[str, Any] = {"batch": asked.identifier}
@@ -448,7 +413,7 @@ def collect(
                 about |= {"entities": entities, "student": str(claim.path)}
                 wrote = f"the student of round {opened.round.number}"
             else:
-                found = aggregator.collect(asked, box, decoder=decoder)
+                found = aggregator.collect(asked, box)
                 with claim.written() as part:
                     np.savez_compressed(part, rows=asked.rows, labels=found.labels)
                 entities, left_out, answered = found.entities, found.left_out, int(np.sum(found.labels != ABSTAIN))
@@ -469,9 +434,7 @@ def collect(
 @federate.command()
 def status(
     mailbox: MailboxOption,
-    home: Annotated[
-        Path | None, typer.Option(help="Read the terms that this member joined instead of those in the mailbox.")
-    ] = None,
+    home: Annotated[Path | None, Option(help="Folder of a member, to read the terms that it joined.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print who has voted, who is missing and the next command to run.
@@ -488,7 +451,7 @@ def status(
     describe(consortium)
     describe_status(consortium, batches)
     for identifier, reason in refused.items():
-        say(f"{identifier[:8]} is refused: {printable(reason)}", color=typer.colors.YELLOW)
+        say(f"{identifier[:8]} is refused: {printable(reason)}", color=colors.YELLOW)
 
 
 def _mailbox(folder: Path) -> Mailbox:
@@ -536,21 +499,9 @@ def _paid_once(budget: Ledger | None) -> Iterator[None]:
         ) from None
 
 
-def _say_who_is_missing() -> Callable[[tuple[str, ...]], None]:
-    """Return a callback that prints the missing parties whenever they change."""
-    said: list[tuple[str, ...]] = []
-
-    def tell(missing: tuple[str, ...]) -> None:
-        if said[-1:] != [missing]:
-            said.append(missing)
-            say(f"Waiting for {' and '.join(missing)} to run `tutelage federate compute`.", err=True)
-
-    return tell
-
-
 def _print_left_out(left_out: dict[str, str]) -> None:
     for name, reason in sorted(left_out.items()):
-        say(f"{name} was left out: {printable(reason)}", err=True, color=typer.colors.YELLOW)
+        say(f"{name} was left out: {printable(reason)}", err=True, color=colors.YELLOW)
 
 
 def _batch(

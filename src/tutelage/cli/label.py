@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-import typer
+from typer import Argument, Option
 
 from tutelage._internal.outputs import claimed, form
-from tutelage.cli.mechanisms import Chosen, choosing_mechanism
+from tutelage.cli.settings import Chosen, choosing_mechanism
 from tutelage.cli.sources import read_predictions, read_rows
-from tutelage.cli.text import ANOTHER_FILE, AsJson, PublicArray, Teachers, interruption_says, print_json, say
+from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, Teachers, interruption_says, print_json, say
 from tutelage.exceptions import ConfigError
 from tutelage.labeling import LabelingSession
-from tutelage.ledger import Ledger, LedgerState
-from tutelage.mechanisms import Release
+from tutelage.ledger import Ledger
 from tutelage.noise import SystemNoise
 from tutelage.privacy import round_up
 from tutelage.votes import VoteHistogram
@@ -28,27 +27,18 @@ _LABELS = form(
 
 @choosing_mechanism(predictions=True)
 def label(
-    public: Annotated[
-        Path,
-        typer.Argument(help="Public rows that the teachers voted on (csv, Parquet or npz).", show_default=False),
-    ],
-    votes: Annotated[
-        Path, typer.Option(help="npz file with the private votes, one row per public row, in the same order.")
-    ],
-    ledger: Annotated[Path, typer.Option(help="Ledger of the private data. `tutelage ledger init` creates one.")],
+    public: Annotated[Path, Argument(help="Public rows that were voted on (csv, Parquet, npz).", show_default=False)],
+    votes: Annotated[Path, Option(help="npz file with the private votes, one row per public row, in the same order.")],
+    ledger: Annotated[Path, Option(help="Ledger of the private data. `tutelage ledger init` creates one.")],
     chosen: Chosen,
-    output: Annotated[Path, typer.Option(help="csv file to write the labels to.")],
+    output: Annotated[Path, Option(help="csv file to write the labels to.")],
     predictions: Annotated[
-        Path | None, typer.Option(help="interactive: npz file with the student's probabilities (rows x classes).")
-    ] = None,
-    predictions_array: Annotated[
-        str | None, typer.Option(help="Array of the predictions, if their file contains several.")
+        Path | None, Option(help="interactive: npz file with the student's probabilities (rows x classes).")
     ] = None,
     question: Annotated[
-        str, typer.Option(help="Name of what was voted on, if you ask several things about the same rows.")
+        str, Option(help="Name of what was voted on, if you ask several things about the same rows.")
     ] = "",
-    array: Annotated[str | None, typer.Option(help="Array of the votes, if their file contains several.")] = None,
-    public_array: PublicArray = None,
+    array: Array = None,
     teachers: Teachers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -60,8 +50,8 @@ def label(
     if released_by.takes_predictions != (predictions is not None):
         raise ConfigError("--predictions must be given with --mechanism interactive, and with no other mechanism.")
     with claimed(output, _LABELS, way_out=ANOTHER_FILE) as claim:
-        rows, question = read_rows(public, public_array, question)
-        student = None if predictions is None else read_predictions(predictions, predictions_array, len(rows))
+        rows, question = read_rows(public, question)
+        student = None if predictions is None else read_predictions(predictions, len(rows))
         histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers, n_queries=len(rows))
         budget = Ledger.open(ledger)
         noise = SystemNoise(progress=not as_json)
@@ -70,22 +60,11 @@ def label(
             "no labels were written. The budget reserved for them stays spent, and stored labels are remembered."
         ):
             release = session.ask(rows, student)
-        with claim.written() as part:
-            _write(part, release)
-    _print(release, budget.state(), output, session.n_remembered, as_json=as_json)
-    if not as_json:
-        say(f"Next: tutelage card --ledger {ledger} --output card")
-
-
-def _write(part: Path, release: Release) -> None:
-    with part.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["public_row", "label"])
-        writer.writerows([row, "" if label < 0 else label] for row, label in enumerate(release.labels.tolist()))
-
-
-def _print(release: Release, state: LedgerState, output: Path, remembered: int, *, as_json: bool) -> None:
-    asked, answered = release.labels.size, int(np.sum(release.answered))
+        with claim.written() as part, part.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["public_row", "label"])
+            writer.writerows([row, "" if label < 0 else label] for row, label in enumerate(release.labels.tolist()))
+    asked, answered, state = release.labels.size, int(np.sum(release.answered)), budget.state()
     if as_json:
         counts = {"asked": asked, "answered": answered, "cost": release.cost, "labels": str(output)}
         print_json({**counts, "event": release.event.as_dict(), "ledger": state.as_dict()})
@@ -94,6 +73,7 @@ def _print(release: Release, state: LedgerState, output: Path, remembered: int, 
     say(f"Wrote {answered:,} of {asked:,} labels to {output}.{others}")
     say(f"This spent {round_up(release.cost):.4f} of the budget ε = {state.budget:g} at δ = {state.delta:g}.")
     say(state)
-    if remembered:
-        which = "Every row was" if release.cost == 0 else f"{remembered:,} rows were"
+    if session.n_remembered:
+        which = "Every row was" if release.cost == 0 else f"{session.n_remembered:,} rows were"
         say(f"{which} labeled before. Labels from earlier releases are repeated, and nothing is spent on them.")
+    say(f"Next: tutelage card --ledger {ledger} --output card")

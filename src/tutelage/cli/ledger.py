@@ -5,16 +5,15 @@ import os
 import re
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import typer
 from rich.table import Table
 from rich.text import Text
+from typer import Argument, Option
 
 from tutelage._internal.outputs import claimed, form
 from tutelage._internal.releases import Manifest
 from tutelage.cli.text import ANOTHER_FILE, AsJson, plain_console, print_json, require_printable, say, verb_group
-from tutelage.events import Event
 from tutelage.exceptions import ConfigError
 from tutelage.ledger import Accounting, Ledger, LedgerState
 from tutelage.privacy import ONE_ENTITY, ONE_TEACHER, NeighboringRelation, PrivacyUnit, round_up
@@ -40,7 +39,7 @@ _UNITS = {
     Neighbors.OWNER: ONE_ENTITY,
 }
 
-File = Annotated[Path, typer.Argument(help="File of the ledger.", show_default=False)]
+File = Annotated[Path, Argument(help="File of the ledger.", show_default=False)]
 
 ledger = verb_group("Create, show, verify and export the privacy budget of a data set.")
 
@@ -57,53 +56,44 @@ def unit_of(neighbors: Neighbors, name: str | None) -> PrivacyUnit:
 @ledger.command()
 def init(
     file: File,
-    epsilon: Annotated[float, typer.Option(help="Epsilon of all releases together.")],
-    delta: Annotated[
-        float, typer.Option(help="Delta of all releases together. Keep it below 1 / the number of people.")
-    ],
+    epsilon: Annotated[float, Option(help="Epsilon of all releases together.")],
+    delta: Annotated[float, Option(help="Delta of all releases together. Keep it below 1 / the number of people.")],
     neighbors: Annotated[
-        Neighbors | None, typer.Option(help="Privacy unit. entity: all rows of one person.  [required without --for]")
+        Neighbors | None, Option(help="Privacy unit. entity: all rows of one person.  [required without --for]")
     ] = None,
     unit: Annotated[
-        str | None, typer.Option(help="Name of the unit in reports, such as patient_id.  [default: from --neighbors]")
+        str | None, Option(help="Name of the unit in reports, such as patient_id.  [default: from --neighbors]")
     ] = None,
     member: Annotated[
-        Path | None,
-        typer.Option("--for", help="Home folder of a consortium member. Its terms replace --neighbors and --unit."),
-    ] = None,
-    order: Annotated[
-        float | None, typer.Option(help="Renyi order of the budget.  [default: the best order for Gaussian noise]")
+        Path | None, Option("--for", help="Home folder of a consortium member, whose terms name the privacy unit.")
     ] = None,
     accounting: Annotated[
-        Accounting,
-        typer.Option(help="gaussian: only noisy sums, capped votes and GNMax. About a fifth more sums fit."),
+        Accounting, Option(help="gaussian: only noisy sums, capped votes and GNMax. About a fifth more sums fit.")
     ] = Accounting.RENYI,
     as_json: AsJson = False,
 ) -> None:
     """Create the ledger of a data set. Its budget cannot be changed later."""
-    if member is not None and (neighbors is not None or unit is not None):
-        raise ConfigError("--for reads --neighbors and --unit from the joined terms. Leave these two options out.")
     if member is not None:
-        protects, query, owner = _agreed(member)
-    elif neighbors is not None:
-        protects, query, owner = unit_of(neighbors, unit), None, None
-    else:
+        if neighbors is not None or unit is not None:
+            raise ConfigError("--for reads --neighbors and --unit from the joined terms. Leave these two options out.")
+        from tutelage.federation import Home
+        from tutelage.federation.charges import owner_name
+        from tutelage.federation.costs import event_of_query
+
+        home = Home(member)
+        terms = home.consortium()
+        protects, query, owner = terms.unit, event_of_query(terms), owner_name(home.identity.member)
+    elif neighbors is None:
         raise ConfigError(
             "--neighbors must name what the budget protects: entity (all rows of one person), row, silo, owner, or "
             "ballot (vote counts from elsewhere). It cannot be changed later."
         )
+    else:
+        protects, query, owner = unit_of(neighbors, unit), None, None
     if member is not None and accounting is Accounting.GAUSSIAN:
         raise ConfigError("--accounting gaussian does not support consortia, whose members add noise. Leave it out.")
-    made = Ledger.create(
-        file,
-        epsilon=epsilon,
-        delta=delta,
-        unit=protects,
-        order=order,
-        suited_to=query if order is None else None,
-        accounting=accounting,
-        owner=owner,
-    )
+    given: Any = {"epsilon": epsilon, "delta": delta, "accounting": accounting, "owner": owner, "suited_to": query}
+    made = Ledger.create(file, unit=protects, **given)
     _print(made.state(), file, as_json=as_json)
     if not as_json:
         labels, status = f"label PUBLIC --votes VOTES --ledger {file}", "federate status --mailbox MAILBOX"
@@ -119,12 +109,8 @@ def show(file: File, as_json: AsJson = False) -> None:
 @ledger.command()
 def verify(
     file: File,
-    head: Annotated[
-        str | None, typer.Option(help="A head that you noted earlier. The ledger must still contain it.")
-    ] = None,
-    release: Annotated[
-        Path | None, typer.Option(help="A results folder. Its files must be those that the ledger names.")
-    ] = None,
+    head: Annotated[str | None, Option(help="A head that you noted. The ledger must still contain it.")] = None,
+    release: Annotated[Path | None, Option(help="Results folder, whose files the ledger must name.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check every entry, label and sum of a ledger. With --head, also detect a rollback."""
@@ -168,39 +154,22 @@ def exposure(file: File, as_json: AsJson = False) -> None:
 @ledger.command()
 def export(
     file: File,
-    output: Annotated[Path | None, typer.Option(help="File to write to.  [default: standard output]")] = None,
+    output: Annotated[Path | None, Option(help="File to write to.  [default: standard output]")] = None,
 ) -> None:
     """Print every entry with its hash, one JSON object per line. The output contains no secrets."""
+    lines = "".join(f"{json.dumps(entry)}\n" for entry in opened(file).export())
     if output is None:
-        say(_lines(file), nl=False)
+        say(lines, nl=False)
         return
-    with claimed(output, _EXPORT, way_out=ANOTHER_FILE) as claim, claim.written() as part:
-        lines = _lines(file)
+
+    def is_export(path: Path) -> bool:
+        entries = [json.loads(line) for line in path.read_bytes().splitlines()]
+        return all({"number", "kind", "spent", "hash"} <= set(entry) for entry in entries) and bool(entries)
+
+    export_form = form("an export of a ledger", is_export)
+    with claimed(output, export_form, way_out=ANOTHER_FILE) as claim, claim.written() as part:
         part.write_text(lines, encoding="utf-8")
     say(f"Wrote {lines.count(chr(10)):,} entries to {output}.")
-
-
-def _lines(file: Path) -> str:
-    return "".join(f"{json.dumps(entry)}\n" for entry in opened(file).export())
-
-
-def _is_export(path: Path) -> bool:
-    entries = [json.loads(line) for line in path.read_bytes().splitlines()]
-    return all({"number", "kind", "spent", "hash"} <= set(entry) for entry in entries) and bool(entries)
-
-
-_EXPORT = form("an export of a ledger", _is_export)
-
-
-def _agreed(member: Path) -> tuple[PrivacyUnit, Event, str]:
-    """Return the privacy unit of the joined terms, the event of one query, and the member's name in a ledger."""
-    from tutelage.federation import Home
-    from tutelage.federation.charges import owner_name
-    from tutelage.federation.costs import event_of_query
-
-    home = Home(member)
-    terms = home.consortium()
-    return terms.unit, event_of_query(terms), owner_name(home.identity.member)
 
 
 def opened(file: Path) -> Ledger:

@@ -8,15 +8,13 @@ from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Exit, Option
 
 from tutelage._internal.files import read_arrays
 from tutelage._internal.html import escape, facts
-from tutelage._internal.outputs import Claim
 from tutelage._internal.releases import claimed_folder, released
 from tutelage.cli.config import RunConfig, build_student, build_teacher, load_config
-from tutelage.cli.pipeline import check, learn_features
-from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
+from tutelage.cli.sources import RunData, check, check_public_rows, learn_features, load_sources, pool_of
 from tutelage.cli.text import AsJson, plain_console, say
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
 from tutelage.planning import Plan
@@ -31,31 +29,21 @@ _INFEASIBLE = 3  # exit code, as in `tutelage audit`: the target is not expected
 
 
 def plan(
-    epsilon: Annotated[float | None, typer.Option(help="Target epsilon of the whole release.")] = None,
-    people: Annotated[int | None, typer.Option(help="Approximate number of private people, or rows.")] = None,
-    public: Annotated[Path | None, typer.Option(help="Table or npz file with the public rows.")] = None,
-    label: Annotated[str | None, typer.Option(help="Column of --public (or --stand-in) that holds labels.")] = None,
-    stand_in: Annotated[
-        Path | None, typer.Option(help="Labeled table or npz file of other data that are like the private rows.")
-    ] = None,
+    epsilon: Annotated[float | None, Option(help="Target epsilon of the whole release.")] = None,
+    people: Annotated[int | None, Option(help="Approximate number of private people, or rows.")] = None,
+    public: Annotated[Path | None, Option(help="Table or npz file with the public rows.")] = None,
+    label: Annotated[str | None, Option(help="Column of --public (or --stand-in) that holds labels.")] = None,
+    stand_in: Annotated[Path | None, Option(help="Labeled table or npz file of rows like the private ones.")] = None,
     accuracy: Annotated[
-        float | None,
-        typer.Option(help="Accuracy of a model without privacy, such as 0.9, if there are no labels."),
+        float | None, Option(help="Accuracy of a model without privacy, such as 0.9, if there are no labels.")
     ] = None,
-    goal: Annotated[float | None, typer.Option(help="Accuracy that the student should reach, such as 0.9.")] = None,
-    classes: Annotated[int | None, typer.Option(help="Number of classes, if there are no labels.")] = None,
-    public_rows: Annotated[int | None, typer.Option(help="Number of public rows, without --public.")] = None,
-    unit: Annotated[str | None, typer.Option(help="Privacy unit, if a person can have several rows: patient.")] = None,
-    delta: Annotated[
-        float | None, typer.Option(help="Target delta, below 1 / number of people.  [default: 1e-5]")
-    ] = None,
-    configuration: Annotated[
-        Path | None, typer.Option("--for", help="Configuration of tutelage run to check against the plan.")
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(help="Folder for the plan: plan.json and plan.html."),
-    ] = None,
+    goal: Annotated[float | None, Option(help="Accuracy that the student should reach, such as 0.9.")] = None,
+    classes: Annotated[int | None, Option(help="Number of classes, if there are no labels.")] = None,
+    public_rows: Annotated[int | None, Option(help="Number of public rows, without --public.")] = None,
+    unit: Annotated[str | None, Option(help="Privacy unit, if a person can have several rows: patient.")] = None,
+    delta: Annotated[float | None, Option(help="Target delta, below 1 / number of people.  [default: 1e-5]")] = None,
+    configuration: Annotated[Path | None, Option("--for", help="Configuration of tutelage run to check.")] = None,
+    output: Annotated[Path | None, Option(help="Folder for the plan: plan.json and plan.html.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Recommend a method for a target epsilon, with the accuracy to expect. No private label or cell enters the plan.
@@ -65,12 +53,19 @@ def plan(
     target = {"epsilon": epsilon, "people": people, "goal": goal, "delta": delta, "unit": unit}
     try:
         if configuration is not None:
-            _refuse_beside_configuration(
-                public=public, stand_in=stand_in, label=label, classes=classes, unit=unit, accuracy=accuracy,
-                public_rows=public_rows,
-            )  # fmt: skip
+            described = {
+                "public": public, "stand-in": stand_in, "label": label, "classes": classes, "unit": unit,
+                "accuracy": accuracy, "public-rows": public_rows,
+            }  # fmt: skip
+            for name in (name for name, value in described.items() if value is not None):
+                raise ConfigError(f"--{name} cannot be combined with --for: the configuration describes the data.")
             settings = load_config(configuration)
-            _refuse_what_no_plan_tries(settings)
+            if settings.privacy.proposal is not None:
+                raise ConfigError("A plan does not count the test of a `proposal`. Remove it from [privacy] to plan.")
+            if settings.tuning is not None:
+                raise ConfigError("A plan cannot try [tuning]. Remove the section to plan for the other settings.")
+            if settings.private is not None and settings.private.silo is not None:
+                raise ConfigError("A plan cannot try one teacher per silo. Remove `silo` from [private].")
             data = load_sources(settings)
             check_public_rows(settings, data)
             check(settings, data)
@@ -89,11 +84,15 @@ def plan(
             else:
                 _print(found)
             if results is not None:
-                _write(results, found, as_text)
+                with released(results, kind=_KIND) as folder:
+                    (folder / _FILES[0]).write_text(as_text + "\n", encoding="utf-8")
+                    (folder / _FILES[1]).write_text(html_of(found), encoding="utf-8")
+                for name in _FILES:
+                    say(f"Wrote {results.path / name}", err=True)
     except InvalidParameterError as error:
         raise ConfigError(*map(_by_option, error.problems)) from None
     if not found.possible:
-        raise typer.Exit(_INFEASIBLE)
+        raise Exit(_INFEASIBLE)
 
 
 def plan_for(settings: RunConfig, data: RunData) -> Plan | None:
@@ -111,11 +110,12 @@ def plan_for(settings: RunConfig, data: RunData) -> Plan | None:
 def _of_configuration(settings: RunConfig, data: RunData, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the target of a configuration; of private rows only their number, if that is public."""
     pool, private = pool_of(settings, data), settings.private
-    entity = None if private is None else private.entity
+    declared, entity = (None, None) if private is None else (private.people, private.entity)
+    public = data.entity_ids is None and data.silos is None and data.batches is None
     target = {
         "epsilon": _first(given.get("epsilon"), settings.privacy.epsilon, settings.privacy.budget),
         "delta": _first(given.get("delta"), settings.privacy.delta),
-        "people": _number_of_people(settings, data, given.get("people")),
+        "people": _first(given.get("people"), declared, len(data.y_private) if public else None),
         "unit": entity,
         "classes": len(data.classes),
         "X_public": pool,
@@ -125,8 +125,9 @@ def _of_configuration(settings: RunConfig, data: RunData, given: Mapping[str, An
         return target
     target["y_public"] = data.y_public[: len(pool)]
     if not settings.method_is_open:
-        described = {"teacher": build_teacher(settings.teachers), "mechanism": settings.mechanism}
-        target["parameters"] = described | {
+        target["parameters"] = {
+            "teacher": build_teacher(settings.teachers),
+            "mechanism": settings.mechanism,
             "n_teachers": settings.teachers.number,
             "n_queries": settings.public.queries,
             "rounds": settings.public.rounds,
@@ -136,32 +137,8 @@ def _of_configuration(settings: RunConfig, data: RunData, given: Mapping[str, An
     return target
 
 
-def _number_of_people(settings: RunConfig, data: RunData, given: int | None) -> int | None:
-    """Return the declared number of people, or the number of rows if it is public."""
-    public = data.entity_ids is None and data.silos is None and data.batches is None
-    declared = None if settings.private is None else settings.private.people
-    return _first(given, declared, len(data.y_private) if public else None)
-
-
-def _refuse_what_no_plan_tries(settings: RunConfig) -> None:
-    if settings.privacy.proposal is not None:
-        raise ConfigError("A plan does not count the test of a `proposal`. Remove it from [privacy] to plan.")
-    if settings.tuning is not None:
-        raise ConfigError("A plan cannot try [tuning]. Remove the section to plan for the other settings.")
-    if settings.private is not None and settings.private.silo is not None:
-        raise ConfigError("A plan cannot try one teacher per silo. Remove `silo` from [private].")
-
-
 def _first(*values: Any) -> Any:
     return next((value for value in values if value is not None), None)
-
-
-def _refuse_beside_configuration(**given: object) -> None:
-    for name, value in given.items():
-        if value is not None:
-            raise ConfigError(
-                f"--{name.replace('_', '-')} cannot be combined with --for: the configuration describes the data."
-            )
 
 
 def _rows(public: Path | None, stand_in: Path | None, label: str | None) -> dict[str, Any]:
@@ -214,14 +191,6 @@ def html_of(found: Plan) -> str:
     curve = tuple((f"ε = {point.epsilon:.3g}", f"{point.expected:.1%} expected") for point in found.curve)
     body = f"{sentences}{table}<h2>At other ε</h2>{facts(curve)}{settings if found.recommended else ''}"
     return document(title, f"<header><h1>{title}</h1></header><main class=part><section>{body}</section></main>")
-
-
-def _write(results: Claim, found: Plan, as_text: str) -> None:
-    with released(results, kind=_KIND) as folder:
-        (folder / _FILES[0]).write_text(as_text + "\n", encoding="utf-8")
-        (folder / _FILES[1]).write_text(html_of(found), encoding="utf-8")
-    for name in _FILES:
-        say(f"Wrote {results.path / name}", err=True)
 
 
 def _by_option(sentence: str) -> str:

@@ -3,11 +3,11 @@
 import json
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
-import typer
+from typer import Argument, Option
 
 from tutelage._internal.files import read_arrays
 from tutelage._internal.gate import read_text
@@ -16,9 +16,9 @@ from tutelage._internal.typing import Matrix
 from tutelage._internal.validation import probability
 from tutelage.accounting import Accountant
 from tutelage.cli.config import RunConfig
-from tutelage.cli.mechanisms import Chosen, choosing_mechanism
+from tutelage.cli.settings import Chosen, choosing_mechanism
 from tutelage.cli.sources import read_rows
-from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, PublicArray, Teachers, print_json, say, verb_group
+from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, Teachers, print_json, say, verb_group
 from tutelage.estimator import PATEClassifier
 from tutelage.events import Composed, Repeated, counted
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
@@ -42,7 +42,8 @@ def read_proposal(path: Path) -> Proposal:
         return Proposal.from_json(read_text(path))
     except (OSError, UnicodeDecodeError, InvalidParameterError) as error:
         reason = f"{error.strerror}." if isinstance(error, OSError) else str(error)
-        reason = "It is not text." if isinstance(error, UnicodeDecodeError) else reason
+        if isinstance(error, UnicodeDecodeError):
+            reason = "It is not text."
     raise ConfigError(f"The proposal {path} cannot be used: {reason} Make it with `tutelage publish propose`.")
 
 
@@ -117,26 +118,17 @@ publish = verb_group("Publish an epsilon below the worst case: propose it on pub
 @choosing_mechanism()
 def propose(
     proxy: Annotated[
-        Path,
-        typer.Argument(
-            help="npz file with PUBLIC votes that resemble the private ones (queries x classes).", show_default=False
-        ),
+        Path, Argument(help="npz file with PUBLIC votes like the private ones (queries x classes).", show_default=False)
     ],
     released_by: Chosen,
-    delta: Annotated[float, typer.Option(help="Delta of the whole claim, between 0 and 1.")],
-    output: Annotated[Path, typer.Option(help="File to write the proposal to.")],
-    ledger: Annotated[
-        Path, typer.Option(help="Ledger of the private data. It records the proposal and must not contain labels yet.")
-    ],
+    delta: Annotated[float, Option(help="Delta of the whole claim, between 0 and 1.")],
+    output: Annotated[Path, Option(help="File to write the proposal to.")],
+    ledger: Annotated[Path, Option(help="Ledger of the private data, without labels yet. It records the proposal.")],
     queries: Annotated[
-        int | None, typer.Option(help="Number of planned queries.  [default: the number of public votes]")
+        int | None, Option(help="Number of planned queries.  [default: the number of public votes]")
     ] = None,
-    margin: Annotated[
-        float, typer.Option(help="Factor by which the private votes may cost more than the public ones.")
-    ] = 2.0,
-    refusal: Annotated[
-        float, typer.Option(help="Probability that the test fails although the votes are within the margin.")
-    ] = 0.05,
+    margin: Annotated[float, Option(help="Factor by which private votes may cost more than public ones.")] = 2.0,
+    refusal: Annotated[float, Option(help="Probability that the test fails although votes are within it.")] = 0.05,
     array: Array = None,
     teachers: Teachers = None,
     as_json: AsJson = False,
@@ -182,22 +174,15 @@ def propose(
 @publish.command("test")
 @choosing_mechanism()
 def put_to_the_test(
-    proposal: Annotated[Path, typer.Argument(help="File that `tutelage publish propose` wrote.", show_default=False)],
-    public: Annotated[
-        Path, typer.Argument(help="Public rows that were labeled (csv, Parquet or npz).", show_default=False)
-    ],
-    votes: Annotated[Path, typer.Option(help="npz file with the private votes behind the labels.")],
+    proposal: Annotated[Path, Argument(help="File that `tutelage publish propose` wrote.", show_default=False)],
+    public: Annotated[Path, Argument(help="Public rows that were labeled (csv, Parquet, npz).", show_default=False)],
+    votes: Annotated[Path, Option(help="npz file with the private votes behind the labels.")],
     released_by: Chosen,
-    ledger: Annotated[
-        Path, typer.Option(help="Ledger that the labels were spent from. The test is spent from it too.")
-    ],
-    question: Annotated[str, typer.Option(help="Name of what was voted on, as given to `tutelage label`.")] = "",
+    ledger: Annotated[Path, Option(help="Ledger that the labels were spent from. The test is spent from it too.")],
+    question: Annotated[str, Option(help="Name of what was voted on, as given to `tutelage label`.")] = "",
     array: Array = None,
-    public_array: PublicArray = None,
     teachers: Teachers = None,
-    output: Annotated[
-        Path | None, typer.Option(help="File to write the claim to, for `tutelage card --claim`.")
-    ] = None,
+    output: Annotated[Path | None, Option(help="File to write the claim to, for `tutelage card --claim`.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Test a proposal on the private votes and print its epsilon.
@@ -207,7 +192,7 @@ def put_to_the_test(
     with nullcontext() if output is None else claimed(output, CLAIM, way_out=ANOTHER_FILE) as claim:
         wanted, paying = read_proposal(proposal), Ledger.open(ledger)
         same_unit(wanted, paying.unit)
-        rows, about = read_rows(public, public_array, question)
+        rows, about = read_rows(public, question)
         histogram = VoteHistogram.load(votes, array=array, n_teachers=teachers, n_queries=len(rows))
         session = LabelingSession(histogram, released_by.mechanism, paying, question=about)
         released = session.released(rows)
@@ -217,12 +202,10 @@ def put_to_the_test(
                 write_claim(part, publication, released, wanted, paying)
     tested, independent = publication.epsilon, publication.data_independent
     if as_json:
-        shown = {
-            name: {"epsilon": value.epsilon, "delta": value.delta, "order": value.order, "method": value.method}
-            for name, value in (("published", tested), ("data_independent", independent))
-        }
-        about = {"proposed": wanted.epsilon, "passed": publication.passed, "unit": tested.unit.name}
-        print_json({**about, **shown, "ledger": paying.state().as_dict()})
+        shown: dict[str, Any] = {"proposed": wanted.epsilon, "passed": publication.passed, "unit": tested.unit.name}
+        for name, value in (("published", tested), ("data_independent", independent)):
+            shown[name] = {key: getattr(value, key) for key in ("epsilon", "delta", "order", "method")}
+        print_json({**shown, "ledger": paying.state().as_dict()})
         return
     say(f"The test {'passed' if publication.passed else 'failed'}. Publish: {tested}\nProof: {tested.method}.")
     say(f"Publish the worst-case ε with it, test included: {independent}\n{paying.state()}")

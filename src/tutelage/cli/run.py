@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 from rich.table import Table
+from typer import Argument, Option, colors
 
 from tutelage._internal.files import VOTES
 from tutelage._internal.gate import user_path
@@ -18,17 +18,24 @@ from tutelage._internal.releases import RESULTS, claimed_folder, released
 from tutelage.accounting import data_independent
 from tutelage.ballots import write_sums
 from tutelage.cli.config import PublishedSection, RunConfig, load_config, with_method
-from tutelage.cli.pipeline import build_classifier, check, describe_features, fit
 from tutelage.cli.plan import plan_for
 from tutelage.cli.publish import check_proposal, read_proposal, tested
-from tutelage.cli.sources import RunData, check_public_rows, load_sources, pool_of
+from tutelage.cli.sources import (
+    RunData,
+    build_classifier,
+    check,
+    check_public_rows,
+    describe_features,
+    fit,
+    load_sources,
+    pool_of,
+)
 from tutelage.cli.text import interruption_says, plain_console, print_json, remark, say
 from tutelage.estimator import FEW_VOTES_LEFT, PATEClassifier
 from tutelage.events import Composed, of_queries
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError, FewPublicRowsWarning, PreflightWarning
-from tutelage.ledger import Ledger
 from tutelage.partition import canonical_ids
-from tutelage.privacy import ONE_TEACHER, PrivacyUnit, PublicEpsilon, round_up
+from tutelage.privacy import ONE_TEACHER, round_up
 from tutelage.published import accuracy_by_class, card_of, joined, public_number_of_people, write_results
 from tutelage.publishing import Proposal
 from tutelage.publishing.claims import claim_of
@@ -40,24 +47,15 @@ _CHECKPOINTS, _VOTES_FILE = "checkpoints", "private-votes.npz"
 
 
 def run(
-    config: Annotated[Path, typer.Argument(help="TOML file with the configuration.", show_default=False)],
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace earlier results. Their budget stays spent.")
-    ] = False,
+    config: Annotated[Path, Argument(help="TOML file with the configuration.", show_default=False)],
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace results, whose budget stays spent.")] = False,
     data_changed: Annotated[
-        bool,
-        typer.Option(
-            "--data-changed",
-            help="Confirm that the private rows changed since the last run. The budget stays the same.",
-        ),
+        bool, Option("--data-changed", help="Confirm that the private rows changed. The budget stays the same.")
     ] = False,
     insist: Annotated[
-        bool,
-        typer.Option(
-            "--insist", help="Continue although the rows are refused. The card says so and calls the guarantee weak."
-        ),
+        bool, Option("--insist", help="Continue although the rows are refused. The card calls the guarantee weak.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON instead of the summary.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print the card as JSON instead of the summary.")] = False,
 ) -> None:
     """Release private data through noise, train a student on the release, and write the privacy card.
 
@@ -89,22 +87,25 @@ def _released(
     check_public_rows(settings, data)
     if data.batches is None:  # otherwise nothing is planned, and rows are read once less
         check(settings, data, data_changed=data_changed)
-    settings = _planned(settings, data)
-    for finding in _objections_before(settings, data):
-        color = typer.colors.RED if finding.severity == "danger" else typer.colors.YELLOW
+    found = plan_for(settings, data)  # where the configuration leaves the method open
+    if found is not None:
+        if found.recommended is None:
+            raise ConfigError(
+                f"{found.obstacle} Nothing was spent. To run in spite of it, name `estimator` in [teachers]: "
+                '"tutelage.teachers.VectorBallots".'
+            )
+        remark(f"plan: {found.sentences()[0]}")
+        settings = with_method(settings, found.recommended.method)
+    for finding in objections_before(settings, data):
+        color = colors.RED if finding.severity == "danger" else colors.YELLOW
         say(f"tutelage: {finding.severity}: {finding.reason}", err=True, color=color)
-    proposal, ledger = _proposal(settings, data)
+    proposal, ledger, privacy = None, settings.ledger, settings.privacy
+    if privacy.proposal is not None:
+        proposal = read_proposal(settings.base / user_path(privacy.proposal))
+        ledger = check_proposal(proposal, settings, len(data.classes), pool_of(settings, data))
     checkpoints = results.private / _CHECKPOINTS
-    model = build_classifier(
-        settings,
-        data,
-        ledger=ledger,
-        epsilon=settings.privacy.epsilon,
-        budget=settings.privacy.budget,
-        data_changed=data_changed,
-        checkpoints=checkpoints,
-        progress=progress,
-    )
+    given = {"ledger": ledger, "epsilon": privacy.epsilon, "budget": privacy.budget, "data_changed": data_changed}
+    model = build_classifier(settings, data, checkpoints=checkpoints, progress=progress, **given)
     settings.ledger.parent.mkdir(parents=True, exist_ok=True)
     if_interrupted = (
         f"no results were written. The teachers trained so far are kept in {_shown(checkpoints)}; run the same command "
@@ -116,12 +117,24 @@ def _released(
             warnings.simplefilter("always" if data.batches is not None else "ignore", told_before)
         fit(model, settings, data)
     if data_changed and model.remembered_:
-        _say_unused(model)
+        which = f"{model.remembered_:,} of the queries" if model.drawn_ else "All queries"
+        remark(
+            f"warning: {which} were labeled by an earlier run. They keep their labels, which do not use the changed "
+            "rows. To use the changed rows, ask about other public rows or choose another label column. Both spend "
+            "from the budget."
+        )
     if model.drawn_ and model.release_.cost == 0:
         remark(f"warning: {FEW_VOTES_LEFT}")
     card = _card(settings, data, model, proposal)
+    of_rounds: Any = ()  # none, too, where all labels were remembered
     if settings.output.votes:
-        _save_votes(results, settings, model)
+        of_rounds = model.ballots_ if settings.by_people else (model.votes_,)
+    if of_rounds:
+        with results.added(_VOTES_FILE, VOTES, private=True) as path:
+            if settings.by_vectors:
+                write_sums(of_rounds, path)
+            else:  # where people vote, those that this run added noise to
+                replace(of_rounds[0], counts=np.concatenate([one.counts for one in of_rounds])).write(path)
     with released(results, record=model.open_ledger_.record_release) as folder:
         write_results(folder, model, card, joined(data.columns, model.student_map_, model.student_))
     if not settings.output.votes and VOTES.fault(results.private / _VOTES_FILE) is None:
@@ -129,21 +142,7 @@ def _released(
     return model, card
 
 
-def _planned(settings: RunConfig, data: RunData) -> RunConfig:
-    """Return the configuration with the method that a plan recommends, where it leaves the method open."""
-    found = plan_for(settings, data)
-    if found is None:
-        return settings
-    if found.recommended is None:
-        raise ConfigError(
-            f"{found.obstacle} Nothing was spent. To run in spite of it, name `estimator` in [teachers]: "
-            '"tutelage.teachers.VectorBallots".'
-        )
-    remark(f"plan: {found.sentences()[0]}")
-    return with_method(settings, found.recommended.method)
-
-
-def _objections_before(settings: RunConfig, data: RunData) -> tuple[Finding, ...]:
+def objections_before(settings: RunConfig, data: RunData) -> tuple[Finding, ...]:
     """Return what is wrong with the settings before anything is spent, for the owner only: people may be private."""
     people = None  # in batches, not known yet
     if data.batches is None:
@@ -152,30 +151,17 @@ def _objections_before(settings: RunConfig, data: RunData) -> tuple[Finding, ...
     return _objections(settings, data, _planned_epsilon(settings, data), teachers, people)
 
 
-def _objections_on_card(
-    settings: RunConfig, data: RunData, model: PATEClassifier, epsilon: PublicEpsilon, scores: tuple[ClassAccuracy, ...]
-) -> tuple[Finding, ...]:
-    """Return what may stand on the card: nothing that was counted on rows whose number is no public fact."""
-    declared = None if settings.private is None else settings.private.people
-    people = public_number_of_people(model) or declared
-    return _objections(settings, data, epsilon.epsilon, model.n_teachers_, people, unit=epsilon.unit, scores=scores)
-
-
 def _objections(
     settings: RunConfig,
     data: RunData,
     epsilon: float | None,
     teachers: int | None,
     people: int | None,
-    *,
-    unit: PrivacyUnit | None = None,
-    scores: tuple[ClassAccuracy, ...] = (),
+    **more: Any,
 ) -> tuple[Finding, ...]:
     return lint(
         epsilon=epsilon,
         delta=settings.privacy.delta,
-        unit=unit,
-        accuracy=[astuple(entry) for entry in scores],
         entities=people,
         teachers=None if settings.by_people else teachers,
         classes=len(data.classes),
@@ -184,6 +170,7 @@ def _objections(
         tuned_on=settings.privacy.tuned_on,
         insisted=settings.privacy.insist,
         mechanism="interactive" if settings.votes is not None and settings.votes.takes_predictions else None,
+        **more,
     )
 
 
@@ -200,29 +187,20 @@ def _planned_epsilon(settings: RunConfig, data: RunData) -> float | None:
     return bound if bound <= LARGE_EPSILON else data_independent.epsilon(event, settings.privacy.delta).epsilon
 
 
-def _say_unused(model: PATEClassifier) -> None:
-    which = f"{model.remembered_:,} of the queries" if model.drawn_ else "All queries"
-    remark(
-        f"warning: {which} were labeled by an earlier run. They keep their labels, which do not use the changed "
-        "rows. To use the changed rows, ask about other public rows or choose another label column. Both spend from "
-        "the budget."
-    )
-
-
-def _proposal(settings: RunConfig, data: RunData) -> tuple[Proposal | None, Path | Ledger]:
-    """Return the proposal of a smaller ε that this run is to test, if there is one and it can be, and the ledger."""
-    if settings.privacy.proposal is None:
-        return None, settings.ledger
-    proposal = read_proposal(settings.base / user_path(settings.privacy.proposal))
-    return proposal, check_proposal(proposal, settings, len(data.classes), pool_of(settings, data))
-
-
 def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: Proposal | None) -> PrivacyCard:
-    release = model.release_
-    independent, sanitised = _claims(settings, data, model, proposal)
+    release, independent, sanitised = model.release_, model.epsilon_, None
+    if proposal is not None:
+        claim = claim_of(tested(settings, model, proposal, pool_of(settings, data)[model.queries_]))
+        sanitised = claim.sanitised
+        if independent != model.ledger_.guarantee():  # otherwise the budget holds the test already
+            independent = claim.data_independent
     card = card_of(model, _accuracy(settings, data, model), data.features, {})
     publications = model.open_ledger_.history().publications
     chosen = settings if settings.tuning is None else settings.tried[model.tuning_.chosen]
+    # Nothing on the card may be counted on rows whose number is no public fact.
+    declared = None if settings.private is None else settings.private.people
+    people = public_number_of_people(model) or declared
+    scored: Any = {"unit": independent.unit, "accuracy": [astuple(entry) for entry in card.accuracy_by_class]}
     return replace(
         card,
         epsilon=independent,
@@ -231,7 +209,7 @@ def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: P
         event=release.event if proposal is None else Composed((release.event, *publications)),
         feature_map=describe_features(chosen),
         student=chosen.student_name,
-        findings=_objections_on_card(settings, data, model, independent, card.accuracy_by_class),
+        findings=_objections(settings, data, independent.epsilon, model.n_teachers_, people, **scored),
     )
 
 
@@ -248,31 +226,6 @@ def _accuracy(settings: RunConfig, data: RunData, model: PATEClassifier) -> tupl
     return accuracy_by_class(model.classes_, model.predict(rows), data.y_public[scored])
 
 
-def _claims(
-    settings: RunConfig, data: RunData, model: PATEClassifier, proposal: Proposal | None
-) -> tuple[PublicEpsilon, PublicEpsilon | None]:
-    """Return the worst-case ε and, if a proposal passed its test, the tested ε."""
-    if proposal is None:
-        return model.epsilon_, None
-    found = tested(settings, model, proposal, pool_of(settings, data)[model.queries_])
-    claim = claim_of(found)
-    if model.epsilon_ != model.ledger_.guarantee():
-        return claim.data_independent, claim.sanitised
-    return model.epsilon_, claim.sanitised  # the budget holds the test already
-
-
-def _save_votes(results: Claim, settings: RunConfig, model: PATEClassifier) -> None:
-    """Write the private votes or ballots of all rounds; where people vote, those that this run added noise to."""
-    of_rounds: Any = model.ballots_ if settings.by_people else (model.votes_,)
-    if not of_rounds:  # all labels were remembered
-        return
-    with results.added(_VOTES_FILE, VOTES, private=True) as path:
-        if settings.by_vectors:
-            write_sums(of_rounds, path)
-        else:
-            replace(of_rounds[0], counts=np.concatenate([one.counts for one in of_rounds])).write(path)
-
-
 def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard) -> None:
     table = Table("", "", title="Private student", title_justify="left", show_header=False)
     row = table.add_row
@@ -280,8 +233,7 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
         row("student accuracy", "not measured" if card.student_accuracy is None else f"{card.student_accuracy:.2%}")
         if card.majority_share is not None:
             row("accuracy of the majority class", f"{card.majority_share:.2%}")
-    alone = card.epsilon != model.ledger_.guarantee()
-    of = "this release" if alone else "whole budget"
+    of = "this release" if card.epsilon != model.ledger_.guarantee() else "whole budget"
     row(f"ε to publish ({of})", f"{round_up(card.epsilon.epsilon):.4f}")
     if card.sanitised is not None:
         row("tested ε to publish beside it (these labels)", f"{round_up(card.sanitised.epsilon):.4f}")
@@ -319,7 +271,9 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
     console.print("Card: " + ", ".join(str(_shown(settings.folder / name)) for name in names))
     if settings.dataset is not None:
         console.print(f"Next: open {_shown(settings.folder / names[0])} in a browser. Then use your own table:")
-        console.print(f"  {_program()} example files")
+        called = Path(sys.argv[0])  # its path, if it was called by one and is not on the search path
+        program = "tutelage" if called.name != "tutelage" or shutil.which("tutelage") else _shown(called)
+        console.print(f"  {program} example files")
 
 
 def _teachers(settings: RunConfig, number: int | None) -> str:
@@ -332,13 +286,9 @@ def _teachers(settings: RunConfig, number: int | None) -> str:
 
 def _comparison(published: tuple[PublishedSection, ...], card: PrivacyCard) -> Table:
     """Return the student's accuracy among the majority class and what others published, the least accurate first."""
-    ours = PublishedSection(
-        source="this student",
-        student_accuracy=card.student_accuracy,
-        epsilon=round_up(card.epsilon.epsilon),
-        delta=card.epsilon.delta,
-        note="worst case, publishable",
-    )
+    guarantee: Any = {"epsilon": round_up(card.epsilon.epsilon), "delta": card.epsilon.delta}
+    score, note = card.student_accuracy, "worst case, publishable"
+    ours = PublishedSection(source="this student", student_accuracy=score, note=note, **guarantee)
     majority = PublishedSection(source="majority class", student_accuracy=card.majority_share)
 
     def shown(value: float | None, form: str) -> str:
@@ -349,12 +299,6 @@ def _comparison(published: tuple[PublishedSection, ...], card: PrivacyCard) -> T
         figures = (shown(one.student_accuracy, ".2%"), shown(one.epsilon, "g"), shown(one.delta, "g"))
         table.add_row(one.source, *figures, one.note, style="bold" if one is ours else None)
     return table
-
-
-def _program() -> str:
-    """Return what to type to call this program: its path, if it was called by one and is not on the search path."""
-    called = Path(sys.argv[0])
-    return "tutelage" if called.name != "tutelage" or shutil.which("tutelage") else str(_shown(called))
 
 
 def _shown(path: Path) -> Any:

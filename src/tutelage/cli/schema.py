@@ -5,9 +5,9 @@ import re
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
-from tutelage.cli.text import print_json, say
+from tutelage.cli.text import AsJson, print_json, say
 from tutelage.exceptions import InvalidDataError
 from tutelage.features.cells import kind_of
 from tutelage.tables import Table, is_missing, read_table
@@ -16,13 +16,11 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def schema(
-    public: Annotated[Path, typer.Argument(help="Public rows (csv or Parquet).", show_default=False)],
+    public: Annotated[Path, Argument(help="Public rows (csv or Parquet).", show_default=False)],
     ignore: Annotated[
-        list[str] | None, typer.Option(help="A column that is not a feature, such as the label. Can be repeated.")
+        list[str] | None, Option(help="A column that is not a feature, such as the label. Can be repeated.")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON, with the number of empty cells, instead of TOML.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print the kind of each column of public rows, and its categories, as [columns] of a configuration.
 
@@ -49,21 +47,18 @@ def _described(table: Table, name: str) -> dict[str, Any]:
         kind = kind_of(table, name)
     except InvalidDataError as error:
         return {"kind": "ignore", "missing": missing, "reason": str(error)}
-    if isinstance(kind, str):
-        return {"kind": kind, "missing": missing}
-    return {"kind": "category", "categories": kind.tolist(), "missing": missing}
+    named = {"kind": kind} if isinstance(kind, str) else {"kind": "category", "categories": kind.tolist()}
+    return {**named, "missing": missing}
 
 
 def _lines(name: str, column: dict[str, Any]) -> list[str]:
     """Return a column as lines of TOML."""
     key = name if _BARE.fullmatch(name) else _quoted(name)
-    if column["kind"] == "category":
-        value = f"[{', '.join(map(_quoted, column['categories']))}]"
-    else:
-        value = _quoted(column["kind"])
+    is_list = column["kind"] == "category"
+    value = f"[{', '.join(map(_quoted, column['categories']))}]" if is_list else _quoted(column["kind"])
     empty = f"  # empty cells: {column['missing']:,}" if column["missing"] else ""
-    reasons = [" ".join(str(reason).splitlines()) for reason in [column.get("reason")] if reason]
-    return [*(f"# {reason}" for reason in reasons), f"{key} = {value}{empty}"]
+    reason = " ".join(str(column.get("reason", "")).splitlines())
+    return [*([f"# {reason}"] if reason else []), f"{key} = {value}{empty}"]
 
 
 def _quoted(text: str) -> str:

@@ -1,26 +1,39 @@
-"""The data of a run: private and public rows as matrices, from the bundled example or the user's files.
+"""What a configuration describes: private and public rows as matrices, their feature map, and the classifier.
 
 The same public row is the same query in every verb.
 """
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
+from sklearn.pipeline import make_pipeline
 
 from tutelage._internal.files import StoredArrays, name_in, read_arrays
 from tutelage._internal.typing import Matrix
-from tutelage.cli.config import PrivateSection, RunConfig, problems_of_classes
+from tutelage.cli.config import PrivateSection, RunConfig, build_student, build_teacher, problems_of_classes
 from tutelage.datasets import DATASETS
-from tutelage.exceptions import ConfigError, InvalidDataError
-from tutelage.features import PublicColumns
+from tutelage.estimator import PATEClassifier
+from tutelage.estimator.classes import class_of, question_of
+from tutelage.estimator.inputs import Caller
+from tutelage.exceptions import ConfigError, InvalidDataError, PreflightWarning
+from tutelage.features import PublicColumns, PublicRows
+from tutelage.features.named import FEATURE_MAPS, Columns
 from tutelage.ledger.entries import canonical
 from tutelage.partition import canonical_ids
+from tutelage.preflight import Words
 from tutelage.tables import TABLE_FILES, Batches, Table, is_missing, read_batches, read_table, require_same_types
 
 _EMPTY = {"", "nan", "none", "null", "na", "n/a", "nat"}
+_IN_TOML = Words(
+    entity='set `entity = "{name}"` in [private]',
+    of_array="store it as an array of its own, and name it as `entity` in [private]",
+    row='set `unit = "row"` in [private]',
+    insist="pass --insist to `tutelage run`, or set `insist = true` in [privacy]",
+)
 
 
 @final
@@ -60,8 +73,8 @@ def load_sources(config: RunConfig) -> RunData:
         return _bundled(config.dataset)
     if config.private is None or config.public.file is None:
         raise ConfigError("Name the private rows in [private] `file` and the public rows in [public] `file`.")
-    private, public = config.input_file(config.private), config.input_file(config.public)
-    if _is_table(private) and _is_table(public):
+    private, public = config.input_file("private"), config.input_file("public")
+    if all(path.name.lower().endswith(TABLE_FILES) for path in (private, public)):
         return _from_tables(private, public, config.private, config.public.label, config.columns)
     if {private.suffix.lower(), public.suffix.lower()} == {".npz"}:
         if config.columns:
@@ -71,10 +84,6 @@ def load_sources(config: RunConfig) -> RunData:
         "`file` in [private] and in [public] must both be tables (.csv, .tsv or .txt, also with .gz; or .parquet) or "
         "both be .npz."
     )
-
-
-def _is_table(path: Path) -> bool:
-    return path.name.lower().endswith(TABLE_FILES)
 
 
 def check_public_rows(config: RunConfig, data: RunData) -> None:
@@ -218,20 +227,20 @@ def _check_forms(arrays: StoredArrays, *columns: str | None) -> None:
 
 def _declared(labels: Matrix, private: PrivateSection) -> Matrix:
     """Return the private labels as declared classes; a refusal does not name the unknown label."""
-    known = {str(label): name for label, name in private.class_of.items()}
+    known = {str(label): name for label, name in class_of(private.classes).items()}
     spellings = labels.astype(str).tolist()
     unknown = set(spellings) - set(known)
     if unknown:
         raise InvalidDataError(
             f"'{private.label}' of {private.file} contains a value that is not among `classes` in [private]"
-            f"{cause_of_unknown(unknown, list(private.class_of))}"
+            f"{cause_of_unknown(unknown, list(class_of(private.classes)))}"
         )
     return np.array([known[spelling] for spelling in spellings])
 
 
 def _declared_public(labels: Matrix | None, private: PrivateSection) -> Matrix | None:
     """Return the public labels, if there are any, as declared classes; being public, a stranger may be quoted."""
-    known = list(map(str, private.class_of))
+    known = list(map(str, class_of(private.classes)))
     unknown = [] if labels is None else sorted(set(labels.astype(str).tolist()) - set(known))
     if unknown:
         raise InvalidDataError(
@@ -274,21 +283,19 @@ def _number(text: str) -> float | None:
     return number if abs(number) < float("inf") else None
 
 
-def read_rows(path: Path, array: str | None, question: str) -> tuple[Matrix, str]:
+def read_rows(path: Path, question: str) -> tuple[Matrix, str]:
     """Return public rows as they are asked, and the question with the names of their columns, where they have any."""
-    if not _is_table(path):
+    if not path.name.lower().endswith(TABLE_FILES):
         arrays = read_arrays(path)
-        return arrays[name_in(arrays, path, array, "X")], question
-    if array is not None:
-        raise ConfigError("--public-array names an array of an npz file; a table has none. Leave it out.")
+        return arrays[name_in(arrays, path, None, "X")], question
     table = read_table(path)
     return table.rows(), canonical([question, list(table.columns)])  # as text: a row is the same row in every file
 
 
-def read_predictions(path: Path, array: str | None, rows: int) -> Matrix:
+def read_predictions(path: Path, rows: int) -> Matrix:
     """Return a student's probabilities from an npz file, one row per public row."""
     arrays = read_arrays(path)
-    name = name_in(arrays, path, array, "X")
+    name = name_in(arrays, path, None, "X")
     form = arrays.form(name)
     if len(form.shape) != 2 or form.shape[0] != rows or form.dtype.kind not in "fiu":
         raise InvalidDataError(
@@ -296,3 +303,93 @@ def read_predictions(path: Path, array: str | None, rows: int) -> Matrix:
             f"{form.shape} in {path}."
         )
     return arrays[name]
+
+
+def learn_features(settings: RunConfig, data: RunData) -> Any:
+    """Return the feature map of ``[features]``, if any, learned from public rows that are not kept for scoring."""
+    section = settings.features_section
+    if section is None:
+        return None
+    public = PublicRows(pool_of(settings, data), _source(settings))
+    try:
+        columns = Columns(len(data.numbers), 0 if data.columns is None else data.columns.n_text_features)
+        return FEATURE_MAPS[section.map](public, section.components, section.image_shape, columns)
+    except ValueError as error:  # about public rows and settings only
+        raise ConfigError(f"[features] does not fit the public rows. {error}") from None
+
+
+def describe_features(settings: RunConfig) -> str:
+    """Return what a card says about the feature map."""
+    section = settings.features_section
+    return "none" if section is None else f"{section.map}, learned from {_source(settings)}, published with the student"
+
+
+def _source(settings: RunConfig) -> str:
+    return settings.public.file or f"the public rows of {settings.dataset}"
+
+
+def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATEClassifier:
+    """Return the classifier that a configuration describes, with the parameters that one verb adds."""
+    features, private = learn_features(settings, data), settings.private
+    classes: Any = data.classes
+    question = settings.dataset if private is None else question_of(private.label, private.classes)
+    if data.batches is not None:  # whose cells are made numbers and classes while they are read
+        features = None if features is None else make_pipeline(data.columns, features)
+        classes, question = data.batches.section.classes, data.batches.section.label
+    if settings.tuning is not None:
+        tune = []
+        for tried in settings.tried:
+            same = tried.features_section == settings.features_section
+            described = _models(tried, features if same else learn_features(tried, data))
+            tune.append({"teacher": build_teacher(tried.teachers), **described})
+        more |= {"tune": tune, "tune_share": settings.tuning.share}
+    described = _models(settings, features) | {
+        "n_teachers": settings.teachers.number,
+        "mechanism": settings.mechanism,
+        "classes": classes,
+        "n_queries": settings.public.queries,
+        "selection": None if settings.by_vectors else settings.public.selection,
+        "rounds": settings.public.rounds,
+        "unit": None if private is None else private.entity or private.unit,
+        "insist": settings.privacy.insist,
+        "question": question,
+        "delta": settings.privacy.delta,
+        "random_state": settings.teachers.seed,
+        "n_jobs": settings.teachers.jobs,
+    }
+    model = PATEClassifier(build_teacher(settings.teachers), **described, **more)
+    special = {} if private is None else {"entity_ids": private.entity, "silos": private.silo}
+    named = {parameter: f"column '{name}'" for parameter, name in special.items()}
+    apart = () if private is None else tuple(filter(None, (private.label, private.silo)))
+    model._caller = Caller(_IN_TOML, data.columns, data.others, apart, named)
+    return model
+
+
+def _models(settings: RunConfig, features: Any) -> dict[str, Any]:
+    seen = "rows" if settings.student.sees == "rows" else features
+    return {"student": build_student(settings), "features": features, "student_features": seen}
+
+
+def fit(model: PATEClassifier, settings: RunConfig, data: RunData) -> None:
+    """Fit the classifier on the private rows, and on the public rows that are not kept for scoring."""
+    X, y, given = _rows(data, len(pool_of(settings, data)))
+    model.fit(X, y, **given)
+
+
+def check(settings: RunConfig, data: RunData, **more: Any) -> None:
+    """Refuse what `fit` would refuse, and warn of what it would warn of, before anything is planned or spent."""
+    more |= {"epsilon": settings.privacy.epsilon, "budget": settings.privacy.budget, "ledger": settings.ledger}
+    X, y, given = _rows(data, len(data.X_public))  # those that the student is scored on, too
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", PreflightWarning)
+        build_classifier(settings, data, **more).check(X, y, **given)
+
+
+def _rows(data: RunData, n_public: int) -> tuple[Any, Any, dict[str, Any]]:
+    """Return private rows and labels, and what else a fit takes, with so many public rows."""
+    if data.batches is not None:
+        section = data.batches.section
+        public = data.batches.public.take(range(n_public))
+        return data.batches.rows, section.label, {"X_public": public, "entity_ids": section.entity}
+    given = {"entity_ids": data.entity_ids, "silos": data.silos, "whole_rows": data.whole_rows}
+    return data.X_private, data.y_private, {"X_public": data.X_public[:n_public], **given}

@@ -18,7 +18,6 @@ _UNCUT = 1000  # characters
 ANOTHER_FILE = "name another file with --output"
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Array = Annotated[str | None, typer.Option(help="Array to read, if the file contains several.")]
-PublicArray = Annotated[str | None, typer.Option(help="Array of the public rows, if they are in an npz file.")]
 Teachers = Annotated[int | None, typer.Option(help="Number of teachers, if some of them abstained.")]
 
 # Control characters but tab and newline, separators of lines, and what turns the direction of writing.

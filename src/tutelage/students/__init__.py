@@ -42,8 +42,8 @@ STUDENTS: Mapping[str, Named[Any]] = {
 }
 
 
-def student_named(name: str) -> Any:
-    """Return the student of this name, with its default settings.
+def student_named(name: str, **parameters: Any) -> Any:
+    """Return the student of this name with these settings.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def student_named(name: str) -> Any:
     """
     if name not in STUDENTS:
         raise InvalidParameterError(f"There is no student {name!r}. There are: {', '.join(STUDENTS)}.")
-    return STUDENTS[name]()
+    return STUDENTS[name](**parameters)
 
 
 def default_student(*, public_features: bool) -> Any:
