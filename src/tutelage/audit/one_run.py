@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy import special, stats
 from sklearn.base import clone
 
-from tutelage._internal.typing import FloatArray, Matrix
+from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import integer_at_least, number_between, probability
 from tutelage.estimator import PATEClassifier
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, PreflightWarning, RepeatedFitWarning
@@ -83,13 +83,6 @@ def audit_in_one_run(
     random_state : int, optional
         Of the coins. Without one they come from the operating system.
 
-    Raises
-    ------
-    InvalidParameterError
-        If a parameter is out of range.
-    InvalidDataError
-        If there is not one finite score per canary.
-
     Notes
     -----
     Each canary must be a privacy unit of its own: an entity that joins alone and moves no other entity.
@@ -150,11 +143,6 @@ def epsilon_lower_bound(correct: int, guesses: int, canaries: int, delta: float,
         Right guesses, guesses, and canaries, of which each was in by a fair coin.
     delta, confidence
         As for `audit_in_one_run`.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a parameter is out of range.
     """
     owner = "epsilon_lower_bound"
     for value, least, name in ((canaries, 1, "canaries"), (guesses, 0, "guesses"), (correct, 0, "correct")):
@@ -198,22 +186,14 @@ def pate_canaries(
     Parameters
     ----------
     model : PATEClassifier
-        What is audited; a copy of it is fitted, without its ledger and checkpoints. It must declare `classes`, and a
-        `random_state`.
+        What is audited; a copy of it is fitted, without its ledger and checkpoints. It must declare `classes`, which
+        canaries would change, and a `random_state`, without which two runs would have other shards.
     X, y : arrays of shape (rows, features) and (rows,)
         Private rows and their class values.
     X_canaries, y_canaries : arrays of shape (canaries, features) and (canaries,)
         Synthetic rows with labels that no real row would have.
     entity_ids : array of shape (rows,), optional
         Whose row it is. Default: everybody has one row.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the model declares no classes, so that canaries would change them, or no `random_state`, so that two runs
-        would have other shards.
-    InvalidDataError
-        If the columns have different lengths.
 
     Notes
     -----
@@ -241,7 +221,11 @@ def pate_canaries(
             warnings.simplefilter("ignore", RepeatedFitWarning)
             warnings.simplefilter("ignore", PreflightWarning)
             run.fit(*everything, X_public=people, entity_ids=everybody)
-        return _scores(run, people, answers)
+        own = np.searchsorted(run.classes_, answers)
+        said = run.release_.labels == own
+        if not hasattr(run, "predict_proba"):
+            return said + (run.predict(people) == answers).astype(np.float64)
+        return said + run.predict_proba(people)[np.arange(len(people)), own]
 
     return score
 
@@ -252,11 +236,3 @@ def without_ledger(model: PATEClassifier, **settings: Any) -> PATEClassifier:
     alone = {"ledger": None, "epsilon": None, "checkpoints": None, "data_changed": False, "unit": None, "insist": True}
     copy: Any = clone(model)
     return copy.set_params(**once, **alone, **settings)
-
-
-def _scores(run: PATEClassifier, people: Matrix, answers: npt.NDArray[Any]) -> FloatArray:
-    own = np.searchsorted(run.classes_, answers)
-    said = run.release_.labels == own
-    if not hasattr(run, "predict_proba"):
-        return said + (run.predict(people) == answers).astype(np.float64)
-    return said + run.predict_proba(people)[np.arange(len(people)), own]

@@ -57,8 +57,8 @@ class Overlap:
     def reasons(self) -> tuple[str, ...]:
         """Problems and doubts, their reason and the fix; empty if there are none."""
         found, of, more = [], f"of {self.public_rows:,} public rows equal a private row", self.near - self.equal
+        (objection,) = lint(public_overlap=1)
         if not self.by_chance:
-            (objection,) = lint(public_overlap=self.equal)
             found.append(f"{self.equal:,} {of}, more than chance explains. {objection.reason}")
         elif self.equal > 0:
             found.append(
@@ -66,7 +66,6 @@ class Overlap:
                 "often. Check that the sources have no people in common."
             )
         if more > 0 and self.by_chance and not self.near_by_chance:
-            (objection,) = lint(public_overlap=self.near)
             found.append(
                 f"{self.near:,} {of} up to rounding and spelling, more than chance explains. {objection.reason}"
             )
@@ -95,11 +94,6 @@ def audit_overlap(
         Whose row it is. Default: everybody has one row.
     grain : float
         Numbers are near where they round alike to this share of the spread of their public column.
-
-    Raises
-    ------
-    InvalidDataError
-        If the rows have different shapes.
 
     Notes
     -----
@@ -141,11 +135,6 @@ def entities_in_several_shards(assignment: npt.ArrayLike, entity_ids: npt.ArrayL
         Shard of each row.
     entity_ids : array of shape (rows,)
         Whose row it is; blanks around an id do not count.
-
-    Raises
-    ------
-    InvalidDataError
-        If there is not one id per row.
     """
     places, ids = np.asarray(assignment), as_column(entity_ids)
     if places.ndim != 1 or ids.shape != places.shape:
@@ -157,19 +146,16 @@ def entities_in_several_shards(assignment: npt.ArrayLike, entity_ids: npt.ArrayL
 def _hashes_of_cells(rows: npt.NDArray[Any], key: bytes, steps: FloatArray | None) -> list[bytes]:
     """Return the hash of each row of cells of any type, rounded and in one spelling where there are steps."""
     cells = rows.reshape(len(rows), -1).tolist()
-    spelled = ([_exact(cell) for cell in row] if steps is None else _rounded(row, steps) for row in cells)
-    return [blake2b("\x1f".join(row).encode("utf-8", "surrogatepass"), key=key).digest() for row in spelled]
 
+    def spelled(row: list[Any]) -> list[str]:
+        if steps is None:
+            return [repr(float(cell) + 0.0) if _is_number(cell) else f"'{cell}" for cell in row]
+        return [
+            " ".join(str(cell).casefold().split()) if (number := _number(cell)) is None else str(round(number / step))
+            for cell, step in zip(row, steps.tolist(), strict=True)
+        ]
 
-def _exact(cell: Any) -> str:
-    return repr(float(cell) + 0.0) if _is_number(cell) else f"'{cell}"
-
-
-def _rounded(row: list[Any], steps: FloatArray) -> list[str]:
-    return [
-        " ".join(str(cell).casefold().split()) if (number := _number(cell)) is None else str(round(number / step))
-        for cell, step in zip(row, steps.tolist(), strict=True)
-    ]
+    return [blake2b("\x1f".join(spelled(row)).encode("utf-8", "surrogatepass"), key=key).digest() for row in cells]
 
 
 def _number(cell: Any) -> float | None:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from tutelage._internal.validation import integer_at_least, probability
 from tutelage.accounting import Accountant
-from tutelage.accounting.simulated_costs import confident_runs
+from tutelage.accounting.accountant import confident_runs
 from tutelage.cli.mechanisms import Chosen, choosing_mechanism
 from tutelage.cli.text import Array, AsJson, Teachers, plain_console, print_json, say
 from tutelage.events import CappedArgmaxGaussian, ConfidenceCheck, Event, NoisyArgmaxGaussian, of_queries

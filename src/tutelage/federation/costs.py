@@ -9,12 +9,12 @@ from dataclasses import replace
 from math import ceil, log, sqrt
 
 from tutelage._internal.validation import integer_at_least, probability
-from tutelage.accounting import data_independent, summed_noise
+from tutelage.accounting import composition, data_independent
 from tutelage.accounting.composition import gaussian_composition
 from tutelage.events import Composed, ConfidenceCheck, Event, Repeated, SummedNoise
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, UnsupportedEventError
 from tutelage.federation.consortium import Consortium, terms_of_sum
-from tutelage.federation.envelopes import MOST_PAYLOAD_BYTES
+from tutelage.federation.mailbox import MOST_PAYLOAD_BYTES
 from tutelage.federation.sharing import ELEMENT_BYTES, HEAD_BYTES, MOST_BITS
 from tutelage.mechanisms import ConfidentGNMax, GNMax, NoisySum
 from tutelage.mechanisms.local import LocalMechanism
@@ -171,15 +171,15 @@ def epsilon_for_two_computing_parties(
     answers = integer_at_least(answers, 1, "answers", owner)
     left = _left(mechanism, n_classes, unit, honest, actually_honest, owner)
     (one,) = _parts_of(left)
-    apart = answers * summed_noise.log_distance(one)
-    at = summed_noise.moved_delta(delta, apart)
+    apart = answers * composition.log_distance(one)
+    at = composition.moved_delta(delta, apart)
     whole = Repeated(one.event, answers)
     value, order = data_independent.rdp(whole).to_epsilon(at)
     method = "Rényi composition, conversion of CKS 2020 Proposition 12"
     exact = gaussian_composition(one.event.sigma, answers, at)
     if exact < value:
         value, method, order = exact, "exact composition of discrete Gaussian noise", None
-    value = summed_noise.moved_epsilon(value, apart)
+    value = composition.moved_epsilon(value, apart)
     return PublicEpsilon(value, delta, unit, f"{method}; all noisy counts are seen", order)
 
 

@@ -99,9 +99,8 @@ class Member:
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read the public file that `Identity.save` wrote, checking every value."""
         damaged = InvalidDataError(f"{path} is no complete public file of a member. Ask for it again.")
-        return cls.from_dict(
-            parse(read_within(Path(path), documents.MOST_BYTES_OF_A_DOCUMENT), "member", _FORMAT, damaged)
-        )
+        document = read_within(Path(path), documents.MOST_BYTES_OF_A_DOCUMENT)
+        return cls.from_dict(parse(document, "member", _FORMAT, damaged))
 
     def seal(self, plaintext: bytes, info: bytes) -> bytes:
         """Encrypt to this member alone, bound to `info`: HPKE, RFC 9180, X25519, HKDF-SHA256 and AES-256-GCM."""
@@ -164,7 +163,10 @@ class Identity(NeverPickled):
         try:
             if public.exists():
                 raise FileExistsError
-            documents.write_new(private, self._private_document(), 0o600)
+            tls = None if self.tls_key_pem is None else self.tls_key_pem.decode("ascii")
+            signing, sealing = (key.private_bytes_raw().hex() for key in (self._signing, self._sealing))
+            content = {"member": self.member.as_dict(), "signing": signing, "sealing": sealing, "tls": tls}
+            documents.write_new(private, _document("identity", content), 0o600)
         except FileExistsError:
             raise InvalidDataError(f"{folder} has keys of {self.member.name}, which are never overwritten.") from None
         except OSError as error:
@@ -193,12 +195,6 @@ class Identity(NeverPickled):
         if content:
             raise damaged
         return cls(member, *keys, tls_key_pem)
-
-    def _private_document(self) -> bytes:
-        tls = None if self.tls_key_pem is None else self.tls_key_pem.decode("ascii")
-        signing, sealing = (key.private_bytes_raw().hex() for key in (self._signing, self._sealing))
-        content = {"member": self.member.as_dict(), "signing": signing, "sealing": sealing, "tls": tls}
-        return _document("identity", content)
 
     def __repr__(self) -> str:
         return f"Identity(<keys hidden: private>, member={self.member.name!r}, role={self.member.role.value!r})"

@@ -6,7 +6,7 @@ import os
 import secrets
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -256,7 +256,12 @@ async def _run(
         background += [asyncio.create_task(link.listen()) for link in links.values()]
         background.append(asyncio.create_task(watch(list(links.values()), failure, timeout, deadline)))
         result = await failure.unless(body(Session(handshake.me, links, keys, failure, written)))
-        await failure.unless(_farewell(links.values()))
+        for link in links.values():  # one that fails before all have their result is noticed by all
+            link.send(0, b"", FrameKind.FINISHED)
+        for link in links.values():
+            await failure.unless(link.receive(0, FrameKind.FINISHED))
+        for link in links.values():
+            await failure.unless(link.close())
         return result
     finally:
         for task in background:
@@ -264,13 +269,3 @@ async def _run(
         handshake.abort()
         if written is not None:
             written.close()
-
-
-async def _farewell(links: Collection[Link]) -> None:
-    """Wait until every party has its result, so that one that fails is noticed by all."""
-    for link in links:
-        link.send(0, b"", FrameKind.FINISHED)
-    for link in links:
-        await link.receive(0, FrameKind.FINISHED)
-    for link in links:
-        await link.close()
