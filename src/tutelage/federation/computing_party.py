@@ -38,15 +38,9 @@ Pins = dict[str, list[str]]  # by entity: the name of its splitting, and the has
 
 def statement_of(consortium: Consortium, batch: Batch, held: dict[str, EntityShares], begun: Pins | None) -> bytes:
     """Return what a party tells the others of what it holds; public, for a salted hash hides the shares."""
-    statement = {
-        "consortium": consortium.fingerprint,
-        "batch": batch.identifier,
-        "queries": batch.query_hash,
-        "nonce": secrets.token_hex(16),
-        "held": {name: [shares.split, shares.digest] for name, shares in held.items()},
-        "begun": begun,
-    }
-    return canonical(statement).encode()
+    pairs = {name: [shares.split, shares.digest] for name, shares in held.items()}
+    about = {"consortium": consortium.fingerprint, "batch": batch.identifier, "queries": batch.query_hash}
+    return canonical({**about, "nonce": secrets.token_hex(16), "held": pairs, "begun": begun}).encode()
 
 
 def read_statement(message: bytes) -> dict[str, Any]:

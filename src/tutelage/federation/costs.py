@@ -97,10 +97,7 @@ def _at_most(value: int, most: int, name: str, other: str, owner: str) -> None:
 
 
 def event_of_query(consortium: Consortium) -> Event:
-    """Return the largest event of one query under these terms, which every ledger of the consortium spends.
-
-    For sums of ballots a query is all rounds together.
-    """
+    """Return the largest event of one query, or of all rounds of a sum, which every ledger of the consortium spends."""
     mechanism = consortium.mechanism
     if isinstance(mechanism, NoisySum):
         return event_of_rounds(consortium)

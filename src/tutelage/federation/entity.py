@@ -86,7 +86,7 @@ class Entity:
     def vote(self, batch: Batch, ballots: npt.ArrayLike, mailbox: Mailbox) -> Vote:
         """Send sealed votes on a batch: noised and in shares, or perturbed one by one; the same ones if asked again.
 
-        Whatever is refused spends nothing. A batch that was voted on, and whose envelopes are lost, is refused: fresh
+        A refusal spends nothing. A batch that was voted on, and whose envelopes are lost, is refused: fresh
         noise would be a second release.
 
         Parameters
@@ -121,7 +121,7 @@ class Entity:
     ) -> Vote:
         """Send the sum of this entity's ballots in one round, noised and in shares; the same again if asked again.
 
-        Whatever is refused spends nothing, for the same reasons as in `vote`, and the budget must allow this round and
+        A refusal spends nothing, for the same reasons as in `vote`, and the budget must allow this round and
         all rounds that are left.
 
         Parameters

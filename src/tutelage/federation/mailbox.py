@@ -368,7 +368,7 @@ class Home:
     def keep(self, kind: str, batch: str, files: dict[str, bytes]) -> dict[str, bytes]:
         """Store files of a batch by name, all of them or none, on the disk before this returns.
 
-        What was stored first stays: an earlier or a racing process's files are returned, where it came first.
+        Content that was stored first stays: an earlier or a racing process's files are returned, where it came first.
         """
         final_place = self._path / kind / batch
         final_place.parent.mkdir(mode=0o700, exist_ok=True)

@@ -113,13 +113,9 @@ class SumRound:
         for place, (_, step) in enumerate(self.features.steps):
             found |= {f"map {place} {each.name}": getattr(step, each.name) for each in fields(step)}
         arrays = {name: np.asarray(value, dtype=np.float64) for name, value in found.items()}
-        header = {
-            "file": "round",
-            "format": _FORMAT,
-            "people": self.people,
-            "maps": [type(step).__name__ for _, step in self.features.steps],
-            "arrays": [[name, list(array.shape)] for name, array in arrays.items()],
-        }
+        maps = [type(step).__name__ for _, step in self.features.steps]
+        shapes = [[name, list(array.shape)] for name, array in arrays.items()]
+        header = {"file": "round", "format": _FORMAT, "people": self.people, "maps": maps, "arrays": shapes}
         body = b"".join(array.astype("<f8").tobytes() for array in arrays.values())
         return np.frombuffer(canonical(header).encode() + b"\n" + body, dtype=np.uint8)[np.newaxis]
 

@@ -39,8 +39,6 @@ class Endpoint:
 
 
 Waiting = Callable[[tuple[str, ...]], object]  # called again and again with the names of those still missing
-
-
 # A connection to a party that has proven who it is, and the key that the two share; private.
 Met = tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]
 
