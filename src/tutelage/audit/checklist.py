@@ -157,10 +157,13 @@ def check_mechanism(
     part: Part = "check" if mechanism.takes_predictions else "release"
     found = []
     if part == "release":
-        laws = [
-            audit_law(mechanism, counts, draws=draws, confidence=_CONFIDENCE, noise=noise)
-            for counts in _telling_votes(mechanism, n_teachers, n_classes)
-        ]
+        # Noise of another size shows most at a lead of about the noise, and at a full threshold.
+        scale, check = noise_and_check(mechanism)
+        firsts = [(n_teachers + int(np.clip(round(scale), min(1, n_teachers), n_teachers))) // 2]
+        firsts += [] if check is None else [int(np.clip(round(check.threshold), 1, n_teachers))]
+        others = (0,) * (min(n_classes, _MOST_CLASSES) - 2)
+        votes = dict.fromkeys((first, n_teachers - first, *others) for first in firsts)
+        laws = [audit_law(mechanism, each, draws=draws, confidence=_CONFIDENCE, noise=noise) for each in votes]
         worst = min(laws, key=lambda law: law.p_value)
         seen = f"Over {draws:,} releases of made-up votes, "
         right = f"labels are as frequent as the accounting takes them to be (p = {worst.p_value:.2g})."
@@ -199,14 +202,9 @@ def check_sensitivity(
     few: Any = clone(model)
     few.set_params(teacher=model.resolved().teacher, n_jobs=1, progress=False)
     few.set_params(n_teachers=min(model.n_teachers or _TEACHERS, _TEACHERS))
-    found = audit_sensitivity(
-        ballots_of_classifier(few, np.asarray(X_public)[:_QUERIES], silo_of),
-        private.X[rows],
-        private.y[rows],
-        None if ids is None else ids[rows],
-        entities=entities,
-        progress=progress,
-    )
+    ballots = ballots_of_classifier(few, np.asarray(X_public)[:_QUERIES], silo_of)
+    own = None if ids is None else ids[rows]
+    found = audit_sensitivity(ballots, private.X[rows], private.y[rows], own, entities=entities, progress=progress)
     nothing_seen = found.repeatable and found.most_changed == 0
     alone = found.passed and found.teachers < 2
     verdict: Verdict = "note" if nothing_seen or alone else _verdict(found.passed)
@@ -228,12 +226,11 @@ def check_rows(private: PrivateRows, X_public: npt.ArrayLike) -> list[Checked]:
         _, silos = np.unique(private.silos, return_inverse=True)
         shared = entities_in_several_shards(silos, private.entity_ids)
         text = f"{shared:,} have rows in several silos and would move several votes. Merge the silos that share people."
-        where = "one entity, one silo"
-        found.append(Checked(where, _verdict(shared == 0), text if shared else "No entity is in two.", private=True))
+        reason = text if shared else "No entity is in two."
+        found.append(Checked("one entity, one silo", _verdict(shared == 0), reason, private=True))
     if private.entity_ids is None:
-        found.append(
-            Checked("unit of privacy", "note", "It is one row. If people have several rows, name the column with ids.")
-        )
+        reason = "It is one row. If people have several rows, name the column with ids."
+        found.append(Checked("unit of privacy", "note", reason))
     return found
 
 
@@ -253,17 +250,6 @@ def _claim(name: str, mechanism: Mechanism, part: Part, draws: int, noise: Noise
     )
     wrong = "" if found.passed else " It reveals more than the budget counts. Do not use it."
     return Checked(name, _verdict(found.passed), shown + wrong)
-
-
-def _telling_votes(mechanism: Mechanism, n_teachers: int, n_classes: int) -> list[tuple[int, ...]]:
-    """Return made-up votes at which noise of another size shows most: a lead of about the noise, a full threshold."""
-    scale, check = noise_and_check(mechanism)
-    lead = int(np.clip(round(scale), min(1, n_teachers), n_teachers))
-    firsts = [(n_teachers + lead) // 2]
-    if check is not None:
-        firsts.append(int(np.clip(round(check.threshold), 1, n_teachers)))
-    others = (0,) * (min(n_classes, _MOST_CLASSES) - 2)
-    return list(dict.fromkeys((first, n_teachers - first, *others) for first in firsts))
 
 
 def sample_of(ids: npt.NDArray[Any]) -> npt.NDArray[np.intp]:

@@ -4,7 +4,6 @@ One half of the draws chooses the event that tells the neighbors apart, the othe
 nothing is looked at twice. A right mechanism is accused with a probability of at most 1 − confidence.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 from typing import Literal, NamedTuple, final, get_args
@@ -81,17 +80,7 @@ class Neighbors(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MechanismAudit:
-    """Result of many releases of a mechanism; public, because the votes were made up.
-
-    Parameters
-    ----------
-    mechanism, neighbors, part, queries, draws, delta, confidence
-        As for `audit_mechanism`.
-    claim : float
-        ε that the accounting claims at `delta`, in nats.
-    lower_bound : float
-        The ε of the mechanism at `delta` is at least this, in nats.
-    """
+    """Result of many releases of a mechanism; public, because the votes were made up."""
 
     mechanism: str
     neighbors: Neighbors
@@ -99,8 +88,8 @@ class MechanismAudit:
     queries: int
     draws: int
     delta: float
-    claim: float
-    lower_bound: float
+    claim: float  # ε that the accounting claims at `delta`, in nats
+    lower_bound: float  # the ε of the mechanism at `delta` is at least this, in nats
     confidence: float
 
     @property
@@ -123,6 +112,9 @@ def audit_mechanism(
 ) -> MechanismAudit:
     """Bound the ε of `mechanism` from below by telling two neighbors apart.
 
+    Events are prefixes in the order of the estimated likelihood ratio, which are the best ones for any (ε, δ) by the
+    Neyman–Pearson lemma; bounds on their probabilities are those of Clopper and Pearson (1934).
+
     Parameters
     ----------
     mechanism : Mechanism
@@ -144,11 +136,6 @@ def audit_mechanism(
         ε that is claimed at `delta`. Default: the data-independent cost of the mechanism's event.
     noise : NoiseSource, optional
         Default: `SystemNoise`, the noise of real releases.
-
-    Notes
-    -----
-    Events are prefixes in the order of the estimated likelihood ratio, which are the best ones for any (ε, δ) by the
-    Neyman–Pearson lemma; bounds on their probabilities are those of Clopper and Pearson (1934).
     """
     owner = "audit_mechanism"
     check_settings(mechanism, delta, part, draws, confidence, owner)
@@ -274,20 +261,12 @@ def lower_bound(here: IntArray, there: IntArray, delta: float, level: float) -> 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LawAudit:
-    """How well the labels of one made-up vote count agree with the law of their event; public.
-
-    Parameters
-    ----------
-    mechanism, counts, draws, confidence
-        As for `audit_law`.
-    p_value : float
-        Probability that a right mechanism differs as much from the law.
-    """
+    """How well the labels of one made-up vote count agree with the law of their event; public."""
 
     mechanism: str
     counts: tuple[int, ...]
     draws: int
-    p_value: float
+    p_value: float  # probability that a right mechanism differs as much from the law
     confidence: float
 
     @property
@@ -306,6 +285,8 @@ def audit_law(
 ) -> LawAudit:
     """Release made-up votes many times and compare the frequency of every label with its exact probability.
 
+    Exact binomial tests, one per label, corrected for their number after Bonferroni.
+
     Parameters
     ----------
     mechanism : Mechanism
@@ -314,22 +295,13 @@ def audit_law(
         Made-up votes; a lead of about the noise shows most.
     draws, confidence, noise
         As for `audit_mechanism`.
-
-    Notes
-    -----
-    Exact binomial tests, one per label, corrected for their number after Bonferroni.
     """
     probability(confidence, "confidence", "audit_law")
     check_draws(integer_at_least(draws, 1, "draws", "audit_law"), "draws", "audit_law")
     law = law_at(mechanism, counts)
     labels = release_many(mechanism, counts, draws, known_noise(noise, "audit_law"), sum(counts)).labels
-    return LawAudit(
-        mechanism=repr(mechanism),
-        counts=counts,
-        draws=draws,
-        p_value=law_p_value(labels.ravel(), law),
-        confidence=confidence,
-    )
+    found = law_p_value(labels.ravel(), law)
+    return LawAudit(mechanism=repr(mechanism), counts=counts, draws=draws, p_value=found, confidence=confidence)
 
 
 def law_at(
@@ -415,5 +387,5 @@ def _candidates(mechanism: Mechanism, part: Part) -> list[Neighbors]:
     return found
 
 
-def _spread(low: int, high: int) -> Sequence[int]:
+def _spread(low: int, high: int) -> range:
     return range(low, high + 1, max(1, (high - low) // _CANDIDATES))

@@ -27,23 +27,13 @@ _LARGEST = 700.0  # an ε that no number of guesses could show
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneRunAudit:
-    """Result of one run. It depends on the private rows and is for the data set owner.
-
-    Parameters
-    ----------
-    canaries, guesses, delta, confidence, claim
-        As for `audit_in_one_run`.
-    correct : int
-        How many guesses were right.
-    lower_bound : float
-        The run is (ε, δ)-private for no smaller ε than this, in nats.
-    """
+    """Result of one run. It depends on the private rows and is for the data set owner."""
 
     canaries: int
     guesses: int
-    correct: int
+    correct: int  # guesses that were right
     delta: float
-    lower_bound: float
+    lower_bound: float  # the run is (ε, δ)-private for no smaller ε than this, in nats
     confidence: float
     claim: float | None = None
 
@@ -65,6 +55,8 @@ def audit_in_one_run(
 ) -> OneRunAudit:
     """Put canaries in or leave them out at random, run once, and guess from scores which were in.
 
+    Each canary must be a privacy unit of its own: an entity that joins alone and moves no other entity.
+
     Parameters
     ----------
     score : callable
@@ -82,10 +74,6 @@ def audit_in_one_run(
         ε that the run claims, at least 0; infinity claims nothing.
     random_state : int, optional
         Of the coins. Without one they come from the operating system.
-
-    Notes
-    -----
-    Each canary must be a privacy unit of its own: an entity that joins alone and moves no other entity.
     """
     owner = "audit_in_one_run"
     canaries = integer_at_least(canaries, 1, "canaries", owner)
@@ -120,8 +108,6 @@ def audit_in_one_run(
 def p_value(correct: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
     """Return the largest probability of at least this many right guesses in a run that is (ε, δ)-private.
 
-    Notes
-    -----
     Theorem 5.2 and Corollary 5.4: P[W ≥ v] ≤ P[B ≥ v] + 2mδ·max_i P[v > B ≥ v − i]/i, where B is binomial with
     `guesses` trials that succeed with probability e^ε/(1 + e^ε).
     """
@@ -179,9 +165,10 @@ def pate_canaries(
 ) -> Score:
     """Return the score of `audit_in_one_run` for a whole run of `model`: teachers, votes, noise and student.
 
-    Every canary is a private entity and, without its label, a query. Its score is 1 if the label
-    that comes out is its own, plus the student's probability of that label: a pipeline that listens to single people
-    gives it away.
+    Every canary is a private entity and, without its label, a query. Its score is 1 if the label that comes out is its
+    own, plus the student's probability of that label: a pipeline that listens to single people gives it away. A run
+    with canaries is a release from the private data that no ledger counts. Its result is for the data set owner and
+    must not be published.
 
     Parameters
     ----------
@@ -194,11 +181,6 @@ def pate_canaries(
         Synthetic rows with labels that no real row would have.
     entity_ids : array of shape (rows,), optional
         Whose row it is. Default: everybody has one row.
-
-    Notes
-    -----
-    A run with canaries is a release from the private data that no ledger counts. Its result is for the data set owner
-    and must not be published.
     """
     if model.classes is None or model.random_state is None:
         raise InvalidParameterError("`model` of pate_canaries must have `classes` and a `random_state`. Set both.")

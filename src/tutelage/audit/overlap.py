@@ -24,29 +24,15 @@ _NUMBERS = "buif"
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap:
-    """How many public rows are also private ones; for the owner of the private rows.
-
-    Parameters
-    ----------
-    public_rows, private_rows : int
-        How many rows were compared.
-    equal : int
-        Public rows that equal a private row in every cell.
-    near : int
-        Public rows that equal one up to rounding and spelling; those that are equal included.
-    alike_among_private : int
-        Private rows that equal the row of another entity: where there are such, rows may be alike by chance.
-    by_chance, near_by_chance : bool
-        Whether chance explains those that are equal, and those that are near.
-    """
+    """How many public rows are also private ones; for the owner of the private rows."""
 
     public_rows: int
     private_rows: int
-    equal: int
-    near: int
-    alike_among_private: int
-    by_chance: bool
-    near_by_chance: bool
+    equal: int  # public rows that equal a private row in every cell
+    near: int  # public rows that equal one up to rounding and spelling; those that are equal included
+    alike_among_private: int  # private rows that equal the row of another entity: rows may be alike by chance
+    by_chance: bool  # whether chance explains those that are equal
+    near_by_chance: bool  # whether chance explains those that are near
 
     @property
     def passed(self) -> bool:
@@ -86,6 +72,9 @@ def audit_overlap(
 ) -> Overlap:
     """Count public rows that are private rows, exactly and up to rounding and spelling.
 
+    Rows are compared by BLAKE2 hashes under a key that is forgotten with the call. Two near rows on two sides of a
+    rounding edge are missed, so near duplicates are undercounted.
+
     Parameters
     ----------
     X_private, X_public : arrays of shape (rows, ...)
@@ -94,11 +83,6 @@ def audit_overlap(
         Whose row it is. Default: everybody has one row.
     grain : float
         Numbers are near where they round alike to this share of the spread of their public column.
-
-    Notes
-    -----
-    Rows are compared by BLAKE2 hashes under a key that is forgotten with the call. Two near rows on two sides of a
-    rounding edge are missed, so near duplicates are undercounted.
     """
     private, public = np.asarray(X_private), np.asarray(X_public)
     if private.ndim < 2 or private.shape[1:] != public.shape[1:] or len(private) == 0 or len(public) == 0:

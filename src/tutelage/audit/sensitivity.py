@@ -23,7 +23,8 @@ from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards, as_column
 from tutelage.teachers import ensemble_of
 
-MakeBallots = Callable[[Matrix, npt.NDArray[Any], npt.NDArray[Any] | None], npt.ArrayLike]
+_Ids = npt.NDArray[Any] | None
+MakeBallots = Callable[[Matrix, npt.NDArray[Any], _Ids], npt.ArrayLike]
 
 LABELS, SWAPPED, FAR, REMOVED = "labels changed", "rows swapped for others", "rows far away", "removed"
 _BEYOND = 10  # times the span of a column, past its largest value
@@ -40,23 +41,11 @@ class SensitivityTrial(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SensitivityAudit:
-    """Effect of single changed entities on the teachers; for the owner of the rows.
-
-    Parameters
-    ----------
-    teachers : int
-        How many there are.
-    unit : str
-        What was changed: an entity, or a row.
-    repeatable : bool
-        Whether the same data gave the same ballots twice.
-    trials : tuple of SensitivityTrial
-        What was tried.
-    """
+    """Effect of single changed entities on the teachers; for the owner of the rows."""
 
     teachers: int
-    unit: str
-    repeatable: bool
+    unit: str  # that was changed: "entity" or "row"
+    repeatable: bool  # whether the same data gave the same ballots twice
     trials: tuple[SensitivityTrial, ...]
 
     @property
@@ -172,12 +161,8 @@ def audit_sensitivity(
         SensitivityTrial(change, _differing(before, _ballots(make_ballots, *other)))
         for change, *other in progress_bar(changes, "one entity changed", len(changes), shown=progress)
     )
-    return SensitivityAudit(
-        teachers=len(before),
-        unit="row" if ids is None else "entity",
-        repeatable=_differing(before, again) == 0,
-        trials=trials,
-    )
+    unit, repeatable = "row" if ids is None else "entity", _differing(before, again) == 0
+    return SensitivityAudit(teachers=len(before), unit=unit, repeatable=repeatable, trials=trials)
 
 
 def _ballots(make_ballots: MakeBallots, rows: Matrix, labels: npt.NDArray[Any], ids: Any) -> Ballots:
@@ -198,14 +183,8 @@ def _differing(before: Ballots, after: Ballots) -> int:
 
 
 def changes_of_one(
-    rows: Matrix,
-    labels: npt.NDArray[Any],
-    ids: npt.NDArray[Any] | None,
-    entities: int,
-    random_state: int = 0,
-    *,
-    far: bool = True,
-) -> Iterator[tuple[str, Matrix, npt.NDArray[Any], npt.NDArray[Any] | None]]:
+    rows: Matrix, labels: npt.NDArray[Any], ids: _Ids, entities: int, random_state: int = 0, *, far: bool = True
+) -> Iterator[tuple[str, Matrix, npt.NDArray[Any], _Ids]]:
     """Yield what was done to one entity, and rows, labels and ids after it."""
     random = np.random.default_rng(random_state)
     names = np.arange(len(rows)) if ids is None else np.array([str(name) for name in ids.tolist()])
@@ -247,7 +226,7 @@ def ballots_of_teachers(teacher: Any, n_teachers: int, X_public: npt.ArrayLike, 
     """
     queries = np.asarray(X_public)
 
-    def make_ballots(X: Matrix, y: npt.NDArray[Any], entity_ids: npt.NDArray[Any] | None) -> Ballots:
+    def make_ballots(X: Matrix, y: npt.NDArray[Any], entity_ids: _Ids) -> Ballots:
         if entity_ids is None:
             shards = Shards.of_rows(len(X), n_teachers, key=_KEY)
         else:
@@ -283,7 +262,7 @@ def ballots_of_classifier(
         )
     queries = np.asarray(X_public)
 
-    def make_ballots(X: Matrix, y: npt.NDArray[Any], entity_ids: npt.NDArray[Any] | None) -> Ballots:
+    def make_ballots(X: Matrix, y: npt.NDArray[Any], entity_ids: _Ids) -> Ballots:
         recorded = _Recorded(model.resolved().teacher, takes_missing_values=get_tags(model).input_tags.allow_nan)
         seed = 0 if model.random_state is None else model.random_state
         settings = {"teacher": recorded, "student": LearnsNothing(), "noise": SimulationNoise(0)}

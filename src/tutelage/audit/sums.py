@@ -29,8 +29,7 @@ from tutelage.students import NoisySumClassifier
 from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory
 
 _CHECK = "one person, one ballot"
-_BINS, _QUERIES = 20, 300
-_LEAST_P = 1e-6
+_BINS, _QUERIES, _LEAST_P = 20, 300, 1e-6
 _SIGMA = 1000.0  # of the noise that is drawn: any scale will do, the sampler is the same
 _INTERVALS, _REACH = 60, 4.0  # of what is seen of a sum, and how many standard deviations they go beyond both sums
 _SHARP, _DELTA, _CONFIDENCE = NoisySum(1.5), 0.05, 1 - 1e-6  # with so little noise one ballot shows
@@ -76,6 +75,8 @@ def audit_sum(
 ) -> MechanismAudit:
     """Bound the ε of a noisy sum from below by telling a made-up ballot from its opposite.
 
+    Releases are looked at along the line through both sums, on which the likelihood ratio depends alone, in intervals.
+
     Parameters
     ----------
     mechanism : NoisySum
@@ -85,10 +86,6 @@ def audit_sum(
         sums of neighbors are farther apart.
     delta, draws, confidence, claim, noise
         As for `audit_mechanism`.
-
-    Notes
-    -----
-    Releases are looked at along the line through both sums, on which the likelihood ratio depends alone, in intervals.
     """
     owner = "audit_sum"
     check_settings(None, delta, "release", draws, confidence, owner)
@@ -110,10 +107,8 @@ def audit_sum(
 def check_ballots(
     model: PATEClassifier, private: PrivateRows, X_public: npt.ArrayLike, *, entities: int = 4
 ) -> Checked:
-    """Change and remove single people, cast all ballots of each round again, and measure how far its sum moved.
-
-    The teacher of the model is `VectorBallots`. The outcomes of earlier rounds are kept as they were: they are public.
-    """
+    """Change and remove single people, cast all `VectorBallots` of each round again, and measure how far sums moved."""
+    # The outcomes of earlier rounds are kept as they were: they are public.
     trial: Any = clone(model)
     trial.set_params(mechanism=NoisySum(1.0), epsilon=None, ledger=None, student=None, noise=SimulationNoise(0))
     trial.set_params(tune=None)  # the sums are of the same kind whatever is tried
@@ -135,10 +130,9 @@ def check_ballots(
 def tried_on_few(
     model: PATEClassifier, private: PrivateRows, X_public: npt.ArrayLike, *, ledger: Ledger | None = None
 ) -> PATEClassifier:
-    """Return a copy of the model that was fitted to a few rows, with simulated noise and a student of no use.
+    """Return a copy of a model of `NearestQueries`, fitted to a few rows, with simulated noise and a useless student.
 
-    The teacher of the model is `NearestQueries`. The noise depends on no row: it follows from `ledger`, an unused
-    budget in memory, or else from the `epsilon` of the model.
+    The noise depends on no row: it follows from `ledger`, an unused budget in memory, or else from the `epsilon`.
     """
     few, public = _few(private), np.asarray(X_public)[:_QUERIES]
     asked = min(model.n_queries or len(public), len(public))
@@ -149,10 +143,7 @@ def tried_on_few(
 
 
 def check_votes(model: PATEClassifier, private: PrivateRows, X_public: npt.ArrayLike, *, entities: int = 4) -> Checked:
-    """Change and remove single people of a sample, let all vote again, and measure how far the vote counts moved.
-
-    The teacher of the model is `NearestQueries`.
-    """
+    """Change and remove single people, let all vote again by `NearestQueries`, and measure how far the counts moved."""
     once: Any = clone(model)  # in one round, because later ones go by labels
     once.set_params(mechanism=CappedGNMax(1.0, model.teacher.cap), epsilon=None, rounds=1, selection=None)
 
