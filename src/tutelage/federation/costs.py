@@ -22,8 +22,7 @@ from tutelage.privacy import ONE_TEACHER, PrivacyUnit, PublicEpsilon
 
 _DOWNWARD = 1 - 1e-15  # covers the rounding of the noise that is left
 _FALSE_ALARM = 2.0**-100  # chance that honest votes of one entity fail one projection: it is in no δ
-_MOST_QUERIES = 2**24
-_MOST_CLASSES = 2**16  # of what is compared in one message
+_MOST_QUERIES, _MOST_CLASSES = 2**24, 2**16  # of what is compared in one message
 _MOST_CELLS = 2**23  # of all entities together: 200 bytes of a computing party's memory each
 
 SharedMechanism = GNMax | ConfidentGNMax

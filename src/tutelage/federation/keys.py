@@ -163,10 +163,7 @@ class Identity(NeverPickled):
         try:
             if public.exists():
                 raise FileExistsError
-            tls = None if self.tls_key_pem is None else self.tls_key_pem.decode("ascii")
-            signing, sealing = (key.private_bytes_raw().hex() for key in (self._signing, self._sealing))
-            content = {"member": self.member.as_dict(), "signing": signing, "sealing": sealing, "tls": tls}
-            documents.write_new(private, _document("identity", content), 0o600)
+            documents.write_new(private, self._private_document(), 0o600)
         except FileExistsError:
             raise InvalidDataError(f"{folder} has keys of {self.member.name}, which are never overwritten.") from None
         except OSError as error:
@@ -195,6 +192,12 @@ class Identity(NeverPickled):
         if content:
             raise damaged
         return cls(member, *keys, tls_key_pem)
+
+    def _private_document(self) -> bytes:
+        tls = None if self.tls_key_pem is None else self.tls_key_pem.decode("ascii")
+        signing, sealing = (key.private_bytes_raw().hex() for key in (self._signing, self._sealing))
+        content = {"member": self.member.as_dict(), "signing": signing, "sealing": sealing, "tls": tls}
+        return _document("identity", content)
 
     def __repr__(self) -> str:
         return f"Identity(<keys hidden: private>, member={self.member.name!r}, role={self.member.role.value!r})"
