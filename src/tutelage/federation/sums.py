@@ -172,8 +172,9 @@ def _read(batch: Batch) -> tuple[dict[str, Any], dict[str, FloatArray]]:
         raise _damaged()
     for entry in shapes:
         name, shape = entry if isinstance(entry, list) and len(entry) == 2 else (None, None)
-        sound = isinstance(name, str) and isinstance(shape, list) and len(shape) <= _MOST_AXES
-        if not sound or not all(type(each) is int and each > 0 for each in shape):
+        if not isinstance(name, str) or not isinstance(shape, list) or len(shape) > _MOST_AXES:
+            raise _damaged()
+        if not all(type(each) is int and each > 0 for each in shape):
             raise _damaged()
         stop = start + 8 * prod(shape)
         if stop > len(body):

@@ -82,7 +82,8 @@ def _per_query(
         # Which of two classes is reported depends only on how far one is ahead, so all exact costs are computed.
         by_gap = _exact_by_gap(event, votes.n_teachers, votes.unit, order)
         at, widths = rows[:, 0] - rows[:, 1] + votes.n_teachers, 2 * _GAP_PER_BALLOT * np.arange(steps + 1) + 1
-        return np.stack([ndimage.maximum_filter1d(by_gap, width, mode="nearest")[at] for width in widths], 1), repeats
+        highest: list[FloatArray] = [ndimage.maximum_filter1d(by_gap, width, mode="nearest")[at] for width in widths]
+        return np.stack(highest, axis=1), repeats
     elif isinstance(event, NoisyArgmaxLaplace | NoisyArgmaxGaussian):
         noise = (
             argmax_bound.laplace_noise(event.scale, order)

@@ -129,6 +129,8 @@ class Proposal:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Return the proposal that `as_dict` wrote, after its ε was proved again."""
+        caps: list[float]
+        chances: list[int]
         try:
             fields: dict[str, Any] = json.loads(text)
             unit = PrivacyUnit.from_dict(fields["unit"])

@@ -23,8 +23,7 @@ _VERSION = b"tutelage computing parties 1"
 _NOBODY = "did not answer"
 _OTHER_KEYS = "answered with other keys or terms than those of this party"
 _PATIENCE = 30.0  # seconds for a handshake, so that a silent caller does not keep a place
-_PAUSE = 0.1
-_TOLD_EVERY = 2.0  # seconds
+_PAUSE, _TOLD_EVERY = 0.1, 2.0  # seconds
 
 
 @final
