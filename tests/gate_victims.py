@@ -22,7 +22,7 @@ from tutelage.federation import keys
 from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium
 from tutelage.ledger import Ledger
-from tutelage.publishing import claims
+from tutelage.publishing import proof
 from tutelage.reporting import reading
 from tutelage.students import load_student
 from tutelage.votes import VoteHistogram
@@ -43,7 +43,7 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "card": (".json", reading.read_card),
     "signature": (".json", releases.read_signature),
     "proposal": (".json", publish.read_proposal),
-    "claim": (".json", lambda path: claims.read_claim(path, NONE)),
+    "claim": (".json", lambda path: proof.read_claim(path, NONE)),
     "member": (".json", keys.Member.load),
     "identity": (".json", keys.Identity.load),
     "consortium": (".json", Consortium.load),

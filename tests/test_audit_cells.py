@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import file_attack
-from tutelage.audit import cells
+from tutelage.audit import checklist
 from tutelage.features import PublicColumns
 from tutelage.tables import Table, read_table
 
@@ -22,7 +22,7 @@ def tables(tmp_path: Path) -> tuple[Table, Table]:
 
 def test_no_reader_lets_a_cell_change_other_people(tables):
     private, public = tables
-    found = cells.check_cells(private, public, PublicColumns.learn(public))
+    found = checklist.check_cells(private, public, PublicColumns.learn(public))
     assert (found.verdict, found.private) == ("pass", True)
     assert "csv" in found.reason
 
@@ -30,7 +30,7 @@ def test_no_reader_lets_a_cell_change_other_people(tables):
 def test_every_installed_library_reads():
     for library, form in (("pandas", "pandas"), ("polars", "Polars"), ("pyarrow", "Parquet"), ("duckdb", "DuckDB")):
         pytest.importorskip(library)
-        assert form in cells.readers()
+        assert form in checklist.readers()
 
 
 def test_the_reader_that_old_pandas_was_is_caught(tables, monkeypatch):
@@ -38,11 +38,11 @@ def test_the_reader_that_old_pandas_was_is_caught(tables, monkeypatch):
     monkeypatch.setattr("tutelage.features.named.require_same_types", lambda *_: None)  # the fault
     monkeypatch.setattr("tutelage.features.cells._steady", lambda numbers: numbers)  # and what would hide it
     columns, by = PublicColumns.learn(public), {"pandas": file_attack.old_pandas}
-    found = cells.check_cells(private, public, columns, by=by)
+    found = checklist.check_cells(private, public, columns, by=by)
     assert found.verdict == "fail"
     assert "column 'dose' changed the numbers of other people, read as pandas" in found.reason
     monkeypatch.undo()
-    assert cells.check_cells(private, public, columns, by=by).verdict == "pass"
+    assert checklist.check_cells(private, public, columns, by=by).verdict == "pass"
 
 
 def test_dates_in_the_format_of_the_first_cell_are_caught():
@@ -60,7 +60,7 @@ def test_dates_in_the_format_of_the_first_cell_are_caught():
 
     days = [f"2024-0{1 + row % 9}-0{1 + row % 7}" for row in range(60)]
     table = Table("", {"seen": np.array(days, dtype=object)})
-    found = cells.check_cells(table, table, PublicColumns.learn(Table("", {"seen": days})), by={"a frame": read})
+    found = checklist.check_cells(table, table, PublicColumns.learn(Table("", {"seen": days})), by={"a frame": read})
     assert found.verdict == "fail"
 
 
@@ -73,7 +73,7 @@ def test_a_reader_that_lets_one_mark_open_and_another_close_a_cell_is_caught():
     notes = [("ok", "ill", "fine")[row % 3] for row in range(60)]
     table = Table("", {"age": [str(20 + row) for row in range(60)], "note": notes})
     columns = PublicColumns.learn(table)
-    found = cells.check_cells(table, table, columns, by={"csv": read})
+    found = checklist.check_cells(table, table, columns, by={"csv": read})
     assert found.verdict == "fail"
     assert "column 'note'" in found.reason
-    assert cells.check_cells(table, table, columns, by={"csv": read_table}).verdict == "pass"
+    assert checklist.check_cells(table, table, columns, by={"csv": read_table}).verdict == "pass"

@@ -16,7 +16,7 @@ from tutelage.exceptions import InvalidParameterError, NotPublishableError
 from tutelage.privacy import NeighboringRelation, PrivacyUnit, PrivateEpsilon, PublicEpsilon
 from tutelage.reporting import STATEMENTS, Batch, ClassAccuracy, FrontierPoint, PrivacyCard
 from tutelage.reporting.lints import Finding, lint
-from tutelage.reporting.statements import FIRST_PAGE
+from tutelage.reporting.record import FIRST_PAGE
 
 PATIENT = PrivacyUnit("patient_id", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
 BUDGET = {"budget": 3.0, "delta": 1e-5, "spent": 2.5, "remaining": 0.5, "entries": 3, "head": "ab" * 32}

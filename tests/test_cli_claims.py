@@ -13,7 +13,7 @@ from tutelage.events import NoisyArgmaxLaplace, Repeated
 from tutelage.exceptions import InvalidDataError
 from tutelage.privacy import ONE_TEACHER, round_up
 from tutelage.publishing import propose, publish_epsilon, record
-from tutelage.publishing.claims import read_claim, write_claim
+from tutelage.publishing.proof import read_claim, write_claim
 from tutelage.reporting import read_card
 
 AGREEING = np.repeat([[145, 4, 1], [149, 1, 0]], 20, axis=0)

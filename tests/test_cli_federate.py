@@ -15,8 +15,8 @@ from test_cli import refusal, tutelage
 from tutelage.cli.ledger import Neighbors
 from tutelage.exceptions import InvalidDataError
 from tutelage.federation import Home, Mailbox
-from tutelage.federation.envelopes import Header, Kind, seal
 from tutelage.federation.keys import Member
+from tutelage.federation.mailbox import Header, Kind, seal
 from tutelage.federation.mpc import connect
 from tutelage.students import load_student
 

@@ -12,7 +12,7 @@ from tutelage.exceptions import FederationError, ForgedMessageError, PartyLostEr
 from tutelage.federation import ComputingParty, Identity, Role
 from tutelage.federation.computing_party import Computed, read_statement
 from tutelage.federation.costs import projection_bound
-from tutelage.federation.envelopes import Header, Kind, seal
+from tutelage.federation.mailbox import Header, Kind, seal
 from tutelage.federation.sharing import HEAD_BYTES, MODULUS, decode, recombine, split
 from tutelage.mechanisms import ConfidentGNMax, GNMax
 

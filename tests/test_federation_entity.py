@@ -19,7 +19,7 @@ from tutelage.federation import Aggregator, Batch, Entity, Home, Mailbox, Role
 from tutelage.federation.batches import _header, _signed, write_reports
 from tutelage.federation.charges import owner_name
 from tutelage.federation.costs import most_queries
-from tutelage.federation.envelopes import Header, Kind, seal, unseal
+from tutelage.federation.mailbox import Header, Kind, seal, unseal
 from tutelage.federation.sharing import HEAD_BYTES, MODULUS, decode
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import ConfidentGNMax, GNMax, KRandomizedResponse, LocalGaussian

@@ -16,12 +16,11 @@ from tutelage.exceptions import (
     InvalidParameterError,
     StaleBatchError,
 )
-from tutelage.federation import batches, documents, envelopes
+from tutelage.federation import batches, documents, mailbox
 from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium
-from tutelage.federation.envelopes import Header, Kind, seal, unseal
 from tutelage.federation.keys import Identity, Role
-from tutelage.federation.mailbox import Mailbox
+from tutelage.federation.mailbox import Header, Kind, Mailbox, seal, unseal
 from tutelage.mechanisms import GNMax
 from tutelage.privacy import ONE_TEACHER
 
@@ -223,14 +222,14 @@ def test_a_header_put_before_another_message_is_refused(name):
 def test_nobody_signs_anothers_sealed_payload_as_their_own():
     mine = Header.of(CONSORTIUM, BATCH, Kind.SHARES, "south", "party0")
     stolen = ENVELOPE[len(HEADER.to_bytes()) + 64 :]
-    signature = OTHER_ENTITY.sign(envelopes._CONTEXT + mine.to_bytes() + stolen)
+    signature = OTHER_ENTITY.sign(mailbox._CONTEXT + mine.to_bytes() + stolen)
     with pytest.raises(ForgedMessageError, match="does not open"):
         unseal(PARTIES[0], OTHER_ENTITY.member, mine, mine.to_bytes() + signature + stolen)
 
 
 def test_a_sealed_payload_without_its_senders_signature_is_refused():
     sealed = PARTIES[0].member.seal(PAYLOAD, HEADER.to_bytes())
-    for signature in (bytes(64), OTHER_ENTITY.sign(envelopes._CONTEXT + HEADER.to_bytes() + sealed)):
+    for signature in (bytes(64), OTHER_ENTITY.sign(mailbox._CONTEXT + HEADER.to_bytes() + sealed)):
         with pytest.raises(ForgedMessageError, match="not signed by north"):
             unseal(PARTIES[0], ENTITY.member, HEADER, HEADER.to_bytes() + signature + sealed)
     unmarked = ENTITY.sign(HEADER.to_bytes() + sealed)  # a signature that was made for something else

@@ -16,7 +16,7 @@ from tutelage.federation import Batch, ComputingParty, SumRound
 from tutelage.federation import entity as federated_casting
 from tutelage.federation.computing_party import statement_of
 from tutelage.federation.entity import ballots_of
-from tutelage.federation.envelopes import Header, Kind, unseal
+from tutelage.federation.mailbox import Header, Kind, unseal
 from tutelage.federation.sharing import HEAD_BYTES, MODULUS, SALT_BYTES, SPLIT_NAME_BYTES, added, decode, encode
 from tutelage.mechanisms import NoisySum
 from tutelage.teachers import VectorBallots

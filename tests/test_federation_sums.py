@@ -26,7 +26,7 @@ from tutelage.federation import Batch, Entity, SumRound, charges
 from tutelage.federation.computing_party import Computed
 from tutelage.federation.costs import epsilon_of_queries, event_of_round, most_queries
 from tutelage.federation.entity import ballots_of
-from tutelage.federation.envelopes import Header, Kind, seal, unseal
+from tutelage.federation.mailbox import Header, Kind, seal, unseal
 from tutelage.federation.sharing import HEAD_BYTES, MODULUS, SPLIT_NAME_BYTES, added, decode, encode, split
 from tutelage.federation.sums import numbers_in
 from tutelage.labeling.sums import BallotRounds

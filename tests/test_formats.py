@@ -24,7 +24,7 @@ from tutelage.ledger import Ledger
 from tutelage.mechanisms import GNMax, LNMax
 from tutelage.privacy import ONE_TEACHER
 from tutelage.publishing import propose, publish_epsilon, record
-from tutelage.publishing.claims import claim_of, read_claim, write_claim
+from tutelage.publishing.proof import claim_of, read_claim, write_claim
 from tutelage.publishing.recording import record_of
 from tutelage.reporting import PrivacyCard, read_card
 from tutelage.students import load_student, save_student
@@ -83,7 +83,7 @@ def test_files_of_format_1_say_what_they_said(tmp_path):
     assert (votes.counts.tolist(), votes.n_teachers, votes.unit) == (COUNTS.tolist(), 150, ONE_TEACHER)
     release = LabelingSession(votes, LNMax(5.0), ledger, question="ill?").ask(ROWS)
     assert (release.labels.tolist(), release.cost, ledger.state()) == (expected["labels"], 0.0, state)
-    card, claim = read_card(folder / "card.json"), read_claim(folder / "claim.json", ledger.history()).claim
+    card, (claim, *_) = read_card(folder / "card.json"), read_claim(folder / "claim.json", ledger.history())
     assert card.as_dict() == json.loads((folder / "card.json").read_text())
     assert (card.epsilon, card.sanitised) == claim
     consortium = Consortium.load(folder / "consortium.json")

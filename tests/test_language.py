@@ -65,7 +65,7 @@ BRITISH = {
 
 # A field that cards store, and a list of claims.
 EXEMPT: dict[str, tuple[str, ...]] = {
-    "dialect": ("src/tutelage/reporting/card.py", "src/tutelage/reporting/statements.py"),
+    "dialect": ("src/tutelage/reporting/card.py", "src/tutelage/reporting/record.py"),
     "British": ("src/tutelage/reporting/card.py",),
 }  # fmt: skip
 

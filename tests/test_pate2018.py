@@ -12,7 +12,7 @@ from scipy import special
 from conftest import GOLDEN
 from exact import discrete_gaussian_masses, label_probabilities, log_renyi_moment, neighbors
 from tutelage import VoteHistogram
-from tutelage.accounting import pate2018
+from tutelage.accounting import pate_bounds
 from tutelage.accounting.exact import ExactCosts
 from tutelage.accounting.rdp import RenyiCurve, classic
 from tutelage.events import (
@@ -37,13 +37,13 @@ def oracle_votes(name: str) -> VoteHistogram:
 def test_the_authors_program_agrees_to_ten_digits(name):
     expected, votes = ORACLE[name], oracle_votes(name)
     gaussian = NoisyArgmaxGaussian(expected["gnmax"]["sigma"], votes.n_classes, ONE_TEACHER)
-    total = pate2018.total_cost(gaussian, votes, ORDERS)
+    total = pate_bounds.total_cost_2018(gaussian, votes, ORDERS)
     assert total == pytest.approx(expected["gnmax"]["rdp_total"], rel=1e-10)
-    log_q = pate2018.log_q_continuous(votes, gaussian.sigma)
+    log_q = pate_bounds.log_q_gaussian(votes, gaussian.sigma)
     assert log_q[:10] == pytest.approx(expected["gnmax"]["log_q"], rel=1e-10)
     # That program bounds the order-λ divergence of pure DP by ε as well.
     laplace = NoisyArgmaxLaplace(expected["lnmax"]["scale"], votes.n_classes, ONE_TEACHER)
-    pure = np.minimum(pate2018.costs(laplace, votes, ORDERS), 2 / laplace.scale).sum(axis=0)
+    pure = np.minimum(pate_bounds.costs_2018(laplace, votes, ORDERS), 2 / laplace.scale).sum(axis=0)
     assert pure == pytest.approx(expected["lnmax"]["rdp_total"], rel=1e-10)
 
 
@@ -54,19 +54,19 @@ def test_the_authors_expected_cost_of_confident_answers(name):
     log_pass = special.log_ndtr((votes.counts.max(axis=1) - check.threshold) / check.sigma)
     assert log_pass[:10] == pytest.approx(expected["log_pass"], rel=1e-10)
     assert np.exp(log_pass).sum() == pytest.approx(expected["expected_answered"], rel=1e-10)
-    select = pate2018.total_cost(check, votes, ORDERS)
+    select = pate_bounds.total_cost_2018(check, votes, ORDERS)
     log_fail = special.log_ndtr((check.threshold - votes.counts.max(axis=1)) / check.sigma)
-    assert pate2018.check_costs(log_pass, log_fail, check.sigma, ORDERS).sum(axis=0) == pytest.approx(select)
+    assert pate_bounds.check_costs(log_pass, log_fail, check.sigma, ORDERS).sum(axis=0) == pytest.approx(select)
     assert select == pytest.approx(expected["rdp_select"], rel=1e-10)
     answer = NoisyArgmaxGaussian(expected["sigma2"], votes.n_classes, ONE_TEACHER)
-    total = select + np.exp(log_pass) @ pate2018.costs(answer, votes, ORDERS)
+    total = select + np.exp(log_pass) @ pate_bounds.costs_2018(answer, votes, ORDERS)
     assert total == pytest.approx(expected["rdp_total"], rel=1e-10)
 
 
 def test_epsilon_at_the_authors_orders():
     votes, expected = oracle_votes("mnist_like_1000"), ORACLE["mnist_like_1000"]["gnmax"]
     orders = np.arange(4, 500) / 2
-    total = pate2018.total_cost(NoisyArgmaxGaussian(expected["sigma"], 10, ONE_TEACHER), votes, orders)
+    total = pate_bounds.total_cost_2018(NoisyArgmaxGaussian(expected["sigma"], 10, ONE_TEACHER), votes, orders)
     found = RenyiCurve(orders, total).to_epsilon(expected["delta"], classic)
     assert found.epsilon == pytest.approx(expected["eps"], rel=1e-10)
 
@@ -90,15 +90,15 @@ def theorem_6(log_q: float, sigma: float, order: float) -> float:
 
 @given(log_q=st.floats(-2000, -1e-6), sigma=st.floats(0.3, 300), order=st.floats(1.01, 500))
 def test_the_formula_to_fifty_digits(log_q, sigma, order):
-    found = pate2018.answer_costs(np.array([log_q]), sigma, np.array([order]))[0, 0]
+    found = pate_bounds.answer_costs(np.array([log_q]), sigma, np.array([order]))[0, 0]
     assert found == pytest.approx(theorem_6(log_q, sigma, order), rel=1e-9, abs=1e-12)
 
 
 def test_whole_orders_listed_orders_and_narrow_orders_count_alike():
     log_q = np.array([-3.0, -20.0])
-    floats = pate2018.answer_costs(log_q, 40.0, np.array([2.0, 18.0]))
+    floats = pate_bounds.answer_costs(log_q, 40.0, np.array([2.0, 18.0]))
     for orders in (np.array([2, 18]), [2, 18], np.array([2, 18], dtype=np.int8), np.array([2, 18], dtype=np.float16)):
-        assert pate2018.answer_costs(log_q, 40, orders) == pytest.approx(floats, rel=1e-15)  # pyright: ignore[reportArgumentType]
+        assert pate_bounds.answer_costs(log_q, 40, orders) == pytest.approx(floats, rel=1e-15)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize("classes", [2, 10])
@@ -108,7 +108,7 @@ def test_unanimous_votes_and_little_noise_cost_little_and_never_less_than_nothin
     counts = np.zeros((1, classes), dtype=np.int64)
     counts[0, -1] = teachers
     votes = VoteHistogram(counts, teachers)
-    costs = pate2018.costs(NoisyArgmaxGaussian(sigma, classes, ONE_TEACHER), votes, np.array([1.5, 4.0, 20.0]))
+    costs = pate_bounds.costs_2018(NoisyArgmaxGaussian(sigma, classes, ONE_TEACHER), votes, np.array([1.5, 4.0, 20.0]))
     assert np.all(np.isfinite(costs))
     assert np.all(costs >= 0)
     # μ₂ = σ√log(1/q) ≈ gap/2, so small orders are far inside the theorem's range.
@@ -120,7 +120,7 @@ def test_from_the_votes_at_hand_no_neighbor_is_farther_than_the_bound(counts, si
     masses = discrete_gaussian_masses(sigma, 140)
     here = label_probabilities(np.array(counts), masses)
     log_q = np.log(np.delete(here, np.argmax(counts)).sum())
-    bound = pate2018.answer_costs(np.array([log_q]), sigma, np.array([1.5, 4.0, 20.0]))[0]
+    bound = pate_bounds.answer_costs(np.array([log_q]), sigma, np.array([1.5, 4.0, 20.0]))[0]
     for other in neighbors(np.array(counts)):
         there = label_probabilities(other, masses)
         for order, limit in zip((1.5, 4.0, 20.0), bound, strict=True):
@@ -130,12 +130,16 @@ def test_from_the_votes_at_hand_no_neighbor_is_farther_than_the_bound(counts, si
 def test_the_bound_is_silent_about_the_other_direction():
     votes, orders = VoteHistogram(np.array([[0, 22]]), 22), np.array([4.0])
     answer = NoisyArgmaxGaussian(5.0, 2, ONE_TEACHER)
-    assert ExactCosts(answer, votes).per_query(orders)[0, 0] > pate2018.costs(answer, votes, orders)[0, 0] * 1.04
+    assert (
+        ExactCosts(answer, votes).per_query(orders)[0, 0] > pate_bounds.costs_2018(answer, votes, orders)[0, 0] * 1.04
+    )
 
 
 def test_counts_may_come_in_any_order():
     counts = np.array([[200, 40, 10], [10, 40, 200], [40, 200, 10]])
-    costs = pate2018.costs(NoisyArgmaxGaussian(40, 3, ONE_TEACHER), VoteHistogram(counts, 250), np.array([18.0]))
+    costs = pate_bounds.costs_2018(
+        NoisyArgmaxGaussian(40, 3, ONE_TEACHER), VoteHistogram(counts, 250), np.array([18.0])
+    )
     assert costs == pytest.approx(np.full((3, 1), costs[0, 0]), rel=1e-13)
 
 
@@ -143,4 +147,4 @@ def test_what_the_paper_has_no_bound_for_is_refused():
     votes = VoteHistogram(np.array([[3, 4]]), 7)
     for event in (PermuteAndFlip(2.0, 2, ONE_TEACHER), InteractiveCheck(2.0, 2.0, 2, ONE_TEACHER)):
         with pytest.raises(UnsupportedEventError, match=type(event).__name__):
-            pate2018.total_cost(event, votes, ORDERS)
+            pate_bounds.total_cost_2018(event, votes, ORDERS)

@@ -11,7 +11,7 @@ from tutelage.accounting import (
     argmax_bound,
     exact,
     outcome_probabilities,
-    pate2017,
+    pate_bounds,
 )
 from tutelage.accounting.exact import ExactCosts
 from tutelage.events import NoisyArgmaxLaplace
@@ -86,7 +86,7 @@ def agree_on_theorem_3() -> None:
     here = label_probabilities(votes.counts[0], masses)
     worst = max(log_renyi_moment(here, label_probabilities(q, masses), 2.0) for q in neighbors(votes.counts[0]))
     log_q = np.log(here[1:])
-    assert pate2017.log_moments(log_q, 1.0, np.array([1.0]))[0, 0] >= worst
+    assert pate_bounds.log_moments(log_q, 1.0, np.array([1.0]))[0, 0] >= worst
 
 
 def one_direction(patch: pytest.MonkeyPatch) -> None:

@@ -15,17 +15,18 @@ from scipy import special, stats
 from exact import discrete_gaussian_masses, label_probabilities, neighbors
 from tutelage import Ledger, SimulationNoise, VoteHistogram
 from tutelage.accounting import Accountant, data_independent
-from tutelage.accounting.composition import gaussian_composition
-from tutelage.accounting.data_independent import epsilon, rdp, rdp_of_three_outcomes
-from tutelage.accounting.exact import ExactCosts
-from tutelage.accounting.pate2018 import costs as costs_2018
-from tutelage.accounting.summed_noise import (
+from tutelage.accounting.composition import (
+    gaussian_composition,
     log_distance,
     log_ratio,
     moved_delta,
     moved_epsilon,
     renyi_surcharge,
 )
+from tutelage.accounting.data_independent import epsilon, rdp, rdp_of_three_outcomes
+from tutelage.accounting.exact import ExactCosts
+from tutelage.accounting.pate_bounds import costs_2018
+from tutelage.accounting.rdp import RenyiCurve
 from tutelage.events import (
     Composed,
     ConfidenceCheck,
@@ -243,13 +244,12 @@ def test_what_it_costs_is_pinned():
 def test_exact_composition_is_used_and_surcharged(monkeypatch):
     """With a distance that is not negligible ε rises by twice the distance of all answers, and δ is divided by e^it."""
     narrow = SummedNoise(NoisyArgmaxGaussian(2 * math.sqrt(2), 10, ONE_TEACHER), 2)
-    monkeypatch.setattr(data_independent.summed_noise, "log_ratio", lambda sigma, shares: 1e-4)
+    monkeypatch.setattr(data_independent.composition, "log_ratio", lambda sigma, shares: 1e-4)
     assert log_distance(narrow) == pytest.approx(1e-3)
     assert log_distance(SummedNoise(CHECK, 2)) == pytest.approx(1e-4)
     assert log_distance(SummedNoise(SUM, 2)) == pytest.approx(3e-4)
-    for part in ("_by_renyi", "_by_three_outcomes"):
-        empty = (math.inf, "", None) if part == "_by_renyi" else []
-        monkeypatch.setattr(data_independent, part, lambda *_, empty=empty: empty)
+    monkeypatch.setattr(data_independent, "_by_three_outcomes", lambda *_: [])
+    monkeypatch.setattr(data_independent, "rdp", lambda _: RenyiCurve(np.array([2.0]), np.array([math.inf])))
     found = epsilon(Repeated(narrow, 20), 1e-5)
     expected = gaussian_composition(2 * math.sqrt(2), 20, 1e-5 * math.exp(-0.02)) + 0.04
     assert found.epsilon == pytest.approx(expected, rel=1e-12)

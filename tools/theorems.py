@@ -53,14 +53,14 @@ THEOREMS = {
     ],
     "pate2017.md": [
         ("Conversion; Mironov 2017 Proposition 3, PATE 2017 Theorem 1", "accounting.rdp:classic"),
-        ("PATE 2017 Theorem 3", "accounting.pate2017:log_moments"),
-        ("PATE 2017 Lemma 4", "accounting.pate2017:log_q_continuous"),
-        ("Lemma 4 for discrete noise and ties", "accounting.pate2017:log_q_discrete"),
+        ("PATE 2017 Theorem 3", "accounting.pate_bounds:log_moments"),
+        ("PATE 2017 Lemma 4", "accounting.pate_bounds:log_q_laplace"),
+        ("Lemma 4 for discrete noise and ties", "accounting.pate_bounds:log_q_discrete"),
     ],
     "pate2018.md": [
-        ("PATE 2018 Theorem 6 and Proposition 10", "accounting.pate2018:answer_costs"),
-        ("PATE 2018 Proposition 7", "accounting.pate2018:log_q_continuous"),
-        ("Cost of a confidence check; PATE 2018", "accounting.pate2018:check_costs"),
+        ("PATE 2018 Theorem 6 and Proposition 10", "accounting.pate_bounds:answer_costs"),
+        ("PATE 2018 Proposition 7", "accounting.pate_bounds:log_q_gaussian"),
+        ("Cost of a confidence check; PATE 2018", "accounting.pate_bounds:check_costs"),
     ],
     "ledger.md": [
         ("A budget at one order covers adaptive queries; Feldman and Zrnic 2021", "ledger.filter:RenyiFilter"),
@@ -79,8 +79,8 @@ THEOREMS = {
         ("Publishable ε after a test", "publishing:publish_epsilon"),
     ],
     "summed_noise.md": [
-        ("A sum of discrete Gaussians is nearly one", "accounting.summed_noise:log_ratio"),
-        ("Cost of summed noise", "accounting.summed_noise:log_distance"),
+        ("A sum of discrete Gaussians is nearly one", "accounting.composition:log_ratio"),
+        ("Cost of summed noise", "accounting.composition:log_distance"),
         ("Guarantee if fewer members are honest", "federation.costs:epsilon_if_fewer_honest"),
         ("View of two computing parties: votes", "federation.costs:epsilon_for_two_computing_parties"),
         ("View of two computing parties: sums", "federation.sharing:added"),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from conftest import GOLDEN
-from tutelage.accounting import pate2018
+from tutelage.accounting import pate_bounds
 from tutelage.accounting.rdp import DEFAULT_ORDERS
 from tutelage.partition import Shards
 from tutelage.votes import VoteHistogram
@@ -107,7 +107,7 @@ def test_an_answer_is_expected_as_often_as_its_check_lets_it_pass():
         one = votes.select(np.array([query]))
         chance = erfc((200 - max(one.counts[0])) / 150 / sqrt(2)) / 2
         assert 0.1 < chance < 0.9
-        (of_check,), (of_answer,) = (pate2018.costs(event, one, DEFAULT_ORDERS) for event in (check, answer))
+        (of_check,), (of_answer,) = (pate_bounds.costs_2018(event, one, DEFAULT_ORDERS) for event in (check, answer))
         sums += of_check + chance * of_answer
         every_answer += of_check + of_answer
     expected, answered = (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import integrate
 
 from exact import discrete_gaussian_masses, discrete_laplace_masses, label_probabilities, neighbors, renyi
-from tutelage.accounting import Accountant, data_independent, pate2017
+from tutelage.accounting import Accountant, data_independent, pate_bounds
 from tutelage.accounting.rdp import RenyiCurve
 from tutelage.events import (
     ConfidenceCheck,
@@ -171,8 +171,8 @@ def test_tables_are_close_to_the_theorems_and_never_below(kind):
     rows = np.array([[30, 3, 1], [20, 9, 5], [12, 11, 11], [34, 0, 0]])
     if kind == "laplace":
         event, votes = NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), VoteHistogram(rows, 34)
-        log_q = pate2017.log_q_discrete(votes, 5.0)
-        theorem = pate2017.log_moments(log_q, 5.0, np.array([4.0]))[:, 0] / 4
+        log_q = pate_bounds.log_q_discrete(votes, 5.0)
+        theorem = pate_bounds.log_moments(log_q, 5.0, np.array([4.0]))[:, 0] / 4
     else:
         event = NoisyArgmaxGaussian(8.0, 3, ONE_TEACHER)
         theorem = np.full(4, inf)

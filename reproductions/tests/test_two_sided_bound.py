@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 from exact import log_renyi_moment
-from tutelage.accounting import pate2017
+from tutelage.accounting import pate_bounds
 from tutelage.accounting.data_independent import pure_dp_renyi
 from tutelage_reproductions import two_sided_bound
 
@@ -63,7 +63,7 @@ def test_it_grows_with_the_chance_of_another_label(log_q, loss, order):
 def test_it_lies_below_theorem_3_of_the_paper():
     log_q, orders = np.array([-12.0, -6.0, -3.0]), np.array([2.0, 5.0, 9.0])
     ours = two_sided_bound.answer_costs(log_q, 0.1, orders)
-    theirs = pate2017.log_moments(log_q, 20.0, orders - 1) / (orders - 1)
+    theirs = pate_bounds.log_moments(log_q, 20.0, orders - 1) / (orders - 1)
     assert np.all(ours < theirs)
     assert (theirs / ours)[0, 0] > 15
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tutelage._internal.typing import Ballots, FloatArray
 from tutelage._internal.validation import integer_at_least, noise_scale, probability
-from tutelage.accounting import pate2017
+from tutelage.accounting import pate_bounds
 from tutelage.accounting.rdp import RenyiCurve, classic
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.votes import tally
@@ -97,7 +97,7 @@ def perform_analysis(
                 "labels. With labels as indices only the first few examples are counted, and the epsilon is far too "
                 "small. Pass np.arange(teacher_preds.shape[1]) if every example was answered."
             )
-        classes, moments_of = _number_of_classes(ballots, n_classes), pate2017.log_moments
+        classes, moments_of = _number_of_classes(ballots, n_classes), pate_bounds.log_moments
     elif compat == "pysyft":
         classes, moments_of = _distinct_labels(ballots, n_classes), _moments_of_pysyft
     else:
@@ -107,7 +107,7 @@ def perform_analysis(
             "`teacher_preds` must hold classes 0, 1, … below the number of classes; compat='pysyft' counts labels."
         )
     votes = tally(cast("Ballots", ballots), classes).select(answered)
-    log_q = pate2017.log_q_continuous(votes, 1 / gamma)
+    log_q = pate_bounds.log_q_laplace(votes, 1 / gamma)
     each = np.minimum(moments_of(log_q, 1 / gamma, tried), 2 * gamma * tried)
     independent = len(answered) * 2 * gamma**2 * (tried + 1)
     dependent = np.minimum(each.sum(axis=0) / tried, independent)

@@ -48,7 +48,11 @@ def public_names() -> set[str]:
 
 def test_every_public_name_has_a_user():
     places = [
-        *(path for folder in ("examples", "benchmarks", "reproductions/src") for path in (REPOSITORY / folder).rglob("*.py")),
+        *(
+            path
+            for name in ("examples", "benchmarks", "reproductions/src")
+            for path in (REPOSITORY / name).rglob("*.py")
+        ),
         *(REPOSITORY / "examples").rglob("*.ipynb"),
         *(path for path in (REPOSITORY / "docs").rglob("*.md") if "reference" not in path.parts),
         REPOSITORY / "README.md",

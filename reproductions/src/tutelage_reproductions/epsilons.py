@@ -18,10 +18,10 @@ from numpy.random import MT19937, Generator
 from scipy import special
 
 from tutelage._internal.typing import Ballots, IntArray
-from tutelage.accounting import Accountant, pate2018
+from tutelage.accounting import Accountant, pate_bounds
 from tutelage.accounting.composition import pure_dp_composition
 from tutelage.accounting.data_independent import basic_epsilon, epsilon
-from tutelage.accounting.pate2017 import MOMENTS_2017
+from tutelage.accounting.pate_bounds import MOMENTS_2017
 from tutelage.accounting.rdp import DEFAULT_ORDERS, RenyiCurve, classic
 from tutelage.compat import perform_analysis
 from tutelage.datasets import load_adult
@@ -214,7 +214,7 @@ def _expected(votes: VoteHistogram, noise: tuple[float, float, float], delta: fl
     """Return ε as the paper of 2018 has it: every check, and every answer as often as its check lets it pass."""
     check, answer = exact_costs.confident_events(votes, noise)
     chances = special.ndtr((votes.counts.max(axis=1) - check.threshold) / check.sigma)
-    checks, answers = (pate2018.costs(event, votes, DEFAULT_ORDERS) for event in (check, answer))
+    checks, answers = (pate_bounds.costs_2018(event, votes, DEFAULT_ORDERS) for event in (check, answer))
     return RenyiCurve(DEFAULT_ORDERS, checks.sum(axis=0) + chances @ answers).to_epsilon(delta, classic).epsilon
 
 

@@ -16,12 +16,11 @@ from scipy import optimize, special
 
 from tutelage import SimulationNoise, VoteHistogram
 from tutelage.accounting import Accountant
+from tutelage.accounting.accountant import SimulatedRuns, confident_runs
 from tutelage.accounting.data_independent import epsilon, rdp, rdp_of_three_outcomes
 from tutelage.accounting.exact import ExactCosts
-from tutelage.accounting.noise_pmf import NoiseLaw, discrete_gaussian, discrete_laplace
-from tutelage.accounting.outcome_probabilities import noisy_argmax
+from tutelage.accounting.outcome_probabilities import NoiseLaw, discrete_gaussian, discrete_laplace, noisy_argmax
 from tutelage.accounting.rdp import RenyiCurve
-from tutelage.accounting.simulated_costs import SimulatedRuns, confident_runs
 from tutelage.events import (
     Composed,
     ConfidenceCheck,

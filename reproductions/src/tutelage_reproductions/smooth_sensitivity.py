@@ -16,7 +16,7 @@ import numpy as np
 
 from tutelage._internal.pickling import NeverPickled
 from tutelage._internal.typing import FloatArray, IntArray
-from tutelage.accounting import Accountant, data_independent, pate2017, pate2018
+from tutelage.accounting import Accountant, data_independent, pate_bounds
 from tutelage.events import Check, ConfidenceCheck, Event, InteractiveCheck, NoisyArgmaxGaussian, NoisyArgmaxLaplace
 from tutelage.exceptions import UnsupportedEventError
 from tutelage.publishing.cost_envelope import noise_to_pass
@@ -66,7 +66,7 @@ def needed_noise(event: Event, votes: VoteHistogram, offsets: FloatArray | None 
     if isinstance(event, Check):
         passes = noise_to_pass(event, votes, offsets)
         return Needed(np.maximum(passes, 1 - passes)[:, None], tail)  # the rarer of "passes" and "fails"
-    behind, wins_ties = pate2017.gaps(votes)
+    behind, wins_ties = pate_bounds.gaps(votes)
     return Needed(behind.astype(np.int64) + ~wins_ties, tail)
 
 
@@ -77,7 +77,7 @@ def tail_of(event: Event) -> Tail:
         case NoisyArgmaxLaplace(scale=scale) if scale <= _WIDEST:
             # The tail of the difference of two discrete Laplace variables: docs/proofs/pate2017.md.
             reach = ceil(_LAPLACE_REACH * scale) + 1
-            log = pate2017.log_tail_of_difference(np.arange(0.0, reach + 1), scale)
+            log = pate_bounds.log_tail_of_difference(np.arange(0.0, reach + 1), scale)
             return _of_upper_half(reach, log[:1], log[1:], 2)
         case NoisyArgmaxGaussian(sigma=sigma) if sigma <= _WIDEST:
             half = np.arange(-ceil(12 * sigma) - 1, ceil(12 * sigma) + 2)
@@ -206,11 +206,11 @@ def _by_theorem(event: Event, log_q: FloatArray, order: float) -> FloatArray:
     """Return the bound of the paper for each log q, in nats."""
     match event:
         case NoisyArgmaxLaplace(scale=scale):
-            return pate2017.log_moments(log_q, scale, np.array([order - 1]))[:, 0] / (order - 1)
+            return pate_bounds.log_moments(log_q, scale, np.array([order - 1]))[:, 0] / (order - 1)
         case NoisyArgmaxGaussian(sigma=sigma):
-            return pate2018.answer_costs(log_q, sigma, np.array([order]))[:, 0]
+            return pate_bounds.answer_costs(log_q, sigma, np.array([order]))[:, 0]
         case ConfidenceCheck(sigma=sigma) | InteractiveCheck(sigma=sigma):
             # One count moves by one where two do in an argmax: docs/proofs/pate2018.md.
-            return pate2018.answer_costs(log_q, sigma * 2**0.5, np.array([order]))[:, 0]
+            return pate_bounds.answer_costs(log_q, sigma * 2**0.5, np.array([order]))[:, 0]
         case _:
             raise unsupported(event)

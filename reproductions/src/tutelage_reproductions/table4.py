@@ -13,7 +13,7 @@ import numpy as np
 
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import ABSTAIN, IntArray, Matrix
-from tutelage.accounting import Accountant, pate2017
+from tutelage.accounting import Accountant, pate_bounds
 from tutelage.accounting.rdp import RenyiCurve, classic
 from tutelage.exceptions import InvalidDataError
 from tutelage.features import PublicRows
@@ -149,9 +149,9 @@ def _accountant(votes: VoteHistogram) -> Accountant:
 
 def _dearest(votes: VoteHistogram, queries: int, delta: float) -> float:
     """Return the largest ε by the paper's method among random choices of so many of the public rows."""
-    moments = pate2017.MOMENTS_2017
-    log_q = pate2017.log_q_continuous(votes, _MECHANISM.scale)
-    costs = pate2017.log_moments(log_q, _MECHANISM.scale, moments) / moments
+    moments = pate_bounds.MOMENTS_2017
+    log_q = pate_bounds.log_q_laplace(votes, _MECHANISM.scale)
+    costs = pate_bounds.log_moments(log_q, _MECHANISM.scale, moments) / moments
     choices = (np.random.default_rng(seed).permutation(len(costs))[:queries] for seed in range(_CHOICES))
     return max(
         RenyiCurve(moments + 1, costs[chosen].sum(axis=0)).to_epsilon(delta, classic).epsilon for chosen in choices

@@ -17,7 +17,7 @@ from scipy import stats
 from tutelage import compat
 from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, Matrix
 from tutelage.accounting import Accountant, data_independent
-from tutelage.accounting.pate2017 import log_q_continuous
+from tutelage.accounting.pate_bounds import log_q_laplace
 from tutelage.events import Repeated
 from tutelage.exceptions import InvalidDataError
 from tutelage.features import PublicRows
@@ -165,7 +165,7 @@ def _truncation_rows(noisy: list[_Noisy]) -> Iterator[Row]:
     moved, interval = mean_share([100 * np.mean(draw.truncated != draw.exact) for draw in noisy])
     yield Row(name="truncated noise: changed labels, %", ours=moved, interval=interval)
     near = f"{_NEAR[0, 0]} votes to {_NEAR[0, 1]}: chance of the label with fewer votes"
-    claimed = float(np.exp(log_q_continuous(VoteHistogram(_NEAR, int(_NEAR.sum())), 1 / _GAMMA)[0]))
+    claimed = float(np.exp(log_q_laplace(VoteHistogram(_NEAR, int(_NEAR.sum())), 1 / _GAMMA)[0]))
     yield Row(name=f"{near}, by Lemma 4, %", ours=100 * claimed)
     yield Row(name=f"{near}, truncated, %", ours=100 * first_wins_truncated(*_NEAR[0].tolist()))
 

@@ -7,7 +7,7 @@ the exact maximum over all pairs of laws that satisfy both. Proof: reproductions
 import numpy as np
 
 from tutelage._internal.typing import FloatArray
-from tutelage.accounting import pate2017
+from tutelage.accounting import pate_bounds
 from tutelage.accounting.data_independent import pure_dp_renyi
 from tutelage.accounting.rdp import DEFAULT_ORDERS, RenyiCurve
 from tutelage.privacy import PrivateEpsilon
@@ -47,7 +47,7 @@ def total_cost(log_q: FloatArray, pure_epsilon: float, orders: FloatArray) -> Fl
 
 def epsilon(votes: VoteHistogram, scale: float, delta: float) -> PrivateEpsilon:
     """Return ε of answering every query once with discrete Laplace noise, in both directions."""
-    total = total_cost(pate2017.log_q_discrete(votes, scale), 2 / scale, DEFAULT_ORDERS)
+    total = total_cost(pate_bounds.log_q_discrete(votes, scale), 2 / scale, DEFAULT_ORDERS)
     found = RenyiCurve(DEFAULT_ORDERS, total).to_epsilon(delta)
     method = "closed form in place of Theorem 3, discrete noise, both directions, CKS 2020 Proposition 12"
     return PrivateEpsilon(found.epsilon, found.order, delta, votes.unit, method)

@@ -5,7 +5,7 @@ Proofs: docs/proofs/data_independent.md.
 """
 
 from collections.abc import Callable, Iterable
-from math import fsum, log, pi, sqrt
+from math import exp, fsum, inf, log, nextafter, pi, sqrt
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from scipy import special
 
 from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import integer_at_least, noise_scale
-from tutelage.accounting.summed_noise import moved_delta, moved_epsilon
+from tutelage.events import Event, SummedNoise
 
 _MOST_TERMS = 2 * 10**6  # releases; more of them fall back to the Rényi curve
 _SLACK = 1e-6  # relative: far above the error of binomial masses from log gamma functions, moves ε by about 1e-7
@@ -23,6 +23,7 @@ _LEAST_MU = 1e-8  # a smaller one is lost where two normal tails are subtracted
 _TAIL_ERROR = 1e-12  # relative: far above the rounding of a normal tail
 _APART = 1e-10  # how far rounded continuous noise may be from discrete noise, as a log ratio, for every 1 of μ²
 _SERIES = 4.001  # for 4, covers the higher terms of the theta function
+LEAST_SIGMA_OF_SHARE = 1.0  # of summed noise: below it the higher terms of the series are not covered
 _UPWARD = 1 + 1e-9  # covers the rounding of a few operations on variances
 _MOST_LOSSES = 2**15  # of a sum on a lattice; more of them fall back to a looser cost
 _LEAST_LATTICE_DELTA = 1e-280  # products of masses underflow far below it
@@ -51,7 +52,12 @@ def lattice_composition(masses: FloatArray, top: float, step: float, count: int,
     count = integer_at_least(count, 0, "count", "lattice_composition")
     if count * (len(masses) - 1) > _MOST_LOSSES or delta < _LEAST_LATTICE_DELTA:
         return np.inf
-    mass = _convolution_power(masses, count) * (1 + _SLACK)
+    power = np.ones(1)  # masses of the sum; only positive numbers are added, so digits stay
+    for bit in bin(count)[2:]:
+        power = np.convolve(power, power)
+        if bit == "1":
+            power = np.convolve(power, masses)
+    mass = power * (1 + _SLACK)
     losses = count * top - step * np.arange(len(mass))
     return _epsilon_of_losses(losses, mass, delta, upper=count * top)
 
@@ -153,28 +159,55 @@ def most_shifts(epsilon: float, delta: float) -> float:
     return low**2 / _UPWARD
 
 
+# Noise that is summed from shares of several owners. Its chances differ from those of one discrete Gaussian by a factor
+# e^τ at most, so a proved cost of the one, with a small surcharge, is one of the other: docs/proofs/summed_noise.md.
+
+
+def log_ratio(sigma: float, shares: int) -> float:
+    """Return a bound τ on |log P(z)/W(z)| for all integers z; P is the law of the sum, W one discrete Gaussian.
+
+    Kairouz, Liu and Steinke 2021, arXiv:2102.06387, bound the same ratio by a sum of the same exponentials.
+    """
+    sigma = noise_scale(sigma, "sigma", "log_ratio")
+    shares = integer_at_least(shares, 1, "shares", "log_ratio")
+    if shares == 1:
+        return 0.0
+    if sigma < LEAST_SIGMA_OF_SHARE:
+        return inf
+    return _SERIES * (exp(-((pi * sigma) ** 2)) + (shares - 2) * exp(-4 * (pi * sigma) ** 2 / 3))
+
+
+def log_distance(event: Event) -> float:
+    """Return how far one release is at most from the same with its noise drawn whole, as a log ratio of chances."""
+    if not isinstance(event, SummedNoise):
+        return 0.0
+    return event.variables * log_ratio(event.sigma_of_share, event.shares)
+
+
+def renyi_surcharge(distance: float, orders: FloatArray) -> FloatArray:
+    """Return what must be added to a Rényi divergence where both laws move by e^±distance."""
+    return distance * (2 * orders - 1) / (orders - 1)
+
+
+def moved_delta(delta: float, distance: float) -> float:
+    """Return the δ at which to compute ε with noise drawn whole, so that `moved_epsilon` of it holds at `delta`."""
+    return nextafter(delta * exp(-distance), 0) if distance else delta
+
+
+def moved_epsilon(epsilon: float, distance: float) -> float:
+    """Return the ε that holds for summed noise, from one at `moved_delta` for noise drawn whole."""
+    return nextafter(epsilon + 2 * distance, inf) if distance else epsilon
+
+
 def _gaussian_dp_delta(mu: float, epsilon: float, error: float) -> float:
     """Return the δ of μ-Gaussian differential privacy at ε, rounded upward by the relative error of a normal tail."""
     lost = np.exp(epsilon + special.log_ndtr(-epsilon / mu - mu / 2))
     return float(special.ndtr(-epsilon / mu + mu / 2) * (1 + error) - lost * (1 - error))
 
 
-def _convolution_power(masses: FloatArray, count: int) -> FloatArray:
-    """Return the masses of a sum of `count` variables; only positive numbers are added, so digits stay."""
-    power = np.ones(1)
-    for bit in bin(count)[2:]:
-        power = np.convolve(power, power)
-        if bit == "1":
-            power = np.convolve(power, masses)
-    return power
-
-
 def _log_characteristic(sigma: float, points: int) -> FloatArray:
-    """Return log E[cos(θX)] of the discrete Gaussian at the frequencies of a real FFT of `points`.
-
-    By Poisson summation both sums have positive terms only, so nothing cancels and every frequency is accurate to
-    rounding; log E is what is multiplied by the number of variables.
-    """
+    """Return log E[cos(θX)] of the discrete Gaussian at the frequencies of a real FFT of `points`."""
+    # By Poisson summation both sums have positive terms only, so nothing cancels.
     theta = 2 * np.pi * np.arange(points // 2 + 1) / points
     images = 2 * np.pi * np.arange(1, 2 + int(np.ceil(9 / (2 * np.pi * sigma))))  # farther images are below 1e-17
 

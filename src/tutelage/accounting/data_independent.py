@@ -13,7 +13,7 @@ import numpy as np
 
 from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import probability
-from tutelage.accounting import argmax_bound, summed_noise
+from tutelage.accounting import argmax_bound, composition
 from tutelage.accounting.composition import (
     gaussian_composition,
     lattice_composition,
@@ -62,16 +62,17 @@ def epsilon(event: Event, delta: float) -> PublicEpsilon:
     releases = event.flatten()
     unit = _unit(releases)
     whole, apart = _drawn_whole(event, releases)
-    at = summed_noise.moved_delta(delta, apart)
+    at = composition.moved_delta(delta, apart)
+    by_renyi = rdp(whole).to_epsilon(at)
     candidates = [
-        _by_renyi(whole, at),
+        (by_renyi.epsilon, "Rényi composition, conversion of CKS 2020 Proposition 12", by_renyi.order),
         *_by_three_outcomes(whole, releases, at),
         *_by_exact_composition(releases, at),
         *_by_rounded_noise(releases, at, _moved),
     ]
     value, method, order = min(candidates, key=lambda candidate: candidate[0])
     summed = "; noise summed from shares" if apart else ""
-    value = summed_noise.moved_epsilon(value, apart)
+    value = composition.moved_epsilon(value, apart)
     return PublicEpsilon(value, delta, unit, method + summed, order, event.is_simulated)
 
 
@@ -81,11 +82,6 @@ def epsilon_if_added_or_removed(event: Event, delta: float) -> float:
     It does not depend on any vote, but it holds for fewer changes than `epsilon`: not for a replaced ballot, whatever
     the relation of the unit says. So it is a bare number that no card takes. Where a teacher has the rows of several
     people, a person who leaves replaces a ballot and removes none.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If a release is no NoisySumGaussian, CappedArgmaxGaussian or NoisyArgmaxGaussian.
     """
     probability(delta, "delta", "epsilon_if_added_or_removed")
     releases = event.flatten()
@@ -110,18 +106,12 @@ def epsilon_at(event: Event, delta: float, order: float) -> float:
     _unit(releases)
     whole, apart = _drawn_whole(event, releases)
     curve = rdp_of_three_outcomes(whole, np.array([order]))
-    found = curve.to_epsilon(summed_noise.moved_delta(delta, apart)).epsilon
-    return summed_noise.moved_epsilon(found, apart)
+    found = curve.to_epsilon(composition.moved_delta(delta, apart)).epsilon
+    return composition.moved_epsilon(found, apart)
 
 
 def mu_squared(event: Event) -> float:
-    """Return the worst-case amount that `event` adds to the total μ² of Gaussian differential privacy; or ∞.
-
-    Raises
-    ------
-    UnsupportedEventError
-        If a release has other noise than integer Gaussian noise on sums of ballots.
-    """
+    """Return the worst-case amount that `event` adds to the total μ² of Gaussian differential privacy; or ∞."""
     releases = event.flatten()
     _unit(releases)
     other = next((part.event for part in releases if not isinstance(part.event, IntegerGaussian)), None)
@@ -135,10 +125,7 @@ def mu_squared(event: Event) -> float:
 
 
 def basic_epsilon(event: Event) -> PublicEpsilon:
-    """Return the sum of the pure losses of all releases, T·ε: what each costs, added up, at δ = 0.
-
-    The total cost T_n·ε_n of Zhao's distributed teachers. `epsilon` is smaller at any δ > 0 worth naming.
-    """
+    """Return the sum of the pure losses of all releases, T·ε, at δ = 0; `epsilon` is smaller at any δ worth naming."""
     releases = event.flatten()
     unit = _unit(releases)
     total = fsum(part.times * _pure_loss(part.event) for part in releases)
@@ -154,10 +141,7 @@ def rdp(event: Event, orders: FloatArray = DEFAULT_ORDERS) -> RenyiCurve:
 
 
 def rdp_of_three_outcomes(event: Event, orders: FloatArray) -> RenyiCurve:
-    """Return the smaller bound that the three outcomes of a moved ballot give; a few milliseconds per order.
-
-    Proof in docs/proofs/argmax_bound.md.
-    """
+    """Return the smaller bound that the three outcomes of a moved ballot give: docs/proofs/argmax_bound.md."""
     values = np.zeros(len(orders))
     for part in event.flatten():
         searched = np.array([_rdp_by_search(part.event, order) for order in orders.tolist()])
@@ -259,7 +243,7 @@ def _unit(releases: list[Releases]) -> PrivacyUnit:
 
 def _drawn_whole(event: Event, releases: list[Releases]) -> tuple[Event, float]:
     """Return the event with noise drawn whole instead of summed, and how far the two are apart."""
-    apart = sum(part.times * summed_noise.log_distance(part.event) for part in releases)
+    apart = sum(part.times * composition.log_distance(part.event) for part in releases)
     if not apart:
         return event, 0.0
     return Composed(tuple(Repeated(part.event.without_shares(), part.times) for part in releases)), apart
@@ -267,7 +251,7 @@ def _drawn_whole(event: Event, releases: list[Releases]) -> tuple[Event, float]:
 
 def _rdp_of_one_release(event: Single, orders: FloatArray) -> FloatArray:
     if isinstance(event, SummedNoise):
-        surcharge = summed_noise.renyi_surcharge(summed_noise.log_distance(event), orders)
+        surcharge = composition.renyi_surcharge(composition.log_distance(event), orders)
         return _rdp_of_one_release(event.event, orders) + surcharge
     if isinstance(event, PureResponse):
         return np.minimum(response_rdp(event, orders), pure_dp_renyi(pure_epsilon(event), orders))
@@ -336,15 +320,10 @@ def _rdp_by_search(event: Single, order: float) -> float:
         case ConfidenceCheck(sigma=sigma) | InteractiveCheck(sigma=sigma):
             return argmax_bound.gaussian_check(sigma, order)
         case SummedNoise(event=whole):
-            surcharge = summed_noise.renyi_surcharge(summed_noise.log_distance(event), np.array([order]))
+            surcharge = composition.renyi_surcharge(composition.log_distance(event), np.array([order]))
             return _rdp_by_search(whole, order) + float(surcharge[0])
         case _:
             return np.inf
-
-
-def _by_renyi(event: Event, delta: float) -> tuple[float, str, float | None]:
-    value, order = rdp(event).to_epsilon(delta)
-    return value, "Rényi composition, conversion of CKS 2020 Proposition 12", order
 
 
 def _by_three_outcomes(event: Event, releases: list[Releases], delta: float) -> list[tuple[float, str, float | None]]:

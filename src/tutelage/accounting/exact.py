@@ -24,10 +24,9 @@ from tutelage._internal.pickling import NeverPickled
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage._internal.validation import MOST_VOTES
-from tutelage.accounting import noise_pmf, outcome_probabilities
+from tutelage.accounting import outcome_probabilities
 from tutelage.accounting.data_independent import rdp
-from tutelage.accounting.noise_pmf import NoiseLaw
-from tutelage.accounting.outcome_probabilities import MoveLaws, Remainder
+from tutelage.accounting.outcome_probabilities import MoveLaws, NoiseLaw, Remainder
 from tutelage.events import (
     Check,
     ConfidenceCheck,
@@ -167,7 +166,9 @@ class ExactCosts(NeverPickled):
         event = _fitting(event, votes, offsets)
         self._event, self._progress = event, progress
         entering = votes.counts.sum(axis=1) < votes.n_teachers
-        needed = _needed(event, votes.counts.shape, offsets)
+        needed = np.zeros(votes.counts.shape, dtype=np.int64)
+        if isinstance(event, Check):  # votes that each class needs for the check to pass without noise
+            needed += np.ceil(event.threshold + (0 if offsets is None else offsets)).astype(np.int64)
         counts = votes.counts
         if isinstance(event, ExponentialArgmax | PermuteAndFlip):  # class order plays no part: more rows are equal
             counts = np.sort(counts, axis=1)
@@ -245,19 +246,8 @@ def _fitting(event: Event, votes: VoteHistogram, offsets: FloatArray | None) -> 
     return event
 
 
-def _needed(event: _Known, shape: tuple[int, int], offsets: FloatArray | None) -> IntArray:
-    """Return the votes that each class needs for a check to pass without noise; zero for other events."""
-    needed = np.zeros(shape, dtype=np.int64)
-    if isinstance(event, Check):
-        needed += np.ceil(event.threshold + (0 if offsets is None else offsets)).astype(np.int64)
-    return needed
-
-
 def _chunks(event: _Known, known: IntArray, needed: IntArray) -> list[tuple[IntArray, int]]:
-    """Return rows that are worked on together, and how many classes of each are outcomes of their own.
-
-    Rows that cannot be followed are in no chunk.
-    """
+    """Return rows worked on together, and the number of classes kept apart; rows not to be followed are in none."""
     if isinstance(event, NoisyArgmaxGaussian | Check):
         too_little, reach = event.sigma < _LEAST_SIGMA, 26 * event.sigma  # a discrete Gaussian is tabulated to 13 σ
     else:
@@ -307,8 +297,8 @@ def _log_chance(event: _Tabulated, gap: IntArray) -> FloatArray:
 
 def _noise_of(event: _Tabulated) -> NoiseLaw:
     if isinstance(event, NoisyArgmaxLaplace):
-        return noise_pmf.discrete_laplace(event.scale)
-    return noise_pmf.discrete_gaussian(event.sigma)
+        return outcome_probabilities.discrete_laplace(event.scale)
+    return outcome_probabilities.discrete_gaussian(event.sigma)
 
 
 def _law_of(event: _Known, counts: IntArray, entering: np.ndarray, needed: IntArray, kept: int) -> MoveLaws:

@@ -7,21 +7,127 @@ Moves are indexed by source and target class; the last source and the last targe
 classes far behind were put aside, for those classes too).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from math import log
+from math import ceil, exp, log, log1p, sqrt
 from typing import cast, final
 
 import numpy as np
 from scipy import special
 
 from tutelage._internal.typing import FloatArray, IntArray
-from tutelage.accounting import noise_pmf
-from tutelage.accounting.noise_pmf import NoiseGrid, NoiseLaw
 
 ROUNDING = 4e-12  # relative error of a ratio of two sums of positive terms; many times what was ever seen
 _LOG_ROUNDING = 2.0**-49  # relative error of a logarithm, which is the absolute one of what it is the logarithm of
+_TAIL_NATS = 30.0  # what lies beyond the grid has a share below e^−29 of any outcome
+_MOST_CLASSES_NATS = 7.0  # for up to e^7 classes
+
+
+# Noise on the integers. A class with one vote less reads the same table one entry further on. Error bounds:
+# docs/proofs/exact.md, section 4.
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class NoiseGrid:
+    """A noise density and its cumulative distribution at the integers from `lo` on.
+
+    `gain` and `loss` are the relative changes of the cumulative distribution F where a rival class has one vote less,
+    F(x+1)/F(x) − 1 ≥ 0, or one more, F(x−1)/F(x) − 1 ≤ 0; `fewer` and `more` are those of the density f of the winning
+    class itself, f(x+1)/f(x) − 1 and f(x−1)/f(x) − 1. They come from ratios, so small changes keep their digits.
+    """
+
+    lo: int
+    log_density: FloatArray
+    log_below: FloatArray  # log F(x)
+    log_above: FloatArray  # log P(Z > x)
+    gain: FloatArray
+    loss: FloatArray
+    fewer: FloatArray
+    more: FloatArray
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NoiseLaw:
+    """A noise distribution: how to tabulate it, and how far the noisy maximum has to be followed.
+
+    `build` takes the lowest and highest difference x, in votes. The noisy maximum is followed up to `above` votes
+    beyond the most votes, and down to `below` votes under a point that lies the share `midway` of the way from the
+    fewest votes to the most.
+    """
+
+    build: Callable[[int, int], NoiseGrid]
+    midway: float
+    below: float
+    above: float
+
+
+def discrete_laplace(scale: float) -> NoiseLaw:
+    """Return P(k) ∝ exp(−|k|/scale) on the integers."""
+    above = scale * (_TAIL_NATS + _MOST_CLASSES_NATS) + 2
+    return NoiseLaw(partial(_discrete_laplace_grid, scale), 0.0, scale * _TAIL_NATS / 2 + 2, above)
+
+
+def discrete_gaussian(sigma: float) -> NoiseLaw:
+    """Return P(k) ∝ exp(−k²/2σ²) on the integers."""
+    above = sigma * sqrt(2 * (_TAIL_NATS + _MOST_CLASSES_NATS)) + 2
+    return NoiseLaw(partial(_discrete_gaussian_grid, sigma), 0.5, sigma * sqrt(_TAIL_NATS) + 2, above)
+
+
+def _discrete_laplace_grid(scale: float, lowest: int, highest: int) -> NoiseGrid:
+    x = np.arange(lowest, highest + 1, dtype=np.float64)
+    a = exp(-1 / scale)
+    rest: float = -np.expm1(-1 / scale)  # 1 − a
+    share: FloatArray = np.exp(-np.maximum(x, 0) / scale)  # a^x where x ≥ 0
+    below_zero = np.minimum(x, 0) / scale - log1p(a)  # F(x) = a^−x/(1+a) for x < 0
+    return NoiseGrid(
+        lo=lowest,
+        log_density=np.log(rest / (1 + a)) - np.abs(x) / scale,
+        log_below=np.where(x < 0, below_zero, np.log1p(-a * share / (1 + a))),
+        log_above=np.where(x < 0, np.log1p(-np.exp(below_zero)), -(x + 1) / scale - log1p(a)),
+        gain=np.where(x < 0, np.expm1(1 / scale), rest * a * share / (1 + a - a * share)),
+        loss=-np.where(x <= 0, rest, rest * share / (1 + a - a * share)),
+        fewer=np.expm1(np.where(x < 0, 1, -1) / scale),
+        more=np.expm1(np.where(x > 0, 1, -1) / scale),
+    )
+
+
+def _discrete_gaussian_grid(sigma: float, lowest: int, highest: int) -> NoiseGrid:
+    reach = max(-lowest, highest + 1) + ceil(13 * sigma) + 2  # the mass beyond is below e^−84 of what is used
+    x = np.arange(-reach, reach + 1, dtype=np.float64)
+    log_density = -(x**2) / (2 * sigma**2)
+    log_density -= cast("float", special.logsumexp(log_density))
+    with np.errstate(over="ignore", divide="ignore"):
+        fewer, more = np.expm1(-(2 * x + 1) / (2 * sigma**2)), np.expm1((2 * x - 1) / (2 * sigma**2))
+        hazard = _reverse_hazard(more[:reach])  # f(x)/F(x) for x < 0
+        left = log_density[:reach] - np.log(hazard)  # log F(x) for x < 0
+        right = np.log1p(-np.exp(left))[::-1]  # log F(x) = log(1 − F(−x−1)) for x ≥ 0
+        log_below = np.concatenate([left, right, [0.0]])
+        loss = np.concatenate([-hazard, -np.exp(log_density[reach:] - log_below[reach:])])
+        gain = np.concatenate([hazard * (1 + fewer[:reach]), np.exp(log_density[reach + 1 :] - right), [0.0]])
+    used = slice(lowest + reach, highest + reach + 1)
+    return NoiseGrid(
+        lo=lowest,
+        log_density=log_density[used],
+        log_below=log_below[used],
+        log_above=log_below[::-1][used.start + 1 : used.stop + 1],  # P(Z > x) = F(−x−1)
+        gain=gain[used],
+        loss=loss[used],
+        fewer=fewer[used],
+        more=more[used],
+    )
+
+
+def _reverse_hazard(more: FloatArray) -> FloatArray:
+    """Return f(x)/F(x) from the left, by 1/h(x) = 1 + (f(x−1)/f(x))/h(x−1): positive terms, so nothing cancels."""
+    hazards: list[float] = []
+    inverse = 1.0
+    for ratio in (more + 1).tolist():
+        inverse = 1.0 + inverse * ratio
+        hazards.append(1.0 / inverse)
+    return np.array(hazards)
 
 
 @final
@@ -121,7 +227,7 @@ def check(counts: IntArray, may_enter: np.ndarray, needed: IntArray, sigma: floa
     entered = _with_abstention(margins + 1, np.full((len(counts), 1), np.iinfo(np.int64).min))
     step = np.maximum(without[:, :, None], entered[:, None, :]) - margin[:, None, None]
     reach = int(np.abs(margin).max()) + 2
-    grid = noise_pmf.discrete_gaussian(sigma).build(-reach, reach)
+    grid = discrete_gaussian(sigma).build(-reach, reach)
     fails, passes = reach - 1 - margin, reach + margin  # Z ≤ −margin − 1, and by symmetry Z ≤ margin
     mass = np.stack([grid.log_below[passes], grid.log_below[fails]], axis=-1)
     up, down = step > 0, step < 0
@@ -281,10 +387,7 @@ class _Field:
 def _follow_one_by_one(
     law: NoiseLaw, counts: IntArray, log_here: FloatArray, ratio: FloatArray, slack: FloatArray
 ) -> None:
-    """Fill in, in place, the log ratios that were lost near −∞, from the laws of the moved histograms themselves.
-
-    So little noise that a vote changes an outcome e^20 times needs no small differences.
-    """
+    """Fill in, in place, the log ratios that were lost near −∞, from the laws of the moved histograms themselves."""
     classes = counts.shape[1]
     rows = np.flatnonzero(~np.isfinite(slack).all(axis=(1, 2, 3)))
     step = np.concatenate([np.eye(classes, dtype=np.int64), np.zeros((1, classes), dtype=np.int64)])

@@ -1,8 +1,15 @@
 """The audits of one pipeline as a list of verdicts, each with its reason; first, whether its noise is fresh."""
 
-from collections.abc import Iterator
+import csv
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from io import StringIO
 from math import ceil
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
@@ -26,11 +33,14 @@ from tutelage.audit.overlap import audit_overlap, entities_in_several_shards
 from tutelage.audit.sensitivity import audit_sensitivity, ballots_of_classifier
 from tutelage.estimator import PATEClassifier
 from tutelage.events import Composed
+from tutelage.features import PublicColumns
+from tutelage.features.named import numbered_rows
 from tutelage.mechanisms import Mechanism
 from tutelage.mechanisms.registry import entry_of
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.partition import as_column
 from tutelage.privacy import ONE_TEACHER, round_up
+from tutelage.tables import Table, read_table
 
 _ROWS = 2_000
 _SMALL_BATCHES = (1, 2, 10, 50, 99)
@@ -51,10 +61,8 @@ def audit_fresh_noise(
 ) -> tuple[str, ...]:
     """Release batches of equal made-up queries, large and small, and return what shows missing or reused noise.
 
-    Notes
-    -----
-    Exact binomial tests, corrected for their number after Bonferroni. Two independent labels agree with the probability
-    Σ_j p_j². Reuse in few queries of many, or between queries far apart in an order of its own, is not seen.
+    Exact binomial tests: two independent labels agree with the probability Σ_j p_j². Reuse in few queries of many, or
+    between queries far apart in an order of its own, is not seen.
     """
     probability(confidence, "confidence", "audit_fresh_noise")
     source = known_noise(noise, "audit_fresh_noise")
@@ -63,7 +71,6 @@ def audit_fresh_noise(
     by_chance = float(np.sum(law**2))
 
     def released(rows: int) -> IntArray:
-        """Return the label of each query, or an abstention where the teachers did not answer."""
         release = release_many(mechanism, probe.counts, rows, source, teachers, probe.prediction)
         return np.where(release.voted, release.labels, ABSTAIN)
 
@@ -72,27 +79,20 @@ def audit_fresh_noise(
     for size in _SMALL_BATCHES:
         batches = [released(size) for _ in range(ceil(_SMALL_ROWS / size))]
         small.append(law_p_value(np.concatenate(batches), law))
-    pairs = [_agreement(*pair, by_chance) for pair in _pairs(first)]
+    # Queries are looked at in pairs of arrays; within a pair, no query stands twice.
+    pairs = [_agreement(first[: _ROWS // 2], first[::-1][: _ROWS // 2], by_chance)]
+    for lag in _LAGS:
+        phases = np.arange(_ROWS - lag) // lag % 2
+        places = [np.flatnonzero(phases == phase) for phase in (0, 1)]
+        pairs += [_agreement(first[each], first[each + lag], by_chance) for each in places if len(each)]
     votes, level = f"votes like {probe.counts}", (1 - confidence) / 4
     found = (
-        (
-            _agreement(first, second, by_chance),
-            f"Two releases of a batch with {votes} are alike: their noise is replayed.",
-        ),
-        (
-            min(1.0, len(pairs) * min(pairs)),
-            f"Queries of one batch with {votes} share noise: what differs between them is released.",
-        ),
-        (
-            law_p_value(first, law),
-            f"Labels of {votes} are not as frequent as the accounting takes them to be.",
-        ),
-        (
-            min(1.0, len(small) * min(small)),
-            f"In batches of less than 100 queries with {votes}, noise is not what it is in large ones.",
-        ),
+        (_agreement(first, second, by_chance), "Two releases of a batch with {} are alike: their noise is replayed."),
+        (_least(pairs), "Queries of one batch with {} share noise: what differs between them is released."),
+        (law_p_value(first, law), "Labels of {} are not as frequent as the accounting takes them to be."),
+        (_least(small), "In batches of less than 100 queries with {}, noise is not what it is in large ones."),
     )
-    return tuple(sentence for p_value, sentence in found if p_value <= level)
+    return tuple(sentence.format(votes) for p_value, sentence in found if p_value <= level)
 
 
 def telling_probes(mechanism: Mechanism, n_teachers: int, n_classes: int) -> tuple[tuple[Mechanism, Probe], ...]:
@@ -113,15 +113,9 @@ def telling_probes(mechanism: Mechanism, n_teachers: int, n_classes: int) -> tup
     return tuple(found)
 
 
-def _pairs(labels: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
-    """Return queries that are looked at together; within a pair of arrays, none stands twice."""
-    for lag in _LAGS:
-        for phase in (0, 1):
-            first = np.flatnonzero(np.arange(len(labels) - lag) // lag % 2 == phase)
-            if len(first):
-                yield labels[first], labels[first + lag]
-    half = len(labels) // 2
-    yield labels[:half], labels[::-1][:half]
+def _least(p_values: list[float]) -> float:
+    """Return the smallest p-value, corrected for their number after Bonferroni."""
+    return min(1.0, len(p_values) * min(p_values))
 
 
 def _agreement(one: IntArray, other: IntArray, by_chance: float) -> float:
@@ -163,16 +157,25 @@ def check_mechanism(
     part: Part = "check" if mechanism.takes_predictions else "release"
     found = []
     if part == "release":
-        laws = [
-            audit_law(mechanism, counts, draws=draws, confidence=_CONFIDENCE, noise=noise)
-            for counts in _telling_votes(mechanism, n_teachers, n_classes)
-        ]
+        # Noise of another size shows most at a lead of about the noise, and at a full threshold.
+        scale, check = noise_and_check(mechanism)
+        firsts = [(n_teachers + int(np.clip(round(scale), min(1, n_teachers), n_teachers))) // 2]
+        firsts += [] if check is None else [int(np.clip(round(check.threshold), 1, n_teachers))]
+        others = (0,) * (min(n_classes, _MOST_CLASSES) - 2)
+        votes = dict.fromkeys((first, n_teachers - first, *others) for first in firsts)
+        laws = [audit_law(mechanism, each, draws=draws, confidence=_CONFIDENCE, noise=noise) for each in votes]
         worst = min(laws, key=lambda law: law.p_value)
         seen = f"Over {draws:,} releases of made-up votes, "
         right = f"labels are as frequent as the accounting takes them to be (p = {worst.p_value:.2g})."
         wrong = "labels are not as frequent as the accounting takes them to be: the noise is not what its event says."
         found.append(Checked("noise as configured", _verdict(worst.passed), seen + (right if worst.passed else wrong)))
-    found.append(_fresh_noise(mechanism, n_teachers, n_classes, noise))
+    shared = []
+    for kind, probe in telling_probes(mechanism, n_teachers, n_classes):
+        reasons = audit_fresh_noise(kind, probe, confidence=_CONFIDENCE, noise=noise)
+        shared += [f"{kind!r}: {' '.join(reasons)}"] if reasons else []
+    fresh = "Batches of 1 to 2,000 equal queries, tied and unanimous, each got noise of their own, of the right size."
+    reason = f"{' '.join(shared)} Do not release with it." if shared else fresh
+    found.append(Checked("noise of its own for every query", _verdict(not shared), reason))
     found.append(_claim("ε as configured", mechanism, part, draws, noise))
     entry = entry_of(mechanism)
     if entry is None:
@@ -190,19 +193,18 @@ def check_sensitivity(
 ) -> Checked:
     """Change single entities of a sample of the private rows, and count the teachers that notice."""
     integer_at_least(entities, 1, "entities", "check_sensitivity")
-    ids, silo_of = _ids_and_silos(private)
+    ids = None if private.entity_ids is None else as_column(private.entity_ids)
+    silo_of = None
+    if private.silos is not None:
+        ids = np.arange(len(private.X)) if ids is None else ids
+        silo_of = dict(zip(ids.tolist(), private.silos.tolist(), strict=True))
     rows = sample_of(ids if ids is not None else np.arange(len(private.X)))
     few: Any = clone(model)
     few.set_params(teacher=model.resolved().teacher, n_jobs=1, progress=False)
     few.set_params(n_teachers=min(model.n_teachers or _TEACHERS, _TEACHERS))
-    found = audit_sensitivity(
-        ballots_of_classifier(few, np.asarray(X_public)[:_QUERIES], silo_of),
-        private.X[rows],
-        private.y[rows],
-        None if ids is None else ids[rows],
-        entities=entities,
-        progress=progress,
-    )
+    ballots = ballots_of_classifier(few, np.asarray(X_public)[:_QUERIES], silo_of)
+    own = None if ids is None else ids[rows]
+    found = audit_sensitivity(ballots, private.X[rows], private.y[rows], own, entities=entities, progress=progress)
     nothing_seen = found.repeatable and found.most_changed == 0
     alone = found.passed and found.teachers < 2
     verdict: Verdict = "note" if nothing_seen or alone else _verdict(found.passed)
@@ -224,12 +226,11 @@ def check_rows(private: PrivateRows, X_public: npt.ArrayLike) -> list[Checked]:
         _, silos = np.unique(private.silos, return_inverse=True)
         shared = entities_in_several_shards(silos, private.entity_ids)
         text = f"{shared:,} have rows in several silos and would move several votes. Merge the silos that share people."
-        where = "one entity, one silo"
-        found.append(Checked(where, _verdict(shared == 0), text if shared else "No entity is in two.", private=True))
+        reason = text if shared else "No entity is in two."
+        found.append(Checked("one entity, one silo", _verdict(shared == 0), reason, private=True))
     if private.entity_ids is None:
-        found.append(
-            Checked("unit of privacy", "note", "It is one row. If people have several rows, name the column with ids.")
-        )
+        reason = "It is one row. If people have several rows, name the column with ids."
+        found.append(Checked("unit of privacy", "note", reason))
     return found
 
 
@@ -251,38 +252,105 @@ def _claim(name: str, mechanism: Mechanism, part: Part, draws: int, noise: Noise
     return Checked(name, _verdict(found.passed), shown + wrong)
 
 
-def _fresh_noise(mechanism: Mechanism, n_teachers: int, n_classes: int, noise: NoiseSource | None) -> Checked:
-    wrong = []
-    for kind, probe in telling_probes(mechanism, n_teachers, n_classes):
-        reasons = audit_fresh_noise(kind, probe, confidence=_CONFIDENCE, noise=noise)
-        wrong += [f"{kind!r}: {' '.join(reasons)}"] if reasons else []
-    right = "Batches of 1 to 2,000 equal queries, tied and unanimous, each got noise of their own, of the right size."
-    reason = f"{' '.join(wrong)} Do not release with it." if wrong else right
-    return Checked("noise of its own for every query", _verdict(not wrong), reason)
-
-
-def _telling_votes(mechanism: Mechanism, n_teachers: int, n_classes: int) -> list[tuple[int, ...]]:
-    """Return made-up votes at which noise of another size shows most: a lead of about the noise, a full threshold."""
-    scale, check = noise_and_check(mechanism)
-    lead = int(np.clip(round(scale), min(1, n_teachers), n_teachers))
-    firsts = [(n_teachers + lead) // 2]
-    if check is not None:
-        firsts.append(int(np.clip(round(check.threshold), 1, n_teachers)))
-    others = (0,) * (min(n_classes, _MOST_CLASSES) - 2)
-    return list(dict.fromkeys((first, n_teachers - first, *others) for first in firsts))
-
-
-def _ids_and_silos(private: PrivateRows) -> tuple[npt.NDArray[Any] | None, dict[Any, Any] | None]:
-    """Return the id of each row, where units may be removed, and the silo of each id."""
-    if private.silos is None:
-        return (None if private.entity_ids is None else as_column(private.entity_ids)), None
-    owners = private.entity_ids
-    ids = np.arange(len(private.X)) if owners is None else as_column(owners)
-    return ids, dict(zip(ids.tolist(), private.silos.tolist(), strict=True))
-
-
 def sample_of(ids: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
     """Return the rows of entities chosen at random, about as many as one tries out on."""
     known, places = np.unique(ids.astype(str), return_inverse=True)
     order = np.random.default_rng(0).permutation(len(known))[places]
     return np.sort(np.argsort(order, kind="stable")[:_SAMPLED_ROWS])
+
+
+_CELL_CHECK = "one cell in the file"
+_CELL_ROWS = 200
+_CELL_COLUMNS = 12
+_CELLS = ("", "?", " ", "1e308", "0.12345678901234567", "03.04.2024", '"', "nan", "7", "true")
+_CSV = "csv"
+_MARK = "\ue000"  # written as a quotation mark that is not doubled
+Reader = Callable[[Path], Any]
+
+
+def readers() -> dict[str, Reader]:
+    """Return how files are read: by this package, and by each library that is installed."""
+
+    def through_parquet(path: Path) -> Any:
+        import_module("pyarrow.parquet").write_table(of["PyArrow"](path), path.with_suffix(".parquet"))
+        return read_table(path.with_suffix(".parquet"))
+
+    of: dict[str, Reader] = {
+        "PyArrow": lambda path: import_module("pyarrow.csv").read_csv(path),
+        "Parquet": through_parquet,
+        "pandas": lambda path: import_module("pandas").read_csv(path),
+        "Polars": lambda path: import_module("polars").read_csv(path, infer_schema_length=None),
+        "DuckDB": lambda path: import_module("duckdb").read_csv(str(path), sample_size=-1).to_arrow_table(),
+    }
+    needed = {"PyArrow": ["pyarrow"], "Parquet": ["pyarrow"], "DuckDB": ["duckdb", "pyarrow"]}
+    installed = {name for name in of if all(find_spec(one) for one in needed.get(name, [name.lower()]))}
+    return {_CSV: read_table} | {name: read for name, read in of.items() if name in installed}
+
+
+def check_cells(
+    private: Table, public: Table, columns: PublicColumns, *, by: Mapping[str, Reader] | None = None
+) -> Checked:
+    """Change cells of the first person in a copy of the file, through any reader, and compare everybody else's numbers.
+
+    It passes if each changed file is refused, or gives everybody else the same numbers, bit for bit. The result depends
+    on the private rows and is for the data set owner. It spends no budget, because nothing is released.
+    """
+    by = readers() if by is None else by
+    with tempfile.TemporaryDirectory(prefix="private-") as folder:
+        for form, read in by.items():
+            column = _moved(read, private, public, columns, Path(folder), marks=form == _CSV)
+            if column is not None:
+                reason = (
+                    f"A cell of column '{column}' changed the numbers of other people, read as {form}. Do not release "
+                    "with this reader: one person could change all ballots."
+                )
+                return Checked(_CELL_CHECK, "fail", reason, private=True)
+    reason = (
+        f"Cells of the first person were changed in a copy of the file, in {len(_CELLS)} ways, and read as "
+        f"{', '.join(by)}. Each copy was refused, or gave everybody else the same numbers, bit for bit."
+    )
+    return Checked(_CELL_CHECK, "pass", reason, private=True)
+
+
+def _moved(
+    read: Reader, private: Table, public: Table, columns: PublicColumns, folder: Path, *, marks: bool
+) -> str | None:
+    """Return a column in which a changed cell of the first row changes another row, if there is one.
+
+    With `marks`, also where a quotation mark opens a cell of the first row, and another closes a cell of the last row.
+    """
+    names = list(columns.names)
+    tables = [table.take(range(min(_CELL_ROWS, table.n_rows))) for table in (private, public)]
+    rows, others = ([list(row) for row in zip(*map(table.texts, names), strict=True)] for table in tables)
+    seen = read(_written(folder / "public.csv", names, others))
+
+    def numbers(cells: list[list[str]]) -> Matrix | None:
+        """Return the bits of the numbers of everybody but the first person; None if the file is refused."""
+        path = _written(folder / "rows.csv", names, cells)
+        with suppress(Exception):  # a library may refuse the file too
+            found = numbered_rows(read(path), seen, columns).private[1:]
+            return np.ascontiguousarray(found, dtype=np.float64).view(np.uint64)
+        return None
+
+    before = numbers(rows)
+    for place, name in enumerate(names[:_CELL_COLUMNS]):
+        if marks:
+            closed = [*rows[:-1], [*rows[-1][:place], rows[-1][place] + _MARK, *rows[-1][place + 1 :]]]
+            opened = [[*rows[0][:place], _MARK, *rows[0][place + 1 :]], *closed[1:]]
+            one, other = numbers(closed), numbers(opened)
+            if one is not None and other is not None and not np.array_equal(one, other):
+                return name
+        for cell in _CELLS:
+            after = numbers([[*rows[0][:place], cell, *rows[0][place + 1 :]], *rows[1:]])
+            if before is None:
+                before = after
+            elif after is not None and not np.array_equal(before, after):
+                return name
+    return None
+
+
+def _written(path: Path, names: list[str], rows: list[list[str]]) -> Path:
+    text = StringIO(newline="")
+    csv.writer(text).writerows([names, *([" ".join(cell.splitlines()) for cell in row] for row in rows)])
+    path.write_text(text.getvalue().replace(_MARK, '"'), encoding="utf-8", newline="")
+    return path

@@ -4,13 +4,11 @@ One half of the draws chooses the event that tells the neighbors apart, the othe
 nothing is looked at twice. A right mechanism is accused with a probability of at most 1 − confidence.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf
-from typing import Any, Literal, NamedTuple, final, get_args
+from typing import Literal, NamedTuple, final, get_args
 
 import numpy as np
-import numpy.typing as npt
 from scipy import stats
 
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
@@ -29,7 +27,7 @@ from tutelage.events import (
     Repeated,
 )
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
-from tutelage.mechanisms import InteractiveGNMax, Mechanism, Release
+from tutelage.mechanisms import InteractiveGNMax, Mechanism, NoisySum, Release
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.privacy import ONE_TEACHER
 from tutelage.testing.laws import label_law, made_up_votes
@@ -67,11 +65,6 @@ def best_event(
     return float(bounds[best]), ranked[: best + 1]
 
 
-def log_ratio(here: npt.NDArray[Any], there: npt.NDArray[Any], *, at_least: float) -> FloatArray:
-    """Return the log likelihood ratio of each outcome."""
-    return np.log(here + at_least) - np.log(there + at_least)
-
-
 Part = Literal["release", "check"]
 _MOST_DRAWS = 10**7  # of all queries together; they are held in memory
 
@@ -87,17 +80,7 @@ class Neighbors(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MechanismAudit:
-    """Result of many releases of a mechanism; public, because the votes were made up.
-
-    Parameters
-    ----------
-    mechanism, neighbors, part, queries, draws, delta, confidence
-        As for `audit_mechanism`.
-    claim : float
-        ε that the accounting claims at `delta`, in nats.
-    lower_bound : float
-        The ε of the mechanism at `delta` is at least this, in nats.
-    """
+    """Result of many releases of a mechanism; public, because the votes were made up."""
 
     mechanism: str
     neighbors: Neighbors
@@ -105,8 +88,8 @@ class MechanismAudit:
     queries: int
     draws: int
     delta: float
-    claim: float
-    lower_bound: float
+    claim: float  # ε that the accounting claims at `delta`, in nats
+    lower_bound: float  # the ε of the mechanism at `delta` is at least this, in nats
     confidence: float
 
     @property
@@ -129,6 +112,9 @@ def audit_mechanism(
 ) -> MechanismAudit:
     """Bound the ε of `mechanism` from below by telling two neighbors apart.
 
+    Events are prefixes in the order of the estimated likelihood ratio, which are the best ones for any (ε, δ) by the
+    Neyman–Pearson lemma; bounds on their probabilities are those of Clopper and Pearson (1934).
+
     Parameters
     ----------
     mechanism : Mechanism
@@ -143,30 +129,27 @@ def audit_mechanism(
     queries : int
         Number of queries that are answered and tested together; the claim is for all of them.
     draws : int
-        Releases of each neighbor, half of them to choose the event.
+        Releases of each neighbor, half of them to choose the event; at most 10⁷ over all queries.
     confidence : float
         Probability with which the bound is to hold.
     claim : float, optional
         ε that is claimed at `delta`. Default: the data-independent cost of the mechanism's event.
     noise : NoiseSource, optional
         Default: `SystemNoise`, the noise of real releases.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the votes are not neighbors, a parameter is out of range, or there are more than 10⁷ draws in total.
-
-    Notes
-    -----
-    Events are prefixes in the order of the estimated likelihood ratio, which are the best ones for any (ε, δ) by the
-    Neyman–Pearson lemma; bounds on their probabilities are those of Clopper and Pearson (1934).
     """
     owner = "audit_mechanism"
     check_settings(mechanism, delta, part, draws, confidence, owner)
     check_draws(draws * integer_at_least(queries, 1, "queries", owner), "draws", owner)
-    _check_neighbors(neighbors)
+    votes = np.array(neighbors.here), np.array(neighbors.there)
+    fits = votes[0].shape == votes[1].shape and votes[0].ndim == 1 and len(votes[0]) >= 2
+    moved = votes[1] - votes[0] if fits and min(each.min() for each in votes) >= 0 else np.zeros(1)
+    if np.abs(moved).max() != 1 or np.abs(moved).sum() > 2 or abs(moved.sum()) > 1:
+        raise InvalidParameterError(
+            "`neighbors` must be vote counts of at least two classes that differ by one moved ballot, such as (6, 5) "
+            f"and (5, 6). Got {neighbors.here} and {neighbors.there}."
+        )
     if claim is None:
-        one = mechanism.event_of_one(len(neighbors.here), ONE_TEACHER, simulated=False)
+        one = _event_of_one(mechanism, len(neighbors.here))
         looked_at = one.events[0] if part == "check" and isinstance(one, Composed) else one
         claim = claimed_epsilon(Repeated(looked_at, queries), delta)
     source, teachers = known_noise(noise, owner), max(sum(neighbors.here), sum(neighbors.there))
@@ -177,33 +160,44 @@ def audit_mechanism(
         return (release.voted.astype(np.int64) if part == "check" else release.labels + 1).reshape(draws, -1)
 
     here, there = seen(neighbors.here), seen(neighbors.there)
-    found = lower_bound(here, there, delta, 1 - confidence)
+    return judged(mechanism, neighbors, (here, there), claim, delta, confidence, part=part, queries=queries)
+
+
+def judged(
+    mechanism: Mechanism | NoisySum,
+    neighbors: Neighbors,
+    outcomes: tuple[IntArray, IntArray],
+    claim: float,
+    delta: float,
+    confidence: float,
+    *,
+    part: Part = "release",
+    queries: int = 1,
+) -> MechanismAudit:
+    """Return what outcomes of both neighbors, each of shape (draws, queries), show against a claim."""
     return MechanismAudit(
         mechanism=repr(mechanism),
         neighbors=neighbors,
         part=part,
         queries=queries,
-        draws=draws,
+        draws=len(outcomes[0]),
         delta=delta,
         claim=claim,
-        lower_bound=found,
+        lower_bound=lower_bound(*outcomes, delta, 1 - confidence),
         confidence=confidence,
     )
 
 
-def check_trial(delta: float, draws: int, confidence: float, owner: str) -> None:
-    """Refuse a δ, a number of draws or a confidence that no audit has."""
+def check_settings(
+    mechanism: Mechanism | None, delta: float, part: Part, draws: int, confidence: float, owner: str
+) -> None:
+    """Refuse settings of an audit that make no sense; of a noisy sum, which has no parts, without a mechanism."""
     number_between(delta, 0, 1, "delta", owner)
     probability(confidence, "confidence", owner)
     check_draws(integer_at_least(draws, 4, "draws", owner), "draws", owner)
-
-
-def check_settings(mechanism: Mechanism, delta: float, part: Part, draws: int, confidence: float, owner: str) -> None:
-    """Refuse settings of an audit that make no sense."""
-    check_trial(delta, draws, confidence, owner)
     if part not in get_args(Part):
         raise InvalidParameterError(f"`part` of {owner} must be 'release' or 'check'. Got {part!r}.")
-    if part == "check" and not isinstance(mechanism.event_of_one(2, ONE_TEACHER, simulated=False), Composed):
+    if mechanism and part == "check" and not isinstance(_event_of_one(mechanism), Composed):
         raise InvalidParameterError(
             f"`part` of {owner} must be 'release' for a mechanism without a check. Got {part!r}."
         )
@@ -218,23 +212,16 @@ def check_draws(draws: int, name: str, owner: str) -> None:
         )
 
 
+def _event_of_one(mechanism: Mechanism, n_classes: int = 2) -> Event:
+    return mechanism.event_of_one(n_classes, ONE_TEACHER, simulated=False)
+
+
 def claimed_epsilon(event: Event, delta: float) -> float:
     """Return the ε that the accounting claims for `event` at any votes."""
     if delta > 0:
         return data_independent.epsilon(event, delta).epsilon
     pure = all(isinstance(part.event, data_independent.PureArgmax) for part in event.flatten())
     return data_independent.basic_epsilon(event).epsilon if pure else inf
-
-
-def _check_neighbors(neighbors: Neighbors) -> None:
-    here, there = np.array(neighbors.here), np.array(neighbors.there)
-    fits = here.shape == there.shape and here.ndim == 1 and len(here) >= 2 and min(here.min(), there.min()) >= 0
-    moved = there - here if fits else np.zeros(1)
-    if not fits or np.abs(moved).max() != 1 or np.abs(moved).sum() > 2 or abs(moved.sum()) > 1:
-        raise InvalidParameterError(
-            "`neighbors` must be vote counts of at least two classes that differ by one moved ballot, such as (6, 5) "
-            f"and (5, 6). Got {neighbors.here} and {neighbors.there}."
-        )
 
 
 def release_many(
@@ -255,10 +242,12 @@ def lower_bound(here: IntArray, there: IntArray, delta: float, level: float) -> 
     half = len(here) // 2
     size = int(max(here.max(), there.max())) + 1
     seen_here, seen_there = (np.bincount(seen[:half].ravel(), minlength=size) for seen in (here, there))
-    weights = log_ratio(seen_here, seen_there, at_least=0.5)
+    weights = np.log(seen_here + 0.5) - np.log(seen_there + 0.5)
     scores = [np.round(weights[seen].sum(axis=1), 9) for seen in (here, there)]
     values = np.unique(np.concatenate(scores))
-    (try_here, use_here), (try_there, use_there) = (_tallied(score, values, half) for score in scores)
+    places = [np.searchsorted(values, score) for score in scores]
+    try_here, try_there = (np.bincount(place[:half], minlength=len(values)) for place in places)
+    use_here, use_there = (np.bincount(place[half:], minlength=len(values)) for place in places)
     here_more = best_event(values, try_here, try_there, half, delta, level)
     there_more = best_event(-values, try_there, try_here, half, delta, level)
     ways = (here_more, use_here, use_there), (there_more, use_there, use_here)
@@ -269,30 +258,15 @@ def lower_bound(here: IntArray, there: IntArray, delta: float, level: float) -> 
     return float(refuted_epsilon(more[outcomes].sum(), less[outcomes].sum(), trials, delta, level))
 
 
-def _tallied(scores: FloatArray, values: FloatArray, half: int) -> tuple[IntArray, IntArray]:
-    """Return how often each value was seen in the first `half` of the scores, and in the rest."""
-    places = np.searchsorted(values, scores)
-    first, rest = (np.bincount(part, minlength=len(values)) for part in (places[:half], places[half:]))
-    return first, rest
-
-
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LawAudit:
-    """How well the labels of one made-up vote count agree with the law of their event; public.
-
-    Parameters
-    ----------
-    mechanism, counts, draws, confidence
-        As for `audit_law`.
-    p_value : float
-        Probability that a right mechanism differs as much from the law.
-    """
+    """How well the labels of one made-up vote count agree with the law of their event; public."""
 
     mechanism: str
     counts: tuple[int, ...]
     draws: int
-    p_value: float
+    p_value: float  # probability that a right mechanism differs as much from the law
     confidence: float
 
     @property
@@ -311,48 +285,30 @@ def audit_law(
 ) -> LawAudit:
     """Release made-up votes many times and compare the frequency of every label with its exact probability.
 
+    Exact binomial tests, one per label, corrected for their number after Bonferroni.
+
     Parameters
     ----------
     mechanism : Mechanism
         What is audited, as it is installed; it takes no predictions and answers one vote per query.
     counts : tuple of int
         Made-up votes; a lead of about the noise shows most.
-    draws : int
-        How often they are released.
-    confidence : float
-        Probability with which a right mechanism is to pass.
-    noise : NoiseSource, optional
-        Default: `SystemNoise`, the noise of real releases.
-
-    Raises
-    ------
-    InvalidParameterError
-        If `confidence` or `draws` is out of range.
-    UnsupportedEventError
-        If the law of the mechanism's labels is not known here.
-
-    Notes
-    -----
-    Exact binomial tests, one per label, corrected for their number after Bonferroni.
+    draws, confidence, noise
+        As for `audit_mechanism`.
     """
     probability(confidence, "confidence", "audit_law")
     check_draws(integer_at_least(draws, 1, "draws", "audit_law"), "draws", "audit_law")
     law = law_at(mechanism, counts)
     labels = release_many(mechanism, counts, draws, known_noise(noise, "audit_law"), sum(counts)).labels
-    return LawAudit(
-        mechanism=repr(mechanism),
-        counts=counts,
-        draws=draws,
-        p_value=law_p_value(labels.ravel(), law),
-        confidence=confidence,
-    )
+    found = law_p_value(labels.ravel(), law)
+    return LawAudit(mechanism=repr(mechanism), counts=counts, draws=draws, p_value=found, confidence=confidence)
 
 
 def law_at(
     mechanism: Mechanism, counts: tuple[int, ...], prediction: tuple[float, ...] | None = None, teachers: int = 0
 ) -> FloatArray:
     """Return the law of a label at these votes; a student with a prediction expects those of so many teachers."""
-    event = mechanism.event_of_one(len(counts), ONE_TEACHER, simulated=False)
+    event = _event_of_one(mechanism, len(counts))
     offsets = None if prediction is None else InteractiveGNMax.offsets(np.array(prediction), teachers)
     return label_law(event, np.array(counts), offsets)
 
@@ -379,16 +335,9 @@ def worst_neighbors(
     Parameters
     ----------
     mechanism : Mechanism
-        What is to be audited; its event must be one of `tutelage.events`.
+        What is to be audited; its event must be one of `tutelage.events` with a known law.
     delta, part, draws, confidence
         As for `audit_mechanism`.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a parameter is out of range.
-    UnsupportedEventError
-        If the law of the mechanism's labels is not known here.
     """
     check_settings(mechanism, delta, part, draws, confidence, "worst_neighbors")
     half, level = draws // 2, 1 - confidence
@@ -398,7 +347,7 @@ def worst_neighbors(
         here, there = (law_at(mechanism, counts, neighbors.prediction, teachers) for counts in votes)
         if part == "check":
             here, there = (np.array([1 - law[-1], law[-1]]) for law in (here, there))
-        weights = log_ratio(here, there, at_least=1e-300)
+        weights = np.log(here + 1e-300) - np.log(there + 1e-300)
         seen_here, seen_there = (np.rint(half * law).astype(np.int64) for law in (here, there))
         here_more, _ = best_event(weights, seen_here, seen_there, half, delta, level)
         there_more, _ = best_event(-weights, seen_there, seen_here, half, delta, level)
@@ -409,7 +358,7 @@ def worst_neighbors(
 
 def noise_and_check(mechanism: Mechanism) -> tuple[float, Check | None]:
     """Return how large the noise of an answer is, in votes, and the check before it, if there is one."""
-    *checks, answer = [part.event for part in mechanism.event_of_one(2, ONE_TEACHER, simulated=False).flatten()]
+    *checks, answer = [part.event for part in _event_of_one(mechanism).flatten()]
     check = checks[0] if checks else None
     if len(checks) > 1 or not isinstance(check, Check | None):
         raise UnsupportedEventError(f"The label law of {mechanism} is not known here.")
@@ -438,5 +387,5 @@ def _candidates(mechanism: Mechanism, part: Part) -> list[Neighbors]:
     return found
 
 
-def _spread(low: int, high: int) -> Sequence[int]:
+def _spread(low: int, high: int) -> range:
     return range(low, high + 1, max(1, (high - low) // _CANDIDATES))

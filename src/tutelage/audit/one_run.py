@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy import special, stats
 from sklearn.base import clone
 
-from tutelage._internal.typing import FloatArray, Matrix
+from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import integer_at_least, number_between, probability
 from tutelage.estimator import PATEClassifier
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, PreflightWarning, RepeatedFitWarning
@@ -27,23 +27,13 @@ _LARGEST = 700.0  # an ε that no number of guesses could show
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneRunAudit:
-    """Result of one run. It depends on the private rows and is for the data set owner.
-
-    Parameters
-    ----------
-    canaries, guesses, delta, confidence, claim
-        As for `audit_in_one_run`.
-    correct : int
-        How many guesses were right.
-    lower_bound : float
-        The run is (ε, δ)-private for no smaller ε than this, in nats.
-    """
+    """Result of one run. It depends on the private rows and is for the data set owner."""
 
     canaries: int
     guesses: int
-    correct: int
+    correct: int  # guesses that were right
     delta: float
-    lower_bound: float
+    lower_bound: float  # the run is (ε, δ)-private for no smaller ε than this, in nats
     confidence: float
     claim: float | None = None
 
@@ -65,6 +55,8 @@ def audit_in_one_run(
 ) -> OneRunAudit:
     """Put canaries in or leave them out at random, run once, and guess from scores which were in.
 
+    Each canary must be a privacy unit of its own: an entity that joins alone and moves no other entity.
+
     Parameters
     ----------
     score : callable
@@ -82,17 +74,6 @@ def audit_in_one_run(
         ε that the run claims, at least 0; infinity claims nothing.
     random_state : int, optional
         Of the coins. Without one they come from the operating system.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a parameter is out of range.
-    InvalidDataError
-        If there is not one finite score per canary.
-
-    Notes
-    -----
-    Each canary must be a privacy unit of its own: an entity that joins alone and moves no other entity.
     """
     owner = "audit_in_one_run"
     canaries = integer_at_least(canaries, 1, "canaries", owner)
@@ -127,8 +108,6 @@ def audit_in_one_run(
 def p_value(correct: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
     """Return the largest probability of at least this many right guesses in a run that is (ε, δ)-private.
 
-    Notes
-    -----
     Theorem 5.2 and Corollary 5.4: P[W ≥ v] ≤ P[B ≥ v] + 2mδ·max_i P[v > B ≥ v − i]/i, where B is binomial with
     `guesses` trials that succeed with probability e^ε/(1 + e^ε).
     """
@@ -150,11 +129,6 @@ def epsilon_lower_bound(correct: int, guesses: int, canaries: int, delta: float,
         Right guesses, guesses, and canaries, of which each was in by a fair coin.
     delta, confidence
         As for `audit_in_one_run`.
-
-    Raises
-    ------
-    InvalidParameterError
-        If a parameter is out of range.
     """
     owner = "epsilon_lower_bound"
     for value, least, name in ((canaries, 1, "canaries"), (guesses, 0, "guesses"), (correct, 0, "correct")):
@@ -191,34 +165,22 @@ def pate_canaries(
 ) -> Score:
     """Return the score of `audit_in_one_run` for a whole run of `model`: teachers, votes, noise and student.
 
-    Every canary is a private entity and, without its label, a query. Its score is 1 if the label
-    that comes out is its own, plus the student's probability of that label: a pipeline that listens to single people
-    gives it away.
+    Every canary is a private entity and, without its label, a query. Its score is 1 if the label that comes out is its
+    own, plus the student's probability of that label: a pipeline that listens to single people gives it away. A run
+    with canaries is a release from the private data that no ledger counts. Its result is for the data set owner and
+    must not be published.
 
     Parameters
     ----------
     model : PATEClassifier
-        What is audited; a copy of it is fitted, without its ledger and checkpoints. It must declare `classes`, and a
-        `random_state`.
+        What is audited; a copy of it is fitted, without its ledger and checkpoints. It must declare `classes`, which
+        canaries would change, and a `random_state`, without which two runs would have other shards.
     X, y : arrays of shape (rows, features) and (rows,)
         Private rows and their class values.
     X_canaries, y_canaries : arrays of shape (canaries, features) and (canaries,)
         Synthetic rows with labels that no real row would have.
     entity_ids : array of shape (rows,), optional
         Whose row it is. Default: everybody has one row.
-
-    Raises
-    ------
-    InvalidParameterError
-        If the model declares no classes, so that canaries would change them, or no `random_state`, so that two runs
-        would have other shards.
-    InvalidDataError
-        If the columns have different lengths.
-
-    Notes
-    -----
-    A run with canaries is a release from the private data that no ledger counts. Its result is for the data set owner
-    and must not be published.
     """
     if model.classes is None or model.random_state is None:
         raise InvalidParameterError("`model` of pate_canaries must have `classes` and a `random_state`. Set both.")
@@ -241,7 +203,11 @@ def pate_canaries(
             warnings.simplefilter("ignore", RepeatedFitWarning)
             warnings.simplefilter("ignore", PreflightWarning)
             run.fit(*everything, X_public=people, entity_ids=everybody)
-        return _scores(run, people, answers)
+        own = np.searchsorted(run.classes_, answers)
+        said = run.release_.labels == own
+        if not hasattr(run, "predict_proba"):
+            return said + (run.predict(people) == answers).astype(np.float64)
+        return said + run.predict_proba(people)[np.arange(len(people)), own]
 
     return score
 
@@ -252,11 +218,3 @@ def without_ledger(model: PATEClassifier, **settings: Any) -> PATEClassifier:
     alone = {"ledger": None, "epsilon": None, "checkpoints": None, "data_changed": False, "unit": None, "insist": True}
     copy: Any = clone(model)
     return copy.set_params(**once, **alone, **settings)
-
-
-def _scores(run: PATEClassifier, people: Matrix, answers: npt.NDArray[Any]) -> FloatArray:
-    own = np.searchsorted(run.classes_, answers)
-    said = run.release_.labels == own
-    if not hasattr(run, "predict_proba"):
-        return said + (run.predict(people) == answers).astype(np.float64)
-    return said + run.predict_proba(people)[np.arange(len(people)), own]

@@ -24,29 +24,15 @@ _NUMBERS = "buif"
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap:
-    """How many public rows are also private ones; for the owner of the private rows.
-
-    Parameters
-    ----------
-    public_rows, private_rows : int
-        How many rows were compared.
-    equal : int
-        Public rows that equal a private row in every cell.
-    near : int
-        Public rows that equal one up to rounding and spelling; those that are equal included.
-    alike_among_private : int
-        Private rows that equal the row of another entity: where there are such, rows may be alike by chance.
-    by_chance, near_by_chance : bool
-        Whether chance explains those that are equal, and those that are near.
-    """
+    """How many public rows are also private ones; for the owner of the private rows."""
 
     public_rows: int
     private_rows: int
-    equal: int
-    near: int
-    alike_among_private: int
-    by_chance: bool
-    near_by_chance: bool
+    equal: int  # public rows that equal a private row in every cell
+    near: int  # public rows that equal one up to rounding and spelling; those that are equal included
+    alike_among_private: int  # private rows that equal the row of another entity: rows may be alike by chance
+    by_chance: bool  # whether chance explains those that are equal
+    near_by_chance: bool  # whether chance explains those that are near
 
     @property
     def passed(self) -> bool:
@@ -57,8 +43,8 @@ class Overlap:
     def reasons(self) -> tuple[str, ...]:
         """Problems and doubts, their reason and the fix; empty if there are none."""
         found, of, more = [], f"of {self.public_rows:,} public rows equal a private row", self.near - self.equal
+        (objection,) = lint(public_overlap=1)
         if not self.by_chance:
-            (objection,) = lint(public_overlap=self.equal)
             found.append(f"{self.equal:,} {of}, more than chance explains. {objection.reason}")
         elif self.equal > 0:
             found.append(
@@ -66,7 +52,6 @@ class Overlap:
                 "often. Check that the sources have no people in common."
             )
         if more > 0 and self.by_chance and not self.near_by_chance:
-            (objection,) = lint(public_overlap=self.near)
             found.append(
                 f"{self.near:,} {of} up to rounding and spelling, more than chance explains. {objection.reason}"
             )
@@ -87,6 +72,9 @@ def audit_overlap(
 ) -> Overlap:
     """Count public rows that are private rows, exactly and up to rounding and spelling.
 
+    Rows are compared by BLAKE2 hashes under a key that is forgotten with the call. Two near rows on two sides of a
+    rounding edge are missed, so near duplicates are undercounted.
+
     Parameters
     ----------
     X_private, X_public : arrays of shape (rows, ...)
@@ -95,16 +83,6 @@ def audit_overlap(
         Whose row it is. Default: everybody has one row.
     grain : float
         Numbers are near where they round alike to this share of the spread of their public column.
-
-    Raises
-    ------
-    InvalidDataError
-        If the rows have different shapes.
-
-    Notes
-    -----
-    Rows are compared by BLAKE2 hashes under a key that is forgotten with the call. Two near rows on two sides of a
-    rounding edge are missed, so near duplicates are undercounted.
     """
     private, public = np.asarray(X_private), np.asarray(X_public)
     if private.ndim < 2 or private.shape[1:] != public.shape[1:] or len(private) == 0 or len(public) == 0:
@@ -141,11 +119,6 @@ def entities_in_several_shards(assignment: npt.ArrayLike, entity_ids: npt.ArrayL
         Shard of each row.
     entity_ids : array of shape (rows,)
         Whose row it is; blanks around an id do not count.
-
-    Raises
-    ------
-    InvalidDataError
-        If there is not one id per row.
     """
     places, ids = np.asarray(assignment), as_column(entity_ids)
     if places.ndim != 1 or ids.shape != places.shape:
@@ -157,19 +130,16 @@ def entities_in_several_shards(assignment: npt.ArrayLike, entity_ids: npt.ArrayL
 def _hashes_of_cells(rows: npt.NDArray[Any], key: bytes, steps: FloatArray | None) -> list[bytes]:
     """Return the hash of each row of cells of any type, rounded and in one spelling where there are steps."""
     cells = rows.reshape(len(rows), -1).tolist()
-    spelled = ([_exact(cell) for cell in row] if steps is None else _rounded(row, steps) for row in cells)
-    return [blake2b("\x1f".join(row).encode("utf-8", "surrogatepass"), key=key).digest() for row in spelled]
 
+    def spelled(row: list[Any]) -> list[str]:
+        if steps is None:
+            return [repr(float(cell) + 0.0) if _is_number(cell) else f"'{cell}" for cell in row]
+        return [
+            " ".join(str(cell).casefold().split()) if (number := _number(cell)) is None else str(round(number / step))
+            for cell, step in zip(row, steps.tolist(), strict=True)
+        ]
 
-def _exact(cell: Any) -> str:
-    return repr(float(cell) + 0.0) if _is_number(cell) else f"'{cell}"
-
-
-def _rounded(row: list[Any], steps: FloatArray) -> list[str]:
-    return [
-        " ".join(str(cell).casefold().split()) if (number := _number(cell)) is None else str(round(number / step))
-        for cell, step in zip(row, steps.tolist(), strict=True)
-    ]
+    return [blake2b("\x1f".join(spelled(row)).encode("utf-8", "surrogatepass"), key=key).digest() for row in cells]
 
 
 def _number(cell: Any) -> float | None:

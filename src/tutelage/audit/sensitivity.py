@@ -23,7 +23,8 @@ from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards, as_column
 from tutelage.teachers import ensemble_of
 
-MakeBallots = Callable[[Matrix, npt.NDArray[Any], npt.NDArray[Any] | None], npt.ArrayLike]
+_Ids = npt.NDArray[Any] | None
+MakeBallots = Callable[[Matrix, npt.NDArray[Any], _Ids], npt.ArrayLike]
 
 LABELS, SWAPPED, FAR, REMOVED = "labels changed", "rows swapped for others", "rows far away", "removed"
 _BEYOND = 10  # times the span of a column, past its largest value
@@ -40,23 +41,11 @@ class SensitivityTrial(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SensitivityAudit:
-    """Effect of single changed entities on the teachers; for the owner of the rows.
-
-    Parameters
-    ----------
-    teachers : int
-        How many there are.
-    unit : str
-        What was changed: an entity, or a row.
-    repeatable : bool
-        Whether the same data gave the same ballots twice.
-    trials : tuple of SensitivityTrial
-        What was tried.
-    """
+    """Effect of single changed entities on the teachers; for the owner of the rows."""
 
     teachers: int
-    unit: str
-    repeatable: bool
+    unit: str  # that was changed: "entity" or "row"
+    repeatable: bool  # whether the same data gave the same ballots twice
     trials: tuple[SensitivityTrial, ...]
 
     @property
@@ -156,11 +145,6 @@ def audit_sensitivity(
         Of the choice of entities.
     progress : bool
         Show a progress bar.
-
-    Raises
-    ------
-    InvalidDataError
-        If there is not one label and id per row, or the ballots are no matrix of integers.
     """
     rows, labels = np.asarray(X), np.asarray(y)
     ids = None if entity_ids is None else as_column(entity_ids)
@@ -171,31 +155,19 @@ def audit_sensitivity(
     if ids is not None and ids.shape != labels.shape:
         raise InvalidDataError(f"`entity_ids` must have one id per row. Got shape {ids.shape} for {len(rows)} rows.")
     integer_at_least(entities, 1, "entities", "audit_sensitivity")
-    data = _Data(rows, labels, ids)
-    before, again = _ballots(make_ballots, data), _ballots(make_ballots, data)
-    changes = list(_changes(data, entities, np.random.default_rng(random_state), far=far))
+    before, again = (_ballots(make_ballots, rows, labels, ids) for _ in range(2))
+    changes = list(changes_of_one(rows, labels, ids, entities, random_state, far=far))
     trials = tuple(
-        SensitivityTrial(change, _differing(before, _ballots(make_ballots, other)))
-        for change, other in progress_bar(changes, "one entity changed", len(changes), shown=progress)
+        SensitivityTrial(change, _differing(before, _ballots(make_ballots, *other)))
+        for change, *other in progress_bar(changes, "one entity changed", len(changes), shown=progress)
     )
-    return SensitivityAudit(
-        teachers=len(before),
-        unit="row" if ids is None else "entity",
-        repeatable=_differing(before, again) == 0,
-        trials=trials,
-    )
+    unit, repeatable = "row" if ids is None else "entity", _differing(before, again) == 0
+    return SensitivityAudit(teachers=len(before), unit=unit, repeatable=repeatable, trials=trials)
 
 
-class _Data(NamedTuple):
-    rows: Matrix
-    labels: npt.NDArray[Any]
-    ids: npt.NDArray[Any] | None
-
-
-def _ballots(make_ballots: MakeBallots, data: _Data) -> Ballots:
+def _ballots(make_ballots: MakeBallots, rows: Matrix, labels: npt.NDArray[Any], ids: Any) -> Ballots:
     # Copies: a pipeline that scales in place would hand its scale on to the next run.
-    ids = None if data.ids is None else data.ids.copy()
-    ballots = np.asarray(make_ballots(data.rows.copy(), data.labels.copy(), ids))
+    ballots = np.asarray(make_ballots(rows.copy(), labels.copy(), None if ids is None else ids.copy()))
     if ballots.ndim < 2 or ballots.dtype.kind not in "iu" or ballots.size == 0:
         raise InvalidDataError(
             f"`make_ballots` must return integers of shape (teachers, queries). Got {ballots.dtype} of shape "
@@ -210,41 +182,29 @@ def _differing(before: Ballots, after: Ballots) -> int:
     return int((before != after).reshape(len(before), -1).any(axis=1).sum())
 
 
-def _changes(data: _Data, entities: int, random: np.random.Generator, *, far: bool) -> Iterator[tuple[str, _Data]]:
-    """Yield what was done to one entity, and the data after it."""
-    names = np.arange(len(data.rows)) if data.ids is None else np.array([str(name) for name in data.ids.tolist()])
+def changes_of_one(
+    rows: Matrix, labels: npt.NDArray[Any], ids: _Ids, entities: int, random_state: int = 0, *, far: bool = True
+) -> Iterator[tuple[str, Matrix, npt.NDArray[Any], _Ids]]:
+    """Yield what was done to one entity, and rows, labels and ids after it."""
+    random = np.random.default_rng(random_state)
+    names = np.arange(len(rows)) if ids is None else np.array([str(name) for name in ids.tolist()])
     known = np.unique(names)
-    classes, places = np.unique(data.labels, return_inverse=True)
+    classes, places = np.unique(labels, return_inverse=True)
     for name in random.permutation(known)[: min(entities, len(known) - 1)]:
         own = names == name
-        yield LABELS, data._replace(labels=np.where(own, classes[(places + 1) % len(classes)], data.labels))
+        yield LABELS, rows, np.where(own, classes[(places + 1) % len(classes)], labels), ids
         strangers = random.choice(np.flatnonzero(~own), int(own.sum()))
-        swapped = data.rows.copy()
-        swapped[own] = data.rows[strangers]
-        yield SWAPPED, data._replace(rows=swapped)
-        if far and data.rows.dtype.kind in "fiu":
-            moved = data.rows.copy()
-            moved[own] = _beyond_all(data.rows)
-            yield FAR, data._replace(rows=moved)
-        if data.ids is not None:
-            yield REMOVED, _Data(data.rows[~own], data.labels[~own], data.ids[~own])
-
-
-def changes_of_one(
-    X: Matrix, y: npt.NDArray[Any], entity_ids: npt.NDArray[Any] | None, entities: int
-) -> Iterator[tuple[str, Matrix, npt.NDArray[Any], npt.NDArray[Any] | None]]:
-    """Yield what was done to one entity, and rows, labels and ids after it."""
-    ids = None if entity_ids is None else as_column(entity_ids)
-    for change, data in _changes(_Data(X, y, ids), entities, np.random.default_rng(0), far=True):
-        yield change, data.rows, data.labels, data.ids
-
-
-def _beyond_all(rows: Matrix) -> Matrix:
-    """Return a row far beyond all others, as far as its type reaches."""
-    low, high = np.nanmin(rows, axis=0), np.nanmax(rows, axis=0)
-    target = high + _BEYOND * (high.astype(np.float64) - low + 1)
-    limit = np.iinfo(rows.dtype).max if rows.dtype.kind in "iu" else np.finfo(rows.dtype).max
-    return np.minimum(target, limit).astype(rows.dtype)
+        swapped = rows.copy()
+        swapped[own] = rows[strangers]
+        yield SWAPPED, swapped, labels, ids
+        if far and rows.dtype.kind in "fiu":  # far beyond all others, as far as the type reaches
+            low, high = np.nanmin(rows, axis=0), np.nanmax(rows, axis=0)
+            limit = np.iinfo(rows.dtype).max if rows.dtype.kind in "iu" else np.finfo(rows.dtype).max
+            moved = rows.copy()
+            moved[own] = np.minimum(high + _BEYOND * (high.astype(np.float64) - low + 1), limit).astype(rows.dtype)
+            yield FAR, moved, labels, ids
+        if ids is not None:
+            yield REMOVED, rows[~own], labels[~own], ids[~own]
 
 
 _KEY = bytes(range(32))
@@ -266,7 +226,7 @@ def ballots_of_teachers(teacher: Any, n_teachers: int, X_public: npt.ArrayLike, 
     """
     queries = np.asarray(X_public)
 
-    def make_ballots(X: Matrix, y: npt.NDArray[Any], entity_ids: npt.NDArray[Any] | None) -> Ballots:
+    def make_ballots(X: Matrix, y: npt.NDArray[Any], entity_ids: _Ids) -> Ballots:
         if entity_ids is None:
             shards = Shards.of_rows(len(X), n_teachers, key=_KEY)
         else:
@@ -287,16 +247,13 @@ def ballots_of_classifier(
     Parameters
     ----------
     model : PATEClassifier
-        What is audited; it must declare `classes`, for those found in the data would depend on them.
+        What is audited; it must declare `classes`, for those found in the data would depend on them, and have no
+        `public_fraction`.
     X_public : array of shape (queries, features)
         Queries.
     silo_of : dict, optional
         Silo of each entity id, where each owner is one teacher.
 
-    Raises
-    ------
-    InvalidParameterError
-        If the model declares no classes, or draws its public rows from the private ones.
     """
     if model.classes is None or model.public_fraction is not None:
         raise InvalidParameterError(
@@ -305,7 +262,7 @@ def ballots_of_classifier(
         )
     queries = np.asarray(X_public)
 
-    def make_ballots(X: Matrix, y: npt.NDArray[Any], entity_ids: npt.NDArray[Any] | None) -> Ballots:
+    def make_ballots(X: Matrix, y: npt.NDArray[Any], entity_ids: _Ids) -> Ballots:
         recorded = _Recorded(model.resolved().teacher, takes_missing_values=get_tags(model).input_tags.allow_nan)
         seed = 0 if model.random_state is None else model.random_state
         settings = {"teacher": recorded, "student": LearnsNothing(), "noise": SimulationNoise(0)}

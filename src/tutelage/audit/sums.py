@@ -15,7 +15,7 @@ from sklearn.base import clone
 
 from tutelage._internal.typing import IntArray, Matrix
 from tutelage.audit.checklist import Checked, PrivateRows, sample_of
-from tutelage.audit.mechanism import MechanismAudit, Neighbors, check_trial, claimed_epsilon, lower_bound
+from tutelage.audit.mechanism import MechanismAudit, Neighbors, check_settings, claimed_epsilon, judged
 from tutelage.audit.sensitivity import REMOVED, LearnsNothing, changes_of_one
 from tutelage.ballots import BallotSum
 from tutelage.estimator import PATEClassifier
@@ -29,8 +29,7 @@ from tutelage.students import NoisySumClassifier
 from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory
 
 _CHECK = "one person, one ballot"
-_BINS, _QUERIES = 20, 300
-_LEAST_P = 1e-6
+_BINS, _QUERIES, _LEAST_P = 20, 300, 1e-6
 _SIGMA = 1000.0  # of the noise that is drawn: any scale will do, the sampler is the same
 _INTERVALS, _REACH = 60, 4.0  # of what is seen of a sum, and how many standard deviations they go beyond both sums
 _SHARP, _DELTA, _CONFIDENCE = NoisySum(1.5), 0.05, 1 - 1e-6  # with so little noise one ballot shows
@@ -76,6 +75,8 @@ def audit_sum(
 ) -> MechanismAudit:
     """Bound the ε of a noisy sum from below by telling a made-up ballot from its opposite.
 
+    Releases are looked at along the line through both sums, on which the likelihood ratio depends alone, in intervals.
+
     Parameters
     ----------
     mechanism : NoisySum
@@ -85,13 +86,9 @@ def audit_sum(
         sums of neighbors are farther apart.
     delta, draws, confidence, claim, noise
         As for `audit_mechanism`.
-
-    Notes
-    -----
-    Releases are looked at along the line through both sums, on which the likelihood ratio depends alone, in intervals.
     """
     owner = "audit_sum"
-    check_trial(delta, draws, confidence, owner)
+    check_settings(None, delta, "release", draws, confidence, owner)
     along = np.array(ballot)
     if along.ndim != 1 or not np.issubdtype(along.dtype, np.integer) or not along.any():
         raise InvalidParameterError(f"`ballot` of {owner} must be whole numbers, not all of them 0. Got {ballot!r}.")
@@ -104,36 +101,26 @@ def audit_sum(
     here, there = (np.digitize(mechanism.release(one, source).values @ along, inner)[:, np.newaxis] for one in sums)
     neighbors = Neighbors(tuple(along.tolist()), tuple((-along).tolist()))
     claim = claimed_epsilon(event, delta) if claim is None else claim
-    return MechanismAudit(
-        mechanism=repr(mechanism),
-        neighbors=neighbors,
-        part="release",
-        queries=1,
-        draws=draws,
-        delta=delta,
-        claim=claim,
-        lower_bound=lower_bound(here, there, delta, 1 - confidence),
-        confidence=confidence,
-    )
+    return judged(mechanism, neighbors, (here, there), claim, delta, confidence)
 
 
 def check_ballots(
     model: PATEClassifier, private: PrivateRows, X_public: npt.ArrayLike, *, entities: int = 4
 ) -> Checked:
-    """Change and remove single people, cast all ballots of each round again, and measure how far its sum moved.
-
-    The teacher of the model is `VectorBallots`. The outcomes of earlier rounds are kept as they were: they are public.
-    """
+    """Change and remove single people, cast all `VectorBallots` of each round again, and measure how far sums moved."""
+    # The outcomes of earlier rounds are kept as they were: they are public.
     trial: Any = clone(model)
     trial.set_params(mechanism=NoisySum(1.0), epsilon=None, ledger=None, student=None, noise=SimulationNoise(0))
     trial.set_params(tune=None)  # the sums are of the same kind whatever is tried
     trial.fit(private.X, private.y, X_public=X_public, entity_ids=private.entity_ids)
-    bound, students = sqrt(trial.ballots_[0].norm_squared), _students(trial, X_public)
-
-    totals = partial(_totals, trial, students)
+    # The student that each round starts from, and where it shortens ballots, by the released outcomes alone.
+    seen, moments = _vectors(trial, X_public), trial.moments_
+    about: Any = {"n_rows": trial.n_teachers_, "classes": trial.classes_}
+    students = [NoisySumClassifier().fit_moments(seen, moments[:number], **about) for number in range(len(moments))]
+    totals = partial(_totals, trial, [(student, student.radius(seen)) for student in students])
 
     def length(moved: IntArray) -> float:
-        return float(np.linalg.norm(moved.astype(np.float64))) / bound
+        return float(np.linalg.norm(moved.astype(np.float64))) / sqrt(trial.ballots_[0].norm_squared)
 
     if not np.array_equal(totals(private.X, private.y, private.entity_ids)[0], trial.ballots_[0].totals):
         return _NOT_REPEATABLE
@@ -143,10 +130,9 @@ def check_ballots(
 def tried_on_few(
     model: PATEClassifier, private: PrivateRows, X_public: npt.ArrayLike, *, ledger: Ledger | None = None
 ) -> PATEClassifier:
-    """Return a copy of the model that was fitted to a few rows, with simulated noise and a student of no use.
+    """Return a copy of a model of `NearestQueries`, fitted to a few rows, with simulated noise and a useless student.
 
-    The teacher of the model is `NearestQueries`. The noise depends on no row: it follows from `ledger`, an unused
-    budget in memory, or else from the `epsilon` of the model.
+    The noise depends on no row: it follows from `ledger`, an unused budget in memory, or else from the `epsilon`.
     """
     few, public = _few(private), np.asarray(X_public)[:_QUERIES]
     asked = min(model.n_queries or len(public), len(public))
@@ -157,10 +143,7 @@ def tried_on_few(
 
 
 def check_votes(model: PATEClassifier, private: PrivateRows, X_public: npt.ArrayLike, *, entities: int = 4) -> Checked:
-    """Change and remove single people of a sample, let all vote again, and measure how far the vote counts moved.
-
-    The teacher of the model is `NearestQueries`.
-    """
+    """Change and remove single people, let all vote again by `NearestQueries`, and measure how far the counts moved."""
     once: Any = clone(model)  # in one round, because later ones go by labels
     once.set_params(mechanism=CappedGNMax(1.0, model.teacher.cap), epsilon=None, rounds=1, selection=None)
 
@@ -187,7 +170,8 @@ def _checked_moves(
     if not np.array_equal(before, totals(private.X, private.y, private.entity_ids)):
         return _NOT_REPEATABLE
     furthest = {"changed": 0.0, "removed": 0.0}
-    for change, rows, labels, ids in changes_of_one(private.X, private.y, private.entity_ids, entities):
+    all_ids = None if private.entity_ids is None else as_column(private.entity_ids)
+    for change, rows, labels, ids in changes_of_one(private.X, private.y, all_ids, entities):
         kind = "removed" if change == REMOVED else "changed"
         moved = max(length(of_round) for of_round in totals(rows, labels, ids) - before)
         furthest[kind] = max(furthest[kind], moved)
@@ -206,17 +190,6 @@ def _few(private: PrivateRows) -> PrivateRows:
     rows = sample_of(np.arange(len(private.X)) if private.entity_ids is None else as_column(private.entity_ids))
     ids = None if private.entity_ids is None else as_column(private.entity_ids)[rows]
     return PrivateRows(private.X[rows], private.y[rows], ids)
-
-
-def _students(model: Any, X_public: npt.ArrayLike) -> list[tuple[NoisySumClassifier, float]]:
-    """Return the student that each round starts from, and where it shortens ballots, by the released outcomes alone."""
-    seen, moments, found = _vectors(model, X_public), model.moments_, []
-    for number in range(len(moments)):
-        student = NoisySumClassifier().fit_moments(
-            seen, moments[:number], n_rows=model.n_teachers_, classes=model.classes_
-        )
-        found.append((student, student.radius(seen)))
-    return found
 
 
 def _totals(model: Any, students: list[tuple[NoisySumClassifier, float]], X: Matrix, y: Any, ids: Any) -> IntArray:

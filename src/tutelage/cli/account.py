@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from tutelage._internal.validation import probability
 from tutelage.accounting import Accountant
-from tutelage.accounting.simulated_costs import confident_runs
+from tutelage.accounting.accountant import confident_runs
 from tutelage.cli.settings import Chosen, choosing_mechanism
 from tutelage.cli.text import Array, AsJson, Teachers, plain_console, print_json, say
 from tutelage.events import CappedArgmaxGaussian, ConfidenceCheck, Event, NoisyArgmaxGaussian, of_queries

@@ -10,8 +10,7 @@ from rich.text import Text
 from typer import Argument, Exit, Option
 
 from tutelage._internal.validation import integer_at_least
-from tutelage.audit.cells import check_cells
-from tutelage.audit.checklist import PrivateRows, check_mechanism, check_rows, check_sensitivity
+from tutelage.audit.checklist import PrivateRows, check_cells, check_mechanism, check_rows, check_sensitivity
 from tutelage.audit.mechanism import check_draws
 from tutelage.audit.sums import check_ballots, check_claim_of_sum, check_noise_of_sum, check_votes, tried_on_few
 from tutelage.cli.config import RunConfig, load_config

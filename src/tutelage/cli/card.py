@@ -28,11 +28,10 @@ from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.ledger import History
 from tutelage.privacy import PublicEpsilon
 from tutelage.published import batches_of, frontier_of
-from tutelage.publishing.claims import read_claim
-from tutelage.publishing.proof import proved_card
+from tutelage.publishing.proof import proved_card, read_claim
 from tutelage.reporting import STATEMENTS, ClassAccuracy, PrivacyCard, read_card
-from tutelage.reporting.content import NOT_STATED
 from tutelage.reporting.lints import FROM_CARD, NOISE_FROM_SHARES, NOT_CHECKED, Finding, lint
+from tutelage.reporting.pages import NOT_STATED
 from tutelage.reporting.signature import check_signature, signature_of
 
 _TOPICS = ", ".join(STATEMENTS)
@@ -88,9 +87,8 @@ def card(
         if claim is not None:
             if history is None:
                 raise ConfigError("--claim is checked with the ledger that recorded the test. Name it with --ledger.")
-            proved = read_claim(claim, history)
-            epsilon, sanitised = proved.claim
-            made = replace(made, epsilon=epsilon, sanitised=sanitised, proposal=proved.proposal, event=proved.released)
+            (epsilon, sanitised), proposal, released = read_claim(claim, history)
+            made = replace(made, epsilon=epsilon, sanitised=sanitised, proposal=proposal, event=released)
             made = replace(made, findings=_judged_again(made))
         made = replace(made, statements=made.statements | _statements(state or [], statements))
         pages = (("card.md", made.as_markdown()), ("card.html", made.as_html()))

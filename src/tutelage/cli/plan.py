@@ -20,7 +20,7 @@ from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterE
 from tutelage.planning import Plan
 from tutelage.planning import plan as make_plan
 from tutelage.planning.recommendation import HEADINGS
-from tutelage.reporting.html import document
+from tutelage.reporting.pages import document
 from tutelage.tables import TABLE_FILES, read_table
 
 _FILES = ("plan.json", "plan.html")

@@ -28,7 +28,7 @@ from tutelage.mechanisms import Mechanism
 from tutelage.noise import SimulationNoise
 from tutelage.privacy import PrivacyUnit, round_up
 from tutelage.publishing import Proposal, Publication, publish_epsilon, record
-from tutelage.publishing.claims import CLAIM, write_claim
+from tutelage.publishing.proof import CLAIM, write_claim
 from tutelage.publishing.proposal import PROPOSAL
 from tutelage.publishing.proposal import propose as proposed
 from tutelage.publishing.publication import recalled_publication

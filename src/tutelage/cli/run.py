@@ -38,7 +38,7 @@ from tutelage.partition import canonical_ids
 from tutelage.privacy import ONE_TEACHER, round_up
 from tutelage.published import accuracy_by_class, card_of, joined, public_number_of_people, write_results
 from tutelage.publishing import Proposal
-from tutelage.publishing.claims import claim_of
+from tutelage.publishing.proof import claim_of
 from tutelage.publishing.recording import record_of
 from tutelage.reporting import ClassAccuracy, PrivacyCard
 from tutelage.reporting.lints import LARGE_EPSILON, Finding, lint

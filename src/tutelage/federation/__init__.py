@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from tutelage.federation.computing_party import ComputingParty as ComputingParty
     from tutelage.federation.consortium import Consortium as Consortium
     from tutelage.federation.entity import Entity as Entity
-    from tutelage.federation.home import Home as Home
     from tutelage.federation.keys import Identity as Identity
     from tutelage.federation.keys import Role as Role
+    from tutelage.federation.mailbox import Home as Home
     from tutelage.federation.mailbox import Mailbox as Mailbox
     from tutelage.federation.sums import SumRound as SumRound
 
@@ -24,9 +24,8 @@ _NAMES = {
     "computing_party": ("ComputingParty",),
     "consortium": ("Consortium",),
     "entity": ("Entity",),
-    "home": ("Home",),
     "keys": ("Identity", "Role"),
-    "mailbox": ("Mailbox",),
+    "mailbox": ("Home", "Mailbox"),
     "sums": ("SumRound",),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, cast, final
+from typing import NamedTuple, cast, final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +22,8 @@ from tutelage.federation import charges
 from tutelage.federation.batches import Batch, hash_of_rows, plain_rows, read_reports
 from tutelage.federation.consortium import terms_of_sum
 from tutelage.federation.costs import event_of_query, event_of_round, event_of_rounds, require_size
-from tutelage.federation.envelopes import Header, Kind, unseal
-from tutelage.federation.home import Home
 from tutelage.federation.keys import Role
-from tutelage.federation.mailbox import Mailbox, batch_status
+from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, batch_status, unseal
 from tutelage.federation.sharing import added, recombine
 from tutelage.federation.sums import SumRound
 from tutelage.ledger import Ledger
@@ -95,7 +93,7 @@ class Aggregator:
             charges.require_own(ledger, terms, self._member, keys_changed=keys_changed)
 
     def ask(self, rows: npt.ArrayLike, mailbox: Mailbox, *, new_batch: bool = False) -> Asked:
-        """Announce the rows that have no label yet as one batch, and spend its budget.
+        """Announce the rows that have no label yet as one batch, and spend its budget; a refusal spends nothing.
 
         Parameters
         ----------
@@ -105,15 +103,19 @@ class Aggregator:
             Where the announcement goes.
         new_batch : bool
             Replace a batch of the same rows that can no longer be computed: the new batch spends budget again.
-
-        Returns
-        -------
-        Asked
-            The `batch`, or None, and how many of the rows are `new`. Whatever is refused spends and announces nothing.
         """
         if self.consortium.is_sum:
             return self._ask_round(rows, mailbox, new_batch=new_batch)
-        asked = self._unanswered(np.asarray(rows))
+        asked = np.asarray(rows)
+        if asked.ndim == 0 or len(asked) == 0:
+            raise InvalidDataError(f"`rows` must hold at least one public row. Got shape {asked.shape}.")
+        if self._ledger is not None:
+            hashes = self._ledger.query_hashes({"consortium": self.consortium.fingerprint}, asked)
+            answered, fresh = self._ledger.recall(hashes), {}
+            for place, query in enumerate(hashes):
+                if query not in answered:
+                    fresh.setdefault(query, place)
+            asked = asked[list(fresh.values())]
         if not len(asked):
             return Asked(None, 0)
         require_size(self.consortium, len(asked))
@@ -163,20 +165,10 @@ class Aggregator:
             found.append(Batch.from_bytes(kept[_BATCH], self.consortium))
         return found
 
-    def _unanswered(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        if rows.ndim == 0 or len(rows) == 0:
-            raise InvalidDataError(f"`rows` must hold at least one public row. Got shape {rows.shape}.")
-        if self._ledger is None:
-            return rows
-        hashes = self._ledger.query_hashes({"consortium": self.consortium.fingerprint}, rows)
-        answered, fresh = self._ledger.recall(hashes), {}
-        for place, query in enumerate(hashes):
-            if query not in answered:
-                fresh.setdefault(query, place)
-        return rows[list(fresh.values())]
-
     def collect(self, batch: Batch, mailbox: Mailbox, *, decoder: Decoder | None = None) -> Collected:
         """Return the labels of a batch: recombined from the computing parties' shares, or decoded from ballots.
+
+        Where too few answered, `QuorumError`.
 
         Parameters
         ----------
@@ -184,11 +176,6 @@ class Aggregator:
             What was asked, and where the answers lie.
         decoder : Decoder, optional
             How perturbed ballots become labels, in the local model. Default: as for `mechanisms.local.decode`.
-
-        Returns
-        -------
-        Collected
-            `labels`, `entities` and, in the local model, `left_out`. Where too few answered, `QuorumError`.
         """
         terms = self.consortium
         if terms.is_sum:

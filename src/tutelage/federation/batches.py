@@ -132,15 +132,8 @@ def hash_of_rows(plain: npt.NDArray[Any]) -> str:
 
 
 def _header(consortium: str, identifier: str, plain: npt.NDArray[Any], query_hash: str) -> dict[str, Any]:
-    return {
-        "file": "batch",
-        "format": _FORMAT,
-        "consortium": consortium,
-        "identifier": identifier,
-        "dtype": plain.dtype.str,
-        "shape": list(plain.shape),
-        "query_hash": query_hash,
-    }
+    about = {"file": "batch", "format": _FORMAT, "consortium": consortium, "identifier": identifier}
+    return about | {"dtype": plain.dtype.str, "shape": list(plain.shape), "query_hash": query_hash}
 
 
 def _signed(header: dict[str, Any]) -> bytes:

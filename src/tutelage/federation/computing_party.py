@@ -13,10 +13,8 @@ from tutelage.exceptions import FederationError, ForgedMessageError, InvalidData
 from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium
 from tutelage.federation.costs import SharedMechanism, bit_length, projection_bound
-from tutelage.federation.envelopes import Header, Kind, seal, unseal
-from tutelage.federation.home import Home
 from tutelage.federation.keys import Role, host_and_port
-from tutelage.federation.mailbox import Mailbox
+from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, seal, unseal
 from tutelage.federation.mpc import Endpoint, Session, run_party
 from tutelage.federation.sharing import HEAD_BYTES, MODULUS, PARTIES, SPLIT_NAME_BYTES, decode, encode
 from tutelage.federation.sums import numbers_in
@@ -40,15 +38,9 @@ Pins = dict[str, list[str]]  # by entity: the name of its splitting, and the has
 
 def statement_of(consortium: Consortium, batch: Batch, held: dict[str, EntityShares], begun: Pins | None) -> bytes:
     """Return what a party tells the others of what it holds; public, for a salted hash hides the shares."""
-    statement = {
-        "consortium": consortium.fingerprint,
-        "batch": batch.identifier,
-        "queries": batch.query_hash,
-        "nonce": secrets.token_hex(16),
-        "held": {name: [shares.split, shares.digest] for name, shares in held.items()},
-        "begun": begun,
-    }
-    return canonical(statement).encode()
+    pairs = {name: [shares.split, shares.digest] for name, shares in held.items()}
+    about = {"consortium": consortium.fingerprint, "batch": batch.identifier, "queries": batch.query_hash}
+    return canonical({**about, "nonce": secrets.token_hex(16), "held": pairs, "begun": begun}).encode()
 
 
 def read_statement(message: bytes) -> dict[str, Any]:
@@ -69,10 +61,7 @@ def read_statement(message: bytes) -> dict[str, Any]:
 
 
 def agreed_pins(statements: list[dict[str, Any]]) -> Pins:
-    """Return the entities to compute with, and the shares of each that every party must use.
-
-    They are those once begun with, as any one party remembers them, or those of which all parties hold one splitting.
-    """
+    """Return the shares to use: those a party remembers to have begun with, or those all hold of one splitting."""
     if any(len({statement[name] for statement in statements}) > 1 for name in ("consortium", "batch", "queries")):
         raise StaleBatchError("The computing parties are not at the same batch of the same consortium.")
     begun = [statement["begun"] for statement in statements if statement["begun"] is not None]
@@ -162,12 +151,12 @@ class ComputingParty:
         transcript : path, optional
             File to write all to that this party receives, shares or opens, for an audit; as private as its shares.
 
-        Returns
-        -------
-        Computed
-            Whose votes are in the labels, whose were left out and why, the number of queries, and the bytes sent. If
-            too few entities answered, `QuorumError` without a wait for the others; if another party failed or fell
-            silent, `PartyLostError`: try again with the same files. Nothing was opened, whatever the error.
+        Raises
+        ------
+        QuorumError
+            If too few entities answered, without a wait for the others. Nothing was opened, whatever the error.
+        PartyLostError
+            If another party failed or fell silent: try again with the same files.
         """
         kept = self._home.kept(_BEGUN, batch.identifier, [_AGREED])
         begun: Pins | None = None if kept is None else json.loads(kept[_AGREED])
@@ -232,10 +221,7 @@ class ComputingParty:
         held: dict[str, EntityShares],
         left_out: dict[str, str],
     ) -> tuple[str, tuple[str, ...]]:
-        """Fix with the other parties, on every disk, whose votes are in the labels, before any label is computed.
-
-        Returns the name of this computation, and the entities. Those that are not among them are added to `left_out`.
-        """
+        """Fix on every disk whose votes are in the labels; return the name of the computation, and these entities."""
         said = await session.exchange(statement_of(self.consortium, batch, held, begun))
         everyones = [read_statement(message) for message in said]
         pins = agreed_pins(everyones)
@@ -246,8 +232,11 @@ class ComputingParty:
         # added cannot be too large: whatever an entity sends, the total alone is opened.
         if isinstance(self._mechanism, SharedMechanism) and not all(remembered):
             self.consortium.require_quorum(pins, left_out)
-            large = await self._oversized(session, batch, {name: held[name] for name in pins})
-            teachers = self.consortium.teachers_per_entity
+            terms, teachers = self.consortium, self.consortium.teachers_per_entity
+            bound = projection_bound(self._mechanism, terms.honest, teachers, terms.n_classes, batch.n_queries)
+            vectors = np.stack([held[name].blocks.reshape(-1) for name in pins])
+            tested = zip(pins, await session.oversized(vectors, bound), strict=True)
+            large = {name for name, too_large in tested if too_large}
             reason = f"its votes are larger than {teachers} teachers and their noise come to."
             left_out |= dict.fromkeys(large, reason)
             if large and any(remembered):
@@ -262,14 +251,6 @@ class ComputingParty:
         if set(await session.exchange(run.encode())) != {run.encode()}:
             raise StaleBatchError("The parties do not agree on what they compute. Nothing was opened; try again.")
         return run, tuple(pins)
-
-    async def _oversized(self, session: Session, batch: Batch, held: dict[str, EntityShares]) -> set[str]:
-        """Return whose votes are larger than honest ones can be."""
-        terms, mechanism = self.consortium, cast("SharedMechanism", self._mechanism)
-        bound = projection_bound(mechanism, terms.honest, terms.teachers_per_entity, terms.n_classes, batch.n_queries)
-        vectors = np.stack([shares.blocks.reshape(-1) for shares in held.values()])
-        tested = zip(held, await session.oversized(vectors, bound), strict=True)
-        return {name for name, too_large in tested if too_large}
 
     async def _result(self, session: Session, blocks: list[Any]) -> bytes:
         terms, totals = self.consortium, np.stack(blocks).sum(axis=0) % MODULUS

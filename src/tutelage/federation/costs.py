@@ -9,12 +9,12 @@ from dataclasses import replace
 from math import ceil, log, sqrt
 
 from tutelage._internal.validation import integer_at_least, probability
-from tutelage.accounting import data_independent, summed_noise
+from tutelage.accounting import composition, data_independent
 from tutelage.accounting.composition import gaussian_composition
 from tutelage.events import Composed, ConfidenceCheck, Event, Repeated, SummedNoise
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, UnsupportedEventError
 from tutelage.federation.consortium import Consortium, terms_of_sum
-from tutelage.federation.envelopes import MOST_PAYLOAD_BYTES
+from tutelage.federation.mailbox import MOST_PAYLOAD_BYTES
 from tutelage.federation.sharing import ELEMENT_BYTES, HEAD_BYTES, MOST_BITS
 from tutelage.mechanisms import ConfidentGNMax, GNMax, NoisySum
 from tutelage.mechanisms.local import LocalMechanism
@@ -22,8 +22,7 @@ from tutelage.privacy import ONE_TEACHER, PrivacyUnit, PublicEpsilon
 
 _DOWNWARD = 1 - 1e-15  # covers the rounding of the noise that is left
 _FALSE_ALARM = 2.0**-100  # chance that honest votes of one entity fail one projection: it is in no δ
-_MOST_QUERIES = 2**24
-_MOST_CLASSES = 2**16  # of what is compared in one message
+_MOST_QUERIES, _MOST_CLASSES = 2**24, 2**16  # of what is compared in one message
 _MOST_CELLS = 2**23  # of all entities together: 200 bytes of a computing party's memory each
 
 SharedMechanism = GNMax | ConfidentGNMax
@@ -97,10 +96,7 @@ def _at_most(value: int, most: int, name: str, other: str, owner: str) -> None:
 
 
 def event_of_query(consortium: Consortium) -> Event:
-    """Return the largest event of one query under these terms, which every ledger of the consortium spends.
-
-    For sums of ballots a query is all rounds together.
-    """
+    """Return the largest event of one query, or of all rounds of a sum, which every ledger of the consortium spends."""
     mechanism = consortium.mechanism
     if isinstance(mechanism, NoisySum):
         return event_of_rounds(consortium)
@@ -171,15 +167,15 @@ def epsilon_for_two_computing_parties(
     answers = integer_at_least(answers, 1, "answers", owner)
     left = _left(mechanism, n_classes, unit, honest, actually_honest, owner)
     (one,) = _parts_of(left)
-    apart = answers * summed_noise.log_distance(one)
-    at = summed_noise.moved_delta(delta, apart)
+    apart = answers * composition.log_distance(one)
+    at = composition.moved_delta(delta, apart)
     whole = Repeated(one.event, answers)
     value, order = data_independent.rdp(whole).to_epsilon(at)
     method = "Rényi composition, conversion of CKS 2020 Proposition 12"
     exact = gaussian_composition(one.event.sigma, answers, at)
     if exact < value:
         value, method, order = exact, "exact composition of discrete Gaussian noise", None
-    value = summed_noise.moved_epsilon(value, apart)
+    value = composition.moved_epsilon(value, apart)
     return PublicEpsilon(value, delta, unit, f"{method}; all noisy counts are seen", order)
 
 

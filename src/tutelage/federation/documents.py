@@ -49,7 +49,13 @@ def write_once(path: Path, data: bytes) -> None:
         try:
             _place(part, path)
         except FileExistsError:
-            _require_equal(path, data)
+            with suppress(InvalidDataError):
+                if read_within(path, len(data)) == data:
+                    return
+            raise InvalidDataError(
+                f"{path} already exists with other content and is never overwritten. If it is damaged or foreign, "
+                "remove it and repeat the command."
+            ) from None
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be written: {error.strerror}.") from None
     finally:
@@ -137,16 +143,6 @@ def _place(part: Path, path: Path) -> None:
         part.rename(path)
     with suppress(OSError):  # the new name survives a power cut, where the system can make it
         sync_folder(path.parent)
-
-
-def _require_equal(path: Path, data: bytes) -> None:
-    with suppress(InvalidDataError):
-        if read_within(path, len(data)) == data:
-            return
-    raise InvalidDataError(
-        f"{path} already exists with other content and is never overwritten. If it is damaged or foreign, remove "
-        "it and repeat the command."
-    )
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -18,10 +18,8 @@ from tutelage.federation import charges
 from tutelage.federation.batches import Batch, write_reports
 from tutelage.federation.consortium import Consortium, terms_of_sum
 from tutelage.federation.costs import SharedMechanism, event_of_query, event_of_rounds, require_size, share_sigmas
-from tutelage.federation.envelopes import Header, Kind, seal
-from tutelage.federation.home import Home
 from tutelage.federation.keys import Role
-from tutelage.federation.mailbox import Mailbox, batch_status
+from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, batch_status, seal
 from tutelage.federation.sharing import SALT_BYTES, SPLIT_NAME_BYTES, split
 from tutelage.federation.sums import SumRound
 from tutelage.ledger import Ledger
@@ -88,7 +86,7 @@ class Entity:
     def vote(self, batch: Batch, ballots: npt.ArrayLike, mailbox: Mailbox) -> Vote:
         """Send sealed votes on a batch: noised and in shares, or perturbed one by one; the same ones if asked again.
 
-        Whatever is refused spends nothing. A batch that was voted on, and whose envelopes are lost, is refused: fresh
+        A refusal spends nothing. A batch that was voted on, and whose envelopes are lost, is refused: fresh
         noise would be a second release.
 
         Parameters
@@ -100,11 +98,6 @@ class Entity:
             model, without abstentions.
         mailbox : Mailbox
             Folder that receives the envelopes after they are stored and their budget is spent.
-
-        Returns
-        -------
-        Vote
-            The `envelopes` by recipient, how many of the first `queries` were answered, and whether it was `repeated`.
         """
         terms = self.consortium
         if terms.is_sum:
@@ -128,7 +121,7 @@ class Entity:
     ) -> Vote:
         """Send the sum of this entity's ballots in one round, noised and in shares; the same again if asked again.
 
-        Whatever is refused spends nothing, for the same reasons as in `vote`, and the budget must allow this round and
+        A refusal spends nothing, for the same reasons as in `vote`, and the budget must allow this round and
         all rounds that are left.
 
         Parameters
@@ -164,10 +157,7 @@ class Entity:
         *,
         room: Event | None = None,
     ) -> Vote:
-        """Pay for a batch once, store what is sent for it before it leaves, and send it.
-
-        The budget must have `room` for the whole that this is a part of.
-        """
+        """Pay for a batch once if there is `room` for the whole, store what is sent before it leaves, and send it."""
         name = f"{batch.identifier}-{batch.query_hash[:32]}"
         stored = self._home.kept(_VOTES, name, [member.name for _, member in self._recipients])
         repeated = stored is not None

@@ -99,9 +99,8 @@ class Member:
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read the public file that `Identity.save` wrote, checking every value."""
         damaged = InvalidDataError(f"{path} is no complete public file of a member. Ask for it again.")
-        return cls.from_dict(
-            parse(read_within(Path(path), documents.MOST_BYTES_OF_A_DOCUMENT), "member", _FORMAT, damaged)
-        )
+        document = read_within(Path(path), documents.MOST_BYTES_OF_A_DOCUMENT)
+        return cls.from_dict(parse(document, "member", _FORMAT, damaged))
 
     def seal(self, plaintext: bytes, info: bytes) -> bytes:
         """Encrypt to this member alone, bound to `info`: HPKE, RFC 9180, X25519, HKDF-SHA256 and AES-256-GCM."""

@@ -1,27 +1,149 @@
-"""Files as transport: a shared folder in which every message has one place, is written once and never half.
+"""Messages, the folder in which they lie, and the folder in which a member keeps what it must not forget.
 
-How far the batches of a consortium are is read off what lies there; nothing is opened.
+Only the recipient reads a message, and knows whose it is and what it answers. An envelope is one line of JSON, the
+header; 64 bytes of the sender's signature; and the sealed payload. In the mailbox every message has one place, is
+written once and never half.
 """
 
 import os
 import re
+import secrets
+import shutil
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import asdict, dataclass
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, final
+from typing import NamedTuple, Self, final
 
-from tutelage.exceptions import FederationError, ForgedMessageError, InvalidDataError
+from tutelage._internal.validation import shown
+from tutelage.exceptions import (
+    FederationError,
+    ForgedMessageError,
+    InvalidDataError,
+    InvalidParameterError,
+    StaleBatchError,
+)
 from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium
-from tutelage.federation.documents import hexadecimal, member_name, read_within, require_room, write_once
-from tutelage.federation.envelopes import MOST_BYTES, Header, Kind, sealed_by
+from tutelage.federation.documents import (
+    hexadecimal,
+    member_name,
+    parse,
+    read_within,
+    require_room,
+    sync_folder,
+    write_new,
+    write_once,
+)
+from tutelage.federation.keys import Identity, Member, Role
 from tutelage.federation.sharing import ELEMENT_BYTES
+from tutelage.ledger.entries import canonical
 
+MOST_BYTES = 2**28  # two million queries of ten classes
+_FORMAT = 1
+_CONTEXT = b"tutelage sealed message, format 1\0"
+_MOST_HEADER_BYTES = 1024
+_SIGNATURE_BYTES = 64
+# HPKE adds a key of 32 bytes and a tag of 16.
+MOST_PAYLOAD_BYTES = MOST_BYTES - (_MOST_HEADER_BYTES + 1 + _SIGNATURE_BYTES + 48)
 _RUN_DIGITS = 64
 _named = partial(member_name, name="member", owner="Mailbox")
 _BESIDE_LABELS = 2**20  # bytes of an envelope and of the names of the entities
+_CONSORTIUM = "consortium.json"
+_MOST_KEPT_BYTES = 2**31
+
+
+@final
+class Kind(StrEnum):
+    """Kinds of messages by content, sender and recipient."""
+
+    SHARES = "shares"  # of noised votes, from an entity to a computing party
+    LABELS = "labels"  # in shares, from a computing party to the aggregator
+    BALLOTS = "ballots"  # perturbed one by one, from an entity to the aggregator
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Subject of a message; public."""
+
+    consortium: str
+    batch: str
+    query_hash: str
+    kind: Kind
+    sender: str
+    recipient: str
+
+    @classmethod
+    def of(cls, consortium: Consortium, batch: Batch, kind: Kind, sender: str, recipient: str) -> Self:
+        """Return the header of a message about `batch` from one member of `consortium` to another, by their names."""
+        return cls(consortium.fingerprint, batch.identifier, batch.query_hash, kind, sender, recipient)
+
+    def to_bytes(self) -> bytes:
+        """Return the header as one line of canonical JSON."""
+        return canonical({"file": "envelope", "format": _FORMAT, **asdict(self)}).encode() + b"\n"
+
+
+def seal(identity: Identity, recipient: Member, header: Header, payload: bytes) -> bytes:
+    """Encrypt `payload` to `recipient`, bound to `header`, and sign both; what comes out may travel over anything.
+
+    Notes
+    -----
+    HPKE in base mode (RFC 9180) with the header as info, then Ed25519 over a fixed context, the header and the
+    ciphertext. The header names the sender inside the seal as well, so that no member can sign another member's
+    ciphertext as its own.
+    """
+    _require_named(identity.member, header.sender, "sender")
+    _require_named(recipient, header.recipient, "recipient")
+    if len(payload) > MOST_PAYLOAD_BYTES:
+        raise InvalidDataError(f"A payload must be at most {MOST_PAYLOAD_BYTES} bytes. Split the batch.")
+    line = header.to_bytes()
+    ciphertext = recipient.seal(payload, line)
+    return line + identity.sign(_CONTEXT + line + ciphertext) + ciphertext
+
+
+def unseal(identity: Identity, sender: Member, expected: Header, envelope: bytes) -> bytes:
+    """Return the payload of an envelope that is exactly what is expected."""
+    _require_named(identity.member, expected.recipient, "recipient")
+    return identity.unseal(sealed_by(sender, expected, envelope), expected.to_bytes())
+
+
+def sealed_by(sender: Member, expected: Header, envelope: bytes) -> bytes:
+    """Return the ciphertext of an envelope that its sender signed under the expected header; any member can."""
+    _require_named(sender, expected.sender, "sender")
+    if len(envelope) > MOST_BYTES:
+        raise ForgedMessageError(f"A message from {sender.name} is longer than {MOST_BYTES} bytes, the most there is.")
+    line = envelope[: envelope.find(b"\n", 0, _MOST_HEADER_BYTES) + 1]
+    body = envelope[len(line) :]
+    if line != expected.to_bytes() or len(body) <= _SIGNATURE_BYTES:
+        raise _refusal(line, sender, expected)
+    signature, ciphertext = body[:_SIGNATURE_BYTES], body[_SIGNATURE_BYTES:]
+    if not sender.has_signed(_CONTEXT + line + ciphertext, signature):
+        raise ForgedMessageError(f"A message was not signed by {sender.name}, or was damaged.")
+    return ciphertext
+
+
+def _require_named(member: Member, name: str, role: str) -> None:
+    if member.name != name:
+        raise InvalidParameterError(f"`{role}` of the header must be {member.name!r}. Got {name!r}.")
+
+
+def _refusal(line: bytes, sender: Member, expected: Header) -> ForgedMessageError:
+    """Return why a message that begins with another line than the expected header is refused."""
+    damaged = ForgedMessageError(f"A message from {sender.name} is damaged. It must be sent again.")
+    try:
+        content = parse(line, "envelope", _FORMAT, damaged)
+    except (ForgedMessageError, InvalidDataError) as error:
+        if error is damaged:
+            return damaged
+        return ForgedMessageError(f"A message from {sender.name} cannot be read. {error}")
+    for name, wanted in asdict(expected).items():
+        if (got := content.get(name)) != wanted:
+            return ForgedMessageError(f"`{name}` of a message from {sender.name} must be {wanted}. Got {shown(got)}.")
+    return damaged
 
 
 @final
@@ -170,3 +292,99 @@ def batch_status(consortium: Consortium, mailbox: Mailbox, batch: Batch) -> Batc
     computed = tuple(party for party in parties if runs[party])
     complete = bool(runs) and bool(set.intersection(*runs.values()))
     return BatchStatus(batch.identifier, batch.n_queries, answered, missing, computed, complete)
+
+
+@final
+class Home:
+    """The folder of one member on its own machine; nothing in it is for others.
+
+    Parameters
+    ----------
+    path : path-like
+        A folder that holds one private key file, as `Identity.save` writes it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+        keys = sorted(self._path.glob("*.private.json"))
+        if len(keys) != 1:
+            raise FederationError(
+                f"{self._path} must hold one private key file, NAME.private.json. It holds {len(keys)}. Make one with "
+                "`tutelage federate keygen`."
+            )
+        self.identity = Identity.load(keys[0])
+
+    def join(self, consortium: Consortium, fingerprint: str) -> None:
+        """Take part in `consortium`, as found in the mailbox, from now on, and in no other.
+
+        `fingerprint` is that of the terms as the members read it to each other, not taken from the mailbox.
+        """
+        if consortium.fingerprint != "".join(fingerprint.split()).lower():
+            raise FederationError(
+                f"The consortium's terms have the fingerprint {consortium.fingerprint}, not the one given. Do not join "
+                "before all members read the same one to each other."
+            )
+        if self.identity.member not in consortium.members:
+            raise FederationError(
+                f"The consortium does not name {self.identity.member.name} with the keys of this folder. Send its "
+                "public key file to the author of the terms."
+            )
+        joined = self._path / _CONSORTIUM
+        if not joined.exists():
+            consortium.save(joined)
+        elif self.consortium().fingerprint != consortium.fingerprint:
+            raise FederationError(f"{self._path} has joined another consortium. Use a folder of its own for each.")
+
+    def consortium(self) -> Consortium:
+        """Return the consortium that was joined."""
+        joined = self._path / _CONSORTIUM
+        if not joined.exists():
+            raise FederationError(f"{self._path} has joined no consortium yet. Run `tutelage federate join`.")
+        return Consortium.load(joined)
+
+    def consortium_as(self, role: Role) -> Consortium:
+        """Return the consortium that was joined, once this member is found to have `role` in it, with these keys."""
+        consortium, member = self.consortium(), self.identity.member
+        if member not in consortium.members:
+            raise FederationError(f"The keys in {self._path} are not those that {member.name} joined with.")
+        if member.role is not role:
+            articles = {Role.ENTITY: "an entity", Role.COMPUTING: "a computing party"}
+            is_, needed = (articles.get(each, "the aggregator") for each in (member.role, role))
+            raise FederationError(f"{member.name} is {is_}, and this is for {needed}.")
+        return consortium
+
+    def kept(self, kind: str, batch: str, names: Collection[str]) -> dict[str, bytes] | None:
+        """Return what `keep` stored under these names, or None where nothing was; other content is refused."""
+        folder = self._path / kind / batch
+        if not folder.exists():
+            return None
+        found = {path.name: path for path in folder.iterdir()} if folder.is_dir() else {}
+        if set(found) != set(names):
+            raise StaleBatchError(
+                f"{folder} does not contain the stored content. Restore it from a copy; it cannot be created again."
+            )
+        return {name: read_within(path, _MOST_KEPT_BYTES) for name, path in found.items()}
+
+    def keep(self, kind: str, batch: str, files: dict[str, bytes]) -> dict[str, bytes]:
+        """Store files of a batch by name, all of them or none, on the disk before this returns.
+
+        Content that was stored first stays: an earlier or a racing process's files are returned, where it came first.
+        """
+        final_place = self._path / kind / batch
+        final_place.parent.mkdir(mode=0o700, exist_ok=True)
+        draft = final_place.with_name(f".{batch}.{secrets.token_hex(8)}")
+        draft.mkdir(mode=0o700)
+        try:
+            for name, content in files.items():
+                write_new(draft / name, content, 0o600)
+            sync_folder(draft)
+            draft.rename(final_place)  # refused where a folder with files is there already
+        except OSError:
+            shutil.rmtree(draft, ignore_errors=True)
+            if not final_place.is_dir():
+                raise
+        sync_folder(final_place.parent)
+        stored = self.kept(kind, batch, files)
+        if stored is None:
+            raise StaleBatchError(f"The stored state of batch {batch} is gone.")
+        return stored

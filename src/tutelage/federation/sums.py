@@ -107,14 +107,15 @@ class SumRound:
 
     def to_row(self) -> npt.NDArray[np.uint8]:
         """Return the round as one row of bytes: a line of JSON, then plain 64-bit floats."""
-        arrays = self._arrays()
-        header = {
-            "file": "round",
-            "format": _FORMAT,
-            "people": self.people,
-            "maps": [type(step).__name__ for _, step in self.features.steps],
-            "arrays": [[name, list(array.shape)] for name, array in arrays.items()],
-        }
+        found = {"coef": self.coef, "radius": self.radius, "seen": self.seen}
+        for number, moments in enumerate(self.earlier):
+            found |= {f"round {number} {name}": value for name, value in moments._asdict().items()}
+        for place, (_, step) in enumerate(self.features.steps):
+            found |= {f"map {place} {each.name}": getattr(step, each.name) for each in fields(step)}
+        arrays = {name: np.asarray(value, dtype=np.float64) for name, value in found.items()}
+        maps = [type(step).__name__ for _, step in self.features.steps]
+        shapes = [[name, list(array.shape)] for name, array in arrays.items()]
+        header = {"file": "round", "format": _FORMAT, "people": self.people, "maps": maps, "arrays": shapes}
         body = b"".join(array.astype("<f8").tobytes() for array in arrays.values())
         return np.frombuffer(canonical(header).encode() + b"\n" + body, dtype=np.uint8)[np.newaxis]
 
@@ -133,14 +134,6 @@ class SumRound:
             raise _damaged() from None
         found._require_fit(consortium)
         return found
-
-    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
-        found = {"coef": self.coef, "radius": self.radius, "seen": self.seen}
-        for number, moments in enumerate(self.earlier):
-            found |= {f"round {number} {name}": value for name, value in moments._asdict().items()}
-        for place, (_, step) in enumerate(self.features.steps):
-            found |= {f"map {place} {each.name}": getattr(step, each.name) for each in fields(step)}
-        return {name: np.asarray(value, dtype=np.float64) for name, value in found.items()}
 
     def _require_fit(self, consortium: Consortium) -> None:
         _, teacher = terms_of_sum(consortium)
@@ -175,9 +168,14 @@ def _read(batch: Batch) -> tuple[dict[str, Any], dict[str, FloatArray]]:
     header = parse(line, "round", _FORMAT, _damaged())
     body, arrays, start = data[len(line) + 1 :], {}, 0
     shapes = header.get("arrays")
-    if not isinstance(shapes, list) or not all(map(_is_array, shapes)):
+    if not isinstance(shapes, list):
         raise _damaged()
-    for name, shape in shapes:
+    for entry in shapes:
+        name, shape = entry if isinstance(entry, list) and len(entry) == 2 else (None, None)
+        if not isinstance(name, str) or not isinstance(shape, list) or len(shape) > _MOST_AXES:
+            raise _damaged()
+        if not all(type(each) is int and each > 0 for each in shape):
+            raise _damaged()
         stop = start + 8 * prod(shape)
         if stop > len(body):
             raise _damaged()
@@ -188,24 +186,12 @@ def _read(batch: Batch) -> tuple[dict[str, Any], dict[str, FloatArray]]:
     return header, arrays
 
 
-def _is_array(entry: object) -> bool:
-    if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], str):
-        return False
-    shape = entry[1]
-    return (
-        isinstance(shape, list) and len(shape) <= _MOST_AXES and all(type(each) is int and each > 0 for each in shape)
-    )
-
-
 def _damaged() -> ForgedMessageError:
     return ForgedMessageError("A batch holds no round of a sum in the form in which this version writes it.")
 
 
 def map_of(names: list[str], arrays: Mapping[str, FloatArray], coef: FloatArray) -> Pipeline:
-    """Return the map of these steps for a student with weights `coef`; raise ValueError or KeyError if it is unsound.
-
-    `arrays` are finite; those of the map are named by the place of the step and its parameter.
-    """
+    """Return the map of these steps for a student with weights `coef`; an unsound one is a ValueError or KeyError."""
     kinds = _STEPS[-len(names) :]
     if [kind.__name__ for kind in kinds] != names or len(kinds) not in (len(_STEPS) - 1, len(_STEPS)):
         raise ValueError("other steps")

@@ -28,7 +28,6 @@ _STRETCH, _ABSOLUTE = 1e-9, 1e-12
 _GAP_PER_BALLOT = 2  # votes by which one moved ballot changes how far one class is behind another
 _TIE, _TIE_GAP = 1, 2  # votes by which class order, and the tie-break that the tables leave out, can move a position
 _ROWS_AT_ONCE = 64  # histograms in one block of laws
-_TWO_CLASSES = 2
 _MOST_TEACHERS = 5_000  # 10,001 gaps of two classes: about a second
 
 
@@ -78,9 +77,13 @@ def _per_query(
         if noise is not None:
             needed, repeats = np.unique(noise_to_pass(event, votes, offsets), return_counts=True)
             return check_reach(noise, order, needed, steps), repeats
-    elif votes.n_classes == _TWO_CLASSES and votes.n_teachers <= _MOST_TEACHERS:
+    elif votes.n_classes == 2 and votes.n_teachers <= _MOST_TEACHERS:
         rows, repeats = np.unique(votes.counts, axis=0, return_counts=True)
-        return reach_of_two_classes(event, votes.n_teachers, votes.unit, rows, order, steps), repeats
+        # Which of two classes is reported depends only on how far one is ahead, so all exact costs are computed.
+        by_gap = _exact_by_gap(event, votes.n_teachers, votes.unit, order)
+        at, widths = rows[:, 0] - rows[:, 1] + votes.n_teachers, 2 * _GAP_PER_BALLOT * np.arange(steps + 1) + 1
+        highest: list[FloatArray] = [ndimage.maximum_filter1d(by_gap, width, mode="nearest")[at] for width in widths]
+        return np.stack(highest, axis=1), repeats
     elif isinstance(event, NoisyArgmaxLaplace | NoisyArgmaxGaussian):
         noise = (
             argmax_bound.laplace_noise(event.scale, order)
@@ -90,7 +93,9 @@ def _per_query(
         if noise is not None:
             rows, repeats = np.unique(-np.sort(-votes.counts, axis=1), axis=0, return_counts=True)
             envelope = envelope_of(noise, argmax_bound.positions_of(noise), order)
-            return argmax_reach(envelope, rows, steps), repeats
+            blocks = [rows[start : start + _ROWS_AT_ONCE] for start in range(0, len(rows), _ROWS_AT_ONCE)]
+            excess = np.concatenate([_argmax_excess(envelope, block, steps) for block in blocks])
+            return divergence(excess + noise.outside(order), order), repeats
     raise UnsupportedEventError(
         f"No publishable bound on the exact cost of {type(event).__name__} is known for {votes.n_classes} classes, "
         f"{votes.n_teachers} teachers and order {order:g}. Publish the data-independent epsilon."
@@ -103,10 +108,10 @@ def noise_to_pass(event: Check, votes: VoteHistogram, offsets: FloatArray | None
     return (np.ceil(event.threshold + shift) - votes.counts).min(axis=1).astype(np.int64)
 
 
-# How large the cost of one noisy argmax or check can be within j changed ballots, for any number of classes: given the
-# noise of all other classes, a moved ballot can tell three outcomes apart (docs/proofs/argmax_bound.md). Here their
-# moment is averaged over the best of the others instead of maximized, after it was made monotone in how far that is
-# behind: then j changed ballots shift it by 2j at most. Proof: docs/proofs/release.md, section 2.
+# How large the cost of one noisy argmax or check can be within j changed ballots, for any number of classes. The moment
+# of the three outcomes of docs/proofs/argmax_bound.md is averaged over the best of the others instead of maximized,
+# after it was made monotone in how far that is behind: then j changed ballots shift it by 2j at most. Proof:
+# docs/proofs/release.md, section 2.
 
 
 @final
@@ -115,7 +120,6 @@ class Envelope:
     """Upper bounds on E[φ] of a moved ballot, monotone in where the classes stand; see `envelope_of`."""
 
     noise: Noise
-    order: float
     step: int  # votes between positions
     last: int
     leading: FloatArray  # [x, d + last]: one of the two classes leads; rises in x, falls in d
@@ -150,15 +154,7 @@ def envelope_of(noise: Noise, positions: Positions, order: float) -> Envelope:
     by_gap = np.maximum(np.maximum.accumulate(by_gap, axis=0), two)  # the best other may be anywhere below
     leading = np.maximum.accumulate(by_gap[:, ::-1], axis=1)[:, ::-1]
     trailing = np.maximum.accumulate(np.maximum.accumulate(three[::-1, ::-1], axis=0), axis=1)[::-1, ::-1]
-    return Envelope(noise, order, positions.step, last, leading, trailing)
-
-
-def argmax_reach(envelope: Envelope, counts: IntArray, steps: int) -> FloatArray:
-    """Return a bound on the cost of a noisy argmax within j = 0..steps changed ballots, shape (queries, steps + 1)."""
-    ordered = -np.sort(-counts, axis=1)
-    blocks = [ordered[start : start + _ROWS_AT_ONCE] for start in range(0, len(ordered), _ROWS_AT_ONCE)]
-    excess = np.concatenate([_argmax_excess(envelope, block, steps) for block in blocks])
-    return divergence(excess + envelope.noise.outside(envelope.order), envelope.order)
+    return Envelope(noise, positions.step, last, leading, trailing)
 
 
 def check_reach(noise: Noise, order: float, needed: IntArray, steps: int) -> FloatArray:
@@ -166,16 +162,11 @@ def check_reach(noise: Noise, order: float, needed: IntArray, steps: int) -> Flo
     # Position x is the pair "noise ≥ x" and "noise ≥ x + 1"; a moved ballot makes it or the one below.
     excess = np.pad(excess_of_one_count(noise, order), steps + 2)
     at = np.clip(needed, -noise.reach, noise.reach + 1) + noise.reach + steps + 1
-    worst = np.maximum(excess[at], excess[at - 1])
-    columns: list[FloatArray] = []
-    for step in range(steps + 1):
-        worst = np.maximum(worst, np.maximum(excess[at + step], excess[at - 1 - step]))
-        columns.append(worst)
-    return divergence(np.stack(columns, axis=1) + noise.outside(order), order)
+    beside = [np.maximum(excess[at + step], excess[at - 1 - step]) for step in range(steps + 1)]
+    return divergence(np.maximum.accumulate(np.stack(beside, axis=1), axis=1) + noise.outside(order), order)
 
 
 def _argmax_excess(envelope: Envelope, ordered: IntArray, steps: int) -> FloatArray:
-    """Return the bound on E[φ], from counts in falling order."""
     first, second = ordered[:, 0], ordered[:, 1]
     no_class = np.iinfo(np.int32).min
     third = ordered[:, 2] if ordered.shape[1] > 2 else np.full(len(ordered), no_class)
@@ -225,21 +216,6 @@ def _best_of(noise: Noise, counts: IntArray) -> tuple[IntArray, FloatArray]:
     mass = np.diff(below, axis=1, prepend=0.0)
     mass[:, -1] += 1 - below[:, -1]
     return value, np.maximum(mass, 0)
-
-
-# Which of two classes is reported depends only on how far one is ahead, so there are so few cases that nothing needs to
-# be bounded: all exact costs are computed, and each changed ballot moves the gap by at most two votes.
-
-
-def reach_of_two_classes(
-    event: Event, n_teachers: int, unit: PrivacyUnit, counts: IntArray, order: float, steps: int
-) -> FloatArray:
-    """Return the largest exact cost within j = 0..steps changed ballots, shape (queries, steps + 1)."""
-    by_gap = _exact_by_gap(event, n_teachers, unit, order)
-    at = counts[:, 0] - counts[:, 1] + n_teachers
-    widths = 2 * _GAP_PER_BALLOT * np.arange(steps + 1) + 1
-    highest: list[FloatArray] = [ndimage.maximum_filter1d(by_gap, width, mode="nearest")[at] for width in widths]
-    return np.stack(highest, axis=1)
 
 
 @lru_cache(maxsize=8)

@@ -4,24 +4,40 @@ A stated ε below the proved one is refused. One above it stays: it is true, and
 queries or an earlier version's theorem.
 """
 
+import json
 from collections import Counter
 from dataclasses import replace
 from itertools import product
-from math import inf, isclose
-from typing import NamedTuple, NoReturn
+from math import inf, isclose, isfinite
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
 
-from tutelage.accounting import data_independent
-from tutelage.events import Check, Composed, Event, NoisySumGaussian, PublicationTest, Repeated, counted, event_of
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, LedgerMismatchError
-from tutelage.ledger import History
+from tutelage._internal.gate import read_text
+from tutelage._internal.outputs import json_form
+from tutelage.accounting import Accountant, data_independent
+from tutelage.events import (
+    Check,
+    Composed,
+    Event,
+    NoisySumGaussian,
+    PublicationTest,
+    Repeated,
+    counted,
+    event_from_dict,
+    event_of,
+)
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, LedgerMismatchError, TutelageError
+from tutelage.ledger import History, Ledger
 from tutelage.ledger.filter import filter_of
-from tutelage.privacy import round_up
+from tutelage.privacy import PublicEpsilon, round_up
 from tutelage.publishing.proposal import Proposal
-from tutelage.publishing.publication import proposed_epsilon
+from tutelage.publishing.publication import Publication, proposed_epsilon, publication_of
 from tutelage.publishing.recording import all_but, check_complete, check_covered, proposal_of, record_of
 from tutelage.reporting import PrivacyCard
 
-SLACK = 1e-6  # relative: costs come out the same to more digits on every machine
+_SLACK = 1e-6  # relative: costs come out the same to more digits on every machine
+_FORMAT = 1
+CLAIM = json_form("a claim", "format", "passed", "sanitised", "data_independent", "labels", "proposal", "ledger")
 
 
 def proved_card(card: PrivacyCard, where: str, history: History | None = None) -> PrivacyCard:
@@ -39,19 +55,19 @@ def proved_card(card: PrivacyCard, where: str, history: History | None = None) -
         # The budget, which holds for more, was checked.
         if cost is not None and (cost.epsilon < card.budget["budget"] or cost.delta < card.budget["delta"]):
             by = name if cost.order is None else f"{name} by order {cost.order:.4g}"
-            check_stated(cost.epsilon, _proved(at_limits(card.event), cost.delta, cost.order), by, where)
+            _check_stated(cost.epsilon, _proved(_at_limits(card.event), cost.delta, cost.order), by, where)
     if card.if_added_or_removed is not None:
         proved = inf  # beside an ε of other releases too; or where one who leaves changes a teacher's ballot
         if not card.covers_ledger and all(isinstance(part.event, NoisySumGaussian) for part in card.event.flatten()):
             proved = data_independent.epsilon_if_added_or_removed(card.event, card.epsilon.delta)
-        check_stated(card.if_added_or_removed, proved, "if units are only added or removed an ε", where)
+        _check_stated(card.if_added_or_removed, proved, "if units are only added or removed an ε", where)
     _check_frontier(card, where, paying)
     _check_accuracy(card, where)
     proposal = _check_tested(card, where, paying)
     return card if proposal is None else replace(card, proposal=record_of(proposal))
 
 
-def at_limits(event: Event) -> Event:
+def _at_limits(event: Event) -> Event:
     """Return an event with as many answers as there were checks: the votes decided how many of them there are."""
     times = counted([event])
     checks, answers = _checks_and_answers(times)
@@ -60,30 +76,22 @@ def at_limits(event: Event) -> Event:
     return event_of(times)
 
 
-class Drawn(NamedTuple):
-    """A test as the ledger recorded it, whether it passed, and the number of its entry."""
-
-    test: PublicationTest
-    passed: bool
-    number: int
-
-
-def last_test(test: PublicationTest, history: History, where: str) -> Drawn:
-    """Return what the last such test in a history came to; whether its noise was simulated is not compared."""
+def _last_test(test: PublicationTest, history: History, where: str) -> tuple[PublicationTest, bool, int]:
+    """Return the last such test in a history, simulated or not, whether it passed, and the number of its entry."""
     drawn = [
-        Drawn(event, history.outcomes[number] == 1, number)
+        (event, history.outcomes[number] == 1, number)
         for number, event in history.published.items()
         if replace(event, simulated=False) == replace(test, simulated=False) and number in history.outcomes
     ]
     if not drawn:
         raise InvalidDataError(f"The ledger does not hold the test that {where} names.")
-    last = drawn[-1]
-    if len(_recorded_with(last.test, history)) > 1:  # nothing tells whose test it was, so that each must have passed
-        last = last._replace(passed=all(one.passed for one in drawn))
-    return last
+    found, passed, last = drawn[-1]
+    if len(_recorded_with(found, history)) > 1:  # nothing tells whose test it was, so that each must have passed
+        passed = all(one for _, one, _ in drawn)
+    return found, passed, last
 
 
-def check_recorded_as(proposal: Proposal, test: PublicationTest, history: History, where: str) -> None:
+def _check_recorded_as(proposal: Proposal, test: PublicationTest, history: History, where: str) -> None:
     """Refuse a file's proposal that the ledger did not record: its order and caps, which the test does not tell."""
     matching = _recorded_with(test, history)
     if proposal not in matching:
@@ -91,9 +99,9 @@ def check_recorded_as(proposal: Proposal, test: PublicationTest, history: Histor
         raise InvalidDataError(f"{where} holds another proposal than the ledger recorded{recorded}. {_ORIGINAL}")
 
 
-def check_stated(stated: float, proved: float, name: str, where: str) -> None:
+def _check_stated(stated: float, proved: float, name: str, where: str) -> None:
     """Refuse a number of a file that is below what is proved."""
-    if stated < proved * (1 - SLACK):
+    if stated < proved * (1 - _SLACK):
         raise InvalidDataError(
             f"{where} states {name} = {stated:.6g}, and what was released proves {round_up(proved)}. Use the original "
             "file; this one was changed."
@@ -110,13 +118,10 @@ def _recorded_with(test: PublicationTest, history: History) -> list[Proposal]:
 
 
 def _check_paid(card: PrivacyCard, where: str, history: History) -> None:
-    """Refuse a card whose budget is not the ledger's at its head, or that is about other labels.
-
-    With an ε of its own it may be about fewer.
-    """
+    """Refuse a card of another budget than the ledger's at its head, or of other labels; of fewer with its own ε."""
     for name, right in history.state.as_dict().items():
         stated = card.budget.get(name, right)
-        same = isclose(stated, right, rel_tol=SLACK, abs_tol=1e-12) if isinstance(right, float) else stated == right
+        same = isclose(stated, right, rel_tol=_SLACK, abs_tol=1e-12) if isinstance(right, float) else stated == right
         if not same:
             _disagree(where, f"`{name}` of the budget", stated, right, "its ledger")
     done = counted([card.event])
@@ -138,17 +143,17 @@ def _check_budget(card: PrivacyCard, where: str) -> None:
         except InvalidParameterError:
             raise InvalidDataError(f"{where} states a budget that no ledger can have.") from None
         cost = limit.share(limit.cost(card.event))
-        check_stated(budget["budget"], cost, "the budget", where)
-        check_stated(budget["spent"], cost, "the spent share", where)
+        _check_stated(budget["budget"], cost, "the budget", where)
+        _check_stated(budget["spent"], cost, "the spent share", where)
         if card.covers_ledger and card.epsilon.order not in (None, limit.order):
             _disagree(where, "the order of ε", card.epsilon.order, limit.order, "its budget")
     else:
-        check_stated(budget["budget"], _proved(card.event, budget["delta"], None), "the budget", where)
+        _check_stated(budget["budget"], _proved(card.event, budget["delta"], None), "the budget", where)
     whole = budget["spent"] + budget.get("remaining", budget["budget"] - budget["spent"])
-    if not isclose(whole, budget["budget"], rel_tol=SLACK):
+    if not isclose(whole, budget["budget"], rel_tol=_SLACK):
         _disagree(where, "spent + remaining", whole, budget["budget"], "its budget")
     shares = sum(batch.share for batch in card.batches)
-    if card.batches and not isclose(shares, budget["spent"], rel_tol=SLACK, abs_tol=1e-9):
+    if card.batches and not isclose(shares, budget["spent"], rel_tol=_SLACK, abs_tol=1e-9):
         _disagree(where, "the sum of its batches", shares, budget["spent"], "the spent share of the budget")
 
 
@@ -169,28 +174,23 @@ def _check_tested(card: PrivacyCard, where: str, paying: History | None) -> Prop
             raise InvalidDataError(f"{where} holds a proposal whose test is not in its event. {_ORIGINAL}")
         earlier = all_but(published, test)
     else:
-        earlier = _tested_through(proposal, card, where, paying)
-    check_stated(stated.epsilon, proposed_epsilon(proposal, earlier), "the second ε", where)
+        test, passed, number = _last_test(proposal.event(), paying, where)
+        # The first ε of a card may be of everything; the second is then of what was released until its test.
+        until = paying.until(number)
+        if not card.covers_ledger:
+            check_complete(until.given, paying)
+            until = paying
+        if _labels_in(counted([card.event])) - until.given:
+            raise InvalidDataError(f"{where} is about labels that came after the test of its second ε.")
+        if not passed:
+            raise InvalidDataError(f"{where} states that a test passed, and the ledger remembers that it was refused.")
+        _check_recorded_as(proposal, test, paying, where)
+        earlier = all_but(until.publications, test)
+    _check_stated(stated.epsilon, proposed_epsilon(proposal, earlier), "the second ε", where)
     right = card.budget["delta"], proposal.order
     if (stated.delta, stated.order) != right:
         _disagree(where, "δ and order of the second ε", (stated.delta, stated.order), right, "its proposal")
     return proposal
-
-
-def _tested_through(proposal: Proposal, card: PrivacyCard, where: str, paying: History) -> tuple[PublicationTest, ...]:
-    """Return the publications of a ledger beside the test of a proposal, up to the card's head."""
-    test, passed, number = last_test(proposal.event(), paying, where)
-    # The first ε of a card may be of everything; the second is then of what was released until its test.
-    until = paying.until(number)
-    if not card.covers_ledger:
-        check_complete(until.given, paying)
-        until = paying
-    if _labels_in(counted([card.event])) - until.given:
-        raise InvalidDataError(f"{where} is about labels that came after the test of its second ε.")
-    if not passed:
-        raise InvalidDataError(f"{where} states that a test passed, and the ledger remembers that it was refused.")
-    check_recorded_as(proposal, test, paying, where)
-    return all_but(until.publications, test)
 
 
 def _check_frontier(card: PrivacyCard, where: str, paying: History | None) -> None:
@@ -213,7 +213,7 @@ def _check_frontier(card: PrivacyCard, where: str, paying: History | None) -> No
         try:
             for point in card.frontier:
                 proved = _proved(Repeated(one, point.queries), point.epsilon.delta, point.epsilon.order)
-                check_stated(point.epsilon.epsilon, proved, f"for {point.queries:,} queries an ε", where)
+                _check_stated(point.epsilon.epsilon, proved, f"for {point.queries:,} queries an ε", where)
         except InvalidDataError as error:
             refusal = error
         else:
@@ -229,7 +229,7 @@ def _check_accuracy(card: PrivacyCard, where: str) -> None:
     if rows != card.evaluation_rows:
         _disagree(where, "`evaluation_rows`", card.evaluation_rows, rows, "its classes")
     share = sum(entry.right for entry in card.accuracy_by_class) / rows
-    if not isclose(card.student_accuracy, share, rel_tol=SLACK):
+    if not isclose(card.student_accuracy, share, rel_tol=_SLACK):
         _disagree(where, "`student_accuracy`", card.student_accuracy, share, "its classes")
 
 
@@ -258,3 +258,88 @@ def _checks_and_answers(times: Counter[Event]) -> tuple[list[Event], list[Event]
 
 def _disagree(where: str, name: str, stated: object, right: object, source: str) -> NoReturn:
     raise InvalidDataError(f"{where} states {name} as {stated}. By {source}, it is {right}. {_ORIGINAL}")
+
+
+class Claim(NamedTuple):
+    """The claims of a card after a test: the worst-case ε and, if the test passed, the tested ε."""
+
+    data_independent: PublicEpsilon
+    sanitised: PublicEpsilon | None
+
+
+def claim_of(publication: Publication) -> Claim:
+    """Return what may stand on a card: the ε that was tested only where it passed and is the smaller one."""
+    tested, otherwise = publication.epsilon, publication.data_independent
+    smaller = publication.passed and tested.output_dependent and tested.epsilon < otherwise.epsilon
+    return Claim(otherwise, tested if smaller else None)
+
+
+def write_claim(path: Path, publication: Publication, released: Accountant, proposal: Proposal, ledger: Ledger) -> None:
+    """Write what was published to a file that `read_claim` reads; all of it is public."""
+    claim = claim_of(publication)
+
+    def stored(epsilon: PublicEpsilon) -> dict[str, Any]:
+        return {name: getattr(epsilon, name) for name in ("epsilon", "delta", "order", "method")}
+
+    record = {
+        "format": _FORMAT,
+        "passed": publication.passed,
+        "sanitised": None if claim.sanitised is None else stored(claim.sanitised),
+        "data_independent": stored(claim.data_independent),
+        "labels": released.charged().as_dict(),
+        "proposal": record_of(proposal),
+        "ledger": ledger.state().head,
+    }
+    path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_claim(path: Path, history: History) -> tuple[Claim, dict[str, Any] | None, Event]:
+    """Return a claim proved again from the entries of its ledger, the record of its proposal, and what was released."""
+    try:
+        record = json.loads(read_text(path))
+        proposal, labels = proposal_of(record["proposal"]), _at_limits(event_from_dict(record["labels"]))
+        stated_passed, head, tested = record["passed"], record["ledger"], record["sanitised"]
+        stated, stated_tested = _claimed(record["data_independent"]), None if tested is None else _claimed(tested)
+        if record["format"] != _FORMAT or type(head) is not str or type(stated_passed) is not bool:
+            raise ValueError
+    except OSError as error:
+        raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
+    except (KeyError, TypeError, ValueError, RecursionError, TutelageError):
+        raise InvalidDataError(f"{path} is not a claim that `tutelage publish test --output` wrote.") from None
+    test, passed, number = _last_test(proposal.event(), history.until_head(head, str(path)), str(path))
+    check_complete(history.until(number).given, history)
+    check_covered(counted([labels]), history)
+    if stated_passed and not passed:
+        raise InvalidDataError(f"{path} states that the test passed, and the ledger remembers that it was refused.")
+    published, delta = history.publications, history.state.delta
+    independent = data_independent.epsilon(Composed((labels, *published)), delta)
+    _check_claimed(stated, independent, "worst-case ε", path)
+    released = Composed((event_of(history.given), *published))
+    if stated_tested is None:
+        return Claim(independent, None), None, released
+    _check_recorded_as(proposal, test, history, str(path))
+    proved = publication_of(proposal, stated_passed, labels, test, all_but(published, test), delta)
+    sanitised = claim_of(proved).sanitised
+    if sanitised is None:
+        raise InvalidDataError(f"{path} states a tested ε, and its proposal proves none below the worst-case ε.")
+    _check_claimed(stated_tested, sanitised, "tested ε", path)
+    return Claim(independent, sanitised), record_of(proposal), released
+
+
+def _check_claimed(stated: tuple[float, float], proved: PublicEpsilon, name: str, path: Path) -> None:
+    """Refuse a number of a file that is below what is proved."""
+    epsilon, delta = stated
+    if delta != proved.delta or epsilon < proved.epsilon * (1 - _SLACK):
+        raise InvalidDataError(
+            f"{path} states a {name} of {epsilon:.6g} at δ = {delta:g}, and its proof gives {round_up(proved.epsilon)} "
+            f"at δ = {proved.delta:g}. The file was changed, or an ε was published since. Run `tutelage publish test` "
+            "again; the test is remembered."
+        )
+
+
+def _claimed(record: Any) -> tuple[float, float]:
+    """Return the ε and δ of an entry."""
+    numbers = record["epsilon"], record["delta"]
+    if any(type(number) is not float or not isfinite(number) or number < 0 for number in numbers):
+        raise ValueError
+    return numbers

@@ -32,9 +32,7 @@ _UPWARD = 1e-9  # nats or relative: far above the rounding of the few operations
 _MOST_LEVELS, _MOST_ORDER = 10_000, 1e6
 _LEVELS = 96  # changed teachers looked at; a test is over long before
 _ORDERS = (0.5, 200.0)  # least and largest λ − 1
-_CERTAINLY_FOLLOWED = 0.0  # log(λ − 1) up to which a refusal is about the event and not the order
 _NONE = 1e6  # in place of an ε that there is not
-_EVALUATIONS = 14  # of an order; ε within 0.1 % of the best
 
 
 @final
@@ -134,7 +132,7 @@ class Proposal:
         caps: list[float]
         chances: list[int]
         try:
-            fields = json.loads(text)
+            fields: dict[str, Any] = json.loads(text)
             unit = PrivacyUnit.from_dict(fields["unit"])
             delta, order, caps, chances = (fields[key] for key in ("delta", "order", "caps", "chances"))
             plain = type(caps) is list and type(chances) is list and fields["format"] == FORMAT
@@ -230,7 +228,7 @@ def propose(
         try:
             caps = margin * reach_of(proxy, order, _LEVELS).reveal()
         except UnsupportedEventError:
-            if log_offset <= _CERTAINLY_FOLLOWED:
+            if log_offset <= 0:  # a refusal is about the event and not the order
                 raise
             return _NONE  # so large an order is not followed for this noise
         epsilon, chances = best_chances(caps, order, delta, refusal)
@@ -240,7 +238,7 @@ def propose(
     coarse = np.linspace(log(_ORDERS[0]), log(_ORDERS[1]), 7)
     best = int(np.argmin([epsilon_at(float(at)) for at in coarse]))
     bounds = float(coarse[max(best - 1, 0)]), float(coarse[min(best + 1, len(coarse) - 1)])
-    optimize.minimize_scalar(epsilon_at, bounds=bounds, method="bounded", options={"maxiter": _EVALUATIONS - 7})
+    optimize.minimize_scalar(epsilon_at, bounds=bounds, method="bounded", options={"maxiter": 7})  # within 0.1 %
     order, (epsilon, caps, chances) = min(tried.items(), key=lambda item: item[1][0])
     if epsilon >= published.epsilon:
         raise NothingToGainError(

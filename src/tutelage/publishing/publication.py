@@ -1,7 +1,7 @@
 """Publish an ε that rests on the votes: proposed on public votes before anyone saw these, then tested once."""
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, final
+from typing import final
 
 import numpy as np
 import numpy.typing as npt
@@ -90,49 +90,34 @@ def publish_epsilon(
         If the costs of something released cannot be bounded around the votes.
     """
     noise = known_noise(noise, "publish_epsilon")
-    asked = _asked(released, ledger, proposal, queries, question, simulated=noise.simulated)
-    remembered = ledger.recall([asked.query])
+    event, query = _asked(released, ledger, proposal, queries, question, simulated=noise.simulated)
+    remembered = ledger.recall([query])
     if not remembered:
         history = ledger.history()
         check_recorded(proposal, history)
         check_covered(accounted_in(released), history)
         reach = reach_of(released, proposal.order, len(proposal.caps))  # before anything is spent: it may be refused
         chance = proposal.chances[min(proposal.shortfall(reach.reveal()), len(proposal.caps))]
-        remembered, reservation = ledger.reserve_new(asked.event, [asked.query])
+        remembered, reservation = ledger.reserve_new(event, [query])
         if reservation is not None:  # else another process was quicker
-            drawn = {asked.query: (int(noise.happens(chance)),)}
-            remembered = ledger.settle(reservation, drawn, asked.event).labels
-    return _claimed(asked, released, ledger, proposal, passed=bool(remembered[asked.query][0]))
+            remembered = ledger.settle(reservation, {query: (int(noise.happens(chance)),)}, event).labels
+    return _claimed(event, released, ledger, proposal, passed=bool(remembered[query][0]))
 
 
 def recalled_publication(
     released: Accountant, ledger: Ledger, proposal: Proposal, queries: npt.ArrayLike, *, question: str = ""
 ) -> Publication | None:
-    """Return what this very test came to if it was drawn before; its votes are counted and not looked at.
-
-    Parameters
-    ----------
-    released, ledger, proposal, queries, question
-        As for `publish_epsilon`.
-    """
-    asked = _asked(released, ledger, proposal, queries, question, simulated=False)
-    remembered = ledger.recall([asked.query])
-    if not remembered:
+    """Return what this very test came to if it was drawn before; its votes are counted and not looked at."""
+    event, query = _asked(released, ledger, proposal, queries, question, simulated=False)
+    if not (remembered := ledger.recall([query])):
         return None
-    return _claimed(asked, released, ledger, proposal, passed=bool(remembered[asked.query][0]))
-
-
-class _Asked(NamedTuple):
-    """The releases, the test and the key that it is remembered by; all public."""
-
-    labels: Composed
-    event: PublicationTest
-    query: bytes
+    return _claimed(event, released, ledger, proposal, passed=bool(remembered[query][0]))
 
 
 def _asked(
     released: Accountant, ledger: Ledger, proposal: Proposal, queries: npt.ArrayLike, question: str, *, simulated: bool
-) -> _Asked:
+) -> tuple[PublicationTest, bytes]:
+    """Return the test and the key that it is remembered by; both public."""
     labels, rows = released.charged(), np.asarray(queries)
     if {part.event.unit for part in labels.flatten()} != {proposal.unit}:
         raise LedgerMismatchError("The proposal and what was released have different units of privacy. Make a new one.")
@@ -145,15 +130,17 @@ def _asked(
         "released": labels.as_dict(),
         "question": question,
     }
-    return _Asked(labels, event, ledger.query_hashes(about, rows[None])[0])
+    return event, ledger.query_hashes(about, rows[None])[0]
 
 
-def _claimed(asked: _Asked, released: Accountant, ledger: Ledger, proposal: Proposal, *, passed: bool) -> Publication:
+def _claimed(
+    event: PublicationTest, released: Accountant, ledger: Ledger, proposal: Proposal, *, passed: bool
+) -> Publication:
     """Return what may be claimed, after checking that a drawn test covers all present releases of the ledger."""
     history = ledger.history()
     check_covered(accounted_in(released), history)
-    earlier = all_but(history.publications, asked.event)
-    return publication_of(proposal, passed, asked.labels, asked.event, earlier, ledger.delta)
+    earlier = all_but(history.publications, event)
+    return publication_of(proposal, passed, released.charged(), event, earlier, ledger.delta)
 
 
 def publication_of(

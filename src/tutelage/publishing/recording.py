@@ -1,9 +1,4 @@
-"""Publications in a ledger: the recorded proposals, the releases that each covers, and the results.
-
-A proposal is an entry made before the first label, its order and every other number fixed. The scope of a publication
-is decided here for every card and every run. It is spent, drawn once, and remembered by public values only, because
-spending shows what is remembered.
-"""
+"""Publications in a ledger: the proposals recorded before the first label, and the releases that each covers."""
 
 import json
 from collections import Counter
@@ -18,10 +13,7 @@ from tutelage.publishing.proposal import Proposal
 
 
 def check_covered(accounted: Counter[Event], history: History) -> None:
-    """Refuse an ε that covers fewer or other labels than those released through a ledger.
-
-    Batches that were interrupted gave no answer. Answers of the student's own may be counted as the teachers'.
-    """
+    """Refuse an ε that covers fewer or other labels than those released through a ledger."""
     check_complete(accounted, history)
     if accounted - history.paid:
         raise LedgerMismatchError(

@@ -3,6 +3,6 @@
 from tutelage.reporting.card import PrivacyCard
 from tutelage.reporting.evidence import Batch, ClassAccuracy, FrontierPoint
 from tutelage.reporting.reading import read_card
-from tutelage.reporting.statements import STATEMENTS
+from tutelage.reporting.record import STATEMENTS
 
 __all__ = ["STATEMENTS", "Batch", "ClassAccuracy", "FrontierPoint", "PrivacyCard", "read_card"]

@@ -9,8 +9,7 @@ from typing import Any, final
 from tutelage._internal.html import fragment
 from tutelage._internal.releases import CARD, claimed_folder, released
 from tutelage.privacy import PublicEpsilon
-from tutelage.reporting.html import page_of
-from tutelage.reporting.markdown import markdown_of
+from tutelage.reporting.pages import markdown_of, page_of
 from tutelage.reporting.record import CardRecord
 from tutelage.reporting.sections import NOT_PROTECTED, pages_of
 

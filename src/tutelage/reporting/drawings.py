@@ -35,7 +35,7 @@ def costs_figure(batches: Sequence[Batch], spending: Spending) -> Drawing:
     """Return which batches took how much of the budget, for checks and for answers; printed numbers add up."""
     shown, rest = merged(batches, _MOST_BARS), spending.left
     checks = min(spending.spent, round_up(sum(batch.checks for batch in batches)))
-    names = [f"{_day(batch)} · {_asked(batch)}" for batch in shown]
+    names = [f"{batch.written[:10]} · {_asked(batch)}" for batch in shown]
     left = 20 + _LETTER * max(len(name) for name in [*names, "not spent"])
     most = max(rest, *(batch.share for batch in shown))
 
@@ -92,7 +92,3 @@ def _bar(
         marks.append(_box(x(begun), top, x(begun + length) - x(begun), _BAR, kind))
         begun += length
     return [*marks, _write(x(begun) + 6, top + 13, f"{total:.10g}")]
-
-
-def _day(batch: Batch) -> str:
-    return batch.written[:10]

@@ -12,7 +12,7 @@ from tutelage.events import (
     SummedNoise,
     TruncatedGeometricResponse,
 )
-from tutelage.exceptions import NotPublishableError
+from tutelage.exceptions import InvalidParameterError, NotPublishableError
 from tutelage.privacy import NeighboringRelation, PublicEpsilon
 from tutelage.reporting.evidence import Batch, ClassAccuracy, FrontierPoint, Spending
 from tutelage.reporting.lints import NOISE_FROM_SHARES, Finding
@@ -25,8 +25,39 @@ from tutelage.reporting.publishable import (
     check_public,
     check_table,
 )
-from tutelage.reporting.statements import check_statements
 
+# Statements that only the people behind the data can make, in their own words, for a card to quote: the topics
+# of the first page, then those of the annex. A topic is in files, so it is never renamed.
+FIRST_PAGE = {
+    "title": "the name of this release",
+    "private_data": "the private data and their source",
+    "controller": "the organization that decides why and how the data are used",
+    "purpose": "the purpose of this release",
+    "people": "the people in the data, and their number if it may be public",
+    "intended_use": "the intended use of the labels and the student",
+    "excluded_use": "the uses that are excluded",
+    "without_privacy": "the accuracy of a model without privacy on the same rows",
+    "signed_by": "the name and role of the person who signs",
+    "review_date": "the date of the next review",
+}
+STATEMENTS = {
+    **FIRST_PAGE,
+    "public_data": "the public rows, their source, and why they may be public",
+    "collection": "why the private data were collected, on which legal basis, and how long they are kept",
+    "leaves_site": "what leaves each site, and how",
+    "trust": "who is trusted with what: data set owners, operators, other sites, cloud providers",
+    "why_epsilon": "why this ε was chosen",
+    "evidence": "independent evidence: audits, reviews and their results",
+    "side_channels": "measures against side channels",
+    "access": "how private files are secured, and who may read them",
+    "withdrawal": "what happens if a site drops out or is dishonest, or a person withdraws consent",
+    "overlap": "how private rows were searched for among the public rows",
+    "fairness": "which groups are served worse, and what was done about it",
+    "other_releases": "other releases from the same private data",
+    "legal": "the legal assessment: where it is kept, and its conclusion",
+    "exit": "how the software was obtained and can be rebuilt; which network it may reach",
+}
+_LONGEST = 4000
 # A field of another type could contain a list of private numbers.
 _KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("mechanism", "noise_source", "selection", "feature_map", "student", "created"), (str,)),
@@ -75,14 +106,6 @@ class CardRecord:
         check_kinds(self.epsilon, (PublicEpsilon,), "epsilon")
         for item in fields(self):
             check_public(getattr(self, item.name), item.name)
-        self._check_kinds()
-        self._check_ranges()
-        check_statements(self.statements)
-        self._check_costs()
-        if self.event.is_simulated and not self.epsilon.simulated:
-            raise NotPublishableError("The event was made with simulated noise, so its epsilon must be marked so too.")
-
-    def _check_kinds(self) -> None:
         for name, kinds in _KINDS.items():
             check_kinds(getattr(self, name), kinds, name)
         if not isinstance(self.event, Event):
@@ -95,9 +118,6 @@ class CardRecord:
         check_proposal(self.proposal)
         check_table(self.statements, (str,), "statements")
         check_table(self.versions, (str,), "versions")
-
-    def _check_ranges(self) -> None:
-        """Refuse numbers that are out of range."""
         for name in ("queries", "answered", "teachers", "evaluation_rows"):
             check_number(getattr(self, name), name)
         check_number(self.student_accuracy, "student_accuracy", 1)
@@ -109,6 +129,18 @@ class CardRecord:
         for cost in (self.epsilon, self.sanitised, self.alone, *(point.epsilon for point in self.frontier)):
             if cost is not None:
                 check_number(cost.delta, "delta", 1)
+        for topic, text in self.statements.items():
+            if topic not in STATEMENTS:
+                raise InvalidParameterError(
+                    f"`statements` of a card has no topic {topic!r}. Topics: {', '.join(STATEMENTS)}."
+                )
+            if not text.strip() or len(text) > _LONGEST:
+                raise InvalidParameterError(
+                    f"The statement {topic!r} must be text of 1 to {_LONGEST:,} characters. Got {len(text):,}."
+                )
+        self._check_costs()
+        if self.event.is_simulated and not self.epsilon.simulated:
+            raise NotPublishableError("The event was made with simulated noise, so its epsilon must be marked so too.")
 
     def _check_costs(self) -> None:
         """Refuse costs in the wrong field, or about another unit of privacy."""

@@ -4,23 +4,11 @@ import math
 
 from tutelage.privacy import NeighboringRelation, PublicEpsilon, round_up
 from tutelage.reporting import meaning
-from tutelage.reporting.content import (
-    NOT_STATED,
-    Block,
-    Bullets,
-    Code,
-    Facts,
-    Page,
-    Part,
-    Prose,
-    Section,
-    Statement,
-)
 from tutelage.reporting.drawings import costs_figure, counted
 from tutelage.reporting.evidence import ClassAccuracy
 from tutelage.reporting.lints import verdict_of
-from tutelage.reporting.record import CardRecord
-from tutelage.reporting.statements import STATEMENTS
+from tutelage.reporting.pages import NOT_STATED, Block, Bullets, Code, Facts, Page, Part, Prose, Section, Statement
+from tutelage.reporting.record import STATEMENTS, CardRecord
 
 NOT_PROTECTED = (
     "The public rows: the student may memorize them.",
@@ -125,6 +113,13 @@ def _first_page(card: CardRecord) -> Facts:
     held = "none: simulated noise" if epsilon.simulated else f"{claim_of(epsilon)}{small}, for {scope}"
     majority = None if card.majority_share is None else f"{card.majority_share:.2%} of the same rows"
     missing = [name for topic, name in _LINES.items() if topic not in said]
+    accuracy = "not measured: no labeled public rows were given"
+    if card.student_accuracy is not None:
+        accuracy = f"{card.student_accuracy:.2%} on {card.evaluation_rows:,} public rows"
+    objections = "the settings were not checked" if card.findings is None else "none found: see the annex"
+    if card.findings:
+        named = (f"{one.code.replace('-', ' ')} ({one.severity})" for one in card.findings)
+        objections = f"{', '.join(named)}: see the annex"
 
     def stated(*topics: str) -> list[tuple[str, str]]:
         return [(_LINES[topic], said[topic]) for topic in topics if topic in said]
@@ -136,10 +131,10 @@ def _first_page(card: CardRecord) -> Facts:
             ("Privacy guarantee", held),
             ("Budget", _spending(card)),
             *stated("intended_use", "excluded_use"),
-            ("Accuracy of the model (student)", _accuracy(card)),
+            ("Accuracy of the model (student)", accuracy),
             ("Accuracy of always guessing the most frequent class", majority or "not measured"),
             *stated("without_privacy"),
-            ("Objections", _objections(card)),
+            ("Objections", objections),
             *stated("signed_by", "review_date"),
             *([("Not stated by the data set owner", "; ".join(missing))] if missing else []),
         )
@@ -167,19 +162,6 @@ def _spending(card: CardRecord) -> str:
         return used
     whole = PublicEpsilon(card.budget["budget"], card.budget["delta"], card.epsilon.unit, "budget")
     return f"{used}. If all of it is spent, the attacker guesses right in {meaning.cases(whole)}"
-
-
-def _accuracy(card: CardRecord) -> str:
-    if card.student_accuracy is None:
-        return "not measured: no labeled public rows were given"
-    return f"{card.student_accuracy:.2%} on {card.evaluation_rows:,} public rows"
-
-
-def _objections(card: CardRecord) -> str:
-    if card.findings is None:
-        return "the settings were not checked"
-    named = (f"{one.code.replace('-', ' ')} ({one.severity})" for one in card.findings)
-    return f"{', '.join(named)}: see the annex" if card.findings else "none found: see the annex"
 
 
 def _parameters(card: CardRecord) -> Section:

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import special, stats
 
 from tutelage._internal.typing import FloatArray
-from tutelage.accounting import Accountant, data_independent, pate2017
+from tutelage.accounting import Accountant, data_independent, pate_bounds
 from tutelage.accounting.rdp import RenyiCurve, classic
 from tutelage.audit.mechanism import Neighbors, audit_mechanism, claimed_epsilon
 from tutelage.events import Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
@@ -121,12 +121,12 @@ def _guarded_at_a_half(log_q: FloatArray, scale: float, moments: FloatArray) -> 
 
 def _without_the_logarithm(log_q: FloatArray, scale: float, moments: FloatArray) -> FloatArray:
     gamma = 1 / scale
-    inside = np.expm1(pate2017.log_moments(log_q, scale, moments)) + 1
+    inside = np.expm1(pate_bounds.log_moments(log_q, scale, moments)) + 1
     return np.minimum(inside, 2 * gamma**2 * moments * (moments + 1))
 
 
 def _moments_from_zero(log_q: FloatArray, scale: float, moments: FloatArray) -> FloatArray:
-    return pate2017.log_moments(log_q, scale, moments - 1)
+    return pate_bounds.log_moments(log_q, scale, moments - 1)
 
 
 def _converted(curve: RenyiCurve, delta: float) -> float:
@@ -184,7 +184,7 @@ def _cost_behind(winner: int, counts: tuple[int, ...]) -> float:
     """Return the moment by Lemma 4 and Theorem 3 of PATE 2017 if the class `winner` has the plurality."""
     behind = (counts[winner] - np.delete(counts, winner)) / _SCALE
     log_q = np.minimum(np.logaddexp.reduce(np.log(np.maximum(2 + behind, 1e-9) / 4) - behind), 0)
-    return float(pate2017.log_moments(np.array([log_q]), _SCALE, np.array([_MOMENT]))[0, 0])
+    return float(pate_bounds.log_moments(np.array([log_q]), _SCALE, np.array([_MOMENT]))[0, 0])
 
 
 def _cost_of_the_plurality(counts: tuple[int, ...]) -> float:
@@ -208,7 +208,7 @@ GUARD_AT_A_HALF = Fault(
     planted="the condition q < 1/2 of the published script",
     caught_by="enumeration of all neighbors",
     check=moments_cover_the_truth,
-    right=pate2017.log_moments,
+    right=pate_bounds.log_moments,
     wrong=_guarded_at_a_half,
 )
 MISSING_LOGARITHM = Fault(
@@ -216,7 +216,7 @@ MISSING_LOGARITHM = Fault(
     planted="the moment is used instead of its logarithm",
     caught_by="Theorem 3 in fifty digits",
     check=moments_are_those_of_theorem_3,
-    right=pate2017.log_moments,
+    right=pate_bounds.log_moments,
     wrong=_without_the_logarithm,
 )
 MOMENTS_FROM_ZERO = Fault(
@@ -224,7 +224,7 @@ MOMENTS_FROM_ZERO = Fault(
     planted="moments are counted from zero",
     caught_by="enumeration of all neighbors",
     check=moments_cover_the_truth,
-    right=pate2017.log_moments,
+    right=pate_bounds.log_moments,
     wrong=_moments_from_zero,
 )
 SIGN_OF_LOG_DELTA = Fault(

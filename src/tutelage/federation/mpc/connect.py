@@ -6,7 +6,7 @@ import os
 import secrets
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +23,7 @@ _VERSION = b"tutelage computing parties 1"
 _NOBODY = "did not answer"
 _OTHER_KEYS = "answered with other keys or terms than those of this party"
 _PATIENCE = 30.0  # seconds for a handshake, so that a silent caller does not keep a place
-_PAUSE = 0.1
-_TOLD_EVERY = 2.0  # seconds
+_PAUSE, _TOLD_EVERY = 0.1, 2.0  # seconds
 
 
 @final
@@ -39,8 +38,6 @@ class Endpoint:
 
 
 Waiting = Callable[[tuple[str, ...]], object]  # called again and again with the names of those still missing
-
-
 # A connection to a party that has proven who it is, and the key that the two share; private.
 Met = tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]
 
@@ -256,7 +253,12 @@ async def _run(
         background += [asyncio.create_task(link.listen()) for link in links.values()]
         background.append(asyncio.create_task(watch(list(links.values()), failure, timeout, deadline)))
         result = await failure.unless(body(Session(handshake.me, links, keys, failure, written)))
-        await failure.unless(_farewell(links.values()))
+        for link in links.values():  # one that fails before all have their result is noticed by all
+            link.send(0, b"", FrameKind.FINISHED)
+        for link in links.values():
+            await failure.unless(link.receive(0, FrameKind.FINISHED))
+        for link in links.values():
+            await failure.unless(link.close())
         return result
     finally:
         for task in background:
@@ -264,13 +266,3 @@ async def _run(
         handshake.abort()
         if written is not None:
             written.close()
-
-
-async def _farewell(links: Collection[Link]) -> None:
-    """Wait until every party has its result, so that one that fails is noticed by all."""
-    for link in links:
-        link.send(0, b"", FrameKind.FINISHED)
-    for link in links:
-        await link.receive(0, FrameKind.FINISHED)
-    for link in links:
-        await link.close()

@@ -177,7 +177,7 @@ class Link:
     async def _take_frame(self) -> FrameKind:
         """Take in one frame and return its kind."""
         kind, label, length = _HEADER.unpack(await self._reader.readexactly(_HEADER.size))
-        # What is not expected yet is kept within a limit.
+        # Messages that are not expected yet are kept within a limit.
         full = len(self._arrived) >= MOST_UNASKED or self._unasked_bytes + length > MOST_UNASKED_BYTES
         if length > MOST_BYTES or ((kind, label) not in self._awaited and full):
             raise ValueError("too much")

@@ -280,9 +280,7 @@ class PseudorandomElements(thresha.PRF):
 def _at_zero(points: Mapping[int, ElementArray]) -> ElementArray:
     """Return the values at 0 of polynomials of least degree through each party's shares."""
     places = tuple(sorted(points))
-    total = points[places[0]] * _weights(places)[0]
-    for place, weight in zip(places[1:], _weights(places)[1:], strict=True):
-        total = total + points[place] * weight
+    total: Any = sum(points[place] * weight for place, weight in zip(places, _weights(places), strict=True))
     return total % MODULUS
 
 

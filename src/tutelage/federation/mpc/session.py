@@ -20,10 +20,8 @@ _COMPARED_AT_ONCE = 2**17  # random bits
 
 
 async def largest(runtime: ArrayRuntime, values: ElementArray, bits: int) -> ElementArray:
-    """Return shares of 1 + the index of the largest number in each row, the lowest index among equals.
-
-    A tournament: adjacent players play, so that the left one also has the lower index, and wins a tie.
-    """
+    """Return shares of 1 + the index of the largest number in each row, the lowest index among equals."""
+    # A tournament: adjacent players play, so that the left one also has the lower index, and wins a tie.
     places = np.broadcast_to(np.arange(1, values.shape[1] + 1).astype(object), values.shape)
     pairs = np.stack([values, places])  # (2, rows, candidates)
     while (count := pairs.shape[2]) > 1:

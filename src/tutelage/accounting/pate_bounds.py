@@ -1,0 +1,147 @@
+"""The accounting of PATE 2017 for Laplace noise and of Scalable PATE 2018 for Gaussian noise, as the papers publish it.
+
+This is the reproduction path of the published figures. Vote-dependent results are private. Following the papers,
+Theorem 3 of 2017 and Theorem 6 of 2018 bound the divergence in one direction, from the data at hand to a neighbor.
+
+Two probabilities that the plurality loses to Laplace noise are at hand: Lemma 4, for the *continuous* noise of the
+paper, and an exact union bound for the *discrete* noise that tutelage draws, in which ties happen and may go against
+the plurality. For discrete noise Lemma 4 is not valid. Laplace answers of 2018 are accounted by Theorem 3 of 2017, as
+the paper's scripts do. Letters, conditions and proofs: docs/proofs/pate2017.md and docs/proofs/pate2018.md.
+"""
+
+from typing import cast
+
+import numpy as np
+from scipy import special
+
+from tutelage._internal.typing import FloatArray
+from tutelage._internal.validation import noise_scale
+from tutelage.events import ConfidenceCheck, Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace
+from tutelage.exceptions import UnsupportedEventError
+from tutelage.votes import VoteHistogram
+
+MOMENTS_2017: FloatArray = np.arange(1.0, 9.0)  # the l that the paper uses
+MOMENTS_2017.setflags(write=False)
+METHOD_2017 = "PATE 2017 Theorem 3 and Lemma 4, moments 1..8, continuous Laplace noise, one direction"
+_CHUNK_2017 = 2**22  # numbers in one (queries, moments) block: 32 MiB
+_ROUNDING = 1e-15  # per order: several times the rounding of the logarithms, so that values err upward
+_CHUNK_2018 = 2**21  # numbers in one (queries, orders) block: 16 MiB
+
+
+def log_moments(log_q: FloatArray, scale: float, moments: FloatArray) -> FloatArray:
+    """Return a bound on α(l), in nats, private, per query and moment: the smaller of Theorems 2 and 3."""
+    gamma = 1 / noise_scale(scale, "scale", "log_moments")
+    log_q = np.asarray(log_q, dtype=np.float64)[:, None]
+    moments = np.asarray(moments, dtype=np.float64)[None, :]
+    independent = 2 * gamma**2 * moments * (moments + 1)  # Theorem 2, arXiv:1610.05755v4
+    # Theorem 3's condition (e^{2γ}−1)/(e^{4γ}−1) = 1/(e^{2γ}+1); the script published with the paper tests q < 1/2.
+    valid = log_q < -np.logaddexp(0, 2 * gamma)
+    safe = np.where(valid, log_q, -np.inf)
+    # Theorem 3: log((1−q)((1−q)/(1−e^{2γ}q))^l + q e^{2γl}), in the log domain so that q may underflow.
+    kept = (moments + 1) * np.log1p(-np.exp(safe)) - moments * np.log1p(-np.exp(safe + 2 * gamma))
+    dependent = np.logaddexp(kept, safe + 2 * gamma * moments)
+    return np.where(valid, np.clip(dependent, 0, independent), independent)
+
+
+def log_q_laplace(votes: VoteHistogram, scale: float) -> FloatArray:
+    """Return log q per query, private, by Lemma 4 for continuous Laplace noise: q ≤ Σ_j (2 + γΔ_j)/(4 e^{γΔ_j})."""
+    behind, _ = gaps(votes)
+    scaled = behind / noise_scale(scale, "scale", "log_q_laplace")
+    return np.minimum(np.logaddexp.reduce(np.log((2 + scaled) / 4) - scaled, axis=1), 0)
+
+
+def log_q_discrete(votes: VoteHistogram, scale: float) -> FloatArray:
+    """Return log q per query, private, by an exact union bound for discrete Laplace noise, ties to the lowest index."""
+    behind, wins_ties = gaps(votes)
+    needed = np.where(wins_ties, behind, behind + 1)  # what Z_j − Z_{j*} must reach for class j to be reported
+    log_tail = log_tail_of_difference(needed, noise_scale(scale, "scale", "log_q_discrete"))
+    return np.minimum(np.logaddexp.reduce(log_tail, axis=1), 0)
+
+
+def total_cost_2017(votes: VoteHistogram, scale: float) -> FloatArray:
+    """Return the summed Rényi cost α(l)/l of all queries at l = 1..8 with continuous noise, in nats; private."""
+    log_q, total = log_q_laplace(votes, scale), np.zeros(len(MOMENTS_2017))
+    step = max(1, _CHUNK_2017 // len(MOMENTS_2017))
+    for start in range(0, len(log_q), step):
+        total += log_moments(log_q[start : start + step], scale, MOMENTS_2017).sum(axis=0)
+    return total / MOMENTS_2017
+
+
+def gaps(votes: VoteHistogram) -> tuple[FloatArray, np.ndarray]:
+    """Return n_{j*} − n_j for every other class j, and whether j wins a tie against the plurality j*."""
+    counts = votes.counts
+    winner = counts.argmax(axis=1)[:, None]
+    others = np.arange(votes.n_classes)[None, :] != winner
+    shape = (votes.n_queries, votes.n_classes - 1)
+    behind = (np.take_along_axis(counts, winner, axis=1) - counts)[others].reshape(shape)
+    wins_ties = (np.arange(votes.n_classes)[None, :] < winner)[others].reshape(shape)
+    return behind.astype(np.float64), wins_ties
+
+
+def log_tail_of_difference(needed: FloatArray, scale: float) -> FloatArray:
+    """Return log P(D ≥ needed) for the difference D of two discrete Laplace variables and needed ≥ 0.
+
+    With a = e^{−1/b}, P(D = d) = ((1−a)/(1+a))² a^d (d + (1+a²)/(1−a²)) for d ≥ 0; summed from d on, it is
+    a^d (d(1−a) + (1+a+2a²)/(1+a)) / (1+a)².
+    """
+    a, rest = np.exp(-1 / scale), -np.expm1(-1 / scale)
+    return -needed / scale + np.log(needed * rest + (1 + a + 2 * a**2) / (1 + a)) - 2 * np.log1p(a)
+
+
+def total_cost_2018(event: Event, votes: VoteHistogram, orders: FloatArray) -> FloatArray:
+    """Return the summed Rényi cost of all queries at each order as the paper accounts for them, in nats; private."""
+    step = max(1, _CHUNK_2018 // len(orders))
+    rows = np.arange(votes.n_queries)
+    chunks = (votes.select(rows[start : start + step]) for start in range(0, votes.n_queries, step))
+    return sum((costs_2018(event, chunk, orders).sum(axis=0) for chunk in chunks), np.zeros(len(orders)))
+
+
+def costs_2018(event: Event, votes: VoteHistogram, orders: FloatArray) -> FloatArray:
+    """Return the Rényi cost of each query at each order, shape (queries, orders); see `total_cost_2018`."""
+    match event:
+        case NoisyArgmaxLaplace(scale=scale):
+            log_q = log_q_laplace(votes, scale)
+            return log_moments(log_q, scale, orders - 1) / (orders - 1)
+        case NoisyArgmaxGaussian(sigma=sigma):
+            return answer_costs(log_q_gaussian(votes, sigma), sigma, orders)
+        case ConfidenceCheck(threshold=threshold, sigma=sigma):
+            above = (votes.counts.max(axis=1) - threshold) / sigma
+            return check_costs(special.log_ndtr(above), special.log_ndtr(-above), sigma, orders)
+        case _:
+            raise UnsupportedEventError(f"Scalable PATE 2018 has no bound for the event {type(event).__name__}.")
+
+
+def answer_costs(log_q: FloatArray, sigma: float, orders: FloatArray) -> FloatArray:
+    """Return the smaller of Theorem 6 and λ/σ² for each query and order, in nats; private."""
+    sigma = noise_scale(sigma, "sigma", "answer_costs")
+    log_q = np.minimum(np.asarray(log_q, dtype=np.float64), 0)[:, None]
+    lam = np.asarray(orders, dtype=np.float64)[None, :]
+    independent = lam / sigma**2
+    # Proposition 10, arXiv:1802.08908v1: μ₂ = σ √log(1/q̃), μ₁ = μ₂ + 1. GNMax is (μ, μ/σ²)-RDP at every μ.
+    mu_2 = sigma * np.sqrt(-log_q)
+    mu_1 = mu_2 + 1
+    epsilon_1, epsilon_2 = mu_1 / sigma**2, mu_2 / sigma**2
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        # Theorem 6's conditions: λ ≤ μ₁ and q̃ ≤ e^{(μ₂−1)ε₂} / (μ₁/(μ₁−1) · μ₂/(μ₂−1))^{μ₂}.
+        most = (mu_2 - 1) * epsilon_2 - mu_2 * (np.log(mu_1 / (mu_1 - 1)) + np.log(mu_2 / (mu_2 - 1)))
+        valid = (lam <= mu_1) & (mu_2 > 1) & (log_q <= most) & (log_q + epsilon_2 < 0)
+        log_kept = np.log1p(-np.exp(log_q))
+        log_a = log_kept - np.log1p(-np.exp((log_q + epsilon_2) * (1 - 1 / mu_2)))
+        log_b = epsilon_1 - log_q / (mu_1 - 1)
+        dependent = np.logaddexp(log_kept + (lam - 1) * log_a, log_q + (lam - 1) * log_b) / (lam - 1)
+        dependent += _ROUNDING * lam / (lam - 1)
+    dependent = np.where(np.isneginf(log_q), 0, dependent)
+    valid |= np.isneginf(log_q)
+    return np.where(valid, np.clip(dependent, 0, independent), independent)
+
+
+def check_costs(log_passes: FloatArray, log_fails: FloatArray, sigma: float, orders: FloatArray) -> FloatArray:
+    """Return the cost of each confidence check: Theorem 6 with the less likely outcome as q, at most λ/2σ²."""
+    return answer_costs(np.minimum(log_passes, log_fails), sigma * 2**0.5, orders)
+
+
+def log_q_gaussian(votes: VoteHistogram, sigma: float) -> FloatArray:
+    """Return log q per query, private, by Proposition 7 for continuous noise: q ≤ ½ Σ_j erfc(Δ_j/2σ)."""
+    behind, _ = gaps(votes)
+    scaled = behind / (2**0.5 * noise_scale(sigma, "sigma", "log_q_gaussian"))
+    return np.minimum(cast("FloatArray", special.logsumexp(special.log_ndtr(-scaled), axis=1)), 0)
