@@ -1,16 +1,21 @@
-"""A release: one folder of public files with a manifest of their hashes, published by one rename, named in a ledger."""
+"""A release: one folder of public files with a manifest of their hashes, published by one rename, named in a ledger.
+
+No finer time than its day is published or recorded. The moment at which a label was drawn would tell how long the
+private rows took, and with it how many there are.
+"""
 
 import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, final
 
-from tutelage._internal.days import today
 from tutelage._internal.gate import LARGEST, read_input, user_path
 from tutelage._internal.outputs import Claim, Form, claimed, path_of, sync_all
 from tutelage.exceptions import ConfigError, InvalidDataError
@@ -22,6 +27,28 @@ RESULTS = (*CARD, "labels.csv", "student.skops")
 _RELEASE, _FORMAT = "release", 1
 _HASH = re.compile("[0-9a-f]{64}")
 Record = Callable[[Callable[[str], str]], object]  # of a ledger: takes what returns a manifest's hash, given the head
+
+
+_DAY: ContextVar[str | None] = ContextVar("day", default=None)
+
+
+def today() -> str:
+    """Return the UTC day on which the present release began, or the present day outside of a release."""
+    return _DAY.get() or _now().date().isoformat()
+
+
+@contextmanager
+def on_one_day(day: str | None = None) -> Generator[None]:
+    """Keep the day on which the block begins: all entries of a release get one date, even if midnight passes."""
+    token = _DAY.set(day or today())
+    try:
+        yield
+    finally:
+        _DAY.reset(token)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 class _LaterFormatError(InvalidDataError):

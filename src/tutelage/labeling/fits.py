@@ -25,7 +25,7 @@ from tutelage.labeling.sums import BallotRounds, least_noise
 from tutelage.ledger import Accounting, Ledger, data_digest, existing_ledger, opened_ledger
 from tutelage.ledger.digests import people_digest, table_digest
 from tutelage.ledger.entries import canonical
-from tutelage.ledger.opening import require_terms
+from tutelage.ledger.ledger import require_terms
 from tutelage.mechanisms import Mechanism, NoisySum, Release
 from tutelage.noise import NoiseSource
 from tutelage.partition import Shards, canonical_ids

@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import reduce
 from typing import Any, Self, final
 
-from tutelage._internal.days import today
+from tutelage._internal.releases import today
 from tutelage.events import PublicationTest, event_from_dict
 from tutelage.exceptions import LedgerStorageError, LedgerTamperedError
 

@@ -26,16 +26,17 @@ from tutelage.exceptions import (
     LedgerError,
     LedgerLockedError,
     LedgerMismatchError,
+    LedgerMissingError,
     LedgerStorageError,
     LedgerTamperedError,
     UnsupportedEventError,
 )
 from tutelage.ledger.campaigns import SpentVotes, Voters
+from tutelage.ledger.digests import fingerprint, is_fingerprint_of, query_hashes
 from tutelage.ledger.disk import Room
 from tutelage.ledger.entries import Entry, Kind, canonical
 from tutelage.ledger.filter import Accounting, Filter, GaussianFilter, RenyiFilter, accounting_of
 from tutelage.ledger.history import History, LedgerState
-from tutelage.ledger.queries import fingerprint, is_fingerprint_of, query_hashes
 from tutelage.ledger.store import Store, Transaction
 from tutelage.ledger.verification import (
     AnswerDigest,
@@ -46,7 +47,7 @@ from tutelage.ledger.verification import (
     vector_of,
     verified,
 )
-from tutelage.privacy import PrivacyUnit
+from tutelage.privacy import NeighboringRelation, PrivacyUnit
 
 _TIMEOUT = 60.0
 _ROOM_PER_NUMBER = 2  # a noisy number is up to 20 digits, which may take the room of two labels
@@ -680,3 +681,65 @@ def _reservation(read: Transaction, number: int | None) -> Reservation | None:
 def _recalled(read: Transaction, hashes: Collection[bytes]) -> dict[bytes, Labels]:
     found = ((query, read.recall(query)) for query in hashes)
     return {query: tuple(read_labels(labels)) for query, labels in found if labels is not None}
+
+
+def existing_ledger(where: str | os.PathLike[str] | Ledger | None) -> Ledger | None:
+    """Return a ledger that is given or on file, or None where there is none yet."""
+    if where is None or isinstance(where, Ledger):
+        return where
+    with suppress(LedgerMissingError):
+        return Ledger.open(where)
+    return None
+
+
+def opened_ledger(
+    where: str | os.PathLike[str] | Ledger | None,
+    event: Event,
+    queries: int,
+    *,
+    epsilon: float | None,
+    delta: float,
+    unit: PrivacyUnit,
+    accounting: Accounting = Accounting.RENYI,
+    suited: bool = True,
+) -> Ledger:
+    """Return a ledger, or a new one whose first reservation makes its file; refuse another budget or unit.
+
+    A ledger that is nowhere holds just this release, of `queries` queries that are each at most `event`. Where ε is
+    None, an old ledger may have any, and a new one is just large enough. The Rényi order of a new ledger with an ε
+    suits the event or, unless `suited`, Gaussian noise.
+    """
+    found = existing_ledger(where)
+    if found is not None:
+        require_terms(found, epsilon, delta, unit)
+        return found
+    gaussian = accounting is Accounting.GAUSSIAN
+    if epsilon is None:
+        limit = (GaussianFilter if gaussian else RenyiFilter).holding(of_queries(event, queries), delta)
+    elif gaussian:
+        limit = GaussianFilter(epsilon, delta)
+    else:
+        limit = RenyiFilter.suited_to(epsilon, delta, event if suited else None)
+    return Ledger.made_by_spending(None if isinstance(where, Ledger) else where, limit, unit)
+
+
+def require_terms(ledger: Ledger, epsilon: float | None, delta: float, unit: PrivacyUnit) -> None:
+    """Refuse a ledger with another budget, where one is named, or of another unit."""
+    for name, wanted, found in (("budget", epsilon, ledger.epsilon), ("delta", delta, ledger.delta)):
+        if wanted is not None and wanted != found:
+            raise LedgerMismatchError(
+                f"`{name}` must be {found:g}, as when the ledger was made: a budget is set once. Got {wanted:g}."
+            )
+    if ledger.unit == unit:
+        return
+    row = NeighboringRelation.CHANGE_ONE_ROW
+    if ledger.unit.neighboring is row and unit.neighboring is not row:
+        raise LedgerMismatchError(
+            f"The ledger protects one row, and this release one {unit.name}. A ledger of rows cannot become a ledger "
+            "of people: a person may have any number of rows, so no ε for a person follows from what rows have spent. "
+            "Create a new ledger for the people. It does not cover the earlier releases, whose guarantee remains the "
+            "one for rows."
+        )
+    raise LedgerMismatchError(
+        f"The ledger protects one {ledger.unit}, this release another unit, {unit}. Partition the data as before."
+    )
