@@ -1,14 +1,13 @@
 """A release: one folder of public files with a manifest of their hashes, published by one rename, named in a ledger.
 
-No finer time than its day is published or recorded. The moment at which a label was drawn would tell how long the
-private rows took, and with it how many there are.
+No finer time than its day is published: it would tell how long the private rows took, and with it how many there are.
 """
 
 import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self, final
 
-from tutelage._internal.gate import LARGEST, read_input, user_path
+from tutelage._internal.gate import DOCUMENT, LARGEST, read_input, user_path
 from tutelage._internal.outputs import Claim, Form, claimed, path_of, sync_all
 from tutelage.exceptions import ConfigError, InvalidDataError
 
@@ -51,6 +50,13 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
+def _read(path: Path, advice: str, most: int = DOCUMENT) -> bytes:
+    try:
+        return read_input(path, most, follow=False)
+    except OSError as error:
+        raise InvalidDataError(f"{path} cannot be read: {error.strerror}. {advice}") from None
+
+
 class _LaterFormatError(InvalidDataError):
     """A manifest of a format that this version does not know."""
 
@@ -70,12 +76,7 @@ class Manifest:
     def read(cls, folder: Path, kind: str = _RELEASE) -> Self:
         """Return the manifest of a folder, before any file is compared with it."""
         path = folder / MANIFEST
-        try:
-            content = read_input(path, follow=False)
-        except OSError as error:
-            raise InvalidDataError(
-                f"{path} cannot be read: {error.strerror}. Name a results folder, with all its files."
-            ) from None
+        content = _read(path, "Name a results folder, with all its files.")
         try:
             record: dict[str, Any] = json.loads(content)
             version, recorded = record["format"], record["recorded"]
@@ -117,12 +118,7 @@ class Manifest:
         path = folder / name
         if name not in self.sha256:
             raise InvalidDataError(f"{folder / MANIFEST} names no {name}. Name the results folder of a run.")
-        try:
-            content = read_input(path, LARGEST, follow=False)
-        except OSError as error:
-            raise InvalidDataError(
-                f"{path} cannot be read: {error.strerror}. Get the results folder again, with all its files."
-            ) from None
+        content = _read(path, "Get the results folder again, with all its files.", LARGEST)
         if hashlib.sha256(content).hexdigest() != self.sha256[name]:
             raise InvalidDataError(
                 f"{path} is not the file that {MANIFEST} names: it was changed, or is of another release. Get "
@@ -156,9 +152,7 @@ def _foreign(folder: Path, names: Collection[str], kind: str) -> Path | None:
 def read_signature(path: Path) -> dict[str, Any]:
     """Return what a signature file says, unchecked."""
     try:
-        content = json.loads(read_input(path, follow=False))
-    except OSError as error:
-        raise InvalidDataError(f"{path} cannot be read: {error.strerror}. Sign the folder with --sign.") from None
+        content = json.loads(_read(path, "Sign the folder with --sign."))
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict) or content.get("file") != SIGNATURE_KIND:
@@ -170,10 +164,8 @@ def read_signature(path: Path) -> dict[str, Any]:
 
 def signed_manifest(path: Path) -> object:
     """Return the hash of the manifest that a signature file is of, unchecked; None if it is not such a file."""
-    try:
+    with suppress(InvalidDataError):
         return read_signature(path).get("manifest")
-    except InvalidDataError:
-        return None
 
 
 def _hash(path: Path) -> str:
@@ -201,8 +193,7 @@ def released(
 ) -> Generator[Path]:
     """Yield an empty folder; if the block ends well, it gets a manifest and takes the place of the claimed folder.
 
-    The manifest says what `kind` of folder it is. `record` is `Ledger.record_release`, which decides on the head;
-    without it, `head` is that of the ledger.
+    `record` is `Ledger.record_release`, which decides on the head; without it, `head` is that of the ledger.
     """
     with claim.written() as part:
         yield part

@@ -1,6 +1,9 @@
-"""Array aliases, each with its shape in a comment, and the base of objects that are never pickled."""
+"""Array aliases, each with its shape in a comment, objects that are never pickled, and names for configurations."""
 
-from typing import Any, ClassVar, NoReturn
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, ClassVar, Generic, NoReturn, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +14,8 @@ IntArray = npt.NDArray[np.integer[Any]]
 FloatArray = npt.NDArray[np.float64]
 Matrix = npt.NDArray[Any]  # (rows, features)
 Ballots = npt.NDArray[np.int16]  # (teachers, queries): class index, or ABSTAIN
+
+Made = TypeVar("Made", covariant=True)
 
 ABSTAIN = -1  # in ballots: this teacher has no opinion; in released labels: no answer was given
 
@@ -26,3 +31,20 @@ class NeverPickled:
         raise NotPublishableError(
             f"{type(self).__name__} is not pickled, so that private data cannot travel inside a saved object{instead}."
         )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Named(Generic[Made]):
+    """How to make what a name stands for, and when to choose it; called, it makes one."""
+
+    make: Callable[..., Made]
+    line: str  # the page that lists the names repeats it
+
+    def __call__(self, *arguments: Any, **settings: Any) -> Made:
+        return self.make(*arguments, **settings)
+
+
+def loaded(module: str, name: str) -> Callable[..., Any]:
+    """Return the callable of this name; its module, which may need an extra, is loaded when it is called."""
+    return lambda *arguments, **settings: getattr(import_module(module), name)(*arguments, **settings)

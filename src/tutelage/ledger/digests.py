@@ -5,10 +5,8 @@ query reveals nothing, not even to someone who guesses the row.
 
 The digest of rows that come some at a time is the same in whatever order, form and number at a time they come: the sum
 of the SHA-256 hashes of the rows, modulo 2²⁵⁶, hashed once more with their number. Nothing is kept of a row but its
-share of the sum, and a row that is there twice counts twice. Two data sets have one digest by accident with probability
-2⁻²⁵⁶. Somebody who chooses rows for it can find two that do, in about 2³² steps (Wagner 2002, a generalized birthday
-problem). That does not attack a budget: an attacker who can choose the rows owns the data and the ledger's file, and
-could as well make another ledger. The digest is there to find a mistake.
+share of the sum, and a row that is there twice counts twice. It is there to find mistakes: somebody who chooses rows
+for it can find two data sets of one digest, in about 2³² steps (Wagner 2002), but could as well make another ledger.
 """
 
 import hashlib
@@ -20,7 +18,7 @@ from contextlib import suppress
 from math import isnan
 from numbers import Integral
 from struct import Struct
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -52,13 +50,7 @@ def query_hashes(key: bytes, context: dict[str, Any], rows: npt.ArrayLike, *besi
 
 
 def data_digest(*columns: npt.ArrayLike | None) -> bytes:
-    """Return a digest of private rows, the same in whatever order they come; private itself.
-
-    Parameters
-    ----------
-    *columns : arrays of shape (rows, ...), or None
-        What belongs to the rows: features, labels, ids.
-    """
+    """Return a digest of the columns of private rows, the same in whatever order they come; private itself."""
     parts = [row_bytes(column) for column in columns if column is not None]
     present = bytes(column is not None for column in columns)
     rows = sorted(hashlib.sha256(_joined(*row)).digest() for row in zip(*parts, strict=True))
@@ -77,10 +69,7 @@ def is_fingerprint_of(digest: bytes, known: str, key: bytes) -> bool:
 
 
 def row_bytes(values: npt.ArrayLike) -> list[bytes]:
-    """Return one string of bytes per row, equal for rows with equal cells and for no others.
-
-    A cell is spelled by its own value, whatever stands beside it, so that a row is the same in every batch.
-    """
+    """Return one string of bytes per row, equal for rows with equal cells and for no others, in every batch."""
     array = cast("npt.NDArray[Any]", values) if isinstance(values, np.ndarray) else np.asarray(values, dtype=object)
     if array.ndim == 0:
         raise InvalidDataError("Rows to be hashed must be an array with one entry per row. Got a single value.")
@@ -131,7 +120,7 @@ class RunningDigest:
         self._total = 0
         self._count = 0
 
-    def add_table(self, table: Table) -> None:
+    def add_table(self, table: Table) -> Self:
         """Add the rows of a table, with all their columns in their order."""
         width = _CELL * len(table.columns)
         for part in table.parts(_AT_ONCE):
@@ -140,10 +129,12 @@ class RunningDigest:
                 rows[:, place] = _cells(cells)
             whole = rows.data.cast("B")
             self._add([hashlib.sha256(whole[at : at + width]).digest() for at in range(0, len(whole), width)])
+        return self
 
-    def add_people(self, ids: Iterable[str]) -> None:
+    def add_people(self, ids: Iterable[str]) -> Self:
         """Add people, each once, by their `canonical_ids`."""
         self._add([hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest() for name in ids])
+        return self
 
     def digest(self) -> bytes:
         """Return the digest."""
@@ -157,16 +148,7 @@ class RunningDigest:
 
 def table_digest(table: Table) -> bytes:
     """Return the digest of the rows of a table: the same for a csv file, a Parquet file and a frame of equal cells."""
-    running = RunningDigest()
-    running.add_table(table)
-    return running.digest()
-
-
-def people_digest(ids: Iterable[str]) -> bytes:
-    """Return the digest of people, each named once, by their `canonical_ids`."""
-    running = RunningDigest()
-    running.add_people(ids)
-    return running.digest()
+    return RunningDigest().add_table(table).digest()
 
 
 def _cells(cells: Cells) -> _Spelled:
