@@ -31,7 +31,7 @@ from tutelage.exceptions import (
     UnsupportedEventError,
 )
 from tutelage.labeling.session import _context
-from tutelage.ledger.queries import query_hashes
+from tutelage.ledger.digests import query_hashes
 from tutelage.ledger.store import Store
 from tutelage.mechanisms import Mechanism
 from tutelage.privacy import ONE_TEACHER

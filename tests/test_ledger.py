@@ -50,9 +50,9 @@ from tutelage.exceptions import (
     UnsupportedEventError,
 )
 from tutelage.ledger import data_digest
+from tutelage.ledger.digests import query_hashes, row_bytes
 from tutelage.ledger.entries import Entry, Kind
 from tutelage.ledger.filter import GRAIN, RenyiFilter
-from tutelage.ledger.queries import query_hashes, row_bytes
 from tutelage.ledger.store import Transaction
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 

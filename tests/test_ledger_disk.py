@@ -17,6 +17,7 @@ from tutelage.exceptions import BudgetExceededError, LedgerStorageError
 from tutelage.ledger import disk
 from tutelage.ledger.disk import TRUST_LOCKS, check_locks, file_system
 from tutelage.privacy import ONE_TEACHER
+from tutelage.teachers.estimators import EstimatorTeachers
 
 VOTES = VoteHistogram(np.resize(np.array([[200, 30, 20], [90, 80, 80]]), (300, 3)), 250)
 ROWS = np.arange(600.0).reshape(300, 2)
@@ -162,7 +163,7 @@ def test_teachers_that_cannot_be_trained_fix_no_budget(tmp_path, binary_rows, mo
     X, y = binary_rows
     path = tmp_path / "a.ledger"
     model = PATEClassifier(n_teachers=20, ledger=path, epsilon=500.0, n_queries=10, random_state=0)
-    monkeypatch.setattr(PATEClassifier, "_ballots", lambda *_: 1 / 0)
+    monkeypatch.setattr(EstimatorTeachers, "fit_ballots", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         model.fit(X, y, X_public=X)
     assert not path.exists()

@@ -19,7 +19,7 @@ import pytest
 from runs_of_people import NEAREST, VECTORS, configure_people
 from test_cli import configure, write_people
 from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, VoteHistogram
-from tutelage._internal import days
+from tutelage._internal import releases
 from tutelage.cli import run as cli_run
 from tutelage.exceptions import (
     BudgetContinuedWarning,
@@ -49,7 +49,7 @@ def clock(monkeypatch):
         read.append(read[-1] + timedelta(hours=6))
         return read[-2]
 
-    monkeypatch.setattr(days, "_now", now)
+    monkeypatch.setattr(releases, "_now", now)
     return read
 
 
@@ -339,7 +339,7 @@ class World:
     def __init__(self, monkeypatch):
         self.elapsed, self.drawn, self.asked, self.recording = 0, [], [], True
         start = datetime(2031, 5, 17, 20, 30, 15, tzinfo=UTC)
-        monkeypatch.setattr(days, "_now", lambda: start + timedelta(hours=self.elapsed))
+        monkeypatch.setattr(releases, "_now", lambda: start + timedelta(hours=self.elapsed))
         monkeypatch.setattr(secrets, "token_bytes", lambda size: self.token(size))
         monkeypatch.setattr(secrets, "token_hex", lambda size=16: self.token(size).hex())
         monkeypatch.setattr(NoisySum, "release", self.played(NoisySum.release, self.check_sum))
@@ -531,7 +531,7 @@ def count_people(settings, *given, shown=cli_run._print_summary):
 
 
 def card_with_seconds(*given, made=cli_run.card_of):
-    return replace(made(*given), created=days._now().isoformat(timespec="seconds"))
+    return replace(made(*given), created=releases._now().isoformat(timespec="seconds"))
 
 
 def bind_if_changed(ledger, digest, *, changed=False, bind=Ledger.bind):

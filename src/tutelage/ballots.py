@@ -16,8 +16,7 @@ import numpy.typing as npt
 
 from tutelage._internal.files import VOTES
 from tutelage._internal.outputs import claimed, open_private
-from tutelage._internal.pickling import NeverPickled
-from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray
+from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, NeverPickled
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidBallotError, InvalidDataError
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit

@@ -100,18 +100,12 @@ class Found(NamedTuple):
 
 
 def preflight(given: Given, words: Words, *, insist: bool = False) -> Found:
-    """Return the reasons not to release, and warnings; the owner who insists gets warnings in place of some refusals.
-
-    No sentence quotes a cell, a label or a private number.
-    """
+    """Return reasons not to release, most of them warnings if the owner insists, and warnings; none quotes a cell."""
     undecided = list(_undecided_unit(given, words))
     overlap, is_large = _overlap(given)
-    hopeless = list(_hopeless(given))
-    refusals = [*hopeless, *([overlap] if overlap and is_large else [])]
+    refusals = [*_hopeless(given), *([overlap] if overlap and is_large else [])]
     warned = [] if not overlap or is_large else [overlap]
-    warned += _odd_cells(given)
-    warned += _odd_ids(given)
-    warned += _rare_class(given)
+    warned += [*_odd_cells(given), *_odd_ids(given), *_rare_class(given)]
     if insist:
         return Found(tuple(undecided), (*refusals, *warned))
     return Found((*undecided, *(f"{one} To continue anyway, {words.insist}." for one in refusals)), tuple(warned))
@@ -179,7 +173,11 @@ def _overlap(given: Given) -> tuple[str, bool]:
     rows, others = hashes_of_numbers(private, key), hashes_of_numbers(public, key)
     alike = Likeness.of(rows, list(map(str, ids.tolist())), others)
     same = len(rows) == len(others) and len(set(rows)) >= _FEWEST_DISTINCT and Counter(rows) == Counter(others)
-    if not same and not _not_chance(alike, private, public):
+    by_chance = alike.is_chance(len(public), len(private))
+    if by_chance and alike.across > 0 and alike.among_private == 0:
+        # With no private rows alike, a few equal ones pass any test of them. Cells that seldom agree tell more.
+        by_chance = _equal_by_columns(private, public) >= _RARE
+    if by_chance and not same:
         return "", False
     beyond = alike.excess(len(public), len(private)) > _BEYOND
     is_large = same or (beyond and alike.across >= _LARGE_SHARE * len(public))
@@ -190,15 +188,6 @@ def _overlap(given: Given) -> tuple[str, bool]:
         "compares further.",
         is_large,
     )
-
-
-def _not_chance(alike: "Likeness", private: Matrix, public: Matrix) -> bool:
-    """Return whether public rows are private ones, and not for the reason that many rows are alike anyway."""
-    by_chance = alike.is_chance(len(public), len(private))
-    if alike.across == 0 or alike.among_private > 0:
-        return not by_chance
-    # With no private rows alike, a few equal ones pass any test of them. Cells that seldom agree tell more.
-    return not by_chance or _equal_by_columns(private, public) < _RARE
 
 
 def _equal_by_columns(private: Matrix, public: Matrix) -> float:
@@ -361,9 +350,8 @@ class Likeness(NamedTuple):
     def is_chance(self, public: int, private: int) -> bool:
         """Return whether chance explains the public rows that are like private ones.
 
-        Two things must hold. Private rows of different entities are alike about as often, by Fisher's exact test. And
-        no more pairs are alike across than the two kinds of rows allow. So copies among the private rows excuse
-        nothing where public rows are never alike.
+        Private rows of different entities are alike about as often, by Fisher's exact test, and no more pairs are alike
+        across than the two kinds of rows allow: copies among the private rows excuse nothing by themselves.
         """
         if self.across == 0:
             return True
@@ -372,11 +360,8 @@ class Likeness(NamedTuple):
         return bool(likely and self.excess(public, private) <= 1)
 
     def excess(self, public: int, private: int) -> float:
-        """Return the rate of equal pairs across, as a multiple of the most that two independent tables have.
-
-        The most follows from the equal pairs within each of them, whatever their distributions are: by Cauchy and
-        Schwarz, Σ p_v q_v ≤ √(Σ p_v² · Σ q_v²).
-        """
+        """Return the rate of equal pairs across, as a multiple of the most that two independent tables have."""
+        # From the equal pairs within each of them, by Cauchy and Schwarz: Σ p_v q_v ≤ √(Σ p_v² · Σ q_v²).
         most = _rate_at_most(self.pairs_among_public, public) * _rate_at_most(self.pairs_among_private, private)
         return self.pairs_across / (public * private) / sqrt(most)
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, Generic, NoReturn, Self, TypeVar, final
 
 from tutelage._internal.html import fragment
-from tutelage._internal.pickling import NeverPickled
+from tutelage._internal.typing import NeverPickled
 from tutelage.exceptions import InvalidDataError, NotPublishableError
 
 ROW = "row"  # name of the unit where each row is protected alone

@@ -12,8 +12,7 @@ import numpy.typing as npt
 from tutelage._internal.files import VOTES, Form, StoredArrays, name_in, read_arrays
 from tutelage._internal.gate import user_path
 from tutelage._internal.outputs import claimed, open_private
-from tutelage._internal.pickling import NeverPickled
-from tutelage._internal.typing import ABSTAIN, Ballots, IntArray
+from tutelage._internal.typing import ABSTAIN, Ballots, IntArray, NeverPickled
 from tutelage._internal.validation import ballots_between, integer_at_least
 from tutelage.exceptions import InvalidBallotError, InvalidDataError
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit, stored_relation

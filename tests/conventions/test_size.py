@@ -1,6 +1,7 @@
 """The package stays small: a ceiling of lines per package, and a public name has a user."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,10 @@ def test_there_are_few_modules_and_tests_are_short():
     assert lines_of(*(REPOSITORY / "tests").rglob("*.py")) <= TEST_LINES
 
 
+def _files(folder: str, kind: str) -> Iterator[Path]:
+    return (REPOSITORY / folder).rglob(kind)
+
+
 def public_names() -> set[str]:
     found = set()
     for path in PACKAGE.rglob("__init__.py"):
@@ -54,7 +59,7 @@ def test_every_public_name_has_a_user():
             for path in (REPOSITORY / name).rglob("*.py")
         ),
         *(REPOSITORY / "examples").rglob("*.ipynb"),
-        *(path for path in (REPOSITORY / "docs").rglob("*.md") if "reference" not in path.parts),
+        *(path for path in _files("docs", "*.md") if "reference" not in path.parts),
         REPOSITORY / "README.md",
     ]
     words = set(re.findall(r"\w+", "\n".join(path.read_text() for path in places)))

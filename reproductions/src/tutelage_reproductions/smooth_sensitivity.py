@@ -14,8 +14,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from tutelage._internal.pickling import NeverPickled
-from tutelage._internal.typing import FloatArray, IntArray
+from tutelage._internal.typing import FloatArray, IntArray, NeverPickled
 from tutelage.accounting import Accountant, data_independent, pate_bounds
 from tutelage.events import Check, ConfidenceCheck, Event, InteractiveCheck, NoisyArgmaxGaussian, NoisyArgmaxLaplace
 from tutelage.exceptions import UnsupportedEventError

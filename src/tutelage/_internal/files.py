@@ -87,9 +87,9 @@ def read_arrays(path: Path) -> StoredArrays:
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
     except _UNREADABLE:
-        raise _no_arrays(path) from None
+        forms = {}
     if not forms:
-        raise _no_arrays(path)
+        raise _no_arrays(path) from None
     for name, form in forms.items():
         if form.nbytes > _MOST_BYTES:
             raise InvalidDataError(f"{path} would unpack to more than {_MOST_BYTES} bytes, by '{name}'. Split it.")

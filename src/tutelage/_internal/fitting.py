@@ -18,12 +18,10 @@ def fit_clone(
 ) -> Any:
     """Return a clone of `estimator` fitted on at least one row; where all of `y` is one class, its constant answer.
 
-    Every ``random_state`` left unset is set to `seed`. Every ``verbose`` is off, for it prints the losses of one shard,
-    and every ``memory``, for it files rows of one shard where others may read them.
-    Many classifiers refuse a single class; a teacher that failed there would fail because of private labels.
-    Weights of rows, shape (rows,), are passed on to an estimator that takes them, and to no other.
+    Every ``random_state`` left unset is set to `seed`. Every ``verbose`` is off, because it prints the losses of one
+    shard, and every ``memory``, because it files rows of one shard where others may read them.
     """
-    if np.all(y == y[0]):
+    if np.all(y == y[0]):  # which many classifiers refuse: a teacher would fail because of private labels
         return DummyClassifier(strategy="most_frequent").fit(X, y)
     fresh: Any = clone(estimator)
     if fresh is estimator:  # it says so of itself, but a teacher must not carry on where another stopped

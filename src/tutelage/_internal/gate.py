@@ -8,9 +8,12 @@ import gzip
 import io
 import os
 import stat
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import BinaryIO, Never
+
+import psutil
 
 from tutelage.exceptions import InvalidParameterError
 
@@ -19,14 +22,11 @@ try:
 except ModuleNotFoundError:  # on Windows
     resource = None
 
-DOCUMENT = 2**24
-"""Most bytes of a document, such as a configuration, a card, a claim or a key."""
-TABLE = 2**33
-"""Most bytes of a table, and of an archive of arrays."""
-LARGEST = 2**42
-"""Most bytes of a file that is read in parts."""
-MODEL = 2**31
-"""Most bytes of a model that is read whole."""
+# Most bytes of each kind of file.
+DOCUMENT = 2**24  # such as a configuration, a card, a claim or a key
+TABLE = 2**33  # or an archive of arrays
+LARGEST = 2**42  # that is read in parts
+MODEL = 2**31  # that is read whole
 _UNPACKED_SMALL, _UNPACKED_TIMES = 2**25, 40
 _CHUNK = 2**20
 _SHARE_OF_MEMORY = 0.75
@@ -54,7 +54,8 @@ def user_path(path: str | PathLike[str], name: str = "A path") -> Path:
 def open_input(path: str | PathLike[str], most: int = DOCUMENT, *, follow: bool = True) -> io.BufferedReader:
     """Return a regular file of at most `most` bytes, opened; nothing is waited for and no device is read."""
     found = user_path(path)
-    file = open(found, "rb", opener=_without_waiting if follow else _without_following)  # noqa: SIM115  Path.open takes no opener
+    flags = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | (0 if follow else os.O_NOFOLLOW)
+    file = open(found, "rb", opener=lambda path, mode: os.open(path, mode | flags))  # noqa: SIM115  Path.open takes no opener
     try:
         state = os.fstat(file.fileno())
         if not stat.S_ISREG(state.st_mode):
@@ -110,29 +111,14 @@ def require_memory(needed: int, path: str | PathLike[str], free: float | None = 
 
 
 def free_memory() -> float:
-    """Return the bytes of memory that this process may still take."""
+    """Return the bytes of memory that this process may still take; infinity where the system does not tell."""
     free = float("inf")
-    try:
-        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
-        free = float(lines["MemAvailable"].split()[0]) * 1024
-    except (OSError, ValueError, KeyError):
-        pass
-    most = None if resource is None else resource.getrlimit(resource.RLIMIT_AS)[0]
-    if most is None or most < 0:
-        return free
-    try:
-        used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError):
-        used = 0
-    return min(free, max(most - used, 0))
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
-
-
-def _without_following(path: str, flags: int) -> int:
-    return _without_waiting(path, flags | os.O_NOFOLLOW)
+    with suppress(OSError, psutil.Error):
+        free = float(psutil.virtual_memory().available)
+        most = -1 if resource is None else resource.getrlimit(resource.RLIMIT_AS)[0]
+        if most >= 0:
+            free = min(free, max(most - psutil.Process().memory_info().vms, 0))
+    return free
 
 
 def _refuse(number: int, reason: str, path: str | PathLike[str]) -> Never:

@@ -1,9 +1,8 @@
 """Outputs: claimed by one process before they are computed, written whole, and never over what tutelage did not write.
 
 Each output has a private folder beside it, ``private-NAME``, with the lock of the claim and what is being written. It
-ends with the claim unless something private stays in it. The lock is released by the death of its process; the next
-claim then removes what was left. The file of the lock stays as long as its folder: a folder with files but without it
-was not made here, and nothing in it is touched.
+ends with the claim unless something private stays in it; where a process died, the next claim removes what it left. A
+folder with files but without the file of the lock was not made here, and nothing in it is touched.
 """
 
 import ctypes
@@ -31,13 +30,10 @@ _MOST_READ = 2**28  # bytes of the largest file that is checked before it is rep
 
 
 class Form(NamedTuple):
-    """A kind of file or folder, and what tells one that tutelage wrote.
-
-    `fault` returns the path that was not written by tutelage, or None where all of it was.
-    """
+    """A kind of file or folder, and what tells one that tutelage wrote."""
 
     name: str
-    fault: Callable[[Path], Path | None]
+    fault: Callable[[Path], Path | None]  # returns a path that was not written by tutelage, if there is one
 
 
 def form(name: str, is_own: Callable[[Path], bool]) -> Form:
@@ -69,12 +65,6 @@ def path_of(output: Path) -> Path:
     """Return where an output is: the folder with links followed, and its own name, which may itself be a link."""
     path = Path(os.path.abspath(output))  # noqa: PTH100  `resolve` would follow the last link too
     return Path(os.path.realpath(path.parent)) / path.name
-
-
-def private_folder(output: Path) -> Path:
-    """Return the folder beside an output for what is its owner's alone."""
-    path = output if output.name not in ("", "..") else path_of(output)
-    return path.with_name(f"private-{path.name}")
 
 
 def check_replaceable(output: Path, kind: Form, *, way_out: str, folder: bool = False) -> None:
@@ -111,7 +101,8 @@ class Claim:
 
     def __init__(self, output: Path, kind: Form, *, way_out: str, folder: bool) -> None:
         self.path = output
-        self.private = private_folder(output)
+        named = output if output.name not in ("", "..") else path_of(output)
+        self.private = named.with_name(f"private-{named.name}")  # for what is the owner's alone
         self._target, self._kind, self._way_out, self._is_folder = path_of(output), kind, way_out, folder
 
     def check(self) -> None:
@@ -262,13 +253,10 @@ def _locked(private: Path, output: Path, advice: str) -> int:
             pass
         except OSError as error:
             os.close(lock)
+            said = f"No file can be locked in {private.parent}: {error.strerror}. To continue, {advice}."
             if error.errno in (errno.EAGAIN, errno.EACCES):
-                raise ConfigError(
-                    f"Another process is writing {output}. Nothing was spent. Wait until it ends, or {advice}."
-                ) from None
-            raise ConfigError(
-                f"No file can be locked in {private.parent}: {error.strerror}. To continue, {advice}."
-            ) from None
+                said = f"Another process is writing {output}. Nothing was spent. Wait until it ends, or {advice}."
+            raise ConfigError(said) from None
         os.close(lock)
 
 
@@ -276,12 +264,6 @@ def open_private(path: Path) -> BinaryIO:
     """Open `path` for writing bytes, replacing it, readable by its owner only."""
     path.unlink(missing_ok=True)
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
-
-
-def open_output(path: Path, kind: Form) -> BinaryIO:
-    """Open a file that only its owner may read for writing as it comes, replacing only one of its kind."""
-    check_replaceable(path, kind, way_out="name another file")
-    return open_private(path)
 
 
 def sync(path: Path) -> None:
@@ -307,9 +289,7 @@ def _moved(part: Path, target: Path) -> None:
     if not part.is_dir():
         try:
             os.link(part, target)
-        except FileExistsError:
-            raise
-        except OSError:  # a disk without hard links
+        except OSError:  # the name is taken, or a disk without hard links
             if os.path.lexists(target):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
         else:

@@ -16,10 +16,7 @@ def progress_bar(
     shown: bool,
     size: Callable[[Item], int] = lambda _: 1,
 ) -> Iterator[Item]:
-    """Yield `items` while a bar on standard error, or below a cell of a notebook, goes from `done` to `total`.
-
-    Each item counts for its `size`.
-    """
+    """Yield `items`, each of its `size`, while a bar on standard error or in a notebook goes from `done` to `total`."""
     if not shown:
         yield from items
         return

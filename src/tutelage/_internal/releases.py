@@ -1,17 +1,21 @@
-"""A release: one folder of public files with a manifest of their hashes, published by one rename, named in a ledger."""
+"""A release: one folder of public files with a manifest of their hashes, published by one rename, named in a ledger.
+
+No finer time than its day is published: it would tell how long the private rows took, and with it how many there are.
+"""
 
 import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, final
 
-from tutelage._internal.days import today
-from tutelage._internal.gate import LARGEST, read_input, user_path
+from tutelage._internal.gate import DOCUMENT, LARGEST, read_input, user_path
 from tutelage._internal.outputs import Claim, Form, claimed, path_of, sync_all
 from tutelage.exceptions import ConfigError, InvalidDataError
 
@@ -22,6 +26,35 @@ RESULTS = (*CARD, "labels.csv", "student.skops")
 _RELEASE, _FORMAT = "release", 1
 _HASH = re.compile("[0-9a-f]{64}")
 Record = Callable[[Callable[[str], str]], object]  # of a ledger: takes what returns a manifest's hash, given the head
+
+
+_DAY: ContextVar[str | None] = ContextVar("day", default=None)
+
+
+def today() -> str:
+    """Return the UTC day on which the present release began, or the present day outside of a release."""
+    return _DAY.get() or _now().date().isoformat()
+
+
+@contextmanager
+def on_one_day(day: str | None = None) -> Generator[None]:
+    """Keep the day on which the block begins: all entries of a release get one date, even if midnight passes."""
+    token = _DAY.set(day or today())
+    try:
+        yield
+    finally:
+        _DAY.reset(token)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _read(path: Path, advice: str, most: int = DOCUMENT) -> bytes:
+    try:
+        return read_input(path, most, follow=False)
+    except OSError as error:
+        raise InvalidDataError(f"{path} cannot be read: {error.strerror}. {advice}") from None
 
 
 class _LaterFormatError(InvalidDataError):
@@ -43,12 +76,7 @@ class Manifest:
     def read(cls, folder: Path, kind: str = _RELEASE) -> Self:
         """Return the manifest of a folder, before any file is compared with it."""
         path = folder / MANIFEST
-        try:
-            content = read_input(path, follow=False)
-        except OSError as error:
-            raise InvalidDataError(
-                f"{path} cannot be read: {error.strerror}. Name a results folder, with all its files."
-            ) from None
+        content = _read(path, "Name a results folder, with all its files.")
         try:
             record: dict[str, Any] = json.loads(content)
             version, recorded = record["format"], record["recorded"]
@@ -90,12 +118,7 @@ class Manifest:
         path = folder / name
         if name not in self.sha256:
             raise InvalidDataError(f"{folder / MANIFEST} names no {name}. Name the results folder of a run.")
-        try:
-            content = read_input(path, LARGEST, follow=False)
-        except OSError as error:
-            raise InvalidDataError(
-                f"{path} cannot be read: {error.strerror}. Get the results folder again, with all its files."
-            ) from None
+        content = _read(path, "Get the results folder again, with all its files.", LARGEST)
         if hashlib.sha256(content).hexdigest() != self.sha256[name]:
             raise InvalidDataError(
                 f"{path} is not the file that {MANIFEST} names: it was changed, or is of another release. Get "
@@ -129,9 +152,7 @@ def _foreign(folder: Path, names: Collection[str], kind: str) -> Path | None:
 def read_signature(path: Path) -> dict[str, Any]:
     """Return what a signature file says, unchecked."""
     try:
-        content = json.loads(read_input(path, follow=False))
-    except OSError as error:
-        raise InvalidDataError(f"{path} cannot be read: {error.strerror}. Sign the folder with --sign.") from None
+        content = json.loads(_read(path, "Sign the folder with --sign."))
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict) or content.get("file") != SIGNATURE_KIND:
@@ -143,10 +164,8 @@ def read_signature(path: Path) -> dict[str, Any]:
 
 def signed_manifest(path: Path) -> object:
     """Return the hash of the manifest that a signature file is of, unchecked; None if it is not such a file."""
-    try:
+    with suppress(InvalidDataError):
         return read_signature(path).get("manifest")
-    except InvalidDataError:
-        return None
 
 
 def _hash(path: Path) -> str:
@@ -174,8 +193,7 @@ def released(
 ) -> Generator[Path]:
     """Yield an empty folder; if the block ends well, it gets a manifest and takes the place of the claimed folder.
 
-    The manifest says what `kind` of folder it is. `record` is `Ledger.record_release`, which decides on the head;
-    without it, `head` is that of the ledger.
+    `record` is `Ledger.record_release`, which decides on the head; without it, `head` is that of the ledger.
     """
     with claim.written() as part:
         yield part

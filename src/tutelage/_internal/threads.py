@@ -17,10 +17,7 @@ _thread = threading.local()
 
 
 def on_all_cores(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Yield `function` of every item, in order, from one thread per processor; within such a thread, from it alone.
-
-    Only a few items are in memory at once.
-    """
+    """Yield `function` of every item, in order, from one thread per processor; within such a thread, from it alone."""
     if getattr(_thread, "is_worker", False):
         yield from map(function, items)
         return
@@ -39,10 +36,7 @@ def _enter() -> None:
 
 
 class _Quiet:
-    """No warnings in this process while any thread is inside: a warning may quote a private row.
-
-    Filters of warnings belong to the process: the first thread in sets them, and the last one out restores them.
-    """
+    """No warnings in this process from the first thread in to the last one out: a warning may quote a private row."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

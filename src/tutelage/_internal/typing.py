@@ -1,13 +1,50 @@
-"""Array aliases; the comment after each gives its shape."""
+"""Array aliases, each with its shape in a comment, objects that are never pickled, and names for configurations."""
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, ClassVar, Generic, NoReturn, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
+
+from tutelage.exceptions import NotPublishableError
 
 IntArray = npt.NDArray[np.integer[Any]]
 FloatArray = npt.NDArray[np.float64]
 Matrix = npt.NDArray[Any]  # (rows, features)
 Ballots = npt.NDArray[np.int16]  # (teachers, queries): class index, or ABSTAIN
 
+Made = TypeVar("Made", covariant=True)
+
 ABSTAIN = -1  # in ballots: this teacher has no opinion; in released labels: no answer was given
+
+
+class NeverPickled:
+    """Base class of objects that depend on private data: they are never pickled, nor copied for pickling."""
+
+    __slots__ = ()
+    _stored_by: ClassVar[str | None] = None  # the one way in which it may be stored
+
+    def __reduce__(self) -> NoReturn:
+        instead = "" if self._stored_by is None else f"; use `{self._stored_by}`"
+        raise NotPublishableError(
+            f"{type(self).__name__} is not pickled, so that private data cannot travel inside a saved object{instead}."
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Named(Generic[Made]):
+    """How to make what a name stands for, and when to choose it; called, it makes one."""
+
+    make: Callable[..., Made]
+    line: str  # the page that lists the names repeats it
+
+    def __call__(self, *arguments: Any, **settings: Any) -> Made:
+        return self.make(*arguments, **settings)
+
+
+def loaded(module: str, name: str) -> Callable[..., Any]:
+    """Return the callable of this name; its module, which may need an extra, is loaded when it is called."""
+    return lambda *arguments, **settings: getattr(import_module(module), name)(*arguments, **settings)

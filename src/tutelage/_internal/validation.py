@@ -15,8 +15,10 @@ from tutelage.exceptions import ConfigError, InvalidBallotError, InvalidDataErro
 
 MOST_VOTES = 1e15
 _MOST_LETTERS = 60
-_LOCAL_RANGE = (1e-6, 100.0)
-_NOISE_RANGE = (1e-6, MOST_VOTES)  # P(|noise| > 2^62) is below e^-4000 at the upper end
+_LOCAL_RANGE = (1e-6, 100.0)  # above, a response hides nothing; below, it carries no information
+# Above, noise could reach the limit of 64-bit integers, where adding a vote would no longer be hidden: there,
+# P(|noise| > 2^62) is below e^-4000. Below, it is not noise.
+_NOISE_RANGE = (1e-6, MOST_VOTES)
 
 
 def shown(value: object) -> str:
@@ -26,21 +28,14 @@ def shown(value: object) -> str:
 
 
 def noise_scale(value: object, name: str, owner: str) -> float:
-    """Return `value` as a float if it is a usable scale of noise, in votes.
-
-    Above the upper end, noise could reach the limit of 64-bit integers, where adding a vote would no longer be hidden;
-    below the lower end it is not noise.
-    """
+    """Return `value` as a float if it is a usable scale of noise, in votes."""
     low, high = _NOISE_RANGE
     rule = f"be a number of votes between {low:g} and {high:g}"
     return _number(value, lambda number: low <= number <= high, rule, name, owner)
 
 
 def local_epsilon(value: object, owner: str) -> float:
-    """Return `value` as a float if it is a usable pure loss of one local response.
-
-    Above the upper end a response hides nothing; below the lower end it carries no information.
-    """
+    """Return `value` as a float if it is a usable pure loss of one local response."""
     low, high = _LOCAL_RANGE
     rule = f"be a number of nats between {low:g} and {high:g}"
     return _number(value, lambda number: low <= number <= high, rule, "epsilon", owner)

@@ -20,9 +20,8 @@ from typing import cast, final, get_args
 import numpy as np
 from scipy import special
 
-from tutelage._internal.pickling import NeverPickled
 from tutelage._internal.progress import progress_bar
-from tutelage._internal.typing import FloatArray, IntArray
+from tutelage._internal.typing import FloatArray, IntArray, NeverPickled
 from tutelage._internal.validation import MOST_VOTES
 from tutelage.accounting import outcome_probabilities
 from tutelage.accounting.data_independent import rdp

@@ -18,9 +18,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tutelage._internal.days import on_one_day
 from tutelage._internal.gate import user_path
 from tutelage._internal.outputs import NEVER, claimed
+from tutelage._internal.releases import on_one_day
 from tutelage.cli.text import ANOTHER_FILE, INTERRUPTED, PlainStream, interruption_says, remark, require_printable, say
 from tutelage.exceptions import ConfigError, InvalidParameterError, TutelageError
 

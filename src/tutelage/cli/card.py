@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from tutelage._internal.days import today
 from tutelage._internal.gate import read_text
 from tutelage._internal.outputs import Claim, form, path_of
 from tutelage._internal.releases import (
@@ -19,6 +18,7 @@ from tutelage._internal.releases import (
     claimed_folder,
     released,
     signed_manifest,
+    today,
 )
 from tutelage.cli.ledger import opened
 from tutelage.cli.settings import read_settings

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tutelage._internal.names import Named
+from tutelage._internal.typing import Named
 from tutelage.datasets.adult import AdultSplit, load_adult
 
 # Names for configurations. Each returns an object with the fields of `AdultSplit`.

@@ -14,9 +14,8 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from tutelage._internal.days import on_one_day, today
 from tutelage._internal.gate import user_path
-from tutelage._internal.releases import RESULTS, claimed_folder, released
+from tutelage._internal.releases import RESULTS, claimed_folder, on_one_day, released, today
 from tutelage._internal.typing import Matrix
 from tutelage.accounting import data_independent
 from tutelage.estimator.inputs import FitData, Inputs

@@ -11,8 +11,7 @@ import numpy.typing as npt
 from scipy.sparse import issparse
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from tutelage._internal.names import Named
-from tutelage._internal.typing import Matrix
+from tutelage._internal.typing import Matrix, Named
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import PublicRows, features_of_private
 from tutelage.features.cells import TEXT, columns_of, named_cells

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.days import on_one_day
+from tutelage._internal.releases import on_one_day
 from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, Matrix
 from tutelage.ballots import BallotSum
 from tutelage.events import Event, Repeated, SummedNoise

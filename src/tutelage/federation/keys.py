@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self, final
 
-from tutelage._internal.pickling import NeverPickled
+from tutelage._internal.typing import NeverPickled
 from tutelage.exceptions import (
     FederationError,
     ForgedMessageError,

@@ -23,9 +23,9 @@ from tutelage.labeling.rounds import AskedRounds, ask_in_rounds, even_rounds, fi
 from tutelage.labeling.session import LabelingSession, require_room
 from tutelage.labeling.sums import BallotRounds, least_noise
 from tutelage.ledger import Accounting, Ledger, data_digest, existing_ledger, opened_ledger
-from tutelage.ledger.digests import people_digest, table_digest
+from tutelage.ledger.digests import RunningDigest, table_digest
 from tutelage.ledger.entries import canonical
-from tutelage.ledger.opening import require_terms
+from tutelage.ledger.ledger import require_terms
 from tutelage.mechanisms import Mechanism, NoisySum, Release
 from tutelage.noise import NoiseSource
 from tutelage.partition import Shards, canonical_ids
@@ -57,7 +57,7 @@ class People(NamedTuple):
     def digest(self) -> bytes:
         """Return the digest of the entities or, where none are named, of the rows with all their columns."""
         if self.entity_ids is not None:
-            return people_digest(np.unique(canonical_ids(self.entity_ids)).tolist())
+            return RunningDigest().add_people(np.unique(canonical_ids(self.entity_ids)).tolist()).digest()
         whole = self.whole_rows
         return table_digest(whole) if isinstance(whole, Table) else data_digest(whole)
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage import mechanisms
-from tutelage._internal.days import on_one_day
+from tutelage._internal.releases import on_one_day
 from tutelage._internal.typing import ABSTAIN, FloatArray, Matrix
 from tutelage.accounting import Accountant
 from tutelage.events import CappedArgmaxGaussian, ConfidenceCheck, Event, InteractiveCheck, Repeated

@@ -13,7 +13,7 @@ import secrets
 import sqlite3
 import stat
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple, final
 
@@ -76,8 +76,7 @@ class SpentVotes:
     ) -> tuple[IntArray, str]:
         """Spend votes, on the disk before this returns; return how many each teacher may cast now, and the token.
 
-        `campaign` is the hash of the entry that spent its budget, and `recorded` the token that the ledger recorded
-        last for it. The teachers and their data are `Voters.hashed`.
+        `campaign` is the hash of the entry that spent its budget, `recorded` the token that the ledger recorded last.
         """
         teachers, data = hashed
         with explained(self._file, self._timeout), self._connection(exists=recorded is not None) as connection:
@@ -120,9 +119,14 @@ class SpentVotes:
     @contextmanager
     def _connection(self, *, exists: bool) -> Generator[sqlite3.Connection]:
         """Open the file, which must not be missing if it `exists`; what was not committed is undone."""
-        if self._memory is not None:
-            yield from _undone(self._memory)
-            return
+        with self._opened(exists=exists) if self._memory is None else nullcontext(self._memory) as connection:
+            try:
+                yield connection
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    def _opened(self, *, exists: bool) -> AbstractContextManager[sqlite3.Connection]:
         file = Path() if self._file is None else self._file
         try:
             descriptor = os.open(file, os.O_RDWR | os.O_NOFOLLOW | (0 if exists else os.O_CREAT), 0o600)
@@ -135,17 +139,7 @@ class SpentVotes:
                 raise LedgerStorageError(f"{file} is not a file. Restore it.")
             if os.fstat(opened.fileno()).st_nlink != 1:
                 raise LedgerStorageError(f"{file} must have one name, and has a hard link. Remove the other one.")
-        with durable(file, self._timeout) as connection:
-            yield from _undone(connection)
-
-
-def _undone(connection: sqlite3.Connection) -> Generator[sqlite3.Connection]:
-    """Yield the connection, and undo what was not committed if the work with it fails."""
-    try:
-        yield connection
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
+        return durable(file, self._timeout)
 
 
 def _code(spent: Mapping[bytes, int]) -> bytes:

@@ -1,33 +1,116 @@
-"""Digests of rows that come some at a time: the same in whatever order, form and number at a time they come.
+"""Keyed hashes of queries, to know them when they are asked again, and digests by which a ledger knows its data set.
 
-The digest of a table is the sum of the SHA-256 hashes of its rows, modulo 2²⁵⁶, hashed once more with the number of
-rows. Nothing is kept of a row but its share of the sum, and a row that is there twice counts twice. Two data sets have
-one digest by accident with probability 2⁻²⁵⁶. Somebody who chooses rows for it can find two that do, in about 2³² steps
-(Wagner 2002, a generalized birthday problem). That does not attack a budget: an attacker who can choose the rows owns
-the data and the ledger's file, and could as well make another ledger. The digest is there to find a mistake.
+Equal rows hash alike whatever their type: 1, 1.0 and a float32 one are the same cell. Without the key, the hash of a
+query reveals nothing, not even to someone who guesses the row.
+
+The digest of rows that come some at a time is the same in whatever order, form and number at a time they come: the sum
+of the SHA-256 hashes of the rows, modulo 2²⁵⁶, hashed once more with their number. Nothing is kept of a row but its
+share of the sum, and a row that is there twice counts twice. It is there to find mistakes: somebody who chooses rows
+for it can find two data sets of one digest, in about 2³² steps (Wagner 2002), but could as well make another ledger.
 """
 
 import hashlib
+import hmac
+import secrets
 import unicodedata
 from collections.abc import Iterable
 from contextlib import suppress
 from math import isnan
+from numbers import Integral
 from struct import Struct
+from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from tutelage.exceptions import InvalidDataError
+from tutelage.ledger.entries import canonical
 from tutelage.tables import Cells, Table, by_value, spelled
 
 _EXACT = 2**53  # whole numbers below are exact as 64-bit floats
+_FLOAT_BYTES = 8
+_SALT = 32  # hexadecimal digits
+_WHOLE: Any = (bool, np.bool_, Integral)
+_NUMBERS: Any = (*_WHOLE, float, np.floating)
+_ARRAY: Any = np.ndarray
 _CELL = 16  # bytes
 _NUMBER_FORM = Struct("<dQ")  # a number as 64-bit float, and its mark
 _WORDS = 8  # of 32 bits, in a hash
-_MODULUS = 2**256
 _NUMBER = 1  # the mark of a number; an empty cell is zeros, and a text its hash
 _AT_ONCE = 2**13  # rows
 
 _Spelled = npt.NDArray[np.uint64]  # shape (cells, 2)
+
+
+def query_hashes(key: bytes, context: dict[str, Any], rows: npt.ArrayLike, *beside: npt.ArrayLike) -> list[bytes]:
+    """Return one keyed hash per query, of its row, what stands beside it, and the context."""
+    prefix = canonical(context).encode()
+    columns = [row_bytes(rows), *(row_bytes(column) for column in beside)]
+    return [_keyed(key, b"query", prefix, *parts) for parts in zip(*columns, strict=True)]
+
+
+def data_digest(*columns: npt.ArrayLike | None) -> bytes:
+    """Return a digest of the columns of private rows, the same in whatever order they come; private itself."""
+    parts = [row_bytes(column) for column in columns if column is not None]
+    present = bytes(column is not None for column in columns)
+    rows = sorted(hashlib.sha256(_joined(*row)).digest() for row in zip(*parts, strict=True))
+    return hashlib.sha256(present + b"".join(rows)).digest()
+
+
+def fingerprint(key: bytes, digest: bytes, salt: str | None = None) -> str:
+    """Return a salt and the keyed fingerprint of a data set: another one each time, equal data or not."""
+    salt = secrets.token_hex(_SALT // 2) if salt is None else salt
+    return salt + _keyed(key, b"data set", salt.encode(), digest).hex()
+
+
+def is_fingerprint_of(digest: bytes, known: str, key: bytes) -> bool:
+    """Return whether `known` is a fingerprint of that data set, which only the holder of the key can tell."""
+    return hmac.compare_digest(fingerprint(key, digest, known[:_SALT]).encode(), known.encode())
+
+
+def row_bytes(values: npt.ArrayLike) -> list[bytes]:
+    """Return one string of bytes per row, equal for rows with equal cells and for no others, in every batch."""
+    array = cast("npt.NDArray[Any]", values) if isinstance(values, np.ndarray) else np.asarray(values, dtype=object)
+    if array.ndim == 0:
+        raise InvalidDataError("Rows to be hashed must be an array with one entry per row. Got a single value.")
+    shape, flat = str(array.shape[1:]).encode(), array.reshape(len(array), -1)
+    is_plain = array.dtype.kind in "biuf" and array.dtype.itemsize <= _FLOAT_BYTES
+    if not is_plain or np.any(np.abs(flat[np.isfinite(flat)].astype(np.float64)) >= _EXACT):
+        return [shape + b"".join(map(_cell, row)) for row in flat.tolist()]
+    numbers = flat.astype("<f8") + 0.0  # as `_cell` does, at the speed of an array; −0.0 becomes 0.0
+    numbers[np.isnan(numbers)] = np.nan  # one spelling of missing
+    spelling = np.empty((*numbers.shape, 1 + _FLOAT_BYTES), dtype=np.uint8)
+    spelling[..., 0] = ord("f")
+    spelling[..., 1:] = np.ascontiguousarray(numbers).view(np.uint8).reshape(*numbers.shape, _FLOAT_BYTES)
+    return [shape + row.tobytes() for row in spelling]
+
+
+def _cell(cell: Any) -> bytes:
+    """Return one cell as a tag and its value; every spelling shows where it ends."""
+    if cell is None:
+        return b"n"
+    if isinstance(cell, _NUMBERS) and type(cell) is not np.longdouble:
+        if isinstance(cell, _WHOLE) or float(cell).is_integer():
+            whole = int(cell)
+            return b"i%d;" % whole if abs(whole) >= _EXACT else b"f" + np.array(whole, dtype="<f8").tobytes()
+        return b"f" + np.array(np.nan if np.isnan(cell) else cell, dtype="<f8").tobytes()
+    if isinstance(cell, str):
+        return b"s" + _joined(unicodedata.normalize("NFC", cell).encode("utf-8", "surrogatepass"))
+    if isinstance(cell, bytes):
+        return b"b" + _joined(cell)
+    if isinstance(cell, _ARRAY) and cell.ndim > 0:
+        return b"a" + _joined(*row_bytes(cast("npt.NDArray[Any]", cell)[None]))
+    raise InvalidDataError(
+        f"Rows must hold numbers, text, or None. Got a cell of type {type(cell).__name__}; write it as one of these."
+    )
+
+
+def _joined(*parts: bytes) -> bytes:
+    return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+
+
+def _keyed(key: bytes, *parts: bytes) -> bytes:
+    return hmac.digest(key, _joined(*parts), hashlib.sha256)
 
 
 class RunningDigest:
@@ -37,14 +120,21 @@ class RunningDigest:
         self._total = 0
         self._count = 0
 
-    def add_table(self, table: Table) -> None:
+    def add_table(self, table: Table) -> Self:
         """Add the rows of a table, with all their columns in their order."""
+        width = _CELL * len(table.columns)
         for part in table.parts(_AT_ONCE):
-            self._add(row_hashes(part))
+            rows = np.empty((part.n_rows, len(part.columns), 2), dtype="<u8")
+            for place, cells in enumerate(part.columns.values()):
+                rows[:, place] = _cells(cells)
+            whole = rows.data.cast("B")
+            self._add([hashlib.sha256(whole[at : at + width]).digest() for at in range(0, len(whole), width)])
+        return self
 
-    def add_people(self, ids: Iterable[str]) -> None:
+    def add_people(self, ids: Iterable[str]) -> Self:
         """Add people, each once, by their `canonical_ids`."""
         self._add([hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest() for name in ids])
+        return self
 
     def digest(self) -> bytes:
         """Return the digest."""
@@ -53,30 +143,12 @@ class RunningDigest:
     def _add(self, hashes: list[bytes]) -> None:
         words = np.frombuffer(b"".join(hashes), dtype="<u4").reshape(-1, _WORDS).sum(axis=0, dtype=np.uint64)
         total = sum(word << (32 * place) for place, word in enumerate(words.tolist()))
-        self._total, self._count = (self._total + total) % _MODULUS, self._count + len(hashes)
-
-
-def row_hashes(table: Table) -> list[bytes]:
-    """Return the hash of each row, with all columns in their order."""
-    rows = np.empty((table.n_rows, len(table.columns), 2), dtype="<u8")
-    for place, cells in enumerate(table.columns.values()):
-        rows[:, place] = _cells(cells)
-    whole, width = rows.data.cast("B"), _CELL * len(table.columns)
-    return [hashlib.sha256(whole[at : at + width]).digest() for at in range(0, len(whole), width)]
+        self._total, self._count = (self._total + total) % 2 ** (32 * _WORDS), self._count + len(hashes)
 
 
 def table_digest(table: Table) -> bytes:
     """Return the digest of the rows of a table: the same for a csv file, a Parquet file and a frame of equal cells."""
-    running = RunningDigest()
-    running.add_table(table)
-    return running.digest()
-
-
-def people_digest(ids: Iterable[str]) -> bytes:
-    """Return the digest of people, each named once, by their `canonical_ids`."""
-    running = RunningDigest()
-    running.add_people(ids)
-    return running.digest()
+    return RunningDigest().add_table(table).digest()
 
 
 def _cells(cells: Cells) -> _Spelled:

@@ -82,7 +82,11 @@ class Room:
         try:
             self._file = TemporaryFile(dir=ledger.parent)  # noqa: SIM115
             finalize(self, self._file.close)
-            _allocate(self._file.fileno(), growth + journal)
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(self._file.fileno(), 0, growth + journal)
+            else:  # macOS has no such call
+                for start in range(0, growth + journal, _CHUNK):
+                    os.write(self._file.fileno(), bytes(min(_CHUNK, growth + journal - start)))
         except OSError as error:
             raise LedgerStorageError(
                 f"The disk of {ledger} has no room for {queries:,} answers ({error.strerror}). Nothing was spent; make "
@@ -92,11 +96,3 @@ class Room:
     def free(self) -> None:
         """Give the space back to the disk, for the answers."""
         self._file.truncate(0)  # closing it would not do where a forked process holds the file too
-
-
-def _allocate(descriptor: int, size: int) -> None:
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(descriptor, 0, size)
-        return
-    for start in range(0, size, _CHUNK):  # macOS has no such call
-        os.write(descriptor, bytes(min(_CHUNK, size - start)))

@@ -1,19 +1,17 @@
 """Entries of a ledger: records in a fixed spelling, each bound by a hash to all before it.
 
-Entries are kept for years, so they evolve as events do: a kind or field is never removed and never changes its meaning;
-a format number says which fields there are. All values are public, or keyed hashes.
+They evolve as events do: a kind or field is never removed and never changes its meaning; a format number says which
+fields there are. All values are public, or keyed hashes.
 """
 
 import hashlib
 import hmac
 import json
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from functools import reduce
 from typing import Any, Self, final
 
-from tutelage._internal.days import today
+from tutelage._internal.releases import today
 from tutelage.events import PublicationTest, event_from_dict
 from tutelage.exceptions import LedgerStorageError, LedgerTamperedError
 
@@ -131,11 +129,6 @@ class Checkpoint:
                 return replace(following, unsettled=self.unsettled - 1, answers=answers)
             case Kind.OPENED | Kind.PROPOSED | Kind.RELEASED:
                 return following
-
-    @classmethod
-    def over(cls, entries: Iterable[Entry]) -> Self:
-        """Return the sums over entries, from the first one on."""
-        return reduce(cls.after, entries, cls(""))
 
     def sealed(self, key: bytes) -> tuple[str, bytes]:
         """Return the sums as text, and a code that only the holder of the ledger's key can compute for it."""

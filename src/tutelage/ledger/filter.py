@@ -98,10 +98,7 @@ class RenyiFilter(_Filter):
 
     @classmethod
     def suited_to(cls, epsilon: float, delta: float, event: Event | None = None) -> Self:
-        """Return the budget at the order that holds the most of `event`, or of Gaussian noise where none is named.
-
-        The order must not depend on votes; that of an event does not.
-        """
+        """Return the budget at the order that holds the most of `event`, or of Gaussian noise where none is named."""
         epsilon, delta = _epsilon(epsilon), probability(delta, "delta", "the budget")
         # Gaussian noise costs in proportion to the order, whatever its σ.
         best = float(_ORDERS[np.argmax((epsilon - _of_conversion(_ORDERS, delta)) / _ORDERS)])

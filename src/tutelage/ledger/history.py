@@ -3,25 +3,17 @@
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import takewhile
 from typing import Any, NamedTuple, Self, final
 
 from tutelage._internal.html import fragment
-from tutelage.events import (
-    Check,
-    Event,
-    PublicationTest,
-    Repeated,
-    counted,
-    event_from_dict,
-    event_of,
-)
+from tutelage.events import Check, Event, PublicationTest, Repeated, counted, event_from_dict, event_of
 from tutelage.exceptions import InvalidDataError, LedgerTamperedError, PublicationsExhaustedError
 from tutelage.ledger.entries import Checkpoint, Entry, Kind
 from tutelage.ledger.filter import Accounting, Filter, filter_of
 from tutelage.ledger.store import Transaction
-from tutelage.ledger.verification import AnswerDigest, read_labels
+from tutelage.ledger.verification import digest_of, read_labels
 from tutelage.privacy import KEY, PrivacyUnit, PublicEpsilon, round_up
 
 _METHODS = {
@@ -35,42 +27,24 @@ _METHODS = {
 class LedgerState:
     """Public values of a ledger.
 
-    Parameters
-    ----------
-    budget, delta : float
-        (ε, δ) that everything released through the ledger satisfies together, however far it is used.
-    spent, remaining : float
-        Shares of ε that add up to `budget`. A share is a currency, not a guarantee of its own.
-    order : float or None
-        Rényi order at which the limit is kept; None in a Gaussian budget.
-    unit : PrivacyUnit
-        Whom the budget protects.
-    opened : str
-        UTC day on which the ledger was made, in ISO 8601.
-    entries, head : int, str
-        Number of entries, and hash of the newest. Keep the hash elsewhere, to detect a rollback later.
-    answers, unsettled : int
-        Queries whose answers are remembered; batches that were reserved and never settled, which stay spent.
-    bound, simulated : bool
-        Whether it is tied to one private data set; whether any noise was drawn from a seed, which gives no protection.
-    accounting : Accounting
-        How the limit is kept.
+    Everything released through it together is (`budget`, `delta`)-differentially private, however far it is used. Keep
+    the `head`, the hash of its newest entry, elsewhere, to detect a rollback later.
     """
 
     budget: float
     delta: float
-    spent: float
-    remaining: float
-    order: float | None
-    unit: PrivacyUnit
-    opened: str
+    spent: float  # a share of ε: a currency, not a guarantee of its own
+    remaining: float  # adds up to `budget` with `spent`
+    order: float | None  # Rényi order at which the limit is kept; None in a Gaussian budget
+    unit: PrivacyUnit  # whom the budget protects
+    opened: str  # UTC day on which the ledger was made, in ISO 8601
     entries: int
     head: str
-    answers: int
-    unsettled: int
-    bound: bool
-    simulated: bool
-    accounting: Accounting = Accounting.RENYI
+    answers: int  # remembered queries
+    unsettled: int  # batches that were reserved and never settled, which stay spent
+    bound: bool  # whether it is tied to one private data set
+    simulated: bool  # whether any noise was drawn from a seed, which gives no protection
+    accounting: Accounting = Accounting.RENYI  # how the limit is kept
 
     @classmethod
     def of(cls, opening: Entry, last: Entry, sums: Checkpoint) -> Self:
@@ -180,11 +154,10 @@ class History:
         found = History(self.entries + newer, outcomes)
         for charge in found.charges:
             if charge.reserved.is_publication and charge.settled is not None:
-                digest = AnswerDigest()
-                for _, query, labels in read.answers(charge.number):
-                    digest.add(query, labels)
+                answers = [(query, labels) for _, query, labels in read.answers(charge.number)]
+                for _, labels in answers:
                     outcomes[charge.number] = read_labels(labels)[0]
-                if digest.hexdigest() != charge.settled.content["digest"]:
+                if digest_of(answers) != charge.settled.content["digest"]:
                     raise LedgerTamperedError(f"The remembered answers of entry {charge.number} were changed.")
         return found
 
@@ -201,7 +174,7 @@ class History:
     @cached_property
     def state(self) -> LedgerState:
         """State of the ledger after the last entry."""
-        return LedgerState.of(self.entries[0], self.last, Checkpoint.over(self.entries))
+        return LedgerState.of(self.entries[0], self.last, reduce(Checkpoint.after, self.entries, Checkpoint("")))
 
     @cached_property
     def charges(self) -> tuple[Charge, ...]:
@@ -223,7 +196,7 @@ class History:
 
     @property
     def publications(self) -> tuple[PublicationTest, ...]:
-        """The same, the first first."""
+        """The same without the numbers."""
         return tuple(self.published.values())
 
     @cached_property
@@ -262,11 +235,7 @@ class History:
         return {charge.number for charge in self.charges} <= set(reservations)
 
     def check_share(self, delta: float) -> None:
-        """Refuse one more publication where the δ of all of them would pass the ledger's.
-
-        Each of several claims may be the one that is wrong, so their δ add, and all of them are claimed at the
-        ledger's.
-        """
+        """Refuse one more publication where the δ of all, each of which may be wrong, would pass the ledger's."""
         taken = sum(event.delta for event in self.publications)
         if taken + delta > self.limit.delta * (1 + 1e-9):
             raise PublicationsExhaustedError(
@@ -288,16 +257,12 @@ class History:
         return self.until(number)
 
     def exposures(self) -> tuple[Exposure, ...]:
-        """Return the budget spent since each release began, oldest first.
-
-        People who came with a later release are exposed to less, and the budget spent on people who left stays spent;
-        the budget counts everything, for all. A batch that was open when a release began counts for it too: its votes
-        may have come after.
-        """
+        """Return the budget spent since each release began, oldest first: people who came later are exposed to less."""
         bound = [one for one in self.entries if one.kind is Kind.BOUND]
         found: list[Exposure] = []
         # What was released before the first binding counts for its people too.
         for release, start in enumerate([self.entries[0], *bound[1:]], start=1):
+            # A batch that was open when a release began counts for it too: its votes may have come after.
             after = [one for one in self.charges if one.settled is None or one.settled.number > start.number]
             share = self.limit.share(sum(charge.cost for charge in after))
             found.append(Exposure(release, start.content["written"], sum(one.queries for one in after), share))

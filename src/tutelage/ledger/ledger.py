@@ -26,27 +26,28 @@ from tutelage.exceptions import (
     LedgerError,
     LedgerLockedError,
     LedgerMismatchError,
+    LedgerMissingError,
     LedgerStorageError,
     LedgerTamperedError,
     UnsupportedEventError,
 )
 from tutelage.ledger.campaigns import SpentVotes, Voters
+from tutelage.ledger.digests import fingerprint, is_fingerprint_of, query_hashes
 from tutelage.ledger.disk import Room
 from tutelage.ledger.entries import Entry, Kind, canonical
 from tutelage.ledger.filter import Accounting, Filter, GaussianFilter, RenyiFilter, accounting_of
 from tutelage.ledger.history import History, LedgerState
-from tutelage.ledger.queries import fingerprint, is_fingerprint_of, query_hashes
 from tutelage.ledger.store import Store, Transaction
 from tutelage.ledger.verification import (
-    AnswerDigest,
     answers_in,
     breach_of,
+    digest_of,
     read_labels,
     terms_of,
     vector_of,
     verified,
 )
-from tutelage.privacy import PrivacyUnit
+from tutelage.privacy import NeighboringRelation, PrivacyUnit
 
 _TIMEOUT = 60.0
 _ROOM_PER_NUMBER = 2  # a noisy number is up to 20 digits, which may take the room of two labels
@@ -91,10 +92,9 @@ class Ledger:
     Use one ledger per data set, for everything that is ever released from it, whatever the project. Any number of
     processes on one machine may share it. Make one with `create`, open it with `open`.
 
-    The spent budget follows from worst-case costs, never from the votes, and is enforced as a privacy
-    filter: the budget holds even if queries, mechanisms and the moment to stop depend on earlier answers
-    (docs/proofs/ledger.md). The budget of a query is spent before its noise is drawn, so a crash wastes budget and
-    never leaks.
+    The spent budget follows from worst-case costs, never from the votes, and is enforced as a privacy filter: it holds
+    even if queries, mechanisms and the moment to stop depend on earlier answers (docs/proofs/ledger.md). The budget of
+    a query is spent before its noise is drawn, so a crash wastes budget and never leaks.
 
     Examples
     --------
@@ -139,10 +139,8 @@ class Ledger:
             The budget: everything ever released through the ledger is (ε, δ)-differentially private.
         unit : PrivacyUnit
             Whom it protects; releases of other units are refused.
-        order : float, optional
-            Rényi order at which the limit is kept. Default: the best for Gaussian noise.
-        suited_to : Event, optional
-            A release to find the best order for, instead of Gaussian noise.
+        order, suited_to : float or Event, optional
+            Rényi order at which the limit is kept, or a release to find the best order for, instead of Gaussian noise.
         accounting : str
             How the limit is kept: ``"renyi"`` holds every kind of release, ``"gaussian"`` holds integer Gaussian noise
             on sums of ballots only (`NoisySum`, `CappedGNMax`, `GNMax`), and more of noisy sums.
@@ -181,8 +179,7 @@ class Ledger:
     ) -> Self:
         """Return a new ledger whose file, if it has one, appears with its first reservation, in one transaction.
 
-        A release that is refused earlier leaves no file, so its budget is not fixed. If another process makes the file
-        first, the reservation raises `LedgerOvertakenError`.
+        If another process makes the file first, the reservation raises `LedgerOvertakenError`.
         """
         key = secrets.token_bytes(32)
         content = {**limit.as_dict(), "unit": unit.as_dict(), "key": hashlib.sha256(key).hexdigest()}
@@ -242,23 +239,16 @@ class Ledger:
         """Tie the ledger to the private data of a release, or raise LedgerMismatchError where it is tied to others.
 
         The entry is written with the next reservation, or by `write_binding`. Each release has one, and no two are
-        alike: neither the entries nor their number show whether the data changed. Of `digest`, which is `data_digest`
-        of the people or of the private rows, only a keyed hash is stored. With `changed`, people may have joined or
-        left since; spent budget stays spent, for everyone.
+        alike, so they do not show whether the data changed. Of `digest`, which is `data_digest` of the people or of the
+        private rows, only a keyed hash is stored. With `changed`, people may have joined or left since.
         """
-        if self._digest == digest:
-            changed = changed or self._changed
-        elif self._digest is not None and not changed:
-            self._refuse_other_data()
+        changed = changed or (self._changed and self._digest == digest)
         with self._held() as read:
             self._check_binding(read, digest, changed=changed)
         self._digest, self._changed = digest, changed
 
     def write_binding(self) -> None:
-        """Write the entry of `bind`, if no reservation did: of a release whose labels are all remembered.
-
-        Where nothing can be written, nothing is: what is remembered needs no place in the file.
-        """
+        """Write the entry of `bind`, where it can be written, if no reservation did: all labels were remembered."""
         if self._digest is not None and not self._store.read_only:
             with suppress(LedgerStorageError, LedgerLockedError), self._held(write=True) as write:
                 self._write_binding(write)
@@ -278,8 +268,12 @@ class Ledger:
 
     def _check_binding(self, read: Transaction, digest: bytes, *, changed: bool) -> None:
         known = read.checkpoint().fingerprint
-        if known and not changed and not is_fingerprint_of(digest, known, self._key):
-            self._refuse_other_data()
+        other = self._digest not in (None, digest) or (known and not is_fingerprint_of(digest, known, self._key))
+        if other and not changed:
+            raise LedgerMismatchError(
+                f"{self._name} is tied to other people or other rows. Name the ledger of these data; if people joined "
+                "or left, or rows were corrected, say that the data changed."
+            )
 
     def _write_binding(self, write: Transaction) -> None:
         """Write which data the release is of, before its first reservation."""
@@ -288,17 +282,8 @@ class Ledger:
         self._check_binding(write, self._digest, changed=self._changed)
         write.add(Kind.BOUND, fingerprint=fingerprint(self._key, self._digest))
 
-    def _refuse_other_data(self) -> NoReturn:
-        raise LedgerMismatchError(
-            f"{self._name} is tied to other people or other rows. Name the ledger of these data; if people joined or "
-            "left, or rows were corrected, say that the data changed."
-        )
-
     def record_proposal(self, proposal: dict[str, Any]) -> None:
-        """Write down what will be published of the labels, before the first of them; the same again changes nothing.
-
-        Once a label was reserved, whether it was answered or not, it raises `LateProposalError`.
-        """
+        """Write down what will be published of the labels, before the first is reserved; again, it changes nothing."""
         text = canonical(proposal)  # in which 1 and 1.0 are two
         if text in map(canonical, self.history().proposals):
             return
@@ -313,10 +298,7 @@ class Ledger:
             write.add(Kind.PROPOSED, proposal=proposal)
 
     def record_release(self, manifest: Callable[[str], str]) -> None:
-        """Write down the hash of a manifest, which `manifest` returns when it is called with the present head.
-
-        The results are published after this, so that the ledger names every release there is.
-        """
+        """Write down the hash of a manifest, which `manifest` returns of the present head, before it is published."""
         with self._held(write=True) as write:
             write.add(Kind.RELEASED, manifest=manifest(write.last().hash.hex()))
 
@@ -349,19 +331,10 @@ class Ledger:
     def reserve(self, event: Event, queries: int, *, batch: str | None = None) -> Reservation:
         """Spend what `queries` queries cost at most, on the disk before this returns; draw no noise before.
 
-        Room on the disk for the answers is kept too, as long as the reservation is held. All queries are reserved, or
-        `BudgetExceededError` says how many would fit and nothing is spent. Publications are refused too
-        where the δ of all of them would pass the ledger's.
-
-        Parameters
-        ----------
-        event : Event
-            The most that one query can be.
-        queries : int
-            How many, at least 1.
-        batch : str, optional
-            A name for them that `reserved_for` finds again after a crash. A batch is spent once: the same name returns
-            the same reservation.
+        Each query is at most `event`. Room on the disk for the answers is kept too, as long as the reservation is held.
+        All queries are reserved, or `BudgetExceededError` says how many would fit and nothing is spent. Publications
+        are refused too where the δ of all of them would pass the ledger's. A `batch` is spent once: `reserved_for`
+        finds it again after a crash, and the same name returns the same reservation.
         """
         integer_at_least(queries, 1, "queries", "Ledger.reserve")
         self._check_reservable(event)
@@ -374,10 +347,7 @@ class Ledger:
             return self._reserved(write, event, queries, batch)
 
     def reserve_new(self, event: Event, hashes: Collection[bytes]) -> tuple[dict[bytes, Labels], Reservation | None]:
-        """Return what `recall` finds of the `query_hashes`, and what `reserve` reserves for the others; in one go.
-
-        All that are not remembered are reserved, or none; the reservation is None where every query is remembered.
-        """
+        """Return what `recall` finds of the `query_hashes`, and what `reserve` reserves for the others, if any."""
         self._check_reservable(event)
         try:
             with self._held(write=not self._store.read_only) as held:
@@ -447,7 +417,7 @@ class Ledger:
             content["batch"] = batch
         entry = write.add(Kind.RESERVED, cost, **content)
         vector = vector_of(event)
-        numbers = sum(part.times for part in event.flatten()) if vector is None else _ROOM_PER_NUMBER * vector.numbers
+        numbers = sum(part.times for part in event.flatten()) if vector is None else _ROOM_PER_NUMBER * vector[0]
         room = self._store.room(queries if answers is None else answers, numbers)
         _LOGGER.info("Budget reserved: %.4g of ε = %g.", self._filter.share(cost), self.epsilon)
         return Reservation(entry.number, entry.hash, event, queries, cost, room)
@@ -460,7 +430,7 @@ class Ledger:
     def is_settled(self, reservation: Reservation) -> bool:
         """Return whether a reservation of this ledger was settled."""
         with self._held() as read:
-            return read.is_settled(reservation.number)
+            return read.answers_to(reservation.number) is not None
 
     def settle(self, reservation: Reservation, answers: dict[bytes, Labels], happened: Event) -> Settled:
         """Store the answers of a batch, give back what it did not need, and return the answers that count.
@@ -468,15 +438,8 @@ class Ledger:
         A query that another session answered in the meantime keeps that answer: there is one answer per query. If this
         raises, the answers must not be released: if more was run than reserved, if the reservation is settled already,
         or if they could not be stored. In the last case they stay spent, and the same call may be made again.
-
-        Parameters
-        ----------
-        reservation : Reservation
-            From `reserve`; it can be settled once.
-        answers : dict of bytes to tuple of int
-            Labels per `query_hashes`, or the noisy numbers of a `NoisySumGaussian`, as many as its dimension.
-        happened : Event
-            What was run; no more than was reserved.
+        `answers` are labels per `query_hashes`, or the noisy numbers of a `NoisySumGaussian`, as many as its dimension;
+        `happened` is what was run.
         """
         _check_storable(happened)
         vector = vector_of(reservation.event)
@@ -503,30 +466,18 @@ class Ledger:
     ) -> dict[bytes, Labels]:
         """Store the answers and the entry of a batch, and return the answers that count."""
         number = reservation.number
-        mine = write.hash_of(number) == reservation.hash and not write.is_settled(number)
+        mine = write.hash_of(number) == reservation.hash and write.answers_to(number) is None
         if not mine or _reservation(write, number) != reservation:
             raise LedgerError(
                 "The reservation is not open: it is settled, or belongs to another ledger. Reserve again."
             )
         if reservation.room is not None:
             reservation.room.free()
-        digest, kept = AnswerDigest(), 0
-        for query, labels in sorted(answers.items()):
-            text = canonical(labels)
-            if write.remember(query, text, number):
-                digest.add(query, text)
-                kept += 1
-        write.add(
-            Kind.ANSWERED,
-            -refund,
-            settles=number,
-            written=write.content_of(number)["written"],  # one day for both
-            reservation=number,
-            happened=happened.as_dict(),
-            refund=refund,
-            answers=kept,
-            digest=digest.hexdigest(),
-        )
+        texts = ((query, canonical(labels)) for query, labels in sorted(answers.items()))
+        kept = [(query, text) for query, text in texts if write.remember(query, text, number)]
+        day = write.content_of(number)["written"]  # one for both entries
+        about = {"reservation": number, "happened": happened.as_dict(), "refund": refund, "written": day}
+        write.add(Kind.ANSWERED, -refund, settles=number, **about, answers=len(kept), digest=digest_of(kept))
         return _recalled(write, answers)
 
     def recall(self, hashes: Collection[bytes]) -> dict[bytes, Labels]:
@@ -537,8 +488,7 @@ class Ledger:
     def query_hashes(self, context: dict[str, Any], rows: npt.ArrayLike, *beside: npt.ArrayLike) -> list[bytes]:
         """Return the keyed hash under which the answer to each query is remembered.
 
-        It is of the plain values of `context`, which all queries share, of the public row, and of the other public
-        values `beside` it on which the answer depends.
+        It is of `context`, which all queries share, the public row, and the other public values `beside` it.
         """
         return query_hashes(self._key, context, rows, *beside)
 
@@ -549,10 +499,7 @@ class Ledger:
             return LedgerState.of(self._opening, last, read.checkpoint())
 
     def history(self) -> History:
-        """Return what was done through the ledger; the first call reads and checks every entry, later ones the new.
-
-        It is read from a copy in memory, so that others go on asking meanwhile.
-        """
+        """Return what was done through the ledger; the first call reads and checks every entry, later ones the new."""
         before = self._seen.history  # of no later time than what is read, whatever other threads write meanwhile
         with self._held(copied=not before.entries) as read:
             return self._history_in(read, before)
@@ -566,9 +513,8 @@ class Ledger:
     def verify(self, head: str | None = None) -> LedgerState:
         """Check the whole file: its structure, every entry, every label, and that every cost was spent in full.
 
-        It reads a copy in memory, so that others go on asking meanwhile. `head` is the hash of the newest entry at an
-        earlier time, kept elsewhere; the ledger must still hold it. Only this head detects a ledger that was replaced
-        by an older copy or rewritten from some entry on.
+        `head` is the hash of the newest entry at an earlier time, kept elsewhere; the ledger must still hold it. Only
+        this head detects a ledger that was replaced by an older copy or rewritten from some entry on.
         """
         if head is not None and not _HEAD.fullmatch(head):
             raise InvalidParameterError(f"`head` of Ledger.verify must be 64 hexadecimal digits. Got {head!r}.")
@@ -625,16 +571,15 @@ class Ledger:
         if spent + queries * cost <= self._filter.capacity:
             return
         fitting, room = self._filter.fitting(event, spent), max(0, self._filter.capacity - spent)
+        said = (
+            f"{self._name} does not allow {queries:,} more such queries: {fitting:,} would still fit. Of its "
+            f"ε = {self.epsilon:g} at δ = {self.delta:g}, {share(spent):.4g} is spent; one of them takes up to "
+            f"{share(cost):.3g}. Ask fewer, or add more noise."
+        )
         if queries == 1:
             said = (
                 f"{self._name} has no room for this release: it takes up to {share(cost):.4g} of ε = {self.epsilon:g} "
                 f"at δ = {self.delta:g}, and {share(room):.4g} remains. Add more noise."
-            )
-        else:
-            said = (
-                f"{self._name} does not allow {queries:,} more such queries: {fitting:,} would still fit. Of its "
-                f"ε = {self.epsilon:g} at δ = {self.delta:g}, {share(spent):.4g} is spent; one of them takes up to "
-                f"{share(cost):.3g}. Ask fewer, or add more noise."
             )
         raise BudgetExceededError(said, requested=queries, fitting=fitting)
 
@@ -680,3 +625,62 @@ def _reservation(read: Transaction, number: int | None) -> Reservation | None:
 def _recalled(read: Transaction, hashes: Collection[bytes]) -> dict[bytes, Labels]:
     found = ((query, read.recall(query)) for query in hashes)
     return {query: tuple(read_labels(labels)) for query, labels in found if labels is not None}
+
+
+def existing_ledger(where: str | os.PathLike[str] | Ledger | None) -> Ledger | None:
+    """Return a ledger that is given or on file, or None where there is none yet."""
+    if where is None or isinstance(where, Ledger):
+        return where
+    with suppress(LedgerMissingError):
+        return Ledger.open(where)
+    return None
+
+
+def opened_ledger(
+    where: str | os.PathLike[str] | Ledger | None,
+    event: Event,
+    queries: int,
+    *,
+    epsilon: float | None,
+    delta: float,
+    unit: PrivacyUnit,
+    accounting: Accounting = Accounting.RENYI,
+    suited: bool = True,
+) -> Ledger:
+    """Return a ledger, or a new one whose first reservation makes its file; refuse another budget or unit.
+
+    Where ε is None, an old ledger may have any, and a new one just holds `queries` queries that are at most `event`.
+    The Rényi order of a new ledger with an ε suits the event or, unless `suited`, Gaussian noise.
+    """
+    found = existing_ledger(where)
+    if found is not None:
+        require_terms(found, epsilon, delta, unit)
+        return found
+    gaussian = accounting is Accounting.GAUSSIAN
+    if epsilon is None:
+        limit = (GaussianFilter if gaussian else RenyiFilter).holding(of_queries(event, queries), delta)
+    else:
+        limit = _limit(epsilon, delta, None, event if suited and not gaussian else None, accounting)
+    return Ledger.made_by_spending(None if isinstance(where, Ledger) else where, limit, unit)
+
+
+def require_terms(ledger: Ledger, epsilon: float | None, delta: float, unit: PrivacyUnit) -> None:
+    """Refuse a ledger with another budget, where one is named, or of another unit."""
+    for name, wanted, found in (("budget", epsilon, ledger.epsilon), ("delta", delta, ledger.delta)):
+        if wanted is not None and wanted != found:
+            raise LedgerMismatchError(
+                f"`{name}` must be {found:g}, as when the ledger was made: a budget is set once. Got {wanted:g}."
+            )
+    if ledger.unit == unit:
+        return
+    row = NeighboringRelation.CHANGE_ONE_ROW
+    if ledger.unit.neighboring is row and unit.neighboring is not row:
+        raise LedgerMismatchError(
+            f"The ledger protects one row, and this release one {unit.name}. A ledger of rows cannot become a ledger "
+            "of people: a person may have any number of rows, so no ε for a person follows from what rows have spent. "
+            "Create a new ledger for the people. It does not cover the earlier releases, whose guarantee remains the "
+            "one for rows."
+        )
+    raise LedgerMismatchError(
+        f"The ledger protects one {ledger.unit}, this release another unit, {unit}. Partition the data as before."
+    )

@@ -1,11 +1,8 @@
 """The ledger's file: SQLite with a rollback journal, every commit on the disk before the call returns.
 
-One writer at a time holds the file from the first read of a transaction to its commit (``BEGIN IMMEDIATE``), so
-whatever a transaction decides on is still true when it commits.
-
-Every transaction opens and closes the file. POSIX locks belong to a process, are forgotten by a fork, and
-vanish when anybody in the process closes the file; so a lock that is kept between transactions, as a write-ahead log
-needs one, can be lost, and with it the commits of a writer that still relies on it.
+One writer at a time holds the file from the first read of a transaction to its commit (``BEGIN IMMEDIATE``). Every
+transaction opens and closes the file: POSIX locks are forgotten by a fork and vanish when anybody in the process closes
+the file, so a lock that is kept between transactions, as a write-ahead log needs one, can be lost.
 """
 
 import fcntl
@@ -85,10 +82,7 @@ class Transaction:
         return Entry.read(Entry({"number": number - 1}, "", newest[1][2]), text, found)
 
     def entries(self, after: Entry | None = None) -> Iterator[tuple[Entry, int | None]]:
-        """Yield every entry in order, each checked against the one before it, and the reservation that it settles.
-
-        Those up to `after` are left out.
-        """
+        """Yield every entry after `after`, checked against the one before it, and the reservation that it settles."""
         last, start = after, 0 if after is None else after.number + 1
         rows = self._run("SELECT number, text, hash, settles FROM entries WHERE number >= ? ORDER BY number", (start,))
         for place, (number, text, found, settles) in enumerate(rows, start):
@@ -133,10 +127,6 @@ class Transaction:
     def content_of(self, number: int) -> dict[str, Any]:
         """Return the content of the entry `number`, unchecked; of none, it is empty."""
         return json.loads(self._one("SELECT text FROM entries WHERE number = ?", number) or "{}")
-
-    def is_settled(self, number: int) -> bool:
-        """Return whether the reservation `number` has been settled."""
-        return self.answers_to(number) is not None
 
     def answers_to(self, number: int) -> int | None:
         """Return how many answers the reservation `number` was settled with, or None if it was not settled."""
@@ -317,16 +307,14 @@ class Store:
         self._identity()
         with self._connection() as connection:
             application, version, tables = (connection.execute(query).fetchone()[0] for query in _HEADER)
+        said = f"has format {version}; this version reads up to {_VERSION}. Upgrade tutelage."
         if application == version == tables == 0:
-            raise LedgerStorageError(
-                f"{self.path} is empty, and no ledger is made so. Restore a copy that verifies, or name another file."
-            )
-        if application != _APPLICATION:
-            raise LedgerStorageError(f"{self.path} is a database, but no ledger of tutelage. Name another file.")
-        if version > _VERSION:
-            raise LedgerStorageError(
-                f"{self.path} has format {version}; this version reads up to {_VERSION}. Upgrade tutelage."
-            )
+            said = "is empty, and no ledger is made so. Restore a copy that verifies, or name another file."
+        elif application != _APPLICATION:
+            said = "is a database, but no ledger of tutelage. Name another file."
+        elif version <= _VERSION:
+            return
+        raise LedgerStorageError(f"{self.path} {said}")
 
 
 def connected(database: str, timeout: float) -> sqlite3.Connection:
@@ -357,10 +345,7 @@ def check_schema(connection: sqlite3.Connection, expected: Mapping[str, str]) ->
 def _write_file(
     file: Path, memory: sqlite3.Connection, timeout: float, check: Callable[[], None] | None = None
 ) -> None:
-    """Copy what is in memory to a new file, which appears whole; `check` may refuse it first.
-
-    A killed process leaves nothing under the name of the file, so what is there is never written over.
-    """
+    """Copy what is in memory to a new file, which appears whole and never over another; `check` may refuse it first."""
     begins = f"{file.name}{_MAKING}"
     with _held_folder(file.parent) as alone:
         if alone:
@@ -375,7 +360,15 @@ def _write_file(
         os.close(descriptor)
         part = Path(name)
         try:
-            _copy(memory, part, timeout)
+            with durable(part, timeout) as made:
+                made.execute("BEGIN EXCLUSIVE")
+                for name, statement in _SCHEMA.items():
+                    made.execute(statement)
+                    for row in memory.execute(f"SELECT * FROM {name}"):  # noqa: S608  one of our own tables
+                        made.execute(f"INSERT INTO {name} VALUES ({', '.join('?' * len(row))})", row)  # noqa: S608
+                made.execute(f"PRAGMA application_id = {_APPLICATION}")
+                made.execute(f"PRAGMA user_version = {_VERSION}")
+                made.execute("COMMIT")
             put_new(part, file)
         except FileExistsError:
             raise LedgerOvertakenError(
@@ -386,19 +379,6 @@ def _write_file(
                 path.unlink(missing_ok=True)
         with suppress(OSError):  # the new name survives a power cut, where the system can make it
             sync(file.parent)
-
-
-def _copy(memory: sqlite3.Connection, part: Path, timeout: float) -> None:
-    """Copy what is in memory to an empty file, in one transaction."""
-    with durable(part, timeout) as made:
-        made.execute("BEGIN EXCLUSIVE")
-        for name, statement in _SCHEMA.items():
-            made.execute(statement)
-            for row in memory.execute(f"SELECT * FROM {name}"):  # noqa: S608  one of our own tables
-                made.execute(f"INSERT INTO {name} VALUES ({', '.join('?' * len(row))})", row)  # noqa: S608
-        made.execute(f"PRAGMA application_id = {_APPLICATION}")
-        made.execute(f"PRAGMA user_version = {_VERSION}")
-        made.execute("COMMIT")
 
 
 @contextmanager
@@ -422,24 +402,22 @@ def explained(path: Path | None, timeout: float) -> Generator[None]:
     try:
         yield
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        raise _explanation(path, error, timeout) from None
-
-
-def _explanation(path: Path | None, error: Exception, timeout: float) -> LedgerError:
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return LedgerLockedError(
-            f"{path} was held by another process for {timeout:g} seconds. Nothing was written this time, and what "
-            "had been reserved before stays spent; try again when it is done."
-        )
-    if code == sqlite3.SQLITE_FULL:
-        return LedgerStorageError(f"{path} cannot grow: no room on its disk. Nothing more was written; make room.")
-    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
-        said = "is read-only here. Nothing was written; make the file and its folder writable."
-        return LedgerStorageError(f"{path} {said}")
-    if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR):
-        said = f"cannot be read or written ({error}). Look at its disk and its folder's rights."
-        return LedgerStorageError(f"{path} {said}")
-    if code == sqlite3.SQLITE_NOTADB:
-        return LedgerStorageError(f"{path} is no ledger. Name another file, or restore this one.")
-    return LedgerTamperedError(f"{path} is damaged ({error}). Restore it from a copy that verifies.")
+        kind = LedgerStorageError
+        match getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF:
+            case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+                kind = LedgerLockedError
+                said = (
+                    f"was held by another process for {timeout:g} seconds. Nothing was written this time, and what had "
+                    "been reserved before stays spent; try again when it is done."
+                )
+            case sqlite3.SQLITE_FULL:
+                said = "cannot grow: no room on its disk. Nothing more was written; make room."
+            case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
+                said = "is read-only here. Nothing was written; make the file and its folder writable."
+            case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_IOERR:
+                said = f"cannot be read or written ({error}). Look at its disk and its folder's rights."
+            case sqlite3.SQLITE_NOTADB:
+                said = "is no ledger. Name another file, or restore this one."
+            case _:
+                kind, said = LedgerTamperedError, f"is damaged ({error}). Restore it from a copy that verifies."
+        raise kind(f"{path} {said}") from None

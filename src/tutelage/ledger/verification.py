@@ -1,15 +1,14 @@
 """Read a whole ledger and believe none of it: every hash, every sum, every answer.
 
 The chain of hashes detects edits, gaps, reordering and entries removed from the middle. A head kept elsewhere also
-detects removed last entries, an older copy in place of the file, and a chain that was computed again by an attacker
-with write access.
+detects removed last entries, an older copy in place of the file, and a chain that an attacker computed again.
 """
 
 import hashlib
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple, final
+from typing import Any
 
 from tutelage._internal.typing import ABSTAIN
 from tutelage.events import (
@@ -28,12 +27,11 @@ from tutelage.ledger.filter import Filter, filter_of
 from tutelage.ledger.store import Transaction
 from tutelage.privacy import PrivacyUnit
 
+_HASH_BYTES = 32
+_SLACK = 1 - 1e-6  # costs come out the same to more digits than this on every machine
 
-class Vector(NamedTuple):
-    """The answer to one query of noisy sums: all their numbers in one tuple, where −1 is a number like any other."""
 
-    numbers: int
-    sums: int
+Vector = tuple[int, int]  # numbers and sums in one answer of noisy sums, where −1 is a number like any other
 
 
 def vector_of(event: Event) -> Vector | None:
@@ -44,22 +42,21 @@ def vector_of(event: Event) -> Vector | None:
     if sums and len(sums) < len(parts):
         raise UnsupportedEventError("A batch must consist of noisy sums only, or of none. Reserve two batches.")
     numbers = sum(dimension * times for dimension, times in sums)
-    return Vector(numbers, sum(times for _, times in sums)) if sums else None
+    return (numbers, sum(times for _, times in sums)) if sums else None
 
 
 def answers_in(labels: Sequence[int], vector: Vector | None) -> int | None:
     """Return how many answers a stored tuple holds, abstentions aside, or None if a vector has another length."""
     if vector is None:
         return sum(label != ABSTAIN for label in labels)
-    return vector.sums if len(labels) == vector.numbers else None
+    return vector[1] if len(labels) == vector[0] else None
 
 
 def breach_of(reserved: Event, queries: int, happened: Event, given: Collection[int | None]) -> str | None:
     """Return what a batch that "the mechanism …" reports does not keep to, or None.
 
     Every check that was reserved is run, nothing more than was reserved is, and answers are given back only where a
-    check stood before them, and only as many as there are queries without a label. Capped votes answer any number of
-    queries. `given` is counted by `answers_in`.
+    check stood before them, as many as there are queries without a label. Capped votes answer any number of queries.
     """
     allowed, ran = counted([Repeated(reserved, queries)]), counted([happened])
     if ran - allowed:
@@ -77,25 +74,13 @@ def breach_of(reserved: Event, queries: int, happened: Event, given: Collection[
     return None
 
 
-@final
-class AnswerDigest:
-    """A digest of the answers of one batch, in the order of their queries' hashes."""
-
-    def __init__(self) -> None:
-        self._digest = hashlib.sha256()
-
-    def add(self, query: bytes, labels: str) -> None:
-        """Take in one answer."""
+def digest_of(answers: Iterable[tuple[bytes, str]]) -> str:
+    """Return a digest of the answers of one batch, in the order of their queries' hashes."""
+    digest = hashlib.sha256()
+    for query, labels in answers:
         text = labels.encode()
-        self._digest.update(len(query).to_bytes(8, "big") + query + len(text).to_bytes(8, "big") + text)
-
-    def hexdigest(self) -> str:
-        """Return the digest of the answers so far."""
-        return self._digest.hexdigest()
-
-
-_HASH_BYTES = 32
-_SLACK = 1 - 1e-6  # costs come out the same to more digits than this on every machine
+        digest.update(len(query).to_bytes(8, "big") + query + len(text).to_bytes(8, "big") + text)
+    return digest.hexdigest()
 
 
 def terms_of(opening: Entry, key: bytes) -> tuple[Filter, PrivacyUnit]:
@@ -133,22 +118,15 @@ def verified(read: Transaction, *, head: str | None = None) -> Checkpoint:
     return book.sums
 
 
-class _Reserved(NamedTuple):
-    event: Event
-    queries: int
-    cost: int
-    vector: Vector | None
-
-
 class _Book:
     """The sums of a ledger, kept entry by entry."""
 
     def __init__(self, limit: Filter, unit: PrivacyUnit, capacity: int) -> None:
         self.filter, self.unit, self.capacity = limit, unit, capacity
-        self.sums: Checkpoint = Checkpoint("")
+        self.sums = Checkpoint("")
         self.spent: int = 0
-        self.reserved: dict[int, _Reserved] = {}
-        self.settled: dict[int, dict[str, Any]] = {}
+        self.reserved = dict[int, tuple[Event, int, int, Vector | None]]()  # with the number of queries and their cost
+        self.settled = dict[int, dict[str, Any]]()
 
     def add(self, entry: Entry, settles: int | None) -> None:
         """Take in the next entry, or raise."""
@@ -170,27 +148,25 @@ class _Book:
 
     def check_answers(self, answers: Iterable[tuple[int, bytes, str]]) -> int:
         """Compare the answers with the digests that their entries hold, and return how many there are."""
-        digests: dict[int, AnswerDigest] = defaultdict(AnswerDigest)
+        stored: dict[int, list[tuple[bytes, str]]] = defaultdict(list)
         given: dict[int, list[int | None]] = defaultdict(list)
-        stored = Counter[int]()
         for reservation, query, labels in answers:
             if type(query) is not bytes or len(query) != _HASH_BYTES or type(labels) is not str:
                 raise LedgerTamperedError("A remembered answer is not in the form in which answers are written.")
-            digests[reservation].add(query, labels)
-            stored[reservation] += 1
-            reserved = self.reserved.get(reservation)
-            given[reservation].append(answers_in(read_labels(labels), reserved.vector if reserved else None))
+            stored[reservation].append((query, labels))
+            vector = self.reserved[reservation][3] if reservation in self.reserved else None
+            given[reservation].append(answers_in(read_labels(labels), vector))
         for reservation, entry in self.settled.items():
-            if digests[reservation].hexdigest() != entry["digest"] or stored[reservation] != entry["answers"]:
+            found = stored[reservation]
+            if digest_of(found) != entry["digest"] or len(found) != entry["answers"]:
                 raise LedgerTamperedError(f"The remembered answers of entry {reservation} were changed.")
             event, queries, *_ = self.reserved[reservation]
             breach = breach_of(event, queries, event_from_dict(entry["happened"]), given[reservation])
-            several = stored[reservation] > queries and not isinstance(event, CappedArgmaxGaussian)
-            if breach is not None or several:
+            if breach is not None or (len(found) > queries and not isinstance(event, CappedArgmaxGaussian)):
                 raise LedgerTamperedError(f"The labels of entry {reservation} are not those that it recorded.")
         if set(stored) - set(self.settled):
             raise LedgerTamperedError("There are remembered answers that no entry accounts for.")
-        return stored.total()
+        return sum(map(len, stored.values()))
 
     def _change(self, entry: Entry) -> int:
         """Return by how many grains the entry changes what is spent."""
@@ -198,7 +174,15 @@ class _Book:
             case Kind.RESERVED:
                 return self._reserved(entry)
             case Kind.ANSWERED:
-                return self._answered(entry)
+                number, refund = _whole(entry.content["reservation"]), _whole(entry.content["refund"])
+                cost, happened = self.reserved[number][2], event_from_dict(entry.content["happened"])
+                _whole(entry.content["answers"])
+                if number in self.settled or refund > cost:
+                    raise LedgerTamperedError(f"Entry {entry.number} gives back more than was reserved.")
+                if cost - refund < _SLACK * self.filter.cost(happened):
+                    raise LedgerTamperedError(f"Entry {entry.number} charges less than its answers cost.")
+                self.settled[number] = entry.content
+                return -refund
             case Kind.BOUND if type(entry.content["fingerprint"]) is not str:
                 raise TypeError
             case Kind.RELEASED if type(entry.content["manifest"]) is not str:
@@ -217,7 +201,7 @@ class _Book:
             self._check_campaign(entry, event)
         elif queries < 1:
             raise LedgerTamperedError(f"Entry {entry.number} reserves no query.")
-        self.reserved[entry.number] = _Reserved(event, queries, cost, vector_of(event))
+        self.reserved[entry.number] = event, queries, cost, vector_of(event)
         if cost < _SLACK * self.filter.cost(Repeated(event, queries)):
             raise LedgerTamperedError(f"Entry {entry.number} charges less than its queries cost.")
         return cost
@@ -226,22 +210,11 @@ class _Book:
         """Refuse a batch that spends nothing unless an earlier entry spent the budget of its capped votes."""
         number, free = _whole(entry.content["campaign"]), (entry.content["queries"], entry.content["cost"])
         capped = isinstance(event, CappedArgmaxGaussian) and type(entry.content["votes"]) is str
+        begun, queries, *_ = self.reserved[number]
         # A reservation that paid for its own labels, or still may, pays for no others.
-        paid = self.reserved[number].queries if self.settled[number]["answers"] == 0 else 0
-        if not capped or self.reserved[number].event != event or paid < 1 or free != (0, 0):
+        paid = queries if self.settled[number]["answers"] == 0 else 0
+        if not capped or begun != event or paid < 1 or free != (0, 0):
             raise LedgerTamperedError(f"Entry {entry.number} does not belong to the campaign that it names.")
-
-    def _answered(self, entry: Entry) -> int:
-        number, refund = _whole(entry.content["reservation"]), _whole(entry.content["refund"])
-        cost = self.reserved[number].cost
-        happened = event_from_dict(entry.content["happened"])
-        _whole(entry.content["answers"])
-        if number in self.settled or refund > cost:
-            raise LedgerTamperedError(f"Entry {entry.number} gives back more than was reserved.")
-        if cost - refund < _SLACK * self.filter.cost(happened):
-            raise LedgerTamperedError(f"Entry {entry.number} charges less than its answers cost.")
-        self.settled[number] = entry.content
-        return -refund
 
 
 def _whole(value: object) -> int:

@@ -6,7 +6,7 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.days import on_one_day
+from tutelage._internal.releases import on_one_day
 from tutelage.accounting import Accountant, data_independent
 from tutelage.events import Composed, Event, PublicationTest
 from tutelage.exceptions import InvalidDataError, LedgerMismatchError

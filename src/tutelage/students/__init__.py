@@ -6,7 +6,7 @@ ONNX files need the onnx extra, which is loaded when `export_onnx` is first name
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tutelage._internal.names import Named, loaded
+from tutelage._internal.typing import Named, loaded
 from tutelage.exceptions import InvalidParameterError
 from tutelage.students.base import SemiSupervisedClassifier, fit_student
 from tutelage.students.forest import ForestStudent

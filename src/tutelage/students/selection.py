@@ -17,8 +17,7 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
-from tutelage._internal.names import Named
-from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
+from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Named
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 

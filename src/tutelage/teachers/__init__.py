@@ -6,7 +6,7 @@ Networks need the torch extra and are loaded when they are first named.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tutelage._internal.names import Named
+from tutelage._internal.typing import Named
 from tutelage.teachers.base import TeacherRecipe, TrainableTeachers
 from tutelage.teachers.closed_form import ClassMeans, HeadTeachers, Ridge
 from tutelage.teachers.estimators import EstimatorTeachers, ensemble_of

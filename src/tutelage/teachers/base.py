@@ -7,8 +7,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.pickling import NeverPickled
-from tutelage._internal.typing import Ballots, IntArray, Matrix
+from tutelage._internal.typing import Ballots, IntArray, Matrix, NeverPickled
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
 from tutelage.partition import Shards

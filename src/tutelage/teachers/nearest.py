@@ -8,8 +8,7 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.pickling import NeverPickled
-from tutelage._internal.typing import FloatArray, IntArray, Matrix
+from tutelage._internal.typing import FloatArray, IntArray, Matrix, NeverPickled
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
 from tutelage.features.base import FeatureMap, require_public_map

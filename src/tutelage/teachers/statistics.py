@@ -10,8 +10,7 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.pickling import NeverPickled
-from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray
+from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, NeverPickled
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
 

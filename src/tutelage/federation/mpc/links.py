@@ -12,7 +12,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TypeVar, final
 
-from tutelage._internal.outputs import form, open_output
+from tutelage._internal.outputs import check_replaceable, form, open_private
 from tutelage.exceptions import FederationError, InvalidParameterError, PartyLostError
 from tutelage.federation.sharing import ELEMENT_BYTES, decode
 
@@ -33,7 +33,8 @@ class Transcript:
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = open_output(path, TRANSCRIPT)
+        check_replaceable(path, TRANSCRIPT, way_out="name another file")
+        self._file = open_private(path)
 
     def elements(self, sender: int, payload: bytes) -> None:
         """Write field elements down, as `sharing.encode` spells them."""
