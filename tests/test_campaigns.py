@@ -25,8 +25,7 @@ from tutelage.exceptions import (
     LedgerTamperedError,
 )
 from tutelage.labeling import ask_in_rounds
-from tutelage.ledger import Voters
-from tutelage.ledger.campaigns import SpentVotes
+from tutelage.ledger.campaigns import SpentVotes, Voters
 from tutelage.ledger.entries import Entry, Kind
 from tutelage.ledger.filter import RenyiFilter
 from tutelage.mechanisms import CappedGNMax

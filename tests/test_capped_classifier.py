@@ -11,7 +11,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from blobs import LABELS, PRIVATE, PUBLIC, TEST, TRUE, blobs
 from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, Shards, SimulationNoise
-from tutelage.estimator import FEW_VOTES_LEFT
+from tutelage.estimator.classifier import FEW_VOTES_LEFT
 from tutelage.exceptions import (
     BudgetContinuedWarning,
     BudgetExceededError,

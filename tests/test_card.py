@@ -14,9 +14,10 @@ from tutelage import VoteHistogram
 from tutelage.events import Composed, ConfidenceCheck, Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
 from tutelage.exceptions import InvalidParameterError, NotPublishableError
 from tutelage.privacy import NeighboringRelation, PrivacyUnit, PrivateEpsilon, PublicEpsilon
-from tutelage.reporting import STATEMENTS, Batch, ClassAccuracy, FrontierPoint, PrivacyCard
+from tutelage.reporting import Batch, ClassAccuracy, PrivacyCard
+from tutelage.reporting.evidence import FrontierPoint
 from tutelage.reporting.lints import Finding, lint
-from tutelage.reporting.record import FIRST_PAGE
+from tutelage.reporting.record import FIRST_PAGE, STATEMENTS
 
 PATIENT = PrivacyUnit("patient_id", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
 BUDGET = {"budget": 3.0, "delta": 1e-5, "spent": 2.5, "remaining": 0.5, "entries": 3, "head": "ab" * 32}

@@ -18,8 +18,9 @@ from tutelage.events import Repeated
 from tutelage.exceptions import BudgetContinuedWarning, InvalidDataError, InvalidParameterError
 from tutelage.features import PublicPCA, PublicRows
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
-from tutelage.students import ForestStudent, LabelPropagationStudent, load_student, save_student
+from tutelage.students import ForestStudent, LabelPropagationStudent, load_student
 from tutelage.students.selection import FirstRows, GivenRows, LeastConfident, Medoids
+from tutelage.students.store import save_student
 
 pytestmark = pytest.mark.usefixtures("repeatable", "small_forests")
 

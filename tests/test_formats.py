@@ -27,7 +27,8 @@ from tutelage.publishing import propose, publish_epsilon, record
 from tutelage.publishing.proof import claim_of, read_claim, write_claim
 from tutelage.publishing.recording import record_of
 from tutelage.reporting import PrivacyCard, read_card
-from tutelage.students import load_student, save_student
+from tutelage.students import load_student
+from tutelage.students.store import save_student
 from tutelage.votes import VoteHistogram
 
 FORMAT_1 = Path(__file__).parent / "golden" / "format-1"

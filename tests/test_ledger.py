@@ -49,8 +49,7 @@ from tutelage.exceptions import (
     PublicationsExhaustedError,
     UnsupportedEventError,
 )
-from tutelage.ledger import data_digest
-from tutelage.ledger.digests import query_hashes, row_bytes
+from tutelage.ledger.digests import data_digest, query_hashes, row_bytes
 from tutelage.ledger.entries import Entry, Kind
 from tutelage.ledger.filter import GRAIN, RenyiFilter
 from tutelage.ledger.store import Transaction

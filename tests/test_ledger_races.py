@@ -16,8 +16,8 @@ from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, SystemNoise
 from tutelage.events import NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import BudgetExceededError, LedgerMismatchError, LedgerStorageError
 from tutelage.labeling.fits import AskingSum
-from tutelage.ledger import opened_ledger
 from tutelage.ledger.filter import RenyiFilter
+from tutelage.ledger.ledger import opened_ledger
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 
 EVENT = NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)

@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from conftest import FITS_AGAIN
 from tutelage import GNMax, PATEClassifier, SimulationNoise
-from tutelage.students import save_student
+from tutelage.students.store import save_student
 from tutelage.teachers import NearestQueries, VectorBallots
 
 polars = pytest.importorskip("polars")

@@ -15,8 +15,9 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tutelage.exceptions import InvalidParameterError, OneClassWarning
-from tutelage.students import load_student, save_student
+from tutelage.students import load_student
 from tutelage.students.propagation import LabelPropagationStudent, Propagation, neighbor_graph
+from tutelage.students.store import save_student
 from tutelage_reproductions.datasets import load_digits
 
 EXPECTED = {"check_classifiers_classes": "has −1 for a class, which here says that a row has no label"}

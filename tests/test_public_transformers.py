@@ -37,7 +37,8 @@ from tutelage.features import PublicEncoder, PublicFeatureMap, PublicRows, Publi
 from tutelage.features.base import features_of_private
 from tutelage.features.cells import as_frame
 from tutelage.features.named import numbered_rows
-from tutelage.students import load_student, save_student
+from tutelage.students import load_student
+from tutelage.students.store import save_student
 from tutelage.teachers import ClassMeans, VectorBallots
 
 RNG = np.random.default_rng(5)

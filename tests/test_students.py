@@ -13,7 +13,8 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tutelage.exceptions import InvalidDataError, OneClassWarning
-from tutelage.students import ForestStudent, fit_student, load_student, save_student
+from tutelage.students import ForestStudent, fit_student, load_student
+from tutelage.students.store import save_student
 
 CLASSES = np.array(["no", "yes"])
 

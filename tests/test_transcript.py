@@ -28,7 +28,8 @@ from tutelage.exceptions import (
     LedgerTamperedError,
     TutelageError,
 )
-from tutelage.ledger import data_digest, opened_ledger
+from tutelage.ledger.digests import data_digest
+from tutelage.ledger.ledger import opened_ledger
 from tutelage.mechanisms import CappedGNMax, ConfidentGNMax, NoisySum
 from tutelage.mechanisms.noisy_argmax import _ReportsWinner
 from tutelage.partition import Shards
@@ -154,7 +155,8 @@ def test_a_student_is_saved_without_times_addresses_and_gaps(tmp_path, binary_ro
 
     from sklearn.ensemble import RandomForestClassifier
 
-    from tutelage.students import load_student, save_student
+    from tutelage.students import load_student
+    from tutelage.students.store import save_student
 
     X, y = binary_rows
     saved = []

@@ -29,7 +29,8 @@ from tutelage.features import PublicRows, PublicSteps
 from tutelage.labeling.sums import least_noise
 from tutelage.mechanisms import NoisySum
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
-from tutelage.students import Moments, NoisySumClassifier, load_student, save_student
+from tutelage.students import Moments, NoisySumClassifier, load_student
+from tutelage.students.store import save_student
 from tutelage.teachers import VectorBallots
 
 

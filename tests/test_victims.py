@@ -27,7 +27,8 @@ from tutelage.federation import Identity, Role
 from tutelage.federation.mpc.links import Transcript
 from tutelage.mechanisms import KRandomizedResponse
 from tutelage.privacy import ONE_TEACHER
-from tutelage.students import export_onnx, save_student
+from tutelage.students import export_onnx
+from tutelage.students.store import save_student
 from tutelage_reproductions import Record, Row, command
 
 READ = {  # options that name what is read, or spent from

@@ -8,7 +8,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch.nn import functional
 
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, OneClassWarning
-from tutelage.students import load_student, save_student
+from tutelage.students import load_student
+from tutelage.students.store import save_student
 from tutelage_reproductions.students import adversarial
 from tutelage_reproductions.students.adversarial import (
     AdversarialStudent,

@@ -9,7 +9,8 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from torch import nn
 
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, OneClassWarning
-from tutelage.students import load_student, save_student
+from tutelage.students import load_student
+from tutelage.students.store import save_student
 from tutelage_reproductions.datasets import load_digits
 from tutelage_reproductions.students.augmentation import ImageAugmentation
 from tutelage_reproductions.students.consistency import ConsistencyStudent, _Shares

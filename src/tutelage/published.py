@@ -17,12 +17,12 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from tutelage.accounting import data_independent
 from tutelage.events import Event, NoisySumGaussian, Repeated
 from tutelage.exceptions import InvalidDataError
-from tutelage.ledger import History
+from tutelage.ledger.history import History
 from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.noise import SystemNoise
 from tutelage.privacy import NeighboringRelation
-from tutelage.reporting import Batch, ClassAccuracy, FrontierPoint, PrivacyCard
-from tutelage.reporting.evidence import merged
+from tutelage.reporting import Batch, ClassAccuracy, PrivacyCard
+from tutelage.reporting.evidence import FrontierPoint, merged
 from tutelage.reporting.lints import lint
 from tutelage.students.store import write_student
 from tutelage.tables import is_number

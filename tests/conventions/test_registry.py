@@ -21,7 +21,8 @@ from tutelage.mechanisms import GNMax, LocalMechanism, Mechanism, NoisySum, loca
 from tutelage.mechanisms.registry import CENTRAL, ENTRIES, FEDERATED, LOCAL, entry_of
 from tutelage.noise import SimulationNoise
 from tutelage.privacy import ONE_TEACHER
-from tutelage.students import SELECTORS, STUDENTS
+from tutelage.students import STUDENTS
+from tutelage.students.selection import SELECTORS
 from tutelage.teachers import TEACHERS
 from tutelage_reproductions.mechanism_audits import random_configurations
 from tutelage_reproductions.planted_faults.halved_noise import HALVED_NOISE

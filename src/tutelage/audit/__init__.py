@@ -1,18 +1,14 @@
 """Attacks on one's own pipeline: what a release gives away at least, and whether one person moves one vote only."""
 
-from tutelage.audit.mechanism import LawAudit, MechanismAudit, Neighbors, audit_law, audit_mechanism, worst_neighbors
-from tutelage.audit.one_run import OneRunAudit, audit_in_one_run, epsilon_lower_bound, pate_canaries
-from tutelage.audit.overlap import Overlap, audit_overlap, entities_in_several_shards
-from tutelage.audit.sensitivity import SensitivityAudit, audit_sensitivity, ballots_of_classifier, ballots_of_teachers
+from tutelage.audit.mechanism import MechanismAudit, Neighbors, audit_law, audit_mechanism, worst_neighbors
+from tutelage.audit.one_run import audit_in_one_run, epsilon_lower_bound, pate_canaries
+from tutelage.audit.overlap import audit_overlap, entities_in_several_shards
+from tutelage.audit.sensitivity import audit_sensitivity, ballots_of_classifier, ballots_of_teachers
 from tutelage.audit.sums import audit_sum
 
 __all__ = [
-    "LawAudit",
     "MechanismAudit",
     "Neighbors",
-    "OneRunAudit",
-    "Overlap",
-    "SensitivityAudit",
     "audit_in_one_run",
     "audit_law",
     "audit_mechanism",

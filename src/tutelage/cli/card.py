@@ -25,13 +25,14 @@ from tutelage.cli.settings import read_settings
 from tutelage.cli.text import print_json, say
 from tutelage.events import Check, Event, InteractiveCheck, PublicationTest, SummedNoise
 from tutelage.exceptions import ConfigError, InvalidDataError
-from tutelage.ledger import History
+from tutelage.ledger.history import History
 from tutelage.privacy import PublicEpsilon
 from tutelage.published import batches_of, frontier_of
 from tutelage.publishing.proof import proved_card, read_claim
-from tutelage.reporting import STATEMENTS, ClassAccuracy, PrivacyCard, read_card
+from tutelage.reporting import ClassAccuracy, PrivacyCard, read_card
 from tutelage.reporting.lints import FROM_CARD, NOISE_FROM_SHARES, NOT_CHECKED, Finding, lint
 from tutelage.reporting.pages import NOT_STATED
+from tutelage.reporting.record import STATEMENTS
 from tutelage.reporting.signature import check_signature, signature_of
 
 _TOPICS = ", ".join(STATEMENTS)

@@ -34,7 +34,8 @@ from tutelage.planning.methods import Method
 from tutelage.privacy import ROW
 from tutelage.published import is_formula
 from tutelage.reporting.lints import TUNED_ON
-from tutelage.students import selector_named, student_named
+from tutelage.students import student_named
+from tutelage.students.selection import selector_named
 from tutelage.teachers import TEACHERS, NearestQueries, VectorBallots
 
 _TEACHERS, _MOST_TEACHERS, _MOST_JOBS = 250, 10**7, 1024

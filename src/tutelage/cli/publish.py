@@ -27,11 +27,11 @@ from tutelage.ledger import Ledger
 from tutelage.mechanisms import Mechanism
 from tutelage.noise import SimulationNoise
 from tutelage.privacy import PrivacyUnit, round_up
-from tutelage.publishing import Proposal, Publication, publish_epsilon, record
+from tutelage.publishing import Proposal, publish_epsilon, record
 from tutelage.publishing.proof import CLAIM, write_claim
 from tutelage.publishing.proposal import PROPOSAL
 from tutelage.publishing.proposal import propose as proposed
-from tutelage.publishing.publication import recalled_publication
+from tutelage.publishing.publication import Publication, recalled_publication
 from tutelage.publishing.recording import check_complete, check_covered, check_recorded
 from tutelage.votes import VoteHistogram
 

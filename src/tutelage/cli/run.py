@@ -31,7 +31,8 @@ from tutelage.cli.sources import (
     pool_of,
 )
 from tutelage.cli.text import interruption_says, plain_console, print_json, remark, say
-from tutelage.estimator import FEW_VOTES_LEFT, PATEClassifier
+from tutelage.estimator import PATEClassifier
+from tutelage.estimator.classifier import FEW_VOTES_LEFT
 from tutelage.events import Composed, of_queries
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError, FewPublicRowsWarning, PreflightWarning
 from tutelage.partition import canonical_ids

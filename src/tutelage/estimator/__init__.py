@@ -1,5 +1,5 @@
 """PATE as one scikit-learn estimator: private rows and public rows in, a publishable student out."""
 
-from tutelage.estimator.classifier import FEW_VOTES_LEFT, PATEClassifier
+from tutelage.estimator.classifier import PATEClassifier
 
-__all__ = ["FEW_VOTES_LEFT", "PATEClassifier"]
+__all__ = ["PATEClassifier"]

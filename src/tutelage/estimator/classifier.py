@@ -47,7 +47,8 @@ from tutelage.labeling.fits import (
 )
 from tutelage.labeling.sums import BallotRounds
 from tutelage.labeling.tuning import AskingTuned, Candidate, TunedRelease
-from tutelage.ledger import Accounting, Ledger, LedgerState
+from tutelage.ledger import Ledger, LedgerState
+from tutelage.ledger.filter import Accounting
 from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism, NoisySum, Release
 from tutelage.partition import Shards, as_column, unit_of_single_people
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit, PublicEpsilon, round_up

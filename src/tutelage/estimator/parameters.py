@@ -27,8 +27,8 @@ from tutelage.labeling.tuning import DEFAULT_SHARE, MOST_SETTINGS
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism, NoisySum
 from tutelage.noise import NoiseSource, known_noise
-from tutelage.students import NoisySumClassifier, default_student, selector_named, student_named
-from tutelage.students.selection import FirstRows, QuerySelector
+from tutelage.students import NoisySumClassifier, default_student, student_named
+from tutelage.students.selection import FirstRows, QuerySelector, selector_named
 from tutelage.teachers import SinglePeople, VectorBallots
 from tutelage.teachers.base import TeacherRecipe
 

@@ -22,10 +22,11 @@ from tutelage.labeling.batches import PeopleInBatches
 from tutelage.labeling.rounds import AskedRounds, ask_in_rounds, even_rounds, first_predictions, round_rows
 from tutelage.labeling.session import LabelingSession, require_room
 from tutelage.labeling.sums import BallotRounds, least_noise
-from tutelage.ledger import Accounting, Ledger, data_digest, existing_ledger, opened_ledger
-from tutelage.ledger.digests import RunningDigest, table_digest
+from tutelage.ledger import Ledger
+from tutelage.ledger.digests import RunningDigest, data_digest, table_digest
 from tutelage.ledger.entries import canonical
-from tutelage.ledger.ledger import require_terms
+from tutelage.ledger.filter import Accounting
+from tutelage.ledger.ledger import existing_ledger, opened_ledger, require_terms
 from tutelage.mechanisms import Mechanism, NoisySum, Release
 from tutelage.noise import NoiseSource
 from tutelage.partition import Shards, canonical_ids

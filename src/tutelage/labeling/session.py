@@ -21,7 +21,9 @@ from tutelage.exceptions import (
     LedgerStorageError,
     UnsupportedEventError,
 )
-from tutelage.ledger import Labels, Ledger, Reservation, Settled, Voters
+from tutelage.ledger import Labels, Ledger
+from tutelage.ledger.campaigns import Voters
+from tutelage.ledger.ledger import Reservation, Settled
 from tutelage.mechanisms import InteractiveGNMax, Mechanism, Release
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.privacy import PrivacyUnit

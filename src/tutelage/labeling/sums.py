@@ -16,7 +16,8 @@ from tutelage.ballots import BallotSum
 from tutelage.events import Composed, Event, NoisySumGaussian, Repeated
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features.base import FeatureMap, chained, check_row_by_row, features_of_private, require_public_map
-from tutelage.ledger import Ledger, data_digest
+from tutelage.ledger import Ledger
+from tutelage.ledger.digests import data_digest
 from tutelage.mechanisms import NoisySum
 from tutelage.noise import NoiseSource
 from tutelage.privacy import NeighboringRelation, PrivacyUnit

@@ -31,7 +31,8 @@ from tutelage.features.base import features_of_private
 from tutelage.labeling.fits import FitRelease
 from tutelage.labeling.rounds import AskedRounds
 from tutelage.labeling.sums import BallotRounds, ReleasedVectors, release_sum
-from tutelage.ledger import Ledger, data_digest
+from tutelage.ledger import Ledger
+from tutelage.ledger.digests import data_digest
 from tutelage.mechanisms import NoisySum, Release
 from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards

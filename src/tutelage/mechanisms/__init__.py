@@ -13,7 +13,7 @@ from tutelage.mechanisms.local import (
     decode,
 )
 from tutelage.mechanisms.noisy_argmax import CappedGNMax, ExponentialMax, GNMax, LNMax, PermuteAndFlip
-from tutelage.mechanisms.noisy_sum import NoisySum, ReleasedSum
+from tutelage.mechanisms.noisy_sum import NoisySum
 
 __all__ = [
     "CappedGNMax",
@@ -31,7 +31,6 @@ __all__ = [
     "NoisySum",
     "PermuteAndFlip",
     "Release",
-    "ReleasedSum",
     "TruncatedGeometric",
     "TruncatedGeometricAsPrinted",
     "decode",

@@ -9,11 +9,12 @@ from tutelage.events import Composed, Event, of_queries
 from tutelage.exceptions import InvalidParameterError
 from tutelage.labeling.fits import noise_within
 from tutelage.labeling.sums import event_of_count, event_of_rounds
-from tutelage.ledger import Accounting, Ledger
+from tutelage.ledger import Ledger
+from tutelage.ledger.filter import Accounting
 from tutelage.mechanisms import CappedGNMax, GNMax, NoisySum
 from tutelage.privacy import PrivacyUnit, PublicEpsilon
-from tutelage.students import default_student, selector_named
-from tutelage.students.selection import QuerySelector
+from tutelage.students import default_student
+from tutelage.students.selection import QuerySelector, selector_named
 from tutelage.teachers import ClassMeans, NearestQueries, VectorBallots, ensemble_of
 
 _STUDENT, _SELECTION = "label-propagation", "medoids"

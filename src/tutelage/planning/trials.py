@@ -19,8 +19,8 @@ from tutelage.noise import NoiseSource, SimulationNoise
 from tutelage.partition import Shards
 from tutelage.planning.methods import DenseVotes, FewVotesOfPeople, Method, PeopleBallots
 from tutelage.privacy import ONE_ENTITY
-from tutelage.students import Moments, NoisySumClassifier, fit_student, selector_named, student_named
-from tutelage.students.selection import PublicKnowledge
+from tutelage.students import Moments, NoisySumClassifier, fit_student, student_named
+from tutelage.students.selection import PublicKnowledge, selector_named
 from tutelage.teachers import NearestTeachers, ensemble_of
 from tutelage.teachers.blocks import PeopleInMemory
 from tutelage.votes import tally

@@ -27,8 +27,9 @@ from tutelage.events import (
     event_of,
 )
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, LedgerMismatchError, TutelageError
-from tutelage.ledger import History, Ledger
+from tutelage.ledger import Ledger
 from tutelage.ledger.filter import filter_of
+from tutelage.ledger.history import History
 from tutelage.privacy import PublicEpsilon, round_up
 from tutelage.publishing.proposal import Proposal
 from tutelage.publishing.publication import Publication, proposed_epsilon, publication_of

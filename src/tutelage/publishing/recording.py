@@ -8,7 +8,8 @@ from typing import Any
 from tutelage.accounting import Accountant
 from tutelage.events import Event, PublicationTest, Repeated, counted
 from tutelage.exceptions import LedgerMismatchError, PublicationsExhaustedError
-from tutelage.ledger import History, Ledger
+from tutelage.ledger import Ledger
+from tutelage.ledger.history import History
 from tutelage.publishing.proposal import Proposal
 
 

@@ -12,27 +12,20 @@ from tutelage.students.base import SemiSupervisedClassifier, fit_student
 from tutelage.students.forest import ForestStudent
 from tutelage.students.noisy_sums import Moments, NoisySumClassifier
 from tutelage.students.propagation import LabelPropagationStudent
-from tutelage.students.selection import SELECTORS, selector_named
-from tutelage.students.store import load_student, save_student
+from tutelage.students.store import load_student
 
 if TYPE_CHECKING:
     from tutelage.students.export import export_onnx
 
 __all__ = [
-    "SELECTORS",
-    "STUDENTS",
     "ForestStudent",
     "LabelPropagationStudent",
     "Moments",
     "NoisySumClassifier",
     "SemiSupervisedClassifier",
-    "default_student",
     "export_onnx",
     "fit_student",
     "load_student",
-    "save_student",
-    "selector_named",
-    "student_named",
 ]
 STUDENTS: Mapping[str, Named[Any]] = {
     "forest": Named(loaded("sklearn.ensemble", "RandomForestClassifier"), "tables, and where there are many answers"),
