@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_info
 
 from processes import until
-from tutelage._internal.forks import own_streams
+from tutelage._internal.streams import own_streams
 from tutelage._internal.typing import ABSTAIN
 from tutelage.exceptions import TeacherLostWarning, TeacherTrainingError
 from tutelage.partition import Shards

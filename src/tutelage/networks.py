@@ -13,7 +13,7 @@ from typing import final
 from torch import nn
 from torch.nn import functional
 
-from tutelage._internal.forks import streams_in_use
+from tutelage._internal.streams import streams_in_use
 from tutelage._internal.validation import integer_at_least, number_between, positive
 from tutelage.exceptions import InvalidParameterError
 

@@ -1,32 +1,19 @@
-"""Locks that survive a fork, and the random streams of this process: first weights, bootstrap samples. Never noise.
-
-A child gets a copy of every lock, but not the thread that would release it.
-"""
+"""Locks that survive a fork: a child gets a copy of every lock, but not the thread that would release it."""
 
 # Handlers before a fork run in the reverse order of their registration. These two modules hold locks over a fork that
 # work under a `BriefLock` may need, to import a module that logs for example. Theirs must be taken after ours.
 import concurrent.futures.thread  # noqa: F401
 import logging  # noqa: F401
 import os
-import random  # what estimators may draw from, behind our back
-import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from functools import cache
-from importlib.util import find_spec
+from collections.abc import Callable
 from itertools import count
-from typing import Any, Self
+from typing import Self
 from weakref import WeakValueDictionary
-
-import numpy as np
-from numpy import random as numpy_random
 
 _BRIEF: "WeakValueDictionary[int, BriefLock]" = WeakValueDictionary()
 _NUMBERS = count()
 _FORKING = threading.local()
-_FEWER_BITS = 2**32
-_find_spec = cache(find_spec)
 
 
 class _Lock:
@@ -87,39 +74,3 @@ def _let_go() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_hold, after_in_parent=_let_go, after_in_child=_let_go)
-
-streams_in_use = LongLock()
-
-
-def _unlock_numpy() -> None:
-    """Unlock numpy's global stream in a child: a thread that did not come along may have been drawing from it."""
-    numpy: Any = numpy_random  # whose stubs lack both functions
-    locked = numpy.get_bit_generator()
-    free = type(locked)()
-    free.state = locked.state
-    numpy.set_bit_generator(free)
-
-
-repair_in_child(_unlock_numpy)
-
-
-@contextmanager
-def own_streams(shard: int | str, seed: int) -> Iterator[None]:
-    """Let all streams of the process start from `seed` and the shard, one thread at a time; restore them afterwards."""
-    start = int(np.random.SeedSequence([seed, *str(shard).encode()]).generate_state(1)[0])
-    with streams_in_use, ExitStack() as undo:
-        undo.callback(random.setstate, random.getstate())
-        undo.callback(numpy_random.set_state, numpy_random.get_state())  # noqa: NPY002  whatever estimators draw from
-        random.seed(start)
-        numpy_random.seed(start % _FEWER_BITS)  # noqa: NPY002
-        torch: Any = sys.modules.get("torch")
-        if torch is not None:
-            accelerators = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
-            undo.enter_context(torch.random.fork_rng(devices=accelerators))
-            torch.manual_seed(start)
-        yield
-
-
-def stream_may_come() -> bool:
-    """Return whether work may still load torch, which has a stream of its own that `own_streams` did not see."""
-    return "torch" not in sys.modules and _find_spec("torch") is not None

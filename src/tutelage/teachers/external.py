@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.files import Form, read_arrays
-from tutelage._internal.forks import own_streams
 from tutelage._internal.gate import user_path
+from tutelage._internal.streams import own_streams
 from tutelage._internal.typing import ABSTAIN, Ballots
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidBallotError, InvalidDataError, InvalidParameterError, TeacherTrainingError

@@ -33,7 +33,8 @@ from joblib.externals.loky import reusable_executor
 from joblib.parallel import get_active_backend
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
-from tutelage._internal.forks import BriefLock, own_streams, repair_in_child, stream_may_come
+from tutelage._internal.forks import BriefLock, repair_in_child
+from tutelage._internal.streams import own_streams, stream_may_come
 from tutelage._internal.typing import ABSTAIN
 from tutelage.exceptions import TeacherLostWarning, TeacherTrainingError
 
