@@ -68,10 +68,9 @@ def test_every_supported_python_is_tested_and_must_pass():
 
 def test_what_is_released_has_a_dated_section_in_the_changelog():
     changelog = (REPOSITORY / "CHANGELOG.md").read_text()
-    first, *others = re.findall(r"^## (.+)$", changelog, re.MULTILINE)
-    assert first == "Unreleased"
-    assert re.fullmatch(rf"{re.escape(PROJECT['version'])} - (not released yet|\d{{4}}-\d\d-\d\d)", others[0])
-    for heading in others[1:]:
+    newest, *others = re.findall(r"^## (?!Unreleased)(.+)$", changelog, re.MULTILINE)
+    assert re.fullmatch(rf"{re.escape(PROJECT['version'])} - (not released yet|\d{{4}}-\d\d-\d\d)", newest)
+    for heading in others:
         assert re.fullmatch(r"\d+\.\d+\.\d+ - \d{4}-\d\d-\d\d", heading), heading
     kinds = re.findall(r"^### (.+)$", changelog, re.MULTILINE)
     assert set(kinds) <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
