@@ -305,7 +305,6 @@ def put_new(part: Path, target: Path) -> None:
 
 
 def _exchanged(one: Path, other: Path) -> bool:
-    """Exchange two folders in one step, where the system and the disk can."""
     return _renamed(one, other, 2)
 
 

@@ -25,7 +25,7 @@ def progress_bar(
 
     console = Console(stderr=True)
     if console.is_jupyter:
-        yield from _in_a_notebook(items, title, total, done, size)
+        yield from _in_a_notebook(items, title, total, done, size)  # rich's own bar there needs ipywidgets
         return
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -38,7 +38,6 @@ def progress_bar(
 def _in_a_notebook(
     items: Iterable[Item], title: str, total: int, done: int, size: Callable[[Item], int]
 ) -> Iterator[Item]:
-    """Yield `items` under one line of text that is replaced: rich's own bar there needs ipywidgets."""
     from IPython.display import display  # pyright: ignore[reportMissingImports]
 
     def line(percent: int) -> dict[str, str]:

@@ -13,7 +13,6 @@ from numpy import random as numpy_random
 
 from tutelage._internal.forks import LongLock, repair_in_child
 
-_FEWER_BITS = 2**32
 _find_spec = cache(find_spec)
 streams_in_use = LongLock()
 
@@ -38,7 +37,7 @@ def own_streams(shard: int | str, seed: int) -> Iterator[None]:
         undo.callback(random.setstate, random.getstate())
         undo.callback(numpy_random.set_state, numpy_random.get_state())  # noqa: NPY002  whatever estimators draw from
         random.seed(start)
-        numpy_random.seed(start % _FEWER_BITS)  # noqa: NPY002
+        numpy_random.seed(start % 2**32)  # noqa: NPY002
         torch: Any = sys.modules.get("torch")
         if torch is not None:
             accelerators = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()

@@ -190,11 +190,10 @@ def _build(
 
 def _options(known: Mapping[str, Entry[Mechanism]]) -> list[Parameter]:
     """Return ``--mechanism`` and an option per setting, each with the mechanisms that take it."""
-    names = [*known]
 
     def named(text: str) -> str:
-        if text not in names:
-            raise ConfigError(f"--mechanism must be one of {', '.join(names)}. Got {text!r}.{_meant(text, names)}")
+        if text not in known:
+            raise ConfigError(f"--mechanism must be one of {', '.join(known)}. Got {text!r}.{_meant(text, known)}")
         return text
 
     def option(name: str, kind: Any, default: Any, **shown: Any) -> Parameter:
@@ -207,8 +206,8 @@ def _options(known: Mapping[str, Entry[Mechanism]]) -> list[Parameter]:
         for setting in entry.settings:
             takers.setdefault(setting.name, []).append(entry.name)
             meanings[setting.name] = entry.type_of(setting), setting.help
-    said = {"help": f"How labels are released from the votes: {', '.join(names)}.", "metavar": "NAME"}
-    chosen = option("mechanism", str, Parameter.empty, parser=named, autocompletion=lambda: names, **said)
+    said = {"help": f"How labels are released from the votes: {', '.join(known)}.", "metavar": "NAME"}
+    chosen = option("mechanism", str, Parameter.empty, parser=named, autocompletion=lambda: [*known], **said)
     settings = [
         option(name, kind | None, None, help=f"{', '.join(takers[name])}: {meaning}.")
         for name, (kind, meaning) in meanings.items()
