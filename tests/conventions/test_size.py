@@ -13,26 +13,26 @@ PACKAGE = Path(tutelage.__file__).parent
 MODULES = 180
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
-    "_internal": 1_290,
+    "_internal": 1_300,
     "accounting": 2_250,
     "audit": 1_680,
     "cli": 3_760,
     "datasets": 170,
     "estimator": 1_660,
     "features": 2_240,
-    "federation": 3_770,
+    "federation": 3_800,
     "labeling": 1_960,
-    "ledger": 2_440,
+    "ledger": 2_460,
     "mechanisms": 1_150,
     "planning": 1_190,
     "publishing": 1_120,
-    "reporting": 1_980,
+    "reporting": 2_010,
     "students": 1_940,
     "teachers": 2_570,
     "testing": 390,
     "root": 3_530,
 }
-TEST_LINES = 33_150
+TEST_LINES = 33_700
 
 
 def lines_of(*paths: Path) -> int:

@@ -151,8 +151,9 @@ def _foreign(folder: Path, names: Collection[str], kind: str) -> Path | None:
 
 def read_signature(path: Path) -> dict[str, Any]:
     """Return what a signature file says, unchecked."""
+    text = _read(path, "Sign the folder with --sign.")
     try:
-        content = json.loads(_read(path, "Sign the folder with --sign."))
+        content = json.loads(text)
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict) or content.get("file") != SIGNATURE_KIND:
