@@ -20,7 +20,7 @@ CEILINGS = {
     "datasets": 170,
     "estimator": 1_660,
     "features": 2_240,
-    "federation": 3_770,
+    "federation": 3_790,
     "labeling": 1_960,
     "ledger": 2_440,
     "mechanisms": 1_150,
@@ -32,7 +32,7 @@ CEILINGS = {
     "testing": 390,
     "root": 3_530,
 }
-TEST_LINES = 33_150
+TEST_LINES = 33_280
 
 
 def lines_of(*paths: Path) -> int:
