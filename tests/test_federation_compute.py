@@ -10,7 +10,7 @@ import pytest
 from consortia import PARTIES, TEACHERS, Computing, compute, found, unanimous
 from tutelage.exceptions import FederationError, ForgedMessageError, PartyLostError, QuorumError, StaleBatchError
 from tutelage.federation import ComputingParty, Identity, Role
-from tutelage.federation.computing_party import Computed, read_statement
+from tutelage.federation.computing_party import Computed, EntityShares, read_statement
 from tutelage.federation.costs import projection_bound
 from tutelage.federation.mailbox import Header, Kind, seal
 from tutelage.federation.sharing import HEAD_BYTES, MODULUS, decode, recombine, split
@@ -103,6 +103,15 @@ def test_a_party_killed_mid_batch_opens_nothing_and_the_same_shares_are_tried_ag
     assert [members.ledger(name).state().spent for name in ("aggregator", "hospital-0")] == spent
 
 
+def test_a_batch_once_begun_is_never_computed_with_other_votes(members):
+    batch = voted(members)
+    compute(members, batch)
+    (members.folder / "mailbox" / "shares" / batch.identifier / "hospital-1.to-left.sealed").unlink()
+    outcomes = compute(members, batch)
+    assert all(isinstance(one, StaleBatchError) for one in outcomes), outcomes
+    assert "never computed twice with different votes" in str(outcomes[0])
+
+
 def forge(members, batch, entity, change):
     """Put other bytes in the place of an entity's envelope for the first party."""
     place = members.folder / "mailbox" / "shares" / batch.identifier / f"{entity}.to-left.sealed"
@@ -135,6 +144,23 @@ def test_an_envelope_that_is_not_what_was_signed_is_left_out_with_the_reason(wha
         outcomes = compute(members, batch)
         assert {one.entities for one in outcomes} == {("hospital-0", "hospital-1", "hospital-2")}
         np.testing.assert_array_equal(members.aggregator().collect(batch, members.mailbox).labels, LABELS[:4])
+
+
+def test_shares_of_two_splittings_are_never_mixed(members):
+    batch = voted(members)
+    entity, left = members.home("hospital-3").identity, members.consortium.member("left")
+    header = Header.of(members.consortium, batch, Kind.SHARES, "hospital-3", "left")
+    payload = bytes(HEAD_BYTES) + split(np.zeros((1, len(LABELS), 3), dtype=int))[0]
+    forge(members, batch, "hospital-3", lambda _: seal(entity, left, header, payload))
+    held, _ = ComputingParty(members.home("left"))._held(batch, members.mailbox)
+    assert len(held) == 4  # each envelope is well formed by itself
+    assert {one.entities for one in compute(members, batch)} == {("hospital-0", "hospital-1", "hospital-2")}
+
+
+def test_shares_are_not_shown():
+    shown = repr(EntityShares("ab", np.array([[[123456]]], dtype=object), "digest"))
+    assert "hidden" in shown
+    assert "123456" not in shown
 
 
 def stuff(members, batch, name, votes):
@@ -186,7 +212,7 @@ def test_an_entity_cannot_probe_the_others_votes_by_sending_others_under_the_sam
     assert len(list(members.mailbox.labels(batch, "left"))) == 1
 
 
-@pytest.mark.parametrize("forgetful", ["left", *(pytest.param(party, marks=pytest.mark.rest) for party in PARTIES[1:])])
+@pytest.mark.parametrize("forgetful", PARTIES)
 def test_what_one_party_remembers_binds_those_that_were_set_back(forgetful, members):
     """A backup restored at two parties, and other shares at one of them: the third one's record is enough."""
     batch = voted(members, entities=3)
@@ -225,7 +251,15 @@ def test_votes_that_pass_the_test_of_their_size_open_labels_and_nothing_else(tmp
     assert opened[0] == 1  # the stuffed query is lost to the liar, and only that
 
 
-@pytest.mark.rest
+def test_what_was_stored_of_a_computation_is_never_guessed(members):
+    batch = voted(members)
+    compute(members, batch)
+    for path in (members.folder / "left" / "computed" / batch.identifier).iterdir():
+        path.unlink()
+    with pytest.raises(StaleBatchError, match="does not contain the stored content"):
+        Computing(members, "left", batch).outcome()
+
+
 def test_parties_at_different_batches_or_homes_compute_nothing(members, tmp_path):
     one, other = voted(members), members.ask(3, first=50)
     for number in range(3):

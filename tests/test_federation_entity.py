@@ -284,3 +284,13 @@ def test_a_batch_too_large_to_compute_is_refused_before_anybody_pays(tmp_path):
     assert most_queries(hopeless.consortium) == 0
     with pytest.raises(InvalidDataError, match="not one query can be computed"):
         hopeless.ask(1)
+
+
+def test_an_emptied_folder_of_envelopes_is_not_taken_for_stored(members):
+    batch = members.ask(6)
+    members.send(batch, "hospital-0", unanimous(LABELS))
+    (folder,) = (members.folder / "hospital-0" / "votes").iterdir()
+    for path in folder.iterdir():
+        path.unlink()
+    with pytest.raises(StaleBatchError, match="does not contain the stored content"):
+        members.entity("hospital-0").vote(batch, unanimous(LABELS), members.mailbox)

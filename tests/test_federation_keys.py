@@ -84,6 +84,18 @@ def test_private_keys_must_belong_to_the_member(tmp_path):
             Identity.load(private)
 
 
+def test_a_tls_key_must_belong_to_its_certificate():
+    for tls_key_pem, message in (
+        (PARTIES[1].tls_key_pem, "TLS key does not belong"),
+        (b"no key", "TLS key does not belong"),
+        (None, "if and only if"),
+    ):
+        with pytest.raises(InvalidDataError, match=message):
+            Identity(PARTIES[0].member, PARTIES[0]._signing, PARTIES[0]._sealing, tls_key_pem)
+    with pytest.raises(InvalidDataError, match="if and only if"):
+        Identity(ALICE.member, ALICE._signing, ALICE._sealing, PARTIES[0].tls_key_pem)
+
+
 @given(data=st.data())
 def test_a_damaged_private_file_is_refused_without_quoting_it(data, tmp_path_factory):
     text = bytearray(PARTIES[0]._private_document())

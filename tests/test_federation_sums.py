@@ -1,6 +1,7 @@
 """Sums of ballots between hospitals: what is opened, what it costs, and what happens when somebody dies or lies."""
 
 import math
+import shutil
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -200,7 +201,6 @@ def test_what_one_party_and_even_two_hold_is_uniform(members):
     assert np.unique(both.astype(float)).size == both.size
 
 
-@pytest.mark.rest
 def test_hospitals_may_drop_out_down_to_the_quorum_and_no_further(members):
     batch = asked(members)
     cast_by(members, batch, [0, 1])
@@ -234,7 +234,20 @@ def test_a_hospital_that_missed_a_round_takes_part_in_the_next(members):
     assert np.mean(collected.round.classifier.predict(X_PUBLIC) == Y_PUBLIC) > 0.9
 
 
-@pytest.mark.parametrize("killed", [pytest.param(True, marks=pytest.mark.rest), "agreeing"])
+def test_whose_ballots_are_in_a_sum_is_collected_again_if_it_is_lost(members):
+    batch = asked(members)
+    cast_by(members, batch)
+    compute(members, batch)
+    before = members.aggregator().collect_sum(batch, members.mailbox)
+    shutil.rmtree(members.folder / "aggregator" / "opened")
+    with pytest.raises(StaleBatchError, match="not known any more"):
+        asked(members)
+    again = members.aggregator().collect_sum(batch, members.mailbox)
+    np.testing.assert_array_equal(again.values, before.values)
+    np.testing.assert_array_equal(SumRound.of(asked(members), members.consortium).coef, before.round.coef)
+
+
+@pytest.mark.parametrize("killed", [True, "agreeing"])
 def test_a_party_killed_in_the_middle_opens_nothing_and_the_same_ballots_are_added_later(killed, members):
     batch = asked(members)
     cast_by(members, batch)
@@ -250,6 +263,17 @@ def test_a_party_killed_in_the_middle_opens_nothing_and_the_same_ballots_are_add
     assert all(isinstance(one, Computed) for one in compute(members, batch))
     np.testing.assert_array_equal(members.aggregator().collect_sum(batch, members.mailbox).values, before.values)
     assert [members.ledger(name).state().spent for name in ("aggregator", NAMES[0])] == spent
+
+
+def test_a_hospital_pays_once_and_sends_the_same_again(members):
+    batch = asked(members)
+    first = cast(members, batch, 0)
+    spent = members.ledger(NAMES[0]).state().spent
+    assert spent > 0
+    again = cast(members, batch, 0)
+    assert again.repeated
+    assert again.envelopes == first.envelopes
+    assert members.ledger(NAMES[0]).state().spent == spent
 
 
 def test_shares_that_do_not_belong_together_open_nothing(members):

@@ -293,6 +293,7 @@ def test_it_knows_its_data_set(ledger):
     ledger.bind(digest)
     ledger.bind(digest)
     assert ledger.state().entries == 1  # written with the first reservation
+    assert not any(shown in repr(ledger) for shown in (str(digest), digest.hex()))
     other = data_digest(np.eye(3), np.arange(1, 4))
     with pytest.raises(LedgerMismatchError):
         ledger.bind(other)

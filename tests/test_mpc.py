@@ -17,7 +17,7 @@ import pytest
 from parties import BACKSTOP, Party, Running, certificate, run_three, summands, three, time_passes
 from tutelage.exceptions import FederationError, PartyLostError
 from tutelage.federation.mpc import Endpoint, connect, run_party
-from tutelage.federation.mpc.connect import Handshake
+from tutelage.federation.mpc.connect import Handshake, Met
 from tutelage.federation.mpc.links import MOST_UNASKED, FrameKind, context_for
 from tutelage.federation.mpc.session import REPETITIONS, _coefficients, _projections, any_outside
 from tutelage.federation.sharing import MODULUS, recombine
@@ -373,6 +373,39 @@ def until_it_listens(endpoint):
         time.sleep(0.05)
 
 
+def spoken(server, client):
+    """Return the version of TLS that two ends agree on."""
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = client.wrap_bio(down, up), server.wrap_bio(up, down, server_side=True)
+    for end in ends * 4:
+        with suppress(ssl.SSLWantReadError):
+            end.do_handshake()
+    return ends[1].version()
+
+
+def test_no_end_speaks_a_tls_older_than_1_3():
+    one, two, _ = three()
+    trusted = [endpoint.certificate_pem for endpoint in one.endpoints]
+
+    def end(party, *, server, old=False):
+        context = context_for(trusted[party.me], party.key, trusted, server=server)
+        if old:
+            context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_2
+        return context
+
+    assert spoken(end(one, server=True), end(two, server=False)) == "TLSv1.3"
+    for old in (True, False):
+        with pytest.raises(ssl.SSLError, match=r"UNSUPPORTED_PROTOCOL|ALERT_PROTOCOL_VERSION"):
+            spoken(end(one, server=True, old=old), end(two, server=False, old=not old))
+    assert spoken(end(one, server=True, old=True), end(two, server=False, old=True)) == "TLSv1.2"  # if both were old
+
+
+def test_a_connection_does_not_show_its_key():
+    shown = repr(Met(None, None, b"pairwise"))  # type: ignore[arg-type]
+    assert "hidden" in shown
+    assert "pairwise" not in shown
+
+
 def test_impostors_are_refused_and_the_right_party_still_gets_its_place():
     one, two, three_ = three()
     last = one.endpoints[2]
@@ -488,6 +521,13 @@ def test_what_is_no_message_ends_the_computation(said):
     ends = against_two(asked, (np.zeros((4, 3), dtype=object),), hostile)
     assert all(isinstance(end.error, PartyLostError) and end.printed == "" for end in ends)
     assert any("one sent what is no message" in str(end.error) for end in ends)
+
+
+def test_parties_with_different_tasks_open_nothing():
+    given = [(np.zeros((queries, 3), dtype=object),) for queries in (4, 4, 5)]
+    ends = run_three(asked, given)
+    assert all(isinstance(end.error, FederationError) for end in ends)
+    assert any("different computations" in str(end.error) for end in ends)
 
 
 def test_a_taken_port_is_said():

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple, cast, final
+from typing import Final, NamedTuple, cast, final
 
 import numpy as np
 import numpy.typing as npt
@@ -81,7 +81,8 @@ class Aggregator:
 
     def __init__(self, home: Home, ledger: Ledger | None, *, keys_changed: bool = False) -> None:
         self._home, self._ledger, self._member = home, ledger, home.identity.member
-        self.consortium = terms = home.consortium_as(Role.AGGREGATOR)
+        terms = home.consortium_as(Role.AGGREGATOR)
+        self.consortium: Final = terms
         if (ledger is None) != terms.is_local:
             raise InvalidParameterError(
                 "`ledger` of Aggregator must be None in the local model, where every entity keeps its own budget."

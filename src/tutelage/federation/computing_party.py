@@ -5,7 +5,7 @@ import json
 import secrets
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, cast, final
+from typing import Any, Final, NamedTuple, cast, final
 
 import numpy as np
 
@@ -31,6 +31,9 @@ class EntityShares(NamedTuple):
     split: str
     blocks: Any  # object array (blocks, queries, classes) of residues, or (1, 1, numbers) of a sum
     digest: str
+
+    def __repr__(self) -> str:
+        return f"EntityShares(<shares hidden: private>, split={self.split!r})"
 
 
 Pins = dict[str, list[str]]  # by entity: the name of its splitting, and the hash of each party's shares of it
@@ -115,7 +118,7 @@ class ComputingParty:
 
     def __init__(self, home: Home) -> None:
         self._home = home
-        self.consortium = home.consortium_as(Role.COMPUTING)
+        self.consortium: Final = home.consortium_as(Role.COMPUTING)
         mechanism = self.consortium.mechanism
         if not isinstance(mechanism, SharedMechanism | NoisySum):
             raise FederationError(f"{type(mechanism).__name__} is a local mechanism: nothing is computed on shares.")

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast, final
+from typing import Any, Final, NamedTuple, cast, final
 
 import numpy as np
 import numpy.typing as npt
@@ -66,7 +66,8 @@ class Entity:
 
     def __init__(self, home: Home, ledger: Ledger, *, keys_changed: bool = False) -> None:
         self._home, self._ledger, self._member = home, ledger, home.identity.member
-        self.consortium = terms = home.consortium_as(Role.ENTITY)
+        terms = home.consortium_as(Role.ENTITY)
+        self.consortium: Final = terms
         terms.require_unit(ledger)
         charges.require_own(ledger, terms, self._member, keys_changed=keys_changed)
         # Where the answers go: each computing party's name and member, or the aggregator's under None.

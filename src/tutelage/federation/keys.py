@@ -130,6 +130,10 @@ class Identity(NeverPickled):
         keys = self._signing.public_key(), self._sealing.public_key()
         if tuple(key.public_bytes_raw().hex() for key in keys) != (self.member.signing_key, self.member.sealing_key):
             raise InvalidDataError(f"The private keys of {self.member.name} do not belong to its public ones.")
+        if (self.member.certificate is None) != (self.tls_key_pem is None):
+            raise InvalidDataError(f"{self.member.name} must have a TLS key if and only if it has a certificate.")
+        if self.member.certificate is not None and self.tls_key_pem is not None:
+            _check_tls_key(self.tls_key_pem, self.member.certificate)
 
     @classmethod
     def generate(cls, name: str, role: Role, address: str | None = None) -> Self:
@@ -232,6 +236,16 @@ def _check_certificate(pem: object, name: str) -> None:
         raise refusal from None
     exact = read.public_bytes(serialization.Encoding.PEM).decode("ascii")
     if pem != exact or not common == covered == [f"tutelage:{name}"]:
+        raise refusal
+
+
+def _check_tls_key(pem: bytes, certificate: str) -> None:
+    refusal = InvalidDataError("The TLS key does not belong to the certificate.")
+    try:
+        key = serialization.load_pem_private_key(pem, None)
+    except (ValueError, TypeError):
+        raise refusal from None
+    if key.public_key() != x509.load_pem_x509_certificate(certificate.encode("ascii")).public_key():
         raise refusal
 
 

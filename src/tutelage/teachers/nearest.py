@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import final
+from typing import Final, final
 
 import numpy as np
 import numpy.typing as npt
@@ -106,7 +106,8 @@ class NearestTeachers(Ensemble):
             raise InvalidDataError(f"`X` must have shape (rows, features). Got shape {rows.shape}.")
         rows = finite_rows(rows, rows.shape[1], "NearestQueries")
         by_teacher = np.argsort(shards.assignment, kind="stable")
-        self.cap, self._unit, self._shards = cap, shards.unit, shards
+        self.cap: Final = cap
+        self._unit, self._shards = shards.unit, shards
         self._rows, self._labels = rows[by_teacher], labels[by_teacher]
         self._teachers = shards.assignment[by_teacher]
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar, final
+from typing import NamedTuple, TypeVar, final
 
 from tutelage._internal import validation
 from tutelage._internal.forks import LongLock
@@ -38,8 +38,17 @@ class Endpoint:
 
 
 Waiting = Callable[[tuple[str, ...]], object]  # called again and again with the names of those still missing
-# A connection to a party that has proven who it is, and the key that the two share; private.
-Met = tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]
+
+
+class Met(NamedTuple):
+    """A connection to a party that has proven who it is, and the key that the two share; private."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    key: bytes
+
+    def __repr__(self) -> str:
+        return "Met(<key hidden: private>)"
 
 
 @final
@@ -137,7 +146,7 @@ class Handshake:
                     if await self._heard(reader, len(self._greeting(place))) == self._greeting(place):
                         key = secrets.token_bytes(KEY_BYTES)
                         writer.write(key)
-                        self._met[place].set_result((reader, writer, key))
+                        self._met[place].set_result(Met(reader, writer, key))
                         return
                 self._refuse(writer)
             except ssl.SSLError:
@@ -158,7 +167,7 @@ class Handshake:
                     writer.write(self._greeting(self.me))
                     key = await self._heard(reader, KEY_BYTES)
                     if not self._met[place].done():
-                        self._met[place].set_result((reader, writer, key))
+                        self._met[place].set_result(Met(reader, writer, key))
                         return
         self._refuse(writer)
 
