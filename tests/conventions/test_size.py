@@ -32,7 +32,7 @@ CEILINGS = {
     "testing": 390,
     "root": 3_530,
 }
-TEST_LINES = 33_280
+TEST_LINES = 33_290
 
 
 def lines_of(*paths: Path) -> int:
