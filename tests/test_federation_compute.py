@@ -154,7 +154,9 @@ def test_shares_of_two_splittings_are_never_mixed(members):
     forge(members, batch, "hospital-3", lambda _: seal(entity, left, header, payload))
     held, _ = ComputingParty(members.home("left"))._held(batch, members.mailbox)
     assert len(held) == 4  # each envelope is well formed by itself
-    assert {one.entities for one in compute(members, batch)} == {("hospital-0", "hospital-1", "hospital-2")}
+    outcomes = compute(members, batch)
+    assert {one.entities for one in outcomes} == {("hospital-0", "hospital-1", "hospital-2")}
+    assert all("do not belong together" in one.left_out["hospital-3"] for one in outcomes)  # not only for their size
 
 
 def test_shares_are_not_shown():
