@@ -187,7 +187,6 @@ def test_the_search_over_orders_ends_near_the_best_of_all_orders():
     assert best * (1 - 1e-9) <= search_epsilon(costs.total, DELTA).epsilon <= best * (1 + 2e-4)
 
 
-@pytest.mark.rest
 def test_runs_of_a_confident_mechanism_pay_for_every_check_and_for_the_answers_given():
     passed = np.stack([np.zeros(40, bool), np.ones(40, bool), VOTES.counts.max(axis=1) > 40])
     runs = confident_runs(CHECK, GAUSSIAN, VOTES, DELTA, passed)

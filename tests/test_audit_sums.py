@@ -150,7 +150,6 @@ def test_a_planted_fault_of_votes_is_found(fault, monkeypatch):
     assert check_votes(of_people(), PrivateRows(PRIVATE, LABELS, PEOPLE), PUBLIC, entities=8).verdict == "fail"
 
 
-@pytest.mark.rest
 def test_votes_above_the_cap_of_a_batch_are_cut_off_by_the_ledger(monkeypatch):
     monkeypatch.setattr(NearestQueries, "fit", above_the_cap)
     assert check_votes(of_people(), PrivateRows(PRIVATE, LABELS, PEOPLE), PUBLIC, entities=3).verdict == "pass"

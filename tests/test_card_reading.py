@@ -104,7 +104,7 @@ def test_every_entry_is_checked(name, tmp_path):
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        ({**RECORD, "format": FORMAT + 1}, "later format"),
+        ({**RECORD, "format": FORMAT + 1}, "another format"),
         ({**RECORD, "neighboring": "none"}, "must be one of row, entity, silo, ballot"),
         ({**RECORD, "delta": 1.5}, "from 0 to 1"),
         ({**RECORD, "student_accuracy": 1.01}, "from 0 to 1"),

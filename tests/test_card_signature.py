@@ -136,7 +136,10 @@ def test_a_missing_file_is_named(name, called, signed):
         (b"\xff", "is not a signature of a release"),
         (b"[]", "is not a signature of a release"),
         (b"{}", "is not a signature of a release"),
-        (b'{"file": "release signature", "format": 2}', "is of another format than 1. Upgrade tutelage."),
+        (
+            b'{"file": "release signature", "format": 2}',
+            "has another format than 1; read it with the version of tutelage that made it.",
+        ),
         (b'{"file": "release signature", "format": 1}', "is not a signature of a release"),
         (b'{"file": "release signature", "format": 1, "signature": "", "manifest": 1}', "was not signed"),
         (b"[" * 60_000, "is not a signature of a release"),

@@ -60,7 +60,6 @@ def test_an_epsilon_that_passed_its_test_stands_on_the_card_beside_the_other(cal
     assert "borne out by a private test that passed" in (folder / "out" / "card.md").read_text()
 
 
-@pytest.mark.rest
 def test_after_a_refusal_the_card_has_one_epsilon(called, tested):
     folder = tested(TORN)
     assert json.loads((folder / "claim.json").read_text())["sanitised"] is None
@@ -70,7 +69,6 @@ def test_after_a_refusal_the_card_has_one_epsilon(called, tested):
     assert card.epsilon.epsilon < 20
 
 
-@pytest.mark.rest
 def test_a_batch_that_was_interrupted_gave_no_answer_and_spoils_no_claim(called, tested):
     folder = tested()
     Ledger.open(folder / "l.db").reserve(NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), 3)
@@ -90,7 +88,6 @@ def test_a_claim_does_not_cover_what_is_released_after_it(called, tested):
     assert "The publication must cover all labels of the ledger" in refusal(called(*ON_CARD, cwd=folder), 1)
 
 
-@pytest.mark.rest
 def test_answers_that_were_allowed_for_and_not_given_cover_no_later_ones(called, tested):
     check = ConfidentGNMax(threshold=120, sigma_threshold=12, sigma_vote=12)
     options = ("--mechanism", "confident", "--threshold", "120", "--sigma-threshold", "12", "--sigma", "12")
@@ -131,7 +128,7 @@ def test_a_claim_is_checked_with_the_ledger_that_paid(called, tested):
         ),
         ({"labels": first}, "The publication must cover all labels of the ledger"),
         ({"ledger": "0" * 64}, "another ledger, or was rolled back"),
-        ({"format": 2}, "is not a claim"),
+        ({"format": 2}, "has another format (2); read it with the version of tutelage that made it"),
         ({"sanitised": {**independent, "epsilon": float("nan")}}, "is not a claim"),
         ({"sanitised": {"epsilon": 1.0}}, "is not a claim"),
         ({"proposal": {}}, "is not a claim"),
@@ -145,7 +142,6 @@ def test_a_claim_is_checked_with_the_ledger_that_paid(called, tested):
     assert not (folder / "out").exists()
 
 
-@pytest.mark.rest
 def test_a_claim_needs_its_ledger_and_a_file_of_its_own(called, tested):
     folder = tested()
     assert called("card", "--ledger", "l.db", "--output", "out", cwd=folder).returncode == 0
@@ -201,7 +197,6 @@ def test_of_two_tests_of_one_proposal_the_claim_is_that_of_the_last(tmp_path):
         read_claim(path, ledger.history())
 
 
-@pytest.mark.rest
 def test_a_card_is_brought_up_to_date_again_after_labels_that_came_later(called, tested):
     folder = tested()
     assert called(*ON_CARD, cwd=folder).returncode == 0

@@ -167,11 +167,11 @@ def test_a_manifest_that_is_none_is_not_replaced(content, project, called):
     assert f"out/{MANIFEST} would be replaced" in refusal(called("run", "config.toml", cwd=project), 2)
 
 
-def test_a_manifest_of_a_later_version_is_not_replaced(project, called):
+def test_a_manifest_of_another_version_is_not_replaced(project, called):
     assert called("run", "config.toml", cwd=project).returncode == 0
     path = project / "out" / MANIFEST
     path.write_text(json.dumps({**json.loads(path.read_text()), "format": 9}))
-    assert "is of another format than 1. Upgrade tutelage." in refusal(called("run", "config.toml", "--overwrite"), 1)
+    assert "has another format (9); read it with the" in refusal(called("run", "config.toml", "--overwrite"), 1)
 
 
 @pytest.mark.parametrize("works", [True, False])

@@ -69,6 +69,16 @@ def test_a_proposal_comes_before_the_first_label(folder):
     assert "'--ledger'" in tutelage(*bare, "--output", "p.json", cwd=folder).stderr
 
 
+def test_a_remembered_test_does_not_cover_later_labels(folder):
+    propose(folder)
+    label(folder)
+    assert put_to_the_test(folder).returncode == 0
+    np.savez(folder / "rows.npz", X=np.arange(40.0)[:, None] + 100)
+    label(folder)
+    np.savez(folder / "rows.npz", X=np.arange(40.0)[:, None])
+    assert "The publication must cover all labels of the ledger" in refusal(put_to_the_test(folder), code=1)
+
+
 def test_torn_votes_are_refused_and_no_count_is_printed(folder):
     propose(folder)
     label(folder, "torn.npz")
@@ -191,7 +201,6 @@ def test_the_second_epsilon_on_the_card_of_a_run_is_proved_again(project, monkey
         assert said in refusal(tutelage("card", "card.json", *new, *options, cwd=project), code=1), changes
 
 
-@pytest.mark.rest
 def test_a_run_does_not_claim_its_test_of_labels_that_another_run_asked_for(project, monkeypatch):
     monkeypatch.setattr(SystemNoise, "happens", lambda self, chance: True)
     assert tutelage("run", "config.toml", cwd=project).returncode == 0
@@ -208,7 +217,6 @@ def test_a_run_does_not_claim_its_test_of_labels_that_another_run_asked_for(proj
     assert json.loads(tutelage("ledger", "show", "l.db", "--json", cwd=project).stdout)["spent"] == spent
 
 
-@pytest.mark.rest
 def test_a_run_that_asks_for_more_than_its_test_was_about_spends_nothing(project, monkeypatch):
     monkeypatch.setattr(SystemNoise, "happens", lambda self, chance: True)
     assert tutelage("run", "config.toml", cwd=project).returncode == 0
@@ -220,7 +228,6 @@ def test_a_run_that_asks_for_more_than_its_test_was_about_spends_nothing(project
     assert json.loads(tutelage("ledger", "show", "l.db", "--json", cwd=project).stdout)["spent"] == spent
 
 
-@pytest.mark.rest
 def test_a_run_that_could_not_test_its_proposal_spends_nothing(project):
     (project / "l.db").unlink()
     assert "tutelage ledger init" in refusal(tutelage("run", "config.toml", cwd=project), code=2)

@@ -63,7 +63,6 @@ def test_gaussian_composition_is_the_least_epsilon_of_the_enumerated_noise(sigma
     assert delta_at(found - 1e-3) > delta
 
 
-@pytest.mark.rest
 @pytest.mark.parametrize(("sigma", "count"), [(1.0, 10), (0.5, 10), (40.0, 100)])
 def test_gaussian_composition_agrees_with_dp_accounting(sigma, count):
     interval = 1e-4
@@ -76,7 +75,6 @@ def test_gaussian_composition_agrees_with_dp_accounting(sigma, count):
     assert theirs - ours < 2 * count * interval
 
 
-@pytest.mark.rest
 @pytest.mark.parametrize(("epsilon", "count", "delta"), [(0.1, 100, 1e-5), (0.1, 1000, 1e-6), (1.0, 20, 1e-9)])
 def test_pure_composition_agrees_with_dp_accounting(epsilon, count, delta):
     flip = 2 / (np.exp(epsilon) + 1)  # that program replaces the bit by a random one with this probability

@@ -267,7 +267,7 @@ def test_every_name_of_the_package_on_a_page_exists():
 def test_every_proof_and_test_that_the_source_names_exists():
     named = set()
     for source in [*(REPOSITORY / "src").rglob("*.py"), *(REPOSITORY / "reproductions").rglob("*.py")]:
-        named |= set(re.findall(r"\b(?:docs|tests|tools)/[\w/]+\.(?:md|py)", source.read_text()))
+        named |= set(re.findall(r"\b(?:reproductions/)?(?:docs|tests|tools)/[\w/]+\.(?:md|py)", source.read_text()))
     assert "docs/proofs/data_independent.md" in named
     for path in named:
         assert (REPOSITORY / path).is_file(), path

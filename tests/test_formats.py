@@ -1,4 +1,4 @@
-"""Files of format 1 open, mean the same and cost nothing; a later format is refused.
+"""Files of format 1 open, mean the same and cost nothing; another format is refused.
 
 `python tests/test_formats.py` writes the golden files again. Once a version is released, it must not be run any more.
 """
@@ -14,9 +14,10 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
+from test_ledger_tampering import rechained
 from tutelage.accounting import Accountant
 from tutelage.events import NoisyArgmaxLaplace, Repeated
-from tutelage.exceptions import TutelageError
+from tutelage.exceptions import LedgerStorageError, TutelageError
 from tutelage.features import PublicRows, PublicScaling
 from tutelage.federation import Consortium, Identity, Role
 from tutelage.labeling import LabelingSession
@@ -106,7 +107,7 @@ READERS = {
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_later_format_is_refused(name, tmp_path):
+def test_another_format_is_refused(name, tmp_path):
     path = Path(shutil.copytree(FORMAT_1, tmp_path / "copied")) / name
     if name == "ledger":
         with closing(sqlite3.connect(path)) as raw:
@@ -116,8 +117,18 @@ def test_a_later_format_is_refused(name, tmp_path):
             np.savez(path, **{**stored, "format": np.int64(2)})
     else:
         path.write_text(json.dumps({**json.loads(path.read_text()), "format": 2}, separators=(",", ":")))
-    with pytest.raises(TutelageError):
+    said = r"another (vote )?format \(2\); read it with the version of tutelage that made it"
+    with pytest.raises(TutelageError, match=f"{said}, and never start a new" if name == "ledger" else said):
         READERS[name](path)
+
+
+def test_an_earlier_ledger_with_other_tables_is_not_called_tampered(tmp_path):
+    path = Path(shutil.copytree(FORMAT_1, tmp_path / "copied")) / "ledger"
+    rechained(path, {8: {"format": 4}})
+    with closing(sqlite3.connect(path)) as raw:
+        raw.execute("DROP TABLE checkpoint")
+    with pytest.raises(LedgerStorageError, match=r"format \(4\); .* never start a new ledger for the same"):
+        Ledger.open(path)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import closing, contextmanager
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -253,30 +254,32 @@ def test_a_budget_out_of_range_is_refused_and_leaves_no_file(change, parameter, 
 
 
 def test_a_file_that_is_there_is_never_made_or_written_over(ledger, tmp_path):
-    def refused(read: Callable[[], object], code: str = "ledger-storage") -> None:
-        with pytest.raises(LedgerStorageError) as error:
+    def refused(sentence: str, read: Callable[[], object], code: str = "ledger-storage") -> None:
+        with pytest.raises(LedgerStorageError, match=sentence) as error:
             read()
         assert error.value.code == code
 
-    refused(lambda: Ledger.create(ledger.path, epsilon=9.0, delta=1e-5, unit=ONE_TEACHER), "ledger-overtaken")
+    again = partial(Ledger.create, ledger.path, epsilon=9.0, delta=1e-5, unit=ONE_TEACHER)
+    refused("exists already, and a budget is set once", again, "ledger-overtaken")
     assert Ledger.open(ledger.path).epsilon == 2.0
-    refused(lambda: Ledger.create(tmp_path / "no" / "a.ledger", epsilon=1, delta=1e-5, unit=ONE_TEACHER))
-    refused(lambda: Ledger.open(ledger.path, read_only=True).reserve(ANSWER, 1))
-    refused(lambda: Ledger.open(tmp_path))
-    refused(lambda: Ledger.open(tmp_path / "nothing"), "ledger-missing")
+    nowhere = partial(Ledger.create, tmp_path / "no" / "a.ledger", epsilon=1, delta=1e-5, unit=ONE_TEACHER)
+    refused("cannot be made: its folder does not exist", nowhere)
+    refused("opened for reading only", lambda: Ledger.open(ledger.path, read_only=True).reserve(ANSWER, 1))
+    refused("is not a file", lambda: Ledger.open(tmp_path))
+    refused("does not exist", lambda: Ledger.open(tmp_path / "nothing"), "ledger-missing")
     for content in (b"", b"not a database at all" * 99, b"SQLite format 3\0" + bytes(4096)):
         (tmp_path / "other").write_bytes(content)
-        refused(lambda: Ledger.open(tmp_path / "other"))
+        refused("is no ledger|is empty, and no ledger is made so", lambda: Ledger.open(tmp_path / "other"))
         assert (tmp_path / "other").read_bytes() == content
     with sqlite3.connect(tmp_path / "other.db") as other:
         other.execute("PRAGMA application_id = 7")
         other.execute("CREATE TABLE t (x)")
-    refused(lambda: Ledger.open(tmp_path / "other.db"))
+    refused("is a database, but no ledger of tutelage", lambda: Ledger.open(tmp_path / "other.db"))
     (tmp_path / "link").symlink_to(ledger.path)
     Ledger.open(tmp_path / "link").reserve(ANSWER, 5)
     assert ledger.state().entries == 2
     os.link(ledger.path, tmp_path / "b.ledger")
-    refused(lambda: Ledger.open(tmp_path / "b.ledger"))
+    refused("has a second name", lambda: Ledger.open(tmp_path / "b.ledger"))
 
 
 def test_a_head_must_be_whole_and_may_be_in_capitals(ledger):

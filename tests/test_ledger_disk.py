@@ -106,12 +106,19 @@ MOUNTS = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def mounted(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Types of file systems by their folder, which the system reports."""
-    kinds = dict(MOUNTS)
+@pytest.fixture(params=["kernel", "psutil"])
+def mounted(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> dict[str, str]:
+    """Types of file systems by their folder, as the kernel tells them, or psutil where the kernel does not."""
+    kinds, of_kernel = dict(MOUNTS), request.param == "kernel"
+    stale = {"/": "ext4"} if of_kernel else kinds  # psutil reads /etc/mtab, which nobody may have brought up to date
+
+    def told() -> bytes:
+        points = {at.replace(" ", r"\040"): kind for at, kind in kinds.items()}
+        return "".join(f"disk {at} {kind} rw 0 0\n" for at, kind in points.items()).encode()
+
+    monkeypatch.setattr(disk, "_MOUNTS", SimpleNamespace(exists=lambda: of_kernel, read_bytes=told))
     monkeypatch.setattr(
-        disk, "disk_partitions", lambda **_: [SimpleNamespace(mountpoint=at, fstype=kind) for at, kind in kinds.items()]
+        disk, "disk_partitions", lambda **_: [SimpleNamespace(mountpoint=at, fstype=kind) for at, kind in stale.items()]
     )
     return kinds
 

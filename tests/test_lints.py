@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tutelage.exceptions import InvalidParameterError
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.reporting.lints import Finding, lint
 
@@ -101,6 +102,29 @@ def test_no_reason_quotes_what_may_have_been_counted_on_private_rows():
     for entities, overlap in ((987_654, 0), (1, 987_654)):
         for finding in lint(delta=0.1, entities=entities, public_overlap=overlap):
             assert "987" not in finding.reason
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"epsilon": -1.0}, "`epsilon` of lint"),
+        ({"epsilon": math.nan}, "`epsilon` of lint"),
+        ({"delta": 0.0}, "`delta` of lint"),
+        ({"delta": math.nan}, "`delta` of lint"),
+        ({"entities": 0}, "`entities` of lint"),
+        ({"teachers": 2.5}, "`teachers` of lint"),
+        ({"classes": 1}, "`classes` of lint"),
+        ({"threshold": math.nan}, "`threshold` of lint"),
+        ({"stopping": "whenever"}, "`stopping` of lint must be one of fixed"),
+        ({"tuned_on": "votes"}, "`tuned_on` of lint must be one of nothing"),
+        ({"classes_from": "votes"}, "`classes_from` of lint must be one of declared"),
+        ({"public_overlap": -1}, "`public_overlap` of lint"),
+        ({"shares": 0}, "`shares` of lint"),
+    ],
+)
+def test_nonsense_is_refused_in_one_sentence(settings, sentence):
+    with pytest.raises(InvalidParameterError, match=sentence):
+        lint(**settings)
 
 
 @given(st.floats(1e-9, 0.5), st.integers(1, 10**9), st.integers(1, 10**9))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.tree import DecisionTreeClassifier
 
@@ -15,6 +16,7 @@ from tutelage import GNMax, PATEClassifier, SimulationNoise
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features import PublicColumns
 from tutelage.tables import read_table
+from tutelage.teachers import VectorBallots
 
 duckdb, pandas, polars = map(pytest.importorskip, ("duckdb", "pandas", "polars"))
 pytest.importorskip("pyarrow")
@@ -184,3 +186,15 @@ def test_a_missing_label_is_refused(missing):
     y = pandas.Series([*PRIVATE["ill"].to_list()[:-1], missing], dtype=object)
     with pytest.raises(InvalidDataError, match="must have a label in every row"):
         classifier().fit(PRIVATE, y, X_public=PUBLIC)
+
+
+@pytest.mark.parametrize("teacher", [None, VectorBallots()], ids=["votes", "vectors"])
+def test_output_that_is_set_for_all_of_scikit_learn_changes_no_ballot(teacher):
+    labels = PRIVATE["ill"].to_numpy()
+    people: dict[str, Any] = {"teacher": teacher, "mechanism": None, "student": None, "epsilon": 20.0}
+    people = people | {"n_teachers": None} if teacher else {}
+    expected = classifier(**people).fit(PRIVATE, labels, X_public=PUBLIC)
+    with config_context(transform_output="pandas"):
+        model = classifier(**people).fit(PRIVATE, labels, X_public=PUBLIC)
+        assert np.array_equal(model.predict(PRIVATE), expected.predict(PRIVATE))
+    assert np.array_equal(model.release_.labels, expected.release_.labels)

@@ -33,7 +33,7 @@ def student(**settings):
 
 @parametrize_with_checks(
     [student(hidden=(16,), generator_units=16, steps=80, batch_size=10)],
-    expected_failed_checks=lambda _: {"check_classifiers_classes": "has a class -1, which marks unlabelled rows"},
+    expected_failed_checks=lambda _: {"check_classifiers_classes": "has a class -1, which marks unlabeled rows"},
 )
 @pytest.mark.filterwarnings("ignore:Every released label is the same class:UserWarning")
 @pytest.mark.filterwarnings("ignore:The number of unique classes is greater than 50%:UserWarning")
@@ -51,7 +51,7 @@ def one_thread():
 
 @pytest.fixture
 def moons():
-    """600 rows of two interleaved halves; ten of the first 500 are labelled, one of them wrongly."""
+    """600 rows of two interleaved halves; ten of the first 500 are labeled, one of them wrongly."""
     X, classes = make_moons(600, noise=0.07, random_state=0)
     y = np.full(500, -1)
     for value in (0, 1):

@@ -192,7 +192,7 @@ def test_labels_are_believed_first():
 def test_the_averaged_network_follows_weights_and_statistics():
     module = nn.BatchNorm1d(1)
     averaged = AveragedNetwork(module, 0.5)
-    wanted = 1.0  # the first weight of a normalised unit
+    wanted = 1.0  # the first weight of a normalized unit
     for steps, value in enumerate((1.0, 2.0, 3.0), start=1):
         state = {"weight": torch.full((1,), value), "num_batches_tracked": torch.tensor(steps)}
         module.load_state_dict(module.state_dict() | state)

@@ -28,7 +28,7 @@ def rows_of(*cases):
 
 @pytest.fixture
 def made_up_votes(monkeypatch, tmp_path):
-    """Ten rows of votes, repeated until there are as many as the papers asked, and votes of nobody for Adult."""
+    """Ten rows of votes, repeated until there are as many as the papers asked, and made-up votes for Adult."""
     few = VoteHistogram.load(GOLDEN / "votes.npz", array="mnist_like_100").first(10)
     np.savez(
         tmp_path / "votes.npz",

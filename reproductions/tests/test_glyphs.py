@@ -61,7 +61,7 @@ def by_moments(image):
 
 
 def glyph(shape, seed=0):
-    """Return a slanted blurred stroke with some noise, in whole grey levels."""
+    """Return a slanted blurred stroke with some noise, in whole gray levels."""
     y, x = np.mgrid[: shape[0], : shape[1]]
     middle_y, middle_x = shape[0] * 0.4, shape[1] * 0.6
     stroke = np.exp(-((x - middle_x + 0.5 * (y - middle_y)) ** 2) / 3 - ((y - middle_y) * 3 / shape[0]) ** 4)

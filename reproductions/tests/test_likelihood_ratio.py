@@ -131,7 +131,7 @@ def test_the_lower_bound_is_true_and_not_far_off(told):
     for seed in range(60):
         random = np.random.default_rng(seed)
         members = random.random((8, 2000)) < 0.5
-        kept = random.random(members.shape) < keep  # randomised response: the worst that ε allows
+        kept = random.random(members.shape) < keep  # randomized response: the worst that ε allows
         result = MembershipResult(np.where(kept, members, ~members).astype(float), members, 64, "online")
         bounds.append(result.epsilon_lower_bound(confidence=0.95))
     wrong = int(np.sum(np.array(bounds) > told))
@@ -164,7 +164,7 @@ def test_a_larger_delta_or_confidence_disproves_less():
 def test_the_bound_may_rest_on_who_is_surely_out():
     random = np.random.default_rng(0)
     members = random.random((8, 500)) < 0.5
-    scores = np.where(~members & (random.random(members.shape) < 0.2), 0.0, 1.0)  # nobody is surely in
+    scores = np.where(~members & (random.random(members.shape) < 0.2), 0.0, 1.0)  # no row is surely in
     assert MembershipResult(scores, members, 64, "online").epsilon_lower_bound() > 4
 
 

@@ -113,7 +113,7 @@ PUBLISHED = {
         "MNIST, Confident-GNMax (200, 150, 40), 640 queries": 1.97,
     },
 }
-PREDICTED = {"plan-check"}  # what stands there as published is what `tutelage plan` foretold
+PREDICTED = {"plan-check"}  # its published numbers are those that `tutelage plan` predicted
 COMPUTED = {  # what modules make of the papers' numbers instead of writing it down
     "diabetes": {23_403.0: {34_104, 12_702}},
     "zhao": {math.e / (1 + math.e): set(), 10.0: {100, 0.1}},

@@ -76,7 +76,7 @@ def test_a_folder_without_one_of_its_files_is_no_release(name, project, called):
 
 
 def test_a_folder_that_its_ledger_does_not_name_is_no_release(project, called):
-    """Whoever replaces a file can compute the manifest again, and not the entry of the ledger."""
+    """An attacker who replaces a file can compute the manifest again, but not the entry of the ledger."""
     assert called("run", "config.toml", cwd=project).returncode == 0
     shutil.copytree(project / "out", project / "before")
     ledger = ("--ledger", "private.csv.ledger")

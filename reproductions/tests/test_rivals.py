@@ -240,7 +240,7 @@ def test_noise_has_its_deviation():
     ],
 )
 def test_a_release_has_the_noise_of_its_sensitivity(data, monkeypatch, setting, size):
-    """What a rival adds to its private sum is compared with μ and the sensitivity that the tests above confirm."""
+    """The noise that a rival adds is compared with μ and the sensitivity that the tests above confirm."""
     asked = []
 
     def recorded(shape, deviation, seed):

@@ -17,7 +17,7 @@ from tutelage_reproductions.students.self_training import SelfTrainingStudent
 @parametrize_with_checks(
     [SelfTrainingStudent(GaussianNB(), random_state=0)],
     # scikit-learn itself leaves semi-supervised classifiers out of this check, by name.
-    expected_failed_checks=lambda _: {"check_classifiers_classes": "−1 is no class here: it marks an unlabelled row"},
+    expected_failed_checks=lambda _: {"check_classifiers_classes": "−1 marks an unlabeled row"},
 )
 @pytest.mark.filterwarnings("ignore:Every released label is the same class:UserWarning")
 def test_scikit_learn_contract(estimator, check):

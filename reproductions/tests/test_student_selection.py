@@ -31,7 +31,7 @@ def blobs(sizes: tuple[int, ...], seed: int = 0) -> tuple[np.ndarray, np.ndarray
 
 
 def knowing(X: np.ndarray, labels: np.ndarray) -> PublicKnowledge:
-    """What is known after every row with a label was asked."""
+    """Return the public knowledge after a query for every row with a label."""
     return PublicKnowledge(X=X, labels=labels, asked=labels >= 0)
 
 
@@ -55,7 +55,7 @@ def test_every_rule_chooses_distinct_open_rows_and_says_whether_it_needs_answers
 def test_the_typical_row_is_the_one_with_the_nearest_neighbors():
     ring = 10 * np.column_stack([np.cos(np.arange(12)), np.sin(np.arange(12))])
     dense = np.array([9.0, 0.0]) + 0.1 * np.random.default_rng(0).normal(size=(4, 2))
-    X = np.concatenate([ring, dense, [[4.0, 0.0]]])  # the last is nearest the centre, and alone
+    X = np.concatenate([ring, dense, [[4.0, 0.0]]])  # the last is nearest the center, and alone
     before = PublicKnowledge.before(X)
     assert Medoids().select(before, 1, 0) == [16]
     distances = np.sort(np.linalg.norm(X[:, None] - X, axis=2), axis=1)

@@ -166,7 +166,7 @@ class VoteHistogram(NeverPickled):
             found = int(arrays["format"])
             if not 1 <= found <= _FORMAT:
                 raise InvalidDataError(
-                    f"{path} has vote format {found}; this version reads up to {_FORMAT}. Upgrade tutelage."
+                    f"{path} has another vote format ({found}); read it with the version of tutelage that made it."
                 )
             name, relation = (str(word) for word in arrays["unit"])
             unit = PrivacyUnit(name, stored_relation(relation, str(path)))

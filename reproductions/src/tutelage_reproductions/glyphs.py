@@ -1,7 +1,7 @@
 """Features for small images of characters: strokes set upright, their directions, and the shape that the images form.
 
 Directions of strokes, counted by cell, are what has long told handwritten characters apart [1]_; slant tells writers
-apart, so it is taken out first [2]_. What is learned, is learned from public images without labels.
+apart, so it is taken out first [2]_. The maps learn from public images without labels.
 
 References
 ----------

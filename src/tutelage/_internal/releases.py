@@ -57,7 +57,7 @@ def _read(path: Path, advice: str, most: int = DOCUMENT) -> bytes:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}. {advice}") from None
 
 
-class _LaterFormatError(InvalidDataError):
+class _AnotherFormatError(InvalidDataError):
     """A manifest of a format that this version does not know."""
 
 
@@ -93,7 +93,9 @@ class Manifest:
                 f"{path} is not a manifest that tutelage wrote. Get the results folder again."
             ) from None
         if version != _FORMAT:
-            raise _LaterFormatError(f"{path} is of another format than {_FORMAT}. Upgrade tutelage.")
+            raise _AnotherFormatError(
+                f"{path} has another format ({version}); read it with the version of tutelage that made it."
+            )
         digest = hashlib.sha256(content).hexdigest()
         return cls(day=day, head=head, recorded=recorded, sha256=hashes, hash=digest)
 
@@ -134,7 +136,7 @@ def _foreign(folder: Path, names: Collection[str], kind: str) -> Path | None:
         return None
     try:
         manifest = Manifest.read(folder, kind)
-    except _LaterFormatError:
+    except _AnotherFormatError:
         raise
     except InvalidDataError:
         return next((path for path in found if path.name != MANIFEST), folder / MANIFEST)
@@ -159,7 +161,9 @@ def read_signature(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or content.get("file") != SIGNATURE_KIND:
         raise InvalidDataError(f"{path} is not a signature of a release. Sign the folder again.")
     if content.get("format") != SIGNATURE_FORMAT:
-        raise InvalidDataError(f"{path} is of another format than {SIGNATURE_FORMAT}. Upgrade tutelage.")
+        raise InvalidDataError(
+            f"{path} has another format than {SIGNATURE_FORMAT}; read it with the version of tutelage that made it."
+        )
     return content
 
 

@@ -579,7 +579,7 @@ _STAND_INS = {
 }  # fmt: skip  # of sections with problems; no check looks at them
 _OPTIONAL = {"private": PrivateSection, "features": FeaturesSection, "tuning": TuningSection}
 _METHOD = ("teachers", "public", "private", "privacy", "mechanism")
-# What each check looks at: it is left out if one of these sections has problems of its own.
+# Each check, after the sections that it looks at: it is left out if one of them has problems of its own.
 _CHECKS: tuple[tuple[tuple[str, ...], Callable[[RunConfig], Iterable[str]]], ...] = (
     (("private", "public"), _problems_of_sources),
     (("private", "public"), _problems_of_files),

@@ -1,4 +1,4 @@
-"""What users set: TOML tables, checked by name, type and range, and mechanisms, as a table or as options."""
+"""Settings of users: TOML tables, checked by name, type and range, and mechanisms, as a table or as options."""
 
 import difflib
 import tomllib

@@ -1,4 +1,4 @@
-"""What a configuration describes: private and public rows as matrices, their feature map, and the classifier.
+"""The sources that a configuration names: private and public rows as matrices, their feature map, and the classifier.
 
 The same public row is the same query in every verb.
 """

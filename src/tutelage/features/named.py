@@ -86,8 +86,8 @@ class NumberedRows(NamedTuple):
 def numbered_rows(X: Any, X_public: Any, declared: ColumnMap | None) -> NumberedRows | None:
     """Return rows with named columns, texts and images as numbers; None for rows that are a matrix.
 
-    What the columns are is `declared`, or learned from the public rows. Sparse rows are refused, names that only one of
-    them has, a column of two types, and images of two shapes.
+    The types of the columns are `declared`, or learned from the public rows. Refused are sparse rows, names that only
+    one of them has, a column of two types, and images of two shapes.
     """
     if isinstance(X, np.ndarray) and X.ndim > 2:
         return _images(X, X_public)

@@ -113,7 +113,7 @@ def parse(data: bytes, file: str, version: int, damaged: TutelageError) -> dict[
         raise damaged
     if found != version:
         raise InvalidDataError(
-            f"A {file} file of format {shown(found)} was given; this version reads {version}. Upgrade."
+            f"A {file} file has another format ({shown(found)}); read it with the version of tutelage that made it."
         )
     return content
 

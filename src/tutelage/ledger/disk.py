@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import re
 import struct
 import sys
 from pathlib import Path
@@ -15,6 +16,8 @@ from psutil import disk_partitions
 from tutelage.exceptions import LedgerStorageError
 
 TRUST_LOCKS = "TUTELAGE_TRUST_LOCKS"
+_MOUNTS = Path("/proc/self/mounts")  # psutil prefers /etc/mtab, which may be older than the mounts
+_ESCAPED = re.compile(rb"\\([0-7]{3})")  # blanks are spelled \040
 # Locks of these reach other machines late, or not at all; SQLite's own manual warns of them.
 _SHARED = frozenset({
     "9p", "afs", "ceph", "cifs", "davfs", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "prl_fs", "smb3", "smbfs",
@@ -49,11 +52,19 @@ def check_locks(folder: Path) -> None:
 def file_system(folder: Path) -> str:
     """Return the type of the file system that holds a folder, or "" where the system does not tell."""
     found, depth = "", -1
-    for mounted in disk_partitions(all=True):
-        point = Path(mounted.mountpoint)
+    for point, kind in _mounts():
         if folder.is_relative_to(point) and len(point.parts) >= depth:  # the last of equal ones hides the others
-            found, depth = mounted.fstype, len(point.parts)
+            found, depth = kind, len(point.parts)
     return found
+
+
+def _mounts() -> list[tuple[Path, str]]:
+    """Return the folder and type of each mount, as the kernel knows them where it tells."""
+    if not _MOUNTS.exists():
+        return [(Path(mounted.mountpoint), mounted.fstype) for mounted in disk_partitions(all=True)]
+    lines = (line.split(b" ") for line in _MOUNTS.read_bytes().split(b"\n"))
+    points = ((_ESCAPED.sub(lambda digits: bytes([int(digits[1], 8)]), line[1]), line[2]) for line in lines if line[2:])
+    return [(Path(os.fsdecode(point)), os.fsdecode(kind)) for point, kind in points]
 
 
 def _locks_exclude(folder: Path) -> bool:

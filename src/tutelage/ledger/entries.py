@@ -61,10 +61,8 @@ class Entry:
             whole = all(type(content[name]) is int for name in ("number", "format", "spent"))
             fits = whole and canonical(content) == text and content["number"] == number
             fits = fits and content["kind"] in set(Kind) and isinstance(content["written"], str)
-            if whole and content["format"] > FORMAT:
-                raise LedgerStorageError(
-                    f"Entry {number} has format {content['format']}; this tutelage reads up to {FORMAT}. Upgrade it."
-                )
+            if whole and not 1 <= content["format"] <= FORMAT:
+                raise another_format(f"Entry {number}", content["format"])
         except (ValueError, KeyError, TypeError, RecursionError):
             fits = False
         if not fits:
@@ -90,6 +88,14 @@ class Entry:
     def spent(self) -> int:
         """Grains of the budget that are spent or reserved after it."""
         return self.content["spent"]
+
+
+def another_format(what: str, found: int) -> LedgerStorageError:
+    """Return the refusal of a ledger, or of an entry, whose format this version does not read."""
+    return LedgerStorageError(
+        f"{what} has another format ({found}); read it with the version of tutelage that made it, and never "
+        "start a new ledger for the same private data."
+    )
 
 
 def canonical(content: Any) -> str:

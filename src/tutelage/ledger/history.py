@@ -260,7 +260,7 @@ class History:
         """Return the budget spent since each release began, oldest first: people who came later are exposed to less."""
         bound = [one for one in self.entries if one.kind is Kind.BOUND]
         found: list[Exposure] = []
-        # What was released before the first binding counts for its people too.
+        # A release before the first binding counts for its people too.
         for release, start in enumerate([self.entries[0], *bound[1:]], start=1):
             # A batch that was open when a release began counts for it too: its votes may have come after.
             after = [one for one in self.charges if one.settled is None or one.settled.number > start.number]

@@ -27,7 +27,7 @@ from tutelage.exceptions import (
     LedgerTamperedError,
 )
 from tutelage.ledger.disk import Room, check_locks
-from tutelage.ledger.entries import Checkpoint, Entry, Kind, canonical
+from tutelage.ledger.entries import Checkpoint, Entry, Kind, another_format, canonical
 
 _APPLICATION = 0x74757465  # "tute" in the header of the file
 _HEADER = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
@@ -93,9 +93,10 @@ class Transaction:
 
     def opening(self) -> Entry:
         """Return the first entry, checked against its hash."""
-        for first, _ in self.entries():
-            return first
-        raise LedgerTamperedError("The ledger holds no entries.")
+        row = self._run("SELECT text, hash FROM entries WHERE number = 0").fetchone()
+        if row is None:
+            raise LedgerTamperedError("The ledger holds no entries.")
+        return Entry.read(None, *row)
 
     def checkpoint(self) -> Checkpoint:
         """Return the sums over all entries."""
@@ -169,7 +170,12 @@ class Transaction:
 
     def check_schema(self) -> None:
         """Refuse a file with a table, index, view or trigger that is not as a ledger is made."""
-        check_schema(self._connection, _SCHEMA)
+        try:
+            check_schema(self._connection, _SCHEMA)
+        except LedgerTamperedError:
+            with suppress(sqlite3.Error):
+                self.last()  # says so if the file is of another format, which had other tables
+            raise
 
     def check_count(self) -> None:
         """Refuse a file with fewer or more answers than its entries count."""
@@ -307,14 +313,14 @@ class Store:
         self._identity()
         with self._connection() as connection:
             application, version, tables = (connection.execute(query).fetchone()[0] for query in _HEADER)
-        said = f"has format {version}; this version reads up to {_VERSION}. Upgrade tutelage."
         if application == version == tables == 0:
-            said = "is empty, and no ledger is made so. Restore a copy that verifies, or name another file."
-        elif application != _APPLICATION:
-            said = "is a database, but no ledger of tutelage. Name another file."
-        elif version <= _VERSION:
-            return
-        raise LedgerStorageError(f"{self.path} {said}")
+            raise LedgerStorageError(
+                f"{self.path} is empty, and no ledger is made so. Restore a copy that verifies, or name another file."
+            )
+        if application != _APPLICATION:
+            raise LedgerStorageError(f"{self.path} is a database, but no ledger of tutelage. Name another file.")
+        if version != _VERSION:
+            raise another_format(str(self.path), version)
 
 
 def connected(database: str, timeout: float) -> sqlite3.Connection:

@@ -296,6 +296,7 @@ def write_claim(path: Path, publication: Publication, released: Accountant, prop
 
 def read_claim(path: Path, history: History) -> tuple[Claim, dict[str, Any] | None, Event]:
     """Return a claim proved again from the entries of its ledger, the record of its proposal, and what was released."""
+    record: Any = None
     try:
         record = json.loads(read_text(path))
         proposal, labels = proposal_of(record["proposal"]), _at_limits(event_from_dict(record["labels"]))
@@ -306,7 +307,11 @@ def read_claim(path: Path, history: History) -> tuple[Claim, dict[str, Any] | No
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
     except (KeyError, TypeError, ValueError, RecursionError, TutelageError):
-        raise InvalidDataError(f"{path} is not a claim that `tutelage publish test --output` wrote.") from None
+        found = record.get("format") if isinstance(record, dict) else None
+        said = "is not a claim that `tutelage publish test --output` wrote."
+        if type(found) is int and found != _FORMAT:
+            said = f"has another format ({found}); read it with the version of tutelage that made it."
+        raise InvalidDataError(f"{path} {said}") from None
     test, passed, number = _last_test(proposal.event(), history.until_head(head, str(path)), str(path))
     check_complete(history.until(number).given, history)
     check_covered(counted([labels]), history)

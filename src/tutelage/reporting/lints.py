@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, final
 
+from tutelage._internal.validation import integer_at_least, number_between, number_of_votes, probability
 from tutelage.exceptions import InvalidParameterError
 from tutelage.privacy import PrivacyUnit, PublicEpsilon, round_up
 from tutelage.reporting.meaning import Verdict, bayes_factor, verdict
@@ -14,6 +15,12 @@ _PEOPLE_PER_TEACHER = 3  # exp(−3) is the share of shards that a keyed hash th
 _SEVERITIES = ("warning", "danger")
 NOISE_FROM_SHARES = "noise-from-shares"
 TUNED_ON = ("nothing", "public", "private")
+_WORDS = {
+    "stopping": ("fixed", "data-independent", "data-dependent"),
+    "tuned_on": TUNED_ON,
+    "classes_from": ("declared", "public", "private"),
+}
+_LEAST = {"entities": 1, "teachers": 1, "classes": 2, "shares": 1, "public_overlap": 0}
 # Findings that follow from the other values of a card, so that they are not taken from its file.
 FROM_CARD = (
     "epsilon-large", "epsilon-too-large", "threshold-above-teachers", "threshold-passes-always", NOISE_FROM_SHARES,
@@ -108,7 +115,25 @@ def lint(
         Number of hospitals whose noise ε counts, if the noise of several hospitals was summed.
     accuracy : sequence of (class, rows, right), optional
         Public labeled rows of each class, and how many of them the student labels correctly.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a number is out of its range, or a word is not one of the words above.
     """
+    numbers = (entities, teachers, classes, shares, public_overlap)
+    for (name, least), number in zip(_LEAST.items(), numbers, strict=True):
+        if number is not None:
+            integer_at_least(number, least, name, "lint")
+    if epsilon not in (None, float("inf")):
+        number_between(epsilon, 0, float("inf"), "epsilon", "lint")
+    if delta is not None:
+        probability(delta, "delta", "lint")
+    if threshold is not None:
+        number_of_votes(threshold, "threshold", "lint")
+    for (name, known), word in zip(_WORDS.items(), (stopping, tuned_on, classes_from), strict=True):
+        if word is not None and word not in known:
+            raise InvalidParameterError(f"`{name}` of lint must be one of {', '.join(known)}. Got {word!r}.")
     findings = [
         _of_epsilon(epsilon, unit),
         _of_delta(delta, entities),

@@ -55,7 +55,9 @@ def card_from_dict(record: object) -> PrivacyCard:
     """Return the card that `PrivacyCard.as_dict` gave; the card itself checks types and ranges."""
     card = _Entries(record, "the card")
     if card.one("format", int) > FORMAT:
-        raise InvalidDataError(f"it is of a later format than {FORMAT}. Upgrade tutelage.")
+        raise InvalidDataError(
+            f"it has another format ({card.one('format')}); read it with the version of tutelage that made it."
+        )
     noise = card.one("noise", str)
     if card.one("format") < 1 or noise not in ("real", "simulated"):
         raise InvalidDataError("`format` must be at least 1, and `noise` real or simulated.")

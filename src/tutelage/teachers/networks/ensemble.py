@@ -54,7 +54,7 @@ class WeightsFile:
 
 @final
 class _Kept:
-    """What is kept of networks, on disk too: their votes on `queries`, or their weights where there are no queries."""
+    """The kept part of networks, on disk too: their votes on `queries`, or their weights where there are no queries."""
 
     def __init__(self, network: Network, n_classes: int, queries: Matrix | None = None) -> None:
         self._asked = network, n_classes, queries
