@@ -155,7 +155,7 @@ def test_a_batch_with_any_one_bit_changed_is_never_taken():
 @pytest.mark.parametrize(
     ("changes", "error", "why"),
     [
-        ({"format": 2}, InvalidDataError, "format 2"),
+        ({"format": 2}, InvalidDataError, r"another format \(2\)"),
         ({"dtype": "|O8"}, ForgedMessageError, "damaged"),
         ({"dtype": ["<f4"]}, ForgedMessageError, "damaged"),
         ({"shape": [-3, -4]}, ForgedMessageError, "damaged"),

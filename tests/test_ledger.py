@@ -264,7 +264,7 @@ def test_a_file_that_is_there_is_never_made_or_written_over(ledger, tmp_path):
     assert Ledger.open(ledger.path).epsilon == 2.0
     nowhere = partial(Ledger.create, tmp_path / "no" / "a.ledger", epsilon=1, delta=1e-5, unit=ONE_TEACHER)
     refused("cannot be made: its folder does not exist", nowhere)
-    refused("opened for reading only", lambda: Ledger.open(ledger.path, read_only=True).reserve(ANSWER, 1))
+    refused("is read-only here", lambda: Ledger.open(ledger.path, read_only=True).reserve(ANSWER, 1))
     refused("is not a file", lambda: Ledger.open(tmp_path))
     refused("does not exist", lambda: Ledger.open(tmp_path / "nothing"), "ledger-missing")
     for content in (b"", b"not a database at all" * 99, b"SQLite format 3\0" + bytes(4096)):

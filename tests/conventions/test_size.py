@@ -13,7 +13,7 @@ PACKAGE = Path(tutelage.__file__).parent
 MODULES = 180
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
-    "_internal": 1_300,
+    "_internal": 1_310,
     "accounting": 2_250,
     "audit": 1_680,
     "cli": 3_760,
@@ -22,17 +22,17 @@ CEILINGS = {
     "features": 2_240,
     "federation": 3_800,
     "labeling": 1_960,
-    "ledger": 2_460,
+    "ledger": 2_480,
     "mechanisms": 1_150,
-    "planning": 1_190,
-    "publishing": 1_120,
-    "reporting": 2_010,
+    "planning": 1_220,
+    "publishing": 1_140,
+    "reporting": 2_020,
     "students": 1_940,
     "teachers": 2_570,
     "testing": 390,
     "root": 3_530,
 }
-TEST_LINES = 33_700
+TEST_LINES = 33_800
 
 
 def lines_of(*paths: Path) -> int:
