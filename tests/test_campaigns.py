@@ -441,7 +441,9 @@ def test_a_cap_counted_per_batch_only_is_noticed(monkeypatch):
     assert moved_by_one_person(campaign, (X, y, ids), there, batches) <= 2 * MECHANISM.cap
     spend = SpentVotes.spend
     monkeypatch.setattr(
-        SpentVotes, "spend", lambda self, _, cap, *given: spend(self, os.urandom(32), cap, *given[:-1], None)
+        SpentVotes,
+        "spend",
+        lambda self, _, cap, *given: spend(self, os.urandom(32), cap, *given[:-1], None),  # pyright: ignore[reportCallIssue]
     )
     assert moved_by_one_person(campaign, (X, y, ids), there, batches) > 2 * MECHANISM.cap
 

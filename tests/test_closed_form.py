@@ -148,7 +148,7 @@ def test_wrong_shapes_and_orders_are_refused():
     ("make", "message"),
     [
         (
-            lambda: HeadTeachers(Ridge, n_classes=2),
+            lambda: HeadTeachers(Ridge, n_classes=2),  # type: ignore[arg-type]
             "`head` of HeadTeachers must be a closed form .* Got Ridge",
         ),  # type: ignore[arg-type]
         (lambda: HeadTeachers("ridge", n_classes=2), "`head` of HeadTeachers must be a closed form .* Got str"),  # type: ignore[arg-type]

@@ -100,7 +100,7 @@ def test_channels_in_floating_point_have_the_loss_that_is_claimed(epsilon, class
         channel = mechanism.channel(classes)
         assert channel.sum(axis=1) == pytest.approx(np.ones(classes), abs=1e-12)
         found = np.log(channel.max(axis=0) / channel.min(axis=0)).max()
-        claimed = pure_epsilon(mechanism.event_of_one(classes, ONE_ENTITY, simulated=True))
+        claimed = pure_epsilon(mechanism.event_of_one(classes, ONE_ENTITY, simulated=True))  # type: ignore[arg-type]
         assert found == pytest.approx(claimed, rel=1e-9)
     assert claimed == pytest.approx(epsilon * (classes - 1) / classes)  # as printed
 

@@ -225,7 +225,7 @@ def test_ready_networks_take_flat_rows_to_scores(factory):
         (lambda: Network(perceptron, device="abacus"), "`device` of Network must be one that torch can use here"),
         (lambda: Network(bin).module(3, 0), "`factory` of Network must make a torch module"),  # type: ignore[arg-type]
         (
-            lambda: Network(perceptron, engine="fast"),
+            lambda: Network(perceptron, engine="fast"),  # type: ignore[arg-type]
             "`engine` of Network must be 'auto', 'sequential' or",
         ),  # type: ignore[arg-type]
         (lambda: Network(perceptron(3)), "`factory` of Network must be callable, from the number of"),  # type: ignore[arg-type]

@@ -51,7 +51,7 @@ DRAWS = ("discrete_laplace", "discrete_gaussian", "happens", "gumbel_argmax", "e
 MECHANISMS = (LNMax(20.0), GNMax(40.0), GNMax(9.0), ConfidentGNMax(150.0, 60.0, 20.0), ExponentialMax(0.1))
 
 
-class RecordedNoise(SimulationNoise):
+class RecordedNoise(SimulationNoise):  # pyright: ignore[reportGeneralTypeIssues]
     """Simulated noise that keeps what it was asked for."""
 
     def __init__(self, seed: int) -> None:

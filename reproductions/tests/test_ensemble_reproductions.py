@@ -67,7 +67,7 @@ def test_mnist_without_privacy_has_networks_and_formulas(little_mnist):
     assert network.published == 99.18
     assert between(network)
     assert 80 < network.ours <= 100
-    assert [row.name.removesuffix(": accuracy, %") for row in formulas] == list(mnist_baseline._HEADS)
+    assert [row.name.removesuffix(": accuracy, %") for row in formulas] == list(mnist_baseline._MODELS)
     for row in formulas:
         assert between(row)
         assert row.ours > 80

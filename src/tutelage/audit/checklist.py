@@ -328,8 +328,8 @@ def _moved(
         """Return the bits of the numbers of everybody but the first person; None if the file is refused."""
         path = _written(folder / "rows.csv", names, cells)
         with suppress(Exception):  # a library may refuse the file too
-            found = numbered_rows(read(path), seen, columns).private[1:]
-            return np.ascontiguousarray(found, dtype=np.float64).view(np.uint64)
+            if (found := numbered_rows(read(path), seen, columns)) is not None:
+                return np.ascontiguousarray(found.private[1:], dtype=np.float64).view(np.uint64)
         return None
 
     before = numbers(rows)

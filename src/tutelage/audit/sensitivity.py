@@ -158,8 +158,8 @@ def audit_sensitivity(
     before, again = (_ballots(make_ballots, rows, labels, ids) for _ in range(2))
     changes = list(changes_of_one(rows, labels, ids, entities, random_state, far=far))
     trials = tuple(
-        SensitivityTrial(change, _differing(before, _ballots(make_ballots, *other)))
-        for change, *other in progress_bar(changes, "one entity changed", len(changes), shown=progress)
+        SensitivityTrial(change, _differing(before, _ballots(make_ballots, X, y, their_ids)))
+        for change, X, y, their_ids in progress_bar(changes, "one entity changed", len(changes), shown=progress)
     )
     unit, repeatable = "row" if ids is None else "entity", _differing(before, again) == 0
     return SensitivityAudit(teachers=len(before), unit=unit, repeatable=repeatable, trials=trials)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import product
 from math import inf, isclose, isfinite
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, cast
 
 from tutelage._internal.gate import read_text
 from tutelage._internal.outputs import json_form
@@ -307,7 +307,7 @@ def read_claim(path: Path, history: History) -> tuple[Claim, dict[str, Any] | No
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
     except (KeyError, TypeError, ValueError, RecursionError, TutelageError):
-        found = record.get("format") if isinstance(record, dict) else None
+        found: object = cast("dict[str, Any]", record).get("format") if isinstance(record, dict) else None
         said = "is not a claim that `tutelage publish test --output` wrote."
         if type(found) is int and found != _FORMAT:
             said = f"has another format ({found}); read it with the version of tutelage that made it."
