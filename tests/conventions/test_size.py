@@ -10,29 +10,29 @@ import tutelage
 from conftest import REPOSITORY
 
 PACKAGE = Path(tutelage.__file__).parent
-MODULES = 180
+MODULES = 170
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
-    "_internal": 1_310,
+    "_internal": 1_300,
     "accounting": 2_250,
     "audit": 1_680,
-    "cli": 3_760,
+    "cli": 3_750,
     "datasets": 170,
     "estimator": 1_660,
     "features": 2_240,
-    "federation": 3_800,
+    "federation": 3_790,
     "labeling": 1_960,
-    "ledger": 2_480,
+    "ledger": 2_460,
     "mechanisms": 1_150,
-    "planning": 1_220,
-    "publishing": 1_140,
-    "reporting": 2_020,
+    "planning": 1_210,
+    "publishing": 1_130,
+    "reporting": 2_010,
     "students": 1_940,
     "teachers": 2_570,
     "testing": 390,
     "root": 3_530,
 }
-TEST_LINES = 33_800
+TEST_LINES = 33_340
 
 
 def lines_of(*paths: Path) -> int:
