@@ -113,24 +113,27 @@ class Inputs(Parameters):
         self, run: Resolved, y: object, X_public: Any, entity_ids: object, silos: Any, whole_rows: Any
     ) -> None:
         """Refuse what cannot be done with rows that are read in batches."""
-        problem = ""
         if self.tune is not None:
-            problem = "`tune` of PATEClassifier needs all private rows in memory. Load them, or leave out `tune`."
-        elif not isinstance(run.teacher, VectorBallots):
-            problem = (
+            raise InvalidParameterError(
+                "`tune` of PATEClassifier needs all private rows in memory. Load them, or leave out `tune`."
+            )
+        if not isinstance(run.teacher, VectorBallots):
+            raise InvalidParameterError(
                 f"`teacher` of PATEClassifier must be VectorBallots() for rows that are read in batches. Got a "
                 f"{type(run.teacher).__name__}; for another teacher, load all rows into memory."
             )
-        elif not isinstance(y, str) or not isinstance(entity_ids, str | None):
-            problem = "`y` and `entity_ids` must be names of columns of `X` for rows that are read in batches."
-        elif self.classes is None:
-            problem = "`classes` of PATEClassifier must list all class values for rows that are read in batches."
-        elif as_table(X_public) is None or silos is not None or whole_rows is not None:
-            problem = (
+        if not isinstance(y, str) or not isinstance(entity_ids, str | None):
+            raise InvalidParameterError(
+                "`y` and `entity_ids` must be names of columns of `X` for rows that are read in batches."
+            )
+        if self.classes is None:
+            raise InvalidParameterError(
+                "`classes` of PATEClassifier must list all class values for rows that are read in batches."
+            )
+        if as_table(X_public) is None or silos is not None or whole_rows is not None:
+            raise InvalidParameterError(
                 "Rows that are read in batches need an `X_public` with named columns, and no `silos` or `whole_rows`."
             )
-        if problem:
-            raise InvalidParameterError(problem)
         self._check_unit(entity_ids)
 
     def _numbered(
