@@ -110,6 +110,13 @@ def die_at_event(event: int, folder: Path) -> None:
     sys.addaudithook(heard)
 
 
+def surroundings() -> dict[str, str]:
+    """Return the environment of a process that imports modules of tests, and the conftest that these import."""
+    here = Path(__file__).parent
+    paths = [here, here.parent, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))}
+
+
 def called_by_itself(module: str, call: str, *arguments: object) -> str:
     """Return what a call of a test module prints, in a process of its own: forks of one that ran many tests are slow.
 
@@ -117,10 +124,7 @@ def called_by_itself(module: str, call: str, *arguments: object) -> str:
     """
     script = f"import sys; from {module} import *; given = sys.argv[1:]; {call}"
     command = [sys.executable, "-c", script, *map(str, arguments)]
-    here = Path(__file__).parent
-    path = os.pathsep.join([str(here.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = os.environ | {"PYTHONPATH": path}
-    result = subprocess.run(command, cwd=here, env=environment, capture_output=True, text=True, check=False)
+    result = subprocess.run(command, env=surroundings(), capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     return result.stdout
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from sklearn.naive_bayes import GaussianNB
 
 from conftest import FITS_AGAIN
+from processes import surroundings
 from tutelage import Ledger, PATEClassifier, SimulationNoise
 from tutelage.exceptions import (
     InvalidBallotError,
@@ -319,7 +320,7 @@ def test_a_fit_that_was_killed_spends_nothing_twice(tmp_path, batch):
     ledger = tmp_path / "killed.ledger"
     call = "import sys, test_large; test_large.fit_and_die(int(sys.argv[1]), *sys.argv[2:])"
     command = [sys.executable, "-c", call, str(batch), str(file), str(ledger)]
-    assert subprocess.run(command, cwd=Path(__file__).parent, check=False).returncode == 9
+    assert subprocess.run(command, env=surroundings(), check=False).returncode == 9
     before = Ledger.open(ledger).state().spent if ledger.exists() else 0.0
     assert (before > 0) == (batch > 4)  # the number of people, and then the first sum
     found = fitted(read_batches(file), "person", ledger=ledger, noise=None)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from processes import called_by_itself, die_at_line
+from processes import called_by_itself, die_at_line, surroundings
 from test_cli import tutelage
 from tutelage import ConfidentGNMax, LabelingSession, Ledger, SystemNoise, VoteHistogram
 from tutelage.events import NoisyArgmaxGaussian, Repeated
@@ -197,7 +197,7 @@ def traced(path: Path, call: str, inject: str | None, log: Path) -> subprocess.C
     fault = [] if inject is None else ["-e", f"inject={call}:{inject}"]
     command = ["strace", "-f", "-qq", "-o", str(log), "-e", f"trace={call}", *fault, *watched]
     command += [sys.executable, "-c", ASK, str(path)]
-    return subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    return subprocess.run(command, env=surroundings(), capture_output=True, text=True, check=False)
 
 
 @pytest.mark.slow
