@@ -1,10 +1,10 @@
 """Many real processes and threads on one budget: it is used up to its last query and never passed."""
 
 import os
-import sys
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import pytest
 from processes import forked
 from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, SystemNoise, VoteHistogram
 from tutelage.events import NoisyArgmaxGaussian, Repeated
-from tutelage.exceptions import BudgetExceededError, LedgerMismatchError, LedgerStorageError
+from tutelage.exceptions import BudgetExceededError, LedgerMismatchError, LedgerOvertakenError, LedgerStorageError
 from tutelage.labeling.fits import AskingSum
 from tutelage.ledger.filter import RenyiFilter
 from tutelage.ledger.ledger import opened_ledger
@@ -119,19 +119,6 @@ def test_a_child_that_outlives_its_parents_use_of_the_ledger_loses_nothing(opene
     assert after.verify().unsettled == 1 + room
 
 
-def test_reading_the_file_by_hand_drops_no_debit(tmp_path):
-    path = tmp_path / "a.ledger"
-    ledger = Ledger.create(path, epsilon=1.0, delta=1e-5, unit=ONE_TEACHER)
-    room = ledger.fitting(EVENT)
-    for number in range(room):
-        ledger.reserve(EVENT, 1)
-        path.read_bytes()
-        if number % 10 == 0:
-            os.waitpid(forked(lambda: Ledger.open(path).state()), 0)
-    with pytest.raises(BudgetExceededError):
-        Ledger.open(path).reserve(EVENT, 1)
-
-
 def test_a_fork_during_another_threads_transaction_does_not_hang_the_child(tmp_path):
     ledger = Ledger.create(tmp_path / "a.ledger", epsilon=50.0, delta=1e-5, unit=ONE_TEACHER)
     stop = threading.Event()
@@ -153,22 +140,16 @@ def test_a_fork_during_another_threads_transaction_does_not_hang_the_child(tmp_p
 
 
 def test_threads_share_one_ledger_object(tmp_path):
-    path = tmp_path / "a.ledger"
-    ledger = Ledger.create(path, epsilon=2.0, delta=1e-5, unit=ONE_TEACHER)
+    ledger = Ledger.create(tmp_path / "a.ledger", epsilon=2.0, delta=1e-5, unit=ONE_TEACHER)
     room, granted = ledger.fitting(EVENT), []
 
-    def work() -> None:
-        for _ in range(60):
-            try:
+    def work(_: int) -> None:
+        with suppress(BudgetExceededError):
+            while True:
                 granted.append(ledger.reserve(EVENT, 1))
-            except BudgetExceededError:
-                return
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
     assert len(granted) == room
     assert len({reservation.number for reservation in granted}) == room
     ledger.verify()
@@ -205,47 +186,36 @@ def test_sessions_in_two_processes_give_one_answer_to_one_query(tmp_path):
     votes = VoteHistogram(np.full((20, 10), 25), 250)  # ties: two independent answers would differ
     Ledger.create(path, epsilon=20.0, delta=1e-5, unit=ONE_TEACHER)
     SystemNoise().discrete_gaussian(1.0, (1,))  # load the noise library once, before the forks
-    reads = []
-    for _ in range(6):
-        read, write = os.pipe()
-        if os.fork() == 0:
-            labels = LabelingSession(votes, GNMax(sigma=40.0), Ledger.open(path)).ask(rows).labels
-            os.write(write, bytes(labels.tolist()))
-            os._exit(0)
-        os.close(write)
-        reads.append(read)
-    answers = set()
-    for read in reads:
-        with os.fdopen(read, "rb") as pipe:
-            answers.add(pipe.read())
-        assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
-    assert len(answers) == 1
-    assert len(answers.pop()) == 20
-    ledger = Ledger.open(path)
-    assert ledger.verify().answers == 20
+    read, write = os.pipe()
+
+    def ask() -> None:
+        labels = LabelingSession(votes, GNMax(sigma=40.0), Ledger.open(path)).ask(rows).labels
+        os.write(write, bytes(labels.tolist()))
+
+    children = [forked(ask) for _ in range(6)]
+    os.close(write)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 6
+    with os.fdopen(read, "rb") as pipe:
+        said = pipe.read()
+    assert len(said) == 6 * 20
+    assert said == 6 * said[:20]
+    assert Ledger.open(path).verify().answers == 20
 
 
 @pytest.mark.parametrize("leftover", [False, True])
 def test_two_processes_that_make_the_same_ledger_get_one(leftover, tmp_path):
-    path, children = tmp_path / "a.ledger", []
+    path = tmp_path / "a.ledger"
     if leftover:
         path.with_name("a.ledger.making-x").touch()  # as a process leaves it that was killed before its first commit
-    for _ in range(8):
-        child = os.fork()
-        if child == 0:
-            from tutelage.exceptions import LedgerOvertakenError
+    make = partial(opened_ledger, path, EVENT, 10, epsilon=3.0, delta=1e-5, unit=ONE_TEACHER)
 
-            try:
-                make = partial(opened_ledger, path, EVENT, 10, epsilon=3.0, delta=1e-5, unit=ONE_TEACHER)
-                try:
-                    make().reserve(EVENT, 10)
-                except LedgerOvertakenError:
-                    make().reserve(EVENT, 10)
-            except BaseException as error:
-                sys.stderr.write(repr(error))
-                os._exit(1)
-            os._exit(0)
-        children.append(child)
+    def spend() -> None:
+        try:
+            make().reserve(EVENT, 10)
+        except LedgerOvertakenError:
+            make().reserve(EVENT, 10)
+
+    children = [forked(spend) for _ in range(8)]
     assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * 8
     ledger = Ledger.open(path)
     assert ledger.verify().unsettled == 8

@@ -1,7 +1,6 @@
-import dataclasses
+import os
 import signal
-import subprocess
-import sys
+from dataclasses import dataclass, fields
 
 import numpy as np
 import pytest
@@ -9,14 +8,8 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from tutelage import (
-    GNMax,
-    InteractiveGNMax,
-    LabelingSession,
-    Ledger,
-    SimulationNoise,
-    VoteHistogram,
-)
+from processes import forked
+from tutelage import GNMax, InteractiveGNMax, LabelingSession, Ledger, SimulationNoise, VoteHistogram
 from tutelage.events import Composed, InteractiveCheck
 from tutelage.exceptions import BudgetExceededError, InvalidDataError, InvalidParameterError
 from tutelage.labeling.rounds import ask_in_rounds, even_rounds
@@ -31,6 +24,7 @@ from tutelage.students.selection import (
 
 TEACHERS = 100
 STUDENT = LogisticRegression()
+INTERACTIVE = InteractiveGNMax(threshold=50.0, sigma_threshold=8.0, sigma_vote=5.0, confidence=0.8)
 
 
 def pool(n_rows: int = 120) -> tuple[np.ndarray, np.ndarray, VoteHistogram]:
@@ -73,16 +67,15 @@ def test_later_rounds_go_where_the_student_doubts():
 
 def test_a_rule_that_needs_answers_waits_for_two_classes():
     X, _, _ = pool()
-    asked = ask_in_rounds(
-        session(GNMax(1.0), 1e4), X, [3, 3], first=FirstRows(), then=LeastConfident(), student=STUDENT
-    )
+    asking = session(GNMax(1.0), 1e4)
+    asked = ask_in_rounds(asking, X, [3, 3], first=FirstRows(), then=LeastConfident(), student=STUDENT)
     assert asked.queries.tolist() == [0, 1, 2, 3, 4, 5]  # all of one class
 
 
 def test_the_loop_with_interactive_gnmax_asks_teachers_less_as_the_student_learns():
     X, classes, _ = pool()
-    mechanism = InteractiveGNMax(threshold=50.0, sigma_threshold=8.0, sigma_vote=5.0, confidence=0.8)
-    asked = ask_in_rounds(session(mechanism), X, [40, 40, 40], first=RandomRows(), student=LogisticRegression(C=100.0))
+    student = LogisticRegression(C=100.0)
+    asked = ask_in_rounds(session(INTERACTIVE), X, [40, 40, 40], first=RandomRows(), student=student)
     assert asked.rounds == (40, 40, 40)
     answered = asked.release.answered
     assert np.mean(asked.release.labels[answered] == classes[asked.queries][answered]) > 0.9
@@ -92,8 +85,7 @@ def test_the_loop_with_interactive_gnmax_asks_teachers_less_as_the_student_learn
         for one in asked.release.event.events
     ]
     assert by_teachers[0] > 2 * by_teachers[-1]
-    confirmed = int(answered.sum()) - sum(by_teachers)
-    assert confirmed > 10
+    assert answered.sum() - sum(by_teachers) > 10  # confirmed
 
 
 def test_the_same_call_again_costs_nothing_and_says_the_same():
@@ -107,44 +99,56 @@ def test_the_same_call_again_costs_nothing_and_says_the_same():
     assert np.array_equal(one.release.labels, other.release.labels)
 
 
-KILLED = """if True:
-    import os, signal, sys
-    from dataclasses import dataclass
-    sys.path.insert(0, {tests!r})
-    import numpy as np
-    from test_rounds import STUDENT, pool, session
-    from tutelage import Ledger
-    from tutelage.labeling import ask_in_rounds
-    from tutelage.students.selection import LeastConfident, QuerySelector, RandomRows
+class Jittery(LogisticRegression):
+    """Predicts a little otherwise each time, as sums in another order do."""
 
-    class Killer(QuerySelector):
-        needs_answers = needs_student = True
-        def _choose(self, known, n_queries, generator):
-            os.kill(os.getpid(), signal.SIGKILL)
+    def predict_proba(self, X):
+        jitter = 1 + 1e-15 * np.random.default_rng().integers(-3, 4, size=(len(X), 1))
+        return super().predict_proba(X) * jitter
 
-    ledger = Ledger.open({path!r})
-    then = Killer() if {killed} else LeastConfident()
-    asked = ask_in_rounds(session(ledger=ledger), pool()[0], [15, 15], first=RandomRows(), then=then, student=STUDENT)
-    print(asked.release.cost, ledger.state().spent)
-"""
+
+def test_predictions_that_differ_in_the_last_bit_are_one_query():
+    X, _, votes = pool()
+    ledger = Ledger.in_memory(epsilon=50.0, delta=1e-5, unit=votes.unit)
+    settings = {"first": RandomRows(), "student": Jittery(C=100.0), "seed": 3}
+    ask_in_rounds(session(INTERACTIVE, ledger=ledger), X, [40, 40], **settings)
+    again = ask_in_rounds(session(INTERACTIVE, ledger=ledger), X, [40, 40], **settings)
+    assert again.release.cost == 0
+
+
+@dataclass(frozen=True)
+class Odd(QuerySelector):
+    """A rule of somebody else."""
+
+    needs_answers = True
+    too_few_classes: bool = False
+
+    def check(self, X, n_classes):
+        if self.too_few_classes:
+            raise InvalidParameterError("there are too few classes")
+
+    def _choose(self, known, n_queries, generator):
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError
 
 
 def test_rounds_that_were_killed_go_on_without_paying_twice(tmp_path):
+    X, _, votes = pool()
     path = tmp_path / "rounds.ledger"
-    Ledger.create(path, epsilon=20.0, delta=1e-5, unit=pool()[2].unit)
+    Ledger.create(path, epsilon=20.0, delta=1e-5, unit=votes.unit)
 
-    def run(killed: bool):
-        script = KILLED.format(tests=str(__file__).rpartition("/")[0], path=str(path), killed=killed)
-        return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    def ask(asking, then):
+        return ask_in_rounds(asking, X, [15, 15], first=RandomRows(), then=then, student=STUDENT)
 
-    assert run(killed=True).returncode == -signal.SIGKILL
+    child = forked(lambda: ask(session(ledger=Ledger.open(path)), Odd()))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     first_round = Ledger.open(path).state().spent
-    done = run(killed=False)
-    cost, spent = (float(word) for word in done.stdout.split())
+    done = ask(session(ledger=Ledger.open(path)), LeastConfident())
+    spent = Ledger.open(path).state().spent
     assert 0 < first_round < spent
-    assert cost == pytest.approx(spent - first_round)
+    assert done.release.cost == pytest.approx(spent - first_round)
     uninterrupted = session(epsilon=20.0)
-    ask_in_rounds(uninterrupted, pool()[0], [15, 15], first=RandomRows(), then=LeastConfident(), student=STUDENT)
+    ask(uninterrupted, LeastConfident())
     assert spent == pytest.approx(uninterrupted.ledger.state().spent)
 
 
@@ -158,21 +162,6 @@ def test_the_first_round_fits_or_is_refused_and_later_ones_ask_what_is_left():
     asked = ask_in_rounds(asking, X, [fits - 2, 10, 10], first=FirstRows())
     assert asked.rounds == (fits - 2, 2)
     assert asking.ledger.state().spent <= 1.5
-
-
-class Fussy(QuerySelector):
-    def check(self, X, n_classes):
-        raise InvalidParameterError("there are too few classes")
-
-    def _choose(self, known, n_queries, generator):
-        raise AssertionError
-
-
-class Unsure(QuerySelector):
-    needs_answers = True
-
-    def _choose(self, known, n_queries, generator):
-        return known.open[:n_queries]
 
 
 def test_another_session_that_spends_in_between_makes_a_round_smaller(monkeypatch):
@@ -223,24 +212,6 @@ def test_what_students_and_rules_do_in_place_changes_nothing():
         ask_in_rounds(session(), X, [2], first=Meddler())
 
 
-def test_predictions_that_differ_in_the_last_bit_are_one_query():
-    X, _, _ = pool()
-    mechanism = InteractiveGNMax(threshold=50.0, sigma_threshold=8.0, sigma_vote=5.0, confidence=0.8)
-    ledger = Ledger.in_memory(epsilon=50.0, delta=1e-5, unit=pool()[2].unit)
-    settings = {"first": RandomRows(), "student": Jittery(C=100.0), "seed": 3}
-    ask_in_rounds(session(mechanism, ledger=ledger), X, [40, 40], **settings)
-    again = ask_in_rounds(session(mechanism, ledger=ledger), X, [40, 40], **settings)
-    assert again.release.cost == 0
-
-
-class Jittery(LogisticRegression):
-    """Predicts a little otherwise each time, as sums in another order do."""
-
-    def predict_proba(self, X):
-        jitter = 1 + 1e-15 * np.random.default_rng().integers(-3, 4, size=(len(X), 1))
-        return super().predict_proba(X) * jitter
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -248,10 +219,10 @@ class Jittery(LogisticRegression):
         ({"n_queries": [0]}, "`n_queries` of ask_in_rounds must be an integer >= 1"),
         ({"n_queries": [100, 21]}, "Got 121 queries, 120 public rows"),
         ({"features": np.zeros((5, 1))}, "features of 5"),
-        ({"first": Unsure()}, "must be a rule that needs no labels"),
+        ({"first": Odd()}, "must be a rule that needs no labels"),
         ({"then": LeastConfident()}, "`student` of ask_in_rounds must be given"),
         ({"then": LeastConfident(), "student": RidgeClassifier()}, "with `predict_proba`. Got a RidgeClassifier"),
-        ({"then": Fussy()}, "there are too few classes"),
+        ({"then": Odd(too_few_classes=True)}, "there are too few classes"),
     ],
 )
 def test_what_a_later_round_would_fail_at_is_refused_before_the_first_is_paid(changes, message):
@@ -276,8 +247,7 @@ def test_votes_must_know_all_rows_of_several_rounds():
 
 
 def test_a_rule_sees_public_things_only():
-    seen = {field.name for field in dataclasses.fields(PublicKnowledge)}
-    assert seen == {"X", "labels", "asked", "probabilities"}
+    assert {one.name for one in fields(PublicKnowledge)} == {"X", "labels", "asked", "probabilities"}
 
 
 @pytest.mark.parametrize(("n_queries", "rounds", "sizes"), [(10, 3, (4, 3, 3)), (5, 5, (1,) * 5), (7, 1, (7,))])
