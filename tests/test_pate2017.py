@@ -21,12 +21,9 @@ def oracle_votes(name: str) -> VoteHistogram:
     return VoteHistogram.load(GOLDEN / "votes.npz", array=name)
 
 
-def test_strong_composition_of_the_paper():
+def test_what_the_paper_says_of_any_votes():
     assert round(strong_composition(20, 1000, 1e-6), 2) == 26.62
     assert round(strong_composition(20, 100, 1e-5), 2) == 5.80
-
-
-def test_data_independent_moments_of_the_paper():
     assert round(data_independent_moments(20, 1000, 1e-6), 3) == 21.908
     assert round(data_independent_moments(20, 100, 1e-5), 3) == 5.303
 
@@ -95,34 +92,6 @@ def test_lemma_4_would_be_too_small_for_the_discrete_mechanism():
     assert lemma_4 < truth
 
 
-@pytest.mark.parametrize(
-    ("gamma", "gap", "moment", "exact"),
-    [
-        (1.3, 2, 3, 4.008862),
-        (2.25, 2, 1, 0.657051),
-        (2.3, 2, 1, 0.662533),
-        (0.7, 1, 1, 0.397122),
-        (2.4, 2, 1, 0.677504),
-    ],
-)
-def test_where_the_published_script_claims_too_little_we_do_not(gamma, gap, moment, exact):
-    # These two-class votes have q between 1/(e^{2γ}+1) and 1/2, where the script applies Theorem 3 all the same.
-    q = (2 + gamma * gap) / (4 * np.exp(gamma * gap))
-    assert 1 / (np.exp(2 * gamma) + 1) < q < 0.5
-    bound = pate_bounds.log_moments(np.log([q]), 1 / gamma, np.array([float(moment)]))[0, 0]
-    assert bound >= exact
-    assert bound == pytest.approx(2 * gamma**2 * moment * (moment + 1))
-
-
-@pytest.mark.parametrize("gamma", [0.05, 0.5, 2.0])
-def test_the_condition_of_theorem_3_falls_back_upward(gamma):
-    edge = -np.logaddexp(0, 2 * gamma)
-    assert np.exp(-np.logaddexp(0, 0.1)) == pytest.approx(0.47502, abs=1e-5)
-    moments = np.arange(1.0, 9.0)
-    at_edge = pate_bounds.log_moments(np.array([edge, edge + 1e-9, 0.0]), 1 / gamma, moments)
-    assert at_edge == pytest.approx(np.tile(2 * gamma**2 * moments * (moments + 1), (3, 1)))
-
-
 @given(log_q=st.floats(-700, -1e-3), scale=st.floats(0.3, 50), moment=st.floats(0.1, 200))
 def test_moments_against_fifty_digits(log_q, scale, moment):
     found = float(pate_bounds.log_moments(np.array([log_q]), scale, np.array([moment]))[0, 0])
@@ -137,19 +106,7 @@ def test_moments_against_fifty_digits(log_q, scale, moment):
     assert found <= float(exact) * (1 + 1e-9) + 1e-12
 
 
-@given(log_q=st.floats(-50, -1), scale=st.floats(0.5, 50))
-def test_a_weaker_quorum_never_costs_less(log_q, scale):
-    weaker, stronger = pate_bounds.log_moments(np.array([log_q, log_q - 1]), scale, pate_bounds.MOMENTS_2017)
-    assert np.all(stronger <= weaker + 1e-12)
-
-
 def test_class_order_does_not_matter_to_lemma_4_but_ties_do_to_the_discrete_bound():
     one, other = VoteHistogram(np.array([[9, 4, 1]]), 14), VoteHistogram(np.array([[1, 9, 4]]), 14)
     assert pate_bounds.log_q_laplace(one, 5) == pytest.approx(pate_bounds.log_q_laplace(other, 5), rel=1e-14)
     assert pate_bounds.log_q_discrete(one, 5) < pate_bounds.log_q_discrete(other, 5)
-
-
-def test_costs_from_votes_are_private():
-    found = published_epsilon(oracle_votes("mnist_like_100"), 20, 1e-5)
-    assert str(found.reveal())[:6] not in repr(found) + str(found) + f"{found}"
-    assert found.reveal() > 0
