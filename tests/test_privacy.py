@@ -43,10 +43,6 @@ def test_it_is_no_public_epsilon_and_opens_on_purpose_only():
     assert PrivateEpsilon(0.98765, 43.21, 1e-5, ONE_TEACHER, "a theorem") != SECRET
 
 
-def test_a_public_epsilon_prints_rounded_up():
-    assert str(PublicEpsilon(3.34141, 1e-5, ONE_TEACHER, "a theorem")) == "ε = 3.3415 at δ = 1e-05"
-
-
 def said(check, *arguments: object) -> str:
     with pytest.raises(InvalidParameterError) as refused:
         check(*arguments)

@@ -64,6 +64,17 @@ def test_nothing_is_shown_where_nobody_asked_or_looks(notebook, capsys, monkeypa
     assert capsys.readouterr() == ("", "")
 
 
+def test_a_terminal_shows_a_bar(monkeypatch):
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    assert list(progress_bar(range(7), "training", 7, shown=True)) == list(range(7))
+    assert "training" in terminal.getvalue()
+    assert "100%" in terminal.getvalue()
+    assert "7" not in re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", terminal.getvalue()).replace("57%", "").replace("71%", "")
+
+
 @pytest.mark.parametrize("entity_ids", [None, np.arange(200) // 4], ids=["rows", "people"])
 def test_ballots_of_people_show_how_far_each_round_is(entity_ids, notebook, monkeypatch):
     monkeypatch.setattr("tutelage.teachers.blocks._AT_ONCE", 40)
@@ -80,17 +91,3 @@ def test_ballots_of_people_show_how_far_each_round_is(entity_ids, notebook, monk
     notebook.clear()
     PATEClassifier().fit(X[:, :2], y, X_public=X[:60, :2] + 1)
     assert notebook == []
-
-
-def test_a_terminal_shows_a_bar(monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setenv("TERM", "xterm")
-    assert list(progress_bar(range(7), "training", 7, shown=True)) == list(range(7))
-    assert "training" in terminal.getvalue()
-    assert "100%" in terminal.getvalue()
-    assert "7" not in re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", terminal.getvalue()).replace("57%", "").replace("71%", "")

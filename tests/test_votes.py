@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from tutelage import VoteHistogram
-from tutelage._internal.typing import ABSTAIN
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, NotPublishableError
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 from tutelage.votes import tally
@@ -23,25 +22,7 @@ def test_counts_are_the_ballots_per_class(ballots):
     votes = tally(ballots, 5)
     assert votes.counts.shape == (ballots.shape[1], 5)
     assert votes.n_teachers == ballots.shape[0]
-    assert np.array_equal(votes.counts.sum(axis=1), (ballots != ABSTAIN).sum(axis=0))
-    for query in range(ballots.shape[1]):
-        for label in range(5):
-            assert votes.counts[query, label] == np.sum(ballots[:, query] == label)
-
-
-@given(
-    ballots=arrays(np.int16, (6, 4), elements=st.integers(-1, 2)),
-    teacher=st.integers(0, 5),
-    other=arrays(np.int16, 4, elements=st.integers(-1, 2)),
-)
-def test_one_changed_ballot_moves_counts_by_at_most_one(ballots, teacher, other):
-    before = tally(ballots, 3).counts
-    changed = ballots.copy()
-    changed[teacher] = other
-    difference = tally(changed, 3).counts - before
-    assert np.abs(difference).max() <= 1
-    assert (difference == 1).sum(axis=1).max() <= 1
-    assert (difference == -1).sum(axis=1).max() <= 1
+    assert np.array_equal(votes.counts, np.sum(ballots[:, :, None] == np.arange(5), axis=0))
 
 
 @pytest.mark.parametrize("ballots", [[[0, 3]], [[-2, 0]], [0, 1], [[0.0, 1.0]]])
