@@ -7,31 +7,19 @@ from tutelage.accounting.exact import ExactCosts, worst_divergences
 from tutelage.testing.laws import argmax_law as label_probabilities
 from tutelage.testing.laws import discrete_gaussian_masses, discrete_laplace_masses
 
-__all__ = [
-    "discrete_gaussian_masses",
-    "discrete_laplace_masses",
-    "label_probabilities",
-    "log_renyi_moment",
-    "neighbors",
-    "per_source",
-    "renyi",
-]
+__all__ = ["discrete_gaussian_masses", "discrete_laplace_masses", "label_probabilities"]
 
 
 def neighbors(counts: np.ndarray, *, abstain: bool = False) -> list[np.ndarray]:
     """Return every histogram that one moved ballot makes of `counts`, or one that turns into an abstention."""
     moved = []
     for source in np.flatnonzero(counts):
-        for target in range(len(counts)):
+        for target in range(len(counts) + abstain):
             if target != source:
                 other = counts.copy()
                 other[source] -= 1
-                other[target] += 1
+                other[target : target + 1] += 1  # none beyond the last class: it abstains
                 moved.append(other)
-        if abstain:
-            other = counts.copy()
-            other[source] -= 1
-            moved.append(other)
     return moved
 
 

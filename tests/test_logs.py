@@ -2,8 +2,6 @@
 
 import logging
 import re
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -43,14 +41,8 @@ def fit(folder: Any, **settings: Any) -> PATEClassifier:
     private, random = rows(ROWS, 0, private=True), np.random.default_rng(2)
     people = [f"Miller-{number}" for number in [*range(PEOPLE), *random.integers(0, PEOPLE, ROWS - PEOPLE)]]
     labels = np.where(private["dose"].to_numpy() > 0, "yes", "no")
-    model = PATEClassifier(
-        student=settings.pop("student", DecisionTreeClassifier()),
-        classes=["yes", "no"],
-        ledger=folder / "budget",
-        noise=SimulationNoise(0),
-        random_state=0,
-        **settings,
-    )
+    settings |= {"student": DecisionTreeClassifier(), "classes": ["yes", "no"], "ledger": folder / "budget"}
+    model = PATEClassifier(noise=SimulationNoise(0), random_state=0, **settings)
     return model.fit(private, labels, X_public=rows(PUBLIC, 1, private=False), entity_ids=people)
 
 
@@ -60,14 +52,7 @@ def test_a_fit_logs_public_facts_and_no_private_number(kind, tmp_path, said):
     model = fit(tmp_path, **TEACHERS[kind])
     save_student(model.whole_student(), tmp_path / "student.skops")
     ours = [record.getMessage() for record in said.records if record.name.startswith("tutelage")]
-    starts = [
-        "Fit started: ",
-        "Noise chosen: ",
-        "Ledger made",
-        "Budget reserved",
-        "Labels released: ",
-        "Student saved: student",
-    ]
+    starts = ["Fit started:", "Noise chosen:", "Ledger made", "Budget reserved", "Labels released:", "Student saved:"]
     assert [start for start in starts if any(line.startswith(start) for line in ours)] == starts
     check_public("\n".join(said.messages), model)
 
@@ -84,9 +69,3 @@ def test_a_log_that_tells_the_number_of_people_would_be_found(tmp_path, said):
     logging.getLogger("tutelage.made_up").debug("Teachers see %d people.", PEOPLE)
     with pytest.raises(AssertionError):
         check_public("\n".join(said.messages), model)
-
-
-def test_without_a_handler_nothing_is_printed():
-    script = "import logging, tutelage; logging.getLogger('tutelage.ledger').error('quiet')"
-    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert printed.stdout + printed.stderr == ""
