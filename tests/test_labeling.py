@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -115,22 +116,14 @@ def test_asking_one_query_a_thousand_times_tells_what_asking_once_does():
     assert len(np.unique(unguarded)) == 3
 
 
-def test_a_row_twice_in_a_batch_is_one_query():
-    teachers = CountingTeachers()
-    session = LabelingSession(teachers, GNMax(2.0), Ledger.in_memory(epsilon=50, delta=DELTA, unit=ONE_TEACHER))
-    labels = session.ask(ROWS[[0, 1, 0, 0, 1]])
-    assert teachers.voted_on == [2]
-    assert labels.labels.tolist() == labels.labels[[0, 1, 0, 0, 1]].tolist()
-    assert labels.event == Repeated(NoisyArgmaxGaussian(2.0, 3, ONE_TEACHER), 2)
-
-
-def test_only_new_rows_are_voted_on_and_paid_for():
+def test_only_new_rows_are_voted_on_and_paid_for_and_each_once():
     teachers, ledger = CountingTeachers(), Ledger.in_memory(epsilon=50, delta=DELTA, unit=ONE_TEACHER)
     session = LabelingSession(teachers, GNMax(2.0), ledger)
-    first = session.ask(ROWS[:2])
+    first = session.ask(ROWS[[0, 1, 0, 0, 1]])
     second = session.ask(ROWS[[2, 0, 3, 1]])
     assert teachers.voted_on == [2, 2]
-    assert second.labels[[1, 3]].tolist() == first.labels.tolist()
+    assert first.labels.tolist() == second.labels[[1, 3, 1, 1, 3]].tolist()
+    assert first.event == second.event == Repeated(NoisyArgmaxGaussian(2.0, 3, ONE_TEACHER), 2)
     assert second.cost == pytest.approx(first.cost)
     assert ledger.state().answers == 4
 
@@ -174,9 +167,11 @@ def test_a_query_that_is_new_beside_remembered_ones_gets_the_labels_of_its_own_v
     votes = VoteHistogram(250 * np.eye(3, dtype=int)[said], 250)  # unanimous
     ledger = Ledger.in_memory(epsilon=200.0, delta=DELTA, unit=votes.unit)
     session = LabelingSession(votes, GNMax(5.0), ledger, X_voted=ROWS)
-    session.ask(ROWS[[1, 3]])
-    release = session.ask(ROWS[[0, 1, 2, 3, 2]])
-    assert release.labels.tolist() == said[[0, 1, 2, 3, 2]].tolist()
+    before, order = session.fitting, [2, 1, 0, 3, 2]
+    session.ask(ROWS[[3, 1]])
+    assert session.ask(ROWS[order]).labels.tolist() == said[order].tolist()
+    assert session.ask(ROWS[::-1]).cost == 0
+    assert session.fitting == before - 4
     assert [counted.n_queries for _, counted, _ in session.accountant().voted()] == [2, 2]
 
 
@@ -333,18 +328,6 @@ def test_no_message_repr_or_entry_holds_a_count(ledger):
     assert not any(str(count) in shown for count in counts)
 
 
-def test_votes_that_know_their_rows_may_be_asked_in_any_order(ledger):
-    sure = VoteHistogram(250 * np.eye(3, dtype=int)[[0, 1, 2, 1]], 250)
-    session = LabelingSession(sure, GNMax(40.0), ledger, X_voted=ROWS)
-    before = session.fitting
-    for order in ([2], [0, 1], [1, 2, 3]):
-        assert session.ask(ROWS[order]).labels.tolist() == [[0, 1, 2, 1][place] for place in order]
-    assert session.ask(ROWS[::-1]).cost == 0
-    assert session.fitting == before - 4
-    with pytest.raises(InvalidDataError, match="a row that is not in `X_voted`"):
-        session.ask(np.array([[9.0, 9.0]]))
-
-
 @pytest.mark.parametrize(
     ("votes", "mechanism", "ledger", "rows", "parameter"),
     [
@@ -389,52 +372,9 @@ class Declared(Reversing):
     noises_votes_as_given = True
 
 
-class DeclaredByProperty(Reversing):
-    @property
-    def noises_votes_as_given(self):  # pyright: ignore[reportIncompatibleVariableOverride]  may say anything
-        return True
-
-
-class Inheriting(Declared):
-    def release(self, votes, noise, predictions=None):
-        return super().release(votes, noise)
-
-
-class InheritingReleaseToo(Declared):
-    def check(self, votes, predictions=None):
-        """Whatever a subclass overrides may break what its base class promised."""
-
-
-class ReleasesDifferently:
-    def release(self, votes, noise, predictions=None):
-        return Reversing().release(votes, noise)
-
-
-class WithAMixin(ReleasesDifferently, Declared):
-    pass
-
-
-class DeclaringMixin:
-    noises_votes_as_given = True
-
-
-class DeclaredByAMixin(DeclaringMixin, Reversing):
-    pass
-
-
 @dataclass(frozen=True, slots=True)
 class RecreatedByDataclasses(Declared):
     setting: int = 0
-
-
-class LikeGNMax(GNMax):  # pyright: ignore[reportGeneralTypeIssues]  final, which Python does not enforce
-    def release(self, votes, noise, predictions=None):
-        return Reversing().release(votes, noise)
-
-
-class Uncalled(Reversing):
-    def noises_votes_as_given(self):  # pyright: ignore[reportIncompatibleVariableOverride]  the mistake that is meant
-        return False
 
 
 @dataclass(frozen=True)
@@ -447,23 +387,35 @@ class InheritingAField(DeclaredByAField):
     scale: float = 1.0
 
 
+def derived(name: str, *bases: type, **members: object) -> Any:
+    return type(name, bases, members)
+
+
 UNDECLARED = [
-    Inheriting(), InheritingReleaseToo(), WithAMixin(), DeclaredByAMixin(), RecreatedByDataclasses(),
-    InheritingAField(), DeclaredByProperty(),
-]  # fmt: skip
+    RecreatedByDataclasses(),
+    InheritingAField(),
+    derived("Inheriting", Declared, release=Reversing.release)(),
+    derived("InheritingReleaseToo", Declared, check=lambda *_: None)(),  # it may break what its base class promised
+    derived("WithAMixin", derived("Other", release=Reversing.release), Declared)(),
+    derived("DeclaredByAMixin", derived("Declaring", noises_votes_as_given=True), Reversing)(),
+    derived("DeclaredByProperty", Reversing, noises_votes_as_given=property(lambda _: True))(),
+    derived("Uncalled", Reversing, noises_votes_as_given=lambda _: False)(),
+    derived("LikeGNMax", GNMax, release=Reversing.release)(40.0),  # final, which Python does not enforce
+]
 
 
-def test_costs_by_the_votes_are_refused_where_other_counts_may_have_been_noised(ledger):
-    session = LabelingSession(VOTES, Reversing(), ledger)
+@pytest.mark.parametrize("mechanism", UNDECLARED, ids=lambda mechanism: type(mechanism).__name__)
+def test_costs_by_the_votes_are_refused_unless_a_class_itself_declares_which_it_noises(mechanism, ledger):
+    with pytest.raises(UnsupportedEventError, match=f"cost of {type(mechanism).__name__} is unknown"):
+        LabelingSession(VOTES, mechanism, ledger).accountant()
+
+
+def test_costs_by_the_votes_are_refused_where_other_counts_were_noised(ledger):
+    session, declared = (LabelingSession(VOTES, kind(), ledger) for kind in (Reversing, Declared))
     session.ask(ROWS)
     for ask in (session.accountant, lambda: session.released(ROWS)):
         with pytest.raises(UnsupportedEventError, match="cost of Reversing is unknown"):
             ask()
-    for mechanism in (*UNDECLARED, LikeGNMax(40.0), Uncalled()):
-        name = type(mechanism).__name__
-        with pytest.raises(UnsupportedEventError, match=f"cost of {name} is unknown"):
-            LabelingSession(VOTES, mechanism, ledger).accountant()
-    declared = LabelingSession(VOTES, Declared(), ledger)
     declared.ask(ROWS)
     assert declared.accountant().exact(DELTA).reveal() > 0
 
