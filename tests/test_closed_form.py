@@ -21,6 +21,7 @@ HEADS = {
         RidgeClassifier(2.0, class_weight={0: 1, 1: 2.5, 2: 1, 3: 3}),
     ),
 }
+EACH_HEAD = pytest.mark.parametrize("head", [head for head, _ in HEADS.values()], ids=HEADS)
 
 
 def made(n_rows, n_shards, seed=0):
@@ -48,9 +49,8 @@ def test_each_teacher_votes_as_scikit_learn_does_on_its_shard(name):
     assert (ballots[-1] == ABSTAIN).all()
 
 
-@pytest.mark.parametrize("name", HEADS)
-def test_teachers_together_vote_as_one_by_one(name):
-    head, _ = HEADS[name]
+@EACH_HEAD
+def test_teachers_together_vote_as_one_by_one(head):
     X, y, shards, queries = made(600, 70)
     together = HeadTeachers(head, n_classes=N_CLASSES).fit(X, y, shards).ballots(queries)
     for number, rows in enumerate(shards.rows):
@@ -59,9 +59,8 @@ def test_teachers_together_vote_as_one_by_one(name):
         assert np.array_equal(one[0], together[number])
 
 
-@pytest.mark.parametrize("name", HEADS)
-def test_a_memory_limit_changes_no_vote(name, monkeypatch):
-    head, _ = HEADS[name]
+@EACH_HEAD
+def test_a_memory_limit_changes_no_vote(head, monkeypatch):
     X, y, shards, queries = made(2000, 200)
     whole = HeadTeachers(head, n_classes=N_CLASSES).fit(X, y, shards).ballots(queries)
     monkeypatch.setattr(closed_form, "MEMORY", 1)
@@ -75,10 +74,9 @@ def learned(head, X, y, shards):
     return [weights.tobytes() + biases.tobytes() for weights, biases in zip(*arrays, strict=True)]
 
 
-@pytest.mark.parametrize("name", HEADS)
+@EACH_HEAD
 @pytest.mark.parametrize("change", ["another row", "another label", "a row less", "a row more"])
-def test_a_change_in_one_shard_moves_no_bit_of_another_teacher(name, change):
-    head, _ = HEADS[name]
+def test_a_change_in_one_shard_moves_no_bit_of_another_teacher(head, change):
     X, y, shards, _ = made(1500, 100)
     before = learned(head, X, y, shards)
     row = 700
@@ -115,7 +113,7 @@ X, Y, SHARDS, QUERIES = made(50, 3)
 HOLED = np.where(np.arange(6) == 2, np.nan, X)
 
 
-@pytest.mark.parametrize("head", [head for head, _ in HEADS.values()], ids=HEADS)
+@EACH_HEAD
 @pytest.mark.parametrize(("rows", "queries"), [(HOLED, QUERIES), (X, QUERIES * np.inf)], ids=["rows", "queries"])
 def test_what_is_not_finite_is_refused(head, rows, queries):
     with pytest.raises(InvalidDataError, match="holds NaN or infinity"):

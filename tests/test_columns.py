@@ -29,17 +29,7 @@ def test_codes_come_from_public_rows_only():
     assert "Kiel" not in str(columns.categories)
 
 
-class NotAvailable:
-    """pandas.NA: whether it differs from itself is not available either."""
-
-    def __ne__(self, other: object) -> "NotAvailable":  # pyright: ignore[reportIncompatibleMethodOverride]
-        return self
-
-    def __bool__(self) -> bool:
-        raise TypeError("boolean value of NA is ambiguous")
-
-
-EMPTY = [None, float("nan"), np.float64("nan"), np.datetime64("NaT"), NotAvailable(), "", " ", "?"]
+EMPTY = [None, float("nan"), np.float64("nan"), np.datetime64("NaT"), pandas.NA, "", " ", "?"]
 
 
 @pytest.mark.parametrize(
@@ -139,6 +129,7 @@ def test_one_cell_of_one_person_moves_no_other_persons_text(cell):
         ({"age": [np.datetime64("2020-01-01")], "city": ["Ulm"]}, "Column 'age' holds text"),
         ([["Miller", 1, 2]], r"must have 2 columns, in this order: age, city. Got shape \(1, 3\)"),
         (["Miller", 1], r"Got shape \(2,\)"),
+        (Table("private.csv", {"age": ["Mrs Miller"], "city": ["Ulm"]}), "Column 'age' of private.csv holds text"),
     ],
 )
 def test_rows_that_lack_a_column_or_a_number_are_refused_by_its_name(rows, message):
@@ -157,26 +148,16 @@ def test_rows_that_lack_a_column_or_a_number_are_refused_by_its_name(rows, messa
         (b"age,age\n1,2\n", "Columns 1 and 2 of .* have the same name"),
         (b"age,\n1,2\n", "Column 2 of .* has no name"),
         (b",age\n0,2\n", "The first column of .* has no name. Is it an index"),
-        (b"age\n\xff\xfe\n", "not a UTF-8 csv file"),
+        (b"name\nMrs Miller \xff\n", "not a UTF-8 csv file"),
     ],
 )
 def test_broken_csv_is_refused_in_one_sentence(content, message, tmp_path):
     path = tmp_path / "rows.csv"
     path.write_bytes(content)
-    with pytest.raises(InvalidDataError, match=message):
+    with pytest.raises(InvalidDataError, match=message) as caught:
         read_csv(path)
-
-
-def test_no_private_cell_is_carried_along_by_an_error(tmp_path):
-    columns = PublicColumns.learn(PUBLIC, ("age",))
-    (tmp_path / "rows.csv").write_bytes(b"name\nMrs Miller \xff\n")
-    for refused in (
-        lambda: columns.transform(Table("private.csv", {"age": ["Mrs Miller"]})),
-        lambda: read_csv(tmp_path / "rows.csv"),
-    ):
-        with pytest.raises(InvalidDataError) as caught:
-            refused()
-        assert caught.value.__context__ is None
+    assert "Miller" not in str(caught.value)
+    assert caught.value.__context__ is None
 
 
 NOTES = [f"note {number}" for number in range(100)]

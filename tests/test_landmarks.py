@@ -76,29 +76,27 @@ def test_settings_that_mean_nothing_are_refused(wrong):
         UnitBall(0.0).transform(np.ones((1, 2)))
 
 
+EDGE = distance_levels(3, EXACT_FLOAT64)
+SOUND: Any = {"center": np.zeros(3), "reach": 1.0, "points": np.full((2, 3), -EDGE), "distance": 1.0}
+
+
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("name", "value"),
     [
-        ({"points": np.full((2, 3), 0.5)}, "must be whole numbers"),
-        ({"points": np.full((2, 3), np.nan)}, "must be whole numbers"),
-        ({"points": np.full((2, 3), distance_levels(3, EXACT_FLOAT64) + 1.0)}, "must be whole numbers"),
-        ({"points": np.ones((2, 4))}, "a row for each landmark"),
-        ({"points": np.ones(3)}, "a row for each landmark"),
-        ({"center": np.zeros((2, 3))}, "a row for each landmark"),
-        ({"center": np.array([0, np.inf, 0])}, "finite numbers"),
-        ({"distance": 1e-200}, "`distance` of PublicKernel"),
-        ({"reach": np.nan}, "`reach` of PublicKernel"),
+        *(("points", np.full((2, 3), value)) for value in (0.5, np.nan, EDGE + 1.0)),
+        *(("points", np.ones(shape)) for shape in ((2, 4), 3)),
+        *(("center", value) for value in (np.zeros((2, 3)), np.array([0, np.inf, 0]))),
+        ("distance", 1e-200),
+        ("reach", np.nan),
     ],
 )
-def test_a_kernel_takes_only_what_it_computes_exactly(change, message):
-    sound: Any = {"center": np.zeros(3), "reach": 1.0, "points": np.ones((2, 3)), "distance": 1.0}
-    with pytest.raises(InvalidParameterError, match=message):
-        PublicKernel(**sound | change)
-    changed = PublicKernel(**sound).set_params(**change)
-    with pytest.raises(InvalidParameterError, match=message):
-        changed.transform(np.ones((1, 3)))
-    edge = distance_levels(3, EXACT_FLOAT64)
-    assert PublicKernel(**sound | {"points": np.full((2, 3), -edge)}).transform(np.ones((1, 3))).shape == (1, 2)
+def test_a_kernel_takes_only_what_it_computes_exactly(name, value):
+    sound = PublicKernel(**SOUND)
+    assert sound.transform(np.ones((1, 3))).shape == (1, 2)
+    with pytest.raises(InvalidParameterError):
+        PublicKernel(**SOUND | {name: value})
+    with pytest.raises(InvalidParameterError):
+        sound.set_params(**{name: value}).transform(np.ones((1, 3)))
 
 
 @pytest.mark.parametrize(

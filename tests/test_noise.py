@@ -4,7 +4,7 @@ Each test draws afresh from the operating system, so its error rates are chosen:
 probability 1e-9 (`ALPHA`), and with these sample sizes a wrong scale passes with probability far below 1e-9.
 """
 
-import multiprocessing
+import os
 from functools import partial
 
 import numpy as np
@@ -12,16 +12,14 @@ import pytest
 from scipy import stats
 
 from exact import discrete_gaussian_masses, discrete_laplace_masses
+from processes import forked
 from tutelage.exceptions import InvalidParameterError
 from tutelage.noise import SimulationNoise, SystemNoise
 
 ALPHA = 1e-9
 DRAWS = 20_000
 SOURCES = [pytest.param(SystemNoise(), id="system"), pytest.param(SimulationNoise(seed=7), id="simulation")]
-KINDS = {
-    "discrete_laplace": (discrete_laplace_masses, 40),
-    "discrete_gaussian": (discrete_gaussian_masses, 12),
-}
+KINDS = {"discrete_laplace": (discrete_laplace_masses, 40), "discrete_gaussian": (discrete_gaussian_masses, 12)}
 
 
 def p_value(draws: np.ndarray, masses, reach_factor: float, scale: float) -> float:
@@ -78,29 +76,14 @@ def test_the_difference_of_a_pair_has_the_distribution_that_the_accounting_uses(
         assert stats.binomtest(int(np.sum(difference >= needed)), DRAWS, probability).pvalue > ALPHA
 
 
-def _draw_in_child(queue) -> None:
-    queue.put(SystemNoise().discrete_gaussian(1000.0, (16,)).tolist())
-
-
 def test_forked_processes_draw_different_noise():
     SystemNoise().discrete_gaussian(1000.0, (16,))  # so that children inherit a sampler that was used
-    fork = multiprocessing.get_context("fork")
-    queue = fork.Queue()
-    children = [fork.Process(target=_draw_in_child, args=(queue,)) for _ in range(16)]
-    for child in children:
-        child.start()
-    streams = {tuple(queue.get()) for _ in children}
-    for child in children:
-        child.join()
-    assert len(streams) == len(children)
-
-
-def test_drawing_leaves_the_users_opendp_settings_alone():
-    from opendp.mod import GLOBAL_FEATURES
-
-    before = set(GLOBAL_FEATURES)
-    SystemNoise().discrete_laplace(2.0, (3,))
-    assert set(GLOBAL_FEATURES) == before
+    read, write = os.pipe()
+    draw = SystemNoise().discrete_gaussian
+    children = [forked(lambda: os.write(write, draw(1000.0, (16,)).tobytes())) for _ in range(16)]
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 16
+    streams = np.frombuffer(os.read(read, 16 * 16 * 8), dtype=np.int64).reshape(16, 16)
+    assert len(np.unique(streams, axis=0)) == 16
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -118,9 +101,8 @@ def test_the_widest_noise_stays_far_from_the_limit_of_its_integers():
 
 
 def test_only_the_simulation_takes_a_seed():
-    assert np.array_equal(
-        SimulationNoise(3).discrete_laplace(5.0, (50,)), SimulationNoise(3).discrete_laplace(5.0, (50,))
-    )
-    assert not np.array_equal(SystemNoise().discrete_laplace(5.0, (50,)), SystemNoise().discrete_laplace(5.0, (50,)))
+    for same, sources in ((True, (SimulationNoise(3), SimulationNoise(3))), (False, (SystemNoise(), SystemNoise()))):
+        one, other = (source.discrete_laplace(5.0, (50,)) for source in sources)
+        assert np.array_equal(one, other) == same
     with pytest.raises(TypeError):
         SystemNoise(seed=3)  # pyright: ignore[reportCallIssue]

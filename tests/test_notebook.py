@@ -23,7 +23,6 @@ def test_the_stored_notebook_was_run_from_top_to_bottom():
     assert not re.search(r"/home/|/work/|/root/|/tmp", FILE.read_text())  # of a machine
 
 
-@pytest.mark.rest
 @FITS_AGAIN
 @pytest.mark.rest
 def test_every_cell_of_the_notebook_runs(tmp_path, monkeypatch):
