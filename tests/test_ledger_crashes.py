@@ -142,20 +142,6 @@ def test_processes_killed_at_random_moments_replay_what_they_said(path, tmp_path
     assert charged(path)[2] == spent
 
 
-def test_a_crashed_batch_stays_spent_and_is_asked_anew(path):
-    event = NoisyArgmaxGaussian(40.0, 3, ONE_TEACHER)
-    child = os.fork()
-    if child == 0:
-        Ledger.open(path).reserve(event, 10)
-        os.kill(os.getpid(), signal.SIGKILL)
-    os.waitpid(child, 0)
-    ledger = Ledger.open(path)
-    assert ledger.verify().unsettled == 1
-    room = ledger.fitting(event)
-    ledger.reserve(event, 10)
-    assert ledger.fitting(event) == room - 10
-
-
 def test_a_write_that_a_crash_cut_short_in_the_file_is_undone(path):
     ledger = Ledger.open(path)
     ledger.reserve(NoisyArgmaxGaussian(40.0, 3, ONE_TEACHER), 1)
