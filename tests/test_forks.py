@@ -10,22 +10,19 @@ import warnings
 
 import pytest
 
+from processes import forked
 from tutelage._internal.forks import BriefLock, LongLock
 
 LIMIT = 120  # seconds after which a child that waits for ever is killed: the test's own limit
 
 # Each does again and again what children do once.
+NOISE = """
+        from tutelage.noise import SystemNoise
+        def work(): SystemNoise().discrete_gaussian(20.0, (300,))
+"""
 WORK = {
-    "noise": """
-        from tutelage.noise import SystemNoise
-        def work(): SystemNoise().discrete_gaussian(20.0, (300,))
-        work()
-    """,
-    # The first draw imports OpenDP, so children are forked in the middle of an import.
-    "first noise": """
-        from tutelage.noise import SystemNoise
-        def work(): SystemNoise().discrete_gaussian(20.0, (300,))
-    """,
+    "first noise": NOISE,  # it imports OpenDP, so children are forked in the middle of an import
+    "noise": f"{NOISE}        work()",
     "winners": """
         import numpy as np
         from tutelage.noise import SystemNoise
@@ -98,15 +95,6 @@ print(ended.count(0))
 """
 
 
-def ended_well(kind, children, threads):
-    """Return how many of so many children ended well."""
-    work = textwrap.dedent(WORK[kind])
-    script = SCRIPT.format(work=work, threads=threads, children=children, limit=LIMIT)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return int(done.stdout)
-
-
 # Without these locks a child waits for ever with a probability of 0.2 to 1. So many children leave that unseen with
 # probability 0.8⁴⁰ = 1e-4 at most; with the locks no child can wait.
 @pytest.mark.parametrize(
@@ -125,57 +113,45 @@ def ended_well(kind, children, threads):
 def test_no_child_waits_for_a_thread_of_its_parent(kind, children, threads):
     if kind == "computing parties":
         pytest.importorskip("mpyc")
-    assert ended_well(kind, children, threads) == children
+    script = SCRIPT.format(work=textwrap.dedent(WORK[kind]), threads=threads, children=children, limit=LIMIT)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) == children
 
 
-def child_of_a_thread(lock, seen):
-    """Return how a child ended that was forked while another thread held `lock`, and found `seen` whole."""
-    inside, forking = threading.Event(), threading.Event()
+def child_doing(work) -> int:
+    """Return the number of a child that does `work` in time, beside the threads of this process."""
+
+    def in_time():
+        signal.alarm(LIMIT)
+        work()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return forked(in_time)
+
+
+@pytest.mark.parametrize("lock", [BriefLock(), LongLock()], ids=["brief", "long"])
+def test_a_fork_waits_for_brief_work_of_another_thread_and_not_for_long(lock):
+    inside, over, seen = threading.Event(), threading.Event(), []
 
     def hold():
         with lock:
             seen.append("half")
             inside.set()
-            forking.wait()
+            over.wait()
             seen.append("whole")
 
-    thread = threading.Thread(target=hold)
-    thread.start()
-    inside.wait()
-    forking.set()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        child = os.fork()
-    if child == 0:
-        signal.alarm(LIMIT)
+    def work():
         with lock, lock:
-            os._exit(0 if seen == ["half", "whole"] else 1)
-    thread.join()
-    return os.waitpid(child, 0)[1]
-
-
-def test_a_fork_waits_for_brief_work():
-    assert child_of_a_thread(BriefLock(), []) == 0
-
-
-def test_long_work_of_another_thread_is_not_waited_for():
-    lock, inside, over = LongLock(), threading.Event(), threading.Event()
-
-    def hold():
-        with lock:
-            inside.set()
-            over.wait()
+            assert seen == (["half", "whole"] if isinstance(lock, BriefLock) else ["half"])
 
     thread = threading.Thread(target=hold)
     thread.start()
     inside.wait()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        child = os.fork()
-    if child == 0:
-        signal.alarm(LIMIT)
-        with lock:
-            os._exit(0)
+    if isinstance(lock, BriefLock):
+        over.set()
+    child = child_doing(work)
     over.set()
     thread.join()
     assert os.waitpid(child, 0)[1] == 0
@@ -184,11 +160,5 @@ def test_long_work_of_another_thread_is_not_waited_for():
 def test_who_forks_inside_long_work_stays_inside():
     lock = LongLock()
     with lock:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            child = os.fork()
-        if child == 0:
-            signal.alarm(LIMIT)
-            lock.__exit__()  # raises where the child does not hold it
-            os._exit(0)
+        child = child_doing(lock.__exit__)  # raises where the child does not hold it
     assert os.waitpid(child, 0)[1] == 0
