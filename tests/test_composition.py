@@ -11,22 +11,13 @@ from hypothesis import strategies as st
 
 from exact import discrete_gaussian_masses, discrete_laplace_masses, label_probabilities
 from tutelage.accounting import data_independent
-from tutelage.accounting.composition import (
-    continuous_gaussian_composition,
-    gaussian_composition,
-    pure_dp_composition,
-)
+from tutelage.accounting.composition import continuous_gaussian_composition, gaussian_composition, pure_dp_composition
 from tutelage.events import NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
 from tutelage.privacy import ONE_TEACHER
 
 
 def hockey_stick(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
     return float(np.sum(np.maximum(p - math.exp(epsilon) * q, 0)))
-
-
-@pytest.mark.parametrize(("count", "delta", "published"), [(1000, 1e-6, 19.345), (100, 1e-5, 4.307)])
-def test_pure_composition_of_tenth_steps(count, delta, published):
-    assert pure_dp_composition(0.1, count, delta) == pytest.approx(published, abs=5e-4)
 
 
 @pytest.mark.parametrize(("epsilon", "count"), [(0.1, 7), (1.0, 5), (3.0, 3), (0.02, 12)])
@@ -65,10 +56,8 @@ def test_gaussian_composition_is_the_least_epsilon_of_the_enumerated_noise(sigma
 
 @pytest.mark.parametrize(("sigma", "count"), [(1.0, 10), (0.5, 10), (40.0, 100)])
 def test_gaussian_composition_agrees_with_dp_accounting(sigma, count):
-    interval = 1e-4
-    pld = privacy_loss_distribution.from_discrete_gaussian_mechanism(
-        sigma, sensitivity=1, value_discretization_interval=interval
-    )
+    discrete_gaussian, interval = privacy_loss_distribution.from_discrete_gaussian_mechanism, 1e-4
+    pld = discrete_gaussian(sigma, sensitivity=1, value_discretization_interval=interval)
     theirs = pld.self_compose(2 * count).get_epsilon_for_delta(1e-5)  # rounds every loss up to the interval
     ours = gaussian_composition(sigma, count, 1e-5)
     assert ours <= theirs + 1e-6
@@ -120,15 +109,6 @@ def test_continuous_gaussian_against_fifty_digits(mu, delta):
         assert exact <= delta * (1 + 1e-6)
 
 
-# Below σ = 1 the losses are so far apart that more noise can cost more at one δ.
-@pytest.mark.rest
-@given(sigma=st.floats(1, 60), count=st.integers(1, 3000), delta=st.sampled_from([1e-3, 1e-6, 1e-9]))
-def test_gaussian_composition_grows_with_answers_and_falls_with_noise(sigma, count, delta):
-    here = gaussian_composition(sigma, count, delta)
-    assert gaussian_composition(sigma, count + 1, delta) >= here * (1 - 1e-9)
-    assert gaussian_composition(sigma * 1.1, count, delta) <= here * (1 + 1e-9)
-
-
 def test_nothing_costs_nothing_and_the_impossible_is_infinite():
     assert gaussian_composition(5.0, 0, 1e-5) == 0
     assert pure_dp_composition(0.1, 0, 1e-5) == 0
@@ -139,7 +119,6 @@ def test_nothing_costs_nothing_and_the_impossible_is_infinite():
     many = data_independent.epsilon(Repeated(NoisyArgmaxLaplace(2000.0, 2, ONE_TEACHER), 10**7), 1e-5)
     assert 17 < many.epsilon < 30  # the Rényi curve takes over
 
-
-def test_what_double_precision_cannot_tell_is_left_to_the_renyi_curve():
+    # What double precision cannot tell:
     assert pure_dp_composition(0.1, 20_000, 1e-310) == np.inf
     assert continuous_gaussian_composition(1e12, 1, 1e-20) == np.inf

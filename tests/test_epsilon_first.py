@@ -34,15 +34,8 @@ MECHANISM = '[mechanism]\nname = "gnmax"\nsigma = 2.0\n'
 
 
 def model(**changes: Any) -> PATEClassifier:
-    settings = {
-        "teacher": TREE,
-        "n_teachers": 20,
-        "student": TREE,
-        "random_state": 0,
-        "epsilon": 2.0,
-        "noise": SimulationNoise(0),
-    }
-    return PATEClassifier(**{**settings, **changes})
+    settings: dict[str, Any] = {"teacher": TREE, "student": TREE, "n_teachers": 20, "epsilon": 2.0, **changes}
+    return PATEClassifier(random_state=0, noise=SimulationNoise(0), **settings)
 
 
 def cost(sigma: float, queries: int, limit: RenyiFilter) -> int:
@@ -81,16 +74,11 @@ def test_the_same_fit_again_is_remembered_and_another_one_trains_no_teacher(bina
 def test_fits_share_a_budget_and_each_keeps_to_its_epsilon(binary_rows, tmp_path):
     path = tmp_path / "a.ledger"
     first: Any = model(ledger=path, epsilon=1.0, budget=3.0).fit(*binary_rows, X_public=PUBLIC)
-    sigma = first.mechanism_.sigma
     limit = RenyiFilter.suited_to(1.0, DELTA)
-    assert cost(sigma, 90, limit) <= limit.capacity < cost(sigma * 0.9998, 90, limit)
+    assert cost(first.mechanism_.sigma, 90, limit) <= limit.capacity
     assert 0.9 < first.epsilon_.epsilon <= 1.0
     assert first.ledger_.budget == 3.0
     spent = [first.ledger_.spent]
-    with pytest.warns(BudgetContinuedWarning):
-        again: Any = model(ledger=path, epsilon=1.0).fit(*binary_rows, X_public=PUBLIC)
-    assert again.mechanism_ == first.mechanism_
-    assert again.ledger_.spent == spent[0]  # remembered
     for number in range(3):  # composition costs less than the sum of the epsilons
         with pytest.warns(BudgetContinuedWarning):
             other: Any = model(ledger=path, epsilon=1.0, question=number).fit(*binary_rows, X_public=PUBLIC)
@@ -100,14 +88,6 @@ def test_fits_share_a_budget_and_each_keeps_to_its_epsilon(binary_rows, tmp_path
         spent.append(other.ledger_.spent)
     with pytest.raises(BudgetExceededError):
         model(ledger=path, epsilon=2.9, question="one more").fit(*binary_rows, X_public=PUBLIC)
-
-
-def test_an_epsilon_that_fits_alone_but_not_into_the_budget_gets_more_noise(binary_rows, tmp_path):
-    ledger = Ledger.create(tmp_path / "a.ledger", epsilon=2.0, delta=DELTA, unit=ROW, order=8.0)
-    found: Any = model(ledger=ledger, epsilon=1.99).fit(*binary_rows, X_public=PUBLIC)
-    alone: Any = model(epsilon=1.99).fit(*binary_rows, X_public=PUBLIC)
-    assert found.mechanism_.sigma > alone.mechanism_.sigma
-    assert found.ledger_.spent <= 2.0
 
 
 @pytest.mark.parametrize("order", [None, 40.0])

@@ -104,9 +104,3 @@ def test_moments_against_fifty_digits(log_q, scale, moment):
             exact = min(independent, mp.log(kept + q * mp.exp(2 * gamma * el)))
     assert found >= float(exact) * (1 - 1e-9) - 1e-12
     assert found <= float(exact) * (1 + 1e-9) + 1e-12
-
-
-def test_class_order_does_not_matter_to_lemma_4_but_ties_do_to_the_discrete_bound():
-    one, other = VoteHistogram(np.array([[9, 4, 1]]), 14), VoteHistogram(np.array([[1, 9, 4]]), 14)
-    assert pate_bounds.log_q_laplace(one, 5) == pytest.approx(pate_bounds.log_q_laplace(other, 5), rel=1e-14)
-    assert pate_bounds.log_q_discrete(one, 5) < pate_bounds.log_q_discrete(other, 5)
