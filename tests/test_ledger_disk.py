@@ -36,10 +36,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A real file system of 4 MB."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True, check=False
-    )
-    if mounted.returncode != 0:
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         pytest.skip("mounting a small file system takes rights that are not here")
     yield folder
     subprocess.run(["umount", "--lazy", folder], check=True)

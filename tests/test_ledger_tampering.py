@@ -127,10 +127,7 @@ def test_an_edit_through_sqlite_is_found(name, path):
 
 def resealed(raw: sqlite3.Connection, **change: object) -> None:
     """Rewrite the checkpoint for the newest entry there is, with the key that lies in the file."""
-    (key,), (text,) = (
-        raw.execute("SELECT key FROM secret").fetchone(),
-        raw.execute("SELECT text FROM checkpoint").fetchone(),
-    )
+    key, text = raw.execute("SELECT key, text FROM secret, checkpoint").fetchone()
     (head,) = raw.execute("SELECT hash FROM entries ORDER BY number DESC LIMIT 1").fetchone()
     sums = Checkpoint(**{**json.loads(text), "head": head.hex(), **change})
     raw.execute("UPDATE checkpoint SET text = ?, code = ?", sums.sealed(key))
@@ -198,8 +195,7 @@ def test_a_rewritten_chain_is_found_where_it_does_not_add_up(change, path):
 
 
 def test_what_a_rewritten_chain_can_hide_the_kept_head_finds(path):
-    ledger = Ledger.open(path)
-    head = ledger.state().head
+    head = Ledger.open(path).state().head
     rechained(path, {10: {"written": "2020-01-01T00:00:00+00:00"}})
     ledger = Ledger.open(path)
     ledger.verify()
