@@ -236,6 +236,7 @@ def test_sums_need_a_tenth_less_epsilon_than_under_a_renyi_filter():
         ({"order": 8.0}, "order"),
         ({"suited_to": SUM}, "order"),
         ({"epsilon": 1e-9, "delta": 1e-15}, "epsilon"),
+        ({"epsilon": 0.0}, "epsilon"),
     ],
 )
 def test_a_budget_that_cannot_be_kept_is_refused(changes, parameter):
