@@ -2,13 +2,12 @@
 
 import csv
 import json
-import re
 
 import numpy as np
 import pytest
 
-from conftest import REPOSITORY
 from test_cli import INTERACTIVE, configure, refusal, write_rows
+from test_docs import blocks, executed
 from tutelage import ConfidentGNMax, GNMax, SimulationNoise
 from tutelage.audit import checklist
 from tutelage.audit.checklist import PrivateRows, check_mechanism, check_rows, check_sensitivity
@@ -95,18 +94,6 @@ def test_public_rows_that_are_not_there_are_refused_as_by_a_run(folder, called):
         assert "`evaluate_last` in [public] must leave" in refusal(called(verb, folder / "config.toml"), 2)
 
 
-def test_a_single_teacher_shows_nothing_about_sensitivity(binary_rows, monkeypatch):
-    X, y = binary_rows
-
-    def of_one_teacher(*_):
-        return lambda rows, labels, ids: (rows[:80, 0] > rows[:, 0].mean()).reshape(1, 80).astype(int)
-
-    monkeypatch.setattr(checklist, "ballots_of_classifier", of_one_teacher)
-    found = check_sensitivity(PATEClassifier(n_teachers=1, classes=[0, 1]), PrivateRows(X, y, np.arange(400)), X[:50])
-    assert found.verdict == "note"
-    assert "one teacher" in found.reason
-
-
 def test_too_little_noise_fails_at_any_scale():
     class_counts = {"n_teachers": 12, "n_classes": 3, "draws": 20_000, "noise": SimulationNoise(0)}
     right = check_mechanism(FaultyArgmax(faulty.right), **class_counts)
@@ -126,17 +113,17 @@ def test_every_mechanism_is_also_tried_with_little_noise():
     assert len(check_mechanism(GNMax(2.0), 20, 2, draws=1_000, noise=SimulationNoise(0))) == 3  # that is little already
 
 
-def test_a_leaking_pipeline_fails(binary_rows, monkeypatch):
+@pytest.mark.parametrize(("n_teachers", "verdict"), [(8, "fail"), (1, "note")])
+def test_a_leaking_pipeline_fails_and_a_single_teacher_shows_nothing(n_teachers, verdict, binary_rows, monkeypatch):
     X, y = binary_rows
-    model = PATEClassifier(n_teachers=8, classes=[0, 1])
 
     def leaking(*_):
-        return lambda rows, labels, ids: (rows[:80, 0] > rows[:, 0].mean()).reshape(8, 10).astype(int)
+        return lambda rows, labels, ids: (rows[:80, 0] > rows[:, 0].mean()).reshape(n_teachers, -1).astype(int)
 
     monkeypatch.setattr(checklist, "ballots_of_classifier", leaking)
+    model = PATEClassifier(n_teachers=n_teachers, classes=[0, 1])
     found = check_sensitivity(model, PrivateRows(X, y, np.arange(400)), X[:50])
-    assert found.verdict == "fail"
-    assert found.private
+    assert (found.verdict, found.private) == (verdict, True)
 
 
 def test_people_in_two_silos_fail(binary_rows):
@@ -147,9 +134,5 @@ def test_people_in_two_silos_fail(binary_rows):
     assert check_rows(PrivateRows(X, y), X[:1] + 1)[1].check == "unit of privacy"
 
 
-def test_the_documented_audits_work(capsys):
-    page = (REPOSITORY / "docs" / "audit.md").read_text()
-    names: dict[str, object] = {}
-    for example in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
-        exec(example, names)  # noqa: S102  our own documentation
-    assert capsys.readouterr().out.split() == ["True", "True", "0", "True", "0.673"]
+def test_the_documented_audits_work():
+    assert executed(blocks("docs/audit.md", "python"))["printed"].split() == ["True", "True", "0", "True", "0.673"]

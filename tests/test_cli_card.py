@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from test_card import Outline
-from test_cli import configure, folder  # noqa: F401  the fixture
+from test_cli import configure, finished, folder, refusal, runs  # noqa: F401  fixtures
 from tutelage import ConfidentGNMax, GNMax, LabelingSession, Ledger, SimulationNoise, VoteHistogram
 from tutelage.events import NoisyArgmaxGaussian, PublicationTest, SummedNoise
 from tutelage.privacy import ONE_TEACHER, round_up
 from tutelage.reporting import read_card
 
 NAMES = ["card.html", "card.json", "card.md"]
+BUDGET = ("delta = 1e-5", "delta = 1e-5\nbudget = 60")
 
 
 @pytest.fixture
@@ -30,17 +31,8 @@ def charged(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def refusal(result, code: int) -> str:
-    """Return the one sentence of a refusal."""
-    assert result.returncode == code, result.stderr
-    assert result.stdout == ""
-    (line,) = result.stderr.strip().splitlines()
-    return line
-
-
-def test_a_run_writes_all_three_forms_with_history_and_frontier(called, folder):  # noqa: F811
-    assert called("run", "config.toml", cwd=folder).returncode == 0
-    out = folder / "out"
+def test_a_run_writes_all_three_forms_with_history_and_frontier(finished):  # noqa: F811
+    out = finished / "out"
     assert sorted(path.name for path in out.glob("card.*")) == NAMES
     card = read_card(out / "card.json")
     assert [batch.queries for batch in card.batches] == [40]
@@ -50,38 +42,37 @@ def test_a_run_writes_all_three_forms_with_history_and_frontier(called, folder):
     assert costs == sorted(costs)
     assert costs[2] == pytest.approx(card.epsilon.epsilon)  # the release by itself is one point of its frontier
     assert [(entry.name, entry.rows) for entry in card.accuracy_by_class] == [
-        (name, sum(line.endswith(f",{name}") for line in (folder / "public.csv").read_text().splitlines()[41:]))
+        (name, sum(line.endswith(f",{name}") for line in (finished / "public.csv").read_text().splitlines()[41:]))
         for name in ("no", "yes")
     ]
     assert card.student_accuracy == sum(entry.right for entry in card.accuracy_by_class) / card.evaluation_rows
     assert len(Outline((out / "card.html").read_text()).all("svg")) == 1
 
 
-def test_what_the_people_say_is_added_to_the_card_of_a_run(called, folder):  # noqa: F811
-    called("run", "config.toml", cwd=folder)
-    (folder / "said.toml").write_text('trust = "The hospital runs it."\nlegal = "Assessed."')
+def test_what_the_people_say_is_added_to_the_card_of_a_run(called, finished):  # noqa: F811
+    (finished / "said.toml").write_text('trust = "The hospital runs it."\nlegal = "Assessed."')
     said = ("--statements", "said.toml", "--state", "legal=Approved = yes.", "--state", "leaves-site=Labels.")
-    assert "--ledger must name the ledger of out" in refusal(called("card", "out", *said, cwd=folder), 2)
+    assert "--ledger must name the ledger of out" in refusal(called("card", "out", *said, cwd=finished), 2)
     options = (*said, "--ledger", "private.csv.ledger")
-    result = called("card", "out", *options, cwd=folder)
+    result = called("card", "out", *options, cwd=finished)
     assert result.returncode == 0, result.stderr
     assert "Not stated: title, private_data, controller, purpose, people," in result.stdout
-    card = read_card(folder / "out" / "card.json")
+    card = read_card(finished / "out" / "card.json")
     assert card.statements == {"trust": "The hospital runs it.", "legal": "Approved = yes.", "leaves_site": "Labels."}
     for form in ("card.md", "card.html"):
-        assert "Approved = yes." in (folder / "out" / form).read_text()
+        assert "Approved = yes." in (finished / "out" / form).read_text()
     options = ("--state", "trust=Nobody.", "--ledger", "private.csv.ledger", "--json")
-    again = called("card", "out/card.json", *options, cwd=folder)
+    again = called("card", "out/card.json", *options, cwd=finished)
     printed = json.loads(again.stdout)
     assert printed["statements"] == {"trust": "Nobody.", "legal": "Approved = yes.", "leaves_site": "Labels."}
-    assert printed == json.loads((folder / "out" / "card.json").read_text())
+    assert printed == json.loads((finished / "out" / "card.json").read_text())
 
 
 def test_a_later_ledger_brings_the_budget_of_a_card_up_to_date(called, folder):  # noqa: F811
-    configure(folder, ("delta = 1e-5", "delta = 1e-5\nbudget = 60"))
+    configure(folder, BUDGET)
     called("run", "config.toml", cwd=folder)
     first = read_card(folder / "out" / "card.json")
-    configure(folder, ("delta = 1e-5", "delta = 1e-5\nbudget = 60"), ("sigma = 2.0", "sigma = 3.0"))
+    configure(folder, BUDGET, ("sigma = 2.0", "sigma = 3.0"))
     called("run", "config.toml", "--overwrite", cwd=folder)
     first.save(folder / "later")
     assert called("card", "later", "--ledger", "private.csv.ledger", cwd=folder).returncode == 0
@@ -103,7 +94,7 @@ def test_a_later_ledger_brings_the_budget_of_a_card_up_to_date(called, folder): 
 
 
 def test_what_a_ledger_saw_later_changes_the_card(called, folder):  # noqa: F811
-    configure(folder, ("delta = 1e-5", "delta = 1e-5\nbudget = 60"))
+    configure(folder, BUDGET)
     called("run", "config.toml", cwd=folder)
     first, ledger = read_card(folder / "out" / "card.json"), Ledger.open(folder / "private.csv.ledger")
 
@@ -170,9 +161,8 @@ def test_simulated_answers_make_a_card_that_is_not_private(called, charged):
     assert read_card(charged / "out" / "card.json").noise_source == "simulated from a seed"
 
 
-def test_another_or_an_edited_ledger_is_refused(called, folder, charged):  # noqa: F811
-    called("run", "config.toml", cwd=folder)
-    refused = called("card", "out", "--ledger", "a.ledger", cwd=folder)
+def test_another_or_an_edited_ledger_is_refused(called, finished, charged):  # noqa: F811
+    refused = called("card", "out", "--ledger", "a.ledger", cwd=finished)
     assert "a.ledger does not name out/manifest.json: the folder is of another ledger" in refusal(refused, 1)
     alone = called("card", "out/card.json", "--output", "new", "--ledger", "a.ledger")
     assert "another ledger" in refusal(alone, 1)
@@ -245,12 +235,11 @@ WITH_LEDGER = [
 ]
 
 
-def test_no_edited_number_reaches_a_new_card(called, folder):  # noqa: F811
-    called("run", "config.toml", cwd=folder)
-    path = folder / "out" / "card.json"
+def test_no_edited_number_reaches_a_new_card(called, finished, monkeypatch):  # noqa: F811
+    monkeypatch.chdir(finished)
+    path, alone = finished / "out" / "card.json", finished / "card.json"
     text = path.read_text()
-    record, (markdown, page) = json.loads(text), ((folder / "out" / name).read_bytes() for name in NAMES[::2])
-    alone = folder / "card.json"
+    record, written = json.loads(text), [(finished / "out" / name).read_bytes() for name in NAMES[::2]]
     for options, edits in (((), EDITS), (("--ledger", "private.csv.ledger"), [*EDITS[:5], *WITH_LEDGER])):
         for place, value, said in edits:
             for file in (path, alone):
@@ -258,30 +247,28 @@ def test_no_edited_number_reaches_a_new_card(called, folder):  # noqa: F811
             # Whatever the number, the folder is not that of its manifest; by itself, the card does not add up.
             assert "card.json is not the file that manifest.json names" in refusal(called("card", "out", *options), 1)
             assert said in refusal(called("card", "card.json", "--output", "new", *options), 1), place
-    assert (markdown, page) == tuple((folder / "out" / name).read_bytes() for name in NAMES[::2])
-    assert not (folder / "new").exists()
+    assert written == [(finished / "out" / name).read_bytes() for name in NAMES[::2]]
+    assert not (finished / "new").exists()
     path.write_text(text)
-    assert called("card", "out", cwd=folder).returncode == 0
+    assert called("card", "out").returncode == 0
     assert json.loads(path.read_text()) == record
 
 
-def test_findings_that_follow_from_the_card_are_not_taken_from_its_file(called, folder):  # noqa: F811
-    called("run", "config.toml", cwd=folder)
-    path = folder / "card.json"
-    record = json.loads((folder / "out" / "card.json").read_text())
+def test_findings_that_follow_from_the_card_are_not_taken_from_its_file(called, finished):  # noqa: F811
+    path = finished / "card.json"
+    record = json.loads((finished / "out" / "card.json").read_text())
     (large,) = (one for one in record["findings"] if one["code"] == "epsilon-too-large")
     for findings in ([], [{**large, "reason": "Never mind."}], None):
         path.write_text(json.dumps({**record, "findings": findings}))
-        assert called("card", "card.json", "--output", "new", cwd=folder).returncode == 0
-        assert large in json.loads((folder / "new" / "card.json").read_text())["findings"]
+        assert called("card", "card.json", "--output", "new", cwd=finished).returncode == 0
+        assert large in json.loads((finished / "new" / "card.json").read_text())["findings"]
 
 
 def test_a_card_with_an_epsilon_of_its_own_is_of_all_that_its_ledger_answered(called, folder):  # noqa: F811
     """The second run's labels may have been chosen by the first's: by themselves they have no guarantee."""
-    budget = ("delta = 1e-5", "delta = 1e-5\nbudget = 60")
-    configure(folder, budget)
+    configure(folder, BUDGET)
     called("run", "config.toml", cwd=folder)
-    configure(folder, budget, ("sigma = 2.0", "sigma = 30.0"))
+    configure(folder, BUDGET, ("sigma = 2.0", "sigma = 30.0"))
     called("run", "config.toml", "--overwrite", cwd=folder)
     path = folder / "card.json"
     record = json.loads((folder / "out" / "card.json").read_text())

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from test_cli_card import refusal
+from test_cli import refusal
 from tutelage import ConfidentGNMax, GNMax, LabelingSession, Ledger, VoteHistogram
 from tutelage.accounting import Accountant
 from tutelage.events import NoisyArgmaxLaplace, Repeated
@@ -81,10 +81,9 @@ def test_a_claim_does_not_cover_what_is_released_after_it(called, tested):
     LabelingSession(votes, GNMax(sigma=20), Ledger.open(folder / "l.db"), question="another").ask(np.array([[99.0]]))
     assert "The publication must cover all labels of the ledger" in refusal(called(*ON_CARD, cwd=folder), 1)
     files = ("--votes", "votes.npz", "--ledger", "l.db")
+    # The test is remembered, and too old.
     again = called("publish", "test", "p.json", "rows.npz", *files, *LNMAX, "--output", "claim.json", cwd=folder)
-    assert "The publication must cover all labels of the ledger" in refusal(
-        again, 1
-    )  # the test is remembered, and too old
+    assert "The publication must cover all labels of the ledger" in refusal(again, 1)
     assert "The publication must cover all labels of the ledger" in refusal(called(*ON_CARD, cwd=folder), 1)
 
 
@@ -109,7 +108,7 @@ def test_a_claim_is_checked_with_the_ledger_that_paid(called, tested):
     elsewhere = called("card", "--ledger", "other/l.db", "--claim", "claim.json", "--output", "out", cwd=folder)
     assert "it is another ledger, or was rolled back" in refusal(elsewhere, 1)
     proposal, independent, tested_epsilon = claim["proposal"], claim["data_independent"], claim["sanitised"]
-    whole, proposed = (f"{round_up(one['epsilon'])} at" for one in (independent, tested_epsilon))
+    whole, proposed = (f"proof gives {round_up(one['epsilon'])} at" for one in (independent, tested_epsilon))
     bolder = {**proposal, "caps": [cap / 2 for cap in proposal["caps"]]}
     first = Repeated(NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), 39).as_dict()
     for changes, message in (
@@ -117,15 +116,9 @@ def test_a_claim_is_checked_with_the_ledger_that_paid(called, tested):
         ({"proposal": {**proposal, "chances": [*proposal["chances"][:-1], 1]}}, "does not hold the test"),
         ({"proposal": bolder}, "holds another proposal than the ledger recorded"),
         ({"proposal": {**proposal, "order": proposal["order"] + 1}}, "holds another proposal than the ledger recorded"),
-        (
-            {"data_independent": {**independent, "epsilon": 3.0}},
-            f"ε of 3 at δ = 1e-05, and its proof gives {whole}",
-        ),
+        ({"data_independent": {**independent, "epsilon": 3.0}}, f"ε of 3 at δ = 1e-05, and its {whole}"),
         ({"data_independent": {**independent, "delta": 1e-4}}, "at δ = 0.0001, and its proof gives"),
-        (
-            {"sanitised": {**tested_epsilon, "epsilon": 0.001}},
-            f"ε of 0.001 at δ = 1e-05, and its proof gives {proposed}",
-        ),
+        ({"sanitised": {**tested_epsilon, "epsilon": 0.001}}, f"ε of 0.001 at δ = 1e-05, and its {proposed}"),
         ({"labels": first}, "The publication must cover all labels of the ledger"),
         ({"ledger": "0" * 64}, "another ledger, or was rolled back"),
         ({"format": 2}, "has another format (2); read it with the version of tutelage that made it"),

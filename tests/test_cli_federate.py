@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from functools import partial
 from pathlib import Path
 from textwrap import wrap
 
@@ -12,6 +13,7 @@ import pytest
 from conftest import REPOSITORY
 from parties import Called, free_ports
 from test_cli import refusal, tutelage
+from test_docs import blocks as blocks_of
 from tutelage.cli.ledger import Neighbors
 from tutelage.exceptions import InvalidDataError
 from tutelage.federation import Home, Mailbox
@@ -24,8 +26,10 @@ pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
 
 HOSPITALS = [f"hospital-{number}" for number in range(3)]
 PARTIES = ["left", "middle", "right"]
+ROLES = {"aggregator": "aggregator"}
 SECURE = 'teachers_per_entity = 10\ncolluding = 1\n[mechanism]\nname = "gnmax"\nsigma = 3.0\n'
 HEAD = 'name = "H"\nclasses = 3\nquorum = 2\n'
+NOBODY = HEAD + "members = []\n"
 LOCAL = '[mechanism]\nname = "k-randomized-response"\nepsilon = 9.0\n'
 
 
@@ -35,19 +39,24 @@ def run(*arguments: object) -> str:
     return result.stdout
 
 
+def keys(folder: Path, *, computing: bool) -> list[str]:
+    """Make the keys of a consortium; return the names of its members."""
+    ports = dict(zip(PARTIES if computing else [], free_ports(3), strict=False))
+    for name in (names := [*HOSPITALS, "aggregator", *ports]):
+        role = ("computing", "--address", f"127.0.0.1:{ports[name]}") if name in ports else (ROLES.get(name, "entity"),)
+        run("keygen", name, "--role", *role, "--home", folder / name)
+    return names
+
+
+def write_terms(folder: Path, names: list[str], terms: str) -> None:
+    members = json.dumps([f"{name}/{name}.public.json" for name in names])
+    (folder / "terms.toml").write_text(f"{HEAD}members = {members}\n{terms}")
+
+
 def consortium(folder: Path, terms: str) -> Path:
     """Make keys and terms, let all join, and make their ledgers; return the mailbox."""
-    names = HOSPITALS + ["aggregator"] + (PARTIES if "teachers_per_entity" in terms else [])
-    for name in HOSPITALS:
-        run("keygen", name, "--role", "entity", "--home", folder / name)
-    for name, port in zip(PARTIES, free_ports(3), strict=True):
-        if name in names:
-            address = f"127.0.0.1:{port}"
-            run("keygen", name, "--role", "computing", "--address", address, "--home", folder / name)
-    run("keygen", "aggregator", "--role", "aggregator", "--home", folder / "aggregator")
-    members = json.dumps([f"{name}/{name}.public.json" for name in names])
-    unit = '[unit]\nname = "patient"\nneighbors = "silo"\n'
-    (folder / "terms.toml").write_text(f"{HEAD}members = {members}\n{terms}{unit}")
+    names = keys(folder, computing="teachers_per_entity" in terms)
+    write_terms(folder, names, f'{terms}[unit]\nname = "patient"\nneighbors = "silo"\n')
     agreed = json.loads(run("init", folder / "terms.toml", "--mailbox", folder / "mail", "--json"))
     for name in names:
         run("join", "--home", folder / name, "--mailbox", folder / "mail", "--fingerprint", agreed["fingerprint"])
@@ -64,10 +73,6 @@ def as_member(folder: Path, name: str) -> tuple[object, ...]:
 def cast(folder: Path, name: str, ballots: np.ndarray, *options: str) -> str:
     np.save(folder / name / "ballots.npy", ballots)
     return run("vote", folder / name / "ballots.npy", *as_member(folder, name), *options)
-
-
-def batch_of(said: str) -> str:
-    return json.loads(said)["batch"]
 
 
 def test_in_the_secure_model_the_aggregator_must_name_its_ledger(tmp_path):
@@ -111,17 +116,13 @@ def test_joining_shows_the_terms_first_and_asks_for_their_fingerprint(tmp_path):
         (HEAD + 'members = "x"\n[mechanism]\n[unit]\n', "must be a list. Got 'x'", 2),
         (HEAD + "members = [1]\n[mechanism]\n[unit]\n", "must be a list of public key files", 2),
         (f"{HEAD}members = ['x']\n{SECURE}[unit]\nneighbors = 'row'\n", "x does not exist", 1),
-        (HEAD + 'members = []\n[mechanism]\nname = "lnmax"\n[unit]\n', "must be one of", 2),
-        (HEAD + 'members = []\n[mechanism]\nname = "gnmax"\n[unit]\n', "`sigma` missing", 2),
-        (
-            HEAD + "members = []\n[mechanism]\nname = 'confident'\nsigma_vote = 3\n[unit]\n",
-            "Did you mean `sigma`?",
-            2,
-        ),
-        (HEAD + "members = []\nnoise = 1\n[mechanism]\n[unit]\n", "`noise` is not a setting of the terms file", 2),
-        (HEAD + "members = []\n[mechanism]\nname = ['gnmax']\n[unit]\n", "`name` in [mechanism] must be text", 2),
-        (HEAD + f"members = []\n{LOCAL}[unit]\nneighbors = 'x'\n", "one of entity, row, silo, ballot, owner", 2),
-        (HEAD + f"members = []\n{LOCAL}[unit]\nneighbors = 'owner'\nname = 'x'\n", "Leave the name out", 2),
+        (NOBODY + '[mechanism]\nname = "lnmax"\n[unit]\n', "must be one of", 2),
+        (NOBODY + '[mechanism]\nname = "gnmax"\n[unit]\n', "`sigma` missing", 2),
+        (NOBODY + "[mechanism]\nname = 'confident'\nsigma_vote = 3\n[unit]\n", "Did you mean `sigma`?", 2),
+        (NOBODY + "noise = 1\n[mechanism]\n[unit]\n", "`noise` is not a setting of the terms file", 2),
+        (NOBODY + "[mechanism]\nname = ['gnmax']\n[unit]\n", "`name` in [mechanism] must be text", 2),
+        (f"{NOBODY}{LOCAL}[unit]\nneighbors = 'x'\n", "one of entity, row, silo, ballot, owner", 2),
+        (f"{NOBODY}{LOCAL}[unit]\nneighbors = 'owner'\nname = 'x'\n", "Leave the name out", 2),
     ],
 )
 def test_terms_that_say_too_little_or_too_much_are_refused(terms, message, code, tmp_path):
@@ -134,20 +135,18 @@ def test_what_is_missing_or_ambiguous_is_one_sentence(tmp_path):
     mail = consortium(tmp_path, LOCAL)
     home, budget = ("--home", tmp_path / HOSPITALS[0], "--mailbox", mail), tmp_path / HOSPITALS[0] / "ledger"
     aggregator = ("--home", tmp_path / "aggregator", "--mailbox", mail)
-    nothing = tutelage("federate", "vote", tmp_path / "b.npy", *home, "--ledger", budget)
-    assert "--batch must name one batch. There is none" in refusal(nothing, 2)
+    vote = ("federate", "vote", tmp_path / "b.npy", *home, "--ledger", budget)
+    assert "--batch must name one batch. There is none" in refusal(tutelage(*vote), 2)
     for rows in (0, 10):
         np.save(tmp_path / "rows.npy", np.arange(5.0)[:, None] + rows)
         run("ask", tmp_path / "rows.npy", *aggregator)
-    several = tutelage("federate", "vote", tmp_path / "b.npy", *home, "--ledger", budget)
     batches = [each["batch"] for each in json.loads(run("status", "--mailbox", mail, "--json"))["batches"]]
-    sentence, batch = refusal(several, 2), batches[0]
+    sentence, batch = refusal(tutelage(*vote), 2), batches[0]
     assert "--batch must name the batch of the ballots. There are 2." in sentence
     assert all(each in sentence for each in batches)
-    named = ("vote", tmp_path / "b.npy", *home, "--ledger", budget, "--batch", batch[:6])
-    assert "b.npy does not exist" in refusal(tutelage("federate", *named), 2)
+    assert "b.npy does not exist" in refusal(tutelage(*vote, "--batch", batch[:6]), 2)
     (tmp_path / "b.npy").write_bytes(b"\x80\x04pickle")
-    assert "not a readable npy file" in refusal(tutelage("federate", *named), 2)
+    assert "not a readable npy file" in refusal(tutelage(*vote, "--batch", batch[:6]), 2)
     nobody = tutelage("federate", "collect", *aggregator, "--output", tmp_path / "o.npz", "--batch", batch)
     assert "0 of 3 entities answered in a form that can be used, and the terms ask for 2" in refusal(nobody, 1)
     paid = tutelage("federate", "ask", tmp_path / "rows.npy", *as_member(tmp_path, "aggregator"))
@@ -215,9 +214,8 @@ def test_people_who_came_later_are_exposed_to_less_and_the_budget_forgets_nothin
     for number, text in enumerate(["a", "a", "ab"]):
         data.write_text(text)
         np.save(tmp_path / "rows.npy", np.arange(4.0)[:, None] + 10 * number)
-        asked = batch_of(
-            run("ask", tmp_path / "rows.npy", "--home", tmp_path / "aggregator", "--mailbox", mail, "--json")
-        )
+        aggregator = ("--home", tmp_path / "aggregator", "--mailbox", mail)
+        asked = json.loads(run("ask", tmp_path / "rows.npy", *aggregator, "--json"))["batch"]
         vote = ("vote", votes, *member, "--data", data, "--batch", asked)
         if number == 2:
             assert "tied to other people or other rows" in refusal(tutelage("federate", *vote), 1)
@@ -249,7 +247,7 @@ def test_a_computing_party_says_whom_it_waits_for(tmp_path, monkeypatch):
 def asked_and_answered(folder: Path, answered: int) -> str:
     """Ask five rows and let the first hospitals vote; return the batch."""
     np.save(folder / "rows.npy", np.arange(5.0)[:, None])
-    batch = batch_of(run("ask", folder / "rows.npy", *as_member(folder, "aggregator"), "--json"))
+    batch = json.loads(run("ask", folder / "rows.npy", *as_member(folder, "aggregator"), "--json"))["batch"]
     for name in HOSPITALS[:answered]:
         cast(folder, name, np.tile([0, 1, 2, 2, 1], (10, 1)))
     return batch
@@ -324,25 +322,19 @@ def test_a_ledger_for_a_member_is_no_other_members(tmp_path):
 
 
 def test_what_others_wrote_is_printed_and_not_obeyed(tmp_path):
-    for name, role in (("one", "entity"), ("two", "entity"), ("student", "aggregator")):
-        run("keygen", name, "--role", role, "--home", tmp_path / name)
-    members = [f"{name}/{name}.public.json" for name in ("one", "two", "student")]
-    unit = '[unit]\nname = "[red]row[/]"\nneighbors = "row"\n'
-    terms = f'name = "[bold]H[/bold]"\nclasses = 3\nquorum = 2\nmembers = {json.dumps(members)}\n{LOCAL}{unit}'
-    (tmp_path / "terms.toml").write_text(terms)
+    write_terms(tmp_path, keys(tmp_path, computing=False), LOCAL + '[unit]\nname = "[red]row[/]"\nneighbors = "row"\n')
+    terms = (tmp_path / "terms.toml").read_text()
+    (tmp_path / "terms.toml").write_text(terms.replace('"H"', '"[bold]H[/bold]"'))
     said = run("init", tmp_path / "terms.toml", "--mailbox", tmp_path / "mail")
     assert "[bold]H[/bold]" in said
     assert "[red]row[/]: " in said
     (tmp_path / "mail" / "batches").mkdir()
-    (tmp_path / "mail" / "batches" / f"{'a' * 32}.batch").write_bytes(
-        json.dumps({"file": "batch", "format": 1, "consortium": "\x1b[31m"}).encode() + b"\n"
-    )
+    written = json.dumps({"file": "batch", "format": 1, "consortium": "\x1b[31m"}) + "\n"
+    (tmp_path / "mail" / "batches" / f"{'a' * 32}.batch").write_text(written)
     assert "\x1b" not in run("status", "--mailbox", tmp_path / "mail")
 
 
-def blocks(language: str) -> list[str]:
-    page = (REPOSITORY / "docs" / "federation.md").read_text()
-    return re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+blocks = partial(blocks_of, "docs/federation.md")
 
 
 def commands_in(block: str) -> list[list[str]]:
@@ -375,15 +367,19 @@ def follow(block: str, folder: Path) -> str:
     return printed
 
 
+def on_free_ports(block: str) -> str:
+    for port, free in zip((7001, 7002, 7003), free_ports(3), strict=True):
+        block = block.replace(f"127.0.0.1:{port}", f"127.0.0.1:{free}")
+    return block
+
+
 def test_the_documented_consortium_works_as_it_is_typed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     before, after, *_ = blocks("sh")
-    for port, free in zip((7001, 7002, 7003), free_ports(3), strict=True):
-        before = before.replace(f"127.0.0.1:{port}", f"127.0.0.1:{free}")
     (tmp_path / "terms.toml").write_text(blocks("toml")[0])
     rows = np.random.default_rng(1).normal(size=(20, 5))
     np.save("rows.npy", rows)
-    follow(before, tmp_path)
+    follow(on_free_ports(before), tmp_path)
     (training,) = blocks("python")
     for name in ("hospital-1", "hospital-2", "hospital-3"):
         exec(training.replace("hospital-1", name), {})  # noqa: S102  our own documentation
@@ -412,14 +408,12 @@ def test_the_documented_local_model_works_as_it_is_typed(tmp_path, monkeypatch):
 
 def test_the_documented_sums_work_as_they_are_typed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    keys, rounds = blocks("sh")[0], blocks("sh")[3]
-    for port, free in zip((7001, 7002, 7003), free_ports(3), strict=True):
-        keys = keys.replace(f"127.0.0.1:{port}", f"127.0.0.1:{free}")
+    made, *_, rounds = blocks("sh")
     (tmp_path / "terms.toml").write_text(blocks("toml")[2])
     X = np.random.default_rng(0).normal(size=(2800, 5))
     y = (X[:, 0] > 0).astype(int)
     np.save("rows.npy", X[:400])
-    said = follow(keys, tmp_path)
+    said = follow(on_free_ports(made), tmp_path)
     assert "2 rounds spend │ ε = 0.9264 at δ = 1e-05" in said
     assert "Sent round 1 of 2 as batch" in said
     for name, start in (("hospital-1", 400), ("hospital-2", 600), ("hospital-3", 800)):
@@ -437,11 +431,9 @@ def test_the_documented_sums_work_as_they_are_typed(tmp_path, monkeypatch):
     assert "Every round was collected before. No query was sent, and nothing was spent." in again.stdout
 
 
+VECTORS = '[teachers]\nestimator = "tutelage.teachers.VectorBallots"\nparameters = { rounds = 2 }\n'
 SUM = """
-[teachers]
-estimator = "tutelage.teachers.VectorBallots"
-parameters = {{ rounds = 2 }}
-[people]
+{vectors}[people]
 {people}
 [mechanism]
 name = "noisy-sum"
@@ -460,11 +452,8 @@ neighbors = "silo"
         (("rounds = 2", "rounds = 0"), "`rounds` of VectorBallots"),
         (('"noisy-sum"', '"gnmax"'), "must be 'noisy-sum' where people cast a ballot of vectors. Got 'gnmax'"),
         (("noise_multiplier = 8.0", "sigma = 8.0"), "`sigma` is not a setting of [mechanism]"),
-        (('[mechanism]\nname = "noisy-sum"\nnoise_multiplier = 8.0', "[mechanism]"), "the members agree on the noise"),
-        (
-            ('[teachers]\nestimator = "tutelage.teachers.VectorBallots"\nparameters = { rounds = 2 }', ""),
-            "[people] is only for",
-        ),
+        (('name = "noisy-sum"\nnoise_multiplier = 8.0', ""), "the members agree on the noise"),
+        ((VECTORS, ""), "[people] is only for"),
         (("hospital-1 = 10", "hospital-9 = 10"), "`hospital-9` is not a setting of [people]"),
         (("hospital-1 = 10\n", ""), "[people] needs `hospital-1`"),
         (("hospital-1 = 10", "hospital-1 = 0"), "`people` of Consortium"),
@@ -473,18 +462,10 @@ neighbors = "silo"
     ],
 )
 def test_terms_that_mix_votes_and_sums_are_refused(change, message, tmp_path):
-    members = []
-    for name in (*HOSPITALS, "aggregator"):
-        role = "aggregator" if name == "aggregator" else "entity"
-        run("keygen", name, "--role", role, "--home", tmp_path / name)
-        members.append(f"{name}/{name}.public.json")
-    for name, port in zip(PARTIES, free_ports(3), strict=True):
-        run("keygen", name, "--role", "computing", "--address", f"127.0.0.1:{port}", "--home", tmp_path / name)
-        members.append(f"{name}/{name}.public.json")
-    terms = SUM.format(people="\n".join(f"{name} = 10" for name in HOSPITALS))
+    names = keys(tmp_path, computing=True)
+    terms = SUM.format(vectors=VECTORS, people="\n".join(f"{name} = 10" for name in HOSPITALS))
     assert change[0] in terms
-    text = f"{HEAD}members = {json.dumps(members)}\n{terms.replace(*change)}"
-    (tmp_path / "terms.toml").write_text(text)
+    write_terms(tmp_path, names, terms.replace(*change))
     result = tutelage("federate", "init", tmp_path / "terms.toml", "--mailbox", tmp_path / "mail")
     assert message in refusal(result, result.returncode)
     assert result.returncode in (1, 2)

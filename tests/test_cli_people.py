@@ -1,46 +1,88 @@
-"""``tutelage run`` where every person is a teacher: what is the same for votes and for ballots of vectors."""
+"""``tutelage run`` and ``audit`` where every person is a teacher, by votes on near rows or by a ballot of vectors."""
 
+import csv
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import test_cli
 from runs_of_people import CAPPED, NEAREST, VECTORS, configure_people, write_people
-from test_cli import ran, refusal, tutelage
+from test_cli import FILES, ran, refusal, tutelage
+from tutelage import VoteHistogram
+from tutelage.accounting.data_independent import epsilon_if_added_or_removed
+from tutelage.cli.config import load_config
+from tutelage.privacy import round_up
+from tutelage.reporting import read_card
 from tutelage.students import load_student
 from tutelage.tables import read_csv
 
-pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
+pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable", "small_forests")
+OVER = ("run", "config.toml", "--overwrite")
+BOTH = pytest.mark.parametrize("by", [NEAREST, VECTORS], ids=["nearest", "vectors"])
 
 
-@pytest.fixture(params=[NEAREST, VECTORS], ids=["nearest", "vectors"])
-def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
     write_people(tmp_path)
-    configure_people(tmp_path, request.param)
-    ran(tmp_path)
     return tmp_path
 
 
-def test_its_student_predicts_from_the_file(folder):
-    student = load_student(folder / "out" / "student.skops")
-    public = read_csv(folder / "public.csv")
+@pytest.fixture
+def finished(runs, tmp_path):
+    """A function that brings a finished run to the test's folder and returns its card; each kind runs once."""
+
+    def bring(by: dict[str, str]) -> dict:
+        made = runs / by["teacher"]
+        if not made.exists():
+            made.mkdir()
+            write_people(made)
+            configure_people(made, by)
+            (made / "said.txt").write_text(tutelage("run", "config.toml", cwd=made).stdout)
+        shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+        return json.loads((tmp_path / "out" / "card.json").read_text())
+
+    return bring
+
+
+def labels_of(folder: Path) -> set[str]:
+    with (folder / "out" / "labels.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 200
+    return {row["label"] for row in rows}
+
+
+@BOTH
+def test_its_student_predicts_from_the_file(by, finished, tmp_path):
+    finished(by)
+    student = load_student(tmp_path / "out" / "student.skops")
+    public = read_csv(tmp_path / "public.csv")
     columns = {name: public.column(name) for name in ("age", "dose", "ward")}
     assert np.mean(student.predict(columns) == np.array(public.column("ill"))) > 0.8
 
 
-def test_a_second_run_says_the_same_and_costs_nothing(folder):
-    labels = (folder / "out" / "labels.csv").read_bytes()
-    again = tutelage("run", "config.toml", "--overwrite", cwd=folder)
+@BOTH
+def test_a_second_run_says_the_same_and_costs_nothing(by, finished, tmp_path):
+    finished(by)
+    labels = (tmp_path / "out" / "labels.csv").read_bytes()
+    again = tutelage(*OVER, cwd=tmp_path)
     assert again.returncode == 0, again.stderr
-    assert "Every query was labeled before. The labels are the same, and nothing was spent" in " ".join(
-        again.stdout.split()
-    )
+    said = " ".join(again.stdout.split())
+    assert "Every query was labeled before. The labels are the same, and nothing was spent" in said
     assert "may be mostly noise" not in again.stderr
-    assert (folder / "out" / "labels.csv").read_bytes() == labels
-    assert tutelage("ledger", "verify", "private.csv.ledger", cwd=folder).returncode == 0
+    assert (tmp_path / "out" / "labels.csv").read_bytes() == labels
+    assert tutelage("ledger", "verify", "private.csv.ledger", cwd=tmp_path).returncode == 0
 
 
-MECHANISM = '[mechanism]\nname = "{}"\n{}'
+def mechanism(name: str, settings: str) -> dict[str, str]:
+    return {"more": f'[mechanism]\nname = "{name}"\n{settings}'}
 
 
 @pytest.mark.parametrize(
@@ -48,17 +90,9 @@ MECHANISM = '[mechanism]\nname = "{}"\n{}'
     [
         (NEAREST, {"private": 'silo = "ward"'}, "`silo` in [private]"),
         (NEAREST, {"privacy": 'proposal = "p.json"'}, "`proposal` in [privacy]"),
-        (NEAREST, {"more": MECHANISM.format("gnmax", "sigma = 3.0\ncap = 2")}, "must be one of capped"),
-        (
-            NEAREST,
-            {"more": MECHANISM.format("confident", "threshold = 3.0\nsigma = 2.0")},
-            "`threshold` is not a setting",
-        ),
-        (
-            NEAREST,
-            {"more": MECHANISM.format("noisy-sum", "noise_multiplier = 3.0")},
-            "`noise_multiplier` is not a setting",
-        ),
+        (NEAREST, mechanism("gnmax", "sigma = 3.0\ncap = 2"), "must be one of capped"),
+        (NEAREST, mechanism("confident", "threshold = 3.0\nsigma = 2.0"), "`threshold` is not a setting"),
+        (NEAREST, mechanism("noisy-sum", "noise_multiplier = 3.0"), "`noise_multiplier` is not a setting"),
         (NEAREST, {"parameters": ""}, "[teachers.parameters] does not fit"),
         (NEAREST, {"parameters": "parameters = { cap = 0 }"}, "`cap` of NearestQueries"),
         (NEAREST, {"more": '[student]\nestimator = "closed-form"'}, "can be 'closed-form'"),
@@ -68,28 +102,214 @@ MECHANISM = '[mechanism]\nname = "{}"\n{}'
         (VECTORS, {"public": 'selection = "medoids"'}, "`selection` in [public] is about votes"),
         (VECTORS, {"private": 'silo = "ward"'}, "`silo` in [private]"),
         (VECTORS, {"privacy": 'proposal = "p.json"'}, "`proposal` in [privacy] is about a cost"),
-        (VECTORS, {"more": MECHANISM.format("gnmax", "sigma = 3.0")}, "`sigma` is not a setting of [mechanism]"),
-        (VECTORS, {"more": MECHANISM.format("gnmax", "noise_multiplier = 3.0")}, "must be 'noisy-sum'"),
-        (VECTORS, {"more": MECHANISM.format("noisy-sum", "noise_multiplier = 0.0")}, "noise_multiplier"),
+        (VECTORS, mechanism("gnmax", "sigma = 3.0"), "`sigma` is not a setting of [mechanism]"),
+        (VECTORS, mechanism("gnmax", "noise_multiplier = 3.0"), "must be 'noisy-sum'"),
+        (VECTORS, mechanism("noisy-sum", "noise_multiplier = 0.0"), "noise_multiplier"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused_in_one_sentence(by, sections, said, tmp_path):
-    write_people(tmp_path)
+    test_cli.write_people(tmp_path)
     configure_people(tmp_path, by, **sections)
     result = tutelage("run", "config.toml", cwd=tmp_path)
     assert said in refusal(result, result.returncode)
     assert not (tmp_path / "private.csv.ledger").exists()
 
 
-def test_people_who_cast_ballots_are_counted_with_noise_and_may_have_empty_cells(tmp_path):
-    write_people(tmp_path)
-    rows = (tmp_path / "private.csv").read_text().splitlines()
-    place = rows[0].split(",").index("age")
-    cells = rows[1].split(",")
-    rows[1] = ",".join(["" if number == place else cell for number, cell in enumerate(cells)])
-    (tmp_path / "private.csv").write_text("\n".join(rows) + "\n")
-    configure_people(tmp_path, VECTORS)
-    ran_once = tutelage("run", "config.toml", cwd=tmp_path)
-    assert ran_once.returncode == 0, ran_once.stderr
-    assert "people who cast ballots" in ran_once.stdout
-    assert "empty cells" not in ran_once.stderr
+# Votes on the public rows that are nearest to a person's own
+
+
+def test_a_run_asks_every_public_row_and_its_card_says_how(finished, tmp_path):
+    card = finished(NEAREST)
+    assert card["mechanism"].startswith("CappedGNMax(sigma=")
+    assert card["queries"] == card["answered"] == 200
+    assert (card["event"]["of"]["event"], card["event"]["count"]) == ("CappedArgmaxGaussian", 1)
+    assert 1.9 < card["public_epsilon"] <= 2.0
+    assert card["student_accuracy"] > 0.8
+    assert (card["frontier"], card["teachers"]) == ([], None)  # how many people there are is private
+    assert labels_of(tmp_path) == {"no", "yes"}
+    votes = VoteHistogram.load(tmp_path / "private-out" / "private-votes.npz")
+    assert (votes.n_teachers, votes.cap, votes.counts.sum()) == (1500, 5, 7500)
+
+
+def test_nothing_that_may_be_published_says_how_many_people_there_are(finished, tmp_path):
+    finished(NEAREST)
+    assert "not stated" in (tmp_path / "said.txt").read_text()
+    for name in ("card.json", "card.md", "card.html"):
+        text = (tmp_path / "out" / name).read_text()
+        assert "1500" not in text
+        assert "1,500" not in text
+
+
+def test_where_the_unit_is_a_row_the_card_says_how_many_there_are(folder):
+    configure_people(folder, NEAREST, private='unit = "row"\nignore = ["patient"]')
+    assert ran(folder)["teachers"] == 3000
+
+
+def test_more_queries_cost_nothing_and_the_run_warns_that_votes_may_be_gone(folder):
+    configure_people(folder, NEAREST, public="queries = 150")
+    spent = ran(folder)["budget"]["spent"]
+    configure_people(folder, NEAREST)
+    again = tutelage(*OVER, cwd=folder)
+    assert again.returncode == 0, again.stderr
+    assert "150 queries were labeled before" in " ".join(again.stdout.split())
+    assert "may be mostly noise" in again.stderr
+    assert json.loads((folder / "out" / "card.json").read_text())["budget"]["spent"] == spent
+
+
+def test_a_campaign_that_does_not_fit_is_refused_before_its_ledger_is_made(folder):
+    configure_people(folder, NEAREST, more=CAPPED.format(0.5, 15), privacy="budget = 2.0")
+    result = tutelage("run", "config.toml", cwd=folder)
+    assert "has no room for this release" in refusal(result, result.returncode)
+    assert not (folder / "private.csv.ledger").exists()
+
+
+@pytest.mark.parametrize(
+    ("by", "sections", "noise"),
+    [
+        (NEAREST, {"public": "queries = 190\nrounds = 2", "more": ""}, "noise as configured"),
+        (
+            NEAREST,
+            {"public": "queries = 190\nrounds = 2", "more": CAPPED.format(8.0, 15), "privacy": ""},
+            "noise as configured",
+        ),
+        (VECTORS, {}, "ε of a sum with little noise"),
+    ],
+    ids=["capped to an ε", "capped", "vectors"],
+)
+def test_the_audit_measures_how_far_one_person_moves_what_is_released(by, sections, noise, folder):
+    configure_people(folder, by, **sections)
+    result = tutelage("audit", "config.toml", "--draws", 2000, "--entities", 2, "--json", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    checks = {one["check"]: one for one in json.loads(result.stdout)["checks"]}
+    names = "noise as configured", noise, "one person, one ballot"
+    assert {checks[name]["verdict"] for name in names} == {"pass"}
+    assert "up to 0.000" not in checks["one person, one ballot"]["reason"]
+    assert not (folder / "private.csv.ledger").exists()
+
+
+@pytest.mark.parametrize("accounting", ["renyi", "gaussian"])
+def test_the_audit_looks_at_the_noise_that_the_budget_of_the_ledger_gives(accounting, folder):
+    configure_people(folder, NEAREST)
+    terms = ("--epsilon", 2, "--delta", 1e-5, "--neighbors", "entity", "--unit", "patient", "--accounting", accounting)
+    assert tutelage("ledger", "init", "private.csv.ledger", *terms, cwd=folder).returncode == 0
+    made = ran(folder)["mechanism"]
+    configure_people(folder, NEAREST, privacy="")
+    result = tutelage("audit", "config.toml", "--draws", 1000, "--entities", 1, "--json", cwd=folder)
+    reasons = {one["check"]: one["reason"] for one in json.loads(result.stdout)["checks"]}
+    assert reasons["ε as configured"].startswith(made)
+
+
+# Ballots of vectors
+
+
+def test_a_run_labels_every_public_row_by_sums_and_its_card_says_how(finished, tmp_path):
+    card = finished(VECTORS)
+    assert card["mechanism"].startswith("NoisySum(noise_multiplier=")
+    assert card["queries"] == card["answered"] == 200
+    assert (card["student"], card["frontier"]) == ("closed-form", [])
+    assert card["student_accuracy"] > 0.85
+    assert 1.9996 <= card["public_epsilon"] <= 2.0
+    assert labels_of(tmp_path) == {"no", "yes"}
+    # How many people there are is private: what the card says is the number that was released under noise.
+    assert 0 < abs(card["teachers"] - 1500) < 300
+
+
+@pytest.mark.parametrize(
+    ("private", "public", "more", "people"),
+    [
+        ("", "", "", True),
+        ("", "", '[mechanism]\nname = "noisy-sum"\nnoise_multiplier = 4.0', True),
+        ("", "", '[mechanism]\nname = "gnmax"\nsigma = 4.0', False),
+        ("", "", "[teachers]\nnumber = 20", False),
+        ("", "queries = 20", "", False),
+        ("", 'selection = "medoids"', "", False),
+        ("", "rounds = 2", "", False),
+        ('silo = "hospital"', "", "", False),
+    ],
+)
+def test_people_cast_ballots_unless_a_setting_is_about_votes(private, public, more, people, tmp_path):
+    privacy = "" if "name" in more else "epsilon = 2.0"
+    rest = f'[privacy]\ndelta = 1e-5\n{privacy}\n[output]\nfolder = "out"\n{more}'
+    (tmp_path / "config.toml").write_text(FILES.format(private=private, public=public) + rest)
+    settings = load_config(tmp_path / "config.toml")
+    assert settings.by_vectors is settings.by_people is people
+    assert settings.teachers.number == (20 if "number" in more else 250)
+
+
+def test_runs_share_the_budget_and_each_keeps_to_its_epsilon(folder):
+    configure_people(folder, VECTORS, privacy="epsilon = 1.0\nbudget = 3.0")
+    first = ran(folder)
+    assert 0.99 < first["public_epsilon"] <= 1.0
+    assert first["budget"]["budget"] == 3.0
+    (folder / "out").rename(folder / "first")
+    configure_people(folder, VECTORS, privacy="epsilon = 1.0", parameters="parameters = { rounds = 1 }")
+    second = ran(folder)
+    assert second["public_epsilon"] == 3.0
+    assert first["budget"]["spent"] < second["budget"]["spent"] < 3.0
+
+
+@pytest.mark.parametrize("ledger", [(), ("--ledger", "private.csv.ledger")])
+def test_a_budget_that_is_kept_exactly_is_proved_again_from_the_card(ledger, finished, tmp_path):
+    budget = finished(VECTORS)["budget"]
+    assert budget["accounting"] == "gaussian"
+    assert "order" not in budget
+    result = tutelage("card", "out", *ledger, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert json.loads((tmp_path / "out" / "card.json").read_text())["budget"] == budget
+
+
+FEWER = "states if units are only added or removed an ε"
+
+
+@pytest.mark.parametrize(
+    ("budget", "changes", "said"),
+    [
+        ({"accounting": "exact"}, {}, "card.json states"),
+        ({"spent": 1.0, "remaining": 1.0}, {}, "card.json states"),
+        ({"budget": 1.0, "remaining": 0.0}, {}, "card.json states"),
+        ({}, {"epsilon_if_added_or_removed": 0.1}, FEWER),
+        ({}, {"public_epsilon": 2.0}, FEWER),
+    ],
+)
+def test_an_edited_budget_or_epsilon_of_fewer_changes_is_found(budget, changes, said, finished, tmp_path):
+    card = finished(VECTORS)
+    edited = {**card, **changes, "budget": {**card["budget"], **budget}}
+    (tmp_path / "card.json").write_text(json.dumps(edited))
+    assert said in refusal(tutelage("card", "card.json", "--output", "new", cwd=tmp_path), 1)
+
+
+def test_a_card_says_for_which_change_of_the_data_its_epsilon_holds(finished, tmp_path):
+    finished(VECTORS)
+    card = read_card(tmp_path / "out" / "card.json")
+    fewer = card.if_added_or_removed or 0.0
+    assert fewer == epsilon_if_added_or_removed(card.event, 1e-5)
+    assert 0.4 * card.epsilon.epsilon < fewer < 0.5 * card.epsilon.epsilon
+    claim = "ε limits the effect of changing, adding or removing one unit (patient) with all of its rows."
+    beside = f"only joins or leaves, and none is changed, ε is {round_up(fewer)} at the same δ"
+    for form in ("card.md", "card.html"):
+        text = (tmp_path / "out" / form).read_text()
+        assert claim in text
+        assert beside in text
+        assert "This is not the ε of this card" in text
+    shown = " ".join((tmp_path / "said.txt").read_text().split())
+    assert f"ε if units only join or leave │ {round_up(fewer):.4f}: covers less, do not quote" in shown
+    assert "people who cast ballots" in shown
+    assert tutelage("card", "out", cwd=tmp_path).returncode == 0
+    assert read_card(tmp_path / "out" / "card.json") == card
+    assert tutelage(*OVER, cwd=tmp_path).returncode == 0
+    # After a second run its ε is that of the budget.
+    assert read_card(tmp_path / "out" / "card.json").if_added_or_removed is None
+
+
+def test_the_private_sums_of_all_rounds_are_kept_and_an_empty_cell_is_no_warning(folder):
+    lines = (folder / "private.csv").read_text().splitlines()
+    lines[1] = lines[1][lines[1].index(",") :]
+    (folder / "private.csv").write_text("\n".join(lines) + "\n")
+    configure_people(folder, VECTORS, more="votes = true")
+    result = tutelage("run", "config.toml", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    assert "empty cells" not in result.stderr
+    with np.load(folder / "private-out" / "private-votes.npz") as stored:
+        first, second = stored["totals"]
+        assert not np.array_equal(first, second)
+        assert stored["unit"].tolist() == ["patient", "entity"]

@@ -30,6 +30,15 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", (REPOSITORY / page).read_text(), re.MULTILINE | re.DOTALL)
 
 
+def executed(examples: list[str], **names: Any) -> dict[str, Any]:
+    """Run examples of our own documentation; return the names that they leave, and as `printed` what they print."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        for example in examples:
+            exec(example, names)  # noqa: S102
+    return {**names, "printed": printed.getvalue().strip()}
+
+
 def test_the_readme_example_prints_what_it_says(tmp_path, monkeypatch):
     adult, names = load_adult(), ["no", "yes"]
     for file, X, y, first in (
@@ -42,12 +51,9 @@ def test_the_readme_example_prints_what_it_says(tmp_path, monkeypatch):
             ids = ([f"p{number}"] if first else [] for number in range(len(X)))
             rows.writerows([*who, *row, names[label]] for who, row, label in zip(ids, X.tolist(), y, strict=True))
     monkeypatch.chdir(tmp_path)
-    example, *_ = blocks("README.md", "python")
-    printed, found = io.StringIO(), {}
-    with contextlib.redirect_stdout(printed):
-        exec(example, found)  # noqa: S102  our own documentation
-    assert printed.getvalue().strip() == "ε = 1.0 at δ = 1e-05"
-    assert printed.getvalue().strip() in (REPOSITORY / "README.md").read_text()
+    printed = executed(blocks("README.md", "python")[:1])["printed"]
+    assert printed == "ε = 1.0 at δ = 1e-05"
+    assert printed in (REPOSITORY / "README.md").read_text()
     others = dict(zip(adult.feature_names, adult.X_public[5000:].T, strict=True))
     student = load_student(Path("results") / "student.skops")
     right = np.mean(student.predict(others) == np.array(names)[adult.y_public[5000:]])
@@ -63,16 +69,11 @@ def test_the_documented_configuration_is_accepted(tmp_path):
 
 @pytest.mark.rest
 def test_ballots_of_vectors_are_used_as_documented(tmp_path):
-    example = blocks("docs/ballots.md", "python")[0]
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(example, {})  # noqa: S102  our own documentation
-    epsilon, _, accuracy = printed.getvalue().strip().rpartition(" ")
+    epsilon, _, accuracy = executed(blocks("docs/ballots.md", "python")[:1])["printed"].rpartition(" ")
     assert 0.499 < float(epsilon.split()[2]) <= 0.5
     assert 0.845 < float(accuracy) < 0.865
     for section in blocks("docs/ballots.md", "toml"):
-        written = f'dataset = "adult"\n{section}\n[output]\nfolder = "out"\n'
-        (tmp_path / "config.toml").write_text(written)
+        (tmp_path / "config.toml").write_text(f'dataset = "adult"\n{section}\n[output]\nfolder = "out"\n')
         config = load_config(tmp_path / "config.toml")
         assert config.by_people
         assert config.votes is None
@@ -84,18 +85,13 @@ def test_the_student_is_used_as_documented(tmp_path, monkeypatch, called):
     configure(tmp_path, ('folder = "out"', 'folder = "results"'))
     assert called("run", "config.toml", cwd=tmp_path).returncode == 0
     monkeypatch.chdir(tmp_path)
-    (example,) = blocks("docs/configuration.md", "python")
-    names = {"rows": [[50, 0.9, "north"]]}
-    exec(example, names)  # noqa: S102  our own documentation
-    assert names["student"].predict(names["rows"]).tolist() == ["yes"]  # pyright: ignore[reportAttributeAccessIssue]
+    names = executed(blocks("docs/configuration.md", "python"), rows=[[50, 0.9, "north"]])
+    assert names["student"].predict(names["rows"]).tolist() == ["yes"]
 
 
-def test_the_documented_ledger_says_what_it_says(tmp_path, monkeypatch, capsys):
+def test_the_documented_ledger_says_what_it_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
-    for example in blocks("docs/ledger.md", "python"):
-        exec(example, names)  # noqa: S102  our own documentation
-    printed = capsys.readouterr().out.strip().splitlines()
+    printed = executed(blocks("docs/ledger.md", "python"))["printed"].splitlines()
     assert printed[-1] == "[ 0 -1  1] 0.0"
     for line in printed:
         assert f"`{line}`" in (REPOSITORY / "docs" / "ledger.md").read_text()
@@ -130,11 +126,7 @@ def test_the_documented_commands_work(tmp_path, called):
 
 
 def test_the_documented_mechanism_keeps_the_contract():
-    names = {"__name__": "documented"}
-    _, *examples = blocks("docs/mechanisms.md", "python")
-    for example in examples:
-        exec(example, names)  # noqa: S102  our own documentation
-    suite: Any = names["TestSomeClasses"]
+    suite = executed(blocks("docs/mechanisms.md", "python")[1:], __name__="documented")["TestSomeClasses"]
     for name in dir(suite):
         if name.startswith("test_"):
             getattr(suite(), name)()
@@ -178,8 +170,7 @@ SHOWN = {
 @pytest.mark.rest
 def test_the_documented_card_is_made(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
-    exec(blocks("docs/card.md", "python")[0], names)  # noqa: S102  our own documentation
+    names = executed(blocks("docs/card.md", "python")[:1])
     assert names["model"].epsilon_.epsilon <= 1
     assert names["card"].student_accuracy > 0.7
     assert names["student"].predict(names["adult"].X_public[:3]).shape == (3,)
@@ -189,9 +180,7 @@ def test_the_documented_card_is_made(tmp_path, monkeypatch):
 @pytest.mark.rest
 @pytest.mark.usefixtures("small_forests")
 def test_the_documented_teachers_work():
-    names: dict[str, Any] = {}
-    for example in blocks("docs/teachers.md", "python")[:-1]:  # the last one needs MNIST
-        exec(example, names)  # noqa: S102  our own documentation
+    names = executed(blocks("docs/teachers.md", "python")[:-1])  # the last one needs MNIST
     X, y, X_public = names["X"], names["y"], names["X_public"]
     assert names["by_hand"].transform(X_public[:2]).shape == (2, 32)
     assert names["model"].fit(X[:600], y[:600], X_public=X_public).release_.answered.all()
@@ -202,9 +191,7 @@ def test_the_documented_teachers_work():
 @FITS_AGAIN
 @pytest.mark.rest
 def test_the_documented_students_work():
-    names: dict[str, Any] = {}
-    for example in blocks("docs/students.md", "python"):
-        exec(example, names)  # noqa: S102  our own documentation
+    names = executed(blocks("docs/students.md", "python"))
     model, in_rounds, y_public = names["model"], names["in_rounds"], names["y_public"]
     assert f"ε = {model.epsilon_.epsilon:.2f}" in (REPOSITORY / "docs/students.md").read_text()
     assert model.score(names["X_public"], y_public) > 0.6
@@ -213,22 +200,18 @@ def test_the_documented_students_work():
     assert np.mean(names["final"].predict(names["rows"]) == y_public) > 0.7
 
 
-def test_the_documented_entities_vote_locally(capsys):
-    names: dict[str, Any] = {}
-    (example,) = blocks("docs/local.md", "python")
-    exec(example, names)  # noqa: S102  our own documentation
+def test_the_documented_entities_vote_locally():
+    names = executed(blocks("docs/local.md", "python"))
     assert np.mean(names["labels"] == 0) > 0.8
     page = (REPOSITORY / "docs" / "local.md").read_text()
-    for printed in capsys.readouterr().out.strip().splitlines():
+    for printed in names["printed"].splitlines():
         assert f"`{printed}`" in page
 
 
-def test_the_documented_publication_works(capsys):
-    names: dict[str, Any] = {}
-    (example,) = blocks("docs/publishing.md", "python")
-    exec(example, names)  # noqa: S102  our own documentation
+def test_the_documented_publication_works():
+    names = executed(blocks("docs/publishing.md", "python"))
     assert names["proposal"].epsilon < names["publication"].data_independent.epsilon
-    assert f"ε = {round_up(names['publication'].epsilon.epsilon)}" in capsys.readouterr().out
+    assert f"ε = {round_up(names['publication'].epsilon.epsilon)}" in names["printed"]
 
 
 @pytest.mark.rest

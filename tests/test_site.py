@@ -15,14 +15,13 @@ import typer
 
 import tutelage as package
 from conftest import REPOSITORY
+from test_docs import PAGES as DOC_PAGES
 from test_docs import blocks
 from test_guides import PAGES as GUIDES
 from tutelage.cli.app import app
 from tutelage.cli.config import load_config
 
-PAGES = sorted(
-    [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md"), *(REPOSITORY / "examples").rglob("*.md")]
-)
+PAGES = sorted([*DOC_PAGES, *(REPOSITORY / "examples").rglob("*.md")])
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE = {"python", "toml", "sh", "console"}
 
@@ -115,12 +114,9 @@ def test_an_epsilon_is_proposed_and_tested_as_documented(tmp_path, called):
     for name in ("public-votes", "votes"):
         np.savez(tmp_path / f"{name}.npz", counts=counts)
     (tmp_path / "public.csv").write_text("age,ward\n" + "".join(f"{age},north\n" for age in range(100)))
-    made = called(
-        "ledger", "init", "patients.db", "--epsilon", "20", "--delta", "1e-5", "--neighbors", "ballot", cwd=tmp_path
-    )
-    assert made.returncode == 0, made.stderr
-    results = [called(*shlex.split(line)[2:], cwd=tmp_path) for line in block.splitlines()]
-    assert [result.returncode for result in results] == [0, 0, 0], [result.stderr for result in results]
+    init = "$ tutelage ledger init patients.db --epsilon 20 --delta 1e-5 --neighbors ballot"
+    results = [called(*shlex.split(line)[2:], cwd=tmp_path) for line in (init, *block.splitlines())]
+    assert [result.returncode for result in results] == [0] * 4, [result.stderr for result in results]
     assert "The test " in results[-1].stdout  # passed, or in one of twenty runs refused
 
 
@@ -173,13 +169,8 @@ def test_every_public_unit_has_its_page_and_every_page_its_units():
     }
     folder = Path(package.__file__).parent
     units = {path.stem if path.suffix else path.name for path in folder.iterdir() if not path.name.startswith("_")}
-    units -= {
-        "py",
-        "cli",
-        "preflight",
-        "progress",
-        "published",
-    }  # a marker; the command line, which has its own page; what is internal
+    # A marker; the command line, which has its own page; what is internal.
+    units -= {"py", "cli", "preflight", "progress", "published"}
     assert {module.split(".")[1] for module in documented if module.startswith("tutelage.")} == units
     assert "tutelage_reproductions" in documented
     for page in (REPOSITORY / "docs" / "reference").glob("[a-z]*.md"):
