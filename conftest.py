@@ -131,4 +131,5 @@ def in_this_process(request, called, monkeypatch):
     def call(*arguments: object, cwd: Path | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
         return in_a_process(*arguments, cwd=cwd, **options) if options else called(*arguments, cwd=cwd)
 
-    monkeypatch.setattr(request.module, "tutelage", call)
+    for module in (request.module, sys.modules["test_cli"]):  # whose helpers call it too
+        monkeypatch.setattr(module, "tutelage", call)

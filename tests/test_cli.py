@@ -359,7 +359,7 @@ def test_an_interrupted_run_says_so_and_continues(send, number, code, folder):
         folder,
         ('tree.DecisionTreeClassifier"\njobs = 1', 'ensemble.RandomForestClassifier"'),
         ("number = 15", "number = 30"),
-        teachers="parameters = { n_estimators = 100 }\njobs = 2",
+        teachers="parameters = { n_estimators = 60 }\njobs = 2",
     )
     command = [sys.executable, "-m", "tutelage", "run", "config.toml"]
     piped: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "start_new_session": True}
@@ -378,6 +378,8 @@ def test_an_interrupted_run_says_so_and_continues(send, number, code, folder):
     kept = {path.name: path.stat().st_mtime_ns for path in checkpoints.glob("*.npz")}
     assert 4 <= len(kept) < 30
     assert not (folder / "out" / "card.json").exists()
+    config = (folder / "config.toml").read_text()
+    (folder / "config.toml").write_text(config.replace("jobs = 2", "jobs = 1"))
     assert tutelage("run", "config.toml", cwd=folder).returncode == 0
     assert (folder / "out" / "card.json").exists()
     assert not checkpoints.exists()

@@ -37,12 +37,7 @@ def test_without_arguments_it_says_what_it_is_and_what_to_do_first(called):
     assert shown.returncode == 0
     assert shown.stderr == ""
     assert shown.stdout == called("--help").stdout == called("-h").stdout
-    for verb in _VERBS:
-        assert f"\n  {verb} " in shown.stdout
-    assert "publish the model, and prove what it cost" in shown.stdout
-    said = " ".join(shown.stdout.split())
-    assert "Each person's data become one ballot" in said
-    assert "The guides come with the source code, not with the installed package: see docs/index.md there." in said
+    assert all(f"\n  {verb} " in shown.stdout for verb in _VERBS)
 
 
 def test_the_first_steps_work_as_shown(called, tmp_path):
@@ -50,8 +45,7 @@ def test_the_first_steps_work_as_shown(called, tmp_path):
     assert "tutelage run adult.toml" in called("example", "adult", cwd=tmp_path).stdout
     assert "tutelage run files.toml" in called("example", "files", cwd=tmp_path).stdout
     assert load_config(tmp_path / "adult.toml").dataset == "adult"
-    settings = load_config(tmp_path / "files.toml")
-    assert settings.private is not None
+    assert load_config(tmp_path / "files.toml").private is not None
     message = refusal(called("run", "files.toml", cwd=tmp_path), 1)
     assert message == "tutelage: public.csv cannot be read: No such file or directory."
 
@@ -67,23 +61,14 @@ def test_an_example_replaces_no_file(called, tmp_path):
     message = refusal(called("example", "adult", cwd=tmp_path), 2)
     assert message == "tutelage: adult.toml already exists. Name another file with --output."
     assert (tmp_path / "adult.toml").read_text() == "mine"
-    assert "must be in a folder that exists" in refusal(
-        called("example", "adult", "--output", tmp_path / "no" / "x.toml"), 2
-    )
-
-
-@pytest.mark.parametrize("verb", _VERBS)
-def test_every_verb_helps(verb, called):
-    shown = called(verb, "--help")
-    assert shown.returncode == 0
-    assert shown.stdout.startswith(f"Usage: tutelage {verb} ")
+    nowhere = called("example", "adult", "--output", tmp_path / "no" / "x.toml")
+    assert "must be in a folder that exists" in refusal(nowhere, 2)
 
 
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
         ("rnu", "There is no verb 'rnu'. Did you mean `tutelage run`?"),
-        ("reproduc", "There is no verb 'reproduc'. Did you mean `tutelage reproduce`?"),
         ("xyzzy", "There is no verb 'xyzzy'. `tutelage --help` lists the verbs."),
     ],
 )
@@ -117,14 +102,8 @@ def test_every_exit_code_is_on_the_page_of_the_command_line():
     codes = set(re.findall(r"(?:\bExit\(|^_FAILED = |^INTERRUPTED = )(\d+)", sources, re.MULTILINE))
     assert codes == {"1", "3", "130"}
     assert all(re.search(rf"\b{code} [a-z]", page) for code in codes)
-    with_goals = {path.stem for path in (REPOSITORY / "src/tutelage/cli").glob("*.py") if ends_with_3(path.read_text())}
-    assert with_goals == {"audit", "plan"}
     (line,) = re.findall(r"3 a check.*?,", page, re.DOTALL)
-    assert with_goals == set(re.findall(r"`(\w+)`", line))
-
-
-def ends_with_3(source: str) -> bool:
-    return bool(re.search(r"^_(FAILED|INFEASIBLE) = 3\b", source, re.MULTILINE))
+    assert set(re.findall(r"`(\w+)`", line)) == {"audit", "plan"}
 
 
 def test_a_verb_of_another_package_is_listed_only_if_the_package_is_installed(called, monkeypatch):

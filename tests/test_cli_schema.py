@@ -18,32 +18,12 @@ from tutelage.tables import read_table
 pandas = pytest.importorskip("pandas")
 pytestmark = pytest.mark.usefixtures("repeatable")
 
-WORDS = [
-    "fever",
-    "cough",
-    "knee",
-    "left",
-    "right",
-    "pain",
-    "none",
-    "since",
-    "week",
-    "day",
-    "arm",
-    "mild",
-    "severe",
-    "no",
-    "finding",
-    "home",
-]
+WORDS = "fever cough knee left right pain none since week day arm mild severe no finding home"
 
 
-def change(folder: Path, name: str, **columns: Any) -> Any:
-    """Write columns into a csv file of a folder, and return the table."""
-    table = pandas.read_csv(folder / name)
-    table = table.assign(**columns)
-    table.to_csv(folder / name, index=False)
-    return table
+def change(folder: Path, name: str, **columns: Any) -> None:
+    """Write columns into a csv file of a folder."""
+    pandas.read_csv(folder / name).assign(**columns).to_csv(folder / name, index=False)
 
 
 @pytest.fixture
@@ -55,13 +35,12 @@ def folder(tmp_path: Path) -> Path:
             tmp_path,
             name,
             seen=[f"2024-01-{day:02d}" for day in random.integers(1, 29, n)],
-            note=[" ".join(words) for words in random.choice(WORDS, (n, 5))],
+            note=[" ".join(words) for words in random.choice(WORDS.split(), (n, 5))],
             grade=random.choice(["low", "mid", "high"], n),
             code=[f"c{number}" for number in range(n)],
         )
-    change(
-        tmp_path, "public.csv", grade=pandas.read_csv(tmp_path / "public.csv")["grade"].where(lambda one: one != "mid")
-    )
+    grades = pandas.read_csv(tmp_path / "public.csv")["grade"]
+    change(tmp_path, "public.csv", grade=grades.where(grades != "mid"))
     return tmp_path
 
 
@@ -75,15 +54,8 @@ def test_a_schema_says_what_each_column_is(folder, called):
     shown = called("schema", "public.csv", "--ignore", "ill", cwd=folder)
     assert shown.returncode == 0, shown.stderr
     columns = tomllib.loads(shown.stdout)["columns"]
-    assert columns == {
-        "age": "number",
-        "dose": "number",
-        "ward": ["north", "south"],
-        "seen": "date",
-        "note": "text",
-        "grade": ["", "high", "low"],
-        "code": "ignore",
-    }
+    kinds = {"age": "number", "dose": "number", "seen": "date", "note": "text", "code": "ignore"}
+    assert columns == {**kinds, "ward": ["north", "south"], "grade": ["", "high", "low"]}
     assert "# Learned from 120 rows of public.csv." in shown.stdout
     assert "# Column 'code' of the public rows holds text that differs in most rows" in shown.stdout
     empty = int(pandas.read_csv(folder / "public.csv")["grade"].isna().sum())
