@@ -88,12 +88,6 @@ def test_wrong_calls_are_one_sentence(folder, called, arguments, message):
     assert message in refusal(called("audit", folder / "config.toml", *arguments), 2)
 
 
-def test_public_rows_that_are_not_there_are_refused_as_by_a_run(folder, called):
-    configure(folder, public='label = "ill"\nevaluate_last = 99999', private='entity = "patient"\nignore = ["site"]')
-    for verb in ("audit", "run"):
-        assert "`evaluate_last` in [public] must leave" in refusal(called(verb, folder / "config.toml"), 2)
-
-
 def test_too_little_noise_fails_at_any_scale():
     class_counts = {"n_teachers": 12, "n_classes": 3, "draws": 20_000, "noise": SimulationNoise(0)}
     right = check_mechanism(FaultyArgmax(faulty.right), **class_counts)

@@ -1,6 +1,5 @@
 """The command line's frame: what it shows first, completes and suggests, and that verbs load when they are called."""
 
-import re
 import subprocess
 import sys
 from typing import Any
@@ -94,25 +93,6 @@ def test_every_help_text_fits_the_screen_uncut(columns):
     lines = [line for text in shown.values() for line in text.splitlines()]
     assert [line for line in lines if len(line) > columns] == []
     assert [line for line in lines if line.endswith("...") and "VERB ..." not in line] == []
-
-
-def test_every_exit_code_is_on_the_page_of_the_command_line():
-    page = (REPOSITORY / "docs" / "reference" / "command-line.md").read_text()
-    sources = "".join(path.read_text() for path in (REPOSITORY / "src" / "tutelage" / "cli").glob("*.py"))
-    codes = set(re.findall(r"(?:\bExit\(|^_FAILED = |^INTERRUPTED = )(\d+)", sources, re.MULTILINE))
-    assert codes == {"1", "3", "130"}
-    assert all(re.search(rf"\b{code} [a-z]", page) for code in codes)
-    (line,) = re.findall(r"3 a check.*?,", page, re.DOTALL)
-    assert set(re.findall(r"`(\w+)`", line)) == {"audit", "plan"}
-
-
-def test_a_verb_of_another_package_is_listed_only_if_the_package_is_installed(called, monkeypatch):
-    assert "\n  reproduce " in called().stdout
-    monkeypatch.setattr("tutelage.cli.app._entry_points", lambda: ())
-    shown = called().stdout
-    assert "reproduce" not in shown
-    assert all(f"\n  {verb} " in shown for verb in _VERBS if verb != "reproduce")
-    assert "needs the package tutelage-reproductions" in refusal(called("reproduce", "--list"), 1)
 
 
 def test_what_is_shown_first_loads_nothing_heavy():

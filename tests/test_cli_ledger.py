@@ -163,16 +163,6 @@ def test_init_says_whom_the_budget_protects(voted):
     assert "`epsilon` of the budget" in refusal(tutelage("ledger", "init", "c.ledger", *below, cwd=voted), 2)
 
 
-def test_a_damaged_ledger_is_one_sentence(voted):
-    content = bytearray((voted / "a.ledger").read_bytes())
-    place = content.index(b'"delta":')
-    content[place + 8 : place + 12] = b"0.01"
-    (voted / "a.ledger").write_bytes(content)
-    assert "Entry 0 does not match its hash" in refusal(tutelage("ledger", "show", "a.ledger", cwd=voted), 1)
-    (voted / "a.ledger").write_bytes(b"nonsense" * 1000)
-    assert "a.ledger is no ledger." in refusal(tutelage("ledger", "show", "a.ledger", cwd=voted), 1)
-
-
 def test_ctrl_c_after_the_reservation_is_one_sentence_and_leaves_a_whole_ledger(voted):
     np.savez(voted / "votes.npz", counts=np.full((100_000, 3), 80))
     np.savez(voted / "public.npz", X=np.arange(100_000.0)[:, None])

@@ -79,17 +79,6 @@ def test_a_run_keeps_results_that_were_changed(name, finished, called):  # noqa:
     assert called(*AGAIN).returncode == 0
 
 
-@pytest.mark.parametrize("name", ["labels.csv", "card.json", MANIFEST])
-def test_a_run_writes_over_none_of_its_inputs(name, project, called):
-    (project / "out").mkdir()
-    for old in ("private.csv", "public.csv"):
-        configure(project, (old, f"out/{name}"), ("delta = 1e-5", 'delta = 1e-5\nledger = "a.ledger"'))
-        shutil.copy(project / old, project / "out" / name)
-        before = contents(project)
-        assert "would be replaced" in refusal(called("run", "config.toml", "--overwrite", cwd=project), 2)
-        assert contents(project) == before
-
-
 def test_the_folder_of_the_rows_is_no_folder_of_results(project, called):
     before, here = contents(project), ('folder = "out"', 'folder = "."')
     configure(project, here)

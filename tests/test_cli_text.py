@@ -110,12 +110,6 @@ def test_strings_are_text_and_never_markup_or_orders_to_a_terminal(capsys):
     assert printable("a\tb\nc é ε ق") == "a\tb\nc é ε ق"
 
 
-def test_only_the_plain_console_is_used():
-    command_line = REPOSITORY / "src" / "tutelage" / "cli"
-    for path in [*command_line.glob("*.py"), *(REPOSITORY / "reproductions").rglob("*.py")]:
-        assert path.name == "text.py" or "rich.console" not in path.read_text()
-
-
 @pytest.mark.parametrize("verb", [*_VERBS, "--version"])
 def test_an_argument_that_a_terminal_would_obey_is_refused_by_every_verb(verb, called):
     assert refusal(called(verb, "a\x1b[31mb"), 2).startswith("tutelage: An argument must have no control characters.")
@@ -245,8 +239,10 @@ def test_no_verb_prints_control_characters_of_a_file(tmp_path, called):
 
 def test_all_that_is_printed_goes_through_one_place():
     folder = Path(text.__file__).parent
-    printing = re.compile(r"typer\.s?echo\(|(?<![\w.])print\(|sys\.(stdout|stderr)\.write|Console\(\)")
+    printing = re.compile(r"typer\.s?echo\(|(?<![\w.])print\(|sys\.(stdout|stderr)\.write|Console\(\)|rich\.console")
     assert [path.name for path in folder.glob("*.py") if printing.search(path.read_text())] == ["text.py"]
+    sources = (REPOSITORY / "reproductions").rglob("*.py")
+    assert not [path.name for path in sources if "rich.console" in path.read_text()]
 
 
 def test_streams_let_no_control_character_through():

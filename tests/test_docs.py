@@ -60,13 +60,6 @@ def test_the_readme_example_prints_what_it_says(tmp_path, monkeypatch):
     assert 0.845 < right < 0.865
 
 
-def test_the_documented_configuration_is_accepted(tmp_path):
-    (tmp_path / "config.toml").write_text(blocks("docs/configuration.md", "toml")[0])
-    config = load_config(tmp_path / "config.toml")
-    assert config.private is not None
-    assert config.private.entity == "patient_id"
-
-
 @pytest.mark.rest
 def test_ballots_of_vectors_are_used_as_documented(tmp_path):
     epsilon, _, accuracy = executed(blocks("docs/ballots.md", "python")[:1])["printed"].rpartition(" ")
@@ -93,24 +86,8 @@ def test_the_documented_ledger_says_what_it_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     printed = executed(blocks("docs/ledger.md", "python"))["printed"].splitlines()
     assert printed[-1] == "[ 0 -1  1] 0.0"
-    for line in printed:
-        assert f"`{line}`" in (REPOSITORY / "docs" / "ledger.md").read_text()
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
-def test_no_table_is_broken_by_a_blank_line(page):
-    """A table has a header row, a separator and rows of as many cells, and a blank line before it."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-    for block in re.split(r"\n\s*\n", text):
-        lines = [line.strip() for line in block.strip().splitlines()]
-        if any(line.startswith("|") for line in lines):
-            assert all(line.startswith("|") for line in lines), f"text in one block with a table: {block}"
-            bare = [re.sub(r"\\\||`[^`]*`|\$[^$]*\$", "", line) for line in lines]
-            header, separator, *rows = bare if len(bare) > 1 else [*bare, ""]
-            assert re.fullmatch(r"\|(\s*:?-+:?\s*\|)+", separator), f"no separator below {header}"
-            assert {line.count("|") for line in (separator, *rows)} == {header.count("|")}, (
-                f"rows of other cells: {header}"
-            )
+    page = (REPOSITORY / "docs" / "ledger.md").read_text()
+    assert all(f"`{line}`" in page for line in printed)
 
 
 def test_the_documented_commands_work(tmp_path, called):
@@ -173,7 +150,6 @@ def test_the_documented_card_is_made(tmp_path, monkeypatch):
     names = executed(blocks("docs/card.md", "python")[:1])
     assert names["model"].epsilon_.epsilon <= 1
     assert names["card"].student_accuracy > 0.7
-    assert names["student"].predict(names["adult"].X_public[:3]).shape == (3,)
 
 
 @FITS_AGAIN
@@ -182,30 +158,23 @@ def test_the_documented_card_is_made(tmp_path, monkeypatch):
 def test_the_documented_teachers_work():
     names = executed(blocks("docs/teachers.md", "python")[:-1])  # the last one needs MNIST
     X, y, X_public = names["X"], names["y"], names["X_public"]
-    assert names["by_hand"].transform(X_public[:2]).shape == (2, 32)
     assert names["model"].fit(X[:600], y[:600], X_public=X_public).release_.answered.all()
-    assert names["labels"].tolist() == [1, 0]
-    assert str(names["forests"].epsilon_).startswith("ε = ")
 
 
 @FITS_AGAIN
 @pytest.mark.rest
 def test_the_documented_students_work():
     names = executed(blocks("docs/students.md", "python"))
-    model, in_rounds, y_public = names["model"], names["in_rounds"], names["y_public"]
-    assert f"ε = {model.epsilon_.epsilon:.2f}" in (REPOSITORY / "docs/students.md").read_text()
-    assert model.score(names["X_public"], y_public) > 0.6
-    assert len(in_rounds.queries_) == len(set(in_rounds.queries_.tolist())) == 200
-    assert names["asked"].rounds == (45, 15)
-    assert np.mean(names["final"].predict(names["rows"]) == y_public) > 0.7
+    assert f"ε = {names['model'].epsilon_.epsilon:.2f}" in (REPOSITORY / "docs/students.md").read_text()
+    assert len(names["in_rounds"].queries_) == len(set(names["in_rounds"].queries_.tolist())) == 200
+    assert np.mean(names["final"].predict(names["rows"]) == names["y_public"]) > 0.7
 
 
 def test_the_documented_entities_vote_locally():
     names = executed(blocks("docs/local.md", "python"))
     assert np.mean(names["labels"] == 0) > 0.8
     page = (REPOSITORY / "docs" / "local.md").read_text()
-    for printed in names["printed"].splitlines():
-        assert f"`{printed}`" in page
+    assert all(f"`{line}`" in page for line in names["printed"].splitlines())
 
 
 def test_the_documented_publication_works():

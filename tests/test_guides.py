@@ -174,12 +174,6 @@ def test_the_mechanism_of_the_guide_keeps_the_contract_and_the_quiet_one_does_no
         names["CoarseGNMax"](20.0, groups=(0, 2, 0))
 
 
-def test_every_guide_is_reached_from_the_start_page() -> None:
-    start = DOCS / "index.md"
-    linked = {(start.parent / target).resolve() for target in re.findall(r"\]\(([^)#]+\.md)", start.read_text())}
-    assert set(PAGES) - {start} <= linked
-
-
 def test_a_promise_that_is_not_kept_is_found() -> None:
     assert_shown("ε = … at\nlast", "first\nε  =  3 at\nbetween\nlast")
     with pytest.raises(AssertionError):

@@ -8,6 +8,7 @@ import re
 import secrets
 import signal
 import sqlite3
+import zipfile
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -15,9 +16,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestClassifier
 
+from processes import forked
 from runs_of_people import NEAREST, VECTORS, configure_people
 from test_cli import configure, write_people
+from test_ledger_tampering import edit
 from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, VoteHistogram
 from tutelage._internal import releases
 from tutelage.cli import run as cli_run
@@ -34,7 +38,7 @@ from tutelage.mechanisms import CappedGNMax, ConfidentGNMax, NoisySum
 from tutelage.mechanisms.noisy_argmax import _ReportsWinner
 from tutelage.partition import Shards
 from tutelage.privacy import ONE_TEACHER
-from tutelage.students import store
+from tutelage.students import load_student, store
 from tutelage.tables import read_batches
 from tutelage.teachers import NearestQueries, VectorBallots
 
@@ -54,6 +58,10 @@ def clock(monkeypatch):
     return read
 
 
+VOTES = VoteHistogram(np.array([[230, 15, 5]]), 250)
+ONE = GNMax(40.0).event_of_one(3, ONE_TEACHER, simulated=False)
+
+
 def ledger_of(path=None):
     terms = {"epsilon": 5.0, "delta": 1e-5, "unit": ONE_TEACHER}
     return Ledger.in_memory(**terms) if path is None else Ledger.create(path, **terms)
@@ -61,7 +69,7 @@ def ledger_of(path=None):
 
 def test_all_entries_of_an_ask_have_the_day_on_which_it_began(clock):
     ledger = ledger_of()
-    session = LabelingSession(VoteHistogram(np.array([[230, 15, 5]]), 250), GNMax(40.0), ledger)
+    session = LabelingSession(VOTES, GNMax(40.0), ledger)
     for number in range(6):
         session.ask(np.array([[float(number)]]))
     written = [entry["written"] for entry in ledger.export()]
@@ -71,10 +79,10 @@ def test_all_entries_of_an_ask_have_the_day_on_which_it_began(clock):
 
 
 def test_a_reservation_that_is_settled_on_another_day_does_not_show_it(clock):
-    ledger, event = ledger_of(), GNMax(40.0).event_of_one(3, ONE_TEACHER, simulated=False)
-    reservation = ledger.reserve(event, 1)
+    ledger = ledger_of()
+    reservation = ledger.reserve(ONE, 1)
     clock.append(clock[-1] + timedelta(days=3))
-    ledger.settle(reservation, {bytes(32): (1,)}, event)
+    ledger.settle(reservation, {bytes(32): (1,)}, ONE)
     assert len({entry["written"] for entry in ledger.export()[1:]}) == 1
 
 
@@ -98,13 +106,8 @@ def test_a_repeat_needs_no_place_in_the_file(tmp_path):
 
 def test_a_refused_release_confirms_no_change_for_the_next_one(tmp_path):
     (X, y), (public, _) = made_up(0), made_up(1)
-    ledger = Ledger.create(
-        tmp_path / "a.ledger",
-        epsilon=1.0,
-        delta=1e-5,
-        unit=Shards.of_rows(2, 2, key=bytes(range(16))).unit,
-        accounting="gaussian",
-    )
+    terms = {"epsilon": 1.0, "delta": 1e-5, "unit": Shards.of_rows(2, 2, key=bytes(range(16))).unit}
+    ledger = Ledger.create(tmp_path / "a.ledger", **terms, accounting="gaussian")
     settings = {"classes": [0, 1], "ledger": ledger, "random_state": 0}
     model = PATEClassifier(mechanism=NoisySum(60.0), **settings).fit(X, y, X_public=public)
     too_much = PATEClassifier(mechanism=NoisySum(0.5), data_changed=True, **settings)
@@ -124,7 +127,7 @@ def test_every_release_leaves_the_same_trace_of_its_data(changed, tmp_path):
         ledger = ledger_of(tmp_path / f"{len(traces)}.ledger")
         for data in (np.eye(3), second, np.eye(3)):
             ledger.bind(data_digest(data), changed=True)
-            ledger.reserve(GNMax(40.0).event_of_one(3, ONE_TEACHER, simulated=False), 1)
+            ledger.reserve(ONE, 1)
         traces.append(ledger.export())
     kinds = [[entry["kind"] for entry in trace] for trace in traces]
     assert kinds == [["opened", *["bound", "reserved"] * 3]] * 4
@@ -138,9 +141,8 @@ def test_a_fit_has_one_day_and_one_binding(clock, binary_rows, tmp_path):
     X, y = binary_rows
     ledger = tmp_path / "a.ledger"
     for rows, question in ((X, "first"), (X, "second"), (X[:300], "third")):
-        model = PATEClassifier(
-            teacher=VectorBallots(), ledger=ledger, budget=20.0, epsilon=1.0, data_changed=True, question=question
-        ).fit(rows, y[: len(rows)], X_public=X[:60])
+        settings = {"ledger": ledger, "budget": 20.0, "epsilon": 1.0, "data_changed": True, "question": question}
+        model = PATEClassifier(VectorBallots(), **settings).fit(rows, y[: len(rows)], X_public=X[:60])
         entries = Ledger.open(ledger).export()
         last = max(place for place, entry in enumerate(entries) if entry["kind"] == "bound")
         assert {entry["written"] for entry in entries[last:]} == {model.day_} == {model.card().created}
@@ -150,19 +152,12 @@ def test_a_fit_has_one_day_and_one_binding(clock, binary_rows, tmp_path):
     assert {len(batch.written) for batch in model.card().batches} == {len("2031-05-17")}
 
 
-def test_a_student_is_saved_without_times_addresses_and_gaps(tmp_path, binary_rows, monkeypatch):
-    import zipfile
-
-    from sklearn.ensemble import RandomForestClassifier
-
-    from tutelage.students import load_student
-    from tutelage.students.store import save_student
-
+def test_a_student_is_saved_without_times_addresses_and_gaps(tmp_path, binary_rows):
     X, y = binary_rows
     saved = []
     for name in ("one", "other"):
         student = RandomForestClassifier(10, random_state=0).fit(X, y)
-        save_student(student, tmp_path / name)
+        store.save_student(student, tmp_path / name)
         assert (load_student(tmp_path / name).predict(X) == student.predict(X)).all()
         saved.append((tmp_path / name).read_bytes())
         np.full(10**6, 7.0)  # other memory for the next one
@@ -220,19 +215,18 @@ def test_what_a_kill_leaves_of_a_new_ledger_is_removed(leftover, tmp_path):
     path, part = tmp_path / "a.ledger", tmp_path / "a.ledger.making-x"
     part.touch()
     if leftover != "empty":
-        child = os.fork()
-        if child == 0:
+
+        def killed():
             raw = sqlite3.connect(part, isolation_level=None)
             raw.execute("PRAGMA cache_size = 1")  # so that pages are in the file before the commit
             raw.execute("BEGIN EXCLUSIVE")
             raw.execute("CREATE TABLE entries (text TEXT)")
-            for _ in range(2000):
-                raw.execute("INSERT INTO entries VALUES (?)", ("x" * 1000,))
+            raw.executemany("INSERT INTO entries VALUES (?)", [("x" * 1000,)] * 2000)
             os.kill(os.getpid(), signal.SIGKILL)
-        os.waitpid(child, 0)
+
+        os.waitpid(forked(killed), 0)
         assert part.stat().st_size > 10**5
-    event = GNMax(40.0).event_of_one(3, ONE_TEACHER, simulated=False)
-    opened_ledger(path, event, 1, epsilon=5.0, delta=1e-5, unit=ONE_TEACHER).reserve(event, 1)
+    opened_ledger(path, ONE, 1, epsilon=5.0, delta=1e-5, unit=ONE_TEACHER).reserve(ONE, 1)
     assert Ledger.open(path).verify().entries == 2
     assert path.stat().st_mode & 0o777 == 0o600
     assert [*tmp_path.iterdir()] == [path]
@@ -265,12 +259,12 @@ def test_a_fit_whose_ledger_another_process_makes_first_spends_from_that_one(bin
 
 
 def labeled(tmp_path):
+    def ask(ledger=None):
+        LabelingSession(VOTES, GNMax(40.0), ledger or Ledger.open(path)).ask(np.array([[0.0]]))
+
     path = tmp_path / "a.ledger"
-    session = LabelingSession(VoteHistogram(np.array([[230, 15, 5]]), 250), GNMax(40.0), ledger_of(path))
-    session.ask(np.array([[0.0]]))
-    return path, lambda: LabelingSession(
-        VoteHistogram(np.array([[230, 15, 5]]), 250), GNMax(40.0), Ledger.open(path)
-    ).ask(np.array([[0.0]]))
+    ask(ledger_of(path))
+    return path, ask
 
 
 EDITS = {
@@ -282,12 +276,10 @@ EDITS = {
 }
 
 
-@pytest.mark.parametrize("edit", EDITS)
-def test_a_ledger_that_lost_its_answers_or_has_something_planted_draws_no_label(edit, tmp_path):
+@pytest.mark.parametrize("change", EDITS)
+def test_a_ledger_that_lost_its_answers_or_has_something_planted_draws_no_label(change, tmp_path):
     path, ask = labeled(tmp_path)
-    with sqlite3.connect(path) as raw:
-        raw.execute(EDITS[edit])
-    raw.close()
+    edit(path, EDITS[change])
     with pytest.raises(LedgerTamperedError, match=r"fewer or more labels|missing or foreign"):
         ask()
 
@@ -295,11 +287,9 @@ def test_a_ledger_that_lost_its_answers_or_has_something_planted_draws_no_label(
 def test_a_trigger_that_is_planted_while_the_ledger_is_open_is_found(tmp_path):
     path, _ = labeled(tmp_path)
     ledger = Ledger.open(path)
-    with sqlite3.connect(path) as raw:
-        raw.execute(EDITS["a trigger"])
-    raw.close()
+    edit(path, EDITS["a trigger"])
     with pytest.raises(LedgerTamperedError, match="is missing or foreign"):
-        ledger.reserve(GNMax(40.0).event_of_one(3, ONE_TEACHER, simulated=False), 1)
+        ledger.reserve(ONE, 1)
 
 
 VOTES_EDITS = {
@@ -310,8 +300,8 @@ VOTES_EDITS = {
 }
 
 
-@pytest.mark.parametrize("edit", VOTES_EDITS)
-def test_votes_that_were_cast_are_not_given_back_by_an_edit(edit, binary_rows, tmp_path):
+@pytest.mark.parametrize("change", VOTES_EDITS)
+def test_votes_that_were_cast_are_not_given_back_by_an_edit(change, binary_rows, tmp_path):
     X, y = binary_rows
     path = tmp_path / "a.ledger"
 
@@ -322,9 +312,7 @@ def test_votes_that_were_cast_are_not_given_back_by_an_edit(edit, binary_rows, t
 
     ask(X[:10])
     ask(X[10:12])
-    with sqlite3.connect(f"{path}.votes") as raw:
-        raw.execute(VOTES_EDITS[edit])
-    raw.close()
+    edit(Path(f"{path}.votes"), VOTES_EDITS[change])
     with pytest.raises(LedgerTamperedError, match=r"it was edited|missing or foreign"):
         ask(X[20:30])
 
@@ -411,8 +399,7 @@ def with_somebody(rows):
 
 
 def with_cells(rows):
-    spelled = [{**rows[place], "age": " 1e1 ", "dose": ""} for place in one_person(rows)]
-    return without(rows) + spelled
+    return without(rows) + [{**rows[place], "age": " 1e1 ", "dose": ""} for place in one_person(rows)]
 
 
 CHANGES = {
@@ -592,16 +579,14 @@ def test_a_person_with_very_many_rows_read_in_batches_does_not_show(n_rows, worl
         folder.mkdir()
         private.sort("id").write_parquet(folder / "rows.parquet")
         world.begin(recording=number == 0)
-        model = PATEClassifier(
-            teacher=VectorBallots(), ledger=folder / LEDGER, epsilon=1.0, classes=["no", "yes"], unit="person"
-        )
+        settings = {"epsilon": 1.0, "classes": ["no", "yes"], "unit": "person"}
+        model = PATEClassifier(teacher=VectorBallots(), ledger=folder / LEDGER, **settings)
         model.fit(read_batches(folder / "rows.parquet", rows_at_once=100), "y", X_public=public, entity_ids="id")
         model.save(folder / "out")
         export = "\n".join(map(json.dumps, model.open_ledger_.export())).encode()
         files = {name: content for name, content in files_of(folder).items() if name.startswith("out")}
         transcripts.append(unlinked({**files, "export": export}, model.open_ledger_))
-    assert differing(transcripts[0], transcripts[1]) == []
-    assert differing(transcripts[0], transcripts[2]) == []
+    assert [differing(transcripts[0], other) for other in transcripts[1:]] == [[], []]
 
 
 def test_a_long_campaign_does_not_depend_on_one_person_but_through_noise(world, binary_rows, tmp_path):
@@ -610,9 +595,8 @@ def test_a_long_campaign_does_not_depend_on_one_person_but_through_noise(world, 
     changes = {"all": np.arange(400), "leaves": np.arange(400) != 14, "more rows": np.r_[np.arange(400), [14] * 50]}
     for number, kept in enumerate(changes.values()):
         world.begin(recording=number == 0)
-        people = NearestQueries(cap=3).fit(
-            X[kept], y[kept], Shards.of_single_people(len(X[kept]), np.array(names)[kept]), n_classes=2
-        )
+        shards = Shards.of_single_people(len(X[kept]), np.array(names)[kept])
+        people = NearestQueries(cap=3).fit(X[kept], y[kept], shards, n_classes=2)
         ledger = Ledger.create(tmp_path / f"{number}.ledger", epsilon=50.0, delta=1e-5, unit=people.unit)
         session, released = LabelingSession(people, CappedGNMax(20.0, 3), ledger), []
         for first in range(0, 60, 12):

@@ -53,13 +53,6 @@ def test_actions_are_pinned_and_jobs_end(path):
             assert "${{" not in step.get("run", ""), "what others chose reaches a shell as a variable only"
 
 
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-def test_targets_of_make_exist(path):
-    makefile = (REPOSITORY / "Makefile").read_text()
-    for target in re.findall(r"\bmake (\S+)", path.read_text()):
-        assert re.search(rf"^{re.escape(target.replace('.venv', '$(VENV)'))}:", makefile, re.MULTILINE), target
-
-
 def test_every_supported_python_is_tested_and_must_pass():
     matrix = jobs(REPOSITORY / ".github" / "workflows" / "tests.yml")["tests"]["strategy"]["matrix"]
     assert matrix["python"] == SUPPORTED
@@ -74,13 +67,6 @@ def test_what_is_released_has_a_dated_section_in_the_changelog():
         assert re.fullmatch(r"\d+\.\d+\.\d+ - \d{4}-\d\d-\d\d", heading), heading
     kinds = re.findall(r"^### (.+)$", changelog, re.MULTILINE)
     assert set(kinds) <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
-
-
-def test_hooks_run_the_versions_that_are_pinned():
-    pins = dict(line.split("==") for line in (REPOSITORY / "constraints.txt").read_text().split() if "==" in line)
-    revisions = {hook["repo"]: hook["rev"] for hook in read(REPOSITORY / ".pre-commit-config.yaml")["repos"]}
-    assert revisions["https://github.com/astral-sh/ruff-pre-commit"] == f"v{pins['ruff']}"
-    assert revisions["https://github.com/codespell-project/codespell"] == f"v{pins['codespell']}"
 
 
 def test_the_status_of_every_public_name_is_stated_once():

@@ -17,7 +17,7 @@ from tutelage.audit.checklist import check_mechanism
 from tutelage.cli.settings import read_mechanism
 from tutelage.datasets import DATASETS
 from tutelage.features.named import FEATURE_MAPS
-from tutelage.mechanisms import GNMax, LocalMechanism, Mechanism, NoisySum, local
+from tutelage.mechanisms import LocalMechanism, Mechanism, NoisySum, local
 from tutelage.mechanisms.registry import CENTRAL, ENTRIES, FEDERATED, LOCAL, entry_of
 from tutelage.noise import SimulationNoise
 from tutelage.privacy import ONE_TEACHER
@@ -35,11 +35,6 @@ def test_every_exported_mechanism_is_an_entry():
     exported = {getattr(module, name) for module in (tutelage, mechanisms, local) for name in module.__all__}
     kinds = {kind for kind in exported if isinstance(kind, type) and issubclass(kind, Mechanism | LocalMechanism)}
     assert {kind for kind in kinds if not isabstract(kind)} == {entry.kind for entry in ENTRIES}
-
-
-def test_names_are_unique():
-    assert len({entry.name for entry in ENTRIES}) == len(ENTRIES)
-    assert set(CENTRAL) | set(LOCAL) == {entry.name for entry in ENTRIES}
 
 
 @EVERY
@@ -116,18 +111,3 @@ def test_a_configuration_can_name_it(entry):
 def test_what_a_configuration_may_name_is_on_its_page(names):
     page = (REPOSITORY / "docs" / "configuration.md").read_text()
     assert {name for name in names if not re.search(rf"\b{name}\b", page)} == set()
-
-
-PAGES = {"teachers": [TEACHERS], "students": [STUDENTS, SELECTORS], "configuration": [FEATURE_MAPS, DATASETS]}
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_the_page_that_lists_the_names_repeats_their_lines(page):
-    text = (REPOSITORY / "docs" / f"{page}.md").read_text()
-    lines = re.sub(r"\n +# ", " ", text).splitlines()  # comments of TOML go on in the next line
-    for name, entry in (named for names in PAGES[page] for named in names.items()):
-        assert any(re.search(rf"\b{name}\b", line) and entry.line in line for line in lines), name
-
-
-def test_a_subclass_is_a_mechanism_of_its_own():
-    assert entry_of(object.__new__(type("Mine", (GNMax,), {}))) is None
