@@ -17,10 +17,8 @@ import pytest
 
 from conftest import GOLDEN
 from processes import descendants, until, wait_for_end
-from tutelage.exceptions import InvalidDataError
 from tutelage.privacy import round_up
 from tutelage.students import load_student
-from tutelage.tables import read_csv
 
 pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
 
@@ -184,21 +182,6 @@ def test_a_run_leaves_a_student_its_labels_and_a_card(folder):
     assert "spends from the same budget" in refusal(tutelage("run", "config.toml", cwd=folder), 2)
     again = tutelage("run", "config.toml", "--overwrite", "--json", cwd=folder)
     assert json.loads(again.stdout) == json.loads((folder / "out" / "card.json").read_text())
-
-
-def test_a_stored_student_knows_its_columns_by_name(finished):
-    student = load_student(finished / "out" / "student.skops")
-    table = read_csv(finished / "private.csv")
-    in_order = np.array([table.column(name) for name in ("age", "dose", "ward")], dtype=object).T
-    answers = student.predict(in_order).tolist()
-    assert student.predict(table).tolist() == answers  # a label and an id beside them do no harm
-    assert student.predict(dict(reversed(list(table.columns.items())))).tolist() == answers
-    assert list(student.feature_names_in_) == ["age", "dose", "ward"]
-    assert student.predict({"age": [None], "dose": [0.9], "ward": [None]}).tolist() == ["yes"]
-    with pytest.raises(InvalidDataError, match="no column 'dose'"):
-        student.predict({"age": [50], "Dose": [0.9], "ward": ["north"]})
-    with pytest.raises(InvalidDataError, match="must have 3 columns, in this order: age, dose, ward"):
-        student.predict([[50, 0.9]])
 
 
 def test_a_run_prints_numbers_of_the_card_only(finished):

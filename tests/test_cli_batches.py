@@ -17,20 +17,14 @@ pytest.importorskip("pyarrow")
 ROWS, PUBLIC_ROWS = 3_000, 200
 CLASSES = {"yes": ["<30", ">30"], "no": ["NO"]}
 CONFIG = """
+privacy = {{ epsilon = 2.0, delta = 1e-5 }}
+output.folder = "{folder}"
+public = {{ file = "public.parquet", label = "readmitted", evaluate_last = 50 }}
 [private]
-file = "private.parquet"
+file = "{file}"
 label = "readmitted"
 classes = {{ yes = ["<30", ">30"], no = ["NO"] }}
 {private}
-[public]
-file = "public.parquet"
-label = "readmitted"
-evaluate_last = 50
-[privacy]
-epsilon = 2.0
-delta = 1e-5
-[output]
-folder = "{folder}"
 """
 
 
@@ -52,8 +46,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def configure(folder: Path, output: str, private: str, file: str = "private.parquet") -> None:
-    text = CONFIG.format(folder=output, private=private)
-    (folder / "config.toml").write_text(text.replace("private.parquet", file))
+    (folder / "config.toml").write_text(CONFIG.format(folder=output, private=private, file=file))
 
 
 @pytest.fixture
@@ -126,9 +119,8 @@ def model(**settings: object) -> PATEClassifier:
 @pytest.mark.parametrize("in_batches", [False, True])
 def test_labels_are_merged_in_python_as_in_a_configuration(folder, in_batches):
     file, public = folder / "private.parquet", read_table(folder / "public.parquet")
-    merged = admissions(ROWS, 0).with_columns(
-        polars.col("readmitted").replace({"<30": "yes", ">30": "yes", "NO": "no"})
-    )
+    names = {label: name for name, labels in CLASSES.items() for label in labels}
+    merged = admissions(ROWS, 0).with_columns(polars.col("readmitted").replace(names))
     by_hand = model(classes=["yes", "no"]).fit(merged, "readmitted", X_public=public, entity_ids="patient")
     rows = read_batches(file) if in_batches else read_table(file)
     found = model().fit(rows, "readmitted", X_public=public, entity_ids="patient")

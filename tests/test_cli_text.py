@@ -115,14 +115,6 @@ def test_an_argument_that_a_terminal_would_obey_is_refused_by_every_verb(verb, c
     assert refusal(called(verb, "a\x1b[31mb"), 2).startswith("tutelage: An argument must have no control characters.")
 
 
-def test_markup_in_paths_and_units_is_printed_as_it_is(tmp_path, called):
-    made = ("ledger", "init", "[red]a[nope].ledger", "--epsilon", 9, "--delta", 1e-5, "--unit", "[bold]p[/x]")
-    shown = called(*made, "--neighbors", "row", cwd=tmp_path)
-    assert shown.returncode == 0
-    assert "[red]a[nope].ledger" in shown.stdout
-    assert "[bold]p[/x]" in shown.stdout
-
-
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_an_encoding_without_epsilon_stops_nothing(encoding, tmp_path):
     np.savez(tmp_path / "public.npz", X=np.eye(3))

@@ -200,14 +200,6 @@ def test_links_between_pages_lead_somewhere(page):
             assert (page.parent / target).exists(), target
 
 
-def test_the_paths_of_the_architecture_are_functions_that_exist():
-    fences = re.findall(r"^```\n(.*?)^```", (REPOSITORY / "docs" / "architecture.md").read_text(), re.M | re.S)
-    named = re.findall(r"^ *([a-z_]+(?:\.\w+)+)", "".join(fences), re.MULTILINE)
-    assert len(named) > 25
-    for name in named:
-        assert callable(pkgutil.resolve_name(f"tutelage.{name}")), name
-
-
 def test_every_name_of_the_package_on_a_page_exists():
     pages = [page for page in PAGES if page.name != "CHANGELOG.md"]  # which also names what is gone
     named = {name for page in pages for name in re.findall(r"`(tutelage(?:\.\w+)+)", page.read_text())}

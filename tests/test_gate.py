@@ -147,7 +147,7 @@ def test_every_reader_refuses_what_is_no_file_and_what_is_too_large(tmp_path):
     said = json.loads(called_by_itself("test_gate", "try_readers(*given)", tmp_path))
     assert said.pop("most") < 1.5 * GIB
     assert said.keys() == READERS.keys()
-    found = [(reader, victim, *said) for reader, of in said.items() for victim, said in of.items()]
+    found = [(reader, victim, *outcome) for reader, of in said.items() for victim, outcome in of.items()]
     assert [one for one in found if one[2] != "refused"] == []
     assert "unpacks to more than" in said["csv.gz"]["bomb"][1]
 

@@ -165,15 +165,6 @@ def test_every_public_unit_has_its_page_and_every_page_its_units():
             assert f"names of tutelage.{page.stem} " in page.read_text()
 
 
-def test_the_reference_begins_with_every_name_of_the_package_by_task():
-    reference, page = tool("reference"), (REPOSITORY / "docs" / "reference" / "index.md").read_text()
-    names = [name for group in reference.TABLE.findall(page) for name in group.split()]
-    assert sorted(names) == sorted(set(package.__all__) - {"__version__"})
-    assert names[0] == "PATEClassifier"
-    documented = reference.documentation_of("tutelage.estimator").split("\n\n")
-    assert documented[0] == "::: tutelage.estimator.PATEClassifier"
-
-
 # Links and formulas
 
 
@@ -187,24 +178,3 @@ def test_links_out_of_the_site_become_text():
     assert site.unlinked(image, "local.md") == image  # a figure that the site does not hold is for MkDocs to report
     fenced = "```\n[a](../examples/adult.toml)\n```"
     assert site.unlinked(fenced, "local.md") == fenced
-
-
-# Links between pages
-
-
-def linked_from(page: Path) -> set[Path]:
-    """Return the pages that a page links to, other than in a block of code."""
-    targets = re.findall(r"\]\(([^)#:\s]+\.md)", BLOCK.sub("", page.read_text()))
-    return {found for target in targets if (found := (page.parent / target).resolve()).is_file()}
-
-
-def test_every_page_is_reached_from_the_readme():
-    reached, frontier = set(), {REPOSITORY / "README.md"}
-    while frontier:
-        reached |= frontier
-        frontier = set().union(*map(linked_from, frontier)) - reached
-    docs = REPOSITORY / "docs"
-    pages = {REPOSITORY / "SECURITY.md", REPOSITORY / "examples" / "README.md"}
-    pages |= {page for folder in ("", "howto", "concepts", "proofs") for page in (docs / folder).glob("*.md")}
-    assert len(pages) > 40
-    assert {str(page.relative_to(REPOSITORY)) for page in pages - reached} == set()

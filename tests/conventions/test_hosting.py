@@ -59,16 +59,6 @@ def test_every_supported_python_is_tested_and_must_pass():
     assert matrix["may-fail"] == [False]
 
 
-def test_what_is_released_has_a_dated_section_in_the_changelog():
-    changelog = (REPOSITORY / "CHANGELOG.md").read_text()
-    newest, *others = re.findall(r"^## (?!Unreleased)(.+)$", changelog, re.MULTILINE)
-    assert re.fullmatch(rf"{re.escape(PROJECT['version'])} - (not released yet|\d{{4}}-\d\d-\d\d)", newest)
-    for heading in others:
-        assert re.fullmatch(r"\d+\.\d+\.\d+ - \d{4}-\d\d-\d\d", heading), heading
-    kinds = re.findall(r"^### (.+)$", changelog, re.MULTILINE)
-    assert set(kinds) <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
-
-
 def test_the_status_of_every_public_name_is_stated_once():
     rows = re.findall(r"^\| (stable|provisional|internal) \| (.+?) \|", STABILITY, re.MULTILINE)
     names = [name for _, described in rows for name in re.findall(r"`([\w.]+)`", described) if name != "tutelage"]
