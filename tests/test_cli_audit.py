@@ -8,7 +8,7 @@ import pytest
 
 from test_cli import INTERACTIVE, configure, refusal, write_rows
 from test_docs import blocks, executed
-from tutelage import ConfidentGNMax, GNMax, SimulationNoise
+from tutelage import SimulationNoise
 from tutelage.audit import checklist
 from tutelage.audit.checklist import PrivateRows, check_mechanism, check_rows, check_sensitivity
 from tutelage.estimator import PATEClassifier
@@ -94,17 +94,6 @@ def test_too_little_noise_fails_at_any_scale():
     wrong = check_mechanism(FaultyArgmax(faulty.noise_of_0_7), **class_counts)
     assert [one.verdict for one in right] == ["pass"] * 3
     assert "fail" in [one.verdict for one in wrong]
-
-
-@pytest.mark.rest
-def test_every_mechanism_is_also_tried_with_little_noise():
-    found = check_mechanism(ConfidentGNMax(200.0, 100.0, 40.0), 250, 10, draws=10_000, noise=SimulationNoise(0))
-    assert [one.check for one in found] == [
-        "noise as configured", "noise of its own for every query", "ε as configured",
-        "ε of the same with little noise", "ε of its check with little noise",
-    ]  # fmt: skip
-    assert {one.verdict for one in found} == {"pass"}
-    assert len(check_mechanism(GNMax(2.0), 20, 2, draws=1_000, noise=SimulationNoise(0))) == 3  # that is little already
 
 
 @pytest.mark.parametrize(("n_teachers", "verdict"), [(8, "fail"), (1, "note")])

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 from test_cli import configure, refusal, tutelage, write_people
-from tutelage.ledger import Ledger
-from tutelage.ledger.store import Transaction
 from tutelage.noise import SystemNoise
 from tutelage.votes import VoteHistogram
 
@@ -159,24 +157,6 @@ def test_a_run_tests_its_proposal_and_files_both_numbers(project, monkeypatch, p
     same = json.loads(again.stdout)
     assert same["sanitised"] == card["sanitised"]
     assert same["budget"]["spent"] == card["budget"]["spent"]
-
-
-@pytest.mark.rest
-def test_a_run_opens_its_ledger_to_check_and_to_spend_and_reads_it_whole_once(project, monkeypatch):
-    opened, whole, init, entries = [], [], Ledger.__init__, Transaction.entries
-    monkeypatch.setattr(Ledger, "__init__", lambda self, store: opened.append(self) or init(self, store))
-
-    def counted(read, after=None):
-        whole.extend([read] if after is None else [])
-        return entries(read, after)
-
-    monkeypatch.setattr(Transaction, "entries", counted)
-    for options in ((), ("--overwrite",)):
-        done = tutelage("run", "config.toml", *options, cwd=project)
-        assert done.returncode == 0, done.stderr
-        assert (len(opened), len(whole)) == (2, 1)
-        opened.clear()
-        whole.clear()
 
 
 def test_the_second_epsilon_on_the_card_of_a_run_is_proved_again(project, monkeypatch):

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import typer
 
-import tutelage as package
 from conftest import REPOSITORY
 from test_docs import PAGES as DOC_PAGES
 from test_docs import blocks
@@ -28,17 +27,13 @@ CODE = {"python", "toml", "sh", "console"}
 
 def tool(name: str) -> ModuleType:
     """Load a module of tools/ as MkDocs does: others of the folder can be imported while it is loaded."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(REPOSITORY / "tools"))
-        return loaded(name)
-
-
-def loaded(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"tool_{name}", REPOSITORY / "tools" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(REPOSITORY / "tools"))
+        spec.loader.exec_module(module)
     return module
 
 
@@ -143,26 +138,6 @@ def test_documented_commands_and_options_exist():
                 assert f"{path} {option}" in known, f"{page.name}: {option} of {line}"
             seen += 1
     assert seen > 50
-
-
-# The reference
-
-
-def test_every_public_unit_has_its_page_and_every_page_its_units():
-    documented = {
-        module
-        for page in (REPOSITORY / "docs" / "reference").glob("*.md")
-        for module in tool("reference").NAMES.findall(page.read_text())
-    }
-    folder = Path(package.__file__).parent
-    units = {path.stem if path.suffix else path.name for path in folder.iterdir() if not path.name.startswith("_")}
-    # A marker; the command line, which has its own page; what is internal.
-    units -= {"py", "cli", "preflight", "progress", "published"}
-    assert {module.split(".")[1] for module in documented if module.startswith("tutelage.")} == units
-    assert "tutelage_reproductions" in documented
-    for page in (REPOSITORY / "docs" / "reference").glob("[a-z]*.md"):
-        if page.stem in units:
-            assert f"names of tutelage.{page.stem} " in page.read_text()
 
 
 # Links and formulas
