@@ -3,13 +3,9 @@
 pandas before 3.1 reads numbers by its own rule, which differs from that of Python in the last bit. But if one cell of a
 column is "?", the column stays text, and Python reads the numbers later. All rows here have one such number, on which
 a step of the features would stand.
-
-Run as a script, it fits many times per side with real noise and prints lower bounds on ε:
-``python tests/file_attack.py 500 pandas`` and ``python tests/file_attack.py 500 read_table``.
 """
 
 import math
-import sys
 import tempfile
 import warnings
 from pathlib import Path
@@ -96,25 +92,3 @@ def lower_bound(sides: list[np.ndarray]) -> float:
         if least > DELTA:
             bounds.append(math.log((least - DELTA) / most))
     return max(bounds)
-
-
-def main(fits: int, reader: str) -> None:
-    """Print the lower bound on ε that fits of both sides show."""
-    from tutelage import tables
-
-    folder = Path(tempfile.mkdtemp())
-    public_file, *sides = write_files(folder)
-    public = old_pandas(public_file)
-    read = old_pandas if reader == "pandas" else lambda path: tables.read_table(path, like=public)
-    found = []
-    for side in sides:
-        rows = read(side)
-        found.append(np.array([shown(rows, public) for _ in range(fits)]))
-        sys.stdout.write(f"{side.name}: mean {found[-1].mean():.3f}, deviation {found[-1].std():.3f}\n")
-    wrong = int((found[0] < _THRESHOLD).sum() + (found[1] >= _THRESHOLD).sum())
-    bound = lower_bound(found)
-    sys.stdout.write(f"{wrong} of {2 * fits} guesses wrong; lower bound on epsilon {bound:.3f}, claimed {EPSILON}\n")
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])

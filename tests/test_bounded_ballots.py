@@ -344,14 +344,7 @@ def test_what_holds_for_added_ballots_only_is_no_epsilon_that_a_card_takes():
 
 def test_the_events_are_stored_without_what_is_as_by_default():
     plain = NoisySumGaussian(40.0, 12, 3, ONE_TEACHER)
-    assert plain.as_dict() == {
-        "event": "NoisySumGaussian",
-        "sigma": 40.0,
-        "norm_squared": 12,
-        "dimension": 3,
-        "unit": ONE_TEACHER.as_dict(),
-        "simulated": False,
-    }
+    assert plain.as_dict().keys() == {"event", "sigma", "norm_squared", "dimension", "unit", "simulated"}
     for event in (plain, NoisySumGaussian(40.0, 12, 3, ONE_TEACHER, nonnegative=True), CAPPED):
         assert event_from_dict(event.as_dict()) == event
 
@@ -362,28 +355,20 @@ CAPPED = CappedArgmaxGaussian(40.0, 5, 10, ONE_TEACHER)
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("parameter", "make"),
     [
-        (lambda: NoisySumGaussian(0, 1, 1, ONE_TEACHER), "`sigma` of NoisySumGaussian must be a number of votes"),
-        (
-            lambda: NoisySumGaussian(1.0, 0, 1, ONE_TEACHER),
-            "`norm_squared` of NoisySumGaussian must be an integer >= 1",
-        ),
-        (
-            lambda: NoisySumGaussian(1.0, NOT_WHOLE, 1, ONE_TEACHER),
-            "`norm_squared` of NoisySumGaussian must be an integer",
-        ),
-        (lambda: NoisySumGaussian(1.0, 2**100 + 1, 1, ONE_TEACHER), "must be an integer up to 2\\*\\*100"),
-        (lambda: NoisySumGaussian(1.0, 1, 0, ONE_TEACHER), "`dimension` of NoisySumGaussian must be an integer >= 1"),
-        (
-            lambda: NoisySumGaussian(1.0, 1, 1, ONE_TEACHER, nonnegative=NOT_A_BOOL),
-            "`nonnegative` of .* must be True or False",
-        ),
-        (lambda: CappedArgmaxGaussian(1.0, 0, 2, ONE_TEACHER), "`cap` of CappedArgmaxGaussian must be an integer >= 1"),
-        (lambda: CappedArgmaxGaussian(1.0, True, 2, ONE_TEACHER), "`cap` of CappedArgmaxGaussian must be an integer"),
-        (lambda: CappedArgmaxGaussian(1.0, 1, 1, ONE_TEACHER), "`classes` of CappedArgmaxGaussian must be an integer"),
+        ("sigma", lambda: NoisySumGaussian(0, 1, 1, ONE_TEACHER)),
+        ("norm_squared", lambda: NoisySumGaussian(1.0, 0, 1, ONE_TEACHER)),
+        ("norm_squared", lambda: NoisySumGaussian(1.0, NOT_WHOLE, 1, ONE_TEACHER)),
+        ("norm_squared", lambda: NoisySumGaussian(1.0, 2**100 + 1, 1, ONE_TEACHER)),
+        ("dimension", lambda: NoisySumGaussian(1.0, 1, 0, ONE_TEACHER)),
+        ("nonnegative", lambda: NoisySumGaussian(1.0, 1, 1, ONE_TEACHER, nonnegative=NOT_A_BOOL)),
+        ("cap", lambda: CappedArgmaxGaussian(1.0, 0, 2, ONE_TEACHER)),
+        ("cap", lambda: CappedArgmaxGaussian(1.0, True, 2, ONE_TEACHER)),
+        ("classes", lambda: CappedArgmaxGaussian(1.0, 1, 1, ONE_TEACHER)),
     ],
 )
-def test_bounds_of_ballots_are_checked(make, message):
-    with pytest.raises(InvalidParameterError, match=message):
+def test_bounds_of_ballots_are_checked(parameter, make):
+    with pytest.raises(InvalidParameterError) as refused:
         make()
+    assert refused.value.parameter == parameter

@@ -83,10 +83,8 @@ def read_consortium(folder: Path) -> None:
 
 READERS = {
     "event": lambda _: event_from_dict(with_unit(NoisyArgmaxGaussian(40.0, 3, PATIENT).as_dict())),
-    "proposal": lambda _: Proposal.from_json(
-        json.dumps(with_unit(json.loads((FORMAT_1 / "card.json").read_text())["proposal"]))
-    ),
-    "card": lambda _: card_from_dict({**json.loads((FORMAT_1 / "card.json").read_text()), "neighboring": UNKNOWN}),
+    "proposal": lambda _: Proposal.from_json(json.dumps(with_unit(CARD["proposal"]))),
+    "card": lambda _: card_from_dict({**CARD, "neighboring": UNKNOWN}),
     "votes": read_votes,
     "consortium": read_consortium,
 }
@@ -134,27 +132,20 @@ class Mine(Mechanism):
 
 
 class Clipped(NamedTuple):
-    """A setting."""
-
     at: int
 
 
 class Among(NamedTuple):
-    """Another kind of setting, as long."""
-
     first: int
 
 
 def test_a_mechanism_without_a_version_is_remembered_by_all_that_its_repr_tells():
     settings = [1, 1.0, True, "1", (1, 0), (True, False), Clipped(60), Among(60), Clipped, Among]
-    keys = [Mine(setting).key() for setting in settings]
-    assert len(set(keys)) == len(settings)
+    assert len({Mine(setting).key() for setting in settings}) == len(settings)
     assert Mine(1).key() == "Mine(setting=1, later=inf)"  # the default too: its author may change it
 
 
 class Silent(Mine):
-    """A mechanism that does not tell its settings."""
-
     __repr__ = object.__repr__
 
 
@@ -164,8 +155,6 @@ def test_a_mechanism_that_tells_no_settings_is_refused():
 
 
 class Versioned(Mine):
-    """A mechanism whose author versions it."""
-
     key_name: ClassVar[str] = "mine:v1"
 
 
@@ -184,14 +173,10 @@ def test_a_versioned_mechanism_leaves_defaults_out():
 
 
 class Renamed(Mine):
-    """A mechanism that calls itself as another one is called."""
-
     key_name: ClassVar[str] = "gnmax:v1"
 
 
 class Overriding(Mine):
-    """A mechanism that answers for another one."""
-
     def key(self):
         return GNMax(40.0).key()
 
@@ -201,11 +186,7 @@ def test_no_mechanism_answers_by_the_key_of_another(kind):
     ledger = Ledger.in_memory(epsilon=8.0, delta=1e-5, unit=PATIENT)
     with pytest.raises(InvalidParameterError, match="must have a name of its own"):
         session(kind(1), ledger)
-
-
-def test_a_subclass_has_a_key_of_its_own():
-    inheriting = type("Another", (Renamed,), {})
-    assert inheriting(1).key() == "Another(setting=1, later=inf)"
+    assert type("Another", (Renamed,), {})(1).key() == "Another(setting=1, later=inf)"  # a name is not inherited
 
 
 @dataclass(frozen=True, repr=False)

@@ -2,27 +2,18 @@ import pickle
 import re
 import traceback
 from typing import Any, ClassVar
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from torch import nn
 
-from tutelage import (
-    ConfidentGNMax,
-    GNMax,
-    LabelingSession,
-    Ledger,
-    LNMax,
-    PATEClassifier,
-    VoteHistogram,
-)
+from tutelage import ConfidentGNMax, GNMax, LabelingSession, Ledger, LNMax, PATEClassifier, VoteHistogram
 from tutelage.accounting import data_independent
 from tutelage.events import NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import (
@@ -35,12 +26,13 @@ from tutelage.exceptions import (
 )
 from tutelage.features import PublicScaling
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
-from tutelage.teachers import ClassMeans, Network, Ridge
+from tutelage.teachers import ClassMeans
 
 pytestmark = pytest.mark.usefixtures("repeatable", "public_rows_may_be_private")
 
 TREE = DecisionTreeClassifier(max_depth=2)
-SKIPPED_BY_SCIKIT_LEARN: dict[str, str] = {}  # no check is expected to fail; a name and a reason would stand here
+X = np.random.default_rng(0).uniform(size=(400, 4))
+y = (X[:, 0] > 0.5).astype(np.int64)
 
 
 def model(**changes) -> PATEClassifier:
@@ -48,19 +40,22 @@ def model(**changes) -> PATEClassifier:
     return PATEClassifier(**{**settings, **changes})
 
 
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "a.ledger"
+
+
 @pytest.mark.rest
 @parametrize_with_checks(
     # Next to no noise, so that scikit-learn's accuracy floors test the plumbing and not the privacy; and a quick
     # student: what the default one makes of odd labels and rows is tested where it is at home.
-    [PATEClassifier(TREE, n_teachers=3, mechanism=LNMax(0.01), student=TREE, public_fraction=0.5, random_state=0)],
-    expected_failed_checks=lambda _: SKIPPED_BY_SCIKIT_LEARN,
+    [PATEClassifier(TREE, n_teachers=3, mechanism=LNMax(0.01), student=TREE, public_fraction=0.5, random_state=0)]
 )
 def test_scikit_learn_contract(estimator, check):
     assert check(estimator) is None
 
 
-def test_a_student_learns_through_noise(binary_rows):
-    X, y = binary_rows
+def test_a_student_learns_through_noise():
     X_public = np.random.default_rng(1).uniform(size=(150, 4))
     words = np.array(["low", "high"])[y]
     fitted = model().fit(X, words, X_public=X_public)
@@ -74,24 +69,21 @@ def test_a_student_learns_through_noise(binary_rows):
 
 
 @pytest.mark.fresh_noise
-def test_every_fit_draws_fresh_noise_whatever_the_random_state(binary_rows):
+def test_every_fit_draws_fresh_noise_whatever_the_random_state():
     # Two votes differ by at most 20, a third of their noise's σ√2 = 71: each label has a probability of at most Φ(0.29)
     # = 0.62, so that two draws of 100 labels agree with one below 0.62¹⁰⁰ = 1e-20.
-    X, y = binary_rows
     noisy = model(mechanism=GNMax(50.0))
     draws = {tuple(noisy.fit(X, y, X_public=X[:100]).release_.labels) for _ in range(3)}
     assert len(draws) == 3
 
 
-def test_the_votes_repeat_with_the_random_state(binary_rows):
-    X, y = binary_rows
+def test_the_votes_repeat_with_the_random_state():
     one, other, changed = (model(random_state=seed).fit(X, y, X_public=X).votes_.counts for seed in (3, 3, 4))
     assert np.array_equal(one, other)
     assert not np.array_equal(one, changed)
 
 
-def test_votes_stay_behind_when_the_model_is_stored(binary_rows):
-    X, y = binary_rows
+def test_votes_stay_behind_when_the_model_is_stored():
     fitted = model().fit(X, y, X_public=X)
     assert isinstance(fitted.votes_, VoteHistogram)
     stored = pickle.loads(pickle.dumps(fitted))  # noqa: S301  made two words earlier
@@ -100,15 +92,10 @@ def test_votes_stay_behind_when_the_model_is_stored(binary_rows):
     assert str(stored.epsilon_) == str(fitted.epsilon_)
 
 
-def interrupted(*_, **__):
-    raise KeyboardInterrupt
-
-
-def test_checkpoints_outlive_a_failure_and_go_with_success(binary_rows, tmp_path, monkeypatch):
-    X, y = binary_rows
+def test_checkpoints_outlive_a_failure_and_go_with_success(tmp_path, monkeypatch):
     folder = tmp_path / "private"
     with monkeypatch.context() as patch:
-        patch.setattr("tutelage.estimator.classifier.fit_student", interrupted)
+        patch.setattr("tutelage.estimator.classifier.fit_student", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             model(checkpoints=folder).fit(X, y, X_public=X)
     assert len(list(folder.iterdir())) == 20
@@ -116,8 +103,7 @@ def test_checkpoints_outlive_a_failure_and_go_with_success(binary_rows, tmp_path
     assert not folder.exists()
 
 
-def test_entities_and_silos_set_the_unit(binary_rows):
-    X, y = binary_rows
+def test_entities_and_silos_set_the_unit():
     ids = np.arange(400) // 4
     assert model().fit(X, y, X_public=X, entity_ids=ids).epsilon_.unit.name == "entity"
     silos = np.array([f"hospital {i % 10}" for i in ids])
@@ -128,25 +114,22 @@ def test_entities_and_silos_set_the_unit(binary_rows):
         model().fit(X, y, X_public=X, entity_ids=ids, silos=np.arange(400) % 10)
 
 
-def test_a_declared_class_that_nobody_has_keeps_its_place(binary_rows):
-    X, y = binary_rows
+def test_a_declared_class_that_nobody_has_keeps_its_place():
     fitted = model(classes=[0, 1, 2]).fit(X, y, X_public=X)
     assert fitted.votes_.n_classes == 3
     assert fitted.predict_proba(X).shape == (400, 3)
 
 
-def test_missing_values_pass_where_both_models_take_them(binary_rows):
-    X, y = binary_rows
-    X = X.copy()
-    X[::7, 3] = np.nan
+def test_missing_values_pass_where_both_models_take_them():
+    holed = X.copy()
+    holed[::7, 3] = np.nan
     imputing = make_pipeline(SimpleImputer(), LogisticRegression())
-    assert model(teacher=imputing, student=imputing).fit(X, y, X_public=X).score(X, y) > 0.8
+    assert model(teacher=imputing, student=imputing).fit(holed, y, X_public=holed).score(holed, y) > 0.8
     with pytest.raises(ValueError, match="NaN"):
-        model(teacher=LogisticRegression()).fit(X, y, X_public=X)
+        model(teacher=LogisticRegression()).fit(holed, y, X_public=holed)
 
 
-def test_refusals_name_the_parameter_and_the_fix(binary_rows):
-    X, y = binary_rows
+def test_refusals_name_the_parameter_and_the_fix():
     for change, message in (
         ({"n_teachers": 0}, "'n_teachers' parameter of PATEClassifier must be an int in the range .* Got 0"),
         ({"n_queries": 0}, "The 'n_queries' parameter of PATEClassifier must be"),
@@ -171,8 +154,7 @@ def test_refusals_name_the_parameter_and_the_fix(binary_rows):
     "name",
     ["unit", "student_features", "mechanism", "checkpoints", "ledger", "question", "selection", "n_jobs", "epsilon"],
 )
-def test_a_refused_parameter_that_holds_rows_is_not_quoted(name, binary_rows):
-    X, y = binary_rows
+def test_a_refused_parameter_that_holds_rows_is_not_quoted(name):
     for private in (np.array(["Anna Meier", "Bo Li"]), ["Anna Meier"] * 3, X + 1234.5):
         with pytest.raises(InvalidParameterError, match=f"'{name}' parameter .* Got a (ndarray|list)") as caught:
             model(**{name: private}).fit(X, y, X_public=X)
@@ -196,8 +178,7 @@ def test_no_subclass_and_no_boolean_passes_by_the_table(kind, change):
         kind(**change).resolved()
 
 
-def test_refusals_of_data_quote_no_row(binary_rows):
-    X, y = binary_rows
+def test_refusals_of_data_quote_no_row():
     with pytest.raises(InvalidDataError, match="fit needs public rows"):
         model().fit(X, y)
     with pytest.raises(InvalidDataError, match="at least 2 classes"):
@@ -213,13 +194,13 @@ def test_refusals_of_data_quote_no_row(binary_rows):
     with pytest.raises(InvalidDataError, match="X must hold numbers") as caught:
         model().fit(np.where(X > 0.99, "Mrs Miller", X.astype(str)), y, X_public=X)
     assert "Miller" not in str(caught.value)
+    assert caught.value.__context__ is None
     with pytest.raises(ValueError, match="4 features"):
         model().fit(X, y, X_public=X[:, :3])
 
 
 @pytest.mark.parametrize("settled", [True, False])
-def test_where_somebody_else_is_charged_meanwhile_the_epsilon_is_that_of_the_budget(binary_rows, monkeypatch, settled):
-    X, y = binary_rows
+def test_where_somebody_else_is_charged_meanwhile_the_epsilon_is_that_of_the_budget(monkeypatch, settled):
     ask = LabelingSession.ask
 
     def ask_after_another(session, X_public, predictions=None):
@@ -239,16 +220,12 @@ def test_where_somebody_else_is_charged_meanwhile_the_epsilon_is_that_of_the_bud
     assert together.epsilon_ == together.ledger_.guarantee()
 
 
-def test_a_second_fit_continues_the_budget_and_says_so(binary_rows, tmp_path):
-    X, y = binary_rows
-    path = tmp_path / "a.ledger"
+def test_a_second_fit_continues_the_budget_and_says_so(path):
     first = model(ledger=path, budget=60.0, mechanism=GNMax(2.0)).fit(X, y, X_public=X[:40])
     assert first.ledger_.budget == 60.0
     assert first.ledger_.spent > 0
     assert first.ledger_.spent == pytest.approx(first.release_.cost)
-    with pytest.warns(
-        BudgetContinuedWarning, match=r"continues a budget of ε = 60 at δ = 1e-05: .* before it, 0 by it"
-    ):
+    with pytest.warns(BudgetContinuedWarning, match=r"a budget of ε = 60 at δ = 1e-05: .* before it, 0 by it"):
         again = model(ledger=path, random_state=9).fit(X, y, X_public=X[:40])
     assert again.release_.labels.tolist() == first.release_.labels.tolist()
     assert again.ledger_.spent == first.ledger_.spent
@@ -262,8 +239,7 @@ def test_a_second_fit_continues_the_budget_and_says_so(binary_rows, tmp_path):
 
 
 @pytest.mark.parametrize("entity_ids", [None, np.arange(400) // 2])
-def test_the_same_people_get_no_second_ledger_beside_the_first(binary_rows, tmp_path, entity_ids):
-    X, y = binary_rows
+def test_the_same_people_get_no_second_ledger_beside_the_first(tmp_path, entity_ids):
     people = {"X_public": X[:40], "entity_ids": entity_ids}
     model(ledger=tmp_path / "a.csv.ledger").fit(X, y, **people)
     (tmp_path / "damaged.ledger").write_text("no ledger")
@@ -274,9 +250,7 @@ def test_the_same_people_get_no_second_ledger_beside_the_first(binary_rows, tmp_
     model(ledger=tmp_path / "b.ledger").fit(X[:-2], y[:-2], **others)
 
 
-def test_another_question_about_the_same_rows_is_another_query(binary_rows, tmp_path):
-    X, y = binary_rows
-    path = tmp_path / "a.ledger"
+def test_another_question_about_the_same_rows_is_another_query(path):
     first = model(ledger=path, budget=90.0).fit(X, np.where(y == 1, "ill", "well"), X_public=X[:40])
     with pytest.warns(BudgetContinuedWarning, match=r"remains\.$"):
         other = model(ledger=path).fit(X, np.where(y == 1, "old", "young"), X_public=X[:40])
@@ -289,9 +263,8 @@ def test_another_question_about_the_same_rows_is_another_query(binary_rows, tmp_
         model(ledger=path).fit(X + 1, y, X_public=X[:40])
 
 
-def test_a_data_set_is_its_people_whatever_is_asked_of_which_columns(binary_rows, tmp_path):
-    X, y = binary_rows
-    path, people = tmp_path / "a.ledger", np.arange(400) // 4
+def test_a_data_set_is_its_people_whatever_is_asked_of_which_columns(path):
+    people = np.arange(400) // 4
     settings = {"X_public": X[:40, :2], "entity_ids": people}
     model(ledger=path, budget=200.0).fit(X[:, :2], y, **settings)
     backwards = {"X_public": X[:40, 2:], "entity_ids": [f" {name}" for name in people[::-1]]}
@@ -302,9 +275,7 @@ def test_a_data_set_is_its_people_whatever_is_asked_of_which_columns(binary_rows
         model(ledger=path).fit(X[:, :2], y, X_public=X[:40, :2], entity_ids=people + 1)
 
 
-def test_rows_of_nobody_in_particular_are_known_by_all_their_columns(binary_rows, tmp_path):
-    X, y = binary_rows
-    path = tmp_path / "a.ledger"
+def test_rows_of_nobody_in_particular_are_known_by_all_their_columns(path):
     model(ledger=path, budget=200.0).fit(X[:, :2], y, X_public=X[:40, :2], whole_rows=X)
     with pytest.warns(BudgetContinuedWarning):
         model(ledger=path).fit(X[:, 2:], y, X_public=X[:40, 2:], whole_rows=X.tolist())
@@ -314,14 +285,9 @@ def test_rows_of_nobody_in_particular_are_known_by_all_their_columns(binary_rows
         model(ledger=path).fit(X, y, X_public=X[:10], whole_rows=X[1:])
 
 
-def test_new_rows_that_did_not_vote_are_said_to_be_unused(binary_rows, tmp_path):
-    X, y = binary_rows
-    path = tmp_path / "a.ledger"
+def test_new_rows_that_did_not_vote_are_said_to_be_unused(path):
     first = model(ledger=path, budget=200.0).fit(X, y, X_public=X[:40])
-    unused = (
-        "All its queries were answered before: they keep their labels, at no cost, and the private rows of this fit "
-    )
-    with pytest.warns(BudgetContinuedWarning, match=unused + "did not vote on them. For labels from these rows, ask"):
+    with pytest.warns(BudgetContinuedWarning, match="All its queries were answered before.* did not vote on them"):
         again = model(ledger=path, data_changed=True).fit(X[:200], 1 - y[:200], X_public=X[:40])
     assert again.release_.labels.tolist() == first.release_.labels.tolist()
     with pytest.warns(BudgetContinuedWarning, match=" 40 of its queries were answered before"):
@@ -330,8 +296,7 @@ def test_new_rows_that_did_not_vote_are_said_to_be_unused(binary_rows, tmp_path)
         model(ledger=path).fit(X[:200], y[:200], X_public=X[60:80])
 
 
-def test_a_fit_beyond_the_budget_is_refused_before_a_teacher_is_trained(binary_rows, tmp_path):
-    X, y = binary_rows
+def test_a_fit_beyond_the_budget_is_refused_before_a_teacher_is_trained(path):
 
     class Untrained(DecisionTreeClassifier):
         def fit(self, X, y, **options):  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -339,14 +304,12 @@ def test_a_fit_beyond_the_budget_is_refused_before_a_teacher_is_trained(binary_r
                 raise AssertionError("a teacher was trained")
             return super().fit(X, y, **options)
 
-    tight = model(teacher=Untrained(), ledger=tmp_path / "a.ledger", budget=0.5, mechanism=GNMax(2.0))
+    tight = model(teacher=Untrained(), ledger=path, budget=0.5, mechanism=GNMax(2.0))
     with pytest.raises(BudgetExceededError, match="40 more such queries: 0 would still fit"):
         tight.fit(X, y, X_public=X[:40])
 
 
-def test_the_ledger_knows_other_data_and_other_budgets(binary_rows, tmp_path):
-    X, y = binary_rows
-    path = tmp_path / "a.ledger"
+def test_the_ledger_knows_other_data_and_other_budgets(path):
     model(ledger=path, budget=60.0).fit(X, y, X_public=X[:20])
     with pytest.raises(LedgerMismatchError, match="is tied to other people or other rows"):
         model(ledger=path).fit(X[::2], y[::2], X_public=X[:20])
@@ -360,16 +323,13 @@ def test_the_ledger_knows_other_data_and_other_budgets(binary_rows, tmp_path):
         model(ledger=path, data_changed=True).fit(X[:399], y[:399], X_public=X[:20])
 
 
-def test_a_confident_mechanism_leaves_queries_unanswered_and_the_rest_of_the_budget_alone(binary_rows, tmp_path):
-    X, y = binary_rows
+def test_a_confident_mechanism_leaves_queries_unanswered_and_the_rest_of_the_budget_alone(path):
     mechanism = ConfidentGNMax(threshold=17.0, sigma_threshold=3.0, sigma_vote=2.0)
-    fitted = model(ledger=tmp_path / "a.ledger", budget=200.0, mechanism=mechanism).fit(X, y, X_public=X[:60])
+    fitted = model(ledger=path, budget=200.0, mechanism=mechanism).fit(X, y, X_public=X[:60])
     assert 0 < fitted.release_.answered.sum() < 60
     one = mechanism.event_of_one(2, fitted.votes_.unit, simulated=False)
     assert fitted.epsilon_ == data_independent.epsilon(Repeated(one, 60), 1e-5)  # the most, fixed beforehand
-    ledger = Ledger.open(tmp_path / "a.ledger")
-    entries = ledger.export()
-    assert entries[-1]["refund"] > 0
+    assert Ledger.open(path).export()[-1]["refund"] > 0
 
 
 @pytest.mark.parametrize(
@@ -383,29 +343,6 @@ def test_a_confident_mechanism_leaves_queries_unanswered_and_the_rest_of_the_bud
     ],
     ids=str,
 )
-def test_features_that_may_have_seen_private_rows_are_refused(features, binary_rows):
-    X, y = binary_rows
+def test_features_that_may_have_seen_private_rows_are_refused(features):
     with pytest.raises(InvalidParameterError, match="`features` of PATEClassifier must be a public feature map"):
         PATEClassifier(ClassMeans(), features=features, n_teachers=5).fit(X, y, X_public=X[:20])
-
-
-def test_every_kind_of_teacher_goes_with_the_classifier(binary_rows):
-    X, y = binary_rows
-    for teacher in (Ridge(), Network(nn_of_four, learning_rate=0.05, device="cpu")):
-        model = PATEClassifier(
-            teacher, n_teachers=8, mechanism=GNMax(0.3), classes=[0, 1], random_state=0, student=GaussianNB()
-        )
-        model.fit(X, y, X_public=X[:60])
-        assert np.mean(model.release_.labels == y[:60]) > 0.8
-        assert model.epsilon_.unit.name == "row"
-
-
-def nn_of_four(n_classes):
-    return nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, n_classes))
-
-
-def test_no_private_cell_is_carried_along_by_an_error():
-    X, y = [["Mrs Miller"], [1.0]], [0, 1]
-    with pytest.raises(InvalidDataError) as caught:
-        model().fit(X, y, X_public=[[1.0]])
-    assert caught.value.__context__ is None

@@ -1,6 +1,7 @@
 """How PATEClassifier chooses queries and trains students that learn from unlabelled rows."""
 
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -25,15 +26,15 @@ from tutelage.students.store import save_student
 pytestmark = pytest.mark.usefixtures("repeatable", "small_forests")
 
 
-@pytest.fixture(scope="module")
-def blobs():
-    """Private rows and labels, public rows and labels: four groups, of which each class has two."""
-    generator = np.random.default_rng(5)
-    centres = np.array([[0, 0], [6, 6], [0, 6], [6, 0]])
-    group = generator.integers(4, size=900)
-    X = centres[group] + generator.random((900, 2)) * 3
-    y = group // 2
-    return X[:600], y[:600], X[600:], y[600:]
+# Private rows and labels, public rows and labels: four groups, of which each class has two.
+_RNG = np.random.default_rng(5)
+_GROUP = _RNG.integers(4, size=900)
+_ROWS = np.array([[0, 0], [6, 6], [0, 6], [6, 0]])[_GROUP] + _RNG.random((900, 2)) * 3
+X, X_public = _ROWS[:600], _ROWS[600:]
+y, y_public = _GROUP[:600] // 2, _GROUP[600:] // 2
+
+
+ROW = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
 
 
 def model(**changes) -> PATEClassifier:
@@ -43,13 +44,11 @@ def model(**changes) -> PATEClassifier:
 
 def tree_like(**changes) -> PATEClassifier:
     """Return a model whose noise is the same each time, so that what is learned under it is too."""
-    return model(**{"noise": SimulationNoise(0), **changes}).set_params(
-        teacher=RandomForestClassifier(5, random_state=0)
-    )
+    trees = RandomForestClassifier(5, random_state=0)
+    return model(**{"noise": SimulationNoise(0), **changes}).set_params(teacher=trees)
 
 
-def test_a_student_that_learns_from_unlabeled_rows_needs_few_answers(blobs):
-    X, y, X_public, y_public = blobs
+def test_a_student_that_learns_from_unlabeled_rows_needs_few_answers():
     few = {"n_queries": 12, "selection": "medoids"}
     propagated = tree_like(student="label-propagation", **few).fit(X, y, X_public=X_public)
     supervised = tree_like(student=LogisticRegression(), **few).fit(X, y, X_public=X_public)
@@ -65,10 +64,9 @@ def test_a_student_that_learns_from_unlabeled_rows_needs_few_answers(blobs):
         LabelPropagationStudent(), make_pipeline(StandardScaler(), LabelPropagationStudent()), ForestStudent(),
         LabelSpreading(kernel="knn"), SelfTrainingClassifier(LogisticRegression()),
     ],
-    ids=lambda student: student if isinstance(student, str) else type(student).__name__,
+    ids=lambda student: type(student).__name__,
 )  # fmt: skip
-def test_students_speak_in_the_users_class_values(student, blobs, tmp_path):
-    X, y, X_public, _ = blobs
+def test_students_speak_in_the_users_class_values(student, tmp_path):
     values = np.array([3, 7])
     if not isinstance(student, LabelSpreading | SelfTrainingClassifier):  # scikit-learn's own take numbers only
         values = np.array(["well", "ill"])
@@ -82,8 +80,7 @@ def test_students_speak_in_the_users_class_values(student, blobs, tmp_path):
         assert np.array_equal(back.predict(X_public), fitted.student_.predict(X_public))
 
 
-def test_public_features_make_propagation_the_default(blobs):
-    X, y, X_public, _ = blobs
+def test_public_features_make_propagation_the_default():
     features = PublicPCA.learn(PublicRows(X_public, "a test"), 2)
     assert isinstance(model(student=None, features=features).resolved().student, LabelPropagationStudent)
     assert isinstance(model(student=None).resolved().student, ForestStudent)
@@ -91,8 +88,7 @@ def test_public_features_make_propagation_the_default(blobs):
     assert isinstance(fitted.student_, LabelPropagationStudent)
 
 
-def test_the_asked_rows_are_those_of_the_rule(blobs):
-    X, y, X_public, y_public = blobs
+def test_the_asked_rows_are_those_of_the_rule():
     rows = (9, 4, int(np.argmax(y_public != y_public[9])))
     first = tree_like(n_queries=15).fit(X, y, X_public=X_public)
     assert first.queries_.tolist() == list(range(15))
@@ -106,8 +102,7 @@ def test_the_asked_rows_are_those_of_the_rule(blobs):
     assert isinstance(model().resolved().selector, FirstRows)
 
 
-def test_rounds_ask_where_the_student_doubts(blobs):
-    X, y, X_public, y_public = blobs
+def test_rounds_ask_where_the_student_doubts():
     fitted = tree_like(n_queries=40, rounds=4, selection="least-confident", student=LogisticRegression())
     fitted.fit(X, y, X_public=X_public)
     assert len(set(fitted.queries_.tolist())) == 40
@@ -118,15 +113,11 @@ def test_rounds_ask_where_the_student_doubts(blobs):
     assert fitted.ledger_.spent == pytest.approx(fitted.release_.cost)
 
 
-def test_an_interrupted_fit_in_rounds_pays_once(blobs, tmp_path, monkeypatch):
-    X, y, X_public, _ = blobs
+def test_an_interrupted_fit_in_rounds_pays_once(tmp_path, monkeypatch):
     settings = {"n_queries": 20, "rounds": 2, "ledger": tmp_path / "a.ledger", "selection": "least-confident"}
 
-    def interrupted(*_, **__):
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr("tutelage.labeling.rounds.fit_student", interrupted)
+        patch.setattr("tutelage.labeling.rounds.fit_student", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             model(**settings).fit(X, y, X_public=X_public)
     spent = Ledger.open(tmp_path / "a.ledger").state().spent
@@ -146,7 +137,6 @@ def test_an_interrupted_fit_in_rounds_pays_once(blobs, tmp_path, monkeypatch):
     ("changes", "message"),
     [
         ({"selection": "class-balanced"}, "There is no rule 'class-balanced' to choose queries by"),
-        ({"selection": "class-balanced"}, "labels must be released first"),
         ({"selection": 3}, "The 'selection' parameter of PATEClassifier must be"),
         ({"selection": LeastConfident()}, "`rounds` must be at least 2. Got LeastConfident and 1"),
         ({"rounds": 0}, "The 'rounds' parameter of PATEClassifier must be an int in the range [1, inf). Got 0"),
@@ -156,16 +146,14 @@ def test_an_interrupted_fit_in_rounds_pays_once(blobs, tmp_path, monkeypatch):
         ({"student": LabelPropagationStudent(n_neighbors=0)}, "`student` of PATEClassifier cannot be trained"),
     ],
 )
-def test_what_cannot_work_is_refused_before_anything_is_spent(changes, message, blobs, tmp_path):
-    X, y, X_public, _ = blobs
+def test_what_cannot_work_is_refused_before_anything_is_spent(changes, message, tmp_path):
     with pytest.raises(InvalidParameterError) as caught:
         model(ledger=tmp_path / "a.ledger", **changes).fit(X, y, X_public=X_public)
     assert message in str(caught.value)
     assert not (tmp_path / "a.ledger").exists()
 
 
-def test_minus_one_may_be_a_class_of_our_students_and_not_of_scikit_learns(blobs):
-    X, y, X_public, y_public = blobs
+def test_minus_one_may_be_a_class_of_our_students_and_not_of_scikit_learns():
     for student in ("label-propagation", make_pipeline(StandardScaler(), LabelPropagationStudent()), None):
         fitted = tree_like(student=student, n_queries=60).fit(X, 2 * y - 1, X_public=X_public)
         assert fitted.classes_.tolist() == [-1, 1]
@@ -174,8 +162,7 @@ def test_minus_one_may_be_a_class_of_our_students_and_not_of_scikit_learns(blobs
         model(student=LabelSpreading()).fit(X, 2 * y - 1, X_public=X_public)
 
 
-def test_a_student_may_see_other_features_than_the_teachers(blobs, tmp_path):
-    X, y, X_public, y_public = blobs
+def test_a_student_may_see_other_features_than_the_teachers(tmp_path):
     axes = PublicPCA.learn(PublicRows(X_public, "a test"), 1)
     narrow = PublicPCA.learn(PublicRows(X_public, "a test"), 2)
     fitted = tree_like(features=narrow, student_features=axes, student=GaussianNB(), n_queries=50)
@@ -190,17 +177,15 @@ def test_a_student_may_see_other_features_than_the_teachers(blobs, tmp_path):
         tree_like(student_features=StandardScaler()).fit(X, y, X_public=X_public)
 
 
-def test_a_first_round_without_two_classes_is_followed_by_another_of_its_kind(blobs):
-    X, y, X_public, _ = blobs
+def test_a_first_round_without_two_classes_is_followed_by_another_of_its_kind():
     mechanism = ConfidentGNMax(threshold=60.0, sigma_threshold=2.0, sigma_vote=2.0)  # 30 teachers never reach it
     with pytest.raises(InvalidDataError, match="No query was answered"):
         tree_like(mechanism=mechanism, n_queries=12, rounds=3, selection="least-confident").fit(X, y, X_public=X_public)
 
 
-def test_how_many_were_asked_is_no_part_of_the_published_epsilon(blobs, tmp_path):
-    X, y, X_public, _ = blobs
+def test_how_many_were_asked_is_no_part_of_the_published_epsilon(tmp_path):
     mechanism = ConfidentGNMax(threshold=1.0, sigma_threshold=30.0, sigma_vote=20.0)
-    ledger = Ledger.in_memory(epsilon=2.0, delta=1e-5, unit=row_unit())
+    ledger = Ledger.in_memory(epsilon=2.0, delta=1e-5, unit=ROW)
     fitted = tree_like(mechanism=mechanism, n_queries=120, rounds=6, selection="random", ledger=ledger)
     fitted.fit(X, y, X_public=X_public)
     assert sum(fitted.rounds_) < 120
@@ -210,18 +195,12 @@ def test_how_many_were_asked_is_no_part_of_the_published_epsilon(blobs, tmp_path
     assert few.epsilon_ == data_independent.epsilon(Repeated(one, 12), 1e-5)
 
 
-@pytest.mark.parametrize("rounds", [7])
-def test_the_epsilon_of_a_release_by_itself_does_not_hang_on_rounding(rounds, blobs):
-    X, y, X_public, _ = blobs
-    ledger = Ledger.in_memory(epsilon=20.0, delta=1e-5, unit=row_unit())
-    fitted = tree_like(n_queries=60, mechanism=GNMax(20.0), rounds=rounds, selection="random", ledger=ledger)
+def test_the_epsilon_of_a_release_by_itself_does_not_hang_on_rounding():
+    ledger = Ledger.in_memory(epsilon=20.0, delta=1e-5, unit=ROW)
+    fitted = tree_like(n_queries=60, mechanism=GNMax(20.0), rounds=7, selection="random", ledger=ledger)
     fitted.fit(X, y, X_public=X_public)
     one = GNMax(20.0).event_of_one(2, fitted.votes_.unit, simulated=True)
     assert fitted.epsilon_ == data_independent.epsilon(Repeated(one, 60), 1e-5)
-
-
-def row_unit() -> PrivacyUnit:
-    return PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
 
 
 @pytest.mark.parametrize(
@@ -231,15 +210,13 @@ def row_unit() -> PrivacyUnit:
         (LabelSpreading(), ("no", "yes"), "cannot be trained on public rows with made-up labels"),
     ],
 )
-def test_class_values_that_a_student_does_not_take_are_found_out_before(student, values, message, blobs, tmp_path):
-    X, y, X_public, _ = blobs
+def test_class_values_that_a_student_does_not_take_are_found_out_before(student, values, message, tmp_path):
     with pytest.raises(InvalidParameterError, match=message):
         tree_like(student=student, ledger=tmp_path / "a").fit(X, np.array(values)[y], X_public=X_public)
     assert not (tmp_path / "a").exists()
 
 
-def test_a_public_number_that_a_student_cannot_take_is_found_out_before(blobs, tmp_path):
-    X, y, X_public, _ = blobs
+def test_a_public_number_that_a_student_cannot_take_is_found_out_before(tmp_path):
     large = X_public.copy()
     large[200, 0] = 1e39
     with pytest.raises(InvalidParameterError, match="too large for this student"):

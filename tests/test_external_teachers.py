@@ -70,9 +70,7 @@ def test_a_teacher_whose_answer_is_no_ballot_abstains(answer):
         found = teachers.ballots(TEXTS)
     assert found.tolist() == [voting("win")(TEXTS), [ABSTAIN] * 4]
     alone = CallableTeachers([lambda texts: answer], n_classes=2, unit=ONE_TEACHER)
-    with pytest.raises(
-        TeacherTrainingError, match=r"(must be integers, one for each of the 4 rows)|(must be -1 \(abstain\))"
-    ):
+    with pytest.raises(TeacherTrainingError, match=r"(must be integers, one for each)|(must be -1 \(abstain\))"):
         alone.ballots(TEXTS)
 
 
@@ -107,18 +105,13 @@ def test_nobody_abstains_because_of_what_others_use(error):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"teachers": []}, "must be callables, at least one"),
-        ({"teachers": ["http://model"]}, "must be callables"),
-        ({"unit": "patient"}, "`unit` of CallableTeachers must be a PrivacyUnit"),
-        ({"n_classes": 1}, "`n_classes` of CallableTeachers must be an integer >= 2"),
-        ({"max_workers": 0}, "`max_workers` of CallableTeachers must be an integer >= 1"),
-    ],
+    ("name", "value"),
+    [("teachers", []), ("teachers", ["http://model"]), ("unit", "patient"), ("n_classes", 1), ("max_workers", 0)],
 )
-def test_parameters_out_of_range_are_named(arguments, message):
-    with pytest.raises(InvalidParameterError, match=message):
-        CallableTeachers(**{"teachers": [voting("win")], "n_classes": 2, "unit": ONE_TEACHER, **arguments})
+def test_parameters_out_of_range_are_named(name, value):
+    with pytest.raises(InvalidParameterError) as refused:
+        CallableTeachers(**{"teachers": [voting("win")], "n_classes": 2, "unit": ONE_TEACHER, name: value})
+    assert refused.value.parameter == name
 
 
 def test_ballots_from_a_file_answer_any_of_their_rows(tmp_path):

@@ -117,9 +117,7 @@ def test_steps_are_quantiles_and_codes_are_categories():
     assert PublicSteps.learn(PublicRows(np.ones((3, 1)), "one value"), 1).transform([[0], [1]]).tolist() == [[0], [1]]
     with pytest.raises(InvalidDataError, match=r"categories of PublicSteps\.learn must be whole numbers"):
         PublicSteps.learn(PublicRows(public / 2, "halves"), 2)
-    with pytest.raises(
-        InvalidParameterError, match=r"`n_numbers` of PublicSteps must be at most the 3 columns\. Got 4"
-    ):
+    with pytest.raises(InvalidParameterError, match=r"`n_numbers` of PublicSteps must be at most the 3 columns"):
         PublicSteps.learn(PublicRows(public, "four rows"), 4)
 
 
@@ -184,13 +182,7 @@ def test_the_nearest_points_are_those_of_a_full_search():
         assert all(len(set(row)) == k for row in indices.tolist())
 
 
-@pytest.mark.parametrize(
-    ("name", "learn"),
-    [
-        ("n_components", lambda rows: PublicPCA.learn(rows, 11)),
-        ("n_components", lambda rows: PublicPCA.learn(rows, 0)),
-    ],
-)
-def test_more_than_public_rows_can_tell_is_refused(name, learn):
-    with pytest.raises(InvalidParameterError, match=f"`{name}` of .* must be"):
-        learn(PublicRows(DIGITS[:10], "ten digits"))
+@pytest.mark.parametrize("count", [0, 11])
+def test_more_than_public_rows_can_tell_is_refused(count):
+    with pytest.raises(InvalidParameterError, match="`n_components` of PublicPCA"):
+        PublicPCA.learn(PublicRows(DIGITS[:10], "ten digits"), count)

@@ -26,16 +26,10 @@ from tutelage.mechanisms import CappedGNMax
 from tutelage.partition import Shards
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.tables import Batches, Table, as_table
-from tutelage.teachers import (
-    CallableTeachers,
-    ClassMeans,
-    EstimatorTeachers,
-    NearestQueries,
-    Ridge,
-    VectorBallots,
-)
+from tutelage.teachers import CallableTeachers, ClassMeans, EstimatorTeachers, NearestQueries, Ridge, VectorBallots
 
 pytestmark = [
+    pytest.mark.usefixtures("small_forests"),  # a student sees public rows and released labels only
     pytest.mark.filterwarnings("ignore::tutelage.exceptions.TeacherLostWarning"),
     pytest.mark.filterwarnings("ignore::tutelage.exceptions.MuchNoiseWarning"),
     pytest.mark.filterwarnings("ignore::tutelage.exceptions.OneClassWarning"),
@@ -57,34 +51,10 @@ def cells(*values: float) -> np.ndarray:
     return np.resize(np.array(values, dtype=np.float64), (1, COLUMNS))
 
 
+SIGNED = (1e308, MOST, 1e39, 2.0**63, 5e-324, 0.0, np.inf)
+OTHERS = (3.5e38, 1e155, 1e20, 1e30, 2.3e-308, 1e-310, 1e-45, np.nan)
 NUMBERS: dict[str, np.ndarray] = {
-    **{
-        f"{value:.3g}": cells(value)
-        for value in (
-            1e308,
-            -1e308,
-            MOST,
-            -MOST,
-            1e39,
-            -1e39,
-            3.5e38,
-            1e155,
-            1e20,
-            2.0**63,
-            -(2.0**63),
-            1e30,
-            5e-324,
-            -5e-324,
-            2.3e-308,
-            1e-310,
-            1e-45,
-            0.0,
-            -0.0,
-            np.nan,
-            np.inf,
-            -np.inf,
-        )
-    },
+    **{f"{value:.3g}": cells(value) for value in (*SIGNED, *(-value for value in SIGNED), *OTHERS)},
     "one cell of 1e39": np.array([[0.0, 1e39, 0.0]]),
     "both ends": cells(MOST, -MOST),
     "ends and nothing": cells(MOST, 5e-324, -MOST),
@@ -156,47 +126,32 @@ def with_person(rows: np.ndarray) -> tuple[Any, Any, list[str]]:
     return np.vstack([PRIVATE, rows]), np.concatenate([LABELS, labels]), [*IDS, *["hostile"] * len(rows)]
 
 
-def ledger_of(accounting: str = "renyi") -> Ledger:
-    return Ledger.in_memory(epsilon=5.0, delta=1e-5, unit=UNIT, accounting=accounting)
-
-
-def fitted(settings: dict[str, Any], X: Any, y: Any, ids: Any, public: Any = PUBLIC) -> tuple[Any, Ledger]:
-    """Return the fitted model, or the refusal, and the ledger."""
-    gaussian = isinstance(settings["teacher"], VectorBallots)
-    ledger = ledger_of("gaussian" if gaussian else "renyi")
-    by_noise = {} if "mechanism" in settings else {"epsilon": 5.0}
-    model = PATEClassifier(
-        **{"classes": [0, 1], **by_noise, **settings}, ledger=ledger, noise=SimulationNoise(0), random_state=0
-    )
+def survives(settings: dict[str, Any], X: Any, y: Any, ids: Any, public: Any = PUBLIC) -> Any:
+    """Return the fitted model, None where it was refused before anything was spent."""
+    accounting = "gaussian" if isinstance(settings["teacher"], VectorBallots) else "renyi"
+    ledger = Ledger.in_memory(epsilon=5.0, delta=1e-5, unit=UNIT, accounting=accounting)
+    made = {"classes": [0, 1], **({} if "mechanism" in settings else {"epsilon": 5.0}), **settings}
+    model = PATEClassifier(**made, ledger=ledger, noise=SimulationNoise(0), random_state=0)
+    refusal = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             model.fit(X, y, X_public=public, entity_ids=ids)
-        except TutelageError as refusal:
-            return refusal, ledger
-        finally:
-            assert not [one for one in caught if issubclass(one.category, RuntimeWarning)]
-    return model, ledger
-
-
-def survives(settings: dict[str, Any], X: Any, y: Any, ids: Any, public: Any = PUBLIC) -> Any:
-    """Return the model, None where it was refused before anything was spent."""
-    found, ledger = fitted(settings, X, y, ids, public)
-    if isinstance(found, TutelageError):
-        assert ledger.state().spent == 0, f"spent, and then {type(found).__name__}: {found}"
-        assert "secret" not in str(found)
-        return None
-    assert ledger.state().spent > 0
-    return found
+        except TutelageError as error:
+            refusal = error
+    assert not [one for one in caught if issubclass(one.category, RuntimeWarning)]
+    if refusal is None:
+        assert ledger.state().spent > 0
+        return model
+    assert ledger.state().spent == 0, f"spent, and then {type(refusal).__name__}: {refusal}"
+    assert "secret" not in str(refusal)
+    return None
 
 
 def ballots_of(model: Any) -> np.ndarray:
     """Return the first private sum of a fit: later ones depend on its noisy outcome."""
-    return model.votes_.counts if hasattr(model, "votes_") else _first(model.ballots_[0])
-
-
-def _first(sum_: Any) -> np.ndarray:
-    return sum_.counts if hasattr(sum_, "counts") else sum_.totals
+    first = model.votes_ if hasattr(model, "votes_") else model.ballots_[0]
+    return first.counts if hasattr(first, "counts") else first.totals
 
 
 REFUSED = {"nan", "inf", "-inf", "one missing"}
@@ -260,13 +215,8 @@ WORDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "teacher",
-    [SMALL, NearestQueries(3), ClassMeans()],
-    ids=lambda it: type(it).__name__,
-)
+@pytest.mark.parametrize("teacher", [SMALL, NearestQueries(3), ClassMeans()], ids=lambda it: type(it).__name__)
 def test_no_text_fails_a_fit_that_has_spent(teacher):
-    """Texts, and the same texts as ids of people."""
     some = ["the cat sat on the mat", "win cash now", "see you at six", "free prize call", "lunch at noon"]
     texts = [f"{some[n % 5]} {some[(n * 7) % 5]} {n % 9}" for n in range(PEOPLE)]
     public_texts = [f"{some[n % 5]} {some[(n * 3) % 5]}" for n in range(PUBLIC_ROWS)]
@@ -282,16 +232,14 @@ def test_no_text_fails_a_fit_that_has_spent(teacher):
 def columns(n: int, **more: Any) -> dict[str, list[Any]]:
     random = np.random.default_rng(n)
     start = dt.date(2020, 1, 1)
-    return {
-        "dose": [*random.normal(size=n).tolist(), *more.get("dose", [])],
-        "age": [*random.integers(18, 90, n).tolist(), *more.get("age", [])],
-        "ward": [*random.choice(["north", "south", "east"], n).tolist(), *more.get("ward", [])],
-        "note": [*(f"some words {number % 13}" for number in range(n)), *more.get("note", [])],
-        "day": [
-            *(start + dt.timedelta(days=int(day)) for day in random.integers(0, 900, n)),
-            *more.get("day", []),
-        ],
+    found = {
+        "dose": random.normal(size=n).tolist(),
+        "age": random.integers(18, 90, n).tolist(),
+        "ward": random.choice(["north", "south", "east"], n).tolist(),
+        "note": [f"some words {number % 13}" for number in range(n)],
+        "day": [start + dt.timedelta(days=int(day)) for day in random.integers(0, 900, n)],
     }
+    return {name: [*cells, *more.get(name, [])] for name, cells in found.items()}
 
 
 def in_batches(table: Table) -> Batches:
@@ -308,6 +256,7 @@ CELLS: list[dict[str, Any]] = [
 ]
 
 
+REFUSED_CELLS: list[dict[str, Any]] = [{"dose": float("inf")}, {"age": 10**400}]
 TABLES = pytest.mark.parametrize(
     ("teacher", "batches"),
     [
@@ -334,9 +283,6 @@ def test_no_cell_of_a_table_fails_a_fit_that_has_spent(teacher, batches):
     settings = {"teacher": teacher, "classes": ["no", "yes"], **BY_TEACHER[type(teacher)]}
     refused = [person for person in CELLS if tried(settings, [person], batches) is None]
     assert refused == REFUSED_CELLS
-
-
-REFUSED_CELLS: list[dict[str, Any]] = [{"dose": float("inf")}, {"age": 10**400}]
 
 
 def tried(settings: dict[str, Any], people: list[dict[str, Any]], batches: bool) -> Any:

@@ -20,12 +20,7 @@ from tutelage.mechanisms import (
     decode,
     local,
 )
-from tutelage.mechanisms.local import (
-    count_reports,
-    invert_channel,
-    maximize_likelihood,
-    plurality_threshold,
-)
+from tutelage.mechanisms.local import count_reports, invert_channel, maximize_likelihood, plurality_threshold
 from tutelage.noise import SimulationNoise
 
 alphas = st.fractions(Fraction(1, 50), Fraction(49, 50), max_denominator=100)

@@ -40,6 +40,11 @@ def as_printed(epsilon: float) -> TruncatedGeometricAsPrinted:
         return TruncatedGeometricAsPrinted(epsilon)
 
 
+MAKERS = pytest.mark.parametrize(
+    "make", [KRandomizedResponse, TruncatedGeometric, as_printed], ids=["k-rr", "tg", "printed"]
+)
+
+
 def largest_ratio(channel: list[list[Fraction]]) -> Fraction:
     return max(one / other for column in zip(*channel, strict=True) for one in column for other in column)
 
@@ -89,7 +94,7 @@ def test_a_wrong_chance_in_a_channel_would_be_seen():
     channel[1][1] = half * channel[1][1]
     assert not all(sum(row) == 1 for row in channel)
     channel = local.truncated_geometric(half, 4)
-    channel[0], channel[1] = channel[0][::-1], channel[1]
+    channel[0] = channel[0][::-1]
     assert channel[0][0] / channel[-1][0] != half**-3
 
 
@@ -103,11 +108,6 @@ def test_channels_in_floating_point_have_the_loss_that_is_claimed(epsilon, class
         claimed = pure_epsilon(mechanism.event_of_one(classes, ONE_ENTITY, simulated=True))  # type: ignore[arg-type]
         assert found == pytest.approx(claimed, rel=1e-9)
     assert claimed == pytest.approx(epsilon * (classes - 1) / classes)  # as printed
-
-
-def test_the_printed_equation_wastes_nearly_half_of_the_first_class():
-    law = as_printed(1.0).channel(10)[0]
-    assert law[10] == pytest.approx(0.475, abs=5e-4)
 
 
 @given(st.floats(1e-6, 100), st.integers(2, 2**32))
@@ -130,7 +130,7 @@ def test_noise_on_a_class_is_never_less_than_epsilon_allows(epsilon, classes):
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("own", [0, 2, 4])
-@pytest.mark.parametrize("make", [KRandomizedResponse, TruncatedGeometric, as_printed], ids=["k-rr", "tg", "printed"])
+@MAKERS
 def test_responses_have_the_law_of_the_channel_and_of_no_other_epsilon(source, own, make):
     drawn = make(2.0).perturb(np.full((1, DRAWS), own), 5, source)[0]
     assert p_value(drawn, make(2.0).channel(5)[own]) > ALPHA
@@ -179,7 +179,7 @@ def test_many_classes_are_drawn_from_alike():
     assert p_value(drawn >> 17, np.full(8, 1 / 8)) > ALPHA
 
 
-@pytest.mark.parametrize("make", [KRandomizedResponse, TruncatedGeometric, as_printed])
+@MAKERS
 def test_an_entity_that_does_not_take_part_draws_nothing(make):
     ballots = np.array([[0, -1, 2], [-1, -1, 1]])
     reports = make(1.0).perturb(ballots, 3, SimulationNoise(0))
@@ -194,12 +194,6 @@ def test_an_absent_vector_is_all_zeros():
     assert reports.shape == (2, 2, 4)
     assert not reports[ballots == -1].any()
     assert reports[0, 0].any()
-
-
-def test_nothing_is_drawn_for_no_queries():
-    for mechanism in (KRandomizedResponse(1.0), TruncatedGeometric(1.0)):
-        assert mechanism.perturb(np.zeros((3, 0), dtype=int), 4, SystemNoise()).shape == (3, 0)
-    assert LocalGaussian(1.0).perturb(np.zeros((3, 0), dtype=int), 4, SystemNoise()).shape == (3, 0, 4)
 
 
 MECHANISMS = [KRandomizedResponse(1.0), TruncatedGeometric(1.0), LocalGaussian(1.0)]

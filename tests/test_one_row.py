@@ -27,14 +27,7 @@ from tutelage.features import PublicFeatureMap, PublicProjection, PublicRows, Pu
 from tutelage.features.base import check_row_by_row, features_of_private
 from tutelage.partition import Shards
 from tutelage.privacy import ONE_TEACHER
-from tutelage.teachers import (
-    CallableTeachers,
-    ClassMeans,
-    EstimatorTeachers,
-    Network,
-    Ridge,
-    ensemble_of,
-)
+from tutelage.teachers import CallableTeachers, ClassMeans, EstimatorTeachers, Network, Ridge, ensemble_of
 from tutelage.votes import tally
 
 KEY = b"a key of 32 bytes for the tests."

@@ -1,14 +1,14 @@
 import copy
 import errno
+import itertools
 import linecache
 import os
 import pickle
-import signal
 import subprocess
 import sys
-import textwrap
 import types
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from processes import until
-from tutelage import VoteHistogram
 from tutelage._internal.typing import ABSTAIN
 from tutelage.exceptions import (
     InvalidBallotError,
@@ -48,21 +47,22 @@ from tutelage.teachers.closed_form import Head
 from tutelage.votes import tally
 
 KEY = b"a key of 32 bytes for the tests."
+X = np.random.default_rng(0).uniform(size=(400, 4))
+y = (X[:, 0] > 0.5).astype(np.int64)
+PEOPLE, LABELS = np.full((8, 1), 123.456), np.array([0, 1] * 4)  # two shards of the same people
 
 
 def assigned(assignment, n_shards) -> Shards:
     return Shards(np.array(assignment), n_shards, ONE_TEACHER)
 
 
-class Quoting(ClassifierMixin, BaseEstimator):
-    """A classifier that quotes its rows when it fails and when it warns."""
+HALVES = assigned([0, 0, 0, 0, 1, 1, 1, 1], 2)
 
-    def __init__(self, fail=True):
-        self.fail = fail
+
+class Quoting(ClassifierMixin, BaseEstimator):
+    """A classifier that quotes its rows when it warns."""
 
     def fit(self, X, y):
-        if self.fail:
-            raise ValueError(f"the row of Mrs Miller is {X[0]}")
         warnings.warn(f"the row of Mrs Miller is {X[0]}", stacklevel=1)
         self.classes_ = np.unique(y)
         return self
@@ -71,21 +71,16 @@ class Quoting(ClassifierMixin, BaseEstimator):
         return np.full(len(X), self.classes_[0])
 
 
-def test_votes_are_the_same_however_they_are_made(binary_rows):
-    X, y = binary_rows
+def test_votes_are_the_same_however_they_are_made():
     shards = Shards.of_rows(len(y), 8, key=KEY)
-    queries = X[:50]
 
-    def teachers(n_jobs=None):
-        return EstimatorTeachers(RandomForestClassifier(5), n_classes=2, seed=1, n_jobs=n_jobs)
+    def teachers(seed=1, n_jobs=None):
+        return EstimatorTeachers(RandomForestClassifier(5), n_classes=2, seed=seed, n_jobs=n_jobs)
 
-    at_once = teachers().fit_ballots(X, y, shards, queries)
-    kept = teachers().fit(X, y, shards)
-    assert np.array_equal(at_once, teachers(n_jobs=2).fit_ballots(X, y, shards, queries))
-    assert np.array_equal(at_once, kept.ballots(queries))
-    assert not np.array_equal(
-        at_once, EstimatorTeachers(RandomForestClassifier(5), n_classes=2, seed=2).fit_ballots(X, y, shards, queries)
-    )
+    at_once = teachers().fit_ballots(X, y, shards, X[:50])
+    assert np.array_equal(at_once, teachers(n_jobs=2).fit_ballots(X, y, shards, X[:50]))
+    assert np.array_equal(at_once, teachers().fit(X, y, shards).ballots(X[:50]))
+    assert not np.array_equal(at_once, teachers(seed=2).fit_ballots(X, y, shards, X[:50]))
 
 
 @pytest.mark.parametrize("estimator", [LogisticRegression(), RandomForestClassifier(3)], ids=str)
@@ -101,9 +96,8 @@ def test_an_empty_shard_abstains_and_a_single_class_is_a_constant_vote(estimator
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_an_estimators_warning_does_not_come_out_of_a_shard(n_jobs, capfd):
-    X, y = np.full((8, 1), 123.456), np.array([0, 1] * 4)
-    teachers = EstimatorTeachers(Quoting(fail=False), n_classes=2, seed=0, n_jobs=n_jobs)
-    teachers.fit_ballots(X, y, assigned([0, 0, 0, 0, 1, 1, 1, 1], 2), X)
+    teachers = EstimatorTeachers(Quoting(), n_classes=2, seed=0, n_jobs=n_jobs)
+    teachers.fit_ballots(PEOPLE, LABELS, HALVES, PEOPLE)
     assert "Miller" not in capfd.readouterr().err
 
 
@@ -148,9 +142,7 @@ def test_a_teacher_that_fails_abstains_and_no_other_does(when, n_jobs, tmp_path)
     assert "Miller" not in str(caught[0].message)
     assert np.flatnonzero((before != after).any(axis=1)).tolist() == [1]
     assert (after[1] == ABSTAIN).all()
-    with pytest.warns(
-        TeacherLostWarning
-    ):  # resumed: the one that is left fails again, and the others need not be asked
+    with pytest.warns(TeacherLostWarning):  # resumed: the one that is left fails again, and no other is asked
         assert np.array_equal(teachers.fit_ballots(spoiled, y, shards, X, tmp_path), after)
     with pytest.warns(TeacherLostWarning):
         assert np.array_equal(teachers.fit(spoiled, y, shards).ballots(X), after)
@@ -159,15 +151,13 @@ def test_a_teacher_that_fails_abstains_and_no_other_does(when, n_jobs, tmp_path)
 FOREST = RandomForestClassifier(2)
 
 
-def fit_with_checkpoints(X, y, folder, seed=0, queries=None, estimator=FOREST):
+def fit_with_checkpoints(folder, X=X, y=y, seed=0, queries=X[:9], estimator=FOREST):
     teachers = EstimatorTeachers(estimator, n_classes=2, seed=seed)
-    queries = X[:9] if queries is None else queries
     return teachers.fit_ballots(X, y, Shards.of_rows(len(y), 6, key=KEY), queries, folder)
 
 
-def test_checkpoints_are_private_plain_arrays_and_are_reused(binary_rows, tmp_path):
-    X, y = binary_rows
-    first = fit_with_checkpoints(X, y, tmp_path / "private")
+def test_checkpoints_are_private_plain_arrays_and_are_reused(tmp_path):
+    first = fit_with_checkpoints(tmp_path / "private")
     assert (tmp_path / "private").stat().st_mode & 0o777 == 0o700
     files = sorted((tmp_path / "private").iterdir())
     assert len(files) == 6
@@ -179,96 +169,118 @@ def test_checkpoints_are_private_plain_arrays_and_are_reused(binary_rows, tmp_pa
     with np.load(files[0]) as arrays:
         identity = arrays["identity"]
     np.savez(files[0], ballots=planted, identity=identity)
-    assert np.array_equal(fit_with_checkpoints(X, y, tmp_path / "private")[0], planted)
+    assert np.array_equal(fit_with_checkpoints(tmp_path / "private")[0], planted)
 
 
-def test_a_checkpoint_made_under_other_circumstances_is_not_reused(binary_rows, tmp_path):
-    X, y = binary_rows
-    fit_with_checkpoints(X, y, tmp_path)
-    X_other = X.copy()
-    X_other[:, 0] = 1 - X_other[:, 0]
-    for change in (
-        {"X": X_other, "queries": X[:9]},
-        {"y": 1 - y},
-        {"seed": 1},
-        {"queries": X[9:18]},
-        {"estimator": DecisionTreeClassifier(max_depth=1)},
-    ):
-        arguments = {"X": X, "y": y, **change}
-        fresh = fit_with_checkpoints(**arguments, folder=None)
-        assert np.array_equal(fit_with_checkpoints(**arguments, folder=tmp_path), fresh)
+def test_a_checkpoint_made_under_other_circumstances_is_not_reused(tmp_path):
+    fit_with_checkpoints(tmp_path)
+    changes: list[dict[str, Any]] = [{"X": 1 - X}, {"y": 1 - y}, {"seed": 1}, {"queries": X[9:18]}]
+    for change in (*changes, {"estimator": DecisionTreeClassifier(max_depth=1)}):
+        assert np.array_equal(fit_with_checkpoints(tmp_path, **change), fit_with_checkpoints(None, **change))
 
 
-def test_a_pickle_in_the_checkpoint_folder_is_not_run(binary_rows, tmp_path):
-    X, y = binary_rows
-    fresh = fit_with_checkpoints(X, y, tmp_path)
+def test_a_pickle_in_the_checkpoint_folder_is_not_run(tmp_path):
+    fresh = fit_with_checkpoints(tmp_path)
 
     class Bomb:
         def __reduce__(self):
             return os.mkdir, (str(tmp_path / "exploded"),)
 
     np.savez(tmp_path / "teacher-000001.npz", ballots=np.array([Bomb()], dtype=object), identity=np.array("x"))
-    assert np.array_equal(fit_with_checkpoints(X, y, tmp_path), fresh)
+    assert np.array_equal(fit_with_checkpoints(tmp_path), fresh)
     assert not (tmp_path / "exploded").exists()
 
 
-def test_a_killed_run_resumes(tmp_path):
+# Files that are finished end in .npz or .safetensors, others in .part.
+TRAIN = """
+import sys
+from pathlib import Path
+from threading import Event
+import numpy as np
+from tutelage.partition import Shards
+
+kind, pause, *folders = sys.argv[1:]
+
+def wait():
+    if len(list(Path(folders[0]).glob("*[sz]"))) == int(pause):
+        Event().wait()  # to be killed
+
+if kind == "trees":
+    from sklearn.tree import DecisionTreeClassifier
+    from tutelage.teachers import EstimatorTeachers
+
+    class Slow(DecisionTreeClassifier):
+        def fit(self, X, y):
+            wait()
+            return super().fit(X, y)
+
+    teachers = EstimatorTeachers(Slow(), n_classes=2, seed=0)
+else:
+    from torch import nn
+    from tutelage.teachers import Network, NetworkTeachers
+
+    class Slow(nn.Linear):
+        def forward(self, rows):
+            wait()
+            return super().forward(rows)
+
+    def slow(n_classes):
+        return Slow(2, n_classes)
+
+    teachers = NetworkTeachers(Network(slow, epochs=4, device="cpu"), n_classes=2, seed=0)
+
+X = np.random.default_rng(0).uniform(size=(120, 2))
+shards = Shards.of_rows(120, 12, key=bytes(16))
+for folder in folders:
+    np.save(f"{folder}.npy", teachers.fit_ballots(X, (X[:, 0] > 0.5).astype(int), shards, X[:20], Path(folder)))
+"""
+
+
+@pytest.mark.parametrize("kind", ["trees", pytest.param("networks", marks=pytest.mark.rest)])
+def test_a_killed_run_resumes(kind, tmp_path):
+    folder, elsewhere = tmp_path / "checkpoints", tmp_path / "elsewhere"
     script = tmp_path / "train.py"
-    script.write_text(
-        textwrap.dedent("""
-            import sys
-            from pathlib import Path
-            from threading import Event
-            import numpy as np
-            from sklearn.tree import DecisionTreeClassifier
-            from tutelage.partition import Shards
-            from tutelage.teachers import EstimatorTeachers
-
-            class Slow(DecisionTreeClassifier):
-                def fit(self, X, y):
-                    if len(list(Path(sys.argv[1]).glob("*.npz"))) == int(sys.argv[3]):
-                        Event().wait()  # to be killed
-                    return super().fit(X, y)
-
-            X = np.random.default_rng(0).uniform(size=(300, 2))
-            shards = Shards.of_rows(300, 40, key=b"a key of 32 bytes for the tests.")
-            teachers = EstimatorTeachers(Slow(), n_classes=2, seed=0)
-            y = (X[:, 0] > 0.5).astype(int)
-            np.save(sys.argv[2], teachers.fit_ballots(X, y, shards, X[:20], Path(sys.argv[1])))
-        """)
-    )
-    folder = tmp_path / "checkpoints"
-    command = [sys.executable, str(script), str(folder), str(tmp_path / "ballots.npy")]
-    process = subprocess.Popen([*command, "5"])
-    until(lambda: len(list(folder.glob("*.npz"))) == 5, process)
-    process.send_signal(signal.SIGKILL)
+    script.write_text(TRAIN)
+    command = [sys.executable, script, kind]
+    process = subprocess.Popen([*command, "5", folder], stdout=subprocess.DEVNULL)
+    until(lambda: len(list(folder.glob("*[sz]"))) == 5, process)
+    process.kill()
     process.wait()
-    finished = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.npz")}
+    finished = {path: path.stat().st_mtime_ns for path in folder.glob("*[sz]")}
     assert len(finished) == 5
-    subprocess.run([*command, "-1"], check=True)
-    resumed = np.load(tmp_path / "ballots.npy")
-    assert all((folder / name).stat().st_mtime_ns == when for name, when in finished.items())
-    subprocess.run([*command[:2], str(tmp_path / "elsewhere"), command[3], "-1"], check=True)
-    assert np.array_equal(resumed, np.load(tmp_path / "ballots.npy"))
-    assert VoteHistogram(tally(resumed, 2).counts, 40).n_queries == 20
+    subprocess.run([*command, "-1", folder, elsewhere], check=True)
+    assert all(path.stat().st_mtime_ns == when for path, when in finished.items())
+    assert np.array_equal(np.load(f"{folder}.npy"), np.load(f"{elsewhere}.npy"))
 
 
 class Panic(BaseException):
     """What compiled extensions raise."""
 
 
-class Panicking(ClassifierMixin, BaseEstimator):
+class Raising(ClassifierMixin, BaseEstimator):
+    """A classifier that fails in its own way."""
+
+    def __init__(self, kind=Panic):
+        self.kind = kind
+
     def fit(self, X, y):
-        raise Panic(f"the row of Mrs Miller is {X[0]}")
+        raise self.kind(f"the row of Mrs Miller is {X[0]}")
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_no_error_of_any_kind_carries_a_row_along(n_jobs):
-    X, y = np.full((8, 1), 123.456), np.array([0, 1] * 4)
-    for estimator in (Quoting(), Panicking()):
-        teachers = EstimatorTeachers(estimator, n_classes=2, seed=0, n_jobs=n_jobs)
+class CannotBeSent(DecisionTreeClassifier):
+    def __getstate__(self):
+        raise ValueError("the row of Mrs Miller")
+
+
+RAISING = [Raising(ValueError), Raising(), Raising(InvalidBallotError)]  # the last in our own words
+
+
+@pytest.mark.parametrize(("estimator", "n_jobs"), [*itertools.product(RAISING, [1, 2]), (CannotBeSent(), 2)], ids=str)
+def test_no_error_of_any_kind_carries_a_row_along(estimator, n_jobs):
+    teachers = EstimatorTeachers(estimator, n_classes=2, seed=0, n_jobs=n_jobs)
+    for ask in (teachers.fit, partial(teachers.fit_ballots, X_public=PEOPLE)):
         with pytest.raises(TeacherTrainingError) as caught:
-            teachers.fit_ballots(X, y, assigned([0, 0, 0, 0, 1, 1, 1, 1], 2), X)
+            ask(PEOPLE, LABELS, HALVES)
         error: BaseException | None = caught.value
         while error is not None:
             assert "Miller" not in str(error)
@@ -276,17 +288,12 @@ def test_no_error_of_any_kind_carries_a_row_along(n_jobs):
 
 
 def test_an_interrupt_is_not_withheld():
-    class Interrupted(ClassifierMixin, BaseEstimator):
-        def fit(self, X, y):
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        EstimatorTeachers(Interrupted(), n_classes=2, seed=0).fit(np.eye(2), np.array([0, 1]), assigned([0, 0], 1))
+        EstimatorTeachers(Raising(KeyboardInterrupt), n_classes=2, seed=0).fit(PEOPLE, LABELS, HALVES)
 
 
 @pytest.mark.parametrize("kind", ["estimators", "heads", "networks", "callables", "recorded"])
-def test_teachers_are_not_pickled(kind, binary_rows):
-    X, y = binary_rows
+def test_teachers_are_not_pickled(kind):
     shards = Shards.of_rows(len(y), 4, key=KEY)
     teachers: Any = {
         "estimators": lambda: EstimatorTeachers(DecisionTreeClassifier(), n_classes=2, seed=0).fit(X, y, shards),
@@ -302,18 +309,16 @@ def test_teachers_are_not_pickled(kind, binary_rows):
 
 
 @pytest.mark.parametrize("planted", [np.full(9, 7), np.int16(1), np.zeros(8, dtype=np.int16), np.full(9, 0.5)])
-def test_a_checkpoint_that_holds_no_ballots_is_trained_again(planted, binary_rows, tmp_path):
-    X, y = binary_rows
-    fresh = fit_with_checkpoints(X, y, tmp_path)
+def test_a_checkpoint_that_holds_no_ballots_is_trained_again(planted, tmp_path):
+    fresh = fit_with_checkpoints(tmp_path)
     file = tmp_path / "teacher-000002.npz"
     with np.load(file) as arrays:
         identity = arrays["identity"]
     np.savez(file, ballots=planted, identity=identity)
-    assert np.array_equal(fit_with_checkpoints(X, y, tmp_path), fresh)
+    assert np.array_equal(fit_with_checkpoints(tmp_path), fresh)
 
 
-def test_a_disk_without_room_names_the_file_and_keeps_what_was_filed(binary_rows, tmp_path, monkeypatch):
-    X, y = binary_rows
+def test_a_disk_without_room_names_the_file_and_keeps_what_was_filed(tmp_path, monkeypatch):
     written = []
 
     def write(self, path, product, identity):
@@ -324,38 +329,15 @@ def test_a_disk_without_room_names_the_file_and_keeps_what_was_filed(binary_rows
 
     monkeypatch.setattr(BallotFile, "write", write)
     with pytest.raises(OSError, match="No space left on device; the teachers filed before are kept") as caught:
-        fit_with_checkpoints(X, y, tmp_path)
+        fit_with_checkpoints(tmp_path)
     assert caught.value.filename.startswith(str(tmp_path))
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_a_pipeline_files_nothing_of_a_shard(binary_rows, tmp_path):
-    X, y = binary_rows
+def test_a_pipeline_files_nothing_of_a_shard(tmp_path):
     pipeline = make_pipeline(StandardScaler(), DecisionTreeClassifier(), memory=str(tmp_path / "cache"))
     EstimatorTeachers(pipeline, n_classes=2, seed=0).fit(X, y, Shards.of_rows(len(y), 4, key=KEY))
     assert not (tmp_path / "cache").exists()
-
-
-class SaysNoBallot(ClassifierMixin, BaseEstimator):
-    def fit(self, X, y):
-        raise InvalidBallotError(f"the row of Mrs Miller is {X[0]}")
-
-
-class CannotBeSent(DecisionTreeClassifier):
-    def __getstate__(self):
-        raise ValueError("the row of Mrs Miller")
-
-
-@pytest.mark.parametrize("estimator", [SaysNoBallot(), CannotBeSent()], ids=lambda it: type(it).__name__)
-def test_what_a_teacher_says_in_our_own_words_or_on_its_way_does_not_come_out(estimator):
-    X, y = np.full((8, 1), 123.456), np.array([0, 1] * 4)
-    teachers = EstimatorTeachers(estimator, n_classes=2, seed=0, n_jobs=2)
-    with pytest.raises(TeacherTrainingError) as caught:
-        teachers.fit(X, y, assigned([0, 0, 0, 0, 1, 1, 1, 1], 2))
-    error: BaseException | None = caught.value
-    while error is not None:
-        assert "Miller" not in str(error)
-        error = error.__cause__ or error.__context__
 
 
 class QuotingHead(Head):
