@@ -16,7 +16,6 @@ from tutelage.teachers.blocks import PeopleBlock, blocks_of, in_turn, whole_peop
 
 
 def added_up(weights, vectors):
-    """The same sum, one ballot after the other."""
     return sum((np.outer(a, v) for a, v in zip(weights, vectors, strict=True)), np.zeros((3, 4), dtype=np.int64))
 
 
@@ -88,9 +87,8 @@ def test_what_is_no_ballot_is_refused(weights, vectors, teachers):
 
 @pytest.mark.parametrize("numbers", [2**15, 2**16, 2**17])
 def test_a_length_that_overflows_an_integer_is_too_long(numbers):
-    one = np.zeros(1, dtype=int)
     with pytest.raises(InvalidBallotError, match="add up to at most 1"):
-        sum_of_products(np.ones((1, 1), dtype=int), np.full((1, numbers), 2**24), one, norm=1)
+        sum_of_products(np.ones((1, 1), dtype=int), np.full((1, numbers), 2**24), np.zeros(1, dtype=int), norm=1)
 
 
 def test_a_sum_is_private():
@@ -114,16 +112,15 @@ def test_a_sum_is_written_for_its_owner_alone(tmp_path):
         assert stored["norm_squared"].tolist() == ["2", "2"]
 
 
-def people(seed, n_people=6, n_classes=3, numbers=4):
+def people(seed, n_people=6):
     """Rows of people who have one to three each, with residuals and vectors of any length."""
     rng = np.random.default_rng(seed)
     ids = np.repeat(np.arange(n_people), rng.integers(1, 4, n_people))
-    vectors = rng.normal(size=(len(ids), numbers)) * rng.choice([1e-6, 0.01, 1, 100], (len(ids), 1))
-    return ids, vectors, rng.normal(size=(len(ids), n_classes)) * rng.choice([0.01, 1, 100], (len(ids), 1))
+    vectors = rng.normal(size=(len(ids), 4)) * rng.choice([1e-6, 0.01, 1, 100], (len(ids), 1))
+    return ids, vectors, rng.normal(size=(len(ids), 3)) * rng.choice([0.01, 1, 100], (len(ids), 1))
 
 
 def cast(vectors, residuals, people, radius):
-    """Cast the ballots of rows whose numbers are in the blocks."""
     blocks = blocks_of(np.arange(len(people)), np.zeros(len(people), dtype=np.int64), people)
     return VectorBallots().cast(blocks, lambda block: (vectors[block.rows], residuals[block.rows]), radius, ONE_TEACHER)
 
@@ -180,12 +177,9 @@ def test_one_person_moves_the_sum_by_one_ballot_when_removed_and_by_two_when_rep
     mine = np.flatnonzero(ids == who)
     there[mine], other_residuals[mine] = drawn[: len(mine)], drawn_residuals[: len(mine)]
 
-    def total(keep, values, left):
-        return cast(values[keep], left[keep], ids[keep], radius)
-
-    every, without = np.arange(len(ids)), np.flatnonzero(ids != who)
-    here = total(every, vectors, residuals)
-    replaced, removed = total(every, there, other_residuals), total(without, vectors, residuals)
+    here, replaced = cast(vectors, residuals, ids, radius), cast(there, other_residuals, ids, radius)
+    without = ids != who
+    removed = cast(vectors[without], residuals[without], ids[without], radius)
     bound = float(here.norm_squared)
     assert ((here.totals - removed.totals).astype(float) ** 2).sum() <= bound * (1 + 1e-12)
     assert ((here.totals - replaced.totals).astype(float) ** 2).sum() <= 4 * bound * (1 + 1e-12)

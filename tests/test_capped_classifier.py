@@ -46,12 +46,10 @@ def fitted(X=PRIVATE, y=LABELS, public=PUBLIC, ids=None, **changes) -> Any:
 
 @pytest.fixture(scope="module")
 def plain() -> Any:
-    """Return a fit that nothing was changed for."""
     return fitted()
 
 
 def few_votes(X, public):
-    """Return the first counts that a fit must make of the votes."""
     few = NearestQueries(CAP).fit(X, LABELS, Shards.of_single_people(len(X)), n_classes=3).few_votes(public)
     return tally_few(few.teachers, few.queries, few.labels, shape=few.shape, cap=CAP).counts
 

@@ -181,7 +181,6 @@ def test_capped_votes_have_no_cost_that_depends_on_them(session):
 
 
 def most_confident_by_hand(ballot, confidences, cap):
-    """Return the capped ballot of one teacher."""
     votes = [place for place, vote in enumerate(ballot) if vote != ABSTAIN and not np.isnan(confidences[place])]
     kept = sorted(votes, key=lambda place: (-confidences[place], place))[:cap]
     return [vote if place in kept else ABSTAIN for place, vote in enumerate(ballot)]

@@ -1,7 +1,4 @@
-import http.server
-import json
 import threading
-import urllib.request
 
 import numpy as np
 import pytest
@@ -20,42 +17,10 @@ def voting(*words):
     return lambda texts: [int(any(word in text for word in words)) for text in texts]
 
 
-@pytest.fixture
-def models():
-    """Addresses of three models behind HTTP, each of which knows one word."""
-
-    class Model(http.server.BaseHTTPRequestHandler):
-        def do_POST(self):
-            texts = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps(voting(self.path[1:])(texts)).encode())
-
-        def log_message(self, format, *args):  # noqa: A002  the base class says so
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Model) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield [f"http://127.0.0.1:{server.server_port}/{word}" for word in ("win", "cash", "free")]
-        server.shutdown()
-        thread.join()
-
-
-def asked_over_http(address):
-    def ask(texts):
-        request = urllib.request.Request(address, json.dumps(texts.tolist()).encode())  # noqa: S310  our own server
-        with urllib.request.urlopen(request) as answer:  # noqa: S310
-            return json.load(answer)
-
-    return ask
-
-
 @pytest.mark.parametrize("n_jobs", [1, 3])
-def test_models_behind_http_vote_in_a_session(n_jobs, models):
-    teachers = CallableTeachers(
-        [asked_over_http(address) for address in models], n_classes=2, unit=ONE_TEACHER, max_workers=n_jobs
-    )
+def test_callables_vote_in_a_session(n_jobs):
+    voters = [voting(word) for word in ("win", "cash", "free")]
+    teachers = CallableTeachers(voters, n_classes=2, unit=ONE_TEACHER, max_workers=n_jobs)
     assert teachers.ballots(TEXTS).tolist() == [[1, 0, 0, 0], [1, 0, 1, 0], [0, 0, 1, 0]]
     ledger = Ledger.in_memory(epsilon=100.0, delta=1e-5, unit=ONE_TEACHER)
     session = LabelingSession(teachers, GNMax(0.3), ledger, noise=SimulationNoise(0))
@@ -67,8 +32,7 @@ def test_models_behind_http_vote_in_a_session(n_jobs, models):
 def test_a_teacher_whose_answer_is_no_ballot_abstains(answer):
     teachers = CallableTeachers([voting("win"), lambda texts: answer], n_classes=2, unit=ONE_TEACHER)
     with pytest.warns(TeacherLostWarning, match="At least one teacher abstains"):
-        found = teachers.ballots(TEXTS)
-    assert found.tolist() == [voting("win")(TEXTS), [ABSTAIN] * 4]
+        assert teachers.ballots(TEXTS).tolist() == [voting("win")(TEXTS), [ABSTAIN] * 4]
     alone = CallableTeachers([lambda texts: answer], n_classes=2, unit=ONE_TEACHER)
     with pytest.raises(TeacherTrainingError, match=r"(must be integers, one for each)|(must be -1 \(abstain\))"):
         alone.ballots(TEXTS)

@@ -29,13 +29,12 @@ from tutelage.ledger.digests import RunningDigest, table_digest
 from tutelage.tables import Table, as_batches, as_table, read_batches, read_csv, read_table
 from tutelage.teachers import VectorBallots
 
-pandas, polars = map(pytest.importorskip, ("pandas", "polars"))
+duckdb, polars = map(pytest.importorskip, ("duckdb", "polars"))
 pytest.importorskip("pyarrow")
 pytestmark = [FITS_AGAIN, pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")]
 
 rest = partial(pytest.param, marks=pytest.mark.rest)
 SIZES = ["large", "medium", "small"]
-WORDS = ["".join(letters) for letters in np.random.default_rng(9).choice(list("abcdefghijklmno"), (150, 7))]
 ROWS, MOST_ROWS_OF_ONE = 1200, 4
 
 
@@ -96,7 +95,6 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def in_memory() -> dict[str | None, Any]:
-    """Return fits of rows in memory, of people and of rows."""
     return {ids: fitted(PRIVATE, ids) for ids in IDS}
 
 
@@ -352,8 +350,9 @@ def test_the_digest_is_that_of_the_cells_in_every_form(tmp_path):
     text = read_csv(tmp_path / "rows.csv")
     truth = [cell.capitalize() for cell in text.texts("fit")]  # polars writes true, and Python True
     tables = [Table("", {**text.columns, "fit": truth}), read_table(tmp_path / "rows.parquet")]
-    tables += [found for rows in (frame, frame.to_pandas(), frame.to_arrow()) if (found := as_table(rows))]
-    assert len(tables) == 5
+    frames = (frame, frame.to_pandas(), frame.to_arrow(), duckdb.sql("FROM frame"))
+    tables += [found for rows in frames if (found := as_table(rows))]
+    assert len(tables) == 6
     assert len({table_digest(table) for table in tables}) == 1
     moved = frame.with_columns(large=polars.Series([2**53 + ROWS, *(2**53 + np.arange(1, ROWS)).tolist()]))
     assert table_digest(as_table(moved)) != table_digest(tables[0])  # type: ignore[arg-type]

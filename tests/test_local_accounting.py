@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exact import renyi
+from test_local_mechanisms import MAKERS, as_printed
 from tutelage import Ledger
 from tutelage.accounting import Accountant
 from tutelage.accounting.composition import gaussian_composition, lattice_composition, pure_dp_composition
@@ -31,14 +32,12 @@ from tutelage.events import (
     TruncatedGeometricResponse,
 )
 from tutelage.exceptions import (
-    AsPrintedWarning,
     BudgetExceededError,
     InvalidDataError,
     InvalidParameterError,
     LedgerError,
     UnsupportedEventError,
 )
-from tutelage.mechanisms import KRandomizedResponse, TruncatedGeometric, TruncatedGeometricAsPrinted
 from tutelage.planning import local_gaussian_for
 from tutelage.privacy import ONE_ENTITY, ONE_TEACHER
 from tutelage.votes import VoteHistogram
@@ -46,16 +45,6 @@ from tutelage.votes import VoteHistogram
 ORDERS = np.array([1.01, 1.5, 2.0, 4.0, 16.0, 64.0])
 RESPONSE = RandomizedResponse(0.1, 10, ONE_ENTITY)
 EVENTS = [RESPONSE, TruncatedGeometricResponse(9.0, 10, ONE_ENTITY), NoisyBallot(10.0, 10, ONE_ENTITY)]
-
-
-def as_printed(value: float) -> TruncatedGeometricAsPrinted:
-    with pytest.warns(AsPrintedWarning):
-        return TruncatedGeometricAsPrinted(value)
-
-
-MAKERS = pytest.mark.parametrize(
-    "make", [KRandomizedResponse, TruncatedGeometric, as_printed], ids=["k-rr", "tg", "printed"]
-)
 
 
 def hockey_stick(p: np.ndarray, q: np.ndarray, target: float) -> float:

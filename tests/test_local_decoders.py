@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize
 
-from tutelage.exceptions import AsPrintedWarning, InvalidBallotError, InvalidParameterError
+from test_local_mechanisms import as_printed
+from tutelage.exceptions import InvalidBallotError, InvalidParameterError
 from tutelage.mechanisms import (
     ClassResponse,
     Decoder,
     KRandomizedResponse,
     LocalGaussian,
     TruncatedGeometric,
-    TruncatedGeometricAsPrinted,
     decode,
     local,
 )
@@ -24,11 +24,6 @@ from tutelage.mechanisms.local import count_reports, invert_channel, maximize_li
 from tutelage.noise import SimulationNoise
 
 alphas = st.fractions(Fraction(1, 50), Fraction(49, 50), max_denominator=100)
-
-
-def as_printed(epsilon: float) -> TruncatedGeometricAsPrinted:
-    with pytest.warns(AsPrintedWarning):
-        return TruncatedGeometricAsPrinted(epsilon)
 
 
 def exact(rows: list[list[Fraction]]) -> np.ndarray:
@@ -43,8 +38,7 @@ def elected(shares: np.ndarray, channel: np.ndarray) -> int:
 @given(alphas, st.integers(3, 7))
 def test_plurality_of_the_truncated_geometric_loses_unanimous_votes_from_alpha_one_half_on(alpha, classes):
     channel = exact(local.truncated_geometric(alpha, classes))
-    unanimous = np.eye(classes, dtype=int)
-    wrong = [own for own in range(classes) if elected(unanimous[own], channel) != own]
+    wrong = [own for own in range(classes) if elected(np.eye(classes, dtype=int)[own], channel) != own]
     # ε ≤ (M − 1) ln 2: classes beside the ends lose to them. At α = 1/2 both are ties, and the lower class wins.
     beside = {1, classes - 2} if alpha > Fraction(1, 2) else {1} if alpha == Fraction(1, 2) else set()
     assert beside <= set(wrong)
@@ -55,8 +49,7 @@ def test_plurality_of_the_truncated_geometric_loses_unanimous_votes_from_alpha_o
 @given(alphas, st.integers(2, 7))
 def test_plurality_of_the_printed_equation_loses_unanimous_votes_above_alpha_one_half(alpha, classes):
     channel = exact(local.truncated_geometric_as_printed(alpha, classes))
-    unanimous = np.eye(classes, dtype=int)
-    wrong = [own for own in range(classes) if elected(unanimous[own], channel) != own]
+    wrong = [own for own in range(classes) if elected(np.eye(classes, dtype=int)[own], channel) != own]
     # ε < M ln 2. Class M has the upper end to itself; report 0, the lower one, is no class and is not counted.
     assert (classes - 2 in wrong) == bool(wrong) == (alpha > Fraction(1, 2))
     assert (plurality_threshold(channel) >= 1) == (alpha >= Fraction(1, 2))

@@ -133,10 +133,7 @@ def test_a_module_that_changes_its_input_changes_nobody_elses():
     ("factory", "message"),
     [
         (lambda n_classes: nn.Linear(8, 7), r"2 rows to scores of shape \(2, 3\). Got \(2, 7\)"),
-        (
-            lambda n_classes: nn.Linear(5, 3),
-            r"does not take rows of shape \(8,\). It raised RuntimeError: mat1 and mat2",
-        ),
+        (lambda n_classes: nn.Linear(5, 3), r"does not take rows of shape \(8,\). It raised RuntimeError"),
         (lambda n_classes: nn.LSTM(8, 3), r"scores of shape \(2, 3\). Got tuple"),
     ],
 )
@@ -171,15 +168,6 @@ def test_a_message_from_inside_a_shard_does_not_come_out(capfd):
         teachers(partial(Quoting, 8), engine="sequential").fit_ballots(X, y, SHARDS, queries)
     assert "Miller" not in str(caught.value) + capfd.readouterr().err
     assert caught.value.__context__ is None
-
-
-@pytest.mark.parametrize("factory", [TwoConvolutions(), TwoConvolutions.for_svhn(), TwoConvolutions((8, 8), kernel=2)])
-def test_ready_networks_take_flat_rows_to_scores(factory):
-    network = factory(10)
-    pixels = int(np.prod(factory.image_shape))
-    assert network(torch.zeros(3, pixels)).shape == (3, 10)
-    convolutions = [module for module in network if isinstance(module, nn.Conv2d)]
-    assert tuple(layer.out_channels for layer in convolutions) == factory.channels
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from typing import Any, cast
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -39,12 +38,10 @@ from tutelage.features.cells import as_frame
 from tutelage.features.named import numbered_rows
 from tutelage.students import load_student
 from tutelage.students.store import save_student
-from tutelage.teachers import ClassMeans, VectorBallots
 
 RNG = np.random.default_rng(5)
 ROWS = RNG.normal(size=(300, 20)) @ RNG.normal(size=(20, 20))
 PUBLIC = PublicRows(ROWS, "three hundred made-up rows")
-TEXTS = ["free prize now", "see you at home", "free call now", "home at last", "the prize is a call"] * 4
 
 
 class Remembering(TransformerMixin, BaseEstimator):
@@ -259,24 +256,6 @@ def test_private_rows_that_raise_are_not_quoted():
 # In a classifier, and on disk
 
 
-def fitted(teacher, features, **more):
-    y = (ROWS[:, 0] > 0).astype(int)
-    model = PATEClassifier(teacher, features=features, classes=[0, 1], noise=SimulationNoise(0), random_state=0, **more)
-    return model.fit(ROWS[100:], y[100:], X_public=ROWS[:100])
-
-
-@pytest.mark.parametrize("row_by_row", [False, True])
-def test_teachers_by_shards_and_by_persons_see_the_features(row_by_row, tmp_path):
-    transformer = StandardScaler() if row_by_row else make_pipeline(StandardScaler(), PCA(10))
-    learned = PublicTransformer.learn(transformer, PublicRows(ROWS[:100], "made up"), row_by_row=row_by_row)
-    for teacher, more in ((ClassMeans(), {"n_teachers": 20, "epsilon": 50.0}), (VectorBallots(), {"epsilon": 20.0})):
-        model = fitted(teacher, learned, **more)
-        assert model.score(ROWS, (ROWS[:, 0] > 0).astype(int)) > 0.7
-        save_student(model.whole_student(), tmp_path / "student.skops")
-        loaded = load_student(tmp_path / "student.skops")
-        assert np.array_equal(loaded.predict(ROWS), model.predict(ROWS))
-
-
 def test_a_saved_function_opens_for_those_who_vouch_for_it(tmp_path):
     save_student(PublicEncoder(doubled, "no weights"), tmp_path / "map.skops")
     with pytest.raises(InvalidDataError, match=r"not known to be safe: .*doubled"):
@@ -304,9 +283,6 @@ def column_transformer():
             ("codes", OneHotEncoder(handle_unknown="ignore"), ["ward"]),
         ]
     )
-
-
-FRAMES = {"mapping": dict, "pandas": pd.DataFrame, "polars": pl.DataFrame}
 
 
 def test_no_kind_of_a_column_follows_from_private_cells():

@@ -48,9 +48,7 @@ def objects(*values: Any) -> np.ndarray:
         ([2, -1, 0, 2, -1, 7], [0, 2, 7], [1, -1, 0, 1, -1, 2]),
         (np.array([1, -1, 0, 1, -1, -1], dtype=np.int8), [0, 1], [1, -1, 0, 1, -1, -1]),
         ([2.0, -1.0, 0.0, 2.0, -1.0, 0.0], [0, 2], [1, -1, 0, 1, -1, 0]),
-        (objects("b", -1, "a", "b", -1, "a"), ["a", "b"], [1, -1, 0, 1, -1, 0]),
         (objects("b", -1.0, "a", "b", -1, "a"), ["a", "b"], [1, -1, 0, 1, -1, 0]),
-        (objects(5, -1, 3, 5, -1, 3), [3, 5], [1, -1, 0, 1, -1, 0]),
         (objects(np.int64(5), -1, 3.0, 5, -1, 3), [3, 5], [1, -1, 0, 1, -1, 0]),
         (np.array(["b", "a", "a", "b", "a", "a"]), ["a", "b"], [1, 0, 0, 1, 0, 0]),
         (np.array([True, False, False, True, False, True]), [False, True], [1, 0, 0, 1, 0, 1]),
@@ -118,17 +116,11 @@ def test_settings_are_checked_before_anything_is_learned(wrong, y):
     assert not hasattr(student, "rows_")
 
 
-def test_one_class_is_said_once_and_where_fit_was_called():
-    with pytest.warns(UserWarning, match="Every released label is the same class; the student always") as caught:
-        Seeded(random_state=2**33).fit(X, [3, -1, 3, -1, -1, 3])
-    assert [warning.filename for warning in caught] == [__file__]
-
-
 @pytest.mark.parametrize("student", [LabelPropagationStudent(), ForestStudent()], ids=lambda one: type(one).__name__)
 def test_every_student_takes_one_class_says_so_once_and_takes_large_seeds(student):
     with pytest.warns(UserWarning, match="same class") as caught:
         fitted = student.set_params(random_state=2**33).fit(X, [7, -1, 7, -1, -1, 7])
-    assert len(caught) == 1
+    assert [warning.filename for warning in caught] == [__file__]
     assert fitted.predict_proba([[1e38, -1e38]]).tolist() == [[1.0]]
     assert fitted.predict(X).tolist() == [7] * 6
 

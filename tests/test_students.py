@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-import skops.io
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -39,11 +38,6 @@ def test_one_released_class_makes_a_constant_student_and_says_so():
     assert student.predict(np.eye(3)).tolist() == ["yes"] * 3
 
 
-def test_no_answer_is_nothing_to_learn_from():
-    with pytest.raises(InvalidDataError, match="No query was answered"):
-        fit_student(LogisticRegression(), np.eye(2), np.array([-1, -1]), CLASSES, seed=0)
-
-
 @pytest.mark.parametrize(
     "estimator",
     [
@@ -57,8 +51,7 @@ def test_a_student_comes_back_from_disk(estimator, tmp_path):
     X = np.random.default_rng(0).uniform(size=(60, 3))
     student = fit_student(estimator, X, (X[:, 0] > 0.5).astype(int), CLASSES, seed=0)
     save_student(student, tmp_path / "student.skops")
-    back = load_student(tmp_path / "student.skops")
-    assert np.array_equal(back.predict(X), student.predict(X))
+    assert np.array_equal(load_student(tmp_path / "student.skops").predict(X), student.predict(X))
 
 
 def test_a_missing_or_foreign_file_is_refused(tmp_path):
@@ -66,21 +59,6 @@ def test_a_missing_or_foreign_file_is_refused(tmp_path):
     for name, said in (("nothing", "cannot be read: No such file"), ("other", "is not a readable skops file")):
         with pytest.raises(InvalidDataError, match=f"{name}.skops {said}"):
             load_student(tmp_path / f"{name}.skops")
-
-
-def test_a_file_with_an_unknown_type_is_refused_unless_vouched_for(tmp_path):
-    path = tmp_path / "student.skops"
-    skops.io.dump({"model": UnknownModel()}, path)
-    with pytest.raises(InvalidDataError, match="UnknownModel"):
-        load_student(path)
-    name = f"{UnknownModel.__module__}.UnknownModel"
-    assert isinstance(load_student(path, trusted=(name,))["model"], UnknownModel)
-
-
-class UnknownModel:
-    """A type that scikit-learn does not know."""
-
-    kind = "unknown"
 
 
 def noisy_table(rate: float, n_rows: int = 900) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

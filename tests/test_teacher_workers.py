@@ -94,44 +94,19 @@ class Failing(DecisionTreeClassifier):
 
 
 @pytest.fixture(scope="module")
-def dask_client(tmp_path_factory):
-    """A scheduler and two workers, each a process of its own; a nanny starts a worker again when it dies."""
-    distributed = pytest.importorskip("distributed")
-    folder = tmp_path_factory.mktemp("dask")
-    contact = folder / "scheduler.json"
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]),
-        "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0",
-    }
-    commands = [
-        "dask_scheduler --host 127.0.0.1 --port 0 --no-dashboard",
-        "dask_worker --host 127.0.0.1 --nworkers 2 --nthreads 1 --memory-limit 0 --no-dashboard",
-    ]
-    with (folder / "log").open("wb") as log:
-        processes = [
-            subprocess.Popen(
-                [sys.executable, "-m", *f"distributed.cli.{command} --scheduler-file {contact}".split()],
-                env=environment,
-                cwd=folder,
-                stdout=log,
-                stderr=log,
-            )
-            for command in commands
-        ]
-        try:
-            with distributed.Client(scheduler_file=str(contact), timeout=300) as client:
-                client.wait_for_workers(2)
-                yield client
-        finally:
-            for process in reversed(processes):
-                process.terminate()
-                process.wait()
+def dask_client():
+    """Two workers, each a process of its own; a nanny starts one again when it dies."""
+    dask, distributed = map(pytest.importorskip, ("dask", "distributed"))
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        distributed.LocalCluster(2, threads_per_worker=1, memory_limit=0, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
 
 
 @pytest.fixture(scope="module")
 def ray_cluster():
-    """Two of Ray's workers."""
     ray, joining = pytest.importorskip("ray"), pytest.importorskip("ray.util.joblib")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -180,16 +155,11 @@ def test_votes_are_the_same_with_every_back_end(back_end, on, rows):
 
 
 @pytest.mark.parametrize("back_end", BACK_ENDS)
-def test_a_teacher_works_on_one_thread(back_end, on, rows):
+def test_a_teacher_works_on_one_thread_and_others_have_theirs_back(back_end, on, rows):
     with on(back_end):
+        before = threadpool_info()
         assert not ballots(rows, Crowded()).any()
-
-
-def test_the_number_of_threads_is_as_before_when_all_teachers_are_done(on, rows):
-    before = threadpool_info()
-    with on("threading"):
-        ballots(rows, Crowded())
-    assert threadpool_info() == before
+        assert threadpool_info() == before
 
 
 def test_the_last_thread_out_undoes_what_the_first_one_in_did():

@@ -1,12 +1,12 @@
 import copy
 import errno
+import importlib
 import itertools
 import linecache
 import os
 import pickle
 import subprocess
 import sys
-import types
 import warnings
 from functools import partial
 from typing import Any
@@ -200,6 +200,9 @@ import numpy as np
 from tutelage.partition import Shards
 
 kind, pause, *folders = sys.argv[1:]
+X = np.random.default_rng(0).uniform(size=(120, 2))
+y = (X[:, 0] > 0.5).astype(int)
+shards = Shards.of_rows(120, 12, key=bytes(16))
 
 def wait():
     if len(list(Path(folders[0]).glob("*[sz]"))) == int(pause):
@@ -214,7 +217,8 @@ if kind == "trees":
             wait()
             return super().fit(X, y)
 
-    teachers = EstimatorTeachers(Slow(), n_classes=2, seed=0)
+    def ask(folder):
+        return EstimatorTeachers(Slow(), n_classes=2, seed=0).fit_ballots(X, y, shards, X[:20], folder)
 else:
     from torch import nn
     from tutelage.teachers import Network, NetworkTeachers
@@ -227,12 +231,12 @@ else:
     def slow(n_classes):
         return Slow(2, n_classes)
 
-    teachers = NetworkTeachers(Network(slow, epochs=4, device="cpu"), n_classes=2, seed=0)
+    def ask(folder):
+        network = Network(slow, epochs=4, device="cpu")
+        return NetworkTeachers(network, n_classes=2, seed=0).fit(X, y, shards, folder).ballots(X[:20])
 
-X = np.random.default_rng(0).uniform(size=(120, 2))
-shards = Shards.of_rows(120, 12, key=bytes(16))
 for folder in folders:
-    np.save(f"{folder}.npy", teachers.fit_ballots(X, (X[:, 0] > 0.5).astype(int), shards, X[:20], Path(folder)))
+    np.save(f"{folder}.npy", ask(Path(folder)))
 """
 
 
@@ -353,23 +357,16 @@ def test_a_head_of_somebody_elses_is_heard_as_little():
     assert "Miller" not in str(caught.value)
 
 
-def test_code_is_compared_through_pipelines_and_bases(tmp_path):
-    code = (
-        "from sklearn.base import BaseEstimator\nclass Base(BaseEstimator):\n    x = {}\nclass Own(Base):\n    pass\n"
-    )
+def test_code_is_compared_through_pipelines_and_bases(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     found = []
     for number in (1, 2):
-        path = tmp_path / "own_part.py"
-        path.write_text(code.format(number))
-        module = types.ModuleType("own_part")
-        exec(compile(path.read_text(), str(path), "exec"), module.__dict__)  # noqa: S102
-        module.__file__ = str(path)
-        sys.modules["own_part"] = module
+        base = f"from sklearn.base import BaseEstimator\nclass Base(BaseEstimator):\n    x = {number}\n"
+        (tmp_path / "own_part.py").write_text(base + "class Own(Base):\n    pass\n")
         linecache.clearcache()
-        for kind in (module.Base, module.Own):
-            kind.__module__ = "own_part"
-        found.append(source_of(make_pipeline(StandardScaler(), module.Own())))
-    del sys.modules["own_part"]
+        found.append(source_of(make_pipeline(StandardScaler(), importlib.import_module("own_part").Own())))
+        del sys.modules["own_part"]
     assert found[0] != found[1]
     assert source_of(make_pipeline(StandardScaler(), DecisionTreeClassifier())) == ()
     typed: dict[str, Any] = {"__name__": "__main__"}

@@ -18,8 +18,6 @@ from tutelage import GNMax, Ledger, PATEClassifier, SimulationNoise
 from tutelage.exceptions import (
     BudgetContinuedWarning,
     BudgetExceededError,
-    FewPublicRowsWarning,
-    InvalidDataError,
     InvalidParameterError,
     OneClassWarning,
 )
@@ -42,7 +40,6 @@ def fitted(public=PUBLIC, ids=None, **changes) -> Any:
 
 @pytest.fixture(scope="module")
 def plain() -> Any:
-    """Return a fit that nothing was changed for."""
     return fitted()
 
 
@@ -223,23 +220,11 @@ def test_people_cast_ballots_unless_a_parameter_is_about_votes(about_votes):
     assert isinstance(PATEClassifier(**about_votes).resolved().teacher, RandomForestClassifier)
 
 
-def test_few_public_rows_are_warned_of():
-    with pytest.warns(FewPublicRowsWarning, match="`X_public` has 49 rows"):
-        fitted(PUBLIC[:49])
-
-
 def test_a_student_of_one_class_is_warned_of():
     rare = np.where(np.random.default_rng(0).random(len(PRIVATE)) < 0.02, 1, 0)
     with pytest.warns(OneClassWarning, match="gives all public rows one class"):
         found = model(epsilon=0.1).fit(PRIVATE, rare, X_public=PUBLIC)
     assert set(found.predict(TEST)) == {0}
-
-
-def test_missing_values_are_refused():
-    holed = PRIVATE.copy()
-    holed[0, 0] = np.nan
-    with pytest.raises(InvalidDataError, match="NaN"):
-        model().fit(holed, LABELS, X_public=PUBLIC)
 
 
 def test_least_noise_is_the_smallest_to_five_digits():
