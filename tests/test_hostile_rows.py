@@ -74,8 +74,6 @@ NUMBERS: dict[str, np.ndarray] = {
 
 
 class Brittle(PublicFeatureMap):
-    """A map of a user that fails on large numbers."""
-
     def transform(self, X: Any) -> Any:
         if np.abs(X).max() > 1e6:
             raise ValueError(f"secret {X[0, 0]}")
@@ -83,8 +81,6 @@ class Brittle(PublicFeatureMap):
 
 
 class Exploding(PublicFeatureMap):
-    """A map of a user whose features are infinite for large numbers."""
-
     def transform(self, X: Any) -> Any:
         return np.where(np.abs(X) > 1e6, np.inf, X)
 
@@ -120,8 +116,7 @@ METHODS: dict[str, dict[str, Any]] = {
 
 
 def with_person(rows: np.ndarray) -> tuple[Any, Any, list[str]]:
-    labels = np.arange(len(rows)) % 2
-    return np.vstack([PRIVATE, rows]), np.concatenate([LABELS, labels]), [*IDS, *["hostile"] * len(rows)]
+    return np.vstack([PRIVATE, rows]), [*LABELS, *(np.arange(len(rows)) % 2)], [*IDS, *["hostile"] * len(rows)]
 
 
 def survives(settings: dict[str, Any], X: Any, y: Any, ids: Any, public: Any = PUBLIC) -> Any:

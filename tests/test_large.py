@@ -206,12 +206,10 @@ def test_batches_need_names_classes_and_a_teacher_that_can_read_them(file):
     batches = read_batches(file)
     with pytest.raises(InvalidParameterError, match=r"must be VectorBallots\(\).*load all rows into memory"):
         PATEClassifier(GaussianNB(), classes=["no", "yes"]).fit(batches, "ill", X_public=PUBLIC)
-    for options, said in (
-        ({"classes": None}, "must list all class values"),
-        ({"unit": "patient"}, "`unit` names what"),
-    ):
+    changes: Any = (({"classes": None}, "must list all class values"), ({"unit": "patient"}, "`unit` names what"))
+    for change, said in changes:
         with pytest.raises(InvalidParameterError, match=said):
-            fitted(batches, **options)
+            fitted(batches, **change)
     for label, people in ((PRIVATE["ill"], None), ("ill", PRIVATE["person"])):
         with pytest.raises(InvalidParameterError, match="must be names of columns"):
             model().fit(batches, label, X_public=PUBLIC, entity_ids=people)

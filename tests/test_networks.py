@@ -146,7 +146,7 @@ def test_a_module_of_the_wrong_shape_is_found_out_before_training(factory, messa
 @pytest.mark.parametrize("change", ["another row", "a row more", "no row left"])
 def test_a_change_in_one_shard_moves_no_bit_of_another_network(engine, change):
     before = weights_of(teachers(with_dropout, engine=engine).fit(X, y, SHARDS))
-    X_other, y_other, assignment = X.copy(), y.copy(), SHARDS.assignment
+    X_other, y_other, assignment = X.copy(), y.copy(), np.asarray(SHARDS.assignment)
     if change == "another row":
         X_other[3] = 100
     elif change == "a row more":  # the longest shard gets longer, so the stack runs for more steps
@@ -154,7 +154,7 @@ def test_a_change_in_one_shard_moves_no_bit_of_another_network(engine, change):
     else:
         gone = np.flatnonzero(SHARDS.assignment == 0)
         X_other, y_other, assignment = (np.delete(values, gone, axis=0) for values in (X, y, assignment))
-    shards = Shards(assignment, len(SIZES), ONE_TEACHER)
+    shards = Shards(assignment.astype(np.int64), len(SIZES), ONE_TEACHER)
     after = weights_of(teachers(with_dropout, engine=engine).fit(X_other, y_other, shards))
     assert {number for number in range(len(SIZES)) if before[number] != after[number]} == {0}
 

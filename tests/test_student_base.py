@@ -28,8 +28,6 @@ class Recorder(SemiSupervisedClassifier):
 
 
 class Seeded(Recorder):
-    """Has settings that are checked before it learns."""
-
     def __init__(self, steps: int = 1, random_state: Any = None) -> None:
         self.steps = steps
         self.random_state = random_state

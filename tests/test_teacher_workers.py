@@ -8,6 +8,7 @@ import uuid
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -83,7 +84,7 @@ class Crowded(ClassifierMixin, BaseEstimator):
 class Failing(DecisionTreeClassifier):
     """A classifier that fails, and quotes a row, for shards that have a marked row."""
 
-    def __init__(self, kind=ValueError, random_state=None):
+    def __init__(self, kind: Any = ValueError, random_state=None):
         super().__init__(random_state=random_state)
         self.kind = kind
 

@@ -151,7 +151,7 @@ def test_a_teacher_that_fails_abstains_and_no_other_does(when, n_jobs, tmp_path)
 FOREST = RandomForestClassifier(2)
 
 
-def fit_with_checkpoints(folder, X=X, y=y, seed=0, queries=X[:9], estimator=FOREST):
+def fit_with_checkpoints(folder, X=X, y=y, seed=0, queries=X[:9], estimator: Any = FOREST):
     teachers = EstimatorTeachers(estimator, n_classes=2, seed=seed)
     return teachers.fit_ballots(X, y, Shards.of_rows(len(y), 6, key=KEY), queries, folder)
 
@@ -175,7 +175,7 @@ def test_checkpoints_are_private_plain_arrays_and_are_reused(tmp_path):
 def test_a_checkpoint_made_under_other_circumstances_is_not_reused(tmp_path):
     fit_with_checkpoints(tmp_path)
     changes: list[dict[str, Any]] = [{"X": 1 - X}, {"y": 1 - y}, {"seed": 1}, {"queries": X[9:18]}]
-    for change in (*changes, {"estimator": DecisionTreeClassifier(max_depth=1)}):
+    for change in [*changes, {"estimator": DecisionTreeClassifier(max_depth=1)}]:
         assert np.array_equal(fit_with_checkpoints(tmp_path, **change), fit_with_checkpoints(None, **change))
 
 
@@ -264,7 +264,7 @@ class Panic(BaseException):
 class Raising(ClassifierMixin, BaseEstimator):
     """A classifier that fails in its own way."""
 
-    def __init__(self, kind=Panic):
+    def __init__(self, kind: Any = Panic):
         self.kind = kind
 
     def fit(self, X, y):

@@ -195,9 +195,10 @@ def test_the_rounds_together_take_the_budget_of_one_sum(rounds):
 
 
 def test_parameters_of_a_sum_mean_nothing_to_voters():
-    for changes in ({"mechanism": NoisySum(10.0)}, {"student": NoisySumClassifier()}):
+    changes: list[dict[str, Any]] = [{"mechanism": NoisySum(10.0)}, {"student": NoisySumClassifier()}]
+    for change in changes:
         with pytest.raises(InvalidParameterError, match="VectorBallots"):
-            PATEClassifier(n_teachers=20, **changes).fit(PRIVATE, LABELS, X_public=PUBLIC)
+            PATEClassifier(n_teachers=20, **change).fit(PRIVATE, LABELS, X_public=PUBLIC)
     with pytest.raises(InvalidParameterError, match="every person is one"):
         model().fit(PRIVATE, LABELS, X_public=PUBLIC, silos=np.arange(len(PRIVATE)) % 3)
 
@@ -214,7 +215,8 @@ def test_parameters_of_a_sum_mean_nothing_to_voters():
     ],
 )
 def test_people_cast_ballots_unless_a_parameter_is_about_votes(about_votes):
-    for people in ({}, {"epsilon": 2.0}, {"mechanism": NoisySum(10.0)}):
+    settings: list[dict[str, Any]] = [{}, {"epsilon": 2.0}, {"mechanism": NoisySum(10.0)}]
+    for people in settings:
         found = PATEClassifier(**people).resolved()
         assert (type(found.teacher), type(found.student)) == (VectorBallots, NoisySumClassifier)
     assert isinstance(PATEClassifier(**about_votes).resolved().teacher, RandomForestClassifier)
