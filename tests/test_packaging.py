@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Collection
 from email import message_from_bytes
 from email.message import Message
 from pathlib import Path
@@ -68,7 +69,9 @@ def reproductions(tmp_path_factory) -> Path:
     return install(wheel, tmp_path_factory.mktemp("reproductions"))
 
 
-def call(installed: Path, cwd: Path, *arguments: str, without: set[str] | None = None, beside: Path | None = None):
+def call(
+    installed: Path, cwd: Path, *arguments: str, without: Collection[str] | None = None, beside: Path | None = None
+):
     """Call the installed command line in a process, where what is in `without` is not installed, and `beside` is."""
     script = f"""if True:
         import sys

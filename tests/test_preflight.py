@@ -239,7 +239,7 @@ def test_insisting_is_on_the_card_and_says_no_private_fact(tmp_path, called):
 
 def test_classes_are_declared_or_public_or_told_to_be_read_from_private_labels():
     private, public = rows(300, 1), rows(120, 2)
-    model = PATEClassifier(VectorBallots(), epsilon=1.0)
+    model: Any = PATEClassifier(VectorBallots(), epsilon=1.0)
 
     def findings(fitted: PATEClassifier) -> list[str]:
         return [one.code for one in fitted.card().findings or ()]
@@ -376,7 +376,8 @@ def test_a_ledger_of_rows_cannot_become_one_of_people(tmp_path):
     one = PATEClassifier(VectorBallots(), epsilon=0.5, budget=1.0, classes=["no", "yes"], unit="row", ledger=path)
     one.fit(PATIENTS, "ill", X_public=rows(120, 2))
     spent = Ledger.open(path).state().spent
-    people = clone(one).set_params(unit="patient")
+    people: Any = clone(one)
+    people.set_params(unit="patient")
     for check in (people.check, people.fit):
         with pytest.raises(LedgerMismatchError, match="A ledger of rows cannot become a ledger of people") as refused:
             check(PATIENTS, "ill", X_public=rows(120, 2), entity_ids="patient")

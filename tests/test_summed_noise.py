@@ -141,7 +141,8 @@ def test_the_surcharge_is_needed_where_shares_are_narrow():
 
 
 def law_of_four_shares(reach: int) -> np.ndarray:
-    pair = np.convolve(*[discrete_gaussian_masses(2.0, reach)] * 2)
+    one = discrete_gaussian_masses(2.0, reach)
+    pair = np.convolve(one, one)
     return np.convolve(pair, pair)
 
 
