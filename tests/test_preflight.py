@@ -245,13 +245,16 @@ def test_classes_are_declared_or_public_or_told_to_be_read_from_private_labels()
         return [one.code for one in fitted.card().findings or ()]
 
     with pytest.warns(UndeclaredClassesWarning, match=r"classes=\[\.\.\.\]"):
-        one = clone(model).fit(private.drop(columns="ill"), private["ill"], X_public=public.drop(columns="ill"))
+        one: Any = clone(model)
+        one.fit(private.drop(columns="ill"), private["ill"], X_public=public.drop(columns="ill"))
     assert one.classes_from_ == "private"
     assert "classes-from-private-labels" in findings(one)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UndeclaredClassesWarning)
-        two = clone(model).set_params(random_state=1).fit(rows(300, 7), "ill", X_public=public)
-        three = clone(model).set_params(classes=["no", "yes"]).fit(rows(300, 8), "ill", X_public=public)
+        two: Any = clone(model)
+        two.set_params(random_state=1).fit(rows(300, 7), "ill", X_public=public)
+        three: Any = clone(model)
+        three.set_params(classes=["no", "yes"]).fit(rows(300, 8), "ill", X_public=public)
     assert (two.classes_from_, three.classes_from_) == ("public", "declared")
     assert two.classes_.tolist() == three.classes_.tolist() == ["no", "yes"]
     assert not {"classes-from-private-labels"} & {*findings(two), *findings(three)}
