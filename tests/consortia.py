@@ -10,17 +10,7 @@ from typing import Any
 import numpy as np
 
 from parties import BACKSTOP, PROCESSES, free_ports
-from tutelage.federation import (
-    Aggregator,
-    Batch,
-    ComputingParty,
-    Consortium,
-    Entity,
-    Home,
-    Identity,
-    Mailbox,
-    Role,
-)
+from tutelage.federation import Aggregator, Batch, ComputingParty, Consortium, Entity, Home, Identity, Mailbox, Role
 from tutelage.federation.computing_party import Computed
 from tutelage.federation.mpc import Session
 from tutelage.ledger import Ledger

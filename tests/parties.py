@@ -187,11 +187,7 @@ def summands(values: np.ndarray) -> list[np.ndarray]:
 
 
 def run_three(
-    body: Callable[..., Any],
-    given: list[tuple[Any, ...]],
-    *,
-    transcripts: list[Path] | None = None,
-    **options: Any,
+    body: Callable[..., Any], given: list[tuple[Any, ...]], *, transcripts: list[Path] | None = None, **options: Any
 ) -> list[Ended]:
     """Run the body in three processes, each with what is given to it, and return how they ended."""
     running = [

@@ -4,15 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tutelage import (
-    ConfidentGNMax,
-    ExponentialMax,
-    GNMax,
-    InteractiveGNMax,
-    LNMax,
-    PermuteAndFlip,
-    SimulationNoise,
-)
+from tutelage import ConfidentGNMax, ExponentialMax, GNMax, InteractiveGNMax, LNMax, PermuteAndFlip, SimulationNoise
 from tutelage.audit.mechanism import (
     Neighbors,
     at_least,

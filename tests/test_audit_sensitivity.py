@@ -160,11 +160,7 @@ def test_what_is_found_names_no_person():
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        ((X, Y[:5]), "one entry per private row"),
-        ((X[:1], Y[:1]), "two at least"),
-        ((X, Y, IDS[:4]), "one id per row"),
-    ],
+    [((X, Y[:5]), "one entry per private row"), ((X[:1], Y[:1]), "two at least"), ((X, Y, IDS[:4]), "one id per row")],
 )
 def test_columns_must_fit(arguments, message):
     with pytest.raises(InvalidDataError, match=message):

@@ -166,11 +166,7 @@ SUMS: tuple[tuple[str, str, str], ...] = (
     ("| Ballots |", "| Teachers |", METHOD),
     ("noisy sums of ballots", "labels", METHOD),
     ("of discrete Gaussian noise", "of rounded continuous noise", NOISE),
-    (
-        "| Objections |",
-        '| Signed by | not stated (--state signed_by="…") |\n| Objections |',
-        COMMAND,
-    ),
+    ("| Objections |", '| Signed by | not stated (--state signed_by="…") |\n| Objections |', COMMAND),
 )
 
 
@@ -188,11 +184,7 @@ def test_a_contradiction_that_is_planted_in_the_words_is_found(said, planted, fa
         (" · 1 noisy sum<", " · 1 query<", COUNTS),
         ("Ballots", "Teachers", METHOD),
         ("discrete Gaussian noise", "continuous noise", NOISE),
-        (
-            "</svg>",
-            "<text>2026-01-01 · 1 noisy sum</text><text>0.1</text></svg>",
-            BUDGET,
-        ),
+        ("</svg>", "<text>2026-01-01 · 1 noisy sum</text><text>0.1</text></svg>", BUDGET),
     ],
 )
 def test_a_contradiction_that_is_planted_in_the_page_is_found(said, planted, fault):

@@ -137,10 +137,7 @@ class Squaring(FunctionTransformer):
     ("transformer", "message"),
     [
         (Squaring(np.square), "must have a form in ONNX, and Squaring has none"),
-        (
-            OneHotEncoder(handle_unknown="error"),
-            "must have a form in ONNX, and OneHotEncoder has none",
-        ),
+        (OneHotEncoder(handle_unknown="error"), "must have a form in ONNX, and OneHotEncoder has none"),
     ],
 )
 def test_a_transformer_without_a_form_in_onnx_is_named(tmp_path, transformer, message):

@@ -10,19 +10,8 @@ from tutelage.exceptions import InvalidDataError, InvalidParameterError, Tutelag
 from tutelage.federation.consortium import Consortium
 from tutelage.federation.keys import Identity, Role
 from tutelage.ledger.entries import canonical
-from tutelage.mechanisms import (
-    ConfidentGNMax,
-    GNMax,
-    InteractiveGNMax,
-    LNMax,
-    NoisySum,
-    PermuteAndFlip,
-)
-from tutelage.mechanisms.local import (
-    KRandomizedResponse,
-    LocalGaussian,
-    TruncatedGeometric,
-)
+from tutelage.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, NoisySum, PermuteAndFlip
+from tutelage.mechanisms.local import KRandomizedResponse, LocalGaussian, TruncatedGeometric
 from tutelage.privacy import ONE_ENTITY, ONE_TEACHER, NeighboringRelation, PrivacyUnit
 from tutelage.teachers import VectorBallots
 
@@ -43,11 +32,7 @@ SECURE = Consortium(
     unit=ONE_TEACHER,
 )
 LOCAL = replace(
-    SECURE,
-    members=(*ENTITIES, AGGREGATOR),
-    mechanism=KRandomizedResponse(2),
-    teachers_per_entity=1,
-    colluding=0,
+    SECURE, members=(*ENTITIES, AGGREGATOR), mechanism=KRandomizedResponse(2), teachers_per_entity=1, colluding=0
 )
 SUM = replace(
     SECURE,

@@ -138,10 +138,7 @@ def test_a_name_that_could_leave_its_folder_is_no_name(name):
         replace(ALICE.member, name=name)
 
 
-@pytest.mark.parametrize(
-    "address",
-    [None, "host", "host:0", "host:65536", ":1", "a b:1", "a:1:2", "a:1\n", "[::1]"],
-)
+@pytest.mark.parametrize("address", [None, "host", "host:0", "host:65536", ":1", "a b:1", "a:1:2", "a:1\n", "[::1]"])
 def test_a_computing_party_needs_an_address(address):
     with pytest.raises(InvalidParameterError, match="`address` of a computing party"):
         Identity.generate("party", Role.COMPUTING, address)

@@ -10,12 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from tutelage.exceptions import (
-    ForgedMessageError,
-    InvalidDataError,
-    InvalidParameterError,
-    StaleBatchError,
-)
+from tutelage.exceptions import ForgedMessageError, InvalidDataError, InvalidParameterError, StaleBatchError
 from tutelage.federation import batches, documents, mailbox
 from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium

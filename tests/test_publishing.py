@@ -1,16 +1,14 @@
 """A test of a proposal as a release: charged first, drawn once, remembered, and honest about those before it."""
 
-import json
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
+from processes import forked
 from tutelage.accounting import Accountant, data_independent
 from tutelage.events import CERTAIN, Composed, NoisyArgmaxLaplace, Repeated
 from tutelage.exceptions import (
@@ -26,13 +24,7 @@ from tutelage.ledger import Ledger
 from tutelage.mechanisms import ConfidentGNMax, LNMax
 from tutelage.noise import SimulationNoise, SystemNoise
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
-from tutelage.publishing import (
-    Proposal,
-    propose,
-    publish_epsilon,
-    reach_of,
-    record,
-)
+from tutelage.publishing import Proposal, propose, publish_epsilon, reach_of, record
 from tutelage.publishing.publication import recalled_publication
 from tutelage.publishing.recording import record_of
 from tutelage.votes import VoteHistogram
@@ -55,13 +47,13 @@ def proposal():
     return propose(released(), DELTA)
 
 
-def ledger(*roads: Proposal, epsilon: float = 60.0, queries: int = 40, delta: float = DELTA) -> Ledger:
+def unpaid(epsilon: float = 60.0, delta: float = DELTA, unit: PrivacyUnit = ONE_TEACHER) -> Ledger:
+    return Ledger.in_memory(epsilon=epsilon, delta=delta, unit=unit)
+
+
+def ledger(*roads: Proposal, queries: int = 40, delta: float = DELTA) -> Ledger:
     """Return a ledger that holds these proposals and paid for so many answers."""
-    return paying(Ledger.in_memory(epsilon=epsilon, delta=delta, unit=ONE_TEACHER), *roads, queries=queries)
-
-
-def unpaid(epsilon: float = 60.0) -> Ledger:
-    return Ledger.in_memory(epsilon=epsilon, delta=DELTA, unit=ONE_TEACHER)
+    return paying(unpaid(delta=delta), *roads, queries=queries)
 
 
 def recording(made: Ledger, *roads: Proposal) -> Ledger:
@@ -188,12 +180,18 @@ def test_a_proposal_that_the_ledger_does_not_hold_is_not_tested(proposal):
     assert charged_tests(paid) == 0
 
 
-def test_a_proposal_is_recorded_where_it_can_be_paid_for(proposal):
-    patients = PrivacyUnit("patient", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
+PATIENT = PrivacyUnit("patient", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
+
+
+def test_a_proposal_is_recorded_and_tested_where_it_can_be_paid_for(proposal):
     with pytest.raises(LedgerMismatchError, match="Propose again for the unit"):
-        record(proposal, Ledger.in_memory(epsilon=60.0, delta=DELTA, unit=patients))
+        record(proposal, unpaid(unit=PATIENT))
     with pytest.raises(PublicationsExhaustedError):
-        record(proposal, Ledger.in_memory(epsilon=60.0, delta=DELTA / 2, unit=ONE_TEACHER))
+        record(proposal, unpaid(delta=DELTA / 2))
+    of_patients = Accountant()
+    of_patients.add(Repeated(NoisyArgmaxLaplace(5.0, 3, PATIENT), 40), VoteHistogram(AGREEING, TEACHERS, PATIENT))
+    with pytest.raises(LedgerMismatchError, match="unit"):
+        publish_epsilon(of_patients, ledger(proposal), proposal, ROWS)
 
 
 def test_a_second_proposal_pays_for_the_first(proposal):
@@ -288,14 +286,6 @@ def test_a_claim_never_passes_the_one_for_any_votes(proposal):
     assert publication.epsilon.epsilon <= proposal.epsilon
 
 
-def test_another_unit_is_refused(proposal):
-    patient = PrivacyUnit("patient", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
-    accountant = Accountant()
-    accountant.add(Repeated(NoisyArgmaxLaplace(5.0, 3, patient), 40), VoteHistogram(AGREEING, TEACHERS, patient))
-    with pytest.raises(LedgerMismatchError, match="unit"):
-        publish_epsilon(accountant, ledger(proposal), proposal, ROWS)
-
-
 def test_noise_of_ones_own_is_refused(proposal):
     class Quiet:
         simulated = False
@@ -310,11 +300,11 @@ def test_noise_of_ones_own_is_refused(proposal):
 def test_nothing_that_is_printed_holds_a_vote_or_a_shortfall(proposal, capsys):
     publication = publish_epsilon(released(TORN), ledger(proposal), proposal, ROWS, noise=SimulationNoise(0))
     shown = repr(publication) + capsys.readouterr().out
+    for public in (publication.epsilon, publication.data_independent):
+        shown = shown.replace(f"{public.epsilon}", "").replace(f"{public.order}", "")
     shortfall = proposal.shortfall(reach_of(released(TORN), proposal.order, len(proposal.caps)).reveal())
     assert shortfall > 9
-    assert f"{shortfall}" not in shown.replace(f"{publication.epsilon.epsilon}", "").replace(
-        f"{publication.data_independent.epsilon}", ""
-    ).replace(f"{publication.data_independent.order}", "").replace(f"{publication.epsilon.order}", "")
+    assert f"{shortfall}" not in shown
 
 
 def test_a_session_with_a_confident_mechanism_publishes_too():
@@ -334,33 +324,16 @@ def test_a_session_with_a_confident_mechanism_publishes_too():
     assert publication.epsilon.epsilon < 0.7 * publication.data_independent.epsilon
 
 
-def test_killed_between_charge_and_answer_it_stays_charged_and_is_drawn_anew(tmp_path, proposal):
+def test_killed_between_charge_and_answer_it_stays_charged_and_is_drawn_anew(tmp_path, proposal, monkeypatch):
     """A real kill −9 right after the reservation: the next try pays again and its claim pays for both."""
     path = tmp_path / "ledger.db"
     paying(Ledger.create(path, epsilon=60.0, delta=2 * DELTA, unit=ONE_TEACHER), proposal)
-    (tmp_path / "proposal.json").write_text(json.dumps(proposal.as_dict()))
-    script = textwrap.dedent(
-        f"""
-        import os, signal
-        import numpy as np
-        from tutelage.accounting import Accountant
-        from tutelage.publishing.proposal import Proposal
-        from tutelage.events import NoisyArgmaxLaplace, Repeated
-        from tutelage.ledger import Ledger
-        from tutelage.privacy import ONE_TEACHER
-        from tutelage.noise import SystemNoise
-        from tutelage.publishing import publish_epsilon
-        from tutelage.votes import VoteHistogram
-        SystemNoise.happens = lambda self, chance: os.kill(os.getpid(), signal.SIGKILL)
-        counts = np.repeat([[57, 4, 1], [61, 1, 0]], 20, axis=0)
-        accountant = Accountant()
-        accountant.add(Repeated(NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), 40), VoteHistogram(counts, {TEACHERS}))
-        proposal = Proposal.from_json(open({str(tmp_path / "proposal.json")!r}).read())
-        publish_epsilon(accountant, Ledger.open({str(path)!r}), proposal, np.arange(40.0)[:, None])
-        """
-    )
-    died = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=os.environ)
-    assert died.returncode == -signal.SIGKILL, died.stderr
+
+    def dies_at_the_draw() -> None:
+        monkeypatch.setattr(SystemNoise, "happens", lambda self, chance: os.kill(os.getpid(), signal.SIGKILL))
+        publish_epsilon(released(), Ledger.open(path), proposal, ROWS)
+
+    assert os.waitstatus_to_exitcode(os.waitpid(forked(dies_at_the_draw), 0)[1]) == -signal.SIGKILL
     paid = Ledger.open(path)
     assert charged_tests(paid) == 1
     assert paid.state().spent > 0
@@ -374,48 +347,22 @@ def test_killed_between_charge_and_answer_it_stays_charged_and_is_drawn_anew(tmp
 
 def test_processes_that_race_with_proposals_of_their_own_share_one_delta(proposal, tmp_path):
     """Each proposal takes the ledger's whole δ: of four that are tested at once, exactly one is."""
-    path = tmp_path / "ledger.db"
+    path, (start, go) = tmp_path / "ledger.db", os.pipe()
     proposals = [replace(proposal, caps=tuple(cap * (1 + number / 10) for cap in proposal.caps)) for number in range(4)]
     paying(Ledger.create(path, epsilon=200.0, delta=DELTA, unit=ONE_TEACHER), *proposals)
-    script = textwrap.dedent(
-        f"""
-        import sys, time
-        import numpy as np
-        from tutelage.accounting import Accountant
-        from tutelage.publishing import Proposal
-        from tutelage.events import NoisyArgmaxLaplace, Repeated
-        from tutelage.exceptions import PublicationsExhaustedError
-        from tutelage.ledger import Ledger
-        from tutelage.privacy import ONE_TEACHER
-        from tutelage.publishing import publish_epsilon
-        from tutelage.votes import VoteHistogram
-        counts = np.repeat([[57, 4, 1], [61, 1, 0]], 20, axis=0)
-        accountant = Accountant()
-        accountant.add(Repeated(NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), 40), VoteHistogram(counts, {TEACHERS}))
-        proposal = Proposal.from_json(open(sys.argv[1]).read())
-        ledger = Ledger.open({str(path)!r})
-        print("ready", flush=True)
-        sys.stdin.readline()
+    SystemNoise().happens(0)  # load the noise library once, before the forks
+
+    def take_part(one: Proposal) -> None:
+        ledger = Ledger.open(path)
+        os.close(go)
+        os.read(start, 1)  # until the parent closes the other end
         try:
-            publish_epsilon(accountant, ledger, proposal, np.arange(40.0)[:, None])
+            publish_epsilon(released(), ledger, one, ROWS)
         except PublicationsExhaustedError:
-            sys.exit(3)
-        """
-    )
-    racers = []
-    for number, one in enumerate(proposals):
-        file = tmp_path / f"{number}.json"
-        file.write_text(json.dumps(one.as_dict()))
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        racers.append(subprocess.Popen([sys.executable, "-c", script, str(file)], **pipes))
-    for racer in racers:
-        assert racer.stdout.readline() == "ready\n"
-    for racer in racers:
-        racer.stdin.write("go\n")
-        racer.stdin.flush()
-    codes = []
-    for racer in racers:
-        racer.communicate()
-        codes.append(racer.returncode)
-    assert sorted(codes) == [0, 3, 3, 3]
+            os._exit(3)
+
+    racers = [forked(partial(take_part, one)) for one in proposals]
+    os.close(go)
+    assert sorted(os.waitstatus_to_exitcode(os.waitpid(racer, 0)[1]) for racer in racers) == [0, 3, 3, 3]
+    os.close(start)
     Ledger.open(path).verify()

@@ -25,12 +25,7 @@ from tutelage import GNMax, Ledger, PATEClassifier, SimulationNoise
 from tutelage.ballots import sum_of_products
 from tutelage.estimator.inputs import Inputs
 from tutelage.events import NoisySumGaussian
-from tutelage.exceptions import (
-    BudgetContinuedWarning,
-    BudgetExceededError,
-    InvalidBallotError,
-    InvalidParameterError,
-)
+from tutelage.exceptions import BudgetContinuedWarning, BudgetExceededError, InvalidBallotError, InvalidParameterError
 from tutelage.features import PublicColumns, PublicFeatureMap, PublicPCA, PublicRows, PublicScaling
 from tutelage.labeling import tuning
 from tutelage.labeling.sums import BallotRounds
