@@ -12,6 +12,7 @@ import numpy as np
 from parties import BACKSTOP, PROCESSES, free_ports
 from tutelage.federation import Aggregator, Batch, ComputingParty, Consortium, Entity, Home, Identity, Mailbox, Role
 from tutelage.federation.computing_party import Computed
+from tutelage.federation.mailbox import Header, Kind, seal, unseal
 from tutelage.federation.mpc import Session
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import GNMax
@@ -47,6 +48,20 @@ class Members:
         batch = self.aggregator().ask(rows, self.mailbox).batch
         assert batch is not None
         return batch
+
+    def sealed(self, batch: Batch, kind: Kind, sender: str, recipient: str, payload: bytes) -> bytes:
+        """Return what a member may seal to another, of its own making."""
+        header = Header.of(self.consortium, batch, kind, sender, recipient)
+        return seal(self.home(sender).identity, self.consortium.member(recipient), header, payload)
+
+    def opened(self, batch: Batch, sender: str, recipient: str, envelope: bytes, kind: Kind = Kind.SHARES) -> bytes:
+        """Return what is in an envelope."""
+        header = Header.of(self.consortium, batch, kind, sender, recipient)
+        return unseal(self.home(recipient).identity, self.consortium.member(sender), header, envelope)
+
+    def payloads(self, batch: Batch, name: str) -> list[bytes]:
+        """Return what an entity sent to each of the computing parties, as all of them together would see it."""
+        return [self.opened(batch, name, party, self.mailbox.answer(batch, name, party)) for party in PARTIES]
 
     def send(self, batch: Batch, name: str, ballots: np.ndarray) -> dict[str, bytes]:
         """Vote, and return what went into the mailbox."""
@@ -112,6 +127,13 @@ def compute(members: Members, batch: Batch, **options: Any) -> list[Any]:
             outcomes.append(party.outcome())
         except Exception as error:
             outcomes.append(error)
+    return outcomes
+
+
+def all_ended(members: Members, batch: Batch, kind: type = Computed, **options: Any) -> list[Any]:
+    """Let all three parties compute a batch, and return what each came to, once it is of this kind."""
+    outcomes = compute(members, batch, **options)
+    assert {type(one) for one in outcomes} == {kind}, outcomes
     return outcomes
 
 

@@ -1,7 +1,6 @@
 """Three computing parties as real processes on this machine, for tests: what each does, and how it ends."""
 
 import asyncio
-import datetime as dt
 import multiprocessing
 import os
 import socket
@@ -15,11 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
+from tutelage.federation import Identity, Role
 from tutelage.federation.mpc import Endpoint, links, run_party
 from tutelage.federation.sharing import decode, split
 
@@ -54,17 +50,10 @@ class Ended:
 
 def certificate(name: str) -> tuple[str, bytes]:
     """Return a self-signed certificate and its key, both PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"tutelage:{name}")])
-    now = dt.datetime.now(dt.UTC)
-    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(key.public_key())
-    builder = builder.serial_number(x509.random_serial_number())
-    builder = builder.not_valid_before(now - dt.timedelta(days=1)).not_valid_after(now + dt.timedelta(9))
-    signed = builder.sign(key, hashes.SHA256())
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return signed.public_bytes(serialization.Encoding.PEM).decode(), private
+    made = Identity.generate(name, Role.COMPUTING, "127.0.0.1:1")
+    assert made.member.certificate is not None
+    assert made.tls_key_pem is not None
+    return made.member.certificate, made.tls_key_pem
 
 
 def free_ports(count: int) -> list[int]:

@@ -15,7 +15,7 @@ from tutelage.audit.mechanism import (
     refuted_epsilon,
     worst_neighbors,
 )
-from tutelage.events import ExponentialArgmax, NoisyArgmaxGaussian, NoisyBallot, Repeated
+from tutelage.events import ExponentialArgmax, NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
 from tutelage.mechanisms import CappedGNMax, Mechanism, NoisySum
 from tutelage.privacy import ONE_TEACHER
@@ -176,51 +176,32 @@ def test_a_right_law_is_doubted_as_seldom_as_it_says():
     assert doubted <= stats.binom.ppf(0.999, 200, 0.1)
 
 
-def test_pure_loss_is_claimed_at_delta_zero():
-    assert claimed_epsilon(Repeated(ExponentialArgmax(4.0, 3, ONE_TEACHER), 3), 0.0) == pytest.approx(1.5)
-    assert claimed_epsilon(NoisyArgmaxGaussian(4.0, 3, ONE_TEACHER), 0.0) == np.inf
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"neighbors": Neighbors((3, 3), (3, 3))}, "one moved ballot"),
-        ({"neighbors": Neighbors((3, 3), (1, 5))}, "one moved ballot"),
+        *(({"neighbors": Neighbors((3, 3), votes)}, "one moved ballot") for votes in ((3, 3), (1, 5), (2, 3, 1))),
         ({"neighbors": Neighbors((3, 3, 0), (2, 2, 0))}, "one moved ballot"),
-        ({"neighbors": Neighbors((3, 3), (2, 3, 1))}, "one moved ballot"),
         ({"neighbors": Neighbors((-1, 3), (0, 2))}, "one moved ballot"),
         ({"neighbors": Neighbors((3,), (2,))}, "one moved ballot"),
-        ({"delta": -0.1}, "`delta`"),
-        ({"delta": 1.0}, "`delta`"),
-        ({"delta": float("nan")}, "`delta`"),
-        ({"draws": 2}, "`draws`"),
+        *(({"delta": delta}, "`delta`") for delta in (-0.1, 1.0, float("nan"))),
+        *(({"draws": draws}, "`draws` of audit_mechanism must be") for draws in (2, 10**11)),
+        ({"draws": 10**6, "queries": 11}, "`draws` of audit_mechanism must be at most 10,000,000"),
         ({"queries": 0}, "`queries`"),
         ({"confidence": 1.0}, "`confidence`"),
         ({"part": "check"}, "without a check"),
         ({"part": "chec"}, "`part` of audit_mechanism must be 'release' or 'check'"),
-        ({"draws": 10**11}, "`draws` of audit_mechanism must be at most 10,000,000"),
-        ({"draws": 10**6, "queries": 11}, "`draws` of audit_mechanism must be at most 10,000,000"),
     ],
 )
 def test_what_makes_no_sense_is_refused(change, message):
-    settings = {"neighbors": TIE, "delta": 0.01, "draws": 100, **change}
     with pytest.raises(InvalidParameterError, match=message):
-        audit_mechanism(LNMax(1.0), settings.pop("neighbors"), **settings)
+        audit_mechanism(LNMax(1.0), **{"neighbors": TIE, "delta": 0.01, "draws": 100, **change})
 
 
-class AsInThePapers(Mechanism):
-    def event_of_one(self, n_classes, unit, *, simulated):
-        return NoisyBallot(2.0, n_classes, unit, simulated)
-
-    def release(self, votes, noise, predictions=None):
-        raise NotImplementedError
-
-
-def test_a_mechanism_of_an_unknown_kind_has_no_worst_votes_here():
+def test_pure_loss_is_claimed_at_delta_zero_and_nothing_for_an_unknown_kind():
+    assert claimed_epsilon(Repeated(ExponentialArgmax(4.0, 3, ONE_TEACHER), 3), 0.0) == pytest.approx(1.5)
+    assert claimed_epsilon(NoisyArgmaxGaussian(4.0, 3, ONE_TEACHER), 0.0) == np.inf
     with pytest.raises(UnsupportedEventError, match="No cost is known for the event Event"):
         worst_neighbors(Untold(costs=False), delta=0.01)
-    with pytest.raises(UnsupportedEventError, match="label law of NoisyBallot is not known"):
-        worst_neighbors(AsInThePapers(), delta=0.01)
 
 
 @pytest.mark.rest

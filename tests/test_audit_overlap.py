@@ -10,18 +10,16 @@ RANDOM = np.random.default_rng(0)
 PRIVATE, PUBLIC = RANDOM.normal(size=(300, 4)), RANDOM.normal(size=(200, 4))
 
 
-def test_strangers_pass():
+def test_strangers_pass_and_private_rows_among_the_public_ones_are_found():
     found = audit_overlap(PRIVATE, PUBLIC)
     assert (found.equal, found.near, found.alike_among_private) == (0, 0, 0)
     assert found.passed
     assert found.reasons == ()
-
-
-def test_private_rows_among_the_public_ones_are_found():
     found = audit_overlap(PRIVATE, np.concatenate([PUBLIC, PRIVATE[:20]]))
     assert found.equal == 20
     assert not found.passed
     assert "Remove these rows" in found.reasons[0]
+    assert "1234" not in repr(audit_overlap(np.array([[1234.5]]), np.array([[1234.5]])))
 
 
 def test_near_duplicates_are_found():
@@ -102,19 +100,10 @@ def test_numbers_alike_are_alike_whatever_their_type():
     assert audit_overlap(images, images[:2].astype(float)).equal == 2
 
 
-def test_printing_what_was_found_tells_no_row():
-    assert "1234" not in repr(audit_overlap(np.array([[1234.5]]), np.array([[1234.5]])))
-
-
-@pytest.mark.parametrize(
-    ("private", "public"), [(PRIVATE, PUBLIC[:, :2]), (PRIVATE[:0], PUBLIC), (PRIVATE[0], PUBLIC[0])]
-)
-def test_rows_must_have_one_shape(private, public):
+@pytest.mark.parametrize("given", [(PRIVATE, PUBLIC[:, :2]), (PRIVATE[:0], PUBLIC), (PRIVATE[0], PUBLIC[0])])
+def test_rows_of_one_shape_ids_and_grain_must_fit(given):
     with pytest.raises(InvalidDataError, match="rows of one shape"):
-        audit_overlap(private, public)
-
-
-def test_ids_and_grain_must_fit():
+        audit_overlap(*given)
     with pytest.raises(InvalidDataError, match="one id per row"):
         audit_overlap(PRIVATE, PUBLIC, [1, 2])
     with pytest.raises(InvalidParameterError, match="`grain`"):

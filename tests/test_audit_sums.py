@@ -20,6 +20,7 @@ LABELS = rng.integers(0, 2, 200)
 PRIVATE = rng.normal(size=(200, 3)) + LABELS[:, None]
 PUBLIC = rng.normal(size=(100, 3)) + rng.integers(0, 2, (100, 1))
 PEOPLE = np.repeat(np.arange(100), 2)
+OF_PEOPLE = PrivateRows(PRIVATE, LABELS, PEOPLE)
 
 
 class Scaled:
@@ -34,14 +35,10 @@ class Scaled:
         return self.source.discrete_gaussian(sigma * self.factor, shape)
 
 
-def test_the_noise_that_is_drawn_passes():
-    assert check_noise_of_sum(draws=20_000).verdict == "pass"
-
-
-@pytest.mark.parametrize("factor", [0.9, 1.1])
-def test_noise_that_is_too_small_or_too_large_is_found(factor):
-    noise: Any = Scaled(factor)
-    assert check_noise_of_sum(draws=20_000, noise=noise).verdict == "fail"
+@pytest.mark.parametrize(("factor", "verdict"), [(None, "pass"), (0.9, "fail"), (1.1, "fail")])
+def test_the_noise_that_is_drawn_passes_and_noise_that_is_too_small_or_too_large_is_found(factor, verdict):
+    noise: Any = {} if factor is None else {"noise": Scaled(factor)}
+    assert check_noise_of_sum(draws=20_000, **noise).verdict == verdict
 
 
 RELEASE: Any = NoisySum.release
@@ -74,10 +71,14 @@ def test_a_ballot_that_shows_nothing_is_refused(ballot):
         audit_sum(NoisySum(1.5), ballot, delta=0.05, draws=100)
 
 
+def of(teacher, **settings):
+    given = {"classes": [0, 1], "random_state": 0, "noise": SimulationNoise(0), "epsilon": 3.0, **settings}
+    return PATEClassifier(teacher, **given)
+
+
 @pytest.mark.parametrize("ids", [None, PEOPLE])
 def test_one_person_casts_one_ballot(ids):
-    model = PATEClassifier(VectorBallots(), random_state=0, noise=SimulationNoise(0))
-    found = check_ballots(model, PrivateRows(PRIVATE, LABELS, ids), PUBLIC, entities=3)
+    found = check_ballots(of(VectorBallots()), PrivateRows(PRIVATE, LABELS, ids), PUBLIC, entities=3)
     assert found.verdict == "pass"
     assert found.private
     assert found.reason.startswith("In 2 rounds one person moved the sum by up to ")
@@ -110,19 +111,13 @@ CAST = VectorBallots.cast
 @pytest.mark.parametrize("fault", [above_its_cap_at_last, centered])
 def test_a_planted_fault_is_found(fault, monkeypatch):
     monkeypatch.setattr(VectorBallots, "cast", fault)
-    model = PATEClassifier(VectorBallots(), random_state=0, noise=SimulationNoise(0))
-    assert check_ballots(model, PrivateRows(PRIVATE, LABELS, PEOPLE), PUBLIC, entities=8).verdict == "fail"
-
-
-def of_people(**settings):
-    given = {"classes": [0, 1], "random_state": 0, "noise": SimulationNoise(0), "epsilon": 3.0, **settings}
-    return PATEClassifier(NearestQueries(4), **given)
+    assert check_ballots(of(VectorBallots()), OF_PEOPLE, PUBLIC, entities=8).verdict == "fail"
 
 
 @pytest.mark.parametrize("ids", [None, PEOPLE])
 @pytest.mark.parametrize("settings", [{}, {"n_queries": 60, "rounds": 3, "selection": "least-confident"}])
 def test_one_person_moves_no_more_votes_than_the_cap(ids, settings):
-    found = check_votes(of_people(**settings), PrivateRows(PRIVATE, LABELS, ids), PUBLIC, entities=3)
+    found = check_votes(of(NearestQueries(4), **settings), PrivateRows(PRIVATE, LABELS, ids), PUBLIC, entities=3)
     assert found.verdict == "pass"
     assert found.private
     assert "up to 2.000 times the cap" in found.reason  # a changed label moves every vote
@@ -147,17 +142,19 @@ FIT = NearestQueries.fit
 @pytest.mark.parametrize("fault", [centered_on_all, twice_as_teachers])
 def test_a_planted_fault_of_votes_is_found(fault, monkeypatch):
     monkeypatch.setattr(NearestQueries, "fit", fault)
-    assert check_votes(of_people(), PrivateRows(PRIVATE, LABELS, PEOPLE), PUBLIC, entities=8).verdict == "fail"
+    assert check_votes(of(NearestQueries(4)), OF_PEOPLE, PUBLIC, entities=8).verdict == "fail"
 
 
 def test_votes_above_the_cap_of_a_batch_are_cut_off_by_the_ledger(monkeypatch):
     monkeypatch.setattr(NearestQueries, "fit", above_the_cap)
-    assert check_votes(of_people(), PrivateRows(PRIVATE, LABELS, PEOPLE), PUBLIC, entities=3).verdict == "pass"
+    assert check_votes(of(NearestQueries(4)), OF_PEOPLE, PUBLIC, entities=3).verdict == "pass"
 
 
 @pytest.mark.rest
 def test_the_mechanism_on_a_few_rows_is_that_of_all():
-    found: Any = tried_on_few(of_people(n_queries=90, rounds=2), PrivateRows(PRIVATE[:50], LABELS[:50]), PUBLIC[:70])
-    whole = of_people(n_queries=90, rounds=2).fit(PRIVATE, LABELS, X_public=PUBLIC)
+    found: Any = tried_on_few(
+        of(NearestQueries(4), n_queries=90, rounds=2), PrivateRows(PRIVATE[:50], LABELS[:50]), PUBLIC[:70]
+    )
+    whole = of(NearestQueries(4), n_queries=90, rounds=2).fit(PRIVATE, LABELS, X_public=PUBLIC)
     assert found.mechanism_ == whole.mechanism_
     assert isinstance(whole.mechanism_, CappedGNMax)

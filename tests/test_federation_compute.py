@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from consortia import PARTIES, TEACHERS, Computing, compute, found, unanimous
+from consortia import PARTIES, TEACHERS, Computing, all_ended, compute, found, unanimous
 from tutelage.exceptions import FederationError, ForgedMessageError, PartyLostError, QuorumError, StaleBatchError
 from tutelage.federation import ComputingParty, Identity, Role
-from tutelage.federation.computing_party import Computed, EntityShares, read_statement
+from tutelage.federation.computing_party import EntityShares, read_statement
 from tutelage.federation.costs import projection_bound
-from tutelage.federation.mailbox import Header, Kind, seal
+from tutelage.federation.mailbox import Kind
 from tutelage.federation.sharing import HEAD_BYTES, MODULUS, decode, recombine, split
 from tutelage.mechanisms import ConfidentGNMax, GNMax
 
@@ -41,8 +41,7 @@ def settled(members):
 
 def test_labels_reach_the_aggregator_and_nobody_else(members):
     batch = voted(members)
-    outcomes = compute(members, batch)
-    assert all(isinstance(one, Computed) for one in outcomes), outcomes
+    outcomes = all_ended(members, batch)
     assert {one.entities for one in outcomes} == {tuple(f"hospital-{number}" for number in range(4))}
     collected = members.aggregator().collect(batch, members.mailbox)
     np.testing.assert_array_equal(collected.labels, LABELS)
@@ -60,7 +59,7 @@ def test_unsure_queries_are_abstained_from_and_cost_the_check_alone(tmp_path):
     for number in range(4):
         ballots = np.hstack([unanimous(LABELS[:3]), np.tile(split_votes, (1, 3))])
         members.send(batch, f"hospital-{number}", ballots)
-    assert all(isinstance(one, Computed) for one in compute(members, batch))
+    all_ended(members, batch)
     collected = members.aggregator().collect(batch, members.mailbox)
     np.testing.assert_array_equal(collected.labels, [0, 1, 2, -1, -1, -1])
     happened = members.ledger("aggregator").export()[-1]["happened"]["of"]
@@ -70,14 +69,13 @@ def test_unsure_queries_are_abstained_from_and_cost_the_check_alone(tmp_path):
 
 def test_entities_may_drop_out_down_to_the_quorum_and_no_further(members):
     batch = voted(members, entities=2)
-    outcomes = compute(members, batch)
-    assert all(isinstance(one, QuorumError) for one in outcomes), outcomes
+    outcomes = all_ended(members, batch, QuorumError)
     assert "2 of 4 entities answered" in str(outcomes[0])
     assert "No answer from hospital-2, hospital-3: let more entities" in str(outcomes[0])
     with pytest.raises(QuorumError, match=r"not complete.*left, middle, right sent none"):
         members.aggregator().collect(batch, members.mailbox)
     members.send(batch, "hospital-2", unanimous(LABELS))
-    assert all(isinstance(one, Computed) for one in compute(members, batch))
+    all_ended(members, batch)
     spent = members.ledger("hospital-3").state()
     with pytest.raises(StaleBatchError, match="computed already, without hospital-3: left, middle, right sent labels"):
         members.send(batch, "hospital-3", unanimous(LABELS))
@@ -98,24 +96,26 @@ def test_a_party_killed_mid_batch_opens_nothing_and_the_same_shares_are_tried_ag
         members.aggregator().collect(batch, members.mailbox)
     assert settled(members) == ["opened", "reserved"]
     spent = [members.ledger(name).state().spent for name in ("aggregator", "hospital-0")]
-    assert all(isinstance(one, Computed) for one in compute(members, batch))
+    all_ended(members, batch)
     np.testing.assert_array_equal(members.aggregator().collect(batch, members.mailbox).labels, LABELS)
     assert [members.ledger(name).state().spent for name in ("aggregator", "hospital-0")] == spent
 
 
 def test_a_batch_once_begun_is_never_computed_with_other_votes(members):
     batch = voted(members)
-    compute(members, batch)
-    (members.folder / "mailbox" / "shares" / batch.identifier / "hospital-1.to-left.sealed").unlink()
-    outcomes = compute(members, batch)
-    assert all(isinstance(one, StaleBatchError) for one in outcomes), outcomes
+    all_ended(members, batch)
+    envelope(members, batch, "hospital-1").unlink()
+    outcomes = all_ended(members, batch, StaleBatchError)
     assert "never computed twice with different votes" in str(outcomes[0])
 
 
-def forge(members, batch, entity, change):
-    """Put other bytes in the place of an entity's envelope for the first party."""
-    place = members.folder / "mailbox" / "shares" / batch.identifier / f"{entity}.to-left.sealed"
-    place.write_bytes(change(place.read_bytes()))
+def envelope(members, batch, entity, party="left"):
+    return members.folder / "mailbox" / "shares" / batch.identifier / f"{entity}.to-{party}.sealed"
+
+
+def forge(members, batch, entity, sealed, party="left"):
+    """Put other bytes in the place of an entity's envelope."""
+    envelope(members, batch, entity, party).write_bytes(sealed)
 
 
 @pytest.mark.parametrize("what", ["tampered", "replayed", "for another party", "of another entity", "cut short"])
@@ -124,37 +124,31 @@ def test_an_envelope_that_is_not_what_was_signed_is_left_out_with_the_reason(wha
     batch = members.ask(4, first=100)
     for number in range(4):
         members.send(batch, f"hospital-{number}", unanimous(LABELS[:4]))
-    shares = members.folder / "mailbox" / "shares"
-    old = (shares / earlier.identifier / "hospital-3.to-left.sealed").read_bytes()
-    elsewhere = (shares / batch.identifier / "hospital-3.to-right.sealed").read_bytes()
-    another = (shares / batch.identifier / "hospital-2.to-left.sealed").read_bytes()
-    change = {
-        "tampered": lambda found: found[:-1] + bytes([found[-1] ^ 1]),
-        "replayed": lambda _: old,
-        "for another party": lambda _: elsewhere,
-        "of another entity": lambda _: another,
-        "cut short": lambda found: found[: len(found) // 2],
-    }[what]
-    forge(members, batch, "hospital-3", change)
-    party = ComputingParty(members.home("left"))
-    held, left_out = party._held(batch, members.mailbox)
+    right = envelope(members, batch, "hospital-3").read_bytes()
+    forged = {
+        "tampered": right[:-1] + bytes([right[-1] ^ 1]),
+        "replayed": envelope(members, earlier, "hospital-3").read_bytes(),
+        "for another party": envelope(members, batch, "hospital-3", "right").read_bytes(),
+        "of another entity": envelope(members, batch, "hospital-2").read_bytes(),
+        "cut short": right[: len(right) // 2],
+    }
+    forge(members, batch, "hospital-3", forged[what])
+    held, left_out = ComputingParty(members.home("left"))._held(batch, members.mailbox)
     assert sorted(held) == ["hospital-0", "hospital-1", "hospital-2"]
     assert list(left_out) == ["hospital-3"]
     if what == "tampered":  # the whole way, once: the others leave it out as well
-        outcomes = compute(members, batch)
+        outcomes = all_ended(members, batch)
         assert {one.entities for one in outcomes} == {("hospital-0", "hospital-1", "hospital-2")}
         np.testing.assert_array_equal(members.aggregator().collect(batch, members.mailbox).labels, LABELS[:4])
 
 
 def test_shares_of_two_splittings_are_never_mixed(members):
     batch = voted(members)
-    entity, left = members.home("hospital-3").identity, members.consortium.member("left")
-    header = Header.of(members.consortium, batch, Kind.SHARES, "hospital-3", "left")
     payload = bytes(HEAD_BYTES) + split(np.zeros((1, len(LABELS), 3), dtype=int))[0]
-    forge(members, batch, "hospital-3", lambda _: seal(entity, left, header, payload))
+    forge(members, batch, "hospital-3", members.sealed(batch, Kind.SHARES, "hospital-3", "left", payload))
     held, _ = ComputingParty(members.home("left"))._held(batch, members.mailbox)
     assert len(held) == 4  # each envelope is well formed by itself
-    outcomes = compute(members, batch)
+    outcomes = all_ended(members, batch)
     assert {one.entities for one in outcomes} == {("hospital-0", "hospital-1", "hospital-2")}
     assert all("do not belong together" in one.left_out["hospital-3"] for one in outcomes)  # not only for their size
 
@@ -167,10 +161,8 @@ def test_shares_are_not_shown():
 
 def stuff(members, batch, name, votes):
     """Send votes of an entity's own making, in shares that fit each other."""
-    entity = members.home(name).identity
     for party, shares in zip(PARTIES, split(votes), strict=True):
-        header = Header.of(members.consortium, batch, Kind.SHARES, name, party)
-        sealed = seal(entity, members.consortium.member(party), header, bytes(HEAD_BYTES) + shares)
+        sealed = members.sealed(batch, Kind.SHARES, name, party, bytes(HEAD_BYTES) + shares)
         members.mailbox.put_answer(batch, name, party, sealed)
 
 
@@ -183,8 +175,7 @@ def stuffed(size):
 def test_without_a_quorum_of_honest_sizes_nothing_is_opened_and_the_rows_can_be_asked_anew(members):
     batch = voted(members, entities=2)
     stuff(members, batch, "hospital-3", stuffed(10**6))
-    outcomes = compute(members, batch)
-    assert {type(one) for one in outcomes} == {QuorumError}
+    outcomes = all_ended(members, batch, QuorumError)
     assert all("hospital-3 was left out: its votes are larger" in str(one) for one in outcomes)
     assert list(members.mailbox.labels(batch, "left")) == []
     aggregator = members.aggregator()
@@ -196,21 +187,18 @@ def test_without_a_quorum_of_honest_sizes_nothing_is_opened_and_the_rows_can_be_
     assert aggregator.ask(batch.rows, members.mailbox).batch.identifier == anew.identifier
     for number in range(3):
         members.send(anew, f"hospital-{number}", unanimous(LABELS))
-    assert all(isinstance(one, Computed) for one in compute(members, anew))
+    all_ended(members, anew)
     np.testing.assert_array_equal(aggregator.collect(anew, members.mailbox).labels, LABELS)
 
 
 def test_an_entity_cannot_probe_the_others_votes_by_sending_others_under_the_same_name(members):
     batch = voted(members, entities=3)
-    probe = np.zeros((1, len(LABELS), 3), dtype=int)
-    stuff(members, batch, "hospital-3", probe)
-    assert all(isinstance(one, Computed) for one in compute(members, batch))
+    stuff(members, batch, "hospital-3", stuffed(0))
+    all_ended(members, batch)
     for path in (members.folder / "mailbox" / "shares" / batch.identifier).glob("hospital-3.*"):
         path.unlink()
-    probe[0, :, 0] = 7
-    stuff(members, batch, "hospital-3", probe)  # the same name of the splitting, other numbers
-    outcomes = compute(members, batch)
-    assert all(isinstance(one, StaleBatchError) for one in outcomes), outcomes
+    stuff(members, batch, "hospital-3", stuffed(7))  # the same name of the splitting, other numbers
+    all_ended(members, batch, StaleBatchError)
     assert len(list(members.mailbox.labels(batch, "left"))) == 1
 
 
@@ -219,17 +207,13 @@ def test_what_one_party_remembers_binds_those_that_were_set_back(forgetful, memb
     """A backup restored at two parties, and other shares at one of them: the third one's record is enough."""
     batch = voted(members, entities=3)
     stuff(members, batch, "hospital-3", stuffed(0))
-    assert all(isinstance(one, Computed) for one in compute(members, batch))
+    all_ended(members, batch)
     for party in PARTIES:
         if party != PARTIES[PARTIES.index(forgetful) - 1]:
             shutil.rmtree(members.folder / party / "computed")
-    place = members.folder / "mailbox" / "shares" / batch.identifier / f"hospital-3.to-{forgetful}.sealed"
-    entity = members.home("hospital-3").identity
-    header = Header.of(members.consortium, batch, Kind.SHARES, "hospital-3", forgetful)
-    other = bytes(HEAD_BYTES) + split(stuffed(7))[0]
-    place.write_bytes(seal(entity, members.consortium.member(forgetful), header, other))
-    outcomes = compute(members, batch)
-    assert all(isinstance(one, StaleBatchError) for one in outcomes), outcomes
+    other = members.sealed(batch, Kind.SHARES, "hospital-3", forgetful, bytes(HEAD_BYTES) + split(stuffed(7))[0])
+    forge(members, batch, "hospital-3", other, forgetful)
+    all_ended(members, batch, StaleBatchError)
     assert len(list(members.mailbox.labels(batch, "left"))) == 1
 
 
@@ -255,7 +239,7 @@ def test_votes_that_pass_the_test_of_their_size_open_labels_and_nothing_else(tmp
 
 def test_what_was_stored_of_a_computation_is_never_guessed(members):
     batch = voted(members)
-    compute(members, batch)
+    all_ended(members, batch)
     for path in (members.folder / "left" / "computed" / batch.identifier).iterdir():
         path.unlink()
     with pytest.raises(StaleBatchError, match="does not contain the stored content"):
@@ -292,15 +276,11 @@ def test_a_party_with_other_keys_is_no_peer(members):
 
 def test_a_label_that_one_party_falsified_is_found_out(members):
     batch = voted(members)
-    compute(members, batch)
-    me, aggregator = members.home("middle").identity, members.consortium.aggregator
-    header = Header.of(members.consortium, batch, Kind.LABELS, "middle", "aggregator")
-    folder = members.folder / "mailbox" / "labels" / batch.identifier
-    (place,) = folder.glob("middle.*")
-    run = place.name.split(".")[1]
-    content = {"run": run, "entities": [f"hospital-{number}" for number in range(4)]}
+    all_ended(members, batch)
+    (place,) = (members.folder / "mailbox" / "labels" / batch.identifier).glob("middle.*")
+    content = {"run": place.name.split(".")[1], "entities": [f"hospital-{number}" for number in range(4)]}
     false = json.dumps(content).encode() + b"\n" + bytes(12 * len(LABELS))
-    place.write_bytes(seal(me, aggregator, header, false))
+    place.write_bytes(members.sealed(batch, Kind.LABELS, "middle", "aggregator", false))
     with pytest.raises(ForgedMessageError, match="contradict each other"):
         members.aggregator().collect(batch, members.mailbox)
     assert settled(members) == ["opened", "reserved"]
@@ -315,7 +295,7 @@ def test_what_one_party_and_the_aggregator_see_holds_no_vote_count(tmp_path):
         ballots = rng.integers(0, 3, (TEACHERS, 40))
         counts += np.stack([(ballots == label).sum(axis=0) for label in range(3)], axis=1)
         members.send(batch, f"hospital-{number}", ballots)
-    assert all(isinstance(one, Computed) for one in compute(members, batch, transcripts=transcripts))
+    all_ended(members, batch, transcripts=transcripts)
     members.aggregator().collect(batch, members.mailbox)
     held, _ = ComputingParty(members.home("left"))._held(batch, members.mailbox)
     own = [int(value) for shares in held.values() for value in shares.blocks.ravel()]

@@ -2,12 +2,13 @@ import os
 import shutil
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 from consortia import CLASSES, TEACHERS, found, unanimous
-from processes import die_at_line
+from processes import die_at_line, forked
 from tutelage.exceptions import (
     BudgetExceededError,
     FederationError,
@@ -19,7 +20,7 @@ from tutelage.federation import Aggregator, Batch, Entity, Home, Mailbox, Role
 from tutelage.federation.batches import _header, _signed, write_reports
 from tutelage.federation.charges import owner_name
 from tutelage.federation.costs import most_queries
-from tutelage.federation.mailbox import Header, Kind, seal, unseal
+from tutelage.federation.mailbox import Kind
 from tutelage.federation.sharing import HEAD_BYTES, MODULUS, decode
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import ConfidentGNMax, GNMax, KRandomizedResponse, LocalGaussian
@@ -35,13 +36,8 @@ def members(tmp_path):
 
 def noised(members, batch, name, blocks=1):
     """What all three computing parties together would see of one entity."""
-    total = 0
-    for party in members.consortium.computing_parties:
-        envelope = members.mailbox.answer(batch, name, party.name)
-        header = Header.of(members.consortium, batch, Kind.SHARES, name, party.name)
-        payload = unseal(members.home(party.name).identity, members.consortium.member(name), header, envelope)
-        total = total + decode(payload[HEAD_BYTES:], (blocks, batch.n_queries, CLASSES))
-    total = total % MODULUS
+    shape = (blocks, batch.n_queries, CLASSES)
+    total = sum(decode(payload[HEAD_BYTES:], shape) for payload in members.payloads(batch, name)) % MODULUS
     return np.where(total > MODULUS // 2, total - MODULUS, total).astype(int)
 
 
@@ -51,9 +47,7 @@ def test_a_batch_is_paid_for_once_and_its_envelopes_stay_the_same(members):
     spent = members.ledger("hospital-0").state().spent
     assert spent > 0
     assert members.send(batch, "hospital-0", unanimous(LABELS)) == first
-    assert (
-        members.entity("hospital-0").vote(batch, unanimous(LABELS[::-1]), members.mailbox).envelopes == first
-    )  # votes cannot change
+    assert members.send(batch, "hospital-0", unanimous(LABELS[::-1])) == first  # votes cannot change
     state = members.ledger("hospital-0").state()
     assert (state.spent, state.unsettled) == (spent, 0)
 
@@ -86,12 +80,19 @@ def test_ballots_that_do_not_fit_are_refused_and_cost_nothing(ballots, message, 
     assert members.ledger("hospital-0").state().spent == 0
 
 
-def test_noise_is_never_drawn_anew_for_a_batch_whose_envelopes_are_lost(members):
-    batch = members.ask(6)
+@pytest.mark.parametrize(
+    ("lost", "message"),
+    [("", "new ones would hold fresh noise, which is another release"), ("*/*", "does not contain the stored content")],
+)
+def test_noise_is_never_drawn_anew_for_a_batch_whose_envelopes_are_lost(lost, message, members):
+    batch, votes = members.ask(6), members.folder / "hospital-0" / "votes"
     members.send(batch, "hospital-0", unanimous(LABELS))
-    shutil.rmtree(members.folder / "hospital-0" / "votes")
-    with pytest.raises(StaleBatchError, match="new ones would hold fresh noise, which is another release"):
-        members.entity("hospital-0").vote(batch, unanimous(LABELS), members.mailbox)
+    for path in votes.glob(lost) if lost else ():
+        path.unlink()
+    if not lost:
+        shutil.rmtree(votes)
+    with pytest.raises(StaleBatchError, match=message):
+        members.send(batch, "hospital-0", unanimous(LABELS))
 
 
 def test_a_ledger_of_another_unit_and_a_member_of_another_role_are_refused(members, tmp_path):
@@ -148,9 +149,8 @@ def test_votes_that_could_not_be_sent_or_used_are_not_paid_for(members, tmp_path
     labels.mkdir(parents=True)
     (labels / f"left.{'0' * 64}.sealed").write_bytes(b"junk that left did not sign")
     members.send(batch, "hospital-0", unanimous(LABELS))
-    right, aggregator = members.home("right").identity, members.consortium.aggregator
-    header = Header.of(members.consortium, batch, Kind.LABELS, "right", "aggregator")
-    members.mailbox.put_labels(batch, "right", "1" * 64, seal(right, aggregator, header, b"its share"))
+    signed = members.sealed(batch, Kind.LABELS, "right", "aggregator", b"its share")
+    members.mailbox.put_labels(batch, "right", "1" * 64, signed)
     with pytest.raises(StaleBatchError, match="computed already, without hospital-1: right sent labels"):
         members.send(batch, "hospital-1", unanimous(LABELS))
     assert members.ledger("hospital-1").state().entries == 1
@@ -177,54 +177,42 @@ def test_an_entity_killed_all_along_its_vote_pays_once_and_sends_one_thing(step,
     before = tmp_path / "before"
     shutil.copytree(tmp_path / "hospital-0", before)
     members.entity("hospital-0").vote(batch, unanimous(LABELS), members.mailbox)  # what is loaded once per process
+
+    def vote_until(line):
+        entity = members.entity("hospital-0")
+        die_at_line(line)
+        entity.vote(batch, unanimous(LABELS), members.mailbox)
+
     line, died, states = 0, True, Counter()
     while died:
         line += step
         shutil.rmtree(tmp_path / "hospital-0")
         shutil.copytree(before, tmp_path / "hospital-0")
         shutil.rmtree(tmp_path / "mailbox" / "shares", ignore_errors=True)
-        died = killed_at(members, batch, line)
+        died = os.waitpid(forked(partial(vote_until, line)), 0)[1] != 0
         spent = members.ledger("hospital-0").state().spent
         stored = any((tmp_path / "hospital-0" / "votes").glob("[0-9a-f]*"))
         assert spent > 0 or not stored  # nothing is made that is not paid for
         states[spent > 0, stored] += 1
-        envelopes = members.entity("hospital-0").vote(batch, unanimous(LABELS), members.mailbox).envelopes
-        assert members.entity("hospital-0").vote(batch, unanimous(LABELS), members.mailbox).envelopes == envelopes
+        envelopes = members.send(batch, "hospital-0", unanimous(LABELS))
+        assert members.send(batch, "hospital-0", unanimous(LABELS)) == envelopes
         entries = members.ledger("hospital-0").export()
         assert [entry["kind"] for entry in entries] == ["opened", "reserved", "answered"]
     assert min(states[False, False], states[True, False], states[True, True]) > 0
 
 
-def killed_at(members, batch, line):
-    """Vote in a process that is killed before its line-th line of ours; return whether it was."""
-    child = os.fork()
-    if child == 0:
-        entity = members.entity("hospital-0")
-        die_at_line(line)
-        entity.vote(batch, unanimous(LABELS), members.mailbox)
-        os._exit(0)
-    return os.waitpid(child, 0)[1] != 0
-
-
 def test_in_the_local_model_an_entity_answers_the_first_queries_that_its_budget_allows(tmp_path):
     members = found(tmp_path, KRandomizedResponse(1.0), entities=3, teachers_per_entity=1, epsilon=4.0)
-    batch = members.ask(1000)
-    rich, poor = members.entity("hospital-0"), members.entity("hospital-1")
-    ballots = np.zeros((1, 1000), dtype=int)
-    answered = rich.vote(batch, ballots, members.mailbox).queries
+    batch, ballots = members.ask(1000), np.zeros((1, 1000), dtype=int)
+    answered = members.entity("hospital-0").vote(batch, ballots, members.mailbox).queries
     assert 1 <= answered < 1000
-    assert poor.vote(batch, ballots, members.mailbox).queries == answered
-    again = members.ask(1000, first=5000)
     with pytest.raises(BudgetExceededError):
-        rich.vote(again, ballots, members.mailbox)
-    assert rich.vote(batch, ballots, members.mailbox).queries == answered
-
-
-def test_in_the_local_model_nobody_abstains(tmp_path):
-    members = found(tmp_path, KRandomizedResponse(1.0), entities=3, teachers_per_entity=1)
-    batch = members.ask(4)
+        members.send(members.ask(1000, first=5000), "hospital-0", ballots)
+    for name in ("hospital-0", "hospital-1"):
+        assert members.entity(name).vote(batch, ballots, members.mailbox).queries == answered
+    ballots[0, 2] = -1
     with pytest.raises(InvalidDataError, match="silence is not perturbed"):
-        members.entity("hospital-0").vote(batch, np.array([[0, 1, -1, 2]]), members.mailbox)
+        members.send(batch, "hospital-2", ballots)
 
 
 @pytest.mark.parametrize("mechanism", [KRandomizedResponse(8.0), LocalGaussian(0.5)])
@@ -245,10 +233,9 @@ def test_a_report_that_no_mechanism_makes_is_left_out(tmp_path):
     batch = members.ask(2)
     for number in range(2):
         members.send(batch, f"hospital-{number}", np.array([[0, 1]]))
-    liar, aggregator = members.home("hospital-2").identity, members.consortium.aggregator
-    header = Header.of(members.consortium, batch, Kind.BALLOTS, "hospital-2", "aggregator")
     payload = write_reports(np.full((2, CLASSES), 2**62))
-    members.mailbox.put_answer(batch, "hospital-2", None, seal(liar, aggregator, header, payload))
+    lie = members.sealed(batch, Kind.BALLOTS, "hospital-2", "aggregator", payload)
+    members.mailbox.put_answer(batch, "hospital-2", None, lie)
     collected = members.aggregator().collect(batch, members.mailbox)
     assert collected.entities == ("hospital-0", "hospital-1")
     assert "hold what its mechanism does not report" in collected.left_out["hospital-2"]
@@ -284,13 +271,3 @@ def test_a_batch_too_large_to_compute_is_refused_before_anybody_pays(tmp_path):
     assert most_queries(hopeless.consortium) == 0
     with pytest.raises(InvalidDataError, match="not one query can be computed"):
         hopeless.ask(1)
-
-
-def test_an_emptied_folder_of_envelopes_is_not_taken_for_stored(members):
-    batch = members.ask(6)
-    members.send(batch, "hospital-0", unanimous(LABELS))
-    (folder,) = (members.folder / "hospital-0" / "votes").iterdir()
-    for path in folder.iterdir():
-        path.unlink()
-    with pytest.raises(StaleBatchError, match="does not contain the stored content"):
-        members.entity("hospital-0").vote(batch, unanimous(LABELS), members.mailbox)

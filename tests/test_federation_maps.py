@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.pipeline import make_pipeline
 
-from consortia import found
+from consortia import PARTIES, found
 from tutelage.exceptions import ForgedMessageError
 from tutelage.features import PublicKernel, PublicProjection, PublicScaling, UnitBall
 from tutelage.features.rowwise import EXACT_FLOAT64, distance_levels
@@ -16,7 +16,6 @@ from tutelage.federation import Batch, ComputingParty, SumRound
 from tutelage.federation import entity as federated_casting
 from tutelage.federation.computing_party import statement_of
 from tutelage.federation.entity import ballots_of
-from tutelage.federation.mailbox import Header, Kind, unseal
 from tutelage.federation.sharing import HEAD_BYTES, MODULUS, SALT_BYTES, SPLIT_NAME_BYTES, added, decode, encode
 from tutelage.mechanisms import NoisySum
 from tutelage.teachers import VectorBallots
@@ -231,23 +230,16 @@ def test_a_row_that_a_map_makes_infinite_casts_zeros(members, monkeypatch):
     np.testing.assert_array_equal(found, without)
 
 
-def payload_of(members, batch, party):
-    header = Header.of(members.consortium, batch, Kind.SHARES, "hospital-0", party.name)
-    envelope = members.mailbox.answer(batch, "hospital-0", party.name)
-    return unseal(members.home(party.name).identity, members.consortium.member("hospital-0"), header, envelope)
-
-
 def test_the_hash_of_a_partys_shares_confirms_no_guess_of_a_hospitals_sum(tmp_path):
     """Two colluding parties hold two shares of three, the name of the splitting, and the third party's statement."""
     members = terms_of(tmp_path)
     batch, (X, y, ids) = sent(members, round_of(steps_of())), rows()
     members.mailbox.put_batch(batch)
     members.entity("hospital-0").cast(batch, X, y, members.mailbox, entity_ids=ids)
-    parties = members.consortium.computing_parties
-    payloads = [payload_of(members, batch, party) for party in parties]
+    payloads = members.payloads(batch, "hospital-0")
     numbers = (2 * NUMBERS,)
     total = added([payload[HEAD_BYTES:] for payload in payloads], numbers)
-    held, _ = ComputingParty(members.home(parties[2].name))._held(batch, members.mailbox)
+    held, _ = ComputingParty(members.home(PARTIES[2]))._held(batch, members.mailbox)
     split, digest = json.loads(statement_of(members.consortium, batch, held, None))["held"]["hospital-0"]
     known = sum(decode(payload[HEAD_BYTES:], numbers) for payload in payloads[:2])
     share = encode((total.astype(object) - known) % MODULUS)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import REPOSITORY
-from consortia import PARTIES, PATIENT, Computing, compute, found
+from consortia import PARTIES, PATIENT, Computing, all_ended, compute, found
 from tutelage.accounting import data_independent
 from tutelage.events import Composed, NoisySumGaussian, SummedNoise
 from tutelage.exceptions import (
@@ -24,21 +24,17 @@ from tutelage.exceptions import (
     StaleBatchError,
 )
 from tutelage.federation import Batch, Entity, SumRound, charges
-from tutelage.federation.computing_party import Computed
 from tutelage.federation.costs import epsilon_of_queries, event_of_round, most_queries
 from tutelage.federation.entity import ballots_of
-from tutelage.federation.mailbox import Header, Kind, seal, unseal
-from tutelage.federation.sharing import HEAD_BYTES, MODULUS, SPLIT_NAME_BYTES, added, decode, encode, split
+from tutelage.federation.mailbox import Kind
+from tutelage.federation.sharing import HEAD_BYTES, SPLIT_NAME_BYTES, added, decode, encode, split
 from tutelage.federation.sums import numbers_in
-from tutelage.labeling.sums import BallotRounds
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import GNMax, NoisySum
 from tutelage.noise import SimulationNoise
-from tutelage.partition import Shards
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students import Moments
 from tutelage.teachers import VectorBallots
-from tutelage.teachers.blocks import PeopleInMemory
 
 ENTITIES, ROWS, PEOPLE, CLASSES = 4, 400, 267, 10  # two classes occur
 MULTIPLIER = 1.0
@@ -82,14 +78,6 @@ def cast_by(members, batch, numbers: Iterable[int] = range(ENTITIES)):
         cast(members, batch, number)
 
 
-def played(members):
-    """Play one round, and return what was collected."""
-    batch = asked(members)
-    cast_by(members, batch)
-    compute(members, batch)
-    return members.aggregator().collect_sum(batch, members.mailbox)
-
-
 def plain(members, batch, numbers: Iterable[int] = range(ENTITIES)) -> np.ndarray:
     """Return the sum of the ballots without noise, as nobody in the consortium ever sees it."""
     terms, rounds = members.consortium, SumRound.of(batch, members.consortium)
@@ -98,11 +86,7 @@ def plain(members, batch, numbers: Iterable[int] = range(ENTITIES)) -> np.ndarra
 
 def sent(members, batch, name):
     """Return what all three computing parties together would open of one hospital."""
-    payloads = []
-    for party in members.consortium.computing_parties:
-        header = Header.of(members.consortium, batch, Kind.SHARES, name, party.name)
-        envelope = members.mailbox.answer(batch, name, party.name)
-        payloads.append(unseal(members.home(party.name).identity, members.consortium.member(name), header, envelope))
+    payloads = members.payloads(batch, name)
     assert len({payload[:SPLIT_NAME_BYTES] for payload in payloads}) == 1
     return added([payload[HEAD_BYTES:] for payload in payloads], (CLASSES, numbers_in(batch) // CLASSES))
 
@@ -124,8 +108,7 @@ def test_two_rounds_open_the_noisy_sums_and_teach_a_student(members):
         assert SumRound.of(batch, members.consortium).number == number
         assert asked(members).identifier == batch.identifier
         cast_by(members, batch)
-        outcomes = compute(members, batch)
-        assert all(isinstance(one, Computed) for one in outcomes), outcomes
+        all_ended(members, batch)
         collected = members.aggregator().collect_sum(batch, members.mailbox)
         assert collected.entities == tuple(NAMES)
         assert collected.rounds_left == 1 - number
@@ -154,26 +137,6 @@ def test_two_rounds_open_the_noisy_sums_and_teach_a_student(members):
     assert kinds == ["opened", *["reserved", "answered"] * 2]
 
 
-@pytest.mark.rest
-def test_the_student_is_that_of_one_owner_who_has_all_rows(members, tmp_path):
-    """The same ballots, and noise of the same width, in one place: the same accuracy, up to what noise does to it."""
-    played(members)
-    collected = played(members)
-    X, y, ids = (np.concatenate(parts) for parts in zip(*(people(number) for number in range(ENTITIES)), strict=True))
-    ids = ids + 1000 * np.repeat(np.arange(ENTITIES), ROWS)
-    shards = Shards.of_single_people(len(X), ids, name="patient")
-    ledger = Ledger.in_memory(epsilon=40.0, delta=1e-5, unit=shards.unit)
-    central = BallotRounds(
-        TEACHER, PeopleInMemory(X, y, shards), np.arange(CLASSES), SimulationNoise(0), "sick"
-    ).release(ledger, NoisySum(MULTIPLIER), X_PUBLIC)
-    X_test, y_test, _ = people(5, 3000)
-    ours, theirs = (
-        np.mean(student.predict(X_test) == y_test) for student in (collected.round.classifier, central.student)
-    )
-    assert ours > 0.9
-    assert abs(ours - theirs) < 0.03
-
-
 def test_a_hospital_draws_the_noise_that_its_ledger_was_charged_for(members, monkeypatch):
     batch, member = asked(members), members.home(NAMES[0]).identity.member
     event = event_of_round(members.consortium, 0, numbers_in(batch))
@@ -187,42 +150,16 @@ def test_a_hospital_draws_the_noise_that_its_ledger_was_charged_for(members, mon
     assert not is_normal(noise / event.sigma_of_share)
 
 
-def test_what_one_party_and_even_two_hold_is_uniform(members):
-    batch = asked(members)
-    cast(members, batch, 0)
-    shares = []
-    for party in members.consortium.computing_parties[:2]:
-        header = Header.of(members.consortium, batch, Kind.SHARES, NAMES[0], party.name)
-        envelope = members.mailbox.answer(batch, NAMES[0], party.name)
-        payload = unseal(members.home(party.name).identity, members.consortium.member(NAMES[0]), header, envelope)
-        shares.append(decode(payload[HEAD_BYTES:], (numbers_in(batch),)))
-    both = np.concatenate([*shares, (shares[0] + shares[1]) % MODULUS]) / MODULUS
-    assert abs(np.mean(both.astype(float)) - 0.5) < 4.5 * math.sqrt(1 / 12 / (2 * len(shares[0])))
-    assert np.unique(both.astype(float)).size == both.size
-
-
-def test_hospitals_may_drop_out_down_to_the_quorum_and_no_further(members):
-    batch = asked(members)
-    cast_by(members, batch, [0, 1])
-    outcomes = compute(members, batch)
-    assert all(isinstance(one, QuorumError) for one in outcomes), outcomes
-    cast(members, batch, 3)
-    assert all(isinstance(one, Computed) for one in compute(members, batch))
-    with pytest.raises(StaleBatchError, match="computed already, without hospital-2"):
-        cast(members, batch, 2)
-    collected = members.aggregator().collect_sum(batch, members.mailbox)
-    assert collected.entities == ("hospital-0", "hospital-1", "hospital-3")
-    noise = (collected.values - plain(members, batch, [0, 1, 3])) / (share_of(members, batch) * math.sqrt(3))
-    assert is_normal(noise)
-    assert collected.round.people == 3 * PEOPLE
-
-
-@pytest.mark.rest
 def test_a_hospital_that_missed_a_round_takes_part_in_the_next(members):
     first = asked(members)
     cast_by(members, first, [0, 1, 2])
     compute(members, first)
-    assert members.aggregator().collect_sum(first, members.mailbox).rounds_left == 1
+    with pytest.raises(StaleBatchError, match="computed already, without hospital-3"):
+        cast(members, first, 3)
+    collected = members.aggregator().collect_sum(first, members.mailbox)
+    assert (collected.entities, collected.rounds_left) == (tuple(NAMES[:3]), 1)
+    noise = (collected.values - plain(members, first, [0, 1, 2])) / (share_of(members, first) * math.sqrt(3))
+    assert is_normal(noise)
     second = asked(members)
     cast_by(members, second)
     compute(members, second)
@@ -258,34 +195,21 @@ def test_a_party_killed_in_the_middle_opens_nothing_and_the_same_ballots_are_add
     with pytest.raises(QuorumError):
         members.aggregator().collect_sum(batch, members.mailbox)
     spent = [members.ledger(name).state().spent for name in ("aggregator", NAMES[0])]
-    assert all(isinstance(one, Computed) for one in compute(members, batch))
+    all_ended(members, batch)
     before = members.aggregator().collect_sum(batch, members.mailbox)
-    assert all(isinstance(one, Computed) for one in compute(members, batch))
+    all_ended(members, batch)
     np.testing.assert_array_equal(members.aggregator().collect_sum(batch, members.mailbox).values, before.values)
     assert [members.ledger(name).state().spent for name in ("aggregator", NAMES[0])] == spent
-
-
-def test_a_hospital_pays_once_and_sends_the_same_again(members):
-    batch = asked(members)
-    first = cast(members, batch, 0)
-    spent = members.ledger(NAMES[0]).state().spent
-    assert spent > 0
-    again = cast(members, batch, 0)
-    assert again.repeated
-    assert again.envelopes == first.envelopes
-    assert members.ledger(NAMES[0]).state().spent == spent
 
 
 def test_shares_that_do_not_belong_together_open_nothing(members):
     batch = asked(members)
     cast_by(members, batch)
     compute(members, batch)
-    party, aggregator = members.home("middle").identity, members.consortium.aggregator
-    header = Header.of(members.consortium, batch, Kind.LABELS, "middle", aggregator.name)
     (place,) = (members.mailbox.folder / "labels" / batch.identifier).glob("middle.*")
-    head = unseal(members.home("aggregator").identity, party.member, header, place.read_bytes()).partition(b"\n")[0]
+    head = members.opened(batch, "middle", "aggregator", place.read_bytes(), Kind.LABELS).partition(b"\n")[0]
     false = split(np.zeros(numbers_in(batch), dtype=np.int64))[0]
-    place.write_bytes(seal(party, aggregator, header, head + b"\n" + false))
+    place.write_bytes(members.sealed(batch, Kind.LABELS, "middle", "aggregator", head + b"\n" + false))
     with pytest.raises(ForgedMessageError, match="open to no sum of ballots"):
         members.aggregator().collect_sum(batch, members.mailbox)
 
@@ -414,7 +338,7 @@ def test_the_parties_tell_each_other_whose_ballots_they_hold_and_nothing_else(me
     batch, folder = asked(members), tmp_path / "transcripts"
     folder.mkdir()
     cast_by(members, batch)
-    assert all(isinstance(one, Computed) for one in compute(members, batch, transcripts=folder))
+    all_ended(members, batch, transcripts=folder)
     for name in PARTIES:
         seen = (folder / name).read_text()
         assert "elements" not in seen

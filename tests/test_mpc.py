@@ -16,19 +16,13 @@ import pytest
 
 from parties import BACKSTOP, Party, Running, certificate, run_three, summands, three, time_passes
 from tutelage.exceptions import FederationError, PartyLostError
-from tutelage.federation.mpc import Endpoint, connect, run_party
+from tutelage.federation.mpc import Endpoint, run_party
 from tutelage.federation.mpc.connect import Handshake, Met
 from tutelage.federation.mpc.links import MOST_UNASKED, FrameKind, context_for
 from tutelage.federation.mpc.session import REPETITIONS, _coefficients, _projections, any_outside
 from tutelage.federation.sharing import MODULUS, recombine
 
 A_WHILE = 2 * BACKSTOP  # seconds, for a clock that is set forward
-
-
-async def computing(session, say, tasks):
-    """Do one task after the other, where MPyC would not even find pickle."""
-    sys.modules["mpyc.runtime"].pickle = None  # type: ignore[assignment]
-    return [await getattr(session, name)(*given) for name, *given in tasks]
 
 
 def labels_in(votes, bits, check=None):
@@ -61,6 +55,12 @@ def checked_at_the_ends(rng, bits):
     totals = np.full_like(votes, threshold - end)
     totals[1::3, 9], totals[2::6, 0], totals[5::6, 3] = threshold + end - 1, threshold, threshold - 1
     return labels_in(votes, bits, (totals, threshold))
+
+
+async def computing(session, say, tasks):
+    """Do one task after the other, where MPyC would not even find pickle."""
+    sys.modules["mpyc.runtime"].pickle = None  # type: ignore[assignment]
+    return [await getattr(session, name)(*given) for name, *given in tasks]
 
 
 LENGTH, BOUND = 30, 1000
@@ -243,6 +243,12 @@ def test_one_party_cannot_factor_what_a_zero_test_opens(masked):
     assert [SECRET in end.result[1] for end in ends] == [not masked] * 3  # unmasked, each of them would know it
 
 
+def all_lost(ends, why):
+    """Require that every end is the loss of a party, that nothing was printed, and that one of them says why."""
+    assert all(isinstance(end.error, PartyLostError) and end.printed == "" for end in ends)
+    assert any(why in str(end.error) for end in ends)
+
+
 async def killed_on_the_way(session, say, votes):
     """Label more than one chunk of queries, of which the third party lives to see one."""
     shared, chunks = session._runtime.shared, []
@@ -259,10 +265,9 @@ async def killed_on_the_way(session, say, votes):
 
 def test_the_others_notice_when_a_party_is_killed_and_wait_for_no_timeout():
     parties = [Running(party, killed_on_the_way, np.zeros((3_200, 2), dtype=object)) for party in three()]
-    for end in [one.ended() for one in parties[:2]]:
-        assert isinstance(end.error, PartyLostError)
-        assert "was lost" in str(end.error)
-        assert (end.result, end.printed) == (None, "")
+    ends = [one.ended() for one in parties[:2]]
+    assert all("was lost" in str(end.error) and end.result is None for end in ends)
+    all_lost(ends, "was lost")
 
 
 async def a_few(session, say, votes):
@@ -287,10 +292,6 @@ async def silent(session, say, guilty, lead):
 DRIPS = 50
 
 
-def say_nothing(_):
-    pass
-
-
 def drip(session):
     """Say what nobody asked for, again and again."""
     for label in range(50, 50 + DRIPS):
@@ -298,15 +299,12 @@ def drip(session):
             link.send(label, b"", FrameKind.BYTES)
 
 
-@pytest.mark.parametrize("lead", [say_nothing, pytest.param(drip, marks=pytest.mark.rest)])
+@pytest.mark.parametrize("lead", [lambda _: None, pytest.param(drip, marks=pytest.mark.rest)], ids=["silent", "drip"])
 def test_a_party_that_does_not_say_what_the_others_wait_for_is_given_up_at_the_timeout(lead):
     parties = [Running(party, silent, 1, lead) for party in three()]
     ends = [parties[place].ended() for place in (0, 2)]
     parties[1].kill()
-    for end in ends:
-        assert isinstance(end.error, PartyLostError)
-        assert end.printed == ""
-    assert any(f"two has been silent for {BACKSTOP:g} s" in str(end.error) for end in ends)
+    all_lost(ends, f"two has been silent for {BACKSTOP:g} s")
 
 
 async def endless(session, say):
@@ -317,9 +315,7 @@ async def endless(session, say):
 
 @pytest.mark.rest
 def test_a_computation_that_never_ends_is_given_up_at_the_deadline():
-    ends = run_three(endless, [()] * 3, deadline=1.0)
-    assert all(isinstance(end.error, PartyLostError) for end in ends)
-    assert any("not through after 1 s" in str(end.error) for end in ends)
+    all_lost(run_three(endless, [()] * 3, deadline=1.0), "not through after 1 s")
 
 
 async def failing(session, say, which):
@@ -400,26 +396,23 @@ def test_no_end_speaks_a_tls_older_than_1_3():
     assert spoken(end(one, server=True, old=True), end(two, server=False, old=True)) == "TLSv1.2"  # if both were old
 
 
-def test_a_connection_does_not_show_its_key():
-    shown = repr(Met(None, None, b"pairwise"))  # type: ignore[arg-type]
-    assert "hidden" in shown
-    assert "pairwise" not in shown
-
-
 def test_impostors_are_refused_and_the_right_party_still_gets_its_place():
+    assert "pairwise" not in repr(Met(None, None, b"pairwise"))  # type: ignore[arg-type]
     one, two, three_ = three()
     last = one.endpoints[2]
     waiting = [Running(party, greeting) for party in (two, three_)]
     until_it_listens(last)
     trusted = [endpoint.certificate_pem for endpoint in one.endpoints]
     right = Handshake(0, one.endpoints, one.key)._greeting(0)
-    stranger, strangers_key = certificate("one")
     assert not plain_call(last)
-    assert tls_call(last, stranger, strangers_key, trusted, right) == b""
-    assert tls_call(last, trusted[1], two.key, trusted, right) == b"", "the certificate of two, the place of one"
-    assert tls_call(last, trusted[2], three_.key, trusted, right) == b"", "its own certificate"
-    assert tls_call(last, trusted[0], one.key, trusted, b"\x01" + right[1:]) == b"", "claims to be two"
-    assert tls_call(last, trusted[0], one.key, trusted, right[:1] + bytes(32)) == b"", "another consortium"
+    for what, pem, key, said in (
+        ("a stranger", *certificate("one"), right),
+        ("the certificate of two, the place of one", trusted[1], two.key, right),
+        ("its own certificate", trusted[2], three_.key, right),
+        ("claims to be two", trusted[0], one.key, b"\x01" + right[1:]),
+        ("another consortium", trusted[0], one.key, right[:1] + bytes(32)),
+    ):
+        assert tls_call(last, pem, key, trusted, said) == b"", what
     ends = [one_.ended() for one_ in (Running(one, greeting), *waiting)]
     assert [(end.result, end.error, end.printed) for end in ends] == [([b"hello"] * 3, None, "")] * 3
 
@@ -493,8 +486,7 @@ def test_a_pickled_object_is_not_run(tmp_path):
             writer.write(frame(FrameKind.ELEMENTS, label, bomb))
 
     ends = against_two(asked, (votes,), hostile)
-    assert all(isinstance(end.error, PartyLostError) and end.printed == "" for end in ends)
-    assert any("one sent what is no message" in str(end.error) for end in ends)
+    all_lost(ends, "one sent what is no message")
     assert not path.exists()
     pickle.loads(bomb)  # noqa: S301  it would have been made
     assert path.exists()
@@ -519,8 +511,7 @@ def test_what_is_no_message_ends_the_computation(said):
         writer.write(said)
 
     ends = against_two(asked, (np.zeros((4, 3), dtype=object),), hostile)
-    assert all(isinstance(end.error, PartyLostError) and end.printed == "" for end in ends)
-    assert any("one sent what is no message" in str(end.error) for end in ends)
+    all_lost(ends, "one sent what is no message")
 
 
 def test_parties_with_different_tasks_open_nothing():
@@ -542,41 +533,16 @@ def test_a_taken_port_is_said():
 
 
 @pytest.mark.rest
-def test_who_is_waited_for_is_told_again_and_again(monkeypatch):
-    monkeypatch.setattr(connect, "_TOLD_EVERY", 0.1)
-    one, two, _ = three()
-    waiting, told = Running(two, greeting), []
-
-    def tell(missing):
-        told.append(missing)
-        if told[-3:] == [("three",)] * 3:
-            time_passes(A_WHILE)
-
-    with pytest.raises(PartyLostError, match=rf"No connection to three within {BACKSTOP:g} s.*three did not answer"):
-        run_party(0, one.endpoints, one.key, greeting, timeout=BACKSTOP, waiting=tell)  # type: ignore[arg-type]
-    waiting.kill()
-    assert told[-1] == ("three",)
-
-
-@pytest.mark.rest
 def test_importing_in_a_running_event_loop_and_from_two_threads_leaves_the_command_line_alone():
     script = """if True:
-        import asyncio, os, sys, threading
+        import asyncio, os, sys
         os.environ["MPYC_NOPRSS"] = "1"
-        from tutelage.federation.mpc import runtime as loading
-        for name in [name for name in sys.modules if name.partition(".")[0] == "mpyc"]:
-            del sys.modules[name]  # loaded by the line above, and now once more
-        importing, first, second = loading._import, threading.Event(), threading.Event()
-        loading._import = lambda: (first.set(), second.wait(), importing())
-        def load_second():
-            first.wait()
-            second.set()
-            loading.load_mpyc()
         async def main():
-            await asyncio.gather(asyncio.to_thread(loading.load_mpyc), asyncio.to_thread(load_second))
-            assert "mpyc.runtime" in sys.modules
+            from tutelage.federation.mpc import runtime as loading
+            await asyncio.gather(*(asyncio.to_thread(loading.load_mpyc) for _ in range(2)))
             loading.load_mpyc()
         asyncio.run(main())
+        assert "mpyc.runtime" in sys.modules
         assert sys.argv[1] == "--VERSION", sys.argv
         assert os.environ["MPYC_NOPRSS"] == "1"
     """

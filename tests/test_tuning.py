@@ -13,6 +13,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import chi2
 from scipy.stats import norm as normal
 from sklearn.base import ClassifierMixin, clone
+from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -57,14 +58,14 @@ def sums_of(model) -> list[Any]:
     return [part.event for part in model.release_.event.flatten()]
 
 
-def test_a_bad_setting_is_not_chosen():
+@pytest.mark.parametrize("seed", range(2))
+def test_a_bad_setting_is_not_chosen(seed):
     # At ε = 1 the bad setting is right on a third of the rows, and the noise on a score is 0.01: that it wins has a
     # probability far below 10⁻⁹.
-    for seed in range(2):
-        model = fit(tuned(SETTINGS[::-1], noise=SimulationNoise(seed)))
-        assert model.tuning_.chosen in (1, 2)
-        assert model.tuning_.scores[0] < -0.1
-        assert model.score(TEST, TRUE) > 0.6
+    model = fit(tuned(SETTINGS[::-1], noise=SimulationNoise(seed)))
+    assert model.tuning_.chosen in (1, 2)
+    assert model.tuning_.scores[0] < -0.1
+    assert model.score(TEST, TRUE) > 0.6
 
 
 def test_what_was_chosen_is_what_predicts():
@@ -76,9 +77,6 @@ def test_what_was_chosen_is_what_predicts():
     assert model.card().student == "LogisticRegression"
     assert "chosen among 2 settings" in model.card().selection
     assert_allclose(model.whole_student().predict(TEST), model.predict(TEST))
-
-
-# What one person can do
 
 
 def brute_force(k: int, n_rows: int):
@@ -192,25 +190,11 @@ def test_the_closed_form_takes_each_row_by_itself():
     assert_allclose(whole, student.decision_function(PRIVATE), atol=1e-4)
 
 
-class Raises(ClassifierMixin):
-    """A student that quotes a private row in its error."""
+class Failing(ClassifierMixin):
+    """A student that fails on some rows, for `times` calls about each, and quotes a private row in its error."""
 
-    def predict(self, X):
-        raise ValueError(f"secret {X[0, 0]}")
-
-
-def test_a_student_that_fails_on_a_persons_rows_is_wrong_on_them():
-    always = DecisionTreeClassifier().fit(PRIVATE[:2], [1, 1])
-    labels = np.ones(10, dtype=np.int64)
-    assert cast([Raises(), always], PRIVATE[:10], labels).totals.tolist() == [[-10 * 2**15, 10 * 2**15]]
-    assert "hidden" in repr(candidate(None, PRIVATE[:10], LABELS[:10]))
-
-
-class Starved(ClassifierMixin):
-    """A student without memory for some rows: for `times` calls about each."""
-
-    def __init__(self, rows, times):
-        self.rows, self.times, self.calls = rows, times, Counter[float]()
+    def __init__(self, rows, times, error=MemoryError):
+        self.rows, self.times, self.error, self.calls = rows, times, error, Counter[float]()
 
     def __deepcopy__(self, memo):
         return self
@@ -218,19 +202,23 @@ class Starved(ClassifierMixin):
     def predict(self, X):
         self.calls[X[0, 0]] += 1
         if X[0, 0] in self.rows and self.calls[X[0, 0]] <= self.times:
-            raise MemoryError(f"secret {X[0, 0]}")
+            raise self.error(f"secret {X[0, 0]}")
         return np.ones(len(X), dtype=np.int64)
+
+
+def test_a_student_that_fails_on_a_persons_rows_is_wrong_on_them():
+    always = DecisionTreeClassifier().fit(PRIVATE[:2], [1, 1])
+    found = cast([Failing(PRIVATE[:, 0], 9, ValueError), always], PRIVATE[:10], np.ones(10, dtype=np.int64)).totals
+    assert found.tolist() == [[-10 * 2**15, 10 * 2**15]]
+    assert "hidden" in repr(candidate(None, PRIVATE[:10], LABELS[:10]))
 
 
 @pytest.mark.parametrize(("times", "n_wrong"), [(0, 0), (1, 0), (2, 1)])
 def test_a_person_is_wrong_for_lack_of_memory_only_if_it_lacks_alone(times, n_wrong):
     always = DecisionTreeClassifier().fit(PRIVATE[:2], [0, 0])
-    labels, student = np.ones(10, dtype=np.int64), Starved(PRIVATE[:1, 0], times)
+    labels, student = np.ones(10, dtype=np.int64), Failing(PRIVATE[:1, 0], times)
     found = cast([student, always], PRIVATE[:10], labels).totals.tolist()
     assert found == [[(10 - n_wrong) * 2**15, -(10 - n_wrong) * 2**15]]
-
-
-# What it costs
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 3.0])
@@ -311,16 +299,17 @@ def test_the_noise_on_a_score_is_what_the_record_says():
         assert bool(p > 1e-6) is right
 
 
-# The ledger
-
-
-def test_the_same_fit_costs_nothing_and_chooses_the_same(tmp_path):
+@pytest.mark.parametrize("budget", [None, 3.0], ids=["one kind of release", "all kinds"])
+def test_the_same_fit_costs_nothing_and_chooses_the_same(budget, tmp_path):
     ledger = tmp_path / "private.ledger"
     settings = [{}, FEW, {"student": DecisionTreeClassifier()}]
-    first = fit(tuned(settings, ledger=ledger, noise=None))
+    first = fit(tuned(settings, ledger=ledger, noise=None, budget=budget))
+    assert 0.99 < first.epsilon_.epsilon <= 1.0
+    assert first.ledger_.budget == (budget or 1.0)
     assert first.release_.cost == pytest.approx(first.ledger_.spent)
+    assert first.ledger_.spent < (1.6 if budget else 1.0001)
     with pytest.warns(BudgetContinuedWarning, match="The sums were released before"):
-        again = fit(clone(tuned(settings, ledger=ledger, noise=None, random_state=None)))
+        again = fit(clone(tuned(settings, ledger=ledger, noise=None, random_state=None, budget=budget)))
     assert again.release_.cost == 0
     assert again.tuning_.scores == first.tuning_.scores
     assert again.tuning_.chosen == first.tuning_.chosen
@@ -328,12 +317,12 @@ def test_the_same_fit_costs_nothing_and_chooses_the_same(tmp_path):
     assert Ledger.open(ledger).verify().spent == first.ledger_.spent
 
 
-@pytest.mark.parametrize("settings", [[{}, BAD], [FEW, {}, BAD]])
-def test_other_settings_are_paid_for_anew(tmp_path, settings):
+def test_other_settings_are_paid_for_anew(tmp_path):
     ledger = tmp_path / "private.ledger"
     spent = fit(tuned(ledger=ledger, noise=None)).ledger_.spent
-    with pytest.raises(BudgetExceededError):
-        fit(tuned(settings, ledger=ledger, noise=None))
+    for settings in ([{}, BAD], [FEW, {}, BAD]):
+        with pytest.raises(BudgetExceededError):
+            fit(tuned(settings, ledger=ledger, noise=None))
     assert Ledger.open(ledger).state().spent == spent
 
 
@@ -367,38 +356,21 @@ def test_without_a_ledger_nothing_but_simulated_noise_is_drawn():
         rounds.in_rounds(None, NoisySum(3.0), PUBLIC, len(PRIVATE))
 
 
-def test_a_ledger_for_all_kinds_of_releases_keeps_to_epsilon_too(tmp_path):
-    ledger = tmp_path / "private.ledger"
-    model = fit(tuned(ledger=ledger, noise=None, budget=3.0))
-    assert 0.99 < model.epsilon_.epsilon <= 1.0
-    assert model.ledger_.budget == 3.0
-    assert model.ledger_.spent < 1.6
-    with pytest.warns(BudgetContinuedWarning):
-        assert fit(tuned(ledger=ledger, noise=None, budget=3.0)).release_.cost == 0
-
-
-# What is refused
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"settings": [{}]}, "2 to 100 settings. Got 1"),
-        ({"settings": []}, "2 to 100 settings. Got 0"),
-        ({"settings": [{}] * 101}, "2 to 100 settings. Got 101"),
+        *(({"settings": [{}] * n}, f"2 to 100 settings. Got {n}") for n in (0, 1, 101)),
         ({"settings": {"student": None}}, "'tune' parameter"),
         ({"settings": [{}, 3]}, "must be a mapping"),
         ({"settings": [{}, {"epsilon": 3.0}]}, "whose names are among"),
-        ({"settings": [{}, {"teacher": GaussianNB()}]}, "for ballots of VectorBallots"),
-        ({"settings": [{}, {"teacher": NearestQueries(3)}]}, "for ballots of VectorBallots"),
+        *(({"settings": [{}, {"teacher": one}]}, "for ballots of V") for one in (GaussianNB(), NearestQueries(3))),
         ({"settings": [{}, {"student": "no-such"}]}, "no-such"),
         ({"settings": [{}, {"features": GaussianNB()}]}, "must be a public feature map"),
         ({"teacher": GaussianNB()}, "for ballots of VectorBallots"),
         ({"n_queries": 10}, "about votes on single rows"),
         ({"mechanism": NoisySum(3.0), "epsilon": None}, "Leave out `mechanism`"),
         ({"mechanism": GNMax(3.0), "epsilon": None}, "`mechanism`"),
-        ({"tune_share": 0.0}, "'tune_share' parameter"),
-        ({"tune_share": 1.0}, "'tune_share' parameter"),
+        *(({"tune_share": share}, "'tune_share' parameter") for share in (0.0, 1.0)),
     ],
 )
 def test_what_cannot_be_tuned_is_refused_in_one_sentence(changes, words):
@@ -414,12 +386,9 @@ class Centered(PublicFeatureMap):
         return X - X.mean(axis=0)
 
 
-def test_a_student_map_that_looks_at_other_rows_is_refused():
+def test_a_student_map_that_looks_at_other_rows_and_rows_in_batches_are_refused():
     with pytest.raises(InvalidParameterError, match="when other rows are beside it"):
         fit(tuned([{}, {"student_features": Centered(), "student": GaussianNB()}]))
-
-
-def test_rows_in_batches_are_refused():
     model = tuned(classes=["a", "b"])
     with pytest.raises(InvalidParameterError, match="all private rows in memory"):
         Inputs._check_batches(model, model.resolved(), "y", PUBLIC, None, None, None)
@@ -440,8 +409,6 @@ def test_named_columns_and_maps_of_several_settings_survive_a_clone():
             table, LABELS[:1500], X_public=public
         )
 
-
-# The command line
 
 configure = partial(configure_people, by=VECTORS)
 SECTION = """[tuning]
@@ -476,35 +443,27 @@ def test_a_run_says_which_setting_was_chosen_and_what_that_took(tmp_path):
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ("[tuning]\nsettings = [{}]", "2 to 100 settings"),
-        ("[tuning]\nsettings = [{}, 3]", "must be a table of settings"),
-        ("[tuning]\nsettings = [{}, { quantil = 0.2 }]", "Did you mean `quantile`?"),
-        ("[tuning]\nsettings = [{}, { map = 'rings' }]", "must be one of"),
-        ("[tuning]\nsettings = [{}, { quantile = 2.0 }]", "quantile"),
-        ("[tuning]\nsettings = [{}, { parameters = { a = 1 } }]", "Name the student"),
-        ("[tuning]\nsettings = [{}, { student = 'os.system' }]", "dotted scikit-learn name"),
-        ("[tuning]\nsettings = [{}, {}]\nshare = 1.0", "between 0 and 1"),
-        (
-            "[tuning]\nsettings = [{}, {}]\n[mechanism]\nname = 'noisy-sum'\nnoise_multiplier = 4.0",
-            "[tuning] is only for ballots of tutelage.teachers.VectorBallots",
-        ),
+        ("[{}]", "2 to 100 settings"),
+        ("[{}, 3]", "must be a table of settings"),
+        ("[{}, { quantil = 0.2 }]", "Did you mean `quantile`?"),
+        ("[{}, { map = 'rings' }]", "must be one of"),
+        ("[{}, { quantile = 2.0 }]", "quantile"),
+        ("[{}, { parameters = { a = 1 } }]", "Name the student"),
+        ("[{}, { student = 'os.system' }]", "dotted scikit-learn name"),
+        ("[{}, {}]\nshare = 1.0", "between 0 and 1"),
+        ("[{}, {}]\n[mechanism]\nname = 'noisy-sum'\nnoise_multiplier = 4.0", "[tuning] is only for ballots of"),
     ],
 )
 def test_a_configuration_is_checked_before_anything_private_is_read(tmp_path, more, words):
     privacy = "" if "mechanism" in more else "epsilon = 2.0"
-    configure(tmp_path, more=more, privacy=privacy)  # there are no files to read
+    configure(tmp_path, more=f"[tuning]\nsettings = {more}", privacy=privacy)  # there are no files to read
     assert words in refusal(tutelage("run", "config.toml", cwd=tmp_path), 2)
 
 
 def test_a_student_that_draws_while_it_predicts_cannot_carry_one_person_to_the_next():
     """A random state inside of a student moves with every row it predicts; the next person must not notice."""
-    from sklearn.dummy import DummyClassifier
-
-    from tutelage.labeling.tuning import _fresh
-
-    student = DummyClassifier(strategy="uniform", random_state=np.random.RandomState(0))
-    student.fit(np.zeros((4, 1)), [0, 1, 0, 1])
-    rows = np.zeros((50, 1))
-    first = _fresh(student).predict(rows)
-    _fresh(student).predict(rows[:7])
-    np.testing.assert_array_equal(_fresh(student).predict(rows), first)
+    student, rows = DummyClassifier(strategy="uniform", random_state=np.random.RandomState(0)), np.zeros((50, 1))
+    student.fit(rows[:4], [0, 1, 0, 1])
+    first = tuning._fresh(student).predict(rows)
+    tuning._fresh(student).predict(rows[:7])
+    np.testing.assert_array_equal(tuning._fresh(student).predict(rows), first)

@@ -5,7 +5,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator
-from io import BytesIO
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -113,14 +113,12 @@ PYTHON: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
         lambda path: Identity.generate("n", Role.ENTITY).save(path), ("", "n.private.json", "n.public.json")
     ),
 }  # fmt: skip
-MODEL: list[Any] = []
 
 
+@cache
 def fitted() -> Any:
-    if not MODEL:
-        model = PATEClassifier(epsilon=2.0, noise=SimulationNoise(0), classes=range(3), random_state=0)
-        MODEL.append(model.fit(PRIVATE, LABELS, X_public=PUBLIC))
-    return MODEL[0]
+    model = PATEClassifier(epsilon=2.0, noise=SimulationNoise(0), classes=range(3), random_state=0)
+    return model.fit(PRIVATE, LABELS, X_public=PUBLIC)
 
 
 def a_ledger(path: Path) -> None:
@@ -137,13 +135,9 @@ def a_folder(path: Path) -> None:
     (path / "thesis.tex").write_text("ten years of work")
 
 
-def an_npz() -> bytes:
-    file = BytesIO()
-    np.savez(file, X=np.eye(3), y=np.arange(3))
-    return file.getvalue()
-
-
-NPZ = an_npz()
+def an_npz(path: Path) -> None:
+    with path.open("wb") as file:
+        np.savez(file, X=np.eye(3), y=np.arange(3))
 
 
 def a_link(path: Path) -> None:
@@ -160,7 +154,7 @@ VICTIMS: dict[str, Callable[[Path], object]] = {
     "ledger": a_ledger,
     "key": a_key,
     "private csv": lambda path: path.write_text("age,ill\n81,yes\n"),
-    "private npz": lambda path: path.write_bytes(NPZ),
+    "private npz": an_npz,
     "foreign file": lambda path: path.write_text("mine"),
     "empty file": lambda path: path.touch(),
     "folder": a_folder,
@@ -207,28 +201,28 @@ def test_every_option_that_is_a_path_is_known_to_read_or_to_write():
     assert not READ & set(WRITTEN)
 
 
-@pytest.fixture
-def place(request: pytest.FixtureRequest, tmp_path: Path, called: Callable[..., Any]) -> Path:
-    """A folder from which the command of a test can be called."""
-    name, folder = request.getfixturevalue("name"), tmp_path / "place"
-    folder.mkdir()
-    if name.startswith("federate"):
-        for kind, terms in (
-            ("local", {"mechanism": KRandomizedResponse(9.0), "teachers_per_entity": 1}),
-            ("secure", {}),
-        ):
-            (folder / kind).mkdir()
-            members = found(folder / kind, **terms)
-            members.mailbox.folder.mkdir(exist_ok=True)
-            if kind == "local":
-                batch = members.ask(5)
-                for each in members.consortium.entities:
-                    members.send(batch, each.name, np.zeros((1, 5), dtype=int))
-        files = ", ".join(f'"local/{each.name}/{each.name}.public.json"' for each in members.consortium.entities)
-        (folder / "terms.toml").write_text(TERMS.format(files))
-        np.save(folder / "rows.npy", np.arange(5.0)[:, None])
-        np.save(folder / "b.npy", np.zeros((1, 5), dtype=int))
-        return folder
+def consortia_in(folder: Path) -> None:
+    entities: Any = ()
+    for kind, terms in (("local", {"mechanism": KRandomizedResponse(9.0), "teachers_per_entity": 1}), ("secure", {})):
+        (folder / kind).mkdir()
+        members = found(folder / kind, **terms)
+        members.mailbox.folder.mkdir(exist_ok=True)
+        if kind == "local":
+            batch, entities = members.ask(5), members.consortium.entities
+            for each in entities:
+                members.send(batch, each.name, np.zeros((1, 5), dtype=int))
+    files = ", ".join(f'"local/{each.name}/{each.name}.public.json"' for each in entities)
+    (folder / "terms.toml").write_text(TERMS.format(files))
+    np.save(folder / "rows.npy", np.arange(5.0)[:, None])
+    np.save(folder / "b.npy", np.zeros((1, 5), dtype=int))
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
+    """Folders from which commands of a consortium, and all others, can be called, before the first call."""
+    folders = {federate: tmp_path_factory.mktemp(f"place-{federate}") for federate in (True, False)}
+    consortia_in(folders[True])
+    folder = folders[False]
     write_people(folder, 120, 60)
     configure(folder, ('folder = "out"', 'folder = "o"'))
     np.savez(folder / "votes.npz", votes=np.array([[145, 4, 1], [1, 2, 147]] * 6))
@@ -236,19 +230,16 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, called: Callable[..., 
     for ledger in ("a.ledger", "b.ledger"):
         Ledger.create(folder / ledger, epsilon=30.0, delta=1e-5, unit=ONE_TEACHER)
     Identity.generate("n", Role.ENTITY).save(folder / "keys")
+    return folders
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path, called: Callable[..., Any], places: Any) -> Path:
+    """A folder from which the command of a test can be called."""
+    name, folder = request.getfixturevalue("name"), tmp_path / "place"
+    shutil.copytree(places[name.startswith("federate")], folder)
     if name.split()[0] in ("publish", "card", "ledger"):
-        given = (
-            "publish",
-            "propose",
-            "votes.npz",
-            "--ledger",
-            "a.ledger",
-            *LNMAX,
-            "--delta",
-            "1e-5",
-            "--output",
-            "p.json",
-        )
+        given = ("publish", "propose", "votes.npz", "--ledger", "a.ledger", *LNMAX, *DELTA, "--output", "p.json")
         assert called(*given, cwd=folder).returncode == 0
         assert called("label", "rows.npz", *VOTES, "--output", "labels.csv", cwd=folder).returncode == 0
     return folder
