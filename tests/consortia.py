@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from parties import BACKSTOP, PROCESSES, free_ports
+from parties import BACKSTOP, Child, free_ports
 from tutelage.federation import Aggregator, Batch, ComputingParty, Consortium, Entity, Home, Identity, Mailbox, Role
 from tutelage.federation.computing_party import Computed
 from tutelage.federation.mailbox import Header, Kind, seal, unseal
@@ -85,7 +85,7 @@ def found(folder: Path, mechanism: Any = None, *, entities: int = 4, epsilon: fl
     consortium = Consortium(members=tuple(identity.member for identity in identities), **agreed)
     for identity in identities:
         home = folder / identity.member.name
-        home.mkdir()
+        home.mkdir(parents=True)
         identity.save(home)
         Home(home).join(consortium, consortium.fingerprint)
         if identity.member.role is not Role.COMPUTING:
@@ -98,22 +98,17 @@ def unanimous(labels: np.ndarray) -> np.ndarray:
     return np.tile(labels, (TEACHERS, 1))
 
 
-class Computing:
-    """One computing party at work, in a process of its own; `killed` for one that is killed before its first label."""
+class Computing(Child):
+    """One computing party at work; `killed` for one that is killed before its first label.
+
+    It ends with what it computed, or the error that it raised.
+    """
 
     def __init__(self, members: Members, name: str, batch: Batch, **options: Any) -> None:
-        self._pipe, theirs = PROCESSES.Pipe()
-        arguments = (theirs, members.folder / name, members.mailbox.folder, batch.identifier, options)
-        self.process = PROCESSES.Process(target=_compute, args=arguments, daemon=True)
-        self.process.start()
-        theirs.close()
+        super().__init__(_compute, members.folder / name, members.mailbox.folder, batch.identifier, options)
 
     def outcome(self) -> Computed:
-        """Return what it computed, or raise what it raised."""
-        assert self._pipe.poll(BACKSTOP), "the party did not end"
-        found = self._pipe.recv()
-        self.process.join(BACKSTOP)
-        if isinstance(found, Exception):
+        if isinstance(found := self.ended(), Exception):
             raise found
         return found
 
@@ -121,13 +116,7 @@ class Computing:
 def compute(members: Members, batch: Batch, **options: Any) -> list[Any]:
     """Let all three parties compute a batch; return what each came to: a Computed, or the error that it raised."""
     running = [Computing(members, name, batch, **options) for name in PARTIES]
-    outcomes: list[Any] = []
-    for party in running:
-        try:
-            outcomes.append(party.outcome())
-        except Exception as error:
-            outcomes.append(error)
-    return outcomes
+    return [party.ended() for party in running]
 
 
 def all_ended(members: Members, batch: Batch, kind: type = Computed, **options: Any) -> list[Any]:

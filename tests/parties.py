@@ -6,7 +6,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
 from multiprocessing.connection import Connection
@@ -19,6 +19,8 @@ from tutelage.federation import Identity, Role
 from tutelage.federation.mpc import Endpoint, links, run_party
 from tutelage.federation.sharing import decode, split
 
+Body = Callable[..., Any]
+_ROOM = links.MOST_UNASKED_BYTES
 BACKSTOP = 240.0  # seconds; no test is to need them, however busy the machine
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(  # what every party loads is loaded once, for a test starts three at a time
@@ -58,13 +60,9 @@ def certificate(name: str) -> tuple[str, bytes]:
 
 def free_ports(count: int) -> list[int]:
     """Return ports that nothing listens at."""
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
+    with ExitStack() as closing:
+        sockets = [closing.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [one.getsockname()[1] for one in sockets]
 
 
 def three() -> list[Party]:
@@ -84,32 +82,37 @@ def time_passes(seconds: float) -> None:
     loop.time = lambda: now() + seconds
 
 
-class Running:
-    """A party's process, which runs the body so many times, each time with these options of run_party.
+class Child:
+    """A process that says something, and how it ended at last."""
+
+    def __init__(self, work: Body, *given: Any) -> None:
+        self._pipe, theirs = PROCESSES.Pipe()
+        self.process = PROCESSES.Process(target=work, args=(theirs, *given), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def said(self) -> Any:
+        """Return the next thing that it says."""
+        assert self._pipe.poll(BACKSTOP), "the process said nothing"
+        return self._pipe.recv()
+
+    def ended(self) -> Any:
+        """Return how it ended."""
+        found = self.said()
+        self.process.join(BACKSTOP)
+        return found
+
+
+class Running(Child):
+    """A party's process, which runs the body with these options of run_party.
 
     If it `tells`, it says with every call of `waiting` whom it waits for, and lets the time pass that it is sent.
     """
 
     def __init__(
-        self,
-        party: Party,
-        body: Callable[..., Any],
-        *given: Any,
-        times: int = 1,
-        tells: bool = False,
-        room: int = links.MOST_UNASKED_BYTES,
-        **options: Any,
+        self, party: Party, body: Body, *given: Any, tells: bool = False, room: int = _ROOM, **options: Any
     ) -> None:
-        self._pipe, theirs = PROCESSES.Pipe()
-        arguments = (theirs, party, body, given, {"timeout": BACKSTOP} | options, times, tells, room)
-        self.process = PROCESSES.Process(target=_run, args=arguments, daemon=True)
-        self.process.start()
-        theirs.close()
-
-    def said(self) -> Any:
-        """Return the next thing that the body says, or whom the party says that it waits for."""
-        assert self._pipe.poll(BACKSTOP), "the party said nothing"
-        return self._pipe.recv()
+        super().__init__(_run, party, body, given, {"timeout": BACKSTOP} | options, tells, room)
 
     def waits_for(self, *names: str) -> None:
         """Return once the party says that it waits for these and for nobody else."""
@@ -133,16 +136,7 @@ class Running:
         self.process.join()
 
 
-def _run(
-    pipe: Connection,
-    party: Party,
-    body: Callable[..., Any],
-    given: Any,
-    options: dict[str, Any],
-    times: int,
-    tells: bool,
-    room: int,
-) -> None:
+def _run(pipe: Connection, party: Party, body: Body, given: Any, options: Any, tells: bool, room: int) -> None:
     links.MOST_UNASKED_BYTES = room
 
     def tell(missing: tuple[str, ...]) -> None:
@@ -153,16 +147,11 @@ def _run(
     reading, writing = os.pipe()
     os.dup2(writing, 2)
     result = error = None
+    options["waiting"] = tell if tells else None
     try:
-        for _ in range(times):
-            result = run_party(
-                party.me,
-                party.endpoints,
-                party.key,
-                lambda session: body(session, pipe.send, *given),
-                waiting=tell if tells else None,
-                **options,
-            )
+        result = run_party(
+            party.me, party.endpoints, party.key, lambda session: body(session, pipe.send, *given), **options
+        )
     except Exception as raised:
         error = raised
     os.write(2, b"end")
@@ -186,22 +175,14 @@ def run_three(
     return [one.ended() for one in running]
 
 
-class Called:
-    """The command line, called in a folder by a process of its own that has loaded everything already."""
+class Called(Child):
+    """The command line, called in a folder by a process of its own that has loaded everything already.
+
+    It ends with the exit code, and what was printed as output and as errors.
+    """
 
     def __init__(self, folder: Path, *arguments: object) -> None:
-        self._pipe, theirs = PROCESSES.Pipe()
-        words = ["tutelage", *map(str, arguments)]
-        self.process = PROCESSES.Process(target=_call, args=(theirs, folder, words), daemon=True)
-        self.process.start()
-        theirs.close()
-
-    def ended(self) -> tuple[int, str, str]:
-        """Return the exit code, and what was printed as output and as errors."""
-        assert self._pipe.poll(BACKSTOP), "the command did not end"
-        found = self._pipe.recv()
-        self.process.join(BACKSTOP)
-        return found
+        super().__init__(_call, folder, ["tutelage", *map(str, arguments)])
 
 
 def _call(pipe: Connection, folder: Path, words: list[str]) -> None:

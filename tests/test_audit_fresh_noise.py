@@ -110,9 +110,8 @@ def test_a_check_that_shares_its_noise_is_found(monkeypatch):
         return Release(np.where(passed, labels, -1), self.event(votes, simulated=noise.simulated), by_vote=passed)
 
     monkeypatch.setattr(ConfidentGNMax, "release", release)
-    found = audit_fresh_noise(
-        ConfidentGNMax(30.0, 20.0, 5.0), Probe((30, 30)), confidence=CONFIDENCE, noise=SimulationNoise(0)
-    )
+    mechanism = ConfidentGNMax(30.0, 20.0, 5.0)
+    found = audit_fresh_noise(mechanism, Probe((30, 30)), confidence=CONFIDENCE, noise=SimulationNoise(0))
     assert any("share noise" in reason for reason in found)
 
 

@@ -117,11 +117,9 @@ def test_no_bound_passes_its_claim_in_fifty_random_configurations():
     ids=lambda fault: fault.__name__,
 )
 def test_too_little_noise_is_found_out(fault):
+    settings, mechanism = {"delta": 0.01, "draws": 40_000, "noise": SimulationNoise(0)}, FaultyArgmax(fault)
     pairs = TIE, Neighbors((7, 1), (6, 2)), Neighbors((3, 1), (2, 2))
-    found = [
-        audit_mechanism(FaultyArgmax(fault), pair, delta=0.01, draws=40_000, noise=SimulationNoise(0)) for pair in pairs
-    ]
-    assert not all(one.passed for one in found)
+    assert not all(audit_mechanism(mechanism, pair, **settings).passed for pair in pairs)
 
 
 def test_what_is_charged_too_little_for_is_found_out():
@@ -146,17 +144,11 @@ def test_many_answers_together_are_held_to_what_is_claimed_for_so_many():
 
 
 def test_a_check_is_audited_by_itself():
-    pair = Neighbors((5, 1), (6, 0))
-    right, clean = (
-        audit_mechanism(
-            FaultyCheck(noisy, faulty.as_it_happened), pair, delta=0.01, part="check", noise=SimulationNoise(0)
-        )
-        for noisy in (True, False)
-    )
+    settings = {"delta": 0.01, "part": "check", "noise": SimulationNoise(0)}
+    mechanisms = [FaultyCheck(noisy, faulty.as_it_happened) for noisy in (True, False)]
+    right, clean = (audit_mechanism(one, Neighbors((5, 1), (6, 0)), **settings) for one in mechanisms)
     assert right.passed
-    assert right.claim < claimed_epsilon(
-        FaultyCheck(True, faulty.as_it_happened).event_of_one(2, ONE_TEACHER, simulated=False), 0.01
-    )
+    assert right.claim < claimed_epsilon(mechanisms[0].event_of_one(2, ONE_TEACHER, simulated=False), 0.01)
     assert not clean.passed
 
 

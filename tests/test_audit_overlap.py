@@ -22,25 +22,19 @@ def test_strangers_pass_and_private_rows_among_the_public_ones_are_found():
     assert "1234" not in repr(audit_overlap(np.array([[1234.5]]), np.array([[1234.5]])))
 
 
-def test_near_duplicates_are_found():
+def test_near_duplicates_are_found_and_what_is_alike_by_chance_is_a_note():
     found = audit_overlap(PRIVATE, np.concatenate([PUBLIC, PRIVATE[:50] + 1e-7]))
     assert found.equal == 0
     assert found.near >= 45  # a few lie at a rounding edge
     assert found.by_chance
     assert not found.passed
-    assert "up to rounding and spelling, more than chance explains. " in found.reasons[0]
-    assert "Remove these rows" in found.reasons[0]
-
-
-def test_what_is_alike_by_chance_is_a_note():
-    private, public = np.round(PRIVATE[:, :1]), np.round(PUBLIC[:, :1])
-    found = audit_overlap(private, public)
+    assert "up to rounding and spelling, more than chance explains. Remove these rows" in found.reasons[0]
+    found = audit_overlap(np.round(PRIVATE[:, :1]), np.round(PUBLIC[:, :1]))
     assert found.equal > 150
     assert found.passed
     assert "may be chance" in found.reasons[0]
-    one_person = audit_overlap(
-        np.repeat(PRIVATE[:50], 2, axis=0), np.concatenate([PUBLIC, PRIVATE[:20]]), np.arange(100) // 2
-    )
+    public = np.concatenate([PUBLIC, PRIVATE[:20]])
+    one_person = audit_overlap(np.repeat(PRIVATE[:50], 2, axis=0), public, np.arange(100) // 2)
     assert one_person.alike_among_private == 0  # rows of one person explain nothing
     assert not one_person.passed
 

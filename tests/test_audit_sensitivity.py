@@ -72,14 +72,10 @@ def with_the_next(rows, ids):
     return [np.concatenate([one, other]) for one, other in zip(shards, shards[1:] + shards[:1], strict=True)]
 
 
-@pytest.mark.parametrize(
-    "make_ballots",
-    [
-        right,
-        ballots_of_classifier(PATEClassifier(DecisionTreeClassifier(), n_teachers=TEACHERS, classes=[0, 1]), QUERIES),
-    ],
-    ids=["teachers", "classifier"],
-)
+TREES = PATEClassifier(DecisionTreeClassifier(), n_teachers=TEACHERS, classes=[0, 1])
+
+
+@pytest.mark.parametrize("make_ballots", [right, ballots_of_classifier(TREES, QUERIES)], ids=["teachers", "classifier"])
 def test_right_pipelines_pass(make_ballots):
     for ids, kinds in ((IDS, {LABELS, SWAPPED, FAR, REMOVED}), (None, {LABELS, SWAPPED, FAR})):
         found = audit_sensitivity(make_ballots, X, Y, ids)

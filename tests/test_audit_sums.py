@@ -152,9 +152,8 @@ def test_votes_above_the_cap_of_a_batch_are_cut_off_by_the_ledger(monkeypatch):
 
 @pytest.mark.rest
 def test_the_mechanism_on_a_few_rows_is_that_of_all():
-    found: Any = tried_on_few(
-        of(NearestQueries(4), n_queries=90, rounds=2), PrivateRows(PRIVATE[:50], LABELS[:50]), PUBLIC[:70]
-    )
-    whole = of(NearestQueries(4), n_queries=90, rounds=2).fit(PRIVATE, LABELS, X_public=PUBLIC)
+    few, settings = PrivateRows(PRIVATE[:50], LABELS[:50]), {"n_queries": 90, "rounds": 2}
+    found: Any = tried_on_few(of(NearestQueries(4), **settings), few, PUBLIC[:70])
+    whole = of(NearestQueries(4), **settings).fit(PRIVATE, LABELS, X_public=PUBLIC)
     assert found.mechanism_ == whole.mechanism_
     assert isinstance(whole.mechanism_, CappedGNMax)

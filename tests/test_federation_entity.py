@@ -106,10 +106,8 @@ def test_a_ledger_of_another_unit_and_a_member_of_another_role_are_refused(membe
 def test_a_ledger_belongs_to_the_member_that_it_was_made_for_or_that_it_first_paid_for(members, tmp_path):
     batch, unit = members.ask(6), members.consortium.unit
     hospitals = [members.home(f"hospital-{number}") for number in range(3)]
-    own = Ledger.create(
-        tmp_path / "own", epsilon=20.0, delta=1e-5, unit=unit, owner=owner_name(hospitals[0].identity.member)
-    )
-    first = Ledger.create(tmp_path / "first", epsilon=20.0, delta=1e-5, unit=unit)
+    terms, owner = {"epsilon": 20.0, "delta": 1e-5, "unit": unit}, owner_name(hospitals[0].identity.member)
+    own, first = Ledger.create(tmp_path / "own", owner=owner, **terms), Ledger.create(tmp_path / "first", **terms)
     Entity(hospitals[1], first).vote(batch, unanimous(LABELS), members.mailbox)
     for ledger, owner in ((own, 0), (Ledger.open(tmp_path / "first"), 1)):
         before = ledger.state()
@@ -141,9 +139,7 @@ def test_votes_that_could_not_be_sent_or_used_are_not_paid_for(members, tmp_path
     place = shares / batch.identifier / "hospital-0.to-middle.sealed"
     place.parent.mkdir(parents=True)
     place.write_bytes(b"votes of a folder that was set back")
-    refused_at_no_cost(
-        members, batch, InvalidDataError, "already exists, but its budget was not spent from this ledger"
-    )
+    refused_at_no_cost(members, batch, InvalidDataError, "already exists, but its budget was not spent from this")
     place.unlink()
     labels = tmp_path / "mailbox" / "labels" / batch.identifier
     labels.mkdir(parents=True)
@@ -159,7 +155,7 @@ def test_votes_that_could_not_be_sent_or_used_are_not_paid_for(members, tmp_path
 
 def test_terms_are_joined_by_their_fingerprint_only(members, tmp_path):
     consortium = members.consortium
-    other = found(tmp_path / "x" if (tmp_path / "x").mkdir() is None else tmp_path)
+    other = found(tmp_path / "x")
     home = members.home("hospital-0")
     with pytest.raises(FederationError, match="not the one given"):
         home.join(other.consortium, consortium.fingerprint)
@@ -243,15 +239,13 @@ def test_a_report_that_no_mechanism_makes_is_left_out(tmp_path):
 
 def test_another_batch_under_the_same_identifier_is_another_batch(members, tmp_path):
     """A hostile aggregator may sign what it likes; a reservation is for these rows only."""
-    aggregator = members.home("aggregator").identity
-    small = Batch.make(aggregator, members.consortium, np.zeros((1, 1)))
-    large = Batch.make(aggregator, members.consortium, np.zeros((50, 1)))
+    aggregator, entity = members.home("aggregator").identity, members.entity("hospital-0")
+    small, large = (Batch.make(aggregator, members.consortium, np.zeros((queries, 1))) for queries in (1, 50))
     header = _header(small.consortium, small.identifier, large.rows, large.query_hash)
     forged = replace(large, identifier=small.identifier, signature=aggregator.sign(_signed(header)).hex())
     for batch in (small, Batch.from_bytes(forged.to_bytes(), members.consortium)):
-        members.entity("hospital-0").vote(
-            batch, unanimous(np.zeros(batch.n_queries, dtype=int)), Mailbox(tmp_path / batch.query_hash)
-        )
+        ballots = unanimous(np.zeros(batch.n_queries, dtype=int))
+        entity.vote(batch, ballots, Mailbox(tmp_path / batch.query_hash))
     entries = members.ledger("hospital-0").export()
     assert [entry["queries"] for entry in entries if entry["kind"] == "reserved"] == [1, 50]
 
@@ -267,7 +261,7 @@ def test_a_batch_too_large_to_compute_is_refused_before_anybody_pays(tmp_path):
     with pytest.raises(InvalidDataError, match="Ask fewer at once"):
         members.entity("hospital-0").vote(batch, np.zeros((1, most + 1), dtype=int), members.mailbox)
     assert members.ledger("hospital-0").state().spent == 0
-    hopeless = found(tmp_path / "x" if (tmp_path / "x").mkdir() is None else tmp_path, GNMax(1e7))
+    hopeless = found(tmp_path / "x", GNMax(1e7))
     assert most_queries(hopeless.consortium) == 0
     with pytest.raises(InvalidDataError, match="not one query can be computed"):
         hopeless.ask(1)

@@ -220,10 +220,7 @@ NOTHING_SPENT = {
     "fewer labels": (lambda X, y, ids: (X, y[:-1], ids), "one class index for each"),
     "names of classes": (lambda X, y, ids: (X, y.astype(str), ids), "`y` must hold class indices"),
     "another class": (lambda X, y, ids: (X, y + 9, ids), "from 0 to 9"),
-    "nobody's rows": (
-        lambda X, y, ids: (X, y, None),
-        "`entity_ids` must say whose row it is: the terms protect one pat",
-    ),
+    "nobody's rows": (lambda X, y, ids: (X, y, None), "`entity_ids` must say whose row it is: the terms protect one"),
     "fewer ids": (lambda X, y, ids: (X, y, ids[:-1]), "one id for each of the 400 rows"),
     "missing values": (lambda X, y, ids: (np.where(X > 2, np.nan, X), y, ids), "must hold finite numbers"),
 }
@@ -261,7 +258,6 @@ def test_votes_and_sums_are_not_mixed(members, tmp_path):
         members.entity(NAMES[0]).vote(batch, np.zeros((1, 1), dtype=int), members.mailbox)
     with pytest.raises(FederationError, match="Use `collect_sum`"):
         members.aggregator().collect(batch, members.mailbox)
-    (tmp_path / "votes").mkdir()
     votes = found(tmp_path / "votes", GNMax(8.0))
     counted = votes.ask(5)
     with pytest.raises(FederationError, match="are about votes"):
@@ -292,17 +288,18 @@ def damaged_rounds(members):
     first = SumRound.of(asked(members), members.consortium)
     row, (numbers, _) = first.to_row(), first.coef.shape
     moments = Moments(np.zeros((CLASSES, numbers)), 1.0, 1.0)
+
+    def swapped(old, new):
+        return np.frombuffer(row.tobytes().replace(old, new), np.uint8)[None]
+
     yield "cut short", row[:, :-8]
     yield "longer", np.concatenate([row, row[:, :8]], axis=1)
     yield "no bytes", row.astype(np.int64)
     yield "two rows", np.repeat(row, 2, axis=0)
     yield "no header", row[:, 100:]
-    yield "an unknown map", np.frombuffer(row.tobytes().replace(b"PublicKernel", b"PublicXernel"), np.uint8)[None]
-    yield "another file", np.frombuffer(row.tobytes().replace(b'"round"', b'"rouns"'), np.uint8)[None]
-    yield (
-        "a shape of nothing",
-        np.frombuffer(row.tobytes().replace(b'["radius",[]]', b'["radius",[0]]'), np.uint8)[None],
-    )
+    yield "an unknown map", swapped(b"PublicKernel", b"PublicXernel")
+    yield "another file", swapped(b'"round"', b'"rouns"')
+    yield "a shape of nothing", swapped(b'["radius",[]]', b'["radius",[0]]')
     yield "more classes", replace(first, coef=np.zeros((numbers, CLASSES + 1))).to_row()
     yield "more numbers", replace(first, coef=np.zeros((TEACHER.n_landmarks + 2, CLASSES))).to_row()
     yield "not finite", replace(first, coef=np.full((numbers, CLASSES), np.nan)).to_row()

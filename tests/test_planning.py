@@ -67,8 +67,7 @@ def found():
         return plan(1.0, people=2000, X_public=X, y_public=y, goal=0.5)
 
 
-@pytest.mark.parametrize("unit", [ROW, PATIENT])
-@pytest.mark.parametrize("epsilon", [rest(0.1), 1.0, rest(4.0)])
+@pytest.mark.parametrize(("epsilon", "unit"), [rest(0.1, ROW), (1.0, ROW), (1.0, PATIENT), rest(4.0, PATIENT)])
 def test_every_method_is_proved_to_keep_epsilon_and_nearly_spends_it(epsilon, unit):
     target = target_of(epsilon=epsilon, unit=unit)
     for method in methods_for(target):
@@ -79,7 +78,6 @@ def test_every_method_is_proved_to_keep_epsilon_and_nearly_spends_it(epsilon, un
 @pytest.mark.parametrize("unit", [None, "patient"])
 @pytest.mark.parametrize("place", [0, 2, 3])
 def test_a_plan_costs_what_the_fit_costs(place, unit):
-    """The planned noise is what `PATEClassifier` finds for the same ε, and the planned ε what it publishes."""
     X, y = clusters(400)
     target = target_of(people=300, public_rows=100, unit=PATIENT if unit else ROW)
     method = methods_for(target)[place]
@@ -96,7 +94,6 @@ def test_a_plan_costs_what_the_fit_costs(place, unit):
 
 
 def test_a_trial_without_noise_is_a_fit_without_noise():
-    """The student of a trial is the one that the same rows and so little noise give a real fit."""
     X, y = clusters(300, noise=2.0)
     known = PublicLabels(X, X, y, 3, own=True)
     method = PeopleBallots(VectorBallots(), 0.05)
@@ -143,13 +140,6 @@ def test_a_plan_recommends_what_is_expected_to_be_best(found):
     assert shares == sorted(shares)
     model = PATEClassifier(**found.parameters())
     assert (model.epsilon, model.delta) == (1.0, 1e-5)
-
-
-@pytest.mark.rest
-@QUICK
-def test_a_plan_is_the_same_each_time(found):
-    X, y = clusters(240)
-    assert plan(1.0, people=2000, X_public=X, y_public=y, goal=0.5).as_dict() == found.as_dict()
 
 
 @QUICK
@@ -199,9 +189,8 @@ def test_without_labels_the_interval_is_that_of_other_data_sets():
 
 @given(st.floats(0.01, 20), st.integers(2, 10**6), st.integers(2, 50), st.one_of(st.none(), st.floats(0.6, 0.99)))
 def test_guesses_rise_with_epsilon_and_stay_between_majority_and_ceiling(epsilon, people, classes, accuracy):
-    low, high = (
-        guessed(target_of(epsilon=e, people=people, classes=classes), accuracy) for e in (epsilon, 2 * epsilon)
-    )
+    targets = [target_of(epsilon=each, people=people, classes=classes) for each in (epsilon, 2 * epsilon)]
+    low, high = (guessed(target, accuracy) for target in targets)
     assert 1 / classes - 1e-9 <= low.low <= low.expected <= low.high <= (accuracy or 1) + 1e-9
     assert high.expected >= low.expected - 1e-9
 
@@ -226,8 +215,7 @@ def test_settings_of_ones_own_are_tried_in_full():
         ({"teacher": NearestQueries(7), "mechanism": CappedGNMax(30.0, 7)}, FewVotesOfPeople),
         ({"teacher": ClassMeans(), "mechanism": GNMax(30.0), "n_teachers": 40}, DenseVotes),
         ({}, PeopleBallots),
-        ({"teacher": ClassMeans(), "n_queries": 20}, DenseVotes),
-        ({"teacher": DecisionTreeClassifier(), "n_queries": 20}, DenseVotes),
+        *(({"teacher": teacher, "n_queries": 20}, DenseVotes) for teacher in (ClassMeans(), DecisionTreeClassifier())),
         ({"teacher": NearestQueries(7)}, FewVotesOfPeople),
     ],
 )
@@ -256,8 +244,7 @@ NO_ROWS = {"X_public": None, "y_public": None}
 @pytest.mark.parametrize(
     ("changed", "named"),
     [
-        ({"epsilon": 0.0}, "epsilon"),
-        ({"epsilon": float("nan")}, "epsilon"),
+        *(({"epsilon": epsilon}, "epsilon") for epsilon in (0.0, float("nan"))),
         ({"delta": 1.0}, "delta"),
         ({"people": 1}, "people"),
         ({"goal": 1.5}, "goal"),

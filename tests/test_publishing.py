@@ -4,6 +4,8 @@ import os
 import signal
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,9 +73,8 @@ def paying(made: Ledger, *roads: Proposal, queries: int = 40) -> Ledger:
 
 
 def charged_tests(ledger: Ledger) -> int:
-    return sum(
-        entry["kind"] == "reserved" and entry["event"]["event"] == "PublicationTest" for entry in ledger.export()
-    )
+    reserved = [entry["event"]["event"] for entry in ledger.export() if entry["kind"] == "reserved"]
+    return reserved.count("PublicationTest")
 
 
 def test_votes_as_proposed_publish_what_was_proposed(proposal):
@@ -90,12 +91,18 @@ def test_votes_as_proposed_publish_what_was_proposed(proposal):
     assert charged_tests(paid) == 1
 
 
-def test_votes_that_disagree_are_refused_and_fall_back_upward(proposal):
+def test_votes_that_disagree_are_refused_and_fall_back_upward_and_nothing_printed_tells_the_shortfall(proposal, capsys):
     publication = publish_epsilon(released(TORN), ledger(proposal), proposal, ROWS, noise=SimulationNoise(0))
     assert not publication.passed
     assert publication.epsilon.epsilon > publication.data_independent.epsilon > proposal.epsilon
     assert "refused" in publication.epsilon.method
     assert not publication.epsilon.output_dependent
+    shown = repr(publication) + capsys.readouterr().out
+    for public in (publication.epsilon, publication.data_independent):
+        shown = shown.replace(f"{public.epsilon}", "").replace(f"{public.order}", "")
+    shortfall = proposal.shortfall(reach_of(released(TORN), proposal.order, len(proposal.caps)).reveal())
+    assert shortfall > 9
+    assert f"{shortfall}" not in shown
 
 
 def test_the_chance_to_pass_is_the_one_of_the_shortfall(proposal, monkeypatch):
@@ -119,12 +126,14 @@ def test_the_systems_chances_are_not_a_seeds(proposal):
     assert 850 < sum(SystemNoise().happens(CERTAIN // 2) for _ in range(2000)) < 1150
 
 
-def test_the_same_test_again_is_the_same_at_no_cost(proposal):
+def test_the_same_test_again_is_the_same_at_no_cost_and_recalled_without_its_votes(proposal):
     paid = ledger(proposal)
     first = publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0))
     spent = paid.state().spent
     for seed in range(30):
         assert publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(seed)) == first
+    assert recalled_publication(released(TORN), paid, proposal, ROWS) == first
+    assert recalled_publication(released(), paid, proposal, ROWS + 1) is None
     assert paid.state().spent == spent
     assert charged_tests(paid) == 1
 
@@ -138,13 +147,6 @@ def test_what_is_remembered_does_not_depend_on_the_votes(proposal):
     assert charged_tests(paid) == 3
     publish_epsilon(released(TORN), paid, proposal, ROWS, noise=SimulationNoise(0))
     assert charged_tests(paid) == 3
-
-
-def test_a_test_that_was_drawn_is_recalled_without_its_votes(proposal):
-    paid = ledger(proposal)
-    simulated = publish_epsilon(released(), paid, proposal, ROWS, noise=SimulationNoise(0))
-    assert recalled_publication(released(TORN), paid, proposal, ROWS) == simulated
-    assert recalled_publication(released(), paid, proposal, ROWS + 1) is None
 
 
 def test_a_remembered_publication_does_not_cover_labels_that_were_released_since(proposal):
@@ -287,39 +289,24 @@ def test_a_claim_never_passes_the_one_for_any_votes(proposal):
 
 
 def test_noise_of_ones_own_is_refused(proposal):
-    class Quiet:
-        simulated = False
-
-        def happens(self, chance):
-            return True
-
+    quiet: Any = SimpleNamespace(simulated=False, happens=lambda chance: True)
     with pytest.raises(InvalidParameterError, match="noise"):
-        publish_epsilon(released(), ledger(proposal), proposal, ROWS, noise=Quiet())  # pyright: ignore[reportArgumentType]
-
-
-def test_nothing_that_is_printed_holds_a_vote_or_a_shortfall(proposal, capsys):
-    publication = publish_epsilon(released(TORN), ledger(proposal), proposal, ROWS, noise=SimulationNoise(0))
-    shown = repr(publication) + capsys.readouterr().out
-    for public in (publication.epsilon, publication.data_independent):
-        shown = shown.replace(f"{public.epsilon}", "").replace(f"{public.order}", "")
-    shortfall = proposal.shortfall(reach_of(released(TORN), proposal.order, len(proposal.caps)).reveal())
-    assert shortfall > 9
-    assert f"{shortfall}" not in shown
+        publish_epsilon(released(), ledger(proposal), proposal, ROWS, noise=quiet)
 
 
 def test_a_session_with_a_confident_mechanism_publishes_too():
-    rng = np.random.default_rng(0)
-    counts = np.array([[57, 4, 1], [61, 1, 0], [30, 25, 7]])[rng.integers(0, 3, 60)]
-    rows = np.arange(60.0)[:, None]
-    votes = VoteHistogram(counts, TEACHERS)
+    counts = np.array([[57, 4, 1], [61, 1, 0], [30, 25, 7]])[np.random.default_rng(0).integers(0, 3, 60)]
+    rows, votes = np.arange(60.0)[:, None], VoteHistogram(counts, TEACHERS)
     mechanism = ConfidentGNMax(threshold=45, sigma_threshold=12, sigma_vote=7)
-    proxy = LabelingSession(votes, mechanism, unpaid(200.0), X_voted=rows, noise=SimulationNoise(2))
-    proxy.ask(rows)
-    proposal = propose(proxy.accountant(), DELTA)
+
+    def asked(paid: Ledger, seed: int) -> Accountant:
+        session = LabelingSession(votes, mechanism, paid, X_voted=rows, noise=SimulationNoise(seed))
+        session.ask(rows)
+        return session.accountant()
+
+    proposal = propose(asked(unpaid(200.0), 2), DELTA)
     paid = recording(unpaid(200.0), proposal)
-    session = LabelingSession(votes, mechanism, paid, X_voted=rows, noise=SimulationNoise(1))
-    session.ask(rows)
-    publication = publish_epsilon(session.accountant(), paid, proposal, rows, noise=SimulationNoise(1))
+    publication = publish_epsilon(asked(paid, 1), paid, proposal, rows, noise=SimulationNoise(1))
     assert publication.passed
     assert publication.epsilon.epsilon < 0.7 * publication.data_independent.epsilon
 

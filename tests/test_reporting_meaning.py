@@ -83,17 +83,12 @@ def test_the_sentences_name_the_unit_in_the_words_of_the_user(relation):
 
 
 @given(EPSILONS, DELTAS)
-def test_cases_are_rounded_upward_by_less_than_one_case(epsilon, delta):
-    said = cases(PublicEpsilon(epsilon, delta, ONE_TEACHER, "a theorem"))
-    most = float(str(re.search(r"([\d.]+) of 100 cases$", said)[1]))  # pyright: ignore[reportOptionalSubscript]
-    assert 0 <= most - 100 * right_guesses(epsilon, delta) + 1e-12 < 1 + 2e-12
-
-
-@given(EPSILONS, DELTAS)
-def test_the_verdict_follows_its_printed_rule(epsilon, delta):
-    found = verdict(PublicEpsilon(epsilon, delta, ONE_TEACHER, "a theorem"))
-    right = 100 * right_guesses(epsilon, delta)
-    assert found.word == ("strong" if right <= 75 else "moderate" if right <= 95 else "weak")
+def test_cases_are_rounded_upward_by_less_than_one_and_the_verdict_follows_its_printed_rule(epsilon, delta):
+    said = PublicEpsilon(epsilon, delta, ONE_TEACHER, "a theorem")
+    most, right = re.search(r"([\d.]+) of 100 cases$", cases(said)), 100 * right_guesses(epsilon, delta)
+    assert most is not None
+    assert 0 <= float(most[1]) - right + 1e-12 < 1 + 2e-12
+    assert verdict(said).word == ("strong" if right <= 75 else "moderate" if right <= 95 else "weak")
     assert "strong means at most 75 right guesses in 100, moderate at most 95, weak more than 95" in RULE
 
 
@@ -109,9 +104,8 @@ def test_what_no_epsilon_counts_makes_a_verdict_weak_and_seeded_noise_makes_none
     assert verdict_of(small, None).word == "strong"
 
 
-def test_only_the_guarantee_of_a_ledger_is_said_to_be_about_everything():
+@pytest.mark.parametrize(("whole", "about"), [(False, "published here"), (True, "ever released from this budget")])
+def test_only_the_guarantee_of_a_ledger_is_said_to_be_about_everything(whole, about):
     epsilon = PublicEpsilon(1.0, 1e-5, ONE_TEACHER, "a theorem")
-    assert "everything published here" in guessing(epsilon, whole=False)
-    assert "the labels, the student" in likelihood(epsilon, "the labels, the student", whole=False)
-    assert "everything ever released from this budget" in guessing(epsilon, whole=True)
-    assert "everything released through this ledger" in likelihood(epsilon, "the labels, the student", whole=True)
+    assert f"everything {about}" in guessing(epsilon, whole=whole)
+    assert ("released through this ledger" in likelihood(epsilon, "the labels, the student", whole=whole)) == whole

@@ -43,9 +43,9 @@ READ = {  # options that name what is read, or spent from
     "card ledger", "card statements", "card claim", "card verify",
     "audit config",
 }  # fmt: skip
-LNMAX = ("--mechanism", "lnmax", "--scale", "5")
-VOTES = ("--votes", "votes.npz", "--ledger", "a.ledger", *LNMAX)
-DELTA, HOME = ("--delta", "1e-5"), "local/hospital-0"
+LNMAX = "--mechanism lnmax --scale 5"
+VOTES = f"--votes votes.npz --ledger a.ledger {LNMAX}"
+HOME = "local/hospital-0"
 RECORD = Record(name="epsilons", source="a paper", rows=(Row(name="a row", ours=1.0),), quick=True)
 TERMS = """name = "H"
 classes = 3
@@ -59,45 +59,37 @@ name = "patient"
 neighbors = "silo"
 """
 RESULTS = ("", "card.json", "card.md", "card.html", "manifest.json", "manifest.signature.json", "notes.txt")
-PLAN = ("plan", "--epsilon", "3", "--people", "20000", "--classes", "2", "--public-rows", "300")
-CARD = ("card", "--ledger", "a.ledger")
-# What is called, and the places that it writes to: files, or a folder ("") and files in it.
-WRITTEN: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
-    "example output": (("example", "adult", "--output", "o"), "o", ("",)),
-    "plan output": ((*PLAN, "--output", "o"), "o", ("", "plan.json", "plan.html", "notes.txt")),
-    "run config": (("run", "config.toml", "--overwrite"), "o", (*RESULTS, "labels.csv", "student.skops")),
-    "label output": (("label", "rows.npz", *VOTES, "--output", "o"), "o", ("",)),
-    "federate keygen home": (
-        ("federate", "keygen", "n", "--role", "entity", "--home", "o"), "o", ("", "n.private.json", "n.public.json")
+KEYS = ("", "n.private.json", "n.public.json")
+
+
+def to(words: str, output: str = "o", places: tuple[str, ...] = ("",)) -> tuple[list[str], str, tuple[str, ...]]:
+    """Return what is called, and the places that it writes to: files, or a folder ("") and files in it."""
+    return words.split(), output, places
+
+
+RECORDS = ("", "epsilons.json", "epsilons.csv", "epsilons.svg")
+PLAN = ("", "plan.json", "plan.html", "notes.txt")
+WRITTEN = {
+    "example output": to("example adult --output o"),
+    "plan output": to("plan --epsilon 3 --people 20000 --classes 2 --public-rows 300 --output o", places=PLAN),
+    "run config": to("run config.toml --overwrite", places=(*RESULTS, "labels.csv", "student.skops")),
+    "label output": to(f"label rows.npz {VOTES} --output o"),
+    "federate keygen home": to("federate keygen n --role entity --home o", places=KEYS),
+    "federate init mailbox": to("federate init terms.toml --mailbox o", places=("", "consortium.json")),
+    "federate ask mailbox": to("federate ask rows.npy --home local/aggregator --mailbox o"),
+    "federate vote mailbox": to(f"federate vote b.npy --home {HOME} --ledger {HOME}/ledger --mailbox o"),
+    "federate compute transcript": to("federate compute --home secure/left --mailbox secure/mailbox --transcript o"),
+    "federate collect output": to(
+        "federate collect --home local/aggregator --mailbox local/mailbox --output o.npz", "o.npz"
     ),
-    "federate init mailbox": (("federate", "init", "terms.toml", "--mailbox", "o"), "o", ("", "consortium.json")),
-    "federate ask mailbox": (
-        ("federate", "ask", "rows.npy", "--home", "local/aggregator", "--mailbox", "o"), "o", ("",)
-    ),
-    "federate vote mailbox": (
-        ("federate", "vote", "b.npy", "--home", HOME, "--ledger", f"{HOME}/ledger", "--mailbox", "o"), "o", ("",)
-    ),
-    "federate compute transcript": (
-        ("federate", "compute", "--home", "secure/left", "--mailbox", "secure/mailbox", "--transcript", "o"), "o", ("",)
-    ),
-    "federate collect output": (
-        ("federate", "collect", "--home", "local/aggregator", "--mailbox", "local/mailbox", "--output", "o.npz"),
-        "o.npz", ("",),
-    ),
-    "ledger init file": (
-        ("ledger", "init", "o", "--epsilon", "1", "--delta", "1e-5", "--neighbors", "row"), "o", ("",)
-    ),
-    "ledger export output": (("ledger", "export", "a.ledger", "--output", "o"), "o", ("",)),
-    "publish propose output": (
-        ("publish", "propose", "votes.npz", "--ledger", "b.ledger", *LNMAX, *DELTA, "--output", "o"), "o", ("",)
-    ),
-    "publish test output": (("publish", "test", "p.json", "rows.npz", *VOTES, "--output", "o"), "o", ("",)),
-    "card output": ((*CARD, "--output", "o"), "o", RESULTS),
-    "card sign": ((*CARD, "--output", "o", "--sign", "keys/n.private.json"), "o", RESULTS),
-    "reproduce output": (
-        ("reproduce", "epsilons", "--output", "o"), "o", ("", *(f"epsilons.{kind}" for kind in ("json", "csv", "svg")))
-    ),
-}  # fmt: skip
+    "ledger init file": to("ledger init o --epsilon 1 --delta 1e-5 --neighbors row"),
+    "ledger export output": to("ledger export a.ledger --output o"),
+    "publish propose output": to(f"publish propose votes.npz --ledger b.ledger {LNMAX} --delta 1e-5 --output o"),
+    "publish test output": to(f"publish test p.json rows.npz {VOTES} --output o"),
+    "card output": to("card --ledger a.ledger --output o", places=RESULTS),
+    "card sign": to("card --ledger a.ledger --output o --sign keys/n.private.json", places=RESULTS),
+    "reproduce output": to("reproduce epsilons --output o", places=RECORDS),
+}
 STUDENT = DecisionTreeClassifier(max_depth=2).fit(PUBLIC, np.arange(len(PUBLIC)) % 3)
 COUNTS = VoteHistogram(np.array([[9, 1], [3, 7]]), 10)
 PYTHON: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
@@ -109,9 +101,7 @@ PYTHON: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "save_sums": (lambda path: save_sums([BallotSum(np.ones((2, 3), dtype=int), 1, ONE_TEACHER)], path), ("",)),
     "Transcript": (lambda path: Transcript(path).close(), ("",)),
     "Ledger.create": (lambda path: Ledger.create(path, epsilon=1.0, delta=1e-5, unit=ONE_TEACHER), ("",)),
-    "Identity.save": (
-        lambda path: Identity.generate("n", Role.ENTITY).save(path), ("", "n.private.json", "n.public.json")
-    ),
+    "Identity.save": (lambda path: Identity.generate("n", Role.ENTITY).save(path), KEYS),
 }  # fmt: skip
 
 
@@ -239,9 +229,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, called: Callable[..., 
     name, folder = request.getfixturevalue("name"), tmp_path / "place"
     shutil.copytree(places[name.startswith("federate")], folder)
     if name.split()[0] in ("publish", "card", "ledger"):
-        given = ("publish", "propose", "votes.npz", "--ledger", "a.ledger", *LNMAX, *DELTA, "--output", "p.json")
-        assert called(*given, cwd=folder).returncode == 0
-        assert called("label", "rows.npz", *VOTES, "--output", "labels.csv", cwd=folder).returncode == 0
+        proposed = f"publish propose votes.npz --ledger a.ledger {LNMAX} --delta 1e-5 --output p.json"
+        for words in (proposed, f"label rows.npz {VOTES} --output labels.csv"):
+            assert called(*words.split(), cwd=folder).returncode == 0
     return folder
 
 
