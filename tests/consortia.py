@@ -54,7 +54,7 @@ class Members:
         header = Header.of(self.consortium, batch, kind, sender, recipient)
         return seal(self.home(sender).identity, self.consortium.member(recipient), header, payload)
 
-    def opened(self, batch: Batch, sender: str, recipient: str, envelope: bytes, kind: Kind = Kind.SHARES) -> bytes:
+    def opened(self, batch: Batch, sender: str, recipient: str, envelope: Any, kind: Kind = Kind.SHARES) -> bytes:
         """Return what is in an envelope."""
         header = Header.of(self.consortium, batch, kind, sender, recipient)
         return unseal(self.home(recipient).identity, self.consortium.member(sender), header, envelope)

@@ -203,15 +203,18 @@ def test_members_are_told_apart_by_their_keys_and_nobody_signs_anothers_sealed_p
         unseal(PARTIES[0], OTHER_ENTITY.member, mine, mine.to_bytes() + signature + stolen)
 
 
-def test_a_header_that_names_somebody_else_is_a_mistake_of_the_caller():
-    for parameter, call, *passed in (
-        ("sender", seal, OTHER_ENTITY, PARTIES[0].member, HEADER, PAYLOAD),
-        ("recipient", seal, ENTITY, PARTIES[1].member, HEADER, PAYLOAD),
-        ("sender", unseal, PARTIES[0], OTHER_ENTITY.member, HEADER, ENVELOPE),
-        ("recipient", unseal, PARTIES[1], ENTITY.member, HEADER, ENVELOPE),
-    ):
-        with pytest.raises(InvalidParameterError, match=f"`{parameter}` of the header"):
-            call(*passed)
+@pytest.mark.parametrize(
+    ("parameter", "call", "passed"),
+    [
+        ("sender", seal, (OTHER_ENTITY, PARTIES[0].member, HEADER, PAYLOAD)),
+        ("recipient", seal, (ENTITY, PARTIES[1].member, HEADER, PAYLOAD)),
+        ("sender", unseal, (PARTIES[0], OTHER_ENTITY.member, HEADER, ENVELOPE)),
+        ("recipient", unseal, (PARTIES[1], ENTITY.member, HEADER, ENVELOPE)),
+    ],
+)
+def test_a_header_that_names_somebody_else_is_a_mistake_of_the_caller(parameter, call, passed):
+    with pytest.raises(InvalidParameterError, match=f"`{parameter}` of the header"):
+        call(*passed)
 
 
 def test_an_envelope_with_any_one_bit_changed_or_cut_anywhere_is_forged():

@@ -166,7 +166,7 @@ def test_a_persons_features_and_ballot_do_not_depend_on_the_other_rows(what, mem
 
 @pytest.mark.parametrize("what", HOSTILE)
 def test_a_person_who_leaves_takes_only_their_own_ballot_away(what, members):
-    settings, asked = hostile(members, what)
+    _, asked = hostile(members, what)
     X, y, _ = rows(PEOPLE, asked.columns)
     ids = np.random.default_rng(1).integers(0, 150, PEOPLE)
 

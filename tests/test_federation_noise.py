@@ -39,15 +39,18 @@ def test_the_shares_are_the_noise_over_the_root_of_the_honest_and_the_event_the_
 
 
 @pytest.mark.parametrize("mechanism", [LNMax(20.0), InteractiveGNMax(200, 150.0, 40.0, 0.9), None, "GNMax"])
-def test_other_mechanisms_are_refused(mechanism):
-    for call, *passed in (
-        (share_sigmas, 4),
-        (event_of_one, 10, ONE_TEACHER, 4),
-        (bit_length, 4, 8, 1, 10, 5),
-        *((cost, 10, ONE_TEACHER, 4, 4, 10, 1e-5) for cost in COSTS),
-    ):
-        with pytest.raises(InvalidParameterError, match="GNMax or ConfidentGNMax"):
-            call(mechanism, *passed)
+@pytest.mark.parametrize(
+    ("call", "passed"),
+    [
+        (share_sigmas, (4,)),
+        (event_of_one, (10, ONE_TEACHER, 4)),
+        (bit_length, (4, 8, 1, 10, 5)),
+        *((cost, (10, ONE_TEACHER, 4, 4, 10, 1e-5)) for cost in COSTS),
+    ],
+)
+def test_other_mechanisms_are_refused(call, passed, mechanism):
+    with pytest.raises(InvalidParameterError, match="GNMax or ConfidentGNMax"):
+        call(mechanism, *passed)
 
 
 def refused(parameter, call, *given):

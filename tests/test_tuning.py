@@ -185,7 +185,7 @@ def test_the_closed_form_takes_each_row_by_itself():
 class Failing(ClassifierMixin):
     """A student that fails on some rows, for `times` calls about each, and quotes a private row in its error."""
 
-    def __init__(self, rows, times, error=MemoryError):
+    def __init__(self, rows, times, error: Any = MemoryError):
         self.rows, self.times, self.error, self.calls = rows, times, error, Counter[float]()
 
     def __deepcopy__(self, memo):
