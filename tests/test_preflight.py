@@ -244,8 +244,8 @@ def test_classes_are_declared_or_public_or_told_to_be_read_from_private_labels()
     def findings(fitted: PATEClassifier) -> list[str]:
         return [one.code for one in fitted.card().findings or ()]
 
+    one: Any = clone(model)
     with pytest.warns(UndeclaredClassesWarning, match=r"classes=\[\.\.\.\]"):
-        one: Any = clone(model)
         one.fit(private.drop(columns="ill"), private["ill"], X_public=public.drop(columns="ill"))
     assert one.classes_from_ == "private"
     assert "classes-from-private-labels" in findings(one)
