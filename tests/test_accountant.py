@@ -103,6 +103,7 @@ def test_what_may_be_published_charges_answers_up_to_a_limit_that_was_fixed():
         limited.add(Repeated(GAUSSIAN, 10), few, at_most=9)
 
 
+@pytest.mark.rest
 @given(count=st.integers(0, 40), delta=st.sampled_from([1e-3, 1e-9]))
 def test_more_answers_never_cost_less(count, delta):
     few, more = VOTES.first(max(1, count)), VOTES.first(min(40, count + 1))

@@ -75,6 +75,7 @@ def with_the_next(rows, ids):
 TREES = PATEClassifier(DecisionTreeClassifier(), n_teachers=TEACHERS, classes=[0, 1])
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("make_ballots", [right, ballots_of_classifier(TREES, QUERIES)], ids=["teachers", "classifier"])
 def test_right_pipelines_pass(make_ballots):
     for ids, kinds in ((IDS, {LABELS, SWAPPED, FAR, REMOVED}), (None, {LABELS, SWAPPED, FAR})):
@@ -113,7 +114,7 @@ def test_features_chosen_over_all_rows_are_found():
         (on(by_slices), "shards depend on position"),
         (on(by_label_then_place), "stratified by label"),
         (on(by_row), "rows in several shards"),
-        (each_on(everything), "train on the same rows"),
+        pytest.param(each_on(everything), "train on the same rows", marks=pytest.mark.rest),
         (each_on(with_the_next), "shards overlap"),
         (lambda x, y, ids: right(x, np.random.default_rng().permutation(y), ids), "the second time"),
         (lambda x, y, ids: np.zeros((TEACHERS, 20), dtype=int), "nothing was shown"),

@@ -114,6 +114,7 @@ def test_a_planted_fault_is_found(fault, monkeypatch):
     assert check_ballots(of(VectorBallots()), OF_PEOPLE, PUBLIC, entities=8).verdict == "fail"
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("ids", [None, PEOPLE])
 @pytest.mark.parametrize("settings", [{}, {"n_queries": 60, "rounds": 3, "selection": "least-confident"}])
 def test_one_person_moves_no_more_votes_than_the_cap(ids, settings):
@@ -139,6 +140,7 @@ def twice_as_teachers(self, X, y, shards, **settings):
 FIT = NearestQueries.fit
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("fault", [centered_on_all, twice_as_teachers])
 def test_a_planted_fault_of_votes_is_found(fault, monkeypatch):
     monkeypatch.setattr(NearestQueries, "fit", fault)

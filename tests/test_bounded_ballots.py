@@ -297,6 +297,7 @@ def test_no_shift_of_discrete_noise_is_charged_too_little(sigma, shift, delta):
     assert hockey_stick(p, q, min(found, 600.0)) <= delta
 
 
+@pytest.mark.rest
 @given(cap=st.integers(1, 500), sigma=st.floats(2.0, 90.0), order=st.floats(1.05, 30))
 def test_capped_votes_cost_no_more_than_as_many_votes_on_every_query(cap, sigma, order):
     orders = np.array([order])

@@ -101,7 +101,7 @@ print(ended.count(0))
     ("kind", "children", "threads"),
     [
         ("noise", 40, 3),
-        ("first noise", 8, 2),
+        pytest.param("first noise", 8, 2, marks=pytest.mark.rest),
         pytest.param("winners", 30, 3, marks=pytest.mark.rest),
         pytest.param("simulated noise", 10, 3, marks=pytest.mark.rest),
         pytest.param("random streams", 10, 3, marks=pytest.mark.rest),

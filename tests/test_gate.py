@@ -189,7 +189,9 @@ def schema(name: str, width: int) -> Any:
     [
         pytest.param("," * 999 + "\n" + ("," * 999 + "\n") * 2500, id="empty cells"),
         pytest.param("," * 500_000, id="one line of empty cells"),
-        pytest.param("a\n" + "".join(f"{number}\n" for number in range(250_000)), id="short cells"),
+        pytest.param(
+            "a\n" + "".join(f"{number}\n" for number in range(250_000)), id="short cells", marks=pytest.mark.rest
+        ),
         pytest.param("a\n" + "".join(f"{number}\n" for number in range(10_000)) + "x" * 500_000, id="a long cell"),
     ],
 )
@@ -219,6 +221,7 @@ def memory_of_reading(*paths: str) -> None:
     sys.stdout.write(f"{pa.default_memory_pool().max_memory()} {tracemalloc.get_traced_memory()[1]}")
 
 
+@pytest.mark.rest
 def test_a_cell_that_a_parquet_file_stores_once_is_in_memory_once(tmp_path):
     """The texts of all cells together would take 32 MiB."""
     pa = pytest.importorskip("pyarrow")

@@ -30,7 +30,7 @@ from tutelage.testing import MechanismContract
 
 DOCS = REPOSITORY / "docs"
 PAGES = sorted([DOCS / "index.md", DOCS / "tutorial.md", *DOCS.glob("howto/*.md"), *DOCS.glob("concepts/*.md")])
-MAIN = [DOCS / "index.md", DOCS / "tutorial.md", DOCS / "howto" / "tables.md", DOCS / "howto" / "publish-epsilon.md"]
+MAIN = [DOCS / "index.md", DOCS / "howto" / "tables.md", DOCS / "howto" / "publish-epsilon.md"]
 LANGUAGES = {"python", "toml", "console", "sh", "text"}
 NOT_RUN = ("pip install", "python examples/consortium/run.py", "tutelage reproduce", "dask ")
 CLUSTERS = ("from dask.distributed import", "import ray")  # blocks that need one are compiled only

@@ -204,7 +204,11 @@ WORDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("teacher", [SMALL, NearestQueries(3), ClassMeans()], ids=lambda it: type(it).__name__)
+@pytest.mark.parametrize(
+    "teacher",
+    [SMALL, *(pytest.param(one, marks=pytest.mark.rest) for one in (NearestQueries(3), ClassMeans()))],
+    ids=lambda it: type(it).__name__,
+)
 def test_no_text_fails_a_fit_that_has_spent(teacher):
     some = ["the cat sat on the mat", "win cash now", "see you at six", "free prize call", "lunch at noon"]
     texts = [f"{some[n % 5]} {some[(n * 7) % 5]} {n % 9}" for n in range(PEOPLE)]

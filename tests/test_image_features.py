@@ -118,6 +118,7 @@ def test_images_go_in_and_labels_come_out(tmp_path):
     assert np.array_equal(flat.predict_proba(PUBLIC), model.predict_proba(PUBLIC))
 
 
+@pytest.mark.rest
 def test_a_map_that_is_named_is_taken_in_place_of_the_default():
     features = PublicPCA.learn(PublicRows(PUBLIC.reshape(-1, 64), "digits"), 20)
     assert fitted(PRIVATE, PUBLIC, features=features).student_map_ is features

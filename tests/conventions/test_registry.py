@@ -87,6 +87,7 @@ def test_a_fault_is_planted_in_it(entry):
     assert fault.accepts_what_is_right
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("entry", CENTRAL.values(), ids=lambda entry: entry.name)
 def test_the_audit_of_a_configuration_tries_its_sharp_instance(entry):
     wide = entry.kind(*(10 * value if value > 1 else value for value in entry.sharp))
