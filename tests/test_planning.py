@@ -280,7 +280,7 @@ def test_a_handful_of_rows_gives_a_plan(n):
 def test_the_documented_plan_works(capsys):
     page = (REPOSITORY / "docs" / "planning.md").read_text()
     (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    exec(example, {})  # noqa: S102  our own documentation
+    exec(example.replace("[:2000]", "[:400]"), {})  # noqa: S102  our own documentation, on fewer rows
     assert "Use vector ballots." in capsys.readouterr().out
 
 
