@@ -51,20 +51,12 @@ def each_on(rows_of):
     return make_ballots
 
 
-def by_slices(rows, labels, ids):
-    return np.arange(len(rows)) * TEACHERS // len(rows)
-
-
 def by_label_then_place(rows, labels, ids):
     return np.argsort(np.lexsort((np.arange(len(rows)), labels))) % TEACHERS
 
 
 def by_row(rows, labels, ids):
     return Shards.of_rows(len(rows), TEACHERS, key=KEY).assignment
-
-
-def everything(rows, ids):
-    return [np.arange(len(rows))] * TEACHERS
 
 
 def with_the_next(rows, ids):
@@ -111,10 +103,14 @@ def test_features_chosen_over_all_rows_are_found():
     [
         (lambda x, y, ids: right(StandardScaler().fit_transform(x), y, ids), "a scaler, vocabulary"),
         (lambda x, y, ids: right(StandardScaler(copy=False).fit_transform(x), y, ids), ""),
-        (on(by_slices), "shards depend on position"),
+        (on(lambda rows, labels, ids: np.arange(len(rows)) * TEACHERS // len(rows)), "shards depend on position"),
         (on(by_label_then_place), "stratified by label"),
         (on(by_row), "rows in several shards"),
-        pytest.param(each_on(everything), "train on the same rows", marks=pytest.mark.rest),
+        pytest.param(
+            each_on(lambda rows, ids: [np.arange(len(rows))] * TEACHERS),
+            "train on the same rows",
+            marks=pytest.mark.rest,
+        ),
         (each_on(with_the_next), "shards overlap"),
         (lambda x, y, ids: right(x, np.random.default_rng().permutation(y), ids), "the second time"),
         (lambda x, y, ids: np.zeros((TEACHERS, 20), dtype=int), "nothing was shown"),
