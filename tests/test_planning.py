@@ -276,6 +276,7 @@ def test_a_handful_of_rows_gives_a_plan(n):
 
 
 @QUICK
+@pytest.mark.rest
 def test_the_documented_plan_works(capsys):
     page = (REPOSITORY / "docs" / "planning.md").read_text()
     (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
