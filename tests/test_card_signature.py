@@ -176,6 +176,7 @@ def test_the_signature_of_another_release_is_refused(signed, officer):
         check_signature(out, "officer", officer.member.has_signed)
 
 
+@pytest.mark.rest
 def test_a_ledger_without_the_signed_head_is_refused(called, signed):
     shutil.copy(signed / "a.ledger", signed / "old.ledger")
     ask(signed)

@@ -336,7 +336,10 @@ def test_empty_cells_are_refused_where_the_model_does_not_take_them(folder):
     assert "SimpleImputer" in shown
 
 
-@pytest.mark.parametrize(("send", "number", "code"), [(os.killpg, signal.SIGINT, 130), (os.kill, signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("send", "number", "code"),
+    [pytest.param(os.killpg, signal.SIGINT, 130, marks=pytest.mark.rest), (os.kill, signal.SIGTERM, 143)],
+)
 def test_an_interrupted_run_says_so_and_continues(send, number, code, folder):
     configure(
         folder,

@@ -62,7 +62,7 @@ def ran(folder, called):
     return run
 
 
-@pytest.mark.parametrize("ids", ['entity = "patient"', 'unit = "row"'])
+@pytest.mark.parametrize("ids", ['entity = "patient"', pytest.param('unit = "row"', marks=pytest.mark.rest)])
 def test_a_run_in_batches_is_the_run_in_memory(folder, ran, ids, monkeypatch):
     monkeypatch.setattr("tutelage.tables.read_batches.__kwdefaults__", {"rows_at_once": 512})
     whole, parts = ran("whole", ids), ran("parts", f"{ids}\nbatches = true")

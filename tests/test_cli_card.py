@@ -345,6 +345,7 @@ def test_a_batch_that_was_interrupted_gave_no_answer_and_spoils_no_claim(called,
     assert called(*ON_CARD, cwd=made).returncode == 0
 
 
+@pytest.mark.rest
 def test_a_claim_does_not_cover_what_is_released_after_it(called, tested):
     made = tested()
     votes = VoteHistogram(np.array([[145, 4, 1]]), 150)
@@ -357,6 +358,7 @@ def test_a_claim_does_not_cover_what_is_released_after_it(called, tested):
     assert "The publication must cover all labels of the ledger" in refusal(called(*ON_CARD, cwd=made), 1)
 
 
+@pytest.mark.rest
 def test_answers_that_were_allowed_for_and_not_given_cover_no_later_ones(called, tested):
     check = ConfidentGNMax(threshold=120, sigma_threshold=12, sigma_vote=12)
     options = ("--mechanism", "confident", "--threshold", "120", "--sigma-threshold", "12", "--sigma", "12")
@@ -368,6 +370,7 @@ def test_answers_that_were_allowed_for_and_not_given_cover_no_later_ones(called,
     assert "The publication must cover all labels of the ledger" in refusal(called(*ON_CARD, cwd=made), 1)
 
 
+@pytest.mark.rest
 def test_a_claim_is_checked_with_the_ledger_that_paid(called, tested):
     made = tested()
     claim = json.loads((made / "claim.json").read_text())
@@ -460,6 +463,7 @@ def test_of_two_tests_of_one_proposal_the_claim_is_that_of_the_last(tmp_path):
         read_claim(path, ledger.history())
 
 
+@pytest.mark.rest
 def test_a_card_is_brought_up_to_date_again_after_labels_that_came_later(called, tested):
     made = tested()
     assert called(*ON_CARD, cwd=made).returncode == 0

@@ -367,6 +367,7 @@ def on_free_ports(block: str) -> str:
     return block
 
 
+@pytest.mark.rest
 def test_the_documented_consortium_works_as_it_is_typed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     before, after, *_ = blocks("sh")
@@ -400,6 +401,7 @@ def test_the_documented_local_model_works_as_it_is_typed(tmp_path, monkeypatch):
     assert "ffffffff is refused: A batch of queries is damaged" in run("status", "--mailbox", mail)
 
 
+@pytest.mark.rest
 def test_the_documented_sums_work_as_they_are_typed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     made, *_, rounds = blocks("sh")

@@ -420,6 +420,7 @@ def test_a_run_into_a_folder_that_is_being_written_spends_nothing(project, calle
     assert not (project / "private.csv.ledger").exists()
 
 
+@pytest.mark.rest
 def test_of_runs_into_one_folder_only_those_spend_whose_results_are_kept(project):
     """Each asks in its own way, so that each would spend."""
     started = []

@@ -163,6 +163,7 @@ def test_a_campaign_that_does_not_fit_is_refused_before_its_ledger_is_made(folde
     assert not (folder / "private.csv.ledger").exists()
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("by", "sections", "noise"),
     [
@@ -187,6 +188,7 @@ def test_the_audit_measures_how_far_one_person_moves_what_is_released(by, sectio
     assert not (folder / "private.csv.ledger").exists()
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("accounting", ["renyi", "gaussian"])
 def test_the_audit_looks_at_the_noise_that_the_budget_of_the_ledger_gives(accounting, folder):
     configure_people(folder, NEAREST)

@@ -39,6 +39,7 @@ def configuration(folder, more="", private="", noise=1.0):
     return config
 
 
+@pytest.mark.rest
 def test_labeled_public_rows_give_a_method_and_an_interval(called, tmp_path):
     public = write(tmp_path / "public.csv", 200)
     target = "plan", "--epsilon", 1, "--people", 2000, "--public", public, "--label", "kind"

@@ -184,6 +184,7 @@ def test_the_second_epsilon_on_the_card_of_a_run_is_proved_again(project, monkey
         assert said in refusal(tutelage("card", "card.json", *new, *options, cwd=project), code=1), changes
 
 
+@pytest.mark.rest
 def test_a_run_does_not_claim_its_test_of_labels_that_another_run_asked_for(project, monkeypatch):
     monkeypatch.setattr(SystemNoise, "happens", lambda self, chance: True)
     assert tutelage("run", "config.toml", cwd=project).returncode == 0

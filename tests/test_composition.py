@@ -64,6 +64,7 @@ def test_gaussian_composition_agrees_with_dp_accounting(sigma, count):
     assert theirs - ours < 2 * count * interval
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("epsilon", "count", "delta"), [(0.1, 100, 1e-5), (0.1, 1000, 1e-6), (1.0, 20, 1e-9)])
 def test_pure_composition_agrees_with_dp_accounting(epsilon, count, delta):
     flip = 2 / (np.exp(epsilon) + 1)  # that program replaces the bit by a random one with this probability
@@ -73,6 +74,7 @@ def test_pure_composition_agrees_with_dp_accounting(epsilon, count, delta):
     assert ours == pytest.approx(theirs, abs=count * 1e-5)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("event", "masses"),
     [

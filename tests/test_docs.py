@@ -39,6 +39,7 @@ def executed(examples: list[str], **names: Any) -> dict[str, Any]:
     return {**names, "printed": printed.getvalue().strip()}
 
 
+@pytest.mark.rest
 def test_the_readme_example_prints_what_it_says(tmp_path, monkeypatch):
     adult, names = load_adult(), ["no", "yes"]
     for file, X, y, first in (
@@ -113,6 +114,7 @@ SOURCE = REPOSITORY / "src"
 WITH_EXAMPLES = sorted(path for path in SOURCE.rglob("*.py") if ">>> " in path.read_text())
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("path", WITH_EXAMPLES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_docstring_examples_run(path):
     parts = path.relative_to(SOURCE).with_suffix("").parts

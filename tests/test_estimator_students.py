@@ -58,6 +58,7 @@ def test_a_student_that_learns_from_unlabeled_rows_needs_few_answers():
     assert propagated.score(X_public, y_public) > 0.95
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     "student",
     [

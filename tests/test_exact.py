@@ -232,6 +232,7 @@ def test_classes_put_aside_cost_at_least_what_they_would_and_hardly_more(event, 
     assert aside[:, :3] == pytest.approx(whole[:, :3], rel=1e-3, abs=1e-9)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("event", [NoisyArgmaxLaplace, NoisyArgmaxGaussian])
 @given(data=st.data())
 def test_classes_put_aside_never_cost_less_however_far_behind(event, data):

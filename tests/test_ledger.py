@@ -411,6 +411,7 @@ def test_a_full_budget_costs_no_more_than_its_epsilon(epsilon, log_delta, sigma)
     assert one_more.at(delta)[0] > epsilon * (1 - 1e-9)
 
 
+@pytest.mark.rest
 def test_the_best_order_beats_its_neighbors_and_loses_little_to_hindsight():
     for epsilon, delta in ((0.5, 1e-6), (2.0, 1e-5), (8.0, 1e-5)):
         limit = RenyiFilter.suited_to(epsilon, delta)

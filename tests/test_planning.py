@@ -129,6 +129,7 @@ def test_few_votes_are_not_cast_on_a_persons_own_row():
         assert tried(method, known, 300).expected < 0.6
 
 
+@pytest.mark.rest
 def test_a_plan_recommends_what_is_expected_to_be_best(found):
     assert best(found).expected > max(option.expected for option in found.options) - 0.011
     assert found.possible
@@ -195,6 +196,7 @@ def test_guesses_rise_with_epsilon_and_stay_between_majority_and_ceiling(epsilon
     assert high.expected >= low.expected - 1e-9
 
 
+@pytest.mark.rest
 @QUICK
 def test_settings_of_ones_own_are_tried_in_full():
     X, y = clusters(240)
@@ -227,6 +229,7 @@ def test_parameters_of_the_estimator_are_a_method(parameters, kind):
         assert proved(method, target_of()).epsilon <= 1.0
 
 
+@pytest.mark.rest
 @QUICK
 def test_frames_are_planned_for_as_they_are_fitted():
     frame: Any = load_breast_cancer(as_frame=True)["frame"].head(240)  # type: ignore[call-overload, index]
@@ -266,6 +269,7 @@ def test_what_a_plan_cannot_use_is_refused(changed, named):
     assert refused.value.parameter == named
 
 
+@pytest.mark.rest
 @QUICK
 @pytest.mark.parametrize("n", [2, 10])
 def test_a_handful_of_rows_gives_a_plan(n):
@@ -284,6 +288,7 @@ def test_the_documented_plan_works(capsys):
     assert "Use vector ballots." in capsys.readouterr().out
 
 
+@pytest.mark.rest
 @QUICK
 def test_named_noise_that_breaks_epsilon_is_never_recommended():
     X, y = clusters(240)

@@ -194,6 +194,7 @@ def test_the_list_is_whole_and_the_one_that_is_published():
         assert published[number]["name"] == expected
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("fault", PUBLISHED_FAULTS, ids=lambda fault: fault.name)
 def test_the_published_fault_is_caught_and_what_is_right_is_not(fault):
     assert fault.caught

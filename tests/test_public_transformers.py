@@ -301,6 +301,7 @@ def frame_dtypes(learned, rows):
     return [str(kind) for kind in as_frame(rows, learned.kinds, learned.library).dtypes]
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("row_by_row", [False, True])
 def test_a_classifier_sees_named_columns_through_a_transformer(row_by_row, tmp_path):
     rows, public = people(400, 1), people(80, 0)

@@ -146,6 +146,7 @@ def ballots(rows, estimator, **options):
     return EstimatorTeachers(estimator, n_classes=2, seed=0).fit_ballots(X, y, shards, queries, **options)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("back_end", BACK_ENDS)
 def test_votes_are_the_same_with_every_back_end(back_end, on, rows):
     forest = RandomForestClassifier(3, n_jobs=2)
@@ -202,6 +203,7 @@ def dying(rows, marker):
     return Fatal(str(marker)), expected
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("back_end", ["loky", *CLUSTERS])
 def test_a_teacher_that_always_kills_its_process_abstains_and_no_other_does(back_end, on, rows, tmp_path, monkeypatch):
     monkeypatch.setattr(teacher_workers, "TRIES_ALONE", 2)

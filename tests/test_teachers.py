@@ -94,6 +94,7 @@ def test_an_empty_shard_abstains_and_a_single_class_is_a_constant_vote(estimator
     assert tally(ballots, 2).counts.sum(axis=1).tolist() == [2, 2]
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_an_estimators_warning_does_not_come_out_of_a_shard(n_jobs, capfd):
     teachers = EstimatorTeachers(Quoting(), n_classes=2, seed=0, n_jobs=n_jobs)
@@ -240,6 +241,7 @@ for folder in folders:
 """
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("kind", ["trees", pytest.param("networks", marks=pytest.mark.rest)])
 def test_a_killed_run_resumes(kind, tmp_path):
     folder, elsewhere = tmp_path / "checkpoints", tmp_path / "elsewhere"

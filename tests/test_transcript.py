@@ -497,7 +497,10 @@ def neighbors(world, called, tmp_path, by, changes, commands=COMMANDS, from_comm
         assert world.place == (number > 0) * len(world.drawn)
 
 
-@pytest.mark.parametrize("by", BY)
+IN_TIERS = [pytest.param(by, marks=[pytest.mark.rest] * (by in ("votes of people", "tuned"))) for by in BY]
+
+
+@pytest.mark.parametrize("by", IN_TIERS)
 def test_no_byte_of_a_run_depends_on_one_person_but_through_noise(by, world, called, tmp_path):
     one, *others = neighbors(world, called, tmp_path, BY[by], CHANGES.values())
     for name, other in zip(CHANGES, others, strict=True):

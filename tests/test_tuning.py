@@ -58,6 +58,7 @@ def sums_of(model) -> list[Any]:
     return [part.event for part in model.release_.event.flatten()]
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("seed", range(2))
 def test_a_bad_setting_is_not_chosen(seed):
     # At ε = 1 the bad setting is right on a third of the rows, and the noise on a score is 0.01: that it wins has a
@@ -290,6 +291,7 @@ def test_the_same_fit_costs_nothing_and_chooses_the_same(budget, tmp_path):
     assert Ledger.open(ledger).verify().spent == first.ledger_.spent
 
 
+@pytest.mark.rest
 def test_other_settings_are_paid_for_anew(tmp_path):
     ledger = tmp_path / "private.ledger"
     spent = fit(tuned(ledger=ledger, noise=None)).ledger_.spent
@@ -367,6 +369,7 @@ def test_a_student_map_that_looks_at_other_rows_and_rows_in_batches_are_refused(
         Inputs._check_batches(model, model.resolved(), "y", PUBLIC, None, None, None)
 
 
+@pytest.mark.rest
 def test_named_columns_and_maps_of_several_settings_survive_a_clone():
     table = {name: PRIVATE[:1500, place] for place, name in enumerate("abcd")}
     public = {name: PUBLIC[:, place] for place, name in enumerate("abcd")}
