@@ -21,8 +21,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
+from tutelage.accounting.calibration import least_noise
 from tutelage.features import PublicPCA, PublicRows
-from tutelage.labeling.sums import least_noise
 from tutelage.labeling.tuning import DEFAULT_SHARE
 from tutelage.ledger import Ledger
 from tutelage.privacy import NeighboringRelation, PrivacyUnit

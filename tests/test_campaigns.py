@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from processes import called_by_itself, die_at_line, forked
 from tutelage import GNMax, LabelingSession, Ledger, Shards, SimulationNoise, SystemNoise
+from tutelage.accounting.filter import RenyiFilter
 from tutelage.events import CappedArgmaxGaussian, Repeated
 from tutelage.exceptions import (
     BudgetExceededError,
@@ -27,7 +28,6 @@ from tutelage.exceptions import (
 from tutelage.labeling import ask_in_rounds
 from tutelage.ledger.campaigns import SpentVotes, Voters
 from tutelage.ledger.entries import Entry, Kind
-from tutelage.ledger.filter import RenyiFilter
 from tutelage.mechanisms import CappedGNMax
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students.selection import RandomRows

@@ -12,6 +12,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from blobs import LABELS, PRIVATE, PUBLIC, TEST, TRUE, blobs
 from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, Shards, SimulationNoise
+from tutelage.accounting.filter import RenyiFilter
 from tutelage.estimator.classifier import FEW_VOTES_LEFT
 from tutelage.exceptions import (
     BudgetContinuedWarning,
@@ -23,7 +24,6 @@ from tutelage.exceptions import (
 from tutelage.features import PublicPCA, PublicRows
 from tutelage.labeling.fits import People
 from tutelage.labeling.session import require_room
-from tutelage.ledger.filter import RenyiFilter
 from tutelage.mechanisms import CappedGNMax, ConfidentGNMax, NoisySum
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students import NoisySumClassifier

@@ -24,7 +24,6 @@ from tutelage.exceptions import (
     LedgerError,
     UnsupportedEventError,
 )
-from tutelage.ledger.filter import RenyiFilter
 from tutelage.mechanisms import CappedGNMax, Mechanism
 from tutelage.privacy import ONE_TEACHER
 from tutelage.votes import tally, tally_few

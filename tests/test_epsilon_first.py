@@ -10,6 +10,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from test_cli import configure, ran, refusal, tutelage, write_people
 from tutelage import GNMax, Ledger, PATEClassifier, SimulationNoise
+from tutelage.accounting.filter import RenyiFilter
 from tutelage.events import of_queries
 from tutelage.exceptions import (
     BudgetContinuedWarning,
@@ -18,7 +19,6 @@ from tutelage.exceptions import (
     LedgerMismatchError,
     MuchNoiseWarning,
 )
-from tutelage.ledger.filter import RenyiFilter
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 
 pytestmark = [

@@ -22,6 +22,7 @@ from tutelage import Ledger
 from tutelage._internal.typing import FloatArray
 from tutelage.accounting.composition import epsilon_of_shifts, most_shifts, shift_mu_squared
 from tutelage.accounting.data_independent import epsilon, mu_squared
+from tutelage.accounting.filter import GRAIN, GaussianFilter, RenyiFilter
 from tutelage.events import (
     CappedArgmaxGaussian,
     Composed,
@@ -36,7 +37,6 @@ from tutelage.events import (
     SummedNoise,
 )
 from tutelage.exceptions import BudgetExceededError, InvalidParameterError, LedgerTamperedError, UnsupportedEventError
-from tutelage.ledger.filter import GRAIN, GaussianFilter, RenyiFilter
 from tutelage.privacy import ONE_TEACHER
 
 SUM = NoisySumGaussian(200.0, 100, 3, ONE_TEACHER)

@@ -25,6 +25,7 @@ from sklearn.base import clone
 from processes import forked
 from tutelage import Ledger, PATEClassifier
 from tutelage.accounting import data_independent
+from tutelage.accounting.filter import GRAIN, RenyiFilter
 from tutelage.events import (
     Composed,
     ConfidenceCheck,
@@ -49,7 +50,6 @@ from tutelage.exceptions import (
 )
 from tutelage.ledger.digests import data_digest, query_hashes, row_bytes
 from tutelage.ledger.entries import Entry, Kind
-from tutelage.ledger.filter import GRAIN, RenyiFilter
 from tutelage.ledger.store import Transaction
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 

@@ -17,9 +17,9 @@ import pytest
 from processes import called_by_itself, die_at_line, surroundings
 from test_cli import tutelage
 from tutelage import ConfidentGNMax, LabelingSession, Ledger, SystemNoise, VoteHistogram
+from tutelage.accounting.filter import RenyiFilter
 from tutelage.events import NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import BudgetExceededError
-from tutelage.ledger.filter import RenyiFilter
 from tutelage.privacy import ONE_TEACHER
 
 MECHANISM = ConfidentGNMax(threshold=150.0, sigma_threshold=60.0, sigma_vote=40.0)

@@ -13,10 +13,10 @@ import pytest
 
 from processes import forked
 from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, SystemNoise, VoteHistogram
+from tutelage.accounting.filter import RenyiFilter
 from tutelage.events import NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import BudgetExceededError, LedgerMismatchError, LedgerOvertakenError, LedgerStorageError
 from tutelage.labeling.fits import AskingSum
-from tutelage.ledger.filter import RenyiFilter
 from tutelage.ledger.ledger import opened_ledger
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 

@@ -6,6 +6,7 @@ import pytest
 
 from test_ledger_tampering import rechained
 from tutelage import Ledger
+from tutelage.accounting.filter import RenyiFilter
 from tutelage.events import (
     CappedArgmaxGaussian,
     Composed,
@@ -22,7 +23,6 @@ from tutelage.exceptions import (
     LedgerTamperedError,
     UnsupportedEventError,
 )
-from tutelage.ledger.filter import RenyiFilter
 from tutelage.privacy import ONE_TEACHER
 
 SUM = NoisySumGaussian(40.0, 12, 5, ONE_TEACHER)

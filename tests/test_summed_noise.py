@@ -25,6 +25,7 @@ from tutelage.accounting.composition import (
 )
 from tutelage.accounting.data_independent import epsilon, rdp, rdp_of_three_outcomes
 from tutelage.accounting.exact import ExactCosts
+from tutelage.accounting.filter import RenyiFilter
 from tutelage.accounting.pate_bounds import costs_2018
 from tutelage.accounting.rdp import RenyiCurve
 from tutelage.events import (
@@ -39,7 +40,6 @@ from tutelage.events import (
     event_from_dict,
 )
 from tutelage.exceptions import InvalidParameterError, LedgerError, UnsupportedEventError
-from tutelage.ledger.filter import RenyiFilter
 from tutelage.ledger.verification import breach_of
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 

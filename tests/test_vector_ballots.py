@@ -15,13 +15,13 @@ from sklearn.naive_bayes import GaussianNB
 
 from blobs import LABELS, PRIVATE, PUBLIC, TEST, TRUE, blobs
 from tutelage import GNMax, Ledger, PATEClassifier, SimulationNoise
+from tutelage.accounting.calibration import least_noise
 from tutelage.exceptions import (
     BudgetContinuedWarning,
     BudgetExceededError,
     InvalidParameterError,
     OneClassWarning,
 )
-from tutelage.labeling.sums import least_noise
 from tutelage.mechanisms import NoisySum
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students import Moments, NoisySumClassifier, load_student

@@ -10,21 +10,21 @@ import tutelage
 from conftest import REPOSITORY
 
 PACKAGE = Path(tutelage.__file__).parent
-MODULES = 170
+MODULES = 171
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
     "_internal": 1_300,
-    "accounting": 2_250,
+    "accounting": 2_600,
     "audit": 1_680,
     "cli": 3_750,
     "datasets": 170,
     "estimator": 1_670,
     "features": 2_240,
     "federation": 3_790,
-    "labeling": 1_960,
-    "ledger": 2_460,
+    "labeling": 1_880,
+    "ledger": 2_250,
     "mechanisms": 1_150,
-    "planning": 1_210,
+    "planning": 1_160,
     "publishing": 1_130,
     "reporting": 2_010,
     "students": 1_940,

@@ -10,6 +10,7 @@ from rich.text import Text
 from typer import Argument, Exit, Option
 
 from tutelage._internal.validation import integer_at_least
+from tutelage.accounting.calibration import noise_within
 from tutelage.audit.checklist import PrivateRows, check_cells, check_mechanism, check_rows, check_sensitivity
 from tutelage.audit.mechanism import check_draws
 from tutelage.audit.sums import check_ballots, check_claim_of_sum, check_noise_of_sum, check_votes, tried_on_few
@@ -18,7 +19,6 @@ from tutelage.cli.sources import RunData, build_classifier, check_public_rows, l
 from tutelage.cli.text import plain_console, print_json, say
 from tutelage.events import Repeated
 from tutelage.exceptions import ConfigError
-from tutelage.labeling.fits import noise_within
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import GNMax
 from tutelage.noise import SimulationNoise
@@ -114,4 +114,4 @@ def _by_budget(settings: RunConfig, data: RunData, pool: Any, existing: Ledger |
         one = GNMax(sigma).event_of_one(len(data.classes), ledger.unit, simulated=False)
         return Repeated(one, settings.public.queries or len(pool))
 
-    return GNMax(noise_within(ledger, privacy.epsilon, event_of))
+    return GNMax(noise_within(ledger.limit, event_of, privacy.epsilon))

@@ -13,10 +13,10 @@ from typer import Argument, Option
 
 from tutelage._internal.outputs import claimed, form
 from tutelage._internal.releases import Manifest
+from tutelage.accounting.filter import Accounting
 from tutelage.cli.text import ANOTHER_FILE, AsJson, plain_console, print_json, require_printable, say, verb_group
 from tutelage.exceptions import ConfigError
 from tutelage.ledger import Ledger, LedgerState
-from tutelage.ledger.filter import Accounting
 from tutelage.privacy import ONE_ENTITY, ONE_TEACHER, NeighboringRelation, PrivacyUnit, round_up
 
 _BAR = 40  # characters

@@ -18,6 +18,7 @@ from tutelage._internal.gate import user_path
 from tutelage._internal.releases import RESULTS, claimed_folder, on_one_day, released, today
 from tutelage._internal.typing import Matrix
 from tutelage.accounting import data_independent
+from tutelage.accounting.filter import Accounting
 from tutelage.estimator.inputs import FitData, Inputs
 from tutelage.estimator.parameters import Resolved
 from tutelage.events import Event, of_queries
@@ -48,7 +49,6 @@ from tutelage.labeling.fits import (
 from tutelage.labeling.sums import BallotRounds
 from tutelage.labeling.tuning import AskingTuned, Candidate, TunedRelease
 from tutelage.ledger import Ledger, LedgerState
-from tutelage.ledger.filter import Accounting
 from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism, NoisySum, Release
 from tutelage.partition import Shards, as_column, unit_of_single_people
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit, PublicEpsilon, round_up

@@ -15,17 +15,18 @@ import numpy.typing as npt
 from tutelage._internal.forks import BriefLock
 from tutelage._internal.typing import IntArray, Matrix
 from tutelage.accounting import data_independent
+from tutelage.accounting.calibration import noise_within, require_within
+from tutelage.accounting.filter import Accounting, limit_of
 from tutelage.ballots import BallotSum
 from tutelage.events import Composed, Event, Repeated
-from tutelage.exceptions import InvalidParameterError, LedgerError, LedgerMismatchError
+from tutelage.exceptions import LedgerError, LedgerMismatchError
 from tutelage.labeling.batches import PeopleInBatches
 from tutelage.labeling.rounds import AskedRounds, ask_in_rounds, even_rounds, first_predictions, round_rows
 from tutelage.labeling.session import LabelingSession, require_room
-from tutelage.labeling.sums import BallotRounds, least_noise
+from tutelage.labeling.sums import BallotRounds
 from tutelage.ledger import Ledger
 from tutelage.ledger.digests import RunningDigest, data_digest, table_digest
 from tutelage.ledger.entries import canonical
-from tutelage.ledger.filter import Accounting
 from tutelage.ledger.ledger import existing_ledger, opened_ledger, require_terms
 from tutelage.mechanisms import Mechanism, NoisySum, Release
 from tutelage.noise import NoiseSource
@@ -39,7 +40,6 @@ from tutelage.votes import VoteHistogram
 
 Made = TypeVar("Made")
 VotesOrPeople = VoteHistogram | NearestTeachers
-_A_LITTLE_MORE = 1 + 1e-5  # noise
 _DEFAULT_EPSILON = 1.0  # where the noise follows from the budget, and neither is named
 
 
@@ -116,8 +116,9 @@ class FitBudget:
 
     def least_noise(self, event_of: Callable[[float], Event]) -> float:
         """Return the least noise at which a release costs at most `epsilon`, or the whole budget."""
-        whole = existing_ledger(self.ledger) or self._in_memory(self.budget or self._target, self.accounting_of_new)
-        return noise_within(whole, self.epsilon, event_of, self.accounting)
+        existing = existing_ledger(self.ledger)
+        limit = limit_of(self.budget or self._target, self.delta, self.accounting_of_new)
+        return noise_within(existing.limit if existing else limit, event_of, self.epsilon, self.accounting)
 
     def opened(self, event: Event, queries: int, *, noise_by_budget: bool) -> Ledger:
         """Return the ledger with a binding of its own; the file of a new one appears with its first reservation."""
@@ -144,17 +145,16 @@ class FitBudget:
         """Refuse a ledger of another budget or unit, or a second one of the same data, without writing to any."""
         existing = existing_ledger(self.ledger)
         if existing is None:
-            self._refuse_second(self._in_memory(self._target, self.accounting))
+            self._refuse_second(
+                Ledger.in_memory(epsilon=self._target, delta=self.delta, unit=self.unit, accounting=self.accounting)
+            )
         else:
             require_terms(existing, self.budget, self.delta, self.unit)
-            require_within(self.epsilon, existing)
+            require_within(self.epsilon, existing.limit)
 
     @property
     def _target(self) -> float:
         return self.epsilon or _DEFAULT_EPSILON
-
-    def _in_memory(self, epsilon: float, accounting: Accounting) -> Ledger:
-        return Ledger.in_memory(epsilon=epsilon, delta=self.delta, unit=self.unit, accounting=accounting)
 
     def _refuse_second(self, ledger: Ledger) -> None:
         """Refuse to create a second ledger next to one with the budget of the same people or rows."""
@@ -173,42 +173,6 @@ def _is_of(path: Path, digest: bytes) -> bool:
     with suppress(LedgerError):  # one that cannot be read
         return Ledger.open(path, read_only=True).is_of(digest)
     return False
-
-
-def noise_within(
-    ledger: Ledger,
-    epsilon: float | None,
-    event_of: Callable[[float], Event],
-    accounting: Accounting = Accounting.RENYI,
-) -> float:
-    """Return the least noise at which a release costs at most ε alone and fits a ledger's whole budget, spent or not.
-
-    Without `epsilon`, the release may cost the whole budget. `accounting` bounds the ε of the release alone. More than
-    the budget, and an ε for which no noise is enough, are refused.
-    """
-    require_within(epsilon, ledger)
-    noise = _noise_filling(ledger, event_of)
-    if epsilon is None or epsilon == ledger.epsilon:
-        return noise
-    alone = Ledger.in_memory(epsilon=epsilon, delta=ledger.delta, unit=ledger.unit, accounting=accounting)
-    noise = max(noise, _noise_filling(alone, event_of))
-    # The published ε is the least over a grid of orders, which may not contain the order of the ledger.
-    while data_independent.epsilon(event_of(noise), ledger.delta).epsilon > epsilon:
-        noise *= _A_LITTLE_MORE
-    return noise
-
-
-def require_within(epsilon: float | None, ledger: Ledger) -> None:
-    """Refuse an ε of one release that is more than the whole budget."""
-    if epsilon is not None and epsilon > ledger.epsilon:
-        raise InvalidParameterError(
-            f"`epsilon` must be at most the budget of the ledger, {ledger.epsilon:g}. Got {epsilon:g}."
-        )
-
-
-def _noise_filling(ledger: Ledger, event_of: Callable[[float], Event]) -> float:
-    """Return the least noise at which a release spends the whole budget of a ledger."""
-    return least_noise(lambda noise: ledger.share_of(event_of(noise)) / ledger.epsilon)
 
 
 class Queries(NamedTuple):

@@ -1,9 +1,8 @@
 """Ballots in, their noisy sum out, and the ledger charged in between."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import ceil, exp, floor, inf, log
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -25,10 +24,6 @@ from tutelage.students import Moments, NoisySumClassifier
 from tutelage.teachers import VectorBallots
 from tutelage.teachers.blocks import PeopleBlock, PrivatePeople
 
-_LEAST_NOISE, _MOST_NOISE = 1e-3, 1e6  # lengths of the longest ballot, or votes
-_DIGITS = 5  # of noise that is found here
-_SECANTS, _LONGEST_STEP, _LEAST_SLOPE = 12, 10.0, 0.5  # of the search for it, in logarithms
-_NOTHING = 1e-300  # budgets: less has no logarithm
 _NOISE_OF_COUNT = 10.0  # times that of the ballots: the number of people takes a hundredth of what they take
 
 
@@ -253,45 +248,6 @@ def _products(vectors_of: FeatureMap, student: NoisySumClassifier, block: People
     each = np.arange(len(block.rows))[:, np.newaxis]
     vectors = features_of_private(vectors_of, block.rows, each, len(student.coef_))
     return vectors, student.residuals(vectors, block.labels)
-
-
-def least_noise(share: Callable[[float], float]) -> float:
-    """Return the smallest noise, to five digits, at which a release takes no more than the whole budget.
-
-    `share` returns how many budgets the release takes: nearly as a power of the noise, so that few values are tried.
-    If no noise is enough, `epsilon` is refused.
-    """
-    low, high = log(_LEAST_NOISE), log(_MOST_NOISE)
-    before, here = (_Tried.at(place, share) for place in (high, high - 1))
-    if before.excess > 0:
-        raise InvalidParameterError("`epsilon` is too small: no amount of noise keeps to it. Raise it.")
-    secants, moved = _SECANTS, inf
-    while min(moved, high - low) > 10.0**-_DIGITS:
-        slope = min((here.excess - before.excess) / (here.place - before.place), -_LEAST_SLOPE)
-        place = here.place + float(np.clip(-here.excess / slope, -_LONGEST_STEP, _LONGEST_STEP))
-        if not low < place < high or secants == 0:  # a bound may jump where another one takes its place
-            place = (low + high) / 2
-        else:
-            secants -= 1
-        moved = abs(place - here.place)
-        before, here = here, _Tried.at(place, share)
-        low, high = (place, high) if here.excess > 0 else (low, place)
-    unit = 10.0 ** (floor(here.place / log(10)) - _DIGITS + 1)
-    whole, more = ceil(exp(here.place) / unit), 1
-    while share(noise := float(f"{whole * unit:.{_DIGITS}g}")) > 1:
-        whole, more = whole + more, 2 * more
-    return noise
-
-
-class _Tried(NamedTuple):
-    """A noise and how far its release is above the budget, as logarithms."""
-
-    place: float
-    excess: float
-
-    @classmethod
-    def at(cls, place: float, share: Callable[[float], float]) -> "_Tried":
-        return cls(place, log(max(share(exp(place)), _NOTHING)))
 
 
 def _of_count(mechanism: NoisySum) -> NoisySum:

@@ -8,18 +8,13 @@ from itertools import takewhile
 from typing import Any, NamedTuple, Self, final
 
 from tutelage._internal.html import fragment
+from tutelage.accounting.filter import Accounting, Filter, filter_of
 from tutelage.events import Check, Event, PublicationTest, Repeated, counted, event_from_dict, event_of
 from tutelage.exceptions import InvalidDataError, LedgerTamperedError, PublicationsExhaustedError
 from tutelage.ledger.entries import Checkpoint, Entry, Kind
-from tutelage.ledger.filter import Accounting, Filter, filter_of
 from tutelage.ledger.store import Transaction
 from tutelage.ledger.verification import digest_of, read_labels
 from tutelage.privacy import KEY, PrivacyUnit, PublicEpsilon, round_up
-
-_METHODS = {
-    Accounting.RENYI: "a Rényi filter on data-independent costs, conversion of CKS 2020 Proposition 12",
-    Accounting.GAUSSIAN: "a filter on the Gaussian differential privacy of discrete Gaussian noise",
-}
 
 
 @final
@@ -75,8 +70,8 @@ class LedgerState:
 
     def guarantee(self) -> PublicEpsilon:
         """Return the (ε, δ) of everything that is ever released through the ledger."""
-        method = f"budget of a ledger: {_METHODS[self.accounting]}"
-        return PublicEpsilon(self.budget, self.delta, self.unit, method, self.order, self.simulated)
+        kept = {"epsilon": self.budget, "delta": self.delta, "order": self.order, "accounting": self.accounting}
+        return filter_of(kept).guarantee(self.unit, simulated=self.simulated)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the state as plain JSON-ready values; how the limit is kept by its order or, without one, by name."""

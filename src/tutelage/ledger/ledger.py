@@ -18,6 +18,7 @@ import numpy.typing as npt
 from tutelage._internal.gate import user_path
 from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import integer_at_least
+from tutelage.accounting.filter import Accounting, Filter, GaussianFilter, RenyiFilter, accounting_of, limit_of
 from tutelage.events import CappedArgmaxGaussian, Event, PublicationTest, event_from_dict, of_queries
 from tutelage.exceptions import (
     BudgetExceededError,
@@ -35,7 +36,6 @@ from tutelage.ledger.campaigns import SpentVotes, Voters
 from tutelage.ledger.digests import fingerprint, is_fingerprint_of, query_hashes
 from tutelage.ledger.disk import Room
 from tutelage.ledger.entries import Entry, Kind, canonical
-from tutelage.ledger.filter import Accounting, Filter, GaussianFilter, RenyiFilter, accounting_of
 from tutelage.ledger.history import History, LedgerState
 from tutelage.ledger.store import Store, Transaction
 from tutelage.ledger.verification import (
@@ -214,6 +214,11 @@ class Ledger:
     def has_file(self) -> bool:
         """Whether the ledger has a file. A new one gets it with its first reservation."""
         return self._store.has_file
+
+    @property
+    def limit(self) -> Filter:
+        """The budget, whatever was spent of it."""
+        return self._filter
 
     @property
     def epsilon(self) -> float:
@@ -593,15 +598,14 @@ class _Seen:
 
 
 def _limit(epsilon: float, delta: float, order: float | None, suited_to: Event | None, accounting: str) -> Filter:
-    if accounting_of(accounting) is Accounting.GAUSSIAN:
-        if order is not None or suited_to is not None:
-            raise InvalidParameterError("`order` and `suited_to` of Ledger are for `accounting` renyi. Leave them out.")
-        return GaussianFilter(epsilon, delta)
+    kind = accounting_of(accounting)
     if order is not None and suited_to is not None:
         raise InvalidParameterError("`order` and `suited_to` of Ledger both choose the order. Pass one of them.")
-    if order is None:
-        return RenyiFilter.suited_to(epsilon, delta, suited_to)
-    return RenyiFilter(epsilon, delta, order)
+    if order is None and suited_to is None:
+        return limit_of(epsilon, delta, kind)
+    if kind is Accounting.GAUSSIAN:
+        raise InvalidParameterError("`order` and `suited_to` of Ledger are for `accounting` renyi. Leave them out.")
+    return RenyiFilter.suited_to(epsilon, delta, suited_to) if order is None else RenyiFilter(epsilon, delta, order)
 
 
 def _check_storable(event: Event) -> None:

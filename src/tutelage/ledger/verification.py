@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from tutelage._internal.typing import ABSTAIN
+from tutelage.accounting.filter import Filter, filter_of
 from tutelage.events import (
     CappedArgmaxGaussian,
     Check,
@@ -23,7 +24,6 @@ from tutelage.events import (
 )
 from tutelage.exceptions import LedgerTamperedError, TutelageError, UnsupportedEventError
 from tutelage.ledger.entries import Checkpoint, Entry, Kind, canonical
-from tutelage.ledger.filter import Filter, filter_of
 from tutelage.ledger.store import Transaction
 from tutelage.privacy import PrivacyUnit
 

@@ -4,13 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, final
 
-from tutelage.accounting import data_independent
+from tutelage.accounting.calibration import noise_within, stated
+from tutelage.accounting.filter import Accounting, Filter, limit_of
 from tutelage.events import Composed, Event, of_queries
 from tutelage.exceptions import InvalidParameterError
-from tutelage.labeling.fits import noise_within
 from tutelage.labeling.sums import event_of_count, event_of_rounds
-from tutelage.ledger import Ledger
-from tutelage.ledger.filter import Accounting
 from tutelage.mechanisms import CappedGNMax, GNMax, NoisySum
 from tutelage.privacy import PrivacyUnit, PublicEpsilon
 from tutelage.students import default_student
@@ -24,7 +22,6 @@ _ROWS_PER_CLASS = 3  # of a teacher
 _QUERIES = 200
 _TEACHERS = 250  # the default of `PATEClassifier`
 _FEWEST_LABELS = 10  # of a class
-_A_LITTLE_MORE = 1 + 1e-5  # noise
 
 
 @final
@@ -38,6 +35,10 @@ class Target:
     people: int  # their number, as of all sizes
     public_rows: int
     classes: int
+
+    def limit(self, accounting: Accounting) -> Filter:
+        """Return the budget of the whole release."""
+        return limit_of(self.epsilon, self.delta, accounting)
 
 
 @final
@@ -152,10 +153,8 @@ Method = PeopleBallots | FewVotesOfPeople | DenseVotes
 def ballots_for(target: Target, teacher: VectorBallots | None = None) -> PeopleBallots:
     """Return vector ballots with the least noise that keeps ε."""
     chosen = teacher or VectorBallots()
-    whole = Ledger.in_memory(
-        epsilon=target.epsilon, delta=target.delta, unit=target.unit, accounting=Accounting.GAUSSIAN
-    )
-    return PeopleBallots(chosen, noise_within(whole, None, lambda noise: _rounds(chosen, noise, target)))
+    limit = target.limit(Accounting.GAUSSIAN)
+    return PeopleBallots(chosen, noise_within(limit, lambda noise: _rounds(chosen, noise, target)))
 
 
 def methods_for(target: Target) -> list[Method]:
@@ -217,17 +216,13 @@ def method_of(parameters: Mapping[str, Any], target: Target, *, public_features:
 
 
 def _least_noise(event_of: Callable[[float], Event], target: Target) -> float:
-    whole = Ledger.in_memory(epsilon=target.epsilon, delta=target.delta, unit=target.unit)
-    noise = noise_within(whole, None, event_of)
-    # A plan states the least ε over a grid of orders, which may not contain the order of the ledger.
-    while (found := data_independent.epsilon(event_of(noise), target.delta).epsilon) > target.epsilon:
-        noise *= _A_LITTLE_MORE * found / target.epsilon
-    return noise
+    return noise_within(target.limit(Accounting.RENYI), event_of)
 
 
 def proved(method: Method, target: Target) -> PublicEpsilon:
     """Return the ε that is proved for the whole release of a method, for any private rows."""
-    return data_independent.epsilon(method.event(target), target.delta)
+    accounting = Accounting.GAUSSIAN if isinstance(method, PeopleBallots) else Accounting.RENYI
+    return stated(method.event(target), target.limit(accounting), target.unit)
 
 
 def _rounds(teacher: VectorBallots, noise: float, target: Target) -> Event:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, NoReturn, cast
 from tutelage._internal.gate import read_text
 from tutelage._internal.outputs import json_form
 from tutelage.accounting import Accountant, data_independent
+from tutelage.accounting.filter import filter_of
 from tutelage.events import (
     Check,
     Composed,
@@ -28,7 +29,6 @@ from tutelage.events import (
 )
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, LedgerMismatchError, TutelageError
 from tutelage.ledger import Ledger
-from tutelage.ledger.filter import filter_of
 from tutelage.ledger.history import History
 from tutelage.privacy import PublicEpsilon, round_up
 from tutelage.publishing.proposal import Proposal

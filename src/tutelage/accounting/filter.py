@@ -22,6 +22,7 @@ from tutelage.accounting.composition import epsilon_of_shifts, most_shifts
 from tutelage.accounting.rdp import RenyiCurve, search_epsilon
 from tutelage.events import Event
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
+from tutelage.privacy import PrivacyUnit, PublicEpsilon
 
 GRAIN = 1e-12  # nats; rounding a cost upward to whole grains is far below the digits that anybody reads
 _UPWARD = 1 + 1e-12  # covers the rounding of the few operations between a proved cost and its grains
@@ -39,6 +40,12 @@ class Accounting(StrEnum):
 
     RENYI = "renyi"
     GAUSSIAN = "gaussian"
+
+
+_METHODS = {
+    Accounting.RENYI: "a Rényi filter on data-independent costs, conversion of CKS 2020 Proposition 12",
+    Accounting.GAUSSIAN: "a filter on the Gaussian differential privacy of discrete Gaussian noise",
+}
 
 
 class _Filter(ABC):
@@ -75,6 +82,12 @@ class _Filter(ABC):
     def share(self, grains: int) -> float:
         """Return grains as their share of ε: a currency in which the whole budget is worth ε, and shares add up."""
         return self.epsilon * grains / self.capacity
+
+    def guarantee(self, unit: PrivacyUnit, *, simulated: bool) -> PublicEpsilon:
+        """Return the (ε, δ) of everything that is ever released within the budget."""
+        method = f"budget of a ledger: {_METHODS[self.accounting]}"
+        order = self.order if isinstance(self, RenyiFilter) else None
+        return PublicEpsilon(self.epsilon, self.delta, unit, method, order, simulated)
 
 
 @final
@@ -171,6 +184,12 @@ class GaussianFilter(_Filter):
 
 
 Filter = RenyiFilter | GaussianFilter
+
+
+def limit_of(epsilon: float, delta: float, accounting: Accounting) -> Filter:
+    """Return the budget (ε, δ), kept at the order that suits Gaussian noise or as a limit on μ²."""
+    gaussian = accounting is Accounting.GAUSSIAN
+    return GaussianFilter(epsilon, delta) if gaussian else RenyiFilter.suited_to(epsilon, delta)
 
 
 def filter_of(record: dict[str, Any]) -> Filter:

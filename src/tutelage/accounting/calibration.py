@@ -1,0 +1,122 @@
+"""The one search for the noise of a release: the least with which an (ε, δ) limit holds it.
+
+Plans, fits, tuning, audits and local responses all search here, so that they agree to the last digit.
+"""
+
+from collections.abc import Callable
+from math import ceil, exp, floor, inf, log
+from typing import NamedTuple
+
+import numpy as np
+
+from tutelage._internal.validation import integer_at_least, positive, probability
+from tutelage.accounting import data_independent
+from tutelage.accounting.filter import Accounting, Filter, limit_of
+from tutelage.events import Event, NoisyBallot, Repeated
+from tutelage.exceptions import InvalidParameterError
+from tutelage.privacy import ONE_ENTITY, PrivacyUnit, PublicEpsilon
+
+_LEAST_NOISE, _MOST_NOISE = 1e-3, 1e6  # lengths of the longest ballot, or votes
+_DIGITS = 5  # of noise that is found here
+_SECANTS, _LONGEST_STEP, _LEAST_SLOPE = 12, 10.0, 0.5  # of the search for it, in logarithms
+_NOTHING = 1e-300  # budgets: less has no logarithm
+_A_LITTLE_MORE = 1 + 1e-5  # noise
+_MOST_LOCAL_NOISE = 1e4  # votes: more leaves nothing of one vote
+
+
+def noise_within(
+    limit: Filter,
+    event_of: Callable[[float], Event],
+    epsilon: float | None = None,
+    accounting: Accounting = Accounting.RENYI,
+) -> float:
+    """Return the least noise at which a release fits a whole limit, spent or not, and costs at most ε by itself.
+
+    Without `epsilon`, the release may cost the whole limit. `accounting` bounds the ε of the release by itself. More
+    than the limit, and an ε for which no noise is enough, are refused.
+    """
+    require_within(epsilon, limit)
+    noise = _noise_filling(limit, event_of)
+    if epsilon is None or epsilon == limit.epsilon:
+        return noise
+    noise = max(noise, _noise_filling(limit_of(epsilon, limit.delta, accounting), event_of))
+    # The published ε is the least over a grid of orders, which may not contain the order of the limit.
+    while data_independent.epsilon(event_of(noise), limit.delta).epsilon > epsilon:
+        noise *= _A_LITTLE_MORE
+    return noise
+
+
+def require_within(epsilon: float | None, limit: Filter) -> None:
+    """Refuse an ε of one release that is more than the whole limit."""
+    if epsilon is not None and epsilon > limit.epsilon:
+        raise InvalidParameterError(
+            f"`epsilon` must be at most the budget of the ledger, {limit.epsilon:g}. Got {epsilon:g}."
+        )
+
+
+def stated(event: Event, limit: Filter, unit: PrivacyUnit) -> PublicEpsilon:
+    """Return the ε to state of the only release within a limit: its own, or that of the limit where it is smaller."""
+    alone = data_independent.epsilon(event, limit.delta)
+    held = limit.cost(event) <= limit.capacity
+    return limit.guarantee(unit, simulated=event.is_simulated) if held and alone.epsilon > limit.epsilon else alone
+
+
+def local_noise(epsilon: float, delta: float, answers: int, owner: str) -> float:
+    """Return the least noise, in votes, at which so many responses of one entity are (ε, δ)-private together."""
+    epsilon = positive(epsilon, "epsilon", owner)
+    probability(delta, "delta", owner)
+    answers = integer_at_least(answers, 1, "answers", owner)
+
+    def share(sigma: float) -> float:
+        return data_independent.epsilon(Repeated(NoisyBallot(sigma, 2, ONE_ENTITY), answers), delta).epsilon / epsilon
+
+    if share(_MOST_LOCAL_NOISE) > 1:
+        raise InvalidParameterError(
+            f"`epsilon` of {owner} is too small for {answers} responses: they need noise of more than "
+            f"{_MOST_LOCAL_NOISE:g} votes. Got {epsilon:g}. Ask fewer queries, or raise `epsilon`."
+        )
+    return least_noise(share)
+
+
+def _noise_filling(limit: Filter, event_of: Callable[[float], Event]) -> float:
+    """Return the least noise at which a release spends a whole limit."""
+    return least_noise(lambda noise: limit.share(limit.cost(event_of(noise))) / limit.epsilon)
+
+
+def least_noise(share: Callable[[float], float]) -> float:
+    """Return the smallest noise, to five digits, at which a release takes no more than the whole budget.
+
+    `share` returns how many budgets the release takes: nearly as a power of the noise, so that few values are tried.
+    If no noise is enough, `epsilon` is refused.
+    """
+    low, high = log(_LEAST_NOISE), log(_MOST_NOISE)
+    before, here = (_Tried.at(place, share) for place in (high, high - 1))
+    if before.excess > 0:
+        raise InvalidParameterError("`epsilon` is too small: no amount of noise keeps to it. Raise it.")
+    secants, moved = _SECANTS, inf
+    while min(moved, high - low) > 10.0**-_DIGITS:
+        slope = min((here.excess - before.excess) / (here.place - before.place), -_LEAST_SLOPE)
+        place = here.place + float(np.clip(-here.excess / slope, -_LONGEST_STEP, _LONGEST_STEP))
+        if not low < place < high or secants == 0:  # a bound may jump where another one takes its place
+            place = (low + high) / 2
+        else:
+            secants -= 1
+        moved = abs(place - here.place)
+        before, here = here, _Tried.at(place, share)
+        low, high = (place, high) if here.excess > 0 else (low, place)
+    unit = 10.0 ** (floor(here.place / log(10)) - _DIGITS + 1)
+    whole, more = ceil(exp(here.place) / unit), 1
+    while share(noise := float(f"{whole * unit:.{_DIGITS}g}")) > 1:
+        whole, more = whole + more, 2 * more
+    return noise
+
+
+class _Tried(NamedTuple):
+    """A noise and how far its release is above the budget, as logarithms."""
+
+    place: float
+    excess: float
+
+    @classmethod
+    def at(cls, place: float, share: Callable[[float], float]) -> "_Tried":
+        return cls(place, log(max(share(exp(place)), _NOTHING)))
