@@ -3,19 +3,24 @@
     python tools/canon.py > after.json            # run in both checkouts, then: diff before.json after.json
 
 Fits use simulated noise, which is repeatable. Every call of the noise source is recorded with its parameters and shape,
-and so are labels, events, ε, predictions and the ledger's entries. Accounting cases are every bound of every event at
-several orders, on votes drawn from a seed. Floats are written by `repr`, so that the last bit counts.
+and so are labels, events, ε, predictions and the ledger's entries, without what is random in them. Every method, unit
+of privacy, rounds, tuning, a campaign, answers from memory, batches, and consortia of two and three owners take part.
+Accounting cases are every bound of every event at several orders, on votes drawn from a seed. Floats are written by
+`repr`, so that the last bit counts.
 """
 
 import hashlib
 import json
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
@@ -43,9 +48,16 @@ from tutelage.events import (
     Repeated,
 )
 from tutelage.exceptions import UnsupportedEventError
+from tutelage.federation import entity
+from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
+from tutelage.mechanisms import CappedGNMax, NoisySum
+from tutelage.partition import Shards
 from tutelage.privacy import ONE_ENTITY, PrivacyUnit
-from tutelage.teachers import ClassMeans, NearestQueries, VectorBallots
+from tutelage.tables import read_batches
+from tutelage.teachers import ClassMeans, NearestQueries, Ridge, VectorBallots
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # for consortia on this machine
 
 DRAWS = ("discrete_laplace", "discrete_gaussian", "happens", "gumbel_argmax", "exponential_argmax")
 MECHANISMS = (LNMax(20.0), GNMax(40.0), GNMax(9.0), ConfidentGNMax(150.0, 60.0, 20.0), ExponentialMax(0.1))
@@ -89,68 +101,174 @@ def fits() -> Iterator[tuple[str, dict[str, Any]]]:
     ensemble = {**votes, "n_teachers": 30, "teacher": ClassMeans()}
     sums = {"random_state": 0, "classes": [0, 1], "unit": "row"}
     logistic = LogisticRegression(max_iter=2000)
-    made: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-        "LNMax": ({**ensemble, "mechanism": LNMax(20.0)}, {}),
-        "GNMax of entities": (
-            {**ensemble, "epsilon": 2.0, "unit": "patient"},
-            {"entity_ids": people},
+    of_entities = {"entity_ids": people}
+    # Each fit is a sequence of settings, which are fitted one after the other on one ledger.
+    made: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
+        "LNMax": ([{**ensemble, "mechanism": LNMax(20.0)}], {}),
+        "GNMax of entities": ([{**ensemble, "epsilon": 2.0, "unit": "patient"}], of_entities),
+        "forests": ([{**votes, "n_teachers": 10, "teacher": RandomForestClassifier(5), "epsilon": 4.0}], {}),
+        "silos": ([{**votes, "teacher": ClassMeans(), "mechanism": GNMax(5.0)}], {"silos": people % 12}),
+        "entities within silos": (
+            [{**votes, "teacher": Ridge(), "mechanism": GNMax(5.0), "unit": "patient"}],
+            {"silos": people % 12, **of_entities},
         ),
-        "forests": ({**votes, "n_teachers": 10, "teacher": RandomForestClassifier(5), "epsilon": 4.0}, {}),
-        "silos": ({**votes, "teacher": ClassMeans(), "mechanism": GNMax(5.0)}, {"silos": people % 12}),
-        "confident": (
-            {**ensemble, "mechanism": ConfidentGNMax(18.0, 12.0, 6.0)},
-            {},
-        ),
+        "confident": ([{**ensemble, "mechanism": ConfidentGNMax(18.0, 12.0, 6.0)}], {}),
         "interactive": (
-            {
-                **ensemble,
-                "mechanism": InteractiveGNMax(18.0, 12.0, 6.0, confidence=0.9),
-                "rounds": 2,
-                "student": logistic,
-            },
+            [
+                {
+                    **ensemble,
+                    "mechanism": InteractiveGNMax(18.0, 12.0, 6.0, confidence=0.9),
+                    "rounds": 2,
+                    "student": logistic,
+                }
+            ],
             {},
         ),
-        "exponential": (
-            {**ensemble, "mechanism": ExponentialMax(0.2)},
+        "exponential": ([{**ensemble, "mechanism": ExponentialMax(0.2)}], {}),
+        "permute and flip": ([{**ensemble, "mechanism": PermuteAndFlip(0.2)}], {}),
+        "rounds by margin": (
+            [{**ensemble, "epsilon": 3.0, "rounds": 3, "selection": "least-confident", "student": logistic}],
             {},
         ),
-        "permute and flip": (
-            {**ensemble, "mechanism": PermuteAndFlip(0.2)},
+        "votes from memory": (
+            [
+                {**ensemble, "budget": 4.0, "epsilon": 2.0},
+                {**ensemble, "budget": 4.0, "epsilon": 2.0, "n_queries": 80},
+                {**ensemble, "budget": 4.0, "epsilon": 2.0, "n_queries": 80},
+            ],
             {},
         ),
-        "capped votes": ({**votes, "teacher": NearestQueries(5), "epsilon": 1.0}, {}),
-        "two rounds of sums": ({**sums, "epsilon": 1.0}, {}),
+        "capped votes": ([{**votes, "teacher": NearestQueries(5), "epsilon": 1.0}], {}),
+        "capped votes in rounds": (
+            [{**votes, "teacher": NearestQueries(3), "epsilon": 1.0, "rounds": 2, "unit": "patient"}],
+            of_entities,
+        ),
+        "two rounds of sums": ([{**sums, "epsilon": 1.0}], {}),
         "one round of sums of entities": (
-            {**sums, "teacher": VectorBallots(rounds=1), "epsilon": 0.5, "unit": "patient"},
-            {"entity_ids": people},
+            [{**sums, "teacher": VectorBallots(rounds=1), "epsilon": 0.5, "unit": "patient"}],
+            of_entities,
         ),
-        "tuned sums": (
-            {**sums, "epsilon": 1.0, "tune": [{}, {"teacher": VectorBallots(rounds=1)}]},
-            {},
+        "sums from memory": ([{**sums, "epsilon": 1.0}, {**sums, "epsilon": 1.0}], {}),
+        "two questions of sums": (
+            [
+                {**sums, "budget": 2.0, "epsilon": 0.7, "question": "one"},
+                {**sums, "budget": 2.0, "epsilon": 0.7, "question": "two"},
+            ],
+            of_entities,
+        ),
+        "tuned sums": ([{**sums, "epsilon": 1.0, "tune": [{}, {"teacher": VectorBallots(rounds=1)}]}], {}),
+        "tuned sums with a student of rows": (
+            [{**sums, "epsilon": 2.0, "unit": "patient", "tune": [{"student": logistic}, {}]}],
+            of_entities,
         ),
     }
     for name, (settings, given) in made.items():
-        yield name, _released(PATEClassifier(**settings), rows, labels, public, given)
+        given = given if settings[0]["unit"] != "row" or "silos" in given else {}
+        yield name, _released([PATEClassifier(**one) for one in settings], rows, labels, public, given)
+    yield "sums read in batches", _in_batches(rows, labels, public)
+    yield "campaign of few votes", _campaign(rows, labels, public)
+    yield "consortium of votes of two", _consortium_of_votes(2)
+    yield "consortium of votes of three", _consortium_of_votes(3)
+    yield "consortium of sums of three", _consortium_of_sums(3)
 
 
-def _released(model: PATEClassifier, rows: Any, labels: Any, public: Any, given: dict[str, Any]) -> dict[str, Any]:
-    noise = RecordedNoise(7)
-    with tempfile.TemporaryDirectory() as folder:
+def _released(models: list[PATEClassifier], rows: Any, labels: Any, public: Any, given: dict[str, Any]) -> Any:
+    noise, found = RecordedNoise(7), list[dict[str, Any]]()
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         path = Path(folder) / "private.ledger"
-        model.set_params(noise=noise, ledger=path, insist=True)
-        model.fit(rows, labels, X_public=public, **given)
-        state = Ledger.open(path).state()
-        return {
-            "noise": noise.calls,
-            "labels": _exact(model.release_.labels),
-            "event": _plain(model.release_.event.as_dict()),
-            "queries": _exact(np.asarray(model.queries_)),
-            "epsilon": repr(model.epsilon_),
-            "mechanism": repr(model.mechanism_),
-            "spent": repr(state.spent),
-            "remaining": repr(state.remaining),
-            "predictions": _exact(np.asarray(model.predict(public))),
-        }
+        for model in models:
+            model.set_params(noise=noise, ledger=path, insist=True)
+            model.fit(rows, labels, X_public=public, **given)
+            found.append(
+                {
+                    "labels": _exact(model.release_.labels),
+                    "event": _plain(model.release_.event.as_dict()),
+                    "queries": _exact(np.asarray(model.queries_)),
+                    "epsilon": repr(model.epsilon_),
+                    "mechanism": repr(model.mechanism_),
+                    "predictions": _exact(np.asarray(model.predict(public))),
+                }
+            )
+        return {"fits": found, "noise": noise.calls, "ledger": _entries(Ledger.open(path))}
+
+
+def _in_batches(rows: Any, labels: Any, public: Any) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        names = [f"column {number}" for number in range(rows.shape[1])]
+        table = pa.table({name: rows[:, place] for place, name in enumerate(names)} | {"y": labels})
+        pq.write_table(table, Path(folder) / "rows.parquet", row_group_size=700)
+        shown = pa.table({name: public[:, place] for place, name in enumerate(names)})
+        model = PATEClassifier(epsilon=1.0, classes=[0, 1], unit="row", random_state=0)
+        return _released([model], read_batches(Path(folder) / "rows.parquet"), "y", shown, {})
+
+
+def _campaign(rows: Any, labels: Any, public: Any) -> Any:
+    noise, shards = RecordedNoise(7), Shards.of_rows(len(rows), len(rows), key=bytes(32))
+    teachers = NearestQueries(4).fit(rows, labels, shards, n_classes=2)
+    mechanism = CappedGNMax(30.0, 4)
+    ledger = Ledger.in_memory(epsilon=2.0, delta=1e-5, unit=shards.unit)
+    session = LabelingSession(teachers, mechanism, ledger, noise=noise)
+    asked = [session.ask(public[start:stop]) for start, stop in ((0, 50), (30, 90), (0, 90))]
+    return {
+        "labels": [_exact(one.labels) for one in asked],
+        "costs": [repr(one.cost) for one in asked],
+        "noise": noise.calls,
+        "ledger": _entries(ledger),
+    }
+
+
+def _consortium_of_votes(owners: int) -> Any:
+    def cast(members: Any, name: str, batch: Any, random: Any) -> None:
+        ballots = random.choice(3, size=(25, batch.n_queries), p=[0.7, 0.2, 0.1])
+        members.send(batch, name, ballots)
+
+    return _played(owners, 1, GNMax(8.0), np.arange(6.0)[:, np.newaxis], cast)
+
+
+def _consortium_of_sums(owners: int) -> Any:
+    random = np.random.default_rng(1)
+    public = random.normal(size=(200, 4))
+
+    def cast(members: Any, name: str, batch: Any, random: Any) -> None:
+        X = random.normal(size=(150, 4))
+        members.entity(name).cast(batch, X, (X[:, 0] > 0).astype(int), members.mailbox, entity_ids=np.arange(150))
+
+    sums = {"teachers_per_entity": 1, "teacher": VectorBallots(n_landmarks=40), "people": (150,) * owners}
+    return _played(owners, 2, NoisySum(1.0), public, cast, n_classes=2, **sums)
+
+
+def _played(owners: int, rounds: int, mechanism: Any, public: Any, cast: Any, **terms: Any) -> Any:
+    """Play rounds of a consortium with its three computing parties, and return what everybody spent and received."""
+    from consortia import compute, found
+
+    noise, random, released = RecordedNoise(7), np.random.default_rng(0), []
+    honest = entity.SystemNoise
+    entity.SystemNoise = lambda: noise  # type: ignore[misc, assignment]
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            members = found(Path(folder), mechanism, entities=owners, quorum=owners, epsilon=40.0, **terms)
+            names = [member.name for member in members.consortium.entities]
+            for _ in range(rounds):
+                batch = members.aggregator().ask(public, members.mailbox).batch
+                for name in names:
+                    cast(members, name, batch, random)
+                compute(members, batch)
+                collect = members.aggregator().collect_sum if terms else members.aggregator().collect
+                got = collect(batch, members.mailbox)
+                released.append(_exact(got.values if terms else got.labels))
+            ledgers = {name: _entries(members.ledger(name)) for name in ("aggregator", *names)}
+    finally:
+        entity.SystemNoise = honest
+    return {"released": released, "noise": noise.calls, "ledgers": ledgers}
+
+
+def _entries(ledger: Ledger) -> Any:
+    """Return what a ledger says, without what is random or a day."""
+    state, left_out = ledger.state(), {"hash", "key", "previous", "written", "fingerprint", "digest", "votes", "batch"}
+    entries = [{name: value for name, value in one.items() if name not in left_out} for one in ledger.export()]
+    entries = [{name: value for name, value in one.items() if name != "owner"} for one in entries]
+    return {"entries": _plain(entries), "spent": repr(state.spent), "remaining": repr(state.remaining)}
 
 
 def _plain(value: Any) -> Any:
