@@ -14,6 +14,7 @@ from test_cli import refusal, tutelage
 from tutelage import GNMax, LabelingSession, Ledger, VoteHistogram
 from tutelage._internal.typing import ABSTAIN
 from tutelage.accounting import data_independent
+from tutelage.accounting.filter import RenyiFilter
 from tutelage.ballots import cap_ballots, cap_probabilities
 from tutelage.events import CappedArgmaxGaussian, Repeated, of_queries
 from tutelage.exceptions import (

@@ -1,5 +1,6 @@
 """Many real processes and threads on one budget: it is used up to its last query and never passed."""
 
+import hashlib
 import os
 import threading
 import warnings
@@ -199,7 +200,37 @@ def test_sessions_in_two_processes_give_one_answer_to_one_query(tmp_path):
         said = pipe.read()
     assert len(said) == 6 * 20
     assert said == 6 * said[:20]
-    assert Ledger.open(path).verify().answers == 20
+    ledger = Ledger.open(path)
+    assert ledger.verify().answers == 20
+    assert [entry["kind"] for entry in ledger.export()] == ["opened", "reserved", "answered"], "paid more than once"
+
+
+@pytest.mark.parametrize("processes", [6, pytest.param(64, marks=pytest.mark.slow)])
+def test_equal_fits_that_race_are_one_release_that_is_paid_once(processes, binary_rows, tmp_path):
+    X, y = binary_rows
+    (tmp_path / "alone").mkdir()
+    path = tmp_path / "a.ledger"
+    read, write = os.pipe()
+
+    def fit(ledger: Path) -> PATEClassifier:
+        model = PATEClassifier(epsilon=1.0, budget=1.5, classes=[0, 1], unit="row", insist=True, ledger=ledger)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return model.fit(X[:300], y[:300], X_public=X[300:])
+
+    def take_part() -> None:
+        os.write(write, hashlib.sha256(fit(path).student_[-1].coef_.tobytes()).digest())
+
+    alone = fit(tmp_path / "alone" / "a.ledger").ledger_.spent
+    children = [forked(take_part) for _ in range(processes)]
+    os.close(write)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * processes
+    with os.fdopen(read, "rb") as pipe:
+        said = pipe.read()
+    assert len(said) == processes * 32
+    assert said == processes * said[:32]
+    assert Ledger.open(path).verify().spent == pytest.approx(alone, rel=1e-9)
+    assert sorted(tmp_path.iterdir()) == [path, tmp_path / "alone"]
 
 
 @pytest.mark.parametrize("leftover", [False, True])

@@ -734,10 +734,12 @@ class PATEClassifier(ClassifierMixin, Inputs):
             one_teacher = asking.event_of_one(ONE_TEACHER)
             repeated = WITHOUT_LEDGER.count(one_teacher, most.count, budget.unit.name, self.delta)
         try:
-            made = release(ledger)
+            with ledger.releasing():
+                made = release(ledger)
         except LedgerOvertakenError:  # before anything was spent
             ledger = opened()
-            before, made = ledger.state(), release(ledger)
+            with ledger.releasing():
+                before, made = ledger.state(), release(ledger)
         ledger.write_binding()
         self.queries_, self.rounds_, self.release_ = made.asked.queries, made.asked.rounds, made.asked.release
         self.mechanism_, self.n_teachers_ = asking.mechanism, made.n_teachers

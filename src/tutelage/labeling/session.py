@@ -234,16 +234,8 @@ class LabelingSession:
             stored are kept in this session, and the next `ask` stores them before anything else.
         """
         rows, student = self._checked_rows(X_public, predictions)
-        if self._unstored is not None and not self._ledger.is_settled(self._unstored[0]):
-            self._ledger.settle(*self._unstored)
-        self._unstored = None
-        one, hashes = self._event_of_one(), self._hashes(X_public, student)
-        first = _first_places(hashes)
-        if isinstance(self._voters, NearestTeachers) and isinstance(one, CappedArgmaxGaussian):
-            answers, event, cost = self._asked_in_campaign(self._voters, one, first, rows)
-        else:
-            answers, event, cost = self._asked_by_batch(one, first, rows, student)
-        return Release(np.array([answers[query][0] for query in hashes], dtype=np.int64), event, cost)
+        with self._ledger.releasing():
+            return self._asked_alone(rows, student)
 
     def accountant(self, *, progress: bool = False) -> Accountant:
         """Return an accountant of all releases of this session, as they happened, with its private votes.
@@ -309,6 +301,19 @@ class LabelingSession:
             offsets = InteractiveGNMax.offsets(student[first], votes.n_teachers).astype(np.float64)
         accountant.add_release(self._event_of_one(), votes, answered, offsets)
         return accountant
+
+    def _asked_alone(self, rows: Matrix, student: FloatArray | None) -> Release:
+        """Return the labels while no other release goes on through the ledger."""
+        if self._unstored is not None and not self._ledger.is_settled(self._unstored[0]):
+            self._ledger.settle(*self._unstored)
+        self._unstored = None
+        one, hashes = self._event_of_one(), self._hashes(rows, student)
+        first = _first_places(hashes)
+        if isinstance(self._voters, NearestTeachers) and isinstance(one, CappedArgmaxGaussian):
+            answers, event, cost = self._asked_in_campaign(self._voters, one, first, rows)
+        else:
+            answers, event, cost = self._asked_by_batch(one, first, rows, student)
+        return Release(np.array([answers[query][0] for query in hashes], dtype=np.int64), event, cost)
 
     def _asked_by_batch(
         self, one: Event, first: dict[bytes, int], rows: Matrix, student: FloatArray | None

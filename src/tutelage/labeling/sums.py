@@ -47,11 +47,12 @@ def release_sum(
     """
     event = mechanism.event(ballots, simulated=noise.simulated)
     query = _query(ledger, mechanism, event, about)
-    answers, reservation = ledger.reserve_new(event, [query])
-    if reservation is None:
-        return SumRelease(_shaped(answers[query], ballots), Repeated(event, 0), 0.0, frozenset())
-    drawn = mechanism.release(ballots, noise)
-    settled = ledger.settle(reservation, {query: tuple(drawn.values.ravel().tolist())}, drawn.event)
+    with ledger.releasing():
+        answers, reservation = ledger.reserve_new(event, [query])
+        if reservation is None:
+            return SumRelease(_shaped(answers[query], ballots), Repeated(event, 0), 0.0, frozenset())
+        drawn = mechanism.release(ballots, noise)
+        settled = ledger.settle(reservation, {query: tuple(drawn.values.ravel().tolist())}, drawn.event)
     values = _shaped(settled.labels[query], ballots)
     return SumRelease(values, drawn.event, settled.share, frozenset([reservation.number]))
 

@@ -6,9 +6,10 @@ import logging
 import os
 import re
 import secrets
+import threading
 from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Self, final
 
@@ -38,6 +39,7 @@ from tutelage.ledger.disk import Room
 from tutelage.ledger.entries import Entry, Kind, canonical
 from tutelage.ledger.history import History, LedgerState
 from tutelage.ledger.store import Store, Transaction
+from tutelage.ledger.turns import turn
 from tutelage.ledger.verification import (
     answers_in,
     breach_of,
@@ -114,6 +116,7 @@ class Ledger:
         self._votes = SpentVotes(store.file, store.timeout)
         self._digest: bytes | None = None  # private; of the data that the next reservation binds the ledger to
         self._changed = False  # whether they may be others than those of the release before
+        self._turn_of: int | None = None  # the thread of this process that holds the ledger against other releases
 
     @classmethod
     def create(
@@ -265,6 +268,26 @@ class Ledger:
         vars(one).update(vars(self))
         return one
 
+    @contextmanager
+    def releasing(self) -> Generator[None]:
+        """Hold the ledger against other releases until the block ends, from before a step is reserved until it settled.
+
+        Who waits finds the answers of the release before: equal releases at the same time are one, which is paid once.
+        A step that is open although no other release goes on is that of a dead process, and `reserve_new` takes it over
+        at no further cost. It is drawn anew; that is no second release, if when a process dies does not depend on its
+        noise: docs/proofs/ledger.md.
+        """
+        file, this = self._store.file, threading.get_ident()
+        if file is None or self._store.read_only or self._turn_of == this:
+            yield
+            return
+        with turn(file) as held:
+            self._turn_of = this if held else None
+            try:
+                yield
+            finally:
+                self._turn_of = None
+
     def is_of(self, digest: bytes) -> bool:
         """Return whether the ledger is tied to the data set with this digest."""
         with self._held() as read:
@@ -357,10 +380,13 @@ class Ledger:
         try:
             with self._held(write=not self._store.read_only) as held:
                 answers = _recalled(held, hashes)
-                queries = len(set(hashes) - answers.keys())
-                if not queries:
+                new = set(hashes) - answers.keys()
+                if not new:
                     return answers, None
-                return answers, self._reserved(held, event, of_queries(event, queries).count, answers=queries)
+                step = f"step {hashlib.sha256(b''.join(sorted(new))).hexdigest()}"
+                count = of_queries(event, len(new)).count
+                left = self._left_open(held, step, event, count, len(new))
+                return answers, left or self._reserved(held, event, count, step, answers=len(new))
         except (LedgerLockedError, LedgerStorageError):  # what is remembered needs no place in the file
             answers = self.recall(hashes)
             if set(hashes) - answers.keys():
@@ -421,11 +447,26 @@ class Ledger:
         if batch is not None:
             content["batch"] = batch
         entry = write.add(Kind.RESERVED, cost, **content)
-        vector = vector_of(event)
-        numbers = sum(part.times for part in event.flatten()) if vector is None else _ROOM_PER_NUMBER * vector[0]
-        room = self._store.room(queries if answers is None else answers, numbers)
+        room = self._room(event, queries if answers is None else answers)
         _LOGGER.info("Budget reserved: %.4g of ε = %g.", self._filter.share(cost), self.epsilon)
         return Reservation(entry.number, entry.hash, event, queries, cost, room)
+
+    def _left_open(self, read: Transaction, step: str, event: Event, queries: int, answers: int) -> Reservation | None:
+        """Return the reservation of a step that a process left open which is dead: nobody else can settle it."""
+        if self._turn_of != threading.get_ident() or not read.checkpoint().unsettled:
+            return None
+        found = _reservation(read, read.open_batch(step))
+        if found is None or (found.event, found.queries) != (event, queries):
+            return None
+        self._write_binding(read)
+        _LOGGER.info("A step that was reserved and not answered is taken over, at no further cost.")
+        return replace(found, room=self._room(event, answers))
+
+    def _room(self, event: Event, queries: int) -> Room | None:
+        """Return room on the disk for the answers of so many queries."""
+        vector = vector_of(event)
+        numbers = sum(part.times for part in event.flatten()) if vector is None else _ROOM_PER_NUMBER * vector[0]
+        return self._store.room(queries, numbers)
 
     def reserved_for(self, batch: str) -> Reservation | None:
         """Return the reservation that was named `batch`, or None."""

@@ -113,6 +113,16 @@ class Transaction:
         begins = f'{{"batch":{canonical(batch)},'  # the first field of an entry's one spelling
         return self._one("SELECT number FROM entries WHERE substr(text, 1, ?) = ?", len(begins), begins)
 
+    def open_batch(self, batch: str) -> int | None:
+        """Return the number of the reservation that was named `batch`, if it is not settled."""
+        begins = f'{{"batch":{canonical(batch)},'
+        return self._one(
+            "SELECT number FROM entries AS one WHERE substr(text, 1, ?) = ? AND NOT EXISTS "
+            "(SELECT 1 FROM entries WHERE settles = one.number)",
+            len(begins),
+            begins,
+        )
+
     def votes_of_campaign(self, number: int) -> str | None:
         """Return the token of the newest spending of votes under the reservation `number`."""
         begins = f'{{"campaign":{number},'

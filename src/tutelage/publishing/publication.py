@@ -98,9 +98,10 @@ def publish_epsilon(
         check_covered(accounted_in(released), history)
         reach = reach_of(released, proposal.order, len(proposal.caps))  # before anything is spent: it may be refused
         chance = proposal.chances[min(proposal.shortfall(reach.reveal()), len(proposal.caps))]
-        remembered, reservation = ledger.reserve_new(event, [query])
-        if reservation is not None:  # else another process was quicker
-            remembered = ledger.settle(reservation, {query: (int(noise.happens(chance)),)}, event).labels
+        with ledger.releasing():
+            remembered, reservation = ledger.reserve_new(event, [query])
+            if reservation is not None:  # else another process was quicker
+                remembered = ledger.settle(reservation, {query: (int(noise.happens(chance)),)}, event).labels
     return _claimed(event, released, ledger, proposal, passed=bool(remembered[query][0]))
 
 
