@@ -46,7 +46,7 @@ THEOREMS = {
         ("A cap on all votes of a teacher; Feldman and Zrnic 2021", "events:CappedArgmaxGaussian"),
         ("Discrete noise is rounded continuous noise; Peikert 2010", "accounting.composition:rounding_variance"),
         ("Composition without a conversion", "accounting.composition:shifted_gaussian_composition"),
-        ("A budget of μ² for adaptive releases; Smith and Thakurta 2022", "ledger.filter:GaussianFilter"),
+        ("A budget of μ² for adaptive releases; Smith and Thakurta 2022", "accounting.filter:GaussianFilter"),
         ("A public map depends on one row at a time", "federation.sums:map_of"),
         ("Ballots that are only added or removed", "accounting.data_independent:epsilon_if_added_or_removed"),
         ("Length of a ballot of scores", "labeling.tuning:score_norm"),
@@ -63,7 +63,7 @@ THEOREMS = {
         ("Cost of a confidence check; PATE 2018", "accounting.pate_bounds:check_costs"),
     ],
     "ledger.md": [
-        ("A budget at one order covers adaptive queries; Feldman and Zrnic 2021", "ledger.filter:RenyiFilter"),
+        ("A budget at one order covers adaptive queries; Feldman and Zrnic 2021", "accounting.filter:RenyiFilter"),
         ("Reserve, draw, settle", "ledger:Ledger"),
     ],
     "local.md": [

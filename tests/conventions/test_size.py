@@ -10,7 +10,7 @@ import tutelage
 from conftest import REPOSITORY
 
 PACKAGE = Path(tutelage.__file__).parent
-MODULES = 171
+MODULES = 172
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
     "_internal": 1_300,
@@ -21,8 +21,8 @@ CEILINGS = {
     "estimator": 1_670,
     "features": 2_240,
     "federation": 3_790,
-    "labeling": 1_880,
-    "ledger": 2_250,
+    "labeling": 1_890,
+    "ledger": 2_370,
     "mechanisms": 1_150,
     "planning": 1_160,
     "publishing": 1_130,
@@ -32,7 +32,7 @@ CEILINGS = {
     "testing": 390,
     "root": 3_530,
 }
-TEST_LINES = 29_660
+TEST_LINES = 29_630
 
 
 def lines_of(*paths: Path) -> int:
