@@ -528,8 +528,6 @@ def test_a_history_is_read_whole_once_and_then_only_what_is_new(ledger, monkeypa
     assert charges == [(1, False), (4, True), (1, False)]
     assert second.given == Counter({ANSWER: 2, CHECK: 1})
     assert second.until(3).given == first.given == Counter({ANSWER: 1})
-    assert second.charged_only([1, 3, 4])
-    assert not second.charged_only([1, 4])
 
 
 TEST = PublicationTest((2**59, 2**58), 4e-6, ONE_TEACHER)

@@ -1,12 +1,16 @@
 """PATE as one scikit-learn estimator: private rows and public rows in, a publishable student out."""
 
 import logging
+import secrets
 import warnings
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
+import joblib
 import numpy as np
 import numpy.typing as npt
 from sklearn import config_context
@@ -49,6 +53,7 @@ from tutelage.labeling.fits import (
 from tutelage.labeling.sums import BallotRounds
 from tutelage.labeling.tuning import AskingTuned, Candidate, TunedRelease
 from tutelage.ledger import Ledger, LedgerState
+from tutelage.ledger.digests import data_digest
 from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism, NoisySum, Release
 from tutelage.partition import Shards, as_column, unit_of_single_people
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit, PublicEpsilon, round_up
@@ -62,6 +67,7 @@ from tutelage.teachers.checkpoints import discard_checkpoints
 from tutelage.votes import VoteHistogram, tally
 
 _PRIVATE = ("votes_", "ballots_")
+_NOT_OF_THE_RELEASE = ("ledger", "noise", "n_jobs", "progress", "checkpoints", "data_changed", "insist")
 FEW_VOTES_LEFT = (
     "The new queries spend nothing, but people who have cast all their votes abstain, so the labels of these queries "
     "may be mostly noise. To keep votes for later queries, give CappedGNMax a larger `cap`."
@@ -383,7 +389,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
             self._prepared_batches(runs[0], batches, y, X_public, entity_ids)
             return self
         runs, data = self._taken(runs, X, y, X_public, entity_ids, silos, whole_rows)
-        self._budget(runs[0], data.people, self._shards(runs[0], data.people, np.random.SeedSequence(0)).unit)
+        unit = self._shards(runs[0], data.people, np.random.SeedSequence(0)).unit
+        self._budget(runs[0], data.people, unit, data.public)
         return self
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
@@ -554,7 +561,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
     ) -> tuple[FitBudget, Asking]:
         """Return the budget of these rows and what is about to be released; the last three are seeds."""
         private, shards = data.people.rows, self._shards(run, data.people, of_shards)
-        budget = self._budget(run, data.people, shards.unit)
+        budget = self._budget(run, data.people, shards.unit, data.public)
         if run.teacher_map is not None:
             private = features_of_private(run.teacher_map, private, shards.rows, data.asked.shape[-1])
         if isinstance(run.teacher, VectorBallots):
@@ -578,7 +585,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
     def _prepared_tuned(self, runs: Sequence[Resolved], data: FitData) -> tuple[FitBudget, AskingTuned]:
         """Return the budget of these rows, and the settings of which one is about to be chosen."""
         rows, shards = data.people.rows, self._shards(runs[0], data.people, np.random.SeedSequence(0))
-        budget = self._budget(runs[0], data.people, shards.unit)
+        budget = self._budget(runs[0], data.people, shards.unit, data.public)
         mapped = dict[tuple[int, bytes], Matrix]()  # private rows through each different map
 
         def private(feature_map: Any | None, public: Matrix) -> Matrix:
@@ -635,10 +642,10 @@ class PATEClassifier(ClassifierMixin, Inputs):
         ids = None if entity is None else as_column(first.column(entity))
         known = People(rows, self._encoded_cells(first.column(label)), ids, None, first)
         self._preflight(run, known, public, label, n_people=people.n_people)
-        budget = self._budget(run, people, unit)
+        budget = self._budget(run, people, unit, public)
         return seen, budget, self._sum(run, run.teacher, budget, people, asked)
 
-    def _budget(self, run: Resolved, people: People | PeopleInBatches, unit: PrivacyUnit) -> FitBudget:
+    def _budget(self, run: Resolved, people: People | PeopleInBatches, unit: PrivacyUnit, public: Matrix) -> FitBudget:
         """Return the budget that this fit spends from; refuse a ledger of another budget or unit."""
         budget = FitBudget(
             ledger=self.ledger if isinstance(self.ledger, Ledger | None) else user_path(self.ledger, "`ledger`"),
@@ -648,6 +655,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
             people=people,
             unit=unit,
             data_changed=self.data_changed,
+            identity=self._identity(run, public),
             accounting=Accounting.GAUSSIAN if isinstance(run.teacher, VectorBallots) else Accounting.RENYI,
             accounting_of_new=self._accounting_of_new(run),
         )
@@ -697,6 +705,14 @@ class PATEClassifier(ClassifierMixin, Inputs):
             capped_by_ledger=by_people,
         )
 
+    def _identity(self, run: Resolved, public: Matrix) -> str:
+        """Return what the release is known by: all that is declared for it, and the public rows as they were given."""
+        declared = {name: one for name, one in self.get_params(deep=False).items() if name not in _NOT_OF_THE_RELEASE}
+        with suppress(Exception):  # where a teacher cannot be spelled, no other release is known to be the same
+            spelled = [declared, self.classes_, run.noise.simulated, data_digest(public)]
+            return str(joblib.hash(spelled, hash_name="sha1"))
+        return secrets.token_hex(20)
+
     def _noise_by_budget(self, run: Resolved) -> bool:
         """Return whether the noise is the least that `epsilon`, or the whole budget, allows."""
         by_epsilon = self.epsilon is not None or self.budget is not None
@@ -726,6 +742,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         def opened() -> Ledger:
             return budget.opened(one, asking.n_queries, noise_by_budget=self._noise_by_budget(run))
 
+        noise = getattr(asking.mechanism, "noise_multiplier", getattr(asking.mechanism, "sigma", None))
         ledger = opened()
         release = asking.prepare(ledger)
         before = ledger.state()
@@ -735,10 +752,12 @@ class PATEClassifier(ClassifierMixin, Inputs):
             repeated = WITHOUT_LEDGER.count(one_teacher, most.count, budget.unit.name, self.delta)
         try:
             with ledger.releasing():
+                ledger.intend(budget.identity, noise if self._noise_by_budget(run) else None)
                 made = release(ledger)
         except LedgerOvertakenError:  # before anything was spent
             ledger = opened()
             with ledger.releasing():
+                ledger.intend(budget.identity, noise if self._noise_by_budget(run) else None)
                 before, made = ledger.state(), release(ledger)
         ledger.write_binding()
         self.queries_, self.rounds_, self.release_ = made.asked.queries, made.asked.rounds, made.asked.release
@@ -753,18 +772,20 @@ class PATEClassifier(ClassifierMixin, Inputs):
         else:
             self.votes_ = made.votes
         # How many were asked may have followed from answers, so the ε is that of as many as could have been.
-        self._account(ledger, before, made.reservations, most, repeated)
+        alone = ledger.holds_only(budget.identity, made.reservations)
+        self._account(ledger, before, most, repeated, alone=alone)
         return made
 
     def _account(
-        self, ledger: Ledger, before: LedgerState, reservations: Collection[int], most: Event, repeated: Spent | None
+        self, ledger: Ledger, before: LedgerState, most: Event, repeated: Spent | None, *, alone: bool
     ) -> None:
         """Set what this fit cost, and say what it spent together with others."""
         self.open_ledger_, self.ledger_ = ledger, ledger.state()
         # Rows may have been chosen by earlier answers: then these labels have no guarantee apart from them.
-        alone = before.spent == 0 and ledger.history().charged_only(reservations)
         by_itself = data_independent.epsilon(most, self.delta)
         self.epsilon_ = by_itself if alone and by_itself.epsilon <= self.ledger_.budget else self.ledger_.guarantee()
+        if alone and before.spent > 0:  # interrupted or repeated: the release is all that was drawn for it
+            self.release_ = replace(self.release_, event=ledger.history().released)
         if before.spent > 0:
             said = _continued(before, self.ledger_, self.release_) + self._from_memory()
             if self.drawn_ and self.release_.cost == 0:

@@ -111,12 +111,16 @@ class FitBudget:
     people: People | PeopleInBatches  # whose rows the ledger is tied to
     unit: PrivacyUnit  # whom it protects
     data_changed: bool  # whether the rows may be others than those it is tied to
+    identity: str  # of everything declared for the release: an equal one is the same release
     accounting: Accounting  # how the noise of this fit is found
     accounting_of_new: Accounting  # how a new ledger keeps its limit
 
     def least_noise(self, event_of: Callable[[float], Event]) -> float:
         """Return the least noise at which a release costs at most `epsilon`, or the whole budget."""
         existing = existing_ledger(self.ledger)
+        begun = None if existing is None else existing.intended_noise(self.identity)
+        if begun is not None:  # never found again, which might give other digits
+            return begun
         limit = limit_of(self.budget or self._target, self.delta, self.accounting_of_new)
         return noise_within(existing.limit if existing else limit, event_of, self.epsilon, self.accounting)
 
@@ -203,7 +207,7 @@ class FitRelease:
     asked: AskedRounds  # labels of public rows
     n_drawn: int  # how many different queries got their label in this fit; the others were answered earlier
     n_remembered: int
-    reservations: Collection[int]  # entries of the ledger
+    reservations: Collection[int]  # entries of the ledger under which its answers were drawn, now or earlier
     n_teachers: int | None  # how many teachers voted; None where that is private
     votes: VoteHistogram | None = None  # the private votes, where teachers were trained
     # The private sums of what people cast, batch after batch.
@@ -309,7 +313,7 @@ class AskingSum:
         released = self.ballot_rounds.release(ledger, self.mechanism, self.asked)
         labels = np.searchsorted(self.ballot_rounds.classes, released.student.predict(self.asked))
         of_all, n_rows = np.arange(len(self.asked)), len(self.asked)
-        n_drawn = n_rows if released.reservations else 0
+        n_drawn = n_rows if released.cost else 0
         return FitRelease(
             asked=AskedRounds(of_all, Release(labels, released.event, released.cost), (n_rows,)),
             n_drawn=n_drawn,

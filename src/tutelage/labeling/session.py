@@ -61,7 +61,6 @@ class _Asked(NamedTuple):
     votes: VoteHistogram
     release: Release
     predictions: FloatArray | None
-    reservations: tuple[int, ...]
 
 
 @final
@@ -168,9 +167,9 @@ class LabelingSession:
         return sum(self._drawn.values())
 
     @property
-    def reservations(self) -> tuple[int, ...]:
-        """The entries of the ledger by which this session's queries were reserved and then drawn."""
-        return tuple(number for asked in self._asked for number in asked.reservations)
+    def reservations(self) -> frozenset[int]:
+        """The entries of the ledger under which the answers to this session's queries were drawn, now or earlier."""
+        return self._ledger.drawn_under(self._drawn)
 
     @property
     def votes(self) -> tuple[VoteHistogram, ...]:
@@ -374,8 +373,7 @@ class LabelingSession:
     ) -> tuple[Settled, Event]:
         """Draw and settle what was reserved; return what counts of it, and what was run."""
         drawn = self._mechanism.release(voted.votes, self._noise, voted.predictions)
-        numbers = (reservation.number,) if campaign is None else (campaign.number, reservation.number)
-        self._asked.append(_Asked(voted.votes, drawn, voted.predictions, numbers))
+        self._asked.append(_Asked(voted.votes, drawn, voted.predictions))
         # The mechanisms of a campaign were charged once, by the campaign.
         happened = drawn.event if campaign is None else Repeated(campaign.event, 0)
         self._drawn |= dict.fromkeys(voted.queries, True)

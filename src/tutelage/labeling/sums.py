@@ -33,7 +33,7 @@ class SumRelease(NamedTuple):
     values: IntArray  # shape (classes, numbers): the noisy sum
     event: Event  # what was charged for it now
     cost: float  # in ε of the ledger's budget; 0 where the ledger remembered it
-    reservations: frozenset[int]  # in the ledger
+    reservations: frozenset[int]  # under which it was drawn, now or earlier
 
 
 def release_sum(
@@ -50,11 +50,12 @@ def release_sum(
     with ledger.releasing():
         answers, reservation = ledger.reserve_new(event, [query])
         if reservation is None:
-            return SumRelease(_shaped(answers[query], ballots), Repeated(event, 0), 0.0, frozenset())
+            values = _shaped(answers[query], ballots)
+            return SumRelease(values, Repeated(event, 0), 0.0, ledger.drawn_under([query]))
         drawn = mechanism.release(ballots, noise)
         settled = ledger.settle(reservation, {query: tuple(drawn.values.ravel().tolist())}, drawn.event)
     values = _shaped(settled.labels[query], ballots)
-    return SumRelease(values, drawn.event, settled.share, frozenset([reservation.number]))
+    return SumRelease(values, drawn.event, settled.share, ledger.drawn_under([query]))
 
 
 def event_of_rounds(

@@ -173,7 +173,7 @@ class AskingTuned:
         released = best.rounds.in_rounds(ledger, self._final, best.asked, n_people, known=known)
         released = released.after([*([] if count is None else [count]), trial, scores])
         labels, n_rows = np.searchsorted(first.rounds.classes, released.student.predict(best.asked)), len(best.asked)
-        n_drawn = n_rows if released.reservations else 0
+        n_drawn = n_rows if released.cost else 0
         return TunedRelease(
             asked=AskedRounds(np.arange(n_rows), Release(labels, released.event, released.cost), (n_rows,)),
             n_drawn=n_drawn,

@@ -63,6 +63,11 @@ def fingerprint(key: bytes, digest: bytes, salt: str | None = None) -> str:
     return salt + _keyed(key, b"data set", salt.encode(), digest).hex()
 
 
+def keyed_name(key: bytes, kind: str, name: str) -> str:
+    """Return a name of this kind as only the holder of the ledger's key can spell it."""
+    return _keyed(key, kind.encode(), name.encode()).hex()
+
+
 def is_fingerprint_of(digest: bytes, known: str, key: bytes) -> bool:
     """Return whether `known` is a fingerprint of that data set, which only the holder of the key can tell."""
     return hmac.compare_digest(fingerprint(key, digest, known[:_SALT]).encode(), known.encode())

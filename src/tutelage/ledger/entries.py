@@ -25,6 +25,9 @@ class Kind(StrEnum):
 
     OPENED = "opened"  # the budget, the unit of privacy, and a commitment to the key
     BOUND = "bound"  # to which private data set, once per release, as a keyed fingerprint that never repeats
+    # Which release is about to begin, as a keyed hash of everything that was declared for it, and its noise; before its
+    # first reservation, and once, however often it is interrupted or repeated.
+    INTENDED = "intended"
     PROPOSED = "proposed"  # what is to be tested or noised once labels are out; always before the first label
     RESERVED = "reserved"  # what a batch may cost at most; written before its noise is drawn
     ANSWERED = "answered"  # what the batch cost as it happened, and a digest of its answers
@@ -133,7 +136,7 @@ class Checkpoint:
             case Kind.ANSWERED:
                 answers = self.answers + content["answers"]
                 return replace(following, unsettled=self.unsettled - 1, answers=answers)
-            case Kind.OPENED | Kind.PROPOSED | Kind.RELEASED:
+            case Kind.OPENED | Kind.INTENDED | Kind.PROPOSED | Kind.RELEASED:
                 return following
 
     def sealed(self, key: bytes) -> tuple[str, bytes]:

@@ -1,7 +1,7 @@
 """History of a ledger: its entries, read once and checked, and every sum over them that anyone asks for."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property, reduce
 from itertools import takewhile
@@ -224,10 +224,6 @@ class History:
     def released(self) -> Event:
         """All recorded events; an unsettled reservation counts as if all its labels had been released."""
         return event_of(counted(charge.happened for charge in self.charges))
-
-    def charged_only(self, reservations: Collection[int]) -> bool:
-        """Return whether the ledger has no other reservations than these."""
-        return {charge.number for charge in self.charges} <= set(reservations)
 
     def check_share(self, delta: float) -> None:
         """Refuse one more publication where the δ of all, each of which may be wrong, would pass the ledger's."""

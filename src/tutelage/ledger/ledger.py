@@ -34,7 +34,7 @@ from tutelage.exceptions import (
     UnsupportedEventError,
 )
 from tutelage.ledger.campaigns import SpentVotes, Voters
-from tutelage.ledger.digests import fingerprint, is_fingerprint_of, query_hashes
+from tutelage.ledger.digests import fingerprint, is_fingerprint_of, keyed_name, query_hashes
 from tutelage.ledger.disk import Room
 from tutelage.ledger.entries import Entry, Kind, canonical
 from tutelage.ledger.history import History, LedgerState
@@ -116,6 +116,8 @@ class Ledger:
         self._votes = SpentVotes(store.file, store.timeout)
         self._digest: bytes | None = None  # private; of the data that the next reservation binds the ledger to
         self._changed = False  # whether they may be others than those of the release before
+        # Keyed name and noise of the release that begins with the next reservation.
+        self._intent: tuple[str, float | None] | None = None
         self._turn_of: int | None = None  # the thread of this process that holds the ledger against other releases
 
     @classmethod
@@ -255,11 +257,35 @@ class Ledger:
             self._check_binding(read, digest, changed=changed)
         self._digest, self._changed = digest, changed
 
+    def intend(self, identity: str, noise: float | None) -> None:
+        """Name the release that is about to begin by everything that was declared for it, and keep its noise.
+
+        The entry is written with the next reservation, unless the same release was begun before. Of `identity` only a
+        keyed hash is stored. `noise` is None where it was declared.
+        """
+        self._intent = keyed_name(self._key, "intent", identity), noise
+
+    def intended_noise(self, identity: str) -> float | None:
+        """Return the noise with which the release of this identity was begun, or None."""
+        with self._held() as read:
+            begun = read.intent(keyed_name(self._key, "intent", identity))
+        return None if begun is None else begun["noise"]
+
+    def holds_only(self, identity: str, reservations: Collection[int]) -> bool:
+        """Return whether all was spent under these reservations, and after the release of this identity had begun.
+
+        Then the release was fixed before anything was answered, and its own ε holds for all that was released.
+        """
+        with self._held() as read:
+            begun = read.intent(keyed_name(self._key, "intent", identity))
+        numbers = {charge.number for charge in self.history().charges if charge.cost}  # a batch of a campaign has none
+        return begun is not None and numbers <= set(reservations) and min(numbers, default=0) > begun["number"]
+
     def write_binding(self) -> None:
         """Write the entry of `bind`, where it can be written, if no reservation did: all labels were remembered."""
         if self._digest is not None and not self._store.read_only:
             with suppress(LedgerStorageError, LedgerLockedError), self._held(write=True) as write:
-                self._write_binding(write)
+                self._write_beginning(write)
         self._digest = None
 
     def for_release(self) -> Self:
@@ -303,8 +329,11 @@ class Ledger:
                 "or left, or rows were corrected, say that the data changed."
             )
 
-    def _write_binding(self, write: Transaction) -> None:
-        """Write which data the release is of, before its first reservation."""
+    def _write_beginning(self, write: Transaction) -> None:
+        """Write which release it is and of which data, before its first reservation."""
+        if self._intent is not None and write.intent(self._intent[0]) is None:
+            about, noise = self._intent
+            write.add(Kind.INTENDED, about=about, noise=noise)
         if self._digest is None or Kind.BOUND in write.kinds:
             return
         self._check_binding(write, self._digest, changed=self._changed)
@@ -408,7 +437,7 @@ class Ledger:
         hashed = voters.hashed(wanted, self._key)
         with self._held(write=True) as write:
             paid, new = self._campaign(write, event, campaign)
-            self._write_binding(write)
+            self._write_beginning(write)
             room, recorded = self._store.room(queries, 1), write.votes_of_campaign(paid.number)
             votes, token = self._votes.spend(paid.hash, event.cap, hashed, wanted, recorded)
             free: dict[str, Any] = {"event": event.as_dict(), "queries": 0, "cost": 0}
@@ -442,7 +471,7 @@ class Ledger:
             self._history_in(write, self._seen.history).check_share(event.delta)
         cost = queries * self._filter.cost(event)
         self._check_room(event, queries, write.last().spent)
-        self._write_binding(write)
+        self._write_beginning(write)
         content: dict[str, Any] = {"event": event.as_dict(), "queries": queries, "cost": cost}
         if batch is not None:
             content["batch"] = batch
@@ -458,7 +487,7 @@ class Ledger:
         found = _reservation(read, read.open_batch(step))
         if found is None or (found.event, found.queries) != (event, queries):
             return None
-        self._write_binding(read)
+        self._write_beginning(read)
         _LOGGER.info("A step that was reserved and not answered is taken over, at no further cost.")
         return replace(found, room=self._room(event, answers))
 
@@ -530,6 +559,11 @@ class Ledger:
         """Return the remembered answers among queries, by their `query_hashes`; repeating them costs nothing."""
         with self._held() as read:
             return _recalled(read, hashes)
+
+    def drawn_under(self, hashes: Collection[bytes]) -> frozenset[int]:
+        """Return the reservations under which the remembered answers of these `query_hashes` were drawn."""
+        with self._held() as read:
+            return frozenset[int]().union(*(read.drawn_under(query) for query in hashes))
 
     def query_hashes(self, context: dict[str, Any], rows: npt.ArrayLike, *beside: npt.ArrayLike) -> list[bytes]:
         """Return the keyed hash under which the answer to each query is remembered.

@@ -123,6 +123,17 @@ class Transaction:
             begins,
         )
 
+    def intent(self, about: str) -> dict[str, Any] | None:
+        """Return the entry by which the release with this name was begun, unchecked, or None."""
+        begins = f'{{"about":{canonical(about)},'
+        found = self._one("SELECT text FROM entries WHERE substr(text, 1, ?) = ?", len(begins), begins)
+        return None if found is None else json.loads(found)
+
+    def drawn_under(self, query: bytes) -> set[int]:
+        """Return the reservation of the stored answer of a query, and that of its campaign."""
+        number = self._one("SELECT reservation FROM answers WHERE query = ?", query)
+        return set() if number is None else {number, self.content_of(number).get("campaign", number)}
+
     def votes_of_campaign(self, number: int) -> str | None:
         """Return the token of the newest spending of votes under the reservation `number`."""
         begins = f'{{"campaign":{number},'

@@ -28,6 +28,7 @@ from tutelage.ledger.store import Transaction
 from tutelage.privacy import PrivacyUnit
 
 _HASH_BYTES = 32
+_INTENTS = ((str, float), (str, type(None)))  # name and noise
 _SLACK = 1 - 1e-6  # costs come out the same to more digits than this on every machine
 
 
@@ -185,11 +186,13 @@ class _Book:
                 return -refund
             case Kind.BOUND if type(entry.content["fingerprint"]) is not str:
                 raise TypeError
+            case Kind.INTENDED if tuple(map(type, (entry.content["about"], entry.content["noise"]))) not in _INTENTS:
+                raise TypeError
             case Kind.RELEASED if type(entry.content["manifest"]) is not str:
                 raise TypeError
             case Kind.PROPOSED if self.sums.asked or type(entry.content["proposal"]) is not dict:
                 raise LedgerTamperedError(f"Entry {entry.number} is a proposal that was made after a label.")
-            case Kind.OPENED | Kind.BOUND | Kind.PROPOSED | Kind.RELEASED:
+            case Kind.OPENED | Kind.BOUND | Kind.INTENDED | Kind.PROPOSED | Kind.RELEASED:
                 return 0
 
     def _reserved(self, entry: Entry) -> int:

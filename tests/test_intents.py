@@ -1,0 +1,112 @@
+"""A release is known by all that was declared for it: interrupted or repeated, it is one, with one ε and one price."""
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tutelage import GNMax, Ledger, PATEClassifier
+from tutelage.events import counted
+from tutelage.exceptions import LedgerTamperedError
+from tutelage.ledger.entries import Entry, Kind
+from tutelage.ledger.verification import verified
+from tutelage.mechanisms import NoisySum
+from tutelage.teachers import ClassMeans, NearestQueries
+
+VOTES = {"teacher": ClassMeans(), "n_teachers": 30, "n_queries": 30, "random_state": 0}
+METHODS: dict[str, dict[str, Any]] = {
+    "sums": {},
+    "votes": VOTES,
+    "rounds": {**VOTES, "rounds": 2},
+    "capped": {"teacher": NearestQueries(3)},
+    "declared noise": {**VOTES, "mechanism": GNMax(20.0), "epsilon": None},
+}
+
+
+@pytest.fixture
+def fitted(binary_rows, tmp_path):
+    X, y = binary_rows
+
+    def fit(**settings: Any) -> Any:
+        given = {"epsilon": 1.0, "budget": 3.0, "classes": [0, 1], "unit": "row", "insist": True, **settings}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return PATEClassifier(**given, ledger=tmp_path / "a.ledger").fit(X[:300], y[:300], X_public=X[300:])
+
+    return fit
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_release_that_is_repeated_is_the_same_at_the_same_epsilon_and_no_cost(method, fitted, tmp_path):
+    first = fitted(**METHODS[method])
+    again = fitted(**METHODS[method])
+    assert first.epsilon_.epsilon < 3
+    assert again.epsilon_ == first.epsilon_
+    assert again.mechanism_ == first.mechanism_
+    assert again.release_.cost == 0
+    assert again.ledger_.spent == first.ledger_.spent
+    assert counted([again.release_.event]) == counted([first.release_.event])
+    np.testing.assert_array_equal(again.release_.labels, first.release_.labels)
+    again.save(tmp_path / "folder", again.card())
+    assert Ledger.open(tmp_path / "a.ledger").verify().spent == first.ledger_.spent
+
+
+@pytest.mark.parametrize("method", ["sums", "rounds"])
+def test_a_release_that_was_interrupted_goes_on_at_its_own_epsilon(method, fitted, monkeypatch):
+    settings = METHODS[method]
+    kind, left = (NoisySum if method == "sums" else GNMax), [2]
+    honest = kind.release
+
+    def interrupted(self: Any, *given: Any) -> Any:
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        return honest(self, *given)
+
+    monkeypatch.setattr(kind, "release", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fitted(**settings)
+    found = fitted(**settings)
+    assert left[0] < 0, "no step was left"
+    assert found.epsilon_.epsilon <= 1
+    assert found.ledger_.unsettled == 0
+    assert found.ledger_.spent < 1.01, "a step was paid twice"
+    assert found.epsilon_ == fitted(**settings).epsilon_
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        (VOTES, {**VOTES, "n_queries": 40}),  # more queries, perhaps because of the answers
+        ({}, {"epsilon": 0.5}),
+        ({}, {"question": "other"}),
+        (VOTES, {**VOTES, "student": "label-propagation"}),
+    ],
+)
+def test_another_release_on_the_same_ledger_has_the_guarantee_of_the_ledger(first, then, fitted):
+    fitted(**first)
+    assert fitted(**then).epsilon_.epsilon == 3
+    assert fitted(**then).epsilon_.epsilon == 3
+
+
+def test_the_noise_of_a_release_that_has_begun_is_never_found_again(fitted, monkeypatch):
+    first = fitted()
+    monkeypatch.setattr("tutelage.labeling.fits.noise_within", lambda *_, **__: first.mechanism_.noise_multiplier * 2)
+    assert fitted().mechanism_ == first.mechanism_
+    assert fitted(epsilon=0.5).mechanism_ != first.mechanism_
+
+
+@pytest.mark.parametrize("changes", [{"noise": 1}, {"noise": "1.0"}, {"about": 5}])
+def test_an_intent_that_was_not_written_so_does_not_verify(changes, tmp_path, fitted):
+    fitted()
+    ledger = Ledger.open(tmp_path / "a.ledger")
+    kinds = [entry.kind for entry in ledger.history().entries]
+    assert kinds[:3] == [Kind.OPENED, Kind.INTENDED, Kind.BOUND]
+    with ledger._held(write=True) as write:
+        last = write.last()
+        content = {"about": "ab", "noise": 1.0, **changes}
+        write.append(replace(Entry.after(last, Kind.INTENDED, last.spent, **content)))
+        with pytest.raises(LedgerTamperedError):
+            verified(write)
