@@ -1,5 +1,9 @@
 """A release is known by all that was declared for it: interrupted or repeated, it is one, with one ε and one price."""
 
+import os
+import sqlite3
+import subprocess
+import sys
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -110,3 +114,42 @@ def test_an_intent_that_was_not_written_so_does_not_verify(changes, tmp_path, fi
         write.append(replace(Entry.after(last, Kind.INTENDED, last.spent, **content)))
         with pytest.raises(LedgerTamperedError):
             verified(write)
+
+
+KERNELS = ("Haswell", "Nehalem", "Prescott")
+
+
+def test_a_repeat_under_another_blas_kernel_spends_nothing(binary_rows, tmp_path):
+    X, y = binary_rows
+    np.savez(tmp_path / "rows.npz", X=X @ np.random.default_rng(1).normal(size=(4, 30)), y=y)
+    call = """
+import sys, warnings
+import numpy as np
+from tutelage import PATEClassifier
+warnings.simplefilter("ignore")
+rows = np.load(sys.argv[1])
+X, y = rows["X"], rows["y"]
+model = PATEClassifier(epsilon=1.0, budget=3.0, classes=[0, 1], unit="row", insist=True, ledger=sys.argv[2])
+model.fit(X[:300], y[:300], X_public=X[300:])
+print(model.ledger_.spent, model.epsilon_.epsilon, *model.release_.labels)
+"""
+    command = [sys.executable, "-c", call, str(tmp_path / "rows.npz"), str(tmp_path / "a.ledger")]
+    said = [
+        subprocess.run(command, env={**os.environ, "OPENBLAS_CORETYPE": kernel}, capture_output=True, check=True).stdout
+        for kernel in KERNELS
+    ]
+    assert len(set(said)) == 1
+    kinds = [entry["kind"] for entry in Ledger.open(tmp_path / "a.ledger").export()]
+    assert kinds.count("reserved") == 2
+    assert kinds.count("kept") == 1
+
+
+def test_a_map_that_is_kept_and_was_changed_is_refused(fitted, tmp_path):
+    fitted()
+    with sqlite3.connect(tmp_path / "a.ledger") as file:
+        file.execute("UPDATE kept SET content = zeroblob(100)")
+    file.close()
+    with pytest.raises(LedgerTamperedError):
+        fitted()
+    with pytest.raises(LedgerTamperedError):
+        Ledger.open(tmp_path / "a.ledger").verify()

@@ -10,7 +10,7 @@ import tutelage
 from conftest import REPOSITORY
 
 PACKAGE = Path(tutelage.__file__).parent
-MODULES = 172
+MODULES = 173
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
     "_internal": 1_300,
@@ -18,11 +18,11 @@ CEILINGS = {
     "audit": 1_680,
     "cli": 3_750,
     "datasets": 170,
-    "estimator": 1_670,
-    "features": 2_240,
+    "estimator": 1_690,
+    "features": 2_320,
     "federation": 3_790,
-    "labeling": 1_890,
-    "ledger": 2_370,
+    "labeling": 1_900,
+    "ledger": 2_460,
     "mechanisms": 1_150,
     "planning": 1_160,
     "publishing": 1_130,
@@ -32,7 +32,7 @@ CEILINGS = {
     "testing": 390,
     "root": 3_530,
 }
-TEST_LINES = 29_630
+TEST_LINES = 29_790
 
 
 def lines_of(*paths: Path) -> int:

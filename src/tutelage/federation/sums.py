@@ -2,26 +2,22 @@
 
 A round travels as a batch of one query, whose row is the bytes of the round. So all hospitals have the same features,
 bit by bit, and every message is bound to them by the hash of the batch.
-
-A map that made the features of a row depend on other rows would let one person change all ballots, and a map that
-failed on some rows would tell which rows a hospital has. So only the steps that `VectorBallots.features` makes are
-accepted, in that order, with arrays of matching shapes and numbers of moderate size. Within these limits no number
-overflows and every product of matrices is exact: docs/proofs/ballots.md, claim 8.
+Only the maps of `tutelage.features.stored` are accepted.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from math import prod, sqrt
 from typing import Any, Self, final
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import Pipeline
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
-from tutelage.exceptions import ForgedMessageError, InvalidParameterError
-from tutelage.features import PublicFeatureMap, PublicKernel, PublicProjection, PublicScaling, UnitBall
+from tutelage.exceptions import ForgedMessageError
 from tutelage.features.rowwise import projector
+from tutelage.features.stored import LARGEST, LEAST, arrays_of, map_of, names_of, require_moderate
 from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium, terms_of_sum
 from tutelage.federation.costs import event_of_round
@@ -32,9 +28,6 @@ from tutelage.students import Moments, NoisySumClassifier
 _FORMAT = 1
 _MOST_HEADER_BYTES = 2**16
 _MOST_AXES = 2
-# Scalars lie between the two, and entries of arrays between minus and plus the larger. Products of four still fit.
-LEAST, LARGEST = 1e-60, 1e60
-_STEPS: tuple[type[PublicFeatureMap], ...] = (PublicScaling, PublicKernel, PublicProjection, UnitBall)
 
 
 @final
@@ -110,11 +103,10 @@ class SumRound:
         found = {"coef": self.coef, "radius": self.radius, "seen": self.seen}
         for number, moments in enumerate(self.earlier):
             found |= {f"round {number} {name}": value for name, value in moments._asdict().items()}
-        for place, (_, step) in enumerate(self.features.steps):
-            found |= {f"map {place} {each.name}": getattr(step, each.name) for each in fields(step)}
+        found |= arrays_of(self.features)
         arrays = {name: np.asarray(value, dtype=np.float64) for name, value in found.items()}
-        maps = [type(step).__name__ for _, step in self.features.steps]
         shapes = [[name, list(array.shape)] for name, array in arrays.items()]
+        maps = names_of(self.features)
         header = {"file": "round", "format": _FORMAT, "people": self.people, "maps": maps, "arrays": shapes}
         body = b"".join(array.astype("<f8").tobytes() for array in arrays.values())
         return np.frombuffer(canonical(header).encode() + b"\n" + body, dtype=np.uint8)[np.newaxis]
@@ -128,7 +120,10 @@ class SumRound:
             rounds = range(len([name for name in arrays if name.endswith(" values")]))
             parts = [[arrays[f"round {number} {part}"] for part in Moments._fields] for number in rounds]
             earlier = tuple(Moments(values, float(noise), float(radius)) for values, noise, radius in parts)
-            features, coef = map_of(header["maps"], arrays, arrays["coef"]), arrays["coef"]
+            features, coef = map_of(header["maps"], arrays), arrays["coef"]
+            projection: Any = features[-2]
+            require_moderate(coef, (projection.directions.shape[1] + 1, coef.shape[-1]))
+            projector(np.zeros(len(coef)), coef, 1.0)
             found = cls(features, arrays["seen"], earlier, coef, float(arrays["radius"]), header["people"])
         except (KeyError, TypeError, ValueError):
             raise _damaged() from None
@@ -188,34 +183,3 @@ def _read(batch: Batch) -> tuple[dict[str, Any], dict[str, FloatArray]]:
 
 def _damaged() -> ForgedMessageError:
     return ForgedMessageError("A batch holds no round of a sum in the form in which this version writes it.")
-
-
-def map_of(names: list[str], arrays: Mapping[str, FloatArray], coef: FloatArray) -> Pipeline:
-    """Return the map of these steps for a student with weights `coef`; an unsound one is a ValueError or KeyError."""
-    kinds = _STEPS[-len(names) :]
-    if [kind.__name__ for kind in kinds] != names or len(kinds) not in (len(_STEPS) - 1, len(_STEPS)):
-        raise ValueError("other steps")
-    landmarks, columns = arrays[f"map {len(names) - 3} points"].shape
-    features = len(coef) - 1
-    shapes: dict[str, dict[str, tuple[int, ...]]] = {
-        "PublicScaling": {"center": (columns,), "deviation": (columns,)},
-        "PublicKernel": {"center": (columns,), "reach": (), "points": (landmarks, columns), "distance": ()},
-        "PublicProjection": {"center": (landmarks,), "directions": (landmarks, features), "reach": ()},
-        "UnitBall": {"radius": (), "constant": ()},
-    }
-    steps = []
-    for place, kind in enumerate(kinds):
-        found = {name: arrays[f"map {place} {name}"] for name in shapes[kind.__name__]}
-        for name, shape in shapes[kind.__name__].items():
-            _require_shape(found[name], shape)
-        steps.append(kind(**{name: array if array.ndim else float(array) for name, array in found.items()}))
-    _require_shape(coef, coef.shape)
-    projection = steps[-2]
-    projector(projection.center, projection.directions, projection.reach)
-    projector(np.zeros(len(coef)), coef, 1.0)
-    return make_pipeline(*steps)
-
-
-def _require_shape(array: FloatArray, shape: tuple[int, ...]) -> None:
-    if array.shape != shape or np.abs(array).max() > LARGEST or (not shape and array < LEAST):
-        raise InvalidParameterError("A parameter of a public map has another shape, or is out of range.")

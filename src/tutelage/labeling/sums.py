@@ -12,11 +12,13 @@ from sklearn.pipeline import Pipeline
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import IntArray, Matrix
 from tutelage.ballots import BallotSum
-from tutelage.events import Composed, Event, NoisySumGaussian, Repeated
+from tutelage.events import Composed, Event, NoisySumGaussian, Repeated, settings_of
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features.base import FeatureMap, chained, check_row_by_row, features_of_private, require_public_map
+from tutelage.features.stored import map_from_bytes, map_to_bytes
 from tutelage.ledger import Ledger
 from tutelage.ledger.digests import data_digest
+from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import NoisySum
 from tutelage.noise import NoiseSource
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
@@ -153,19 +155,21 @@ class BallotRounds:
         first mean of such a trial, which is averaged with that of the first round. There must be room for what is
         released afterwards, `then`, too.
         """
-        features = self._features(X_public, n_people, trial_for or mechanism)
+        about = [*self.about, n_people, settings_of(self.teacher), data_digest(X_public).hex()]
+        features = self._kept_features(ledger, about, X_public, n_people, trial_for or mechanism)
         vectors_of = require_public_map(features, "BallotRounds")
         seen = vectors_of.transform(X_public)
         student = NoisySumClassifier().fit_moments(seen, [], n_rows=n_people, classes=self.classes)
-        about = [*self.about, n_people, data_digest(X_public, seen).hex(), *(["trial"] if trial_for else [])]
+        about = [*about, *(["trial", trial_for.key()] if trial_for else [])]
         rounds, ballots, parts = list[Moments](), list[BallotSum](), list[SumRelease]()
         for number in range(self.teacher.rounds):
             of_round = NoisySum(self.teacher.noise_of_round(mechanism.noise_multiplier, number))
             radius = student.radius(seen)
             products_of = partial(_products, chained(self.people.first_map, features), student)
             ballots.append(self.teacher.cast(self._blocks(number), products_of, radius, self.people.unit))
-            # The subject of a later round follows from the sums before, which are part of its name.
-            about = [*about, radius, [] if not rounds else data_digest(rounds[-1].values).hex()]
+            # The subject of a later round follows from the sums before, which are part of its name: as whole numbers,
+            # which are the same on every machine.
+            about = [*about, [] if not parts else data_digest(parts[-1].values).hex()]
             if not rounds and ledger is not None:
                 self.require_room(ledger, [self.of_rounds(mechanism), *then], of_round, ballots[0], about)
             parts.append(self._released(ledger, of_round, ballots[-1], about))
@@ -198,6 +202,15 @@ class BallotRounds:
         )
         check_row_by_row(require_public_map(features, "BallotRounds"), X_public)
         return features
+
+    def _kept_features(
+        self, ledger: Ledger | None, about: Sequence[Any], X_public: Matrix, n_people: int, mechanism: NoisySum
+    ) -> Pipeline:
+        """Return the features as they were first learned for these sums, on whatever machine that was."""
+        if ledger is None:
+            return self._features(X_public, n_people, mechanism)
+        name = canonical([*about, mechanism.key()])
+        return map_from_bytes(ledger.kept(name, lambda: map_to_bytes(self._features(X_public, n_people, mechanism))))
 
     def _released(
         self, ledger: Ledger | None, mechanism: NoisySum, ballots: BallotSum, about: Sequence[Any]

@@ -28,6 +28,7 @@ class Kind(StrEnum):
     # Which release is about to begin, as a keyed hash of everything that was declared for it, and its noise; before its
     # first reservation, and once, however often it is interrupted or repeated.
     INTENDED = "intended"
+    KEPT = "kept"  # a public map that was learned for a release, by a keyed name and the digest of its bytes
     PROPOSED = "proposed"  # what is to be tested or noised once labels are out; always before the first label
     RESERVED = "reserved"  # what a batch may cost at most; written before its noise is drawn
     ANSWERED = "answered"  # what the batch cost as it happened, and a digest of its answers
@@ -136,7 +137,7 @@ class Checkpoint:
             case Kind.ANSWERED:
                 answers = self.answers + content["answers"]
                 return replace(following, unsettled=self.unsettled - 1, answers=answers)
-            case Kind.OPENED | Kind.INTENDED | Kind.PROPOSED | Kind.RELEASED:
+            case Kind.OPENED | Kind.INTENDED | Kind.KEPT | Kind.PROPOSED | Kind.RELEASED:
                 return following
 
     def sealed(self, key: bytes) -> tuple[str, bytes]:

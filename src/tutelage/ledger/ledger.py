@@ -560,6 +560,23 @@ class Ledger:
         with self._held() as read:
             return _recalled(read, hashes)
 
+    def kept(self, name: str, make: Callable[[], bytes]) -> bytes:
+        """Return what was kept under a public name; the first time, what `make` returns, for good.
+
+        So what was learned from public rows for a release stays the same on every machine.
+        """
+        keyed = keyed_name(self._key, "kept", name)
+        with self._held() as read:
+            found = read.kept(keyed)
+        if found is not None or self._store.read_only:
+            return make() if found is None else found
+        content = make()
+        with self._held(write=True) as write:
+            found = write.kept(keyed)
+            if found is None:
+                write.keep(keyed, content)
+        return found or content
+
     def drawn_under(self, hashes: Collection[bytes]) -> frozenset[int]:
         """Return the reservations under which the remembered answers of these `query_hashes` were drawn."""
         with self._held() as read:

@@ -6,6 +6,7 @@ the file, so a lock that is kept between transactions, as a write-ahead log need
 """
 
 import fcntl
+import hashlib
 import json
 import os
 import sqlite3
@@ -42,6 +43,7 @@ _SCHEMA = {
         "CREATE TABLE answers (query BLOB PRIMARY KEY, labels TEXT NOT NULL, reservation INTEGER NOT NULL) "
         "WITHOUT ROWID"
     ),
+    "kept": "CREATE TABLE kept (name TEXT PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID",
     "secret": "CREATE TABLE secret (key BLOB NOT NULL)",
     "checkpoint": "CREATE TABLE checkpoint (text TEXT NOT NULL, code BLOB NOT NULL)",
 }
@@ -122,6 +124,25 @@ class Transaction:
             len(begins),
             begins,
         )
+
+    def kept(self, name: str) -> bytes | None:
+        """Return what is kept under a name, once an entry is found to have its digest."""
+        content = self._one("SELECT content FROM kept WHERE name = ?", name)
+        if content is None:
+            return None
+        begins = f'{{"content":{canonical(hashlib.sha256(content).hexdigest())},'
+        if self._one("SELECT 1 FROM entries WHERE substr(text, 1, ?) = ?", len(begins), begins) is None:
+            raise LedgerTamperedError("What the ledger keeps of a release was changed. Restore a copy that verifies.")
+        return content
+
+    def keep(self, name: str, content: bytes) -> None:
+        """Keep content under a name that has none yet, with an entry that holds its digest."""
+        self._run("INSERT INTO kept VALUES (?, ?)", (name, content))
+        self.add(Kind.KEPT, name=name, content=hashlib.sha256(content).hexdigest())
+
+    def all_kept(self) -> dict[str, str]:
+        """Return the digest of everything that is kept, by its name."""
+        return {name: hashlib.sha256(content).hexdigest() for name, content in self._run("SELECT * FROM kept")}
 
     def intent(self, about: str) -> dict[str, Any] | None:
         """Return the entry by which the release with this name was begun, unchecked, or None."""

@@ -114,6 +114,8 @@ def verified(read: Transaction, *, head: str | None = None) -> Checkpoint:
             "The ledger does not hold the entry with that hash: it was cut off, replaced by an older copy or another "
             "ledger, or rewritten."
         )
+    if read.all_kept() != book.kept:
+        raise LedgerTamperedError("What the ledger keeps of a release was changed.")
     if book.check_answers(read.answers()) != book.sums.answers or read.checkpoint() != book.sums:
         raise LedgerTamperedError("The ledger's checkpoint does not add up with its entries.")
     return book.sums
@@ -128,6 +130,7 @@ class _Book:
         self.spent: int = 0
         self.reserved = dict[int, tuple[Event, int, int, Vector | None]]()  # with the number of queries and their cost
         self.settled = dict[int, dict[str, Any]]()
+        self.kept = dict[str, str]()  # digests, by name
 
     def add(self, entry: Entry, settles: int | None) -> None:
         """Take in the next entry, or raise."""
@@ -188,6 +191,11 @@ class _Book:
                 raise TypeError
             case Kind.INTENDED if tuple(map(type, (entry.content["about"], entry.content["noise"]))) not in _INTENTS:
                 raise TypeError
+            case Kind.KEPT if type(entry.content["name"]) is not str or entry.content["name"] in self.kept:
+                raise TypeError
+            case Kind.KEPT:
+                self.kept[entry.content["name"]] = entry.content["content"]
+                return 0
             case Kind.RELEASED if type(entry.content["manifest"]) is not str:
                 raise TypeError
             case Kind.PROPOSED if self.sums.asked or type(entry.content["proposal"]) is not dict:
