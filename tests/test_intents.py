@@ -95,6 +95,15 @@ def test_another_release_on_the_same_ledger_has_the_guarantee_of_the_ledger(firs
     assert fitted(**then).epsilon_.epsilon == 3
 
 
+def test_rows_that_are_chosen_anew_without_a_seed_have_the_guarantee_of_the_ledger(fitted):
+    settings = {**VOTES, "selection": "random", "random_state": None, "budget": 20.0, "n_queries": 80}  # of 100 rows
+    first = fitted(**settings)
+    assert first.epsilon_.epsilon < 20
+    again = fitted(**settings)
+    assert 0 < again.remembered_ < 80
+    assert again.epsilon_.epsilon == 20
+
+
 def test_the_noise_of_a_release_that_has_begun_is_never_found_again(fitted, monkeypatch):
     first = fitted()
     monkeypatch.setattr("tutelage.labeling.fits.noise_within", lambda *_, **__: first.mechanism_.noise_multiplier * 2)

@@ -772,7 +772,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         else:
             self.votes_ = made.votes
         # How many were asked may have followed from answers, so the ε is that of as many as could have been.
-        alone = ledger.holds_only(budget.identity, made.reservations)
+        alone = ledger.holds_only(budget.identity, made.reservations, most)
         self._account(ledger, before, most, repeated, alone=alone)
         return made
 

@@ -271,15 +271,20 @@ class Ledger:
             begun = read.intent(keyed_name(self._key, "intent", identity))
         return None if begun is None else begun["noise"]
 
-    def holds_only(self, identity: str, reservations: Collection[int]) -> bool:
-        """Return whether all was spent under these reservations, and after the release of this identity had begun.
+    def holds_only(self, identity: str, reservations: Collection[int], most: Event) -> bool:
+        """Return whether all was spent under these reservations, after the release of this identity began, within it.
 
-        Then the release was fixed before anything was answered, and its own ε holds for all that was released.
+        Then the release was fixed before anything was answered, nothing more was drawn than `most`, as was fixed then,
+        and its own ε holds for all that was released. Rows that are chosen at random without a seed are others each
+        time: so more may be drawn, and the release be the one that pleased.
         """
         with self._held() as read:
             begun = read.intent(keyed_name(self._key, "intent", identity))
-        numbers = {charge.number for charge in self.history().charges if charge.cost}  # a batch of a campaign has none
-        return begun is not None and numbers <= set(reservations) and min(numbers, default=0) > begun["number"]
+        reserved = {charge.number: charge.reserved.content["cost"] for charge in self.history().charges}
+        paid = {number: cost for number, cost in reserved.items() if cost}  # a batch of a campaign costs nothing
+        if begun is None or not paid.keys() <= set(reservations) or sum(paid.values()) > self._filter.cost(most):
+            return False
+        return min(paid, default=0) > begun["number"]
 
     def write_binding(self) -> None:
         """Write the entry of `bind`, where it can be written, if no reservation did: all labels were remembered."""
