@@ -1,4 +1,4 @@
-# `make demo` and `make test` do everything on a fresh clone: own environment, install, run.
+# `make demo` and `make test` work on a fresh clone: own environment, install, run.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

@@ -15,6 +15,8 @@ from tutelage.mechanisms import ExponentialMax, InteractiveGNMax, Mechanism, Per
 from tutelage.noise import NoiseSource
 from tutelage.votes import VoteHistogram
 
+pytestmark = pytest.mark.rest
+
 CONFIDENCE = 1 - 1e-6
 Draw = Callable[[float, VoteHistogram, NoiseSource], IntArray]
 
@@ -87,7 +89,6 @@ def test_noise_drawn_through_the_planted_release_rightly_passes(monkeypatch):
     assert {verdict for verdict, _ in verdicts(GNMax(10.0)).values()} == {"pass"}
 
 
-@pytest.mark.rest
 @pytest.mark.parametrize(
     "mechanism",
     [

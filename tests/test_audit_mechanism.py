@@ -25,6 +25,8 @@ from tutelage_reproductions.mechanism_audits import TIGHT, audit_configurations,
 from tutelage_reproductions.planted_faults import faulty
 from tutelage_reproductions.planted_faults.faulty import FaultyArgmax, FaultyCheck, Untold
 
+pytestmark = pytest.mark.rest
+
 TIE = Neighbors((1, 1), (0, 2))
 
 
@@ -52,7 +54,6 @@ def test_what_an_event_refutes_falls_with_delta_and_doubt():
     assert refuted_epsilon(np.array(10), np.array(0), 10, 0.0, 0.05) < np.log(10)
 
 
-@pytest.mark.rest
 @pytest.mark.parametrize(("mechanism", "delta", "part"), TIGHT, ids=repr)
 def test_at_the_worst_votes_the_bound_comes_close_to_the_claim(mechanism, delta, part):
     settings = {"delta": delta, "part": part, "draws": 200_000, "confidence": 0.999}
@@ -68,7 +69,6 @@ def test_real_noise_is_audited_by_default():
     assert found.lower_bound > 0.4 * found.claim
 
 
-@pytest.mark.rest
 @pytest.mark.parametrize("queries", [1, 6])
 @pytest.mark.parametrize("mechanism", [LNMax(1.0), GNMax(1.5), ExponentialMax(2.0), PermuteAndFlip(2.0)], ids=repr)
 def test_the_bound_is_above_the_exact_epsilon_of_the_pair_as_seldom_as_it_says(mechanism, queries):
@@ -99,7 +99,6 @@ def exact_epsilon(mechanism: Mechanism, neighbors: Neighbors, delta: float, quer
     raise AssertionError("no ε up to 30")
 
 
-@pytest.mark.rest
 def test_no_bound_passes_its_claim_in_fifty_random_configurations():
     configurations = list(random_configurations(50, seed=2026))
     assert {type(one.mechanism) for one in configurations} == {
@@ -196,7 +195,6 @@ def test_pure_loss_is_claimed_at_delta_zero_and_nothing_for_an_unknown_kind():
         worst_neighbors(Untold(costs=False), delta=0.01)
 
 
-@pytest.mark.rest
 def test_the_table_of_audits_sets_every_bound_beside_its_claim(monkeypatch):
     monkeypatch.setattr(mechanism_audits, "AUDITS", 3)
     monkeypatch.setattr(mechanism_audits, "_QUICK", 200)

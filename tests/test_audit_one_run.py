@@ -11,6 +11,8 @@ from tutelage import GNMax, PATEClassifier, SimulationNoise
 from tutelage.audit.one_run import audit_in_one_run, epsilon_lower_bound, p_value, pate_canaries
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 
+pytestmark = pytest.mark.rest
+
 
 @pytest.mark.parametrize(
     ("canaries", "guesses", "correct", "delta", "published"),
@@ -52,7 +54,6 @@ def randomised_response(epsilon: float, seed: int):
     return score
 
 
-@pytest.mark.rest
 def test_randomised_response_is_overstated_as_seldom_as_it_says_and_nearly_reached():
     bounds = [
         audit_in_one_run(randomised_response(1.0, seed), 400, guesses=400, confidence=0.9, random_state=seed + 1000)
@@ -96,7 +97,6 @@ def audit_of(model: PATEClassifier, **settings):
     return audit_in_one_run(score, 200, guesses=100, random_state=0, claim=1.0)
 
 
-@pytest.mark.rest
 def test_a_pipeline_that_listens_to_single_people_is_found_out_and_one_of_many_teachers_and_noise_is_not():
     found = audit_of(pipeline(1, 0.2))
     assert found.correct >= 85
@@ -106,7 +106,6 @@ def test_a_pipeline_that_listens_to_single_people_is_found_out_and_one_of_many_t
     assert found.lower_bound < 0.5
 
 
-@pytest.mark.rest
 def test_canaries_leave_the_checkpoints_and_the_unit_of_the_real_run_alone(tmp_path):
     random = np.random.default_rng(0)
     X = random.normal(size=(60, 3))

@@ -21,6 +21,8 @@ from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.privacy import ONE_TEACHER
 from tutelage.teachers import ClassMeans, ensemble_of
 
+pytestmark = pytest.mark.rest
+
 TEACHERS, KEY = 10, bytes(32)
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(300, 3))
@@ -67,7 +69,6 @@ def with_the_next(rows, ids):
 TREES = PATEClassifier(DecisionTreeClassifier(), n_teachers=TEACHERS, classes=[0, 1])
 
 
-@pytest.mark.rest
 @pytest.mark.parametrize("make_ballots", [right, ballots_of_classifier(TREES, QUERIES)], ids=["teachers", "classifier"])
 def test_right_pipelines_pass(make_ballots):
     for ids, kinds in ((IDS, {LABELS, SWAPPED, FAR, REMOVED}), (None, {LABELS, SWAPPED, FAR})):
@@ -79,7 +80,6 @@ def test_right_pipelines_pass(make_ballots):
         assert found.teachers == TEACHERS
 
 
-@pytest.mark.rest
 def test_silos_of_a_classifier_pass():
     model = PATEClassifier(DecisionTreeClassifier(), classes=[0, 1])
     silo_of = {name: name % 7 for name in IDS.tolist()}
@@ -126,7 +126,6 @@ def test_faults_are_found_and_their_cause_is_named(make_ballots, cause):
     assert np.array_equal(X, before)
 
 
-@pytest.mark.rest
 def test_text_and_small_integers_are_changed_within_their_types():
     def by_length(rows, labels, ids):
         lengths = np.array([[len(str(cell)) for cell in row] for row in rows.tolist()], dtype=float)
@@ -155,7 +154,6 @@ def test_columns_and_ballots_must_fit(arguments, message):
         audit_sensitivity(*arguments)
 
 
-@pytest.mark.rest
 def test_rows_with_gaps_are_audited_where_they_are_fitted():
     rows = X.copy()
     rows[::7, 1] = np.nan

@@ -15,6 +15,8 @@ from tutelage.exceptions import InvalidParameterError
 from tutelage.mechanisms import CappedGNMax, NoisySum
 from tutelage.teachers import NearestQueries, VectorBallots
 
+pytestmark = pytest.mark.rest
+
 rng = np.random.default_rng(0)
 LABELS = rng.integers(0, 2, 200)
 PRIVATE = rng.normal(size=(200, 3)) + LABELS[:, None]
@@ -114,7 +116,6 @@ def test_a_planted_fault_is_found(fault, monkeypatch):
     assert check_ballots(of(VectorBallots()), OF_PEOPLE, PUBLIC, entities=8).verdict == "fail"
 
 
-@pytest.mark.rest
 @pytest.mark.parametrize("ids", [None, PEOPLE])
 @pytest.mark.parametrize("settings", [{}, {"n_queries": 60, "rounds": 3, "selection": "least-confident"}])
 def test_one_person_moves_no_more_votes_than_the_cap(ids, settings):
@@ -140,7 +141,6 @@ def twice_as_teachers(self, X, y, shards, **settings):
 FIT = NearestQueries.fit
 
 
-@pytest.mark.rest
 @pytest.mark.parametrize("fault", [centered_on_all, twice_as_teachers])
 def test_a_planted_fault_of_votes_is_found(fault, monkeypatch):
     monkeypatch.setattr(NearestQueries, "fit", fault)
@@ -152,7 +152,6 @@ def test_votes_above_the_cap_of_a_batch_are_cut_off_by_the_ledger(monkeypatch):
     assert check_votes(of(NearestQueries(4)), OF_PEOPLE, PUBLIC, entities=3).verdict == "pass"
 
 
-@pytest.mark.rest
 def test_the_mechanism_on_a_few_rows_is_that_of_all():
     few, settings = PrivateRows(PRIVATE[:50], LABELS[:50]), {"n_queries": 90, "rounds": 2}
     found: Any = tried_on_few(of(NearestQueries(4), **settings), few, PUBLIC[:70])

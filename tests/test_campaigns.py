@@ -38,7 +38,6 @@ CLASSES, DELTA = 3, 1e-5
 PERSON = PrivacyUnit("person", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
 MECHANISM = CappedGNMax(sigma=20.0, cap=5)
 EVENT = MECHANISM.event_of_one(CLASSES, PERSON, simulated=False)
-SIMULATED = MECHANISM.event_of_one(CLASSES, PERSON, simulated=True)
 
 
 def private_rows(seed=0, n_rows=60, n_people=40):

@@ -336,6 +336,7 @@ def test_empty_cells_are_refused_where_the_model_does_not_take_them(folder):
     assert "SimpleImputer" in shown
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("send", "number", "code"),
     [pytest.param(os.killpg, signal.SIGINT, 130, marks=pytest.mark.rest), (os.kill, signal.SIGTERM, 143)],
@@ -414,6 +415,7 @@ def test_account_reproduces_the_published_figure(mnist_votes, data_folder):
     assert (found["queries"], found["classes"], found["teachers"]) == (100, 10, 250)
 
 
+@pytest.mark.rest
 def test_account_hides_what_depends_on_the_votes():
     arguments = ("account", GOLDEN / "votes.npz", "--array", "mnist_like_100", "--delta", 1e-5)
     hidden = tutelage(*arguments, "--mechanism", "lnmax", "--scale", 20)

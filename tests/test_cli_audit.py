@@ -15,6 +15,8 @@ from tutelage.estimator import PATEClassifier
 from tutelage_reproductions.planted_faults import faulty
 from tutelage_reproductions.planted_faults.faulty import FaultyArgmax
 
+pytestmark = pytest.mark.rest
+
 QUICK = "--draws", 2_000, "--entities", 1
 
 
@@ -47,7 +49,6 @@ def test_a_right_pipeline_passes_and_leaves_nothing_behind(folder, called):
     assert sorted(folder.iterdir()) == before  # no ledger, no results
 
 
-@pytest.mark.rest
 def test_the_table_says_who_may_see_what(folder, called):
     printed = " ".join(called("audit", folder / "config.toml", *QUICK).stdout.split())
     assert "owner" in printed
@@ -64,7 +65,6 @@ def test_private_rows_among_the_public_ones_fail(folder, called):
     assert not json.loads(printed.stdout)["passed"]
 
 
-@pytest.mark.rest
 def test_silos_and_an_interactive_mechanism_are_audited(folder, called):
     configure(
         folder,

@@ -122,6 +122,7 @@ def test_what_a_ledger_saw_later_changes_the_card(called, folder):  # noqa: F811
     assert "NOT PRIVATE" in (folder / "out" / "card.md").read_text()
 
 
+@pytest.mark.rest
 def test_a_ledger_alone_makes_a_card_of_everything_released(called, charged):
     result = called("card", "--ledger", "a.ledger", "--output", "out", cwd=charged)
     assert result.returncode == 0, result.stderr

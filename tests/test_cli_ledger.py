@@ -147,6 +147,7 @@ def test_init_says_whom_the_budget_protects(voted):
     assert "`epsilon` of the budget" in refusal(tutelage("ledger", "init", "c.ledger", *below, cwd=voted), 2)
 
 
+@pytest.mark.rest
 def test_ctrl_c_after_the_reservation_is_one_sentence_and_leaves_a_whole_ledger(voted):
     np.savez(voted / "votes.npz", counts=np.full((100_000, 3), 80))
     np.savez(voted / "public.npz", X=np.arange(100_000.0)[:, None])

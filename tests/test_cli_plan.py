@@ -8,7 +8,7 @@ import pytest
 
 from test_cli import refusal
 
-pytestmark = pytest.mark.usefixtures("short_trials")
+pytestmark = [pytest.mark.rest, pytest.mark.usefixtures("short_trials")]
 COLUMNS = [f"f{number}" for number in range(6)]
 
 
@@ -39,7 +39,6 @@ def configuration(folder, more="", private="", noise=1.0):
     return config
 
 
-@pytest.mark.rest
 def test_labeled_public_rows_give_a_method_and_an_interval(called, tmp_path):
     public = write(tmp_path / "public.csv", 200)
     target = "plan", "--epsilon", 1, "--people", 2000, "--public", public, "--label", "kind"
@@ -60,7 +59,6 @@ def test_labeled_public_rows_give_a_method_and_an_interval(called, tmp_path):
     assert found["recommended"]["interval"][0] < found["recommended"]["expected_accuracy"]
 
 
-@pytest.mark.rest
 def test_a_hopeless_target_says_so_and_ends_with_another_code(called, tmp_path):
     public = write(tmp_path / "public.csv", 200, noise=300.0)
     target = "plan", "--epsilon", 1, "--people", 2000, "--public", public, "--label", "kind"
@@ -86,7 +84,6 @@ def test_what_is_missing_is_named(called, options, said):
     assert said in refusal(called("plan", *options), 2)
 
 
-@pytest.mark.rest
 def test_a_configuration_is_checked_against_the_plan(called, tmp_path):
     config = configuration(
         tmp_path, '[teachers]\nestimator = "tutelage.teachers.NearestQueries"\nparameters = { cap = 3 }\n'
@@ -98,7 +95,6 @@ def test_a_configuration_is_checked_against_the_plan(called, tmp_path):
     assert "cannot be combined with --for" in refusal(called("plan", "--for", config, "--classes", 2), 2)
 
 
-@pytest.mark.rest
 def test_a_run_without_a_method_uses_the_plan(called, tmp_path):
     config = configuration(tmp_path)
     printed = called("run", config)

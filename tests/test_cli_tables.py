@@ -22,7 +22,7 @@ from tutelage.tables import read_table
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
 
-pytestmark = pytest.mark.usefixtures("repeatable")
+pytestmark = [pytest.mark.rest, pytest.mark.usefixtures("repeatable")]
 
 FORMS = {
     "gz": lambda table, path: path.write_bytes(gzip.compress(table.to_csv(index=False).encode())),

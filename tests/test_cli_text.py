@@ -117,6 +117,7 @@ def test_an_argument_that_a_terminal_would_obey_is_refused_by_every_verb(verb, c
     assert refusal(called(verb, "a\x1b[31mb"), 2).startswith("tutelage: An argument must have no control characters.")
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_an_encoding_without_epsilon_stops_nothing(encoding, tmp_path):
     np.savez(tmp_path / "public.npz", X=np.eye(3))

@@ -71,6 +71,7 @@ def test_the_same_fit_again_is_remembered_and_another_one_trains_no_teacher(bina
         model(ledger=path, budget=2.5).fit(*binary_rows, X_public=PUBLIC)
 
 
+@pytest.mark.rest
 def test_fits_share_a_budget_and_each_keeps_to_its_epsilon(binary_rows, tmp_path):
     path = tmp_path / "a.ledger"
     first: Any = model(ledger=path, epsilon=1.0, budget=3.0).fit(*binary_rows, X_public=PUBLIC)
@@ -111,6 +112,7 @@ def test_noise_beyond_all_votes_is_warned_of(binary_rows):
 # On the command line
 
 
+@pytest.mark.rest
 def test_a_run_without_a_mechanism_spends_its_epsilon(tmp_path):
     write_people(tmp_path)
     configure(tmp_path, (MECHANISM, ""), ("[privacy]", "[privacy]\nepsilon = 2.0"))

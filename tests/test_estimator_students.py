@@ -21,9 +21,9 @@ from tutelage.features import PublicPCA, PublicRows
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students import ForestStudent, LabelPropagationStudent, load_student
 from tutelage.students.selection import FirstRows, GivenRows, LeastConfident, Medoids
-from tutelage.students.store import save_student
+from tutelage.students.store import write_student
 
-pytestmark = pytest.mark.usefixtures("repeatable", "small_forests")
+pytestmark = [pytest.mark.rest, pytest.mark.usefixtures("repeatable", "small_forests")]
 
 
 # Private rows and labels, public rows and labels: four groups, of which each class has two.
@@ -58,7 +58,6 @@ def test_a_student_that_learns_from_unlabeled_rows_needs_few_answers():
     assert propagated.score(X_public, y_public) > 0.95
 
 
-@pytest.mark.rest
 @pytest.mark.parametrize(
     "student",
     [
@@ -76,7 +75,7 @@ def test_students_speak_in_the_users_class_values(student, tmp_path):
     assert fitted.predict_proba(X_public).shape == (300, 2)
     assert fitted.score(X, values[y]) > 0.5
     if not isinstance(student, LabelSpreading):
-        save_student(fitted.student_, tmp_path / "student.skops")
+        write_student(fitted.student_, tmp_path / "student.skops")
         back = load_student(tmp_path / "student.skops")
         assert np.array_equal(back.predict(X_public), fitted.student_.predict(X_public))
 

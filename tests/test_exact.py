@@ -297,6 +297,7 @@ def test_costs_cannot_be_stored():
         pickle.dumps(ExactCosts(NoisyArgmaxLaplace(2.0, 2, ONE_TEACHER), VoteHistogram(np.array([[3, 4]]), 7)))
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("counts", [[250, 0, 0], [0, 250, 3], [25, 1, 0], [130, 120, 0]])
 @pytest.mark.parametrize("sigma", [0.5, 1.0, 3.0])
 def test_a_clear_vote_costs_nearly_nothing_even_with_little_noise(counts, sigma):

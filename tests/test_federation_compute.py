@@ -16,6 +16,8 @@ from tutelage.federation.mailbox import Kind
 from tutelage.federation.sharing import HEAD_BYTES, MODULUS, decode, recombine, split
 from tutelage.mechanisms import ConfidentGNMax, GNMax
 
+pytestmark = pytest.mark.rest
+
 LABELS = np.array([0, 1, 2, 1, 0, 2, 2, 0])
 QUIET = GNMax(3.0)  # 100 unanimous teachers against this noise: a wrong label once in 1e50
 
@@ -52,7 +54,6 @@ def test_labels_reach_the_aggregator_and_nobody_else(members):
     assert members.ledger("aggregator").state() == state
 
 
-@pytest.mark.rest
 def test_unsure_queries_are_abstained_from_and_cost_the_check_alone(tmp_path):
     members = found(tmp_path, ConfidentGNMax(80.0, 3.0, 3.0), epsilon=2000.0)
     batch, split_votes = members.ask(6), np.resize([0, 1], (TEACHERS, 1))

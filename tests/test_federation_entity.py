@@ -207,7 +207,7 @@ def test_in_the_local_model_an_entity_answers_the_first_queries_that_its_budget_
     for name in ("hospital-0", "hospital-1"):
         assert members.entity(name).vote(batch, ballots, members.mailbox).queries == answered
     ballots[0, 2] = -1
-    with pytest.raises(InvalidDataError, match="silence is not perturbed"):
+    with pytest.raises(InvalidDataError, match="an abstention gets no noise"):
         members.send(batch, "hospital-2", ballots)
 
 

@@ -29,7 +29,7 @@ from tutelage.publishing.proof import claim_of, read_claim, write_claim
 from tutelage.publishing.recording import record_of
 from tutelage.reporting import PrivacyCard, read_card
 from tutelage.students import load_student
-from tutelage.students.store import save_student
+from tutelage.students.store import write_student
 from tutelage.votes import VoteHistogram
 
 FORMAT_1 = Path(__file__).parent / "golden" / "format-1"
@@ -70,7 +70,7 @@ def write(folder: Path) -> None:
     consortium.save(folder / "consortium.json")
     scaling = PublicScaling.learn(PublicRows(PUBLIC, "four rows"))
     student = make_pipeline(scaling, LogisticRegression().fit(scaling.transform(PUBLIC), [0, 1, 0, 1]))
-    save_student(student, folder / "student.skops")
+    write_student(student, folder / "student.skops")
     says = {"state": ledger.state().as_dict(), "labels": release.labels.tolist()}
     says |= {"consortium": consortium.fingerprint, "student": student.predict_proba(PUBLIC).tolist()}
     (folder / "expected.json").write_text(json.dumps(says))

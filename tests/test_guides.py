@@ -28,6 +28,8 @@ from tutelage.datasets import AdultSplit, load_adult
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
 from tutelage.testing import MechanismContract
 
+pytestmark = pytest.mark.rest
+
 DOCS = REPOSITORY / "docs"
 PAGES = sorted([DOCS / "index.md", DOCS / "tutorial.md", *DOCS.glob("howto/*.md"), *DOCS.glob("concepts/*.md")])
 MAIN = [DOCS / "index.md", DOCS / "howto" / "tables.md", DOCS / "howto" / "publish-epsilon.md"]

@@ -15,6 +15,8 @@ from tutelage.students import load_student
 from tutelage.teachers import ClassMeans
 from tutelage_reproductions.datasets import load_digits
 
+pytestmark = pytest.mark.rest
+
 DIGITS = load_digits()
 PRIVATE, PUBLIC = (X.reshape(-1, 8, 8) for X in (DIGITS.X_train, DIGITS.X_test))
 SHAPES = st.sampled_from([(5, 4), (4, 6, 1), (4, 5, 3)])
@@ -118,7 +120,6 @@ def test_images_go_in_and_labels_come_out(tmp_path):
     assert np.array_equal(flat.predict_proba(PUBLIC), model.predict_proba(PUBLIC))
 
 
-@pytest.mark.rest
 def test_a_map_that_is_named_is_taken_in_place_of_the_default():
     features = PublicPCA.learn(PublicRows(PUBLIC.reshape(-1, 64), "digits"), 20)
     assert fitted(PRIVATE, PUBLIC, features=features).student_map_ is features

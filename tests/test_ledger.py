@@ -249,7 +249,7 @@ def test_a_file_that_is_there_is_never_made_or_written_over(ledger, tmp_path):
     refused("does not exist", lambda: Ledger.open(tmp_path / "nothing"), "ledger-missing")
     for content in (b"", b"not a database at all" * 99, b"SQLite format 3\0" + bytes(4096)):
         (tmp_path / "other").write_bytes(content)
-        refused("is no ledger|is empty, and no ledger is made so", lambda: Ledger.open(tmp_path / "other"))
+        refused("is no ledger|is empty, so it is not a ledger", lambda: Ledger.open(tmp_path / "other"))
         assert (tmp_path / "other").read_bytes() == content
     with sqlite3.connect(tmp_path / "other.db") as other:
         other.execute("PRAGMA application_id = 7")

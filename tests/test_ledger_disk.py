@@ -151,6 +151,7 @@ def test_locks_that_do_not_exclude_are_found_by_trying(tmp_path, monkeypatch):
         check_locks(tmp_path)
 
 
+@pytest.mark.rest
 @pytest.mark.usefixtures("public_rows_may_be_private")
 def test_a_budget_that_is_too_small_is_not_fixed_in_a_file(tmp_path, binary_rows):
     X, y = binary_rows

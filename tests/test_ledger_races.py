@@ -300,7 +300,7 @@ def test_a_ledger_that_was_cut_off_is_no_new_budget(tmp_path):
     make().reserve(EVENT, 1)
     os.truncate(path, 0)
     for use in (make, partial(Ledger.open, path)):
-        with pytest.raises(LedgerStorageError, match="is empty, and no ledger is made so"):
+        with pytest.raises(LedgerStorageError, match="is empty, so it is not a ledger"):
             use()
     with pytest.raises(LedgerStorageError, match="exists already"):
         Ledger.create(path, epsilon=1.0, delta=1e-5, unit=ONE_TEACHER)

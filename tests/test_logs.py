@@ -10,7 +10,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from conftest import FITS_AGAIN
 from tutelage import GNMax, PATEClassifier, SimulationNoise
-from tutelage.students.store import save_student
+from tutelage.students.store import write_student
 from tutelage.teachers import NearestQueries, VectorBallots
 
 polars = pytest.importorskip("polars")
@@ -50,7 +50,7 @@ def fit(folder: Any, **settings: Any) -> PATEClassifier:
 @pytest.mark.parametrize("kind", TEACHERS)
 def test_a_fit_logs_public_facts_and_no_private_number(kind, tmp_path, said):
     model = fit(tmp_path, **TEACHERS[kind])
-    save_student(model.whole_student(), tmp_path / "student.skops")
+    write_student(model.whole_student(), tmp_path / "student.skops")
     ours = [record.getMessage() for record in said.records if record.name.startswith("tutelage")]
     starts = ["Fit started:", "Noise chosen:", "Ledger made", "Budget reserved", "Labels released:", "Student saved:"]
     assert [start for start in starts if any(line.startswith(start) for line in ours)] == starts

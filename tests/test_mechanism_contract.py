@@ -9,6 +9,7 @@ from tutelage.mechanisms.registry import CENTRAL
 from tutelage.testing import MechanismContract, label_law
 from tutelage_reproductions.planted_faults import faulty_mechanisms, right_controls
 
+SLOW_TO_DRAW = ("exponential", "permute-and-flip")
 CONTRACT = [name for name in dir(MechanismContract) if name.startswith("test_")]
 
 
@@ -17,7 +18,8 @@ for entry in CENTRAL.values():
     few_votes = entry.make_of_few_votes()
     if not few_votes.takes_predictions:
         name = f"Test{entry.kind.__name__}"
-        globals()[name] = type(name, (MechanismContract,), {"mechanism": few_votes, "__module__": __name__})
+        tests = type(name, (MechanismContract,), {"mechanism": few_votes, "__module__": __name__})
+        globals()[name] = pytest.mark.rest(tests) if entry.name in SLOW_TO_DRAW else tests
 
 
 class TestConfidentGNMaxThatAbstains(MechanismContract):

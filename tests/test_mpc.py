@@ -21,6 +21,8 @@ from tutelage.federation.mpc.links import MOST_UNASKED, FrameKind, context_for
 from tutelage.federation.mpc.session import REPETITIONS, _coefficients, _projections, any_outside
 from tutelage.federation.sharing import MODULUS, recombine
 
+pytestmark = pytest.mark.rest
+
 A_WHILE = 2 * BACKSTOP  # seconds, for a clock that is set forward
 
 
@@ -304,9 +306,8 @@ async def endless(session, say):
         await asyncio.sleep(0.05)
 
 
-@pytest.mark.rest
 def test_a_computation_that_never_ends_is_given_up_at_the_deadline():
-    all_lost(run_three(endless, [()] * 3, deadline=1.0), "not through after 1 s")
+    all_lost(run_three(endless, [()] * 3, deadline=1.0), "not finished after 1 s")
 
 
 async def failing(session, say, which):
@@ -316,7 +317,6 @@ async def failing(session, say, which):
     return await session.exchange(b"")
 
 
-@pytest.mark.rest
 def test_a_party_that_fails_keeps_its_error_and_the_others_notice():
     ends = run_three(failing, [(False,), (True,), (False,)])
     assert [type(end.error) for end in ends] == [PartyLostError, ValueError, PartyLostError]

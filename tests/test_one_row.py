@@ -142,6 +142,7 @@ def in_place() -> Any:
     return make_pipeline(SimpleImputer(copy=False), StandardScaler(copy=False), LogisticRegression())
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("backend", ["sequential", "loky", "threading"])
 def test_a_teacher_that_scales_the_public_rows_in_place_shows_its_scale_to_nobody(backend):
     asked = QUERIES.copy()

@@ -115,7 +115,7 @@ def test_the_metadata_say_what_a_stranger_needs(metadata):
     assert metadata["Name"] == "tutelage"
     assert metadata["Version"] == tutelage.__version__
     assert metadata["Requires-Python"] == ">=3.11"
-    assert {"torch", "report", "federation", "cluster"} <= set(metadata.get_all("Provides-Extra", []))
+    assert {"torch", "onnx", "federation", "cluster"} <= set(metadata.get_all("Provides-Extra", []))
     core = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
     assert not {re.split(r"[^\w-]", line)[0] for line in core} & OF_AN_EXTRA
     assert str(metadata.get_payload()).startswith("# tutelage")

@@ -121,6 +121,7 @@ def test_trials_predict_runs(noise):
         assert abs(expected - np.mean(scores)) < 0.04
 
 
+@pytest.mark.rest
 def test_few_votes_are_not_cast_on_a_persons_own_row():
     """Labels that are pure chance cannot be predicted: a person who voted on its own row would give its label away."""
     X, _ = clusters(300)
@@ -144,6 +145,7 @@ def test_a_plan_recommends_what_is_expected_to_be_best(found):
     assert (model.epsilon, model.delta) == (1.0, 1e-5)
 
 
+@pytest.mark.rest
 @QUICK
 def test_nothing_is_released_where_nothing_beats_the_majority_class():
     rng = np.random.default_rng(0)
@@ -316,6 +318,7 @@ def test_parameters_that_no_trial_follows_are_refused(parameters, said):
         method_of(parameters, target_of())
 
 
+@pytest.mark.rest
 def test_what_a_named_mechanism_is_charged_for_is_planned():
     X, y = clusters(400)
     named = {"teacher": NearestQueries(5), "mechanism": CappedGNMax(20.0, 20)}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
+from sklearn import base
 from sklearn.datasets import make_blobs
 
 from test_cli import configure, refusal, write_rows
@@ -35,6 +35,7 @@ from tutelage.teachers import VectorBallots
 
 pytestmark = pytest.mark.usefixtures("repeatable")
 
+fresh: Any = base.clone
 UNIT = "repeats as the id of a person does"
 SHARED = "public rows equal private rows in every feature column"
 FEW_ROWS = "There are too few public rows"
@@ -244,22 +245,22 @@ def test_classes_are_declared_or_public_or_told_to_be_read_from_private_labels()
     def findings(fitted: PATEClassifier) -> list[str]:
         return [one.code for one in fitted.card().findings or ()]
 
-    one: Any = clone(model)
+    one: Any = fresh(model)
     with pytest.warns(UndeclaredClassesWarning, match=r"classes=\[\.\.\.\]"):
         one.fit(private.drop(columns="ill"), private["ill"], X_public=public.drop(columns="ill"))
     assert one.classes_from_ == "private"
     assert "classes-from-private-labels" in findings(one)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UndeclaredClassesWarning)
-        two: Any = clone(model)
+        two: Any = fresh(model)
         two.set_params(random_state=1).fit(rows(300, 7), "ill", X_public=public)
-        three: Any = clone(model)
+        three: Any = fresh(model)
         three.set_params(classes=["no", "yes"]).fit(rows(300, 8), "ill", X_public=public)
     assert (two.classes_from_, three.classes_from_) == ("public", "declared")
     assert two.classes_.tolist() == three.classes_.tolist() == ["no", "yes"]
     assert not {"classes-from-private-labels"} & {*findings(two), *findings(three)}
     with pytest.raises(InvalidDataError, match="not among the labels of `X_public`") as refused:
-        clone(model).fit(private.assign(ill="maybe"), "ill", X_public=public)
+        fresh(model).fit(private.assign(ill="maybe"), "ill", X_public=public)
     assert "maybe" not in str(refused.value)
 
 
@@ -271,12 +272,12 @@ def test_arrays_without_names_are_searched_for_ids():
     numbered = np.column_stack([X, np.repeat(rng.permutation(240), 4)])
     model = PATEClassifier(VectorBallots(), epsilon=1.0, classes=[0, 1])
     with pytest.raises(PreflightError, match=r"Column 'column 3' .* pass this column as `entity_ids`"):
-        clone(model).fit(numbered, y, X_public=public)
-    clone(model).set_params(unit="row").fit(numbered, y, X_public=public)
+        fresh(model).fit(numbered, y, X_public=public)
+    fresh(model).set_params(unit="row").fit(numbered, y, X_public=public)
     with pytest.raises(PreflightError, match="of `whole_rows`"):
-        clone(model).fit(X, y, X_public=public[:, :3], whole_rows=np.column_stack([X, y, numbered[:, 3]]))
+        fresh(model).fit(X, y, X_public=public[:, :3], whole_rows=np.column_stack([X, y, numbered[:, 3]]))
     with pytest.raises(InvalidParameterError, match="Leave out `entity_ids`"):
-        clone(model).set_params(unit="row").fit(numbered, y, X_public=public, entity_ids=np.arange(960))
+        fresh(model).set_params(unit="row").fit(numbered, y, X_public=public, entity_ids=np.arange(960))
 
 
 def test_simulated_noise_releases_nothing_so_that_refusals_are_warnings():
@@ -379,7 +380,7 @@ def test_a_ledger_of_rows_cannot_become_one_of_people(tmp_path):
     one = PATEClassifier(VectorBallots(), epsilon=0.5, budget=1.0, classes=["no", "yes"], unit="row", ledger=path)
     one.fit(PATIENTS, "ill", X_public=rows(120, 2))
     spent = Ledger.open(path).state().spent
-    people: Any = clone(one)
+    people: Any = fresh(one)
     people.set_params(unit="patient")
     for check in (people.check, people.fit):
         with pytest.raises(LedgerMismatchError, match="A ledger of rows cannot become a ledger of people") as refused:

@@ -37,7 +37,7 @@ from tutelage.features.base import features_of_private
 from tutelage.features.cells import as_frame
 from tutelage.features.named import numbered_rows
 from tutelage.students import load_student
-from tutelage.students.store import save_student
+from tutelage.students.store import write_student
 
 RNG = np.random.default_rng(5)
 ROWS = RNG.normal(size=(300, 20)) @ RNG.normal(size=(20, 20))
@@ -257,7 +257,7 @@ def test_private_rows_that_raise_are_not_quoted():
 
 
 def test_a_saved_function_opens_for_those_who_vouch_for_it(tmp_path):
-    save_student(PublicEncoder(doubled, "no weights"), tmp_path / "map.skops")
+    write_student(PublicEncoder(doubled, "no weights"), tmp_path / "map.skops")
     with pytest.raises(InvalidDataError, match=r"not known to be safe: .*doubled"):
         load_student(tmp_path / "map.skops")
     name = f"{doubled.__module__}.doubled"

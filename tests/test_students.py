@@ -13,7 +13,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tutelage.exceptions import InvalidDataError, OneClassWarning
 from tutelage.students import ForestStudent, fit_student, load_student
-from tutelage.students.store import save_student
+from tutelage.students.store import write_student
+
+pytestmark = pytest.mark.rest
 
 CLASSES = np.array(["no", "yes"])
 
@@ -50,7 +52,7 @@ def test_one_released_class_makes_a_constant_student_and_says_so():
 def test_a_student_comes_back_from_disk(estimator, tmp_path):
     X = np.random.default_rng(0).uniform(size=(60, 3))
     student = fit_student(estimator, X, (X[:, 0] > 0.5).astype(int), CLASSES, seed=0)
-    save_student(student, tmp_path / "student.skops")
+    write_student(student, tmp_path / "student.skops")
     assert np.array_equal(load_student(tmp_path / "student.skops").predict(X), student.predict(X))
 
 
@@ -100,6 +102,5 @@ def test_a_forest_takes_a_handful_of_labels_and_missing_cells(labels):
 )
 @pytest.mark.usefixtures("small_forests")
 @pytest.mark.filterwarnings("ignore:Every released label is the same class:UserWarning")
-@pytest.mark.rest
 def test_the_forest_keeps_scikit_learns_contract(estimator, check):
     assert check(estimator) is None

@@ -71,6 +71,7 @@ class Quoting(ClassifierMixin, BaseEstimator):
         return np.full(len(X), self.classes_[0])
 
 
+@pytest.mark.rest
 def test_votes_are_the_same_however_they_are_made():
     shards = Shards.of_rows(len(y), 8, key=KEY)
 

@@ -157,7 +157,7 @@ def test_a_student_is_saved_without_times_addresses_and_gaps(tmp_path, binary_ro
     saved = []
     for name in ("one", "other"):
         student = RandomForestClassifier(10, random_state=0).fit(X, y)
-        store.save_student(student, tmp_path / name)
+        store.write_student(student, tmp_path / name)
         assert (load_student(tmp_path / name).predict(X) == student.predict(X)).all()
         saved.append((tmp_path / name).read_bytes())
         np.full(10**6, 7.0)  # other memory for the next one

@@ -69,6 +69,7 @@ def test_a_bad_setting_is_not_chosen(seed):
     assert model.score(TEST, TRUE) > 0.6
 
 
+@pytest.mark.rest
 def test_what_was_chosen_is_what_predicts():
     settings = [BAD, {"student": LogisticRegression(), "features": PublicScaling.learn(PublicRows(PUBLIC, "public"))}]
     model = fit(tuned(settings))
@@ -241,6 +242,7 @@ def test_no_setting_costs_more_than_was_planned(last):
     assert ledger.share_of(actual) <= planned <= ledger.share_of(actual) * (1 + 1e-8)
 
 
+@pytest.mark.rest
 def test_settings_that_differ_in_the_student_share_every_sum(monkeypatch):
     rehearsed = []
     in_rounds = BallotRounds.in_rounds

@@ -25,7 +25,7 @@ from tutelage.exceptions import (
 from tutelage.mechanisms import NoisySum
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students import Moments, NoisySumClassifier, load_student
-from tutelage.students.store import save_student
+from tutelage.students.store import write_student
 from tutelage.teachers import VectorBallots
 
 
@@ -158,7 +158,7 @@ def test_another_student_learns_the_labels_of_all_public_rows():
 
 
 def test_the_student_goes_to_a_file_and_holds_no_private_sum(plain, tmp_path):
-    save_student(plain.student_, tmp_path / "student.skops")
+    write_student(plain.student_, tmp_path / "student.skops")
     assert np.array_equal(load_student(tmp_path / "student.skops").predict(TEST), plain.predict(TEST))
     stored = pickle.loads(pickle.dumps(plain))  # noqa: S301
     assert not hasattr(stored, "ballots_")

@@ -20,7 +20,6 @@ from consortia import found
 from test_cli import configure, write_people
 from tutelage import Ledger, PATEClassifier, SimulationNoise, VoteHistogram
 from tutelage._internal.releases import claimed_folder, released
-from tutelage.ballots import BallotSum, save_sums
 from tutelage.cli.app import _VERBS, _load
 from tutelage.exceptions import ConfigError, TutelageError
 from tutelage.federation import Identity, Role
@@ -28,8 +27,9 @@ from tutelage.federation.mpc.links import Transcript
 from tutelage.mechanisms import KRandomizedResponse
 from tutelage.privacy import ONE_TEACHER
 from tutelage.students import export_onnx
-from tutelage.students.store import save_student
 from tutelage_reproductions import Record, Row, command
+
+pytestmark = pytest.mark.rest
 
 READ = {  # options that name what is read, or spent from
     "schema public", "plan public", "plan stand_in", "plan configuration", "label public", "label votes",
@@ -95,10 +95,8 @@ COUNTS = VoteHistogram(np.array([[9, 1], [3, 7]]), 10)
 PYTHON: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "PATEClassifier.save": (lambda path: fitted().save(path), (*RESULTS, "labels.csv", "student.skops")),
     "PrivacyCard.save": (lambda path: fitted().card().save(path), RESULTS),
-    "save_student": (lambda path: save_student(STUDENT, path), ("",)),
     "export_onnx": (lambda path: export_onnx(STUDENT, path), ("",)),
     "VoteHistogram.save": (COUNTS.save, ("",)),
-    "save_sums": (lambda path: save_sums([BallotSum(np.ones((2, 3), dtype=int), 1, ONE_TEACHER)], path), ("",)),
     "Transcript": (lambda path: Transcript(path).close(), ("",)),
     "Ledger.create": (lambda path: Ledger.create(path, epsilon=1.0, delta=1e-5, unit=ONE_TEACHER), ("",)),
     "Identity.save": (lambda path: Identity.generate("n", Role.ENTITY).save(path), KEYS),

@@ -250,12 +250,12 @@ def _played(owners: int, rounds: int, mechanism: Any, public: Any, cast: Any, **
             members = found(Path(folder), mechanism, entities=owners, quorum=owners, epsilon=40.0, **terms)
             names = [member.name for member in members.consortium.entities]
             for _ in range(rounds):
-                batch = members.aggregator().ask(public, members.mailbox).batch
+                batch: Any = members.aggregator().ask(public, members.mailbox).batch
                 for name in names:
                     cast(members, name, batch, random)
                 compute(members, batch)
                 collect = members.aggregator().collect_sum if terms else members.aggregator().collect
-                got = collect(batch, members.mailbox)
+                got: Any = collect(batch, members.mailbox)
                 released.append(_exact(got.values if terms else got.labels))
             ledgers = {name: _entries(members.ledger(name)) for name in ("aggregator", *names)}
     finally:

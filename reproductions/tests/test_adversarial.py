@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, OneClassWarning
 from tutelage.students import load_student
-from tutelage.students.store import save_student
+from tutelage.students.store import write_student
 from tutelage_reproductions.students import adversarial
 from tutelage_reproductions.students.adversarial import (
     AdversarialStudent,
@@ -98,7 +98,7 @@ def test_training_leaves_the_callers_random_stream_alone(moons):
 def test_a_student_comes_back_from_disk(moons, tmp_path):
     X, y, X_new, _ = moons
     fitted = student().fit(X, np.where(y == -1, -1, np.array(["left", "right"], dtype=object)[y]))
-    save_student(fitted, tmp_path / "student.skops")
+    write_student(fitted, tmp_path / "student.skops")
     back = load_student(tmp_path / "student.skops", trusted=(f"{adversarial.__name__}.AdversarialStudent",))
     assert np.array_equal(back.predict_proba(X_new), fitted.predict_proba(X_new))
     assert set(back.predict(X_new)) <= {"left", "right"}

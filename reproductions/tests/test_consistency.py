@@ -10,7 +10,7 @@ from torch import nn
 
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, OneClassWarning
 from tutelage.students import load_student
-from tutelage.students.store import save_student
+from tutelage.students.store import write_student
 from tutelage_reproductions.datasets import load_digits
 from tutelage_reproductions.students.augmentation import ImageAugmentation
 from tutelage_reproductions.students.consistency import ConsistencyStudent, _Shares
@@ -145,7 +145,7 @@ def test_a_student_comes_back_from_disk(tmp_path):
     X, labels, X_test = few_labels()
     factory = ResidualNetwork((8, 8), (4, 8), kernel=3)
     student = tiny(factory=factory, augmentation=ImageAugmentation((8, 8), shift=1)).fit(X, labels)
-    save_student(student, tmp_path / "student.skops")
+    write_student(student, tmp_path / "student.skops")
     own = (ConsistencyStudent, ImageAugmentation, ResidualNetwork)
     trusted = tuple(f"{kind.__module__}.{kind.__name__}" for kind in own)
     back = load_student(tmp_path / "student.skops", trusted)

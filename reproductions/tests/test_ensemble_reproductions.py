@@ -43,7 +43,7 @@ def not_found(*arguments: object, **named: object) -> None:
 
 
 @pytest.fixture(autouse=True)
-def in_this_process():
+def one_process():
     """Starting others takes longer than the little that is trained here."""
     with parallel_config(backend="sequential"):
         yield

@@ -10,7 +10,7 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.students.store import load_student, save_student
+from tutelage.students.store import load_student, write_student
 from tutelage_reproductions.students.self_training import SelfTrainingStudent
 
 
@@ -155,7 +155,7 @@ def test_the_default_forest_takes_a_handful_of_labels(labels):
 def test_a_student_comes_back_from_disk(estimator, tmp_path):
     X, labels, _, _ = noisy_table(0.1, n_rows=120, n_labels=40)
     student = SelfTrainingStudent(estimator, rounds=1, random_state=0).fit(X, labels)
-    save_student(student, tmp_path / "student.skops")
+    write_student(student, tmp_path / "student.skops")
     trusted = (f"{SelfTrainingStudent.__module__}.SelfTrainingStudent",)
     back = load_student(tmp_path / "student.skops", trusted)
     assert np.array_equal(back.predict_proba(X), student.predict_proba(X))

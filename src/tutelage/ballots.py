@@ -5,7 +5,6 @@ few of the queries. The bound is checked on the numbers of every ballot, so the 
 assumption.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +13,7 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.files import VOTES
-from tutelage._internal.outputs import claimed, open_private
+from tutelage._internal.outputs import open_private
 from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, NeverPickled
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidBallotError, InvalidDataError
@@ -42,7 +40,6 @@ class BallotSum(NeverPickled):
         Whose change moves at most one ballot.
     """
 
-    _stored_by = "save_sums"
     totals: IntArray = field(repr=False)
     norm_squared: int
     unit: PrivacyUnit = ONE_TEACHER
@@ -78,22 +75,16 @@ def add_sums(one: BallotSum, other: BallotSum) -> BallotSum:
     return BallotSum(one.totals + other.totals, one.norm_squared, one.unit)
 
 
-def save_sums(sums: Sequence[BallotSum], path: str | os.PathLike[str]) -> None:
-    """Write the private sums of all rounds as plain arrays to an npz file that only its owner may read.
+def write_sums(sums: Sequence[BallotSum], path: Path) -> None:
+    """Write the private sums of all rounds as plain arrays to a new npz file that only its owner may read.
 
     Parameters
     ----------
     sums : sequence of BallotSum
         Of one shape and unit, the first round first.
-    path : path-like
-        The file. One that is there already is replaced only if it holds private votes or sums.
+    path : Path
+        The file, which is not there yet.
     """
-    with claimed(path, VOTES) as output, output.written() as part:
-        write_sums(sums, part)
-
-
-def write_sums(sums: Sequence[BallotSum], path: Path) -> None:
-    """Write the same to a path at which nothing is yet."""
     unit = sums[0].unit
     with open_private(path) as file:
         np.savez_compressed(

@@ -171,7 +171,7 @@ def blank(width: float, height: float) -> "Canvas":
     try:
         from matplotlib.figure import Figure as Canvas
     except ModuleNotFoundError:
-        raise InvalidParameterError("Drawing needs matplotlib: pip install 'tutelage[report]'.") from None
+        raise InvalidParameterError("Drawing needs matplotlib: pip install matplotlib.") from None
     return Canvas(figsize=(width, height), layout="constrained")
 
 

@@ -82,9 +82,9 @@ def read_input(path: str | PathLike[str], most: int = DOCUMENT, *, follow: bool 
         return file.read(min(most, os.fstat(file.fileno()).st_size))
 
 
-def read_text(path: str | PathLike[str], most: int = DOCUMENT) -> str:
-    """Return the text of a file in UTF-8, without a byte order mark; raise UnicodeDecodeError if it is none."""
-    return read_input(path, most).decode("utf-8-sig")
+def read_text(path: str | PathLike[str]) -> str:
+    """Return the text of a file in UTF-8, without a byte order mark; raise UnicodeDecodeError if it is not UTF-8."""
+    return read_input(path).decode("utf-8-sig")
 
 
 def unpacked(file: BinaryIO, path: Path) -> gzip.GzipFile:

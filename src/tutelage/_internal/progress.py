@@ -11,12 +11,11 @@ def progress_bar(
     items: Iterable[Item],
     title: str,
     total: int,
-    done: int = 0,
     *,
     shown: bool,
     size: Callable[[Item], int] = lambda _: 1,
 ) -> Iterator[Item]:
-    """Yield `items`, each of its `size`, while a bar on standard error or in a notebook goes from `done` to `total`."""
+    """Yield `items`, each of its `size`, while a bar on standard error or in a notebook goes to `total`."""
     if not shown:
         yield from items
         return
@@ -25,26 +24,24 @@ def progress_bar(
 
     console = Console(stderr=True)
     if console.is_jupyter:
-        yield from _in_a_notebook(items, title, total, done, size)  # rich's own bar there needs ipywidgets
+        yield from _in_a_notebook(items, title, total, size)  # rich's own bar there needs ipywidgets
         return
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(title, total=total, completed=done)
+        task = bar.add_task(title, total=total)
         for item in items:
             bar.advance(task, size(item))
             yield item
 
 
-def _in_a_notebook(
-    items: Iterable[Item], title: str, total: int, done: int, size: Callable[[Item], int]
-) -> Iterator[Item]:
+def _in_a_notebook(items: Iterable[Item], title: str, total: int, size: Callable[[Item], int]) -> Iterator[Item]:
     from IPython.display import display  # pyright: ignore[reportMissingImports]
 
     def line(percent: int) -> dict[str, str]:
         filled = _WIDTH * percent // 100
         return {"text/plain": f"{title} {'█' * filled}{'░' * (_WIDTH - filled)} {percent} %"}
 
-    percent = 100 * done // max(total, 1)
+    done = percent = 0
     bar: Any = display(line(percent), raw=True, display_id=True)
     for item in items:
         done += size(item)

@@ -122,7 +122,6 @@ def audit_sensitivity(
     entity_ids: npt.ArrayLike | None = None,
     *,
     entities: int = 4,
-    far: bool = True,
     random_state: int = 0,
     progress: bool = False,
 ) -> SensitivityAudit:
@@ -139,8 +138,6 @@ def audit_sensitivity(
         Whose row it is. Without it the unit is one row, how many rows there are is public, and none is removed.
     entities : int
         How many are tried, drawn at random; each costs three or four runs.
-    far : bool
-        Whether numbers are also moved far beyond those of all others, which shows statistics over all rows best.
     random_state : int
         Of the choice of entities.
     progress : bool
@@ -156,7 +153,7 @@ def audit_sensitivity(
         raise InvalidDataError(f"`entity_ids` must have one id per row. Got shape {ids.shape} for {len(rows)} rows.")
     integer_at_least(entities, 1, "entities", "audit_sensitivity")
     before, again = (_ballots(make_ballots, rows, labels, ids) for _ in range(2))
-    changes = list(changes_of_one(rows, labels, ids, entities, random_state, far=far))
+    changes = list(changes_of_one(rows, labels, ids, entities, random_state))
     trials = tuple(
         SensitivityTrial(change, _differing(before, _ballots(make_ballots, X, y, their_ids)))
         for change, X, y, their_ids in progress_bar(changes, "one entity changed", len(changes), shown=progress)
@@ -183,7 +180,7 @@ def _differing(before: Ballots, after: Ballots) -> int:
 
 
 def changes_of_one(
-    rows: Matrix, labels: npt.NDArray[Any], ids: _Ids, entities: int, random_state: int = 0, *, far: bool = True
+    rows: Matrix, labels: npt.NDArray[Any], ids: _Ids, entities: int, random_state: int = 0
 ) -> Iterator[tuple[str, Matrix, npt.NDArray[Any], _Ids]]:
     """Yield what was done to one entity, and rows, labels and ids after it."""
     random = np.random.default_rng(random_state)
@@ -197,7 +194,7 @@ def changes_of_one(
         swapped = rows.copy()
         swapped[own] = rows[strangers]
         yield SWAPPED, swapped, labels, ids
-        if far and rows.dtype.kind in "fiu":  # far beyond all others, as far as the type reaches
+        if rows.dtype.kind in "fiu":  # far beyond all others, as far as the type reaches
             low, high = np.nanmin(rows, axis=0), np.nanmax(rows, axis=0)
             limit = np.iinfo(rows.dtype).max if rows.dtype.kind in "iu" else np.finfo(rows.dtype).max
             moved = rows.copy()

@@ -454,7 +454,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         feature_names : collection of str, optional
             Names of the columns. Default: those of the frame that was fitted, or the column numbers.
         statements : dict of str to str, optional
-            What the people behind the data say, by the topics of `tutelage.reporting.STATEMENTS`:
+            What the people behind the data say, by the topics of docs/card.md:
             ``{"private_data": "Admissions of 2019 to 2023"}``.
 
         Returns
@@ -512,7 +512,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         Returns
         -------
         scikit-learn classifier or pipeline
-            For `save_student` and `export_onnx` of `tutelage.students`, and for predictions without this object.
+            For `export_onnx` of `tutelage.students`, and for predictions without this object.
         """
         check_is_fitted(self)
         return joined(self._named_columns(), self.student_map_, self.student_)

@@ -189,7 +189,9 @@ class Aggregator:
         def opened(shares: Sequence[bytes]) -> IntArray:
             found = recombine(shares, (batch.n_queries,))
             if found.min(initial=0) < 0 or found.max(initial=0) > terms.n_classes:
-                raise ForgedMessageError("The computing parties' shares make no labels. Let them compute it again.")
+                raise ForgedMessageError(
+                    "The computing parties' shares do not add up to labels. Let them compute it again."
+                )
             return found - 1
 
         found, entities = self._opened_together(batch, mailbox, opened)
@@ -217,9 +219,7 @@ class Aggregator:
         """Return what follows a collected round."""
         kept = self._home.kept(_OPENED, batch.identifier, [_ENTITIES])
         if kept is None:
-            raise StaleBatchError(
-                f"Whose ballots are in batch {batch.identifier} is not known any more. Collect it again."
-            )
+            raise StaleBatchError(f"The list of hospitals in batch {batch.identifier} is missing. Collect it again.")
         asked = SumRound.of(batch, self.consortium)
         return asked.after(self._values(batch, asked.coef.T.shape), json.loads(kept[_ENTITIES]), self.consortium)
 

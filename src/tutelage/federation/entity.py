@@ -77,9 +77,9 @@ class Entity:
     def bind(self, digest: bytes, *, changed: bool = False) -> None:
         """Tie this entity's ledger to its data, or check that it is still tied to them.
 
-        `digest` is of the private rows, `tutelage.ledger.data_digest` or a hash of their file; only a keyed hash of it
-        is kept. Other data are refused (`LedgerMismatchError`), unless they are said to have `changed`: people came or
-        left. The budget spent on earlier and present people stays spent.
+        `digest` is of the private rows, `tutelage.ledger.digests.data_digest` or a hash of their file; only a keyed
+        hash of it is kept. Other data are refused (`LedgerMismatchError`), unless they are said to have `changed`:
+        people came or left. The budget spent on earlier and present people stays spent.
         """
         self._ledger.bind(digest, changed=changed)
 
@@ -223,7 +223,9 @@ def _checked(terms: Consortium, queries: int, ballots: npt.NDArray[Any]) -> IntA
     if ballots.min(initial=0) < ABSTAIN or ballots.max(initial=0) >= terms.n_classes:
         raise InvalidDataError(f"A ballot must be {ABSTAIN} or a class index below {terms.n_classes}.")
     if terms.is_local and np.any(ballots == ABSTAIN):
-        raise InvalidDataError("No ballot may abstain in the local model: silence is not perturbed, and tells.")
+        raise InvalidDataError(
+            "No ballot may abstain in the local model: an abstention gets no noise, so it would reveal the vote."
+        )
     return ballots.astype(np.int64)
 
 

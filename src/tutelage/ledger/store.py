@@ -357,7 +357,7 @@ class Store:
             application, version, tables = (connection.execute(query).fetchone()[0] for query in _HEADER)
         if application == version == tables == 0:
             raise LedgerStorageError(
-                f"{self.path} is empty, and no ledger is made so. Restore a copy that verifies, or name another file."
+                f"{self.path} is empty, so it is not a ledger. Restore a copy that verifies, or name another file."
             )
         if application != _APPLICATION:
             raise LedgerStorageError(f"{self.path} is a database, but no ledger of tutelage. Name another file.")

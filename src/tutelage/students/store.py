@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tutelage._internal.gate import MODEL, read_input, user_path
-from tutelage._internal.outputs import claimed, form
+from tutelage._internal.outputs import form
 from tutelage._internal.releases import Manifest
 from tutelage.exceptions import InvalidDataError
 
@@ -43,30 +43,23 @@ _TRUSTED = (
     "tutelage.features.learned.PublicScaling",
     "tutelage.features.learned.PublicSteps",
     "tutelage.features.texts.Terms",
-    "tutelage.networks.TwoConvolutions",
     "tutelage.students.forest.ForestStudent",
     "tutelage.students.noisy_sums.NoisySumClassifier",
     "tutelage.students.propagation.LabelPropagationStudent",
 )
 
 
-def save_student(student: Any, path: str | PathLike[str]) -> None:
-    """Write a fitted scikit-learn estimator; it holds public rows and released labels only, so it may be published.
-
-    A file that is there already is replaced only if it is such a student.
-    """
-    with claimed(path, STUDENT) as output, output.written() as part:
-        write_student(student, part)
-
-
 def write_student(student: Any, path: Path) -> None:
-    """Write a student to a path at which nothing is yet."""
+    """Write a fitted scikit-learn estimator to a path at which nothing is yet.
+
+    It holds public rows and released labels only, so it may be published.
+    """
     path.write_bytes(_without_traces(_skops().dumps(student)))
     _LOGGER.info("Student saved: %s.", path.name)
 
 
 def load_student(path: str | PathLike[str], trusted: tuple[str, ...] = ()) -> Any:
-    """Read the student of a results folder, or one written by `save_student`, without running code from the file.
+    """Read the student of a results folder, or a skops file, without running code from the file.
 
     Read files from people you trust only: a tree or an index with wrong numbers can still crash a prediction.
 

@@ -224,7 +224,7 @@ async def watch(links: Sequence[Link], failure: Failure, timeout: float, deadlin
                 link.report(f"has been silent for {timeout:g} s")
     failure.report(
         PartyLostError(
-            f"The computation was not through after {deadline:g} s. Nothing was opened; start all three again with "
-            "the same files, and a longer deadline if they need it."
+            f"The computation was not finished after {deadline:g} s. Nothing was opened. Start all three again with "
+            "the same files."
         )
     )
