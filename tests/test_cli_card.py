@@ -235,9 +235,9 @@ EDITS = [  # what is edited, to what, and how a refusal of `tutelage card out` b
 WITH_LEDGER = [
     (("event", "count"), 20, "does not fit its ledger"),
     (("event", "of", "sigma"), 4.0, "does not fit its ledger"),
-    (("budget", "entries"), 99, "states `entries` of the budget as 99. By its ledger, it is 4."),
+    (("budget", "entries"), 99, "states `entries` of the budget as 99. By its ledger, it is 5."),
     (("budget", "budget"), 100.0, "states `budget` of the budget as 100.0. By its ledger, it is 22.88"),
-    (("budget", "answers"), 2, "states `answers` of the budget as 2. By its ledger, it is 40."),
+    (("budget", "answers"), 2, "states `answers` of the budget as 2. By its ledger, it is 50."),
 ]
 
 

@@ -42,6 +42,7 @@ WITHOUT_GATE = {
     "cli/ledger.py": "as the same",
     "federation/mpc/links.py": "as the same",
     "_internal/files.py": "opens through the gate, and gives numpy and zipfile what it opened",
+    "features/stored.py": "bytes in memory, which a ledger kept",
     "ledger/disk.py": "a file of the system, and a probe that it writes itself",
     "ledger/store.py": "refuses what is no regular file; SQLite reads it page by page",
     "students/store.py": "an archive in memory, which passed the gate",
