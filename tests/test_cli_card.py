@@ -237,7 +237,7 @@ WITH_LEDGER = [
     (("event", "of", "sigma"), 4.0, "does not fit its ledger"),
     (("budget", "entries"), 99, "states `entries` of the budget as 99. By its ledger, it is 5."),
     (("budget", "budget"), 100.0, "states `budget` of the budget as 100.0. By its ledger, it is 22.88"),
-    (("budget", "answers"), 2, "states `answers` of the budget as 2. By its ledger, it is 50."),
+    (("budget", "answers"), 2, "states `answers` of the budget as 2. By its ledger, it is 40."),
 ]
 
 

@@ -116,7 +116,7 @@ def test_an_intent_that_was_not_written_so_does_not_verify(changes, tmp_path, fi
     fitted()
     ledger = Ledger.open(tmp_path / "a.ledger")
     kinds = [entry.kind for entry in ledger.history().entries]
-    assert kinds[:3] == [Kind.OPENED, Kind.INTENDED, Kind.BOUND]
+    assert kinds[:4] == [Kind.OPENED, Kind.KEPT, Kind.INTENDED, Kind.BOUND]
     with ledger._held(write=True) as write:
         last = write.last()
         content = {"about": "ab", "noise": 1.0, **changes}

@@ -303,10 +303,10 @@ class Ledger:
     def releasing(self) -> Generator[None]:
         """Hold the ledger against other releases until the block ends, from before a step is reserved until it settled.
 
-        Who waits finds the answers of the release before: equal releases at the same time are one, which is paid once.
-        A step that is open although no other release goes on is that of a dead process, and `reserve_new` takes it over
-        at no further cost. It is drawn anew; that is no second release, if when a process dies does not depend on its
-        noise: docs/proofs/ledger.md.
+        A release that waits finds the answers of the one before: equal releases at the same time are one, which is paid
+        once. A step that is open although no other release goes on is that of a dead process, and `reserve_new` takes
+        it over at no further cost. It is drawn again. That is not a second release, if the time when a process dies
+        does not depend on its noise: docs/proofs/ledger.md.
         """
         file, this = self._store.file, threading.get_ident()
         if file is None or self._store.read_only or self._turn_of == this:
@@ -486,7 +486,7 @@ class Ledger:
         return Reservation(entry.number, entry.hash, event, queries, cost, room)
 
     def _left_open(self, read: Transaction, step: str, event: Event, queries: int, answers: int) -> Reservation | None:
-        """Return the reservation of a step that a process left open which is dead: nobody else can settle it."""
+        """Return the reservation of a step that a dead process left open, which no other process can settle."""
         if self._turn_of != threading.get_ident() or not read.checkpoint().unsettled:
             return None
         found = _reservation(read, read.open_batch(step))

@@ -132,7 +132,9 @@ class Transaction:
             return None
         begins = f'{{"content":{canonical(hashlib.sha256(content).hexdigest())},'
         if self._one("SELECT 1 FROM entries WHERE substr(text, 1, ?) = ?", len(begins), begins) is None:
-            raise LedgerTamperedError("What the ledger keeps of a release was changed. Restore a copy that verifies.")
+            raise LedgerTamperedError(
+                "A map that the ledger keeps of a release was changed. Restore a copy that verifies."
+            )
         return content
 
     def keep(self, name: str, content: bytes) -> None:

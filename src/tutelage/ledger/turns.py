@@ -1,4 +1,4 @@
-"""One release at a time through a ledger: who waits for a turn finds the answers of the one before.
+"""One release at a time through a ledger: a release that waits for its turn finds the answers of the one before.
 
 The turn is a lock on a file beside the ledger, which the system lets go of however a process ends. The file goes with
 the turn; one that a killed process left is taken by the next. The ledger's own file is not locked: closing it would
