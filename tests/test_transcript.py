@@ -144,11 +144,11 @@ def test_a_fit_has_one_day_and_one_binding(clock, binary_rows, tmp_path):
         settings = {"ledger": ledger, "budget": 20.0, "epsilon": 1.0, "data_changed": True, "question": question}
         model = PATEClassifier(VectorBallots(), **settings).fit(rows, y[: len(rows)], X_public=X[:60])
         entries = Ledger.open(ledger).export()
-        last = max(place for place, entry in enumerate(entries) if entry["kind"] == "bound")
+        last = max(place for place, entry in enumerate(entries) if entry["kind"] == "kept")
         assert {entry["written"] for entry in entries[last:]} == {model.day_} == {model.card().created}
     kinds = [entry["kind"] for entry in Ledger.open(ledger).export()]
     sums = VectorBallots().rounds
-    assert kinds == ["opened", *["bound", *["reserved", "answered"] * sums] * 3]
+    assert kinds == ["opened", *["kept", "intended", "bound", *["reserved", "answered"] * sums] * 3]
     assert {len(batch.written) for batch in model.card().batches} == {len("2031-05-17")}
 
 
