@@ -206,7 +206,7 @@ def test_the_file_has_opening_binding_and_reservation_or_is_not_there(binary_row
 
     monkeypatch.setattr(Ledger, "settle", looked_at)
     PATEClassifier(teacher=VectorBallots(), ledger=path, epsilon=1.0).fit(X, y, X_public=X[:60])
-    assert seen[0] == ["opened", "bound", "reserved"]
+    assert seen[0] == ["opened", "kept", "intended", "bound", "reserved"]
     assert Ledger.open(path).verify().unsettled == 0
 
 
