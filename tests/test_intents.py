@@ -1,25 +1,33 @@
 """A release is known by all that was declared for it: interrupted or repeated, it is one, with one ε and one price."""
 
+import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tutelage import GNMax, Ledger, PATEClassifier
+from processes import forked
+from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, VoteHistogram
 from tutelage.events import counted
 from tutelage.exceptions import LedgerTamperedError
 from tutelage.ledger.entries import Entry, Kind
+from tutelage.ledger.turns import is_held
 from tutelage.ledger.verification import verified
 from tutelage.mechanisms import NoisySum
+from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.teachers import ClassMeans, NearestQueries
 
+ROW = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
 rest = partial(pytest.param, marks=pytest.mark.rest)
 VOTES = {"teacher": ClassMeans(), "n_teachers": 30, "n_queries": 30, "random_state": 0}
 METHODS: dict[str, dict[str, Any]] = {
@@ -156,12 +164,96 @@ print(model.ledger_.spent, model.epsilon_.epsilon, *model.release_.labels)
     assert kinds.count("kept") == 1
 
 
-def test_a_map_that_is_kept_and_was_changed_is_refused(fitted, tmp_path):
+@pytest.mark.parametrize(
+    "change", ["UPDATE kept SET content = zeroblob(9)", "UPDATE kept SET content = 'text'", "DELETE FROM kept"]
+)
+def test_a_map_that_is_kept_and_was_changed_is_refused(change, fitted, tmp_path):
     fitted()
     with sqlite3.connect(tmp_path / "a.ledger") as file:
-        file.execute("UPDATE kept SET content = zeroblob(100)")
+        file.execute(change)
     file.close()
     with pytest.raises(LedgerTamperedError):
         fitted()
     with pytest.raises(LedgerTamperedError):
         Ledger.open(tmp_path / "a.ledger").verify()
+
+
+def test_of_two_equal_fits_at_once_the_second_states_what_the_first_released(fitted, tmp_path):
+    Ledger.create(tmp_path / "a.ledger", epsilon=3.0, delta=1e-5, unit=ROW, accounting="gaussian")
+    with ThreadPoolExecutor(2) as threads:
+        one, two = threads.map(lambda _: fitted(), range(2))
+    assert one.epsilon_ == two.epsilon_
+    assert counted([one.release_.event]) == counted([two.release_.event])
+    assert min(one.release_.cost, two.release_.cost) == 0
+
+
+VOTED = VoteHistogram(np.tile([30, 10], (4, 1)), 40)
+ROWS = np.arange(4.0)[:, np.newaxis]
+
+
+def killed(path: Path) -> None:
+    """Reserve a step in a process that dies before it is drawn."""
+    Ledger.create(path, epsilon=20.0, delta=1e-5, unit=VOTED.unit)
+
+    def die() -> None:
+        GNMax.release = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # pyright: ignore
+        LabelingSession(VOTED, GNMax(9.0), Ledger.open(path)).ask(ROWS)
+
+    os.waitpid(forked(die), 0)
+
+
+def test_a_step_whose_price_was_raised_in_the_file_is_not_taken_over(tmp_path):
+    killed(tmp_path / "a.ledger")
+    spent = Ledger.open(tmp_path / "a.ledger").state().spent
+    later = LabelingSession(VOTED, GNMax(9.0), Ledger.open(tmp_path / "a.ledger"))
+    later.ask(ROWS + 10)
+    with sqlite3.connect(tmp_path / "a.ledger") as file:
+        (text,) = file.execute("SELECT text FROM entries WHERE number = 1").fetchone()
+        cost = json.loads(text)["cost"]
+        dearer = text.replace(f'"cost":{cost}', f'"cost":{3 * cost}')
+        file.execute("UPDATE entries SET text = ? WHERE number = 1", (dearer,))
+    file.close()
+    later.ask(ROWS)
+    assert Ledger.open(tmp_path / "a.ledger").state().spent == pytest.approx(3 * spent)
+
+
+def test_a_draw_that_fails_in_a_living_process_is_paid_again(tmp_path, monkeypatch):
+    ledger = Ledger.create(tmp_path / "a.ledger", epsilon=20.0, delta=1e-5, unit=VOTED.unit)
+    session, honest = LabelingSession(VOTED, GNMax(9.0), ledger), GNMax.release
+    monkeypatch.setattr(GNMax, "release", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        session.ask(ROWS)
+    paid = ledger.state().spent
+    monkeypatch.setattr(GNMax, "release", honest)
+    session.ask(ROWS)
+    assert ledger.verify().spent == pytest.approx(2 * paid)
+    assert ledger.state().unsettled == 0
+
+
+def test_a_step_of_a_killed_process_is_paid_once(tmp_path):
+    killed(tmp_path / "a.ledger")
+    ledger = Ledger.open(tmp_path / "a.ledger")
+    spent = ledger.state().spent
+    assert LabelingSession(VOTED, GNMax(9.0), ledger).ask(ROWS).cost == pytest.approx(spent)
+    assert ledger.verify().spent == spent > 0
+
+
+def test_a_fork_holds_no_turn_and_one_thread_may_hold_it_twice(tmp_path):
+    path = tmp_path / "a.ledger"
+    one = Ledger.create(path, epsilon=20.0, delta=1e-5, unit=VOTED.unit)
+    two = Ledger.open(path)
+    read, write = os.pipe()
+
+    def wait() -> None:
+        os.close(write)
+        os.read(read, 1)
+
+    with one.releasing(), two.releasing():
+        assert is_held(path)
+        child = forked(wait)
+    with two.releasing():  # although the child lives
+        assert is_held(path)
+    os.close(write)
+    os.waitpid(child, 0)
+    os.close(read)
+    assert list(tmp_path.iterdir()) == [path]

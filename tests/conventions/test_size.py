@@ -21,8 +21,8 @@ CEILINGS = {
     "estimator": 1_690,
     "features": 2_320,
     "federation": 3_790,
-    "labeling": 1_900,
-    "ledger": 2_470,
+    "labeling": 1_920,
+    "ledger": 2_520,
     "mechanisms": 1_150,
     "planning": 1_160,
     "publishing": 1_130,
@@ -32,7 +32,7 @@ CEILINGS = {
     "testing": 390,
     "root": 3_530,
 }
-TEST_LINES = 29_900
+TEST_LINES = 29_960
 
 
 def lines_of(*paths: Path) -> int:

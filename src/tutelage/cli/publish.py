@@ -100,7 +100,7 @@ def tested(settings: RunConfig, model: PATEClassifier, proposal: Proposal, rows:
     found = recalled_publication(released, ledger, proposal, rows, question=question)
     if found is not None:
         return found
-    if max((part.times for part in model.release_.event.flatten()), default=0) < len(once):
+    if model.drawn_ < len(once):
         raise ConfigError("`proposal` in [privacy] must be left out: an earlier run released these labels.")
     return publish_epsilon(released, ledger, proposal, rows, question=question)
 

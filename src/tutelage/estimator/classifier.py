@@ -745,7 +745,6 @@ class PATEClassifier(ClassifierMixin, Inputs):
         noise = getattr(asking.mechanism, "noise_multiplier", getattr(asking.mechanism, "sigma", None))
         ledger = opened()
         release = asking.prepare(ledger)
-        before = ledger.state()
         repeated = None
         if self.ledger is None and not run.noise.simulated:
             one_teacher = asking.event_of_one(ONE_TEACHER)
@@ -753,7 +752,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         try:
             with ledger.releasing():
                 ledger.intend(budget.identity, noise if self._noise_by_budget(run) else None)
-                made = release(ledger)
+                before, made = ledger.state(), release(ledger)
         except LedgerOvertakenError:  # before anything was spent
             ledger = opened()
             with ledger.releasing():

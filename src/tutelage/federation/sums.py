@@ -122,6 +122,8 @@ class SumRound:
             earlier = tuple(Moments(values, float(noise), float(radius)) for values, noise, radius in parts)
             features, coef = map_of(header["maps"], arrays), arrays["coef"]
             projection: Any = features[-2]
+            if coef.ndim != 2 or not isinstance(header["maps"], list):
+                raise _damaged()
             require_moderate(coef, (projection.directions.shape[1] + 1, coef.shape[-1]))
             projector(np.zeros(len(coef)), coef, 1.0)
             found = cls(features, arrays["seen"], earlier, coef, float(arrays["radius"]), header["people"])

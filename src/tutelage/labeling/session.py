@@ -17,6 +17,7 @@ from tutelage.events import CappedArgmaxGaussian, ConfidenceCheck, Event, Intera
 from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
+    LedgerError,
     LedgerLockedError,
     LedgerStorageError,
     UnsupportedEventError,
@@ -233,8 +234,9 @@ class LabelingSession:
             stored are kept in this session, and the next `ask` stores them before anything else.
         """
         rows, student = self._checked_rows(X_public, predictions)
-        with self._ledger.releasing():
-            return self._asked_alone(rows, student)
+        hashes = self._hashes(rows, student)
+        with self._ledger.releasing(hashes if self._unstored is None else ()):
+            return self._asked_alone(rows, student, hashes)
 
     def accountant(self, *, progress: bool = False) -> Accountant:
         """Return an accountant of all releases of this session, as they happened, with its private votes.
@@ -301,18 +303,25 @@ class LabelingSession:
         accountant.add_release(self._event_of_one(), votes, answered, offsets)
         return accountant
 
-    def _asked_alone(self, rows: Matrix, student: FloatArray | None) -> Release:
+    def _asked_alone(self, rows: Matrix, student: FloatArray | None, hashes: list[bytes]) -> Release:
         """Return the labels while no other release goes on through the ledger."""
-        if self._unstored is not None and not self._ledger.is_settled(self._unstored[0]):
-            self._ledger.settle(*self._unstored)
+        if self._unstored is not None:
+            self._store_late(*self._unstored)
         self._unstored = None
-        one, hashes = self._event_of_one(), self._hashes(rows, student)
-        first = _first_places(hashes)
+        one, first = self._event_of_one(), _first_places(hashes)
         if isinstance(self._voters, NearestTeachers) and isinstance(one, CappedArgmaxGaussian):
             answers, event, cost = self._asked_in_campaign(self._voters, one, first, rows)
         else:
             answers, event, cost = self._asked_by_batch(one, first, rows, student)
         return Release(np.array([answers[query][0] for query in hashes], dtype=np.int64), event, cost)
+
+    def _store_late(self, reservation: Reservation, answers: dict[bytes, Labels], happened: Event) -> None:
+        """Store labels that could not be stored when they were drawn, or forget them if another process drew others."""
+        if not self._ledger.is_settled(reservation):
+            self._ledger.settle(reservation, answers, happened)
+        elif self._ledger.recall(answers) != answers:  # it took over the step; these labels are never released
+            self._asked.pop()
+            self._drawn |= dict.fromkeys(answers, False)
 
     def _asked_by_batch(
         self, one: Event, first: dict[bytes, int], rows: Matrix, student: FloatArray | None
@@ -372,7 +381,8 @@ class LabelingSession:
         self, voted: _Voted, reservation: Reservation, campaign: Reservation | None = None
     ) -> tuple[Settled, Event]:
         """Draw and settle what was reserved; return what counts of it, and what was run."""
-        drawn = self._mechanism.release(voted.votes, self._noise, voted.predictions)
+        with self._ledger.drawing(reservation):
+            drawn = self._mechanism.release(voted.votes, self._noise, voted.predictions)
         self._asked.append(_Asked(voted.votes, drawn, voted.predictions))
         # The mechanisms of a campaign were charged once, by the campaign.
         happened = drawn.event if campaign is None else Repeated(campaign.event, 0)
@@ -382,6 +392,9 @@ class LabelingSession:
             return self._ledger.settle(reservation, answers, happened), happened
         except (LedgerStorageError, LedgerLockedError):
             self._unstored = reservation, answers, happened
+            raise
+        except LedgerError:  # the mechanism did not keep to what it had announced, perhaps because of its noise
+            self._ledger.forfeit(reservation)
             raise
 
     def _hashes(self, X_public: npt.ArrayLike, predictions: npt.ArrayLike | None) -> list[bytes]:

@@ -49,12 +49,13 @@ def release_sum(
     """
     event = mechanism.event(ballots, simulated=noise.simulated)
     query = _query(ledger, mechanism, event, about)
-    with ledger.releasing():
+    with ledger.releasing([query]):
         answers, reservation = ledger.reserve_new(event, [query])
         if reservation is None:
             values = _shaped(answers[query], ballots)
             return SumRelease(values, Repeated(event, 0), 0.0, ledger.drawn_under([query]))
-        drawn = mechanism.release(ballots, noise)
+        with ledger.drawing(reservation):
+            drawn = mechanism.release(ballots, noise)
         settled = ledger.settle(reservation, {query: tuple(drawn.values.ravel().tolist())}, drawn.event)
     values = _shaped(settled.labels[query], ballots)
     return SumRelease(values, drawn.event, settled.share, ledger.drawn_under([query]))

@@ -6,9 +6,8 @@ import logging
 import os
 import re
 import secrets
-import threading
 from collections.abc import Callable, Collection, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Self, final
@@ -20,7 +19,7 @@ from tutelage._internal.gate import user_path
 from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import integer_at_least
 from tutelage.accounting.filter import Accounting, Filter, GaussianFilter, RenyiFilter, accounting_of, limit_of
-from tutelage.events import CappedArgmaxGaussian, Event, PublicationTest, event_from_dict, of_queries
+from tutelage.events import CappedArgmaxGaussian, Event, PublicationTest, Repeated, event_from_dict, of_queries
 from tutelage.exceptions import (
     BudgetExceededError,
     InvalidParameterError,
@@ -39,7 +38,7 @@ from tutelage.ledger.disk import Room
 from tutelage.ledger.entries import Entry, Kind, canonical
 from tutelage.ledger.history import History, LedgerState
 from tutelage.ledger.store import Store, Transaction
-from tutelage.ledger.turns import turn
+from tutelage.ledger.turns import is_held, turn
 from tutelage.ledger.verification import (
     answers_in,
     breach_of,
@@ -118,7 +117,6 @@ class Ledger:
         self._changed = False  # whether they may be others than those of the release before
         # Keyed name and noise of the release that begins with the next reservation.
         self._intent: tuple[str, float | None] | None = None
-        self._turn_of: int | None = None  # the thread of this process that holds the ledger against other releases
 
     @classmethod
     def create(
@@ -267,9 +265,14 @@ class Ledger:
 
     def intended_noise(self, identity: str) -> float | None:
         """Return the noise with which the release of this identity was begun, or None."""
-        with self._held() as read:
-            begun = read.intent(keyed_name(self._key, "intent", identity))
-        return None if begun is None else begun["noise"]
+        begun = self._begun(identity)
+        return None if begun is None else begun.content["noise"]
+
+    def _begun(self, identity: str) -> Entry | None:
+        """Return the entry by which a release was begun, read through the chain of hashes."""
+        about = keyed_name(self._key, "intent", identity)
+        begun = (one for one in self.history().entries if one.kind is Kind.INTENDED and one.content["about"] == about)
+        return next(begun, None)
 
     def holds_only(self, identity: str, reservations: Collection[int], most: Event) -> bool:
         """Return whether all was spent under these reservations, after the release of this identity began, within it.
@@ -278,13 +281,12 @@ class Ledger:
         and its own ε holds for all that was released. Rows that are chosen at random without a seed are others each
         time: so more may be drawn, and the release be the one that pleased.
         """
-        with self._held() as read:
-            begun = read.intent(keyed_name(self._key, "intent", identity))
+        begun = self._begun(identity)
         reserved = {charge.number: charge.reserved.content["cost"] for charge in self.history().charges}
         paid = {number: cost for number, cost in reserved.items() if cost}  # a batch of a campaign costs nothing
         if begun is None or not paid.keys() <= set(reservations) or sum(paid.values()) > self._filter.cost(most):
             return False
-        return min(paid, default=0) > begun["number"]
+        return min(paid, default=0) > begun.number
 
     def write_binding(self) -> None:
         """Write the entry of `bind`, where it can be written, if no reservation did: all labels were remembered."""
@@ -300,24 +302,36 @@ class Ledger:
         return one
 
     @contextmanager
-    def releasing(self) -> Generator[None]:
+    def releasing(self, queries: Collection[bytes] = ()) -> Generator[None]:
         """Hold the ledger against other releases until the block ends, from before a step is reserved until it settled.
 
         A release that waits finds the answers of the one before: equal releases at the same time are one, which is paid
         once. A step that is open although no other release goes on is that of a dead process, and `reserve_new` takes
         it over at no further cost. It is drawn again. That is not a second release, if the time when a process dies
-        does not depend on its noise: docs/proofs/ledger.md.
+        does not depend on its noise: docs/proofs/ledger.md. Where all `queries` have answers, nothing is waited for.
         """
-        file, this = self._store.file, threading.get_ident()
-        if file is None or self._store.read_only or self._turn_of == this:
+        file = self._store.file
+
+        def is_needless() -> bool:
+            return bool(queries) and len(self.recall(queries)) == len(set(queries))
+
+        with nullcontext() if file is None or self._store.read_only else turn(file, is_needless):
             yield
-            return
-        with turn(file) as held:
-            self._turn_of = this if held else None
-            try:
-                yield
-            finally:
-                self._turn_of = None
+
+    @contextmanager
+    def drawing(self, reservation: Reservation) -> Generator[None]:
+        """Keep what was reserved spent, and the step closed, if a draw fails: it must not be drawn again for free."""
+        try:
+            yield
+        except Exception:
+            self.forfeit(reservation)
+            raise
+
+    def forfeit(self, reservation: Reservation) -> None:
+        """Close a step without an answer; nothing is given back."""
+        with self._held(write=True) as write:
+            most = Repeated(reservation.event, reservation.queries)
+            self._settled(write, reservation, {}, most, 0)
 
     def is_of(self, digest: bytes) -> bool:
         """Return whether the ledger is tied to the data set with this digest."""
@@ -336,7 +350,7 @@ class Ledger:
 
     def _write_beginning(self, write: Transaction) -> None:
         """Write which release it is and of which data, before its first reservation."""
-        if self._intent is not None and write.intent(self._intent[0]) is None:
+        if self._intent is not None and not write.has_intent(self._intent[0]):
             about, noise = self._intent
             write.add(Kind.INTENDED, about=about, noise=noise)
         if self._digest is None or Kind.BOUND in write.kinds:
@@ -487,10 +501,12 @@ class Ledger:
 
     def _left_open(self, read: Transaction, step: str, event: Event, queries: int, answers: int) -> Reservation | None:
         """Return the reservation of a step that a dead process left open, which no other process can settle."""
-        if self._turn_of != threading.get_ident() or not read.checkpoint().unsettled:
+        if not is_held(self._store.file) or not read.checkpoint().unsettled:
             return None
         found = _reservation(read, read.open_batch(step))
-        if found is None or (found.event, found.queries) != (event, queries):
+        # Its entry is not read through the chain of hashes, so that nothing in it is believed.
+        same = event, queries, queries * self._filter.cost(event)
+        if found is None or (found.event, found.queries, found.grains) != same:
             return None
         self._write_beginning(read)
         _LOGGER.info("A step that was reserved and not answered is taken over, at no further cost.")
@@ -573,14 +589,16 @@ class Ledger:
         keyed = keyed_name(self._key, "kept", name)
         with self._held() as read:
             found = read.kept(keyed)
-        if found is not None or self._store.read_only:
-            return make() if found is None else found
-        content = make()
-        with self._held(write=True) as write:
-            found = write.kept(keyed)
-            if found is None:
-                write.keep(keyed, content)
-        return found or content
+        entries = (one.content for one in self.history().entries if one.kind is Kind.KEPT)
+        digests = {content["name"]: content["content"] for content in entries}
+        if found is None and keyed not in digests:
+            found = make()
+            if not self._store.read_only:
+                with self._held(write=True) as write:
+                    found = write.keep(keyed, found)
+        elif found is None or digests.get(keyed) != hashlib.sha256(found).hexdigest():
+            raise LedgerTamperedError("A map that the ledger keeps was changed. Restore a copy that verifies.")
+        return found
 
     def drawn_under(self, hashes: Collection[bytes]) -> frozenset[int]:
         """Return the reservations under which the remembered answers of these `query_hashes` were drawn."""

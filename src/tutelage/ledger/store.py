@@ -126,31 +126,27 @@ class Transaction:
         )
 
     def kept(self, name: str) -> bytes | None:
-        """Return what is kept under a name, once an entry is found to have its digest."""
+        """Return what is kept under a name."""
         content = self._one("SELECT content FROM kept WHERE name = ?", name)
-        if content is None:
-            return None
-        begins = f'{{"content":{canonical(hashlib.sha256(content).hexdigest())},'
-        if self._one("SELECT 1 FROM entries WHERE substr(text, 1, ?) = ?", len(begins), begins) is None:
-            raise LedgerTamperedError(
-                "A map that the ledger keeps of a release was changed. Restore a copy that verifies."
-            )
-        return content
+        return None if content is None else _bytes(content)
 
-    def keep(self, name: str, content: bytes) -> None:
-        """Keep content under a name that has none yet, with an entry that holds its digest."""
-        self._run("INSERT INTO kept VALUES (?, ?)", (name, content))
-        self.add(Kind.KEPT, name=name, content=hashlib.sha256(content).hexdigest())
+    def keep(self, name: str, content: bytes) -> bytes:
+        """Keep content under a name, with an entry that holds its digest, and return what is kept there, if it was."""
+        found = self.kept(name)
+        if found is None:
+            self._run("INSERT INTO kept VALUES (?, ?)", (name, content))
+            self.add(Kind.KEPT, name=name, content=hashlib.sha256(content).hexdigest())
+        return content if found is None else found
 
     def all_kept(self) -> dict[str, str]:
         """Return the digest of everything that is kept, by its name."""
-        return {name: hashlib.sha256(content).hexdigest() for name, content in self._run("SELECT * FROM kept")}
+        rows = self._run("SELECT * FROM kept")
+        return {name: hashlib.sha256(_bytes(content)).hexdigest() for name, content in rows}
 
-    def intent(self, about: str) -> dict[str, Any] | None:
-        """Return the entry by which the release with this name was begun, unchecked, or None."""
+    def has_intent(self, about: str) -> bool:
+        """Return whether the release with this name was begun."""
         begins = f'{{"about":{canonical(about)},'
-        found = self._one("SELECT text FROM entries WHERE substr(text, 1, ?) = ?", len(begins), begins)
-        return None if found is None else json.loads(found)
+        return self._one("SELECT 1 FROM entries WHERE substr(text, 1, ?) = ?", len(begins), begins) is not None
 
     def drawn_under(self, query: bytes) -> set[int]:
         """Return the reservation of the stored answer of a query, and that of its campaign."""
@@ -233,6 +229,12 @@ class Transaction:
         if self._run("PRAGMA integrity_check").fetchall() != [("ok",)]:
             raise LedgerTamperedError("The ledger's file is damaged. Restore a copy that verifies.")
         self.check_schema()
+
+
+def _bytes(content: object) -> bytes:
+    if not isinstance(content, bytes):
+        raise LedgerTamperedError("A map that the ledger keeps was changed. Restore a copy that verifies.")
+    return content
 
 
 @final

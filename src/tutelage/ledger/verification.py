@@ -115,7 +115,7 @@ def verified(read: Transaction, *, head: str | None = None) -> Checkpoint:
             "ledger, or rewritten."
         )
     if read.all_kept() != book.kept:
-        raise LedgerTamperedError("A map that the ledger keeps of a release was changed.")
+        raise LedgerTamperedError("A map that the ledger keeps was changed.")
     if book.check_answers(read.answers()) != book.sums.answers or read.checkpoint() != book.sums:
         raise LedgerTamperedError("The ledger's checkpoint does not add up with its entries.")
     return book.sums
