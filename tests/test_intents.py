@@ -178,6 +178,7 @@ def test_a_map_that_is_kept_and_was_changed_is_refused(change, fitted, tmp_path)
         Ledger.open(tmp_path / "a.ledger").verify()
 
 
+@pytest.mark.filterwarnings("ignore")  # `catch_warnings` of one thread undoes that of the other
 def test_of_two_equal_fits_at_once_the_second_states_what_the_first_released(fitted, tmp_path):
     Ledger.create(tmp_path / "a.ledger", epsilon=3.0, delta=1e-5, unit=ROW, accounting="gaussian")
     with ThreadPoolExecutor(2) as threads:
