@@ -1,31 +1,25 @@
 """Claim 8 of docs/proofs/ballots.md: an accepted map takes each row by itself, and makes vectors of length one."""
 
-from dataclasses import fields
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.typing import FloatArray
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features import PublicKernel, PublicProjection, PublicScaling, UnitBall, landmarks, rowwise
-from tutelage.federation.sums import map_of
+from tutelage.features.stored import arrays_of, map_of, names_of
 
 ROWS = 515  # more than are worked on at once
 
 
 def accepted(*steps) -> Pipeline:
     """Return the map of these steps, as a hospital makes it of what the registry sent."""
-    arrays = {
-        f"map {place} {each.name}": np.asarray(getattr(step, each.name), dtype=np.float64)
-        for place, step in enumerate(steps)
-        for each in fields(step)
-    }
-    features = np.shape(steps[-2].directions)[1]
-    return map_of([type(step).__name__ for step in steps], arrays, np.zeros((features + 1, 2)))
+    features = make_pipeline(*steps)
+    return map_of(names_of(features), arrays_of(features))
 
 
 def levels_of(columns: int) -> int:

@@ -32,7 +32,7 @@ CEILINGS = {
     "testing": 390,
     "root": 3_530,
 }
-TEST_LINES = 29_960
+TEST_LINES = 29_970
 
 
 def lines_of(*paths: Path) -> int:
