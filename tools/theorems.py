@@ -47,7 +47,7 @@ THEOREMS = {
         ("Discrete noise is rounded continuous noise; Peikert 2010", "accounting.composition:rounding_variance"),
         ("Composition without a conversion", "accounting.composition:shifted_gaussian_composition"),
         ("A budget of μ² for adaptive releases; Smith and Thakurta 2022", "accounting.filter:GaussianFilter"),
-        ("A public map depends on one row at a time", "federation.sums:map_of"),
+        ("A public map depends on one row at a time", "features.stored:map_of"),
         ("Ballots that are only added or removed", "accounting.data_independent:epsilon_if_added_or_removed"),
         ("Length of a ballot of scores", "labeling.tuning:score_norm"),
     ],

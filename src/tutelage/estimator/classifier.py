@@ -749,15 +749,19 @@ class PATEClassifier(ClassifierMixin, Inputs):
         if self.ledger is None and not run.noise.simulated:
             one_teacher = asking.event_of_one(ONE_TEACHER)
             repeated = WITHOUT_LEDGER.count(one_teacher, most.count, budget.unit.name, self.delta)
-        try:
+
+        def drawn() -> tuple[LedgerState, FitRelease, Event | None]:
             with ledger.releasing():
                 ledger.intend(budget.identity, noise if self._noise_by_budget(run) else None)
                 before, made = ledger.state(), release(ledger)
+                # How many were asked may have followed from answers: `most` is as many as could have been.
+                return before, made, ledger.whole_release(budget.identity, made.reservations, most)
+
+        try:
+            before, made, alone = drawn()
         except LedgerOvertakenError:  # before anything was spent
             ledger = opened()
-            with ledger.releasing():
-                ledger.intend(budget.identity, noise if self._noise_by_budget(run) else None)
-                before, made = ledger.state(), release(ledger)
+            before, made, alone = drawn()
         ledger.write_binding()
         self.queries_, self.rounds_, self.release_ = made.asked.queries, made.asked.rounds, made.asked.release
         self.mechanism_, self.n_teachers_ = asking.mechanism, made.n_teachers
@@ -770,21 +774,23 @@ class PATEClassifier(ClassifierMixin, Inputs):
             self.ballots_ = made.ballots
         else:
             self.votes_ = made.votes
-        # How many were asked may have followed from answers, so the ε is that of as many as could have been.
-        alone = ledger.holds_only(budget.identity, made.reservations, most)
-        self._account(ledger, before, most, repeated, alone=alone)
+        self._account(ledger, before, most, repeated, alone)
         return made
 
     def _account(
-        self, ledger: Ledger, before: LedgerState, most: Event, repeated: Spent | None, *, alone: bool
+        self, ledger: Ledger, before: LedgerState, most: Event, repeated: Spent | None, alone: Event | None
     ) -> None:
-        """Set what this fit cost, and say what it spent together with others."""
+        """Set what this fit cost, and say what it spent together with others; `alone` is all that was ever drawn, if it
+        was drawn for this release.
+        """
         self.open_ledger_, self.ledger_ = ledger, ledger.state()
         # Rows may have been chosen by earlier answers: then these labels have no guarantee apart from them.
         by_itself = data_independent.epsilon(most, self.delta)
-        self.epsilon_ = by_itself if alone and by_itself.epsilon <= self.ledger_.budget else self.ledger_.guarantee()
-        if alone and before.spent > 0:  # interrupted or repeated: the release is all that was drawn for it
-            self.release_ = replace(self.release_, event=ledger.history().released)
+        self.epsilon_ = (
+            by_itself if alone is not None and by_itself.epsilon <= self.ledger_.budget else self.ledger_.guarantee()
+        )
+        if alone is not None and before.spent > 0:  # interrupted or repeated
+            self.release_ = replace(self.release_, event=alone)
         if before.spent > 0:
             said = _continued(before, self.ledger_, self.release_) + self._from_memory()
             if self.drawn_ and self.release_.cost == 0:

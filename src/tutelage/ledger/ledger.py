@@ -274,26 +274,25 @@ class Ledger:
         begun = (one for one in self.history().entries if one.kind is Kind.INTENDED and one.content["about"] == about)
         return next(begun, None)
 
-    def holds_only(self, identity: str, reservations: Collection[int], most: Event) -> bool:
-        """Return whether all was spent under these reservations, after the release of this identity began, within it.
+    def whole_release(self, identity: str, reservations: Collection[int], most: Event) -> Event | None:
+        """Return all that was drawn if it is this release alone, spent under these reservations and within `most`.
 
-        Then the release was fixed before anything was answered, nothing more was drawn than `most`, as was fixed then,
-        and its own ε holds for all that was released. Rows that are chosen at random without a seed are others each
-        time: so more may be drawn, and the release be the one that pleased.
+        Then the release was fixed before anything was answered, and its own ε holds for all that was released. Rows
+        that are chosen at random without a seed are others each time: so more than `most` may be drawn, and the release
+        be the one that pleased. Call it within `releasing`.
         """
-        begun = self._begun(identity)
-        reserved = {charge.number: charge.reserved.content["cost"] for charge in self.history().charges}
+        history, begun = self.history(), self._begun(identity)
+        reserved = {charge.number: charge.reserved.content["cost"] for charge in history.charges}
         paid = {number: cost for number, cost in reserved.items() if cost}  # a batch of a campaign costs nothing
-        if begun is None or not paid.keys() <= set(reservations) or sum(paid.values()) > self._filter.cost(most):
-            return False
-        return min(paid, default=0) > begun.number
+        fixed = begun is not None and min(paid, default=0) > begun.number and paid.keys() <= set(reservations)
+        return history.released if fixed and sum(paid.values()) <= self._filter.cost(most) else None
 
     def write_binding(self) -> None:
         """Write the entry of `bind`, where it can be written, if no reservation did: all labels were remembered."""
         if self._digest is not None and not self._store.read_only:
             with suppress(LedgerStorageError, LedgerLockedError), self._held(write=True) as write:
                 self._write_beginning(write)
-        self._digest = None
+        self._digest = self._intent = None
 
     def for_release(self) -> Self:
         """Return this ledger with a binding of its own, for a release beside others of the same object."""
