@@ -780,8 +780,9 @@ class PATEClassifier(ClassifierMixin, Inputs):
     def _account(
         self, ledger: Ledger, before: LedgerState, most: Event, repeated: Spent | None, alone: Event | None
     ) -> None:
-        """Set what this fit cost, and say what it spent together with others; `alone` is all that was ever drawn, if it
-        was drawn for this release.
+        """Set what this fit cost, and say what it spent together with others.
+
+        `alone` is all that was ever drawn through the ledger, if all of it was drawn for this release.
         """
         self.open_ledger_, self.ledger_ = ledger, ledger.state()
         # Rows may have been chosen by earlier answers: then these labels have no guarantee apart from them.
