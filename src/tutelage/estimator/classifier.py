@@ -742,17 +742,17 @@ class PATEClassifier(ClassifierMixin, Inputs):
         def opened() -> Ledger:
             return budget.opened(one, asking.n_queries, noise_by_budget=self._noise_by_budget(run))
 
-        noise = getattr(asking.mechanism, "noise_multiplier", getattr(asking.mechanism, "sigma", None))
+        chosen = asking.mechanism if self._noise_by_budget(run) else None  # else its noise was declared
+        noise = getattr(chosen, "noise_multiplier", getattr(chosen, "sigma", None))
         ledger = opened()
         release = asking.prepare(ledger)
         repeated = None
         if self.ledger is None and not run.noise.simulated:
-            one_teacher = asking.event_of_one(ONE_TEACHER)
-            repeated = WITHOUT_LEDGER.count(one_teacher, most.count, budget.unit.name, self.delta)
+            repeated = WITHOUT_LEDGER.count(asking.event_of_one(ONE_TEACHER), most.count, budget.unit.name, self.delta)
 
         def drawn() -> tuple[LedgerState, FitRelease, Event | None]:
             with ledger.releasing():
-                ledger.intend(budget.identity, noise if self._noise_by_budget(run) else None)
+                ledger.intend(budget.identity, noise)
                 before, made = ledger.state(), release(ledger)
                 # How many were asked may have followed from answers: `most` is as many as could have been.
                 return before, made, ledger.whole_release(budget.identity, made.reservations, most)
@@ -787,9 +787,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
         self.open_ledger_, self.ledger_ = ledger, ledger.state()
         # Rows may have been chosen by earlier answers: then these labels have no guarantee apart from them.
         by_itself = data_independent.epsilon(most, self.delta)
-        self.epsilon_ = (
-            by_itself if alone is not None and by_itself.epsilon <= self.ledger_.budget else self.ledger_.guarantee()
-        )
+        is_alone = alone is not None and by_itself.epsilon <= self.ledger_.budget
+        self.epsilon_ = by_itself if is_alone else self.ledger_.guarantee()
         if alone is not None and before.spent > 0:  # interrupted or repeated
             self.release_ = replace(self.release_, event=alone)
         if before.spent > 0:
