@@ -39,6 +39,7 @@ def law_of_position(masses: np.ndarray, loser: int, gainer: int, first: tuple[in
     return np.bincount(winner.ravel(), weights=np.outer(masses, masses).ravel(), minlength=3)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("order", [1.02, 2.0, 6.0])
 @pytest.mark.parametrize("kind", ARGMAX)
 def test_the_search_finds_the_worst_position(kind, order):
@@ -56,6 +57,7 @@ def test_the_search_finds_the_worst_position(kind, order):
     assert worst * (1 - 1e-9) <= ARGMAX[kind][1](1.5, order) <= worst * (1 + 1e-3)
 
 
+@pytest.mark.rest
 @given(
     counts=st.lists(st.integers(0, 300), min_size=2, max_size=8).filter(any),
     scale=st.floats(1.0, 60.0),
@@ -77,6 +79,7 @@ def test_no_check_costs_more(votes, threshold, sigma, order):
     assert cost <= argmax_bound.gaussian_check(sigma, order) * (1 + 1e-9)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("sigma", [40.0, 150.0, 1000.0])
 def test_gaussian_noise_costs_about_two_thirds_of_the_bound_of_every_count(sigma):
     share = argmax_bound.gaussian_argmax(sigma, 4.0) / (4.0 / sigma**2)

@@ -125,6 +125,7 @@ def cast(vectors, residuals, people, radius):
     return VectorBallots().cast(blocks, lambda block: (vectors[block.rows], residuals[block.rows]), radius, ONE_TEACHER)
 
 
+@pytest.mark.rest
 @given(st.integers(0, 2**32 - 1), st.integers(1, 9))
 def test_the_sum_is_the_same_in_blocks_of_whole_people(seed, at_once):
     ids, vectors, residuals = people(seed)

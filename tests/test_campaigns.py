@@ -208,6 +208,7 @@ def test_a_campaign_that_does_not_fit_spends_nothing(tmp_path, seen):
     assert seen == []
 
 
+@pytest.mark.rest
 def test_a_full_budget_does_not_end_a_campaign_that_was_paid(tmp_path):
     path, limit = tmp_path / "a.ledger", RenyiFilter.holding(EVENT, DELTA)
     Ledger.create(path, epsilon=limit.epsilon, delta=DELTA, unit=PERSON, order=limit.order)
@@ -526,6 +527,7 @@ def test_a_process_killed_at_any_line_wastes_votes_and_repeats_none(step, path):
     assert " kills, " in called_by_itself("test_campaigns", call, step, path)
 
 
+@pytest.mark.rest
 def test_processes_that_ask_at_once_share_one_cap(path):
     load()
     read, write = os.pipe()

@@ -57,6 +57,7 @@ def few_votes(X, public):
 # What it learns, and what that costs
 
 
+@pytest.mark.rest
 def test_it_learns_nearly_as_much_as_a_model_without_privacy(plain):
     bare = LogisticRegression().fit(PRIVATE, LABELS).score(TEST, TRUE)
     assert plain.score(TEST, TRUE) > bare - 0.05
@@ -136,6 +137,7 @@ def test_a_second_fit_has_the_same_labels_at_no_cost(path):
     assert Ledger.open(path).verify().spent == first.ledger_.spent
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("epsilon", "cap"), [(0.3, 20), (3.0, 5)])
 def test_the_same_fit_finds_the_same_noise_again(path, epsilon, cap):
     some = {"X": PRIVATE[:300], "y": LABELS[:300], "public": PUBLIC[:40], "teacher": NearestQueries(cap), "noise": None}

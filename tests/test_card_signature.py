@@ -69,6 +69,7 @@ def ask(folder: Path, row: float = 99.0, **options: Any) -> None:
     LabelingSession(votes, GNMax(sigma=40), Ledger.open(folder / "a.ledger"), **options).ask(np.array([[row]]))
 
 
+@pytest.mark.rest
 def test_a_signed_card_is_verified_with_and_without_its_ledger(called, signed, officer):
     alone, beside = verified(called, signed), verified(called, signed, "--ledger", "a.ledger")
     for result in (alone, beside):

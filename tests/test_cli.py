@@ -381,6 +381,7 @@ def test_published_figures_stand_beside_the_run(folder):
     assert shown.count("1e-05") == 2  # the student's, twice; the paper's δ was not given, so none is invented
 
 
+@pytest.mark.rest
 def test_a_disk_without_room_is_one_sentence(folder):
     def little_room():
         resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500))

@@ -116,6 +116,7 @@ def model(**settings: object) -> PATEClassifier:
     return PATEClassifier(**{"epsilon": 2.0, "noise": SimulationNoise(0), "classes": CLASSES, **settings})
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("in_batches", [False, True])
 def test_labels_are_merged_in_python_as_in_a_configuration(folder, in_batches):
     file, public = folder / "private.parquet", read_table(folder / "public.parquet")

@@ -73,6 +73,7 @@ def test_what_the_people_say_is_added_to_the_card_of_a_run(called, finished):  #
     assert printed == json.loads((finished / "out" / "card.json").read_text())
 
 
+@pytest.mark.rest
 def test_a_later_ledger_brings_the_budget_of_a_card_up_to_date(called, folder):  # noqa: F811
     configure(folder, BUDGET)
     called("run", "config.toml", cwd=folder)
@@ -142,6 +143,7 @@ def test_a_ledger_alone_makes_a_card_of_everything_released(called, charged):
     assert read_card(charged / "out" / "card.json").findings == card.findings
 
 
+@pytest.mark.rest
 def test_the_publication_of_an_epsilon_is_counted_and_is_no_query(called, charged):
     publication = PublicationTest((2**59, 2**58), 1e-5, ONE_TEACHER)
     ledger = Ledger.open(charged / "a.ledger")
@@ -270,6 +272,7 @@ def test_findings_that_follow_from_the_card_are_not_taken_from_its_file(called, 
         assert large in json.loads((finished / "new" / "card.json").read_text())["findings"]
 
 
+@pytest.mark.rest
 def test_a_card_with_an_epsilon_of_its_own_is_of_all_that_its_ledger_answered(called, folder):  # noqa: F811
     """The second run's labels may have been chosen by the first's: by themselves they have no guarantee."""
     configure(folder, BUDGET)
@@ -316,6 +319,7 @@ def tested(called, tmp_path):
     return test
 
 
+@pytest.mark.rest
 def test_an_epsilon_that_passed_its_test_stands_on_the_card_beside_the_other(called, tested):
     made = tested()
     result = called(*ON_CARD, cwd=made)
@@ -331,6 +335,7 @@ def test_an_epsilon_that_passed_its_test_stands_on_the_card_beside_the_other(cal
     assert "borne out by a private test that passed" in (made / "out" / "card.md").read_text()
 
 
+@pytest.mark.rest
 def test_after_a_refusal_the_card_has_one_epsilon(called, tested):
     made = tested(TORN)
     assert json.loads((made / "claim.json").read_text())["sanitised"] is None
@@ -340,6 +345,7 @@ def test_after_a_refusal_the_card_has_one_epsilon(called, tested):
     assert card.epsilon.epsilon < 20
 
 
+@pytest.mark.rest
 def test_a_batch_that_was_interrupted_gave_no_answer_and_spoils_no_claim(called, tested):
     made = tested()
     Ledger.open(made / "l.db").reserve(NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), 3)
@@ -409,6 +415,7 @@ def test_a_claim_is_checked_with_the_ledger_that_paid(called, tested):
     assert not (made / "out").exists()
 
 
+@pytest.mark.rest
 def test_a_claim_needs_its_ledger_and_a_file_of_its_own(called, tested):
     made = tested()
     assert called("card", "--ledger", "l.db", "--output", "out", cwd=made).returncode == 0
@@ -421,6 +428,7 @@ def test_a_claim_needs_its_ledger_and_a_file_of_its_own(called, tested):
     assert "votes.npz would be replaced, but was not written here by tutelage" in refusal(over, 2)
 
 
+@pytest.mark.rest
 def test_a_test_that_was_refused_is_not_turned_into_one_that_passed(called, tested):
     made = tested(TORN)
     claim, proposal = json.loads((made / "claim.json").read_text()), json.loads((made / "p.json").read_text())

@@ -440,6 +440,7 @@ neighbors = "silo"
 """
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("change", "message"),
     [

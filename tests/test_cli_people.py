@@ -59,6 +59,7 @@ def labels_of(folder: Path) -> set[str]:
     return {row["label"] for row in rows}
 
 
+@pytest.mark.rest
 @BOTH
 def test_its_student_predicts_from_the_file(by, finished, tmp_path):
     finished(by)
@@ -68,6 +69,7 @@ def test_its_student_predicts_from_the_file(by, finished, tmp_path):
     assert np.mean(student.predict(columns) == np.array(public.column("ill"))) > 0.8
 
 
+@pytest.mark.rest
 @BOTH
 def test_a_second_run_says_the_same_and_costs_nothing(by, finished, tmp_path):
     finished(by)
@@ -140,11 +142,13 @@ def test_nothing_that_may_be_published_says_how_many_people_there_are(finished, 
         assert "1,500" not in text
 
 
+@pytest.mark.rest
 def test_where_the_unit_is_a_row_the_card_says_how_many_there_are(folder):
     configure_people(folder, NEAREST, private='unit = "row"\nignore = ["patient"]')
     assert ran(folder)["teachers"] == 3000
 
 
+@pytest.mark.rest
 def test_more_queries_cost_nothing_and_the_run_warns_that_votes_may_be_gone(folder):
     configure_people(folder, NEAREST, public="queries = 150")
     spent = ran(folder)["budget"]["spent"]
@@ -238,6 +242,7 @@ def test_people_cast_ballots_unless_a_setting_is_about_votes(private, public, mo
     assert settings.teachers.number == (20 if "number" in more else 250)
 
 
+@pytest.mark.rest
 def test_runs_share_the_budget_and_each_keeps_to_its_epsilon(folder):
     configure_people(folder, VECTORS, privacy="epsilon = 1.0\nbudget = 3.0")
     first = ran(folder)

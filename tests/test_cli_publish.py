@@ -53,6 +53,7 @@ def put_to_the_test(folder, votes="votes.npz", *options, mechanism=LAPLACE):
     return tutelage("publish", "test", "p.json", "rows.npz", *files, *mechanism, *options, cwd=folder)
 
 
+@pytest.mark.rest
 def test_from_public_votes_to_a_published_epsilon(folder):
     proposed = propose(folder)
     assert proposed.returncode == 0, proposed.stderr
@@ -68,6 +69,7 @@ def test_from_public_votes_to_a_published_epsilon(folder):
     assert json.loads(put_to_the_test(folder, "votes.npz", "--json").stdout) == found
 
 
+@pytest.mark.rest
 def test_a_proposal_comes_before_the_first_label(folder):
     label(folder)
     assert "must come before the first" in refusal(propose(folder), code=1)
@@ -159,6 +161,7 @@ def test_a_run_tests_its_proposal_and_files_both_numbers(project, monkeypatch, p
     assert same["budget"]["spent"] == card["budget"]["spent"]
 
 
+@pytest.mark.rest
 def test_the_second_epsilon_on_the_card_of_a_run_is_proved_again(project, monkeypatch):
     monkeypatch.setattr(SystemNoise, "happens", lambda self, chance: True)
     assert tutelage("run", "config.toml", cwd=project).returncode == 0
@@ -201,6 +204,7 @@ def test_a_run_does_not_claim_its_test_of_labels_that_another_run_asked_for(proj
     assert spent(project) == before
 
 
+@pytest.mark.rest
 def test_a_run_that_asks_for_more_than_its_test_was_about_spends_nothing(project, monkeypatch):
     monkeypatch.setattr(SystemNoise, "happens", lambda self, chance: True)
     assert tutelage("run", "config.toml", cwd=project).returncode == 0

@@ -193,6 +193,7 @@ READERS = [
 ]
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("arguments", READERS, ids=lambda given: " ".join(map(str, given[:2])))
 def test_junk_in_place_of_any_file_is_one_sentence(arguments, tmp_path, called):
     (tmp_path / "p.csv").write_text("a,b\n1,2\n")
@@ -334,6 +335,7 @@ def test_every_help_text_fits_the_screen_uncut(columns):
     assert [line for line in lines if line.endswith("...") and "VERB ..." not in line] == []
 
 
+@pytest.mark.rest
 def test_what_is_shown_first_loads_nothing_heavy():
     assert "typer" in modules_after()
     for loaded in (modules_after(), modules_after("--version"), modules_after("rnu")):

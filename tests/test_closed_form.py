@@ -49,6 +49,7 @@ def test_each_teacher_votes_as_scikit_learn_does_on_its_shard(name):
     assert (ballots[-1] == ABSTAIN).all()
 
 
+@pytest.mark.rest
 @EACH_HEAD
 def test_teachers_together_vote_as_one_by_one(head):
     X, y, shards, queries = made(600, 70)
@@ -94,6 +95,7 @@ def test_a_change_in_one_shard_moves_no_bit_of_another_teacher(head, change):
     assert changed == {shards.assignment[row]}
 
 
+@pytest.mark.rest
 @given(
     st.lists(st.tuples(st.integers(0, 4), st.integers(0, N_CLASSES - 1)), min_size=1, max_size=40), st.integers(0, 99)
 )

@@ -81,6 +81,7 @@ def test_it_bounds_the_exact_cost_and_moves_with_one_ballot_by_one_step(event, t
         assert values[everybody, 0].sum() <= 1.45 * exact[everybody].sum()
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("scale", [0.31, 0.4, 0.6, 1.0])
 @pytest.mark.parametrize(("teachers", "classes"), [(7, 3), (4, 4)])
 def test_ties_never_bring_it_below_the_exact_cost(scale, teachers, classes):

@@ -49,6 +49,7 @@ def test_the_headline_is_the_smallest_theorem():
         assert value.epsilon < by_curve
 
 
+@pytest.mark.rest
 def test_composition_adds_and_flattens():
     both = Composed((Repeated(LAPLACE, 3), Repeated(Composed((GAUSSIAN, LAPLACE)), 2)))
     expected = 5 * rdp(LAPLACE).values + 2 * rdp(GAUSSIAN).values
@@ -58,6 +59,7 @@ def test_composition_adds_and_flattens():
     assert epsilon(both, 1e-5).order is not None
 
 
+@pytest.mark.rest
 def test_narrow_numpy_numbers_do_not_overflow_into_a_small_epsilon():
     wide = epsilon(Repeated(NoisyArgmaxGaussian(300.0, 2, ONE_TEACHER), 100), 1e-5)
     narrow = NoisyArgmaxGaussian(np.float16(300), 2, ONE_TEACHER)  # pyright: ignore[reportArgumentType]

@@ -172,6 +172,7 @@ def test_the_documented_students_work():
     assert np.mean(names["final"].predict(names["rows"]) == names["y_public"]) > 0.7
 
 
+@pytest.mark.rest
 def test_the_documented_entities_vote_locally():
     names = executed(blocks("docs/local.md", "python"))
     assert np.mean(names["labels"] == 0) > 0.8
@@ -219,6 +220,7 @@ def test_every_proof_and_test_that_the_source_names_exists():
         assert (REPOSITORY / path).is_file(), path
 
 
+@pytest.mark.rest
 def test_the_page_of_theorems_is_up_to_date():
     page = runpy.run_path(str(REPOSITORY / "tools" / "theorems.py"))["page"]
     assert (REPOSITORY / "docs" / "theorems.md").read_text() == page()

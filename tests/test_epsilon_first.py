@@ -42,6 +42,7 @@ def cost(sigma: float, queries: int, limit: RenyiFilter) -> int:
     return limit.cost(of_queries(GNMax(sigma).event_of_one(2, ROW, simulated=False), queries))
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("epsilon", "n_queries", "rounds"), [(1.0, 9, 1), (4.0, None, 1), (1.0, 50, 4)])
 def test_the_noise_is_the_least_with_which_all_queries_fit(binary_rows, epsilon, n_queries, rounds):
     found: Any = model(epsilon=epsilon, n_queries=n_queries, rounds=rounds).fit(*binary_rows, X_public=PUBLIC)
@@ -54,6 +55,7 @@ def test_the_noise_is_the_least_with_which_all_queries_fit(binary_rows, epsilon,
     assert sum(found.rounds_) == asked
 
 
+@pytest.mark.rest
 def test_the_same_fit_again_is_remembered_and_another_one_trains_no_teacher(binary_rows, tmp_path, monkeypatch):
     path = tmp_path / "a.ledger"
     first: Any = model(ledger=path).fit(*binary_rows, X_public=PUBLIC)
@@ -91,6 +93,7 @@ def test_fits_share_a_budget_and_each_keeps_to_its_epsilon(binary_rows, tmp_path
         model(ledger=path, epsilon=2.9, question="one more").fit(*binary_rows, X_public=PUBLIC)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("order", [None, 40.0])
 def test_it_fills_a_ledger_that_exists_by_the_order_of_that_ledger(binary_rows, tmp_path, order):
     ledger = Ledger.create(tmp_path / "a.ledger", epsilon=2.0, delta=DELTA, unit=ROW, order=order)
@@ -101,6 +104,7 @@ def test_it_fills_a_ledger_that_exists_by_the_order_of_that_ledger(binary_rows, 
     assert 1.99 < ledger.state().spent <= 2.0
 
 
+@pytest.mark.rest
 def test_noise_beyond_all_votes_is_warned_of(binary_rows):
     with pytest.warns(MuchNoiseWarning, match=r"σ = \d+(\.\d+)? votes, is larger than all 20 votes on a query"):
         model(epsilon=1.0).fit(*binary_rows, X_public=PUBLIC)

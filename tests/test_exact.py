@@ -159,6 +159,7 @@ def test_no_move_costs_less_than_fifty_digits_say(kind, counts, scale, order, so
     check_against_fifty_digits(kind, counts, scale, order, source, target)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("kind", "most"), [("laplace", 80), ("gaussian", 80), ("exponential", 10_000), ("permute and flip", 10_000)]
 )
@@ -313,6 +314,7 @@ def test_a_clear_vote_costs_nearly_nothing_even_with_little_noise(counts, sigma)
         assert [ExactCosts(check, votes).per_query(orders).max() for check in checks] == pytest.approx([0, 0, 0])
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("size", [1e-6, 1e-3, 0.05, 0.2, 1.0, 1e3, 1e5, 1e12])
 @pytest.mark.parametrize("event", [*EVENTS.values(), partial(ConfidenceCheck, 150), partial(ConfidenceCheck, 1e9)])
 def test_any_amount_of_noise_has_a_finite_cost_below_the_data_independent_one(event, size):

@@ -121,6 +121,7 @@ def unsound_rounds():
     yield "too many axes", row_with(b'["radius",[]]', b'["radius",[' + b",".join([b"1"] * 99) + b"]]")
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("what", "asked"), list(unsound_rounds()))
 def test_an_unsound_map_is_refused_before_it_sees_a_row(what, asked, members):
     before = members.ledger("hospital-0").state().spent

@@ -91,6 +91,7 @@ def test_a_quarter_of_the_honest_is_half_the_noise_and_all_of_them_cost_the_plan
     assert costs[0] > 1.5 * costs[1]
 
 
+@pytest.mark.rest
 def test_two_computing_parties_see_a_histogram_not_a_label_and_one_entity_s_share_alone():
     seen = epsilon_for_two_computing_parties(PLAIN, 10, ONE_TEACHER, 8, 8, 1000, 1e-5)
     label = epsilon_if_fewer_honest(PLAIN, 10, ONE_TEACHER, 8, 8, 1000, 1e-5)

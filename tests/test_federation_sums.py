@@ -150,6 +150,7 @@ def test_a_hospital_draws_the_noise_that_its_ledger_was_charged_for(members, mon
     assert not is_normal(noise / event.sigma_of_share)
 
 
+@pytest.mark.rest
 def test_a_hospital_that_missed_a_round_takes_part_in_the_next(members):
     first = asked(members)
     cast_by(members, first, [0, 1, 2])
@@ -184,6 +185,7 @@ def test_whose_ballots_are_in_a_sum_is_collected_again_if_it_is_lost(members):
     np.testing.assert_array_equal(SumRound.of(asked(members), members.consortium).coef, before.round.coef)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("killed", [True, "agreeing"])
 def test_a_party_killed_in_the_middle_opens_nothing_and_the_same_ballots_are_added_later(killed, members):
     batch = asked(members)

@@ -291,6 +291,7 @@ def test_two_columns_of_one_name_are_refused(place):
         PATEClassifier(epsilon=1.0, classes=[0, 1]).fit(**given)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("cell", [1e308, -1e308, 5e-324])
 @pytest.mark.parametrize("public_too", [False, True])
 def test_numbers_at_the_end_of_the_range_warn_of_nothing(cell, public_too):

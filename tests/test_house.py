@@ -3,6 +3,8 @@
 import runpy
 from typing import Any
 
+import pytest
+
 from conftest import REPOSITORY
 
 FILES = {
@@ -29,6 +31,7 @@ def test_cycles_and_names_without_a_docstring_are_found(tmp_path):
     assert house.public_names_without_docstring == undocumented
 
 
+@pytest.mark.rest
 def test_no_module_of_this_repository_imports_itself_by_way_of_others():
     house = TOOL["measure"](REPOSITORY)
     assert house.import_cycles == []

@@ -289,6 +289,7 @@ def test_the_session_accounts_for_what_happened(ledger):
     assert session.accountant().data_independent(DELTA) == by_hand.data_independent(DELTA)
 
 
+@pytest.mark.rest
 def test_the_exact_cost_of_a_session_with_predictions_is_below_its_public_one():
     mechanism = InteractiveGNMax(threshold=100, sigma_threshold=30.0, sigma_vote=30.0, confidence=0.9)
     session = LabelingSession(VOTES, mechanism, Ledger.in_memory(epsilon=50, delta=DELTA, unit=VOTES.unit))

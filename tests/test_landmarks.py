@@ -107,6 +107,7 @@ def test_a_projection_that_floats_do_not_hold_is_refused(size, reach):
         PublicProjection(np.zeros(3), np.full((3, 2), size), reach).transform(np.ones((1, 3)))
 
 
+@pytest.mark.rest
 @given(arrays(np.float64, (5, 3), elements=st.floats(-1e60, 1e60)), st.floats(1e-60, 1e60))
 def test_a_projection_of_any_size_gives_a_row_the_same_features_wherever_it_lies(directions, reach):
     directions = np.where(np.abs(directions) < 1e-60, 0, directions)

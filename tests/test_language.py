@@ -119,6 +119,7 @@ def texts() -> list[Path]:
     return sorted([*REPOSITORY.glob("*.md"), *pages, *modules])
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("kind", "phrases", "sentences"), [("dialect", DIALECT, SENTENCES), ("British", BRITISH, "")])
 def test_no_text_has_a_phrase_of_the_list(kind, phrases, sentences):
     read = set(texts()) - {REPOSITORY / name for name in EXEMPT[kind]}

@@ -249,6 +249,7 @@ def test_an_error_of_dask_is_not_quoted():
 # The ledger
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("ids", ["person", rest(None)])
 def test_a_ledger_knows_its_data_in_every_order_and_batch_and_in_memory(tmp_path, file, ids):
     ledger = tmp_path / "a.ledger"

@@ -397,6 +397,7 @@ def test_it_can_be_read_from_a_read_only_folder(ledger):
             Path(folder).chmod(0o755)
 
 
+@pytest.mark.rest
 @given(epsilon=st.floats(0.05, 50), log_delta=st.floats(-30, -2), sigma=st.floats(2, 300))
 @settings(max_examples=40)
 def test_a_full_budget_costs_no_more_than_its_epsilon(epsilon, log_delta, sigma):
@@ -421,6 +422,7 @@ def test_the_best_order_beats_its_neighbors_and_loses_little_to_hindsight():
         assert hindsight > epsilon
 
 
+@pytest.mark.rest
 def test_a_budget_can_be_made_to_measure():
     for event in (Repeated(ANSWER, 100), Repeated(CHECKED, 7), NoisyArgmaxLaplace(20.0, 3, PATIENT)):
         limit = RenyiFilter.holding(event, 1e-5)

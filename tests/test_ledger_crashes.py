@@ -111,6 +111,7 @@ def test_a_process_killed_at_any_line_of_ask_leaves_no_answer_without_a_debit(st
     assert " kills: " in called_by_itself("test_ledger_crashes", call, step, path)
 
 
+@pytest.mark.rest
 def test_processes_killed_at_random_moments_replay_what_they_said(path, tmp_path):
     random, said = np.random.default_rng(0), tmp_path / "said"
     kills, began = 60, time.perf_counter()
@@ -143,6 +144,7 @@ def test_processes_killed_at_random_moments_replay_what_they_said(path, tmp_path
     assert charged(path)[2] == spent
 
 
+@pytest.mark.rest
 def test_a_write_that_a_crash_cut_short_in_the_file_is_undone(path):
     ledger = Ledger.open(path)
     ledger.reserve(NoisyArgmaxGaussian(40.0, 3, ONE_TEACHER), 1)

@@ -164,6 +164,7 @@ def test_a_budget_that_is_too_small_is_not_fixed_in_a_file(tmp_path, binary_rows
     assert Ledger.open(path).verify().bound
 
 
+@pytest.mark.rest
 @pytest.mark.usefixtures("public_rows_may_be_private")
 def test_teachers_that_cannot_be_trained_fix_no_budget(tmp_path, binary_rows, monkeypatch):
     X, y = binary_rows

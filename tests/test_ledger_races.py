@@ -120,6 +120,7 @@ def test_a_child_that_outlives_its_parents_use_of_the_ledger_loses_nothing(opene
     assert after.verify().unsettled == 1 + room
 
 
+@pytest.mark.rest
 def test_a_fork_during_another_threads_transaction_does_not_hang_the_child(tmp_path):
     ledger = Ledger.create(tmp_path / "a.ledger", epsilon=50.0, delta=1e-5, unit=ONE_TEACHER)
     stop = threading.Event()
@@ -253,6 +254,7 @@ def test_two_processes_that_make_the_same_ledger_get_one(leftover, tmp_path):
     assert [*tmp_path.iterdir()] == [path]
 
 
+@pytest.mark.rest
 def test_of_ledgers_that_are_made_at_once_for_the_same_rows_one_is_kept(tmp_path):
     """Every process has looked for other ledgers before any of them makes its own."""
     rng = np.random.default_rng(0)

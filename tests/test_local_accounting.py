@@ -142,6 +142,7 @@ def test_a_vector_response_costs_what_gaussian_noise_on_two_counts_does():
     assert epsilon(Repeated(event, 7), 1e-5).epsilon == gaussian_composition(5.0, 7, 1e-5)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("target", "answers"), [(0.5, 1), (4.0, 20)])
 def test_local_noise_is_the_least_that_keeps_epsilon(target, answers):
     sigma = local_gaussian_for(target, 1e-5, answers).sigma
@@ -150,12 +151,14 @@ def test_local_noise_is_the_least_that_keeps_epsilon(target, answers):
     assert epsilon(Repeated(NoisyBallot(sigma * 0.9999, 10, ONE_ENTITY), answers), 1e-5).epsilon > target
 
 
+@pytest.mark.rest
 def test_local_noise_that_no_vote_could_pass_is_refused():
     for wrong in ((1e-9, 1e-5, 10), (0.0, 1e-5, 1), (1.0, 0.0, 1), (1.0, 1e-5, 0), (float("nan"), 1e-5, 1)):
         with pytest.raises(InvalidParameterError):
             local_gaussian_for(*wrong)
 
 
+@pytest.mark.rest
 def test_lattices_that_are_too_wide_fall_back_to_a_looser_cost():
     assert lattice_composition(np.array([0.5, 0.5]), 1.0, 2.0, 10**6, 1e-5) == np.inf
     assert lattice_composition(np.array([0.5, 0.5]), 1.0, 2.0, 10, 1e-290) == np.inf

@@ -54,6 +54,7 @@ LAW = "test_labels_follow_the_law_of_the_event"
 BACKWARDS = {"histograms": MechanismContract.histograms[::-1]}  # most faults of the law show in the last ones
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("mechanism", "by"), faulty_mechanisms(), ids=repr)
 def test_the_contract_rejects_every_faulty_mechanism(mechanism, by):
     with pytest.raises((AssertionError, TutelageError, TypeError)):

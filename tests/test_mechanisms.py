@@ -15,6 +15,7 @@ ALPHA = 1e-9
 DRAWS = 20_000
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("mechanism", "masses"),
     [

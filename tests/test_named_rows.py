@@ -82,6 +82,7 @@ def of_arrays() -> tuple[PATEClassifier, PublicColumns]:
     return fitted(columns.transform(PRIVATE), columns.transform(PUBLIC)), columns
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_gives_the_same_ballots_and_the_same_student(form, of_arrays, tmp_path):
     expected, columns = of_arrays
@@ -99,6 +100,7 @@ def test_every_form_gives_the_same_ballots_and_the_same_student(form, of_arrays,
     assert model.columns_.names == columns.names
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("form", ["pandas", "Polars", "PyArrow"])
 def test_labels_ids_and_silos_may_be_columns_of_the_same_library(form, tmp_path):
     X, public = (FORMS[form](rows.select(FEATURES), tmp_path) for rows in (PRIVATE, PUBLIC))
@@ -125,6 +127,7 @@ def test_columns_may_be_declared():
         fitted(PRIVATE, PUBLIC, features=few, student_features=PublicColumns(("age",), (None,)))
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("lazy", ["X", "y", "entity_ids", "whole_rows"])
 def test_rows_that_are_computed_anew_are_refused_beside_others(lazy):
     frame = polars.DataFrame({"age": np.arange(90.0), "sick": [0, 1] * 45, "who": np.arange(90)})

@@ -52,6 +52,7 @@ def teachers(factory=perceptron, n_jobs=None, seed=3, **settings):
     return NetworkTeachers(Network(factory, **settings), n_classes=3, seed=seed, n_jobs=n_jobs)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("engine", ["sequential", "vectorized"])
 def test_networks_learn_and_empty_shards_abstain(engine):
     ballots = teachers(engine=engine).fit_ballots(X, y, SHARDS, queries)

@@ -63,6 +63,7 @@ def test_no_worker_outlives_the_process_that_trains(back_end, estimator, number,
         wait_for_end(worker)
 
 
+@pytest.mark.rest
 def test_a_worker_that_starts_after_its_parent_ended_ends_too(tmp_path):
     """A process whose parent is another one than the one it was started by is an orphan already."""
     script = "import os; from tutelage.teachers.parallel import _end_after; _end_after(os.getpid())"

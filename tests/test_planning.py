@@ -212,6 +212,7 @@ def test_settings_of_ones_own_are_tried_in_full():
     assert found.recommended != found.asked
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("parameters", "kind"),
     [

@@ -498,6 +498,7 @@ def test_two_questions_about_the_same_people_share_one_budget(private, folder, c
     assert "is tied to other people or other rows" in refused
 
 
+@pytest.mark.rest
 def test_changed_rows_that_did_not_vote_are_said_to_be_unused(folder, called):
     configure(folder, ROOM, private='unit = "row"')
     assert called("run", "config.toml", cwd=folder).returncode == 0

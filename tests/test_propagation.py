@@ -144,6 +144,7 @@ def test_where_no_label_reaches_nothing_is_known():
     assert np.array_equal(student.predict(X), y)
 
 
+@pytest.mark.rest
 def test_the_same_seed_gives_the_same_student():
     X, y = make_moons(400, noise=0.2, random_state=0)
     labels = some_labels(y, 320, 0.8)

@@ -88,6 +88,7 @@ def vectors(made: Pipeline, alike: FloatArray) -> FloatArray:
     return np.vstack([ball.transform(row[np.newaxis]) for row in sums * (step * unit)])
 
 
+@pytest.mark.rest
 @settings(max_examples=15)
 @given(st.integers(0, 10**6), st.integers(1, 40), st.tuples(*[st.sampled_from([1e-50, 0.03, 1.0, 1e50])] * 3))
 def test_an_accepted_map_makes_of_each_row_what_exact_arithmetic_makes_of_it_alone(seed, columns, sizes):

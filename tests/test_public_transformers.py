@@ -131,6 +131,7 @@ ROW_BY_ROW = {
 }
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("name", ROW_BY_ROW)
 @settings(max_examples=25)
 @given(rows=hnp.arrays(np.float64, (9, 20), elements=CELLS), order=st.permutations(range(9)))
@@ -317,6 +318,7 @@ def test_a_classifier_sees_named_columns_through_a_transformer(row_by_row, tmp_p
     assert np.array_equal(loaded.predict(pd.DataFrame(tests)), model.predict(tests))
 
 
+@pytest.mark.rest
 def test_each_private_row_of_a_frame_is_taken_by_itself():
     """A transformer that looks across rows sees one at a time, whoever they are about."""
     rows, public = people(40, 1), people(80, 0)

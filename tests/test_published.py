@@ -49,6 +49,7 @@ def test_the_saved_student_and_labels_are_those_of_the_fit(model, tmp_path):
     assert stored["teachers"] == model.n_teachers_
 
 
+@pytest.mark.rest
 def test_delta_is_held_against_the_number_of_people_where_it_is_public_or_released():
     n = len(PRIVATE)
     people = np.arange(n) // 2
@@ -112,6 +113,7 @@ def named() -> Any:
     return PATEClassifier(TREE, student=TREE, features=AXES, **settings).fit(private, LABELS, X_public=public)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("library", FRAMES)
 def test_a_student_finds_columns_by_name(named, tmp_path, library):
     student = load_student(named.save(tmp_path) / "student.skops")

@@ -196,6 +196,7 @@ def test_a_proposal_is_recorded_and_tested_where_it_can_be_paid_for(proposal):
         publish_epsilon(of_patients, ledger(proposal), proposal, ROWS)
 
 
+@pytest.mark.rest
 def test_a_second_proposal_pays_for_the_first(proposal):
     bolder = propose(released(), DELTA, margin=3.0)
     paid = ledger(proposal, bolder, delta=2e-5)
@@ -294,6 +295,7 @@ def test_noise_of_ones_own_is_refused(proposal):
         publish_epsilon(released(), ledger(proposal), proposal, ROWS, noise=quiet)
 
 
+@pytest.mark.rest
 def test_a_session_with_a_confident_mechanism_publishes_too():
     counts = np.array([[57, 4, 1], [61, 1, 0], [30, 25, 7]])[np.random.default_rng(0).integers(0, 3, 60)]
     rows, votes = np.arange(60.0)[:, None], VoteHistogram(counts, TEACHERS)

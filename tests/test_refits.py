@@ -32,6 +32,7 @@ def fit(estimator=None, **options) -> PATEClassifier:
     return (estimator or model()).fit(X, Y, **{"X_public": PUBLIC, **options})
 
 
+@pytest.mark.rest
 def test_a_grid_search_states_the_sum_of_its_fits():
     search = GridSearchCV(model(), {"teacher": [ClassMeans(), Ridge()]}, cv=3)
     with pytest.warns(RepeatedFitWarning) as caught:
@@ -68,6 +69,7 @@ def test_what_does_not_add_up_is_not_warned_of(tmp_path):
             fit(model(ledger=tmp_path / "a.ledger", budget=9.0, question=question))  # the ledger adds up
 
 
+@pytest.mark.rest
 def test_the_page_on_tuning_prints_what_it_says(capsys):
     page = (REPOSITORY / "docs" / "pitfalls.md").read_text()
     (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)

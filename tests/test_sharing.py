@@ -22,6 +22,7 @@ def added_up(shares: tuple[bytes, bytes, bytes], shape: tuple[int, ...]) -> np.n
     return np.where(total > MODULUS // 2, total - MODULUS, total)
 
 
+@pytest.mark.rest
 @given(st.lists(SMALL, max_size=50))
 def test_shares_add_up_to_the_values(values):
     assert added_up(split(np.array(values, dtype=np.int64)), (len(values),)).tolist() == values

@@ -90,6 +90,7 @@ def test_another_estimator_is_configured_as_documented(tmp_path):
         assert config.private is not None
 
 
+@pytest.mark.rest
 def test_an_epsilon_is_proposed_and_tested_as_documented(tmp_path, called):
     (block,) = blocks("docs/publishing.md", "console")
     counts = np.repeat([[240, 8, 2], [250, 0, 0]], 50, axis=0)

@@ -156,6 +156,7 @@ def test_votes_are_the_same_with_every_back_end(back_end, on, rows):
         assert np.array_equal(ballots(rows, LogisticRegression()), expected[1])
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("back_end", BACK_ENDS)
 def test_a_teacher_works_on_one_thread_and_others_have_theirs_back(back_end, on, rows):
     with on(back_end):

@@ -131,6 +131,7 @@ class Picky(DecisionTreeClassifier):
         return super().predict(X) + (self.spoiled and self.when == "class") * 5
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("when", ["fit", "predict", "class"])
 def test_a_teacher_that_fails_abstains_and_no_other_does(when, n_jobs, tmp_path):

@@ -103,6 +103,7 @@ def test_public_texts_without_common_words_are_refused(texts, message):
         text_features(PublicRows(texts, "texts"))
 
 
+@pytest.mark.rest
 @settings(max_examples=20)
 @given(st.lists(st.text(min_size=1), min_size=2, max_size=6))
 def test_terms_are_stored_as_one_text_and_come_back(texts):
@@ -195,6 +196,7 @@ PRIVATE, KINDS = labelled(700, 1)
 TESTS, TRUTH = labelled(200, 2)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("form", [np.asarray, list, pd.Series, pl.Series], ids=lambda form: form.__name__)
 def test_texts_go_in_and_labels_come_out(form, tmp_path):
     model = PATEClassifier(epsilon=8.0, classes=[0, 1], noise=SimulationNoise(0), random_state=0)

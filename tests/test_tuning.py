@@ -303,6 +303,7 @@ def test_other_settings_are_paid_for_anew(tmp_path):
     assert Ledger.open(ledger).state().spent == spent
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("ids", [None, np.arange(1500) // 3])
 def test_nothing_is_spent_where_there_is_no_room_for_everything(tmp_path, ids):
     # What remains would hold the trial, and the scores, but not the final sums.
@@ -314,6 +315,7 @@ def test_nothing_is_spent_where_there_is_no_room_for_everything(tmp_path, ids):
     assert ledger.state().spent == before
 
 
+@pytest.mark.rest
 def test_the_number_of_people_is_released_once_and_shared():
     ids = np.repeat(np.arange(500), 3)
     model: Any = fit(tuned(unit="patient"), entity_ids=ids)

@@ -59,12 +59,14 @@ def test_it_is_nearly_as_right_as_a_model_without_privacy(plain):
     assert plain.n_teachers_ == len(PRIVATE)
 
 
+@pytest.mark.rest
 @pytest.mark.filterwarnings("ignore::tutelage.exceptions.OneClassWarning")
 def test_hardly_any_privacy_budget_leaves_hardly_anything_learned():
     scores = [fitted(epsilon=0.001, noise=SimulationNoise(seed)).score(TEST, TRUE) for seed in range(5)]
     assert np.mean(scores) < 0.5
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
 def test_the_noise_is_the_least_that_keeps_to_epsilon(epsilon):
     found = fitted(epsilon=epsilon)
@@ -100,6 +102,7 @@ def test_a_ledger_remembers_the_sum_and_the_next_fit_costs_nothing(ledger):
 
 
 # Fewer public rows, and others that only look the same to the ballots.
+@pytest.mark.rest
 @pytest.mark.parametrize("public", [PUBLIC[:300], PUBLIC * np.array([-1.0, 1, 1, 1])], ids=["fewer", "mirrored"])
 def test_other_public_rows_are_another_sum_that_the_budget_has_no_room_for(public, ledger):
     spent = fitted(ledger=ledger, noise=None).ledger_.spent
@@ -108,6 +111,7 @@ def test_other_public_rows_are_another_sum_that_the_budget_has_no_room_for(publi
     assert Ledger.open(ledger).state().spent == spent
 
 
+@pytest.mark.rest
 @pytest.mark.filterwarnings("ignore::tutelage.exceptions.OneClassWarning")  # a few noisy votes
 def test_a_count_is_not_paid_for_where_the_ballots_do_not_fit(ledger):
     ids = np.arange(len(PRIVATE))
@@ -119,6 +123,7 @@ def test_a_count_is_not_paid_for_where_the_ballots_do_not_fit(ledger):
     assert Ledger.open(ledger).state().spent == spent
 
 
+@pytest.mark.rest
 @pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")
 def test_a_remembered_count_does_not_let_half_a_campaign_through(tmp_path):
     unit = PrivacyUnit("entity", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
@@ -263,6 +268,7 @@ def test_moments_without_noise_give_least_squares():
     assert student.score(X, y) > 0.6
 
 
+@pytest.mark.rest
 def test_the_prior_that_is_read_off_the_moments_is_nearly_as_good_as_the_best():
     """Shrinkage chosen from noisy moments alone loses little to the best of a grid that sees the truth."""
     rng = np.random.default_rng(3)

@@ -79,6 +79,7 @@ def test_its_law_is_tested(entry):
     assert entry.kind in {type(kind.mechanism) for kind in suites if "mechanism" in vars(kind)}
 
 
+@pytest.mark.rest
 @EVERY
 def test_a_fault_is_planted_in_it(entry):
     """Its releases are compared with their exact law; right ones are accused with a probability of 1e-6."""
