@@ -15,7 +15,7 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 from tutelage.cli import main
-from tutelage.labeling.fits import FitsWithoutLedger
+from tutelage.estimator.together import FitsWithoutLedger
 from tutelage.noise import SimulationNoise, SystemNoise
 from tutelage.votes import VoteHistogram
 

@@ -23,8 +23,8 @@ from sklearn.svm import SVC
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.accounting.calibration import least_noise
 from tutelage.features import PublicPCA, PublicRows
-from tutelage.labeling.tuning import DEFAULT_SHARE
 from tutelage.ledger import Ledger
+from tutelage.methods.tuned import DEFAULT_SHARE
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students import Moments, NoisySumClassifier, fit_student
 from tutelage.teachers import VectorBallots

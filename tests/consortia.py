@@ -12,8 +12,11 @@ import numpy as np
 from parties import BACKSTOP, Child, free_ports
 from tutelage.federation import Aggregator, Batch, ComputingParty, Consortium, Entity, Home, Identity, Mailbox, Role
 from tutelage.federation.computing_party import Computed
+from tutelage.federation.keys import Member
 from tutelage.federation.mailbox import Header, Kind, seal, unseal
 from tutelage.federation.mpc import Session
+from tutelage.federation.schemes import SharedVotes
+from tutelage.federation.sums import SharedSums
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import GNMax
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
@@ -37,11 +40,15 @@ class Members:
     def ledger(self, name: str) -> Ledger:
         return Ledger.open(self.folder / name / "ledger")
 
+    def member(self, name: str) -> Member:
+        return next(member for member in self.consortium.members if member.name == name)
+
     def entity(self, name: str) -> Entity:
         return Entity(self.home(name), self.ledger(name))
 
     def aggregator(self) -> Aggregator:
-        return Aggregator(self.home("aggregator"), None if self.consortium.is_local else self.ledger("aggregator"))
+        spends = Role.AGGREGATOR in self.consortium.scheme.spenders
+        return Aggregator(self.home("aggregator"), self.ledger("aggregator") if spends else None)
 
     def ask(self, queries: int, *, first: int = 0) -> Batch:
         rows = np.arange(first, first + queries, dtype=np.float64)[:, None]
@@ -52,12 +59,12 @@ class Members:
     def sealed(self, batch: Batch, kind: Kind, sender: str, recipient: str, payload: bytes) -> bytes:
         """Return what a member may seal to another, of its own making."""
         header = Header.of(self.consortium, batch, kind, sender, recipient)
-        return seal(self.home(sender).identity, self.consortium.member(recipient), header, payload)
+        return seal(self.home(sender).identity, self.member(recipient), header, payload)
 
     def opened(self, batch: Batch, sender: str, recipient: str, envelope: Any, kind: Kind = Kind.SHARES) -> bytes:
         """Return what is in an envelope."""
         header = Header.of(self.consortium, batch, kind, sender, recipient)
-        return unseal(self.home(recipient).identity, self.consortium.member(sender), header, envelope)
+        return unseal(self.home(recipient).identity, self.member(sender), header, envelope)
 
     def payloads(self, batch: Batch, name: str) -> list[bytes]:
         """Return what an entity sent to each of the computing parties, as all of them together would see it."""
@@ -126,7 +133,10 @@ def all_ended(members: Members, batch: Batch, kind: type = Computed, **options: 
     return outcomes
 
 
-_DEATHS: dict[object, tuple[type, str]] = {True: (ComputingParty, "_result"), "agreeing": (Session, "exchange")}
+_DEATHS: dict[object, tuple[tuple[type, str], ...]] = {
+    True: ((SharedVotes, "result"), (SharedSums, "result")),
+    "agreeing": ((Session, "exchange"),),
+}
 
 
 def _compute(pipe: Connection, home: Path, mailbox: Path, identifier: str, options: dict[str, Any]) -> None:
@@ -135,8 +145,8 @@ def _compute(pipe: Connection, home: Path, mailbox: Path, identifier: str, optio
         batch = box.batch(identifier, party.consortium)
         folder, timeout = options.get("transcripts"), options.get("timeout", BACKSTOP)
         if options.get("killed"):
-            where, what = _DEATHS[options["killed"]]
-            setattr(where, what, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+            for where, what in _DEATHS[options["killed"]]:
+                setattr(where, what, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
         transcript = None if folder is None else folder / home.name
         pipe.send(party.compute(batch, box, timeout=timeout, transcript=transcript))
     except Exception as error:

@@ -23,6 +23,11 @@ def neighbors(counts: np.ndarray, *, abstain: bool = False) -> list[np.ndarray]:
     return moved
 
 
+def hockey_stick(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
+    """Return the most by which a set of outcomes can pass e^ε times its chance in the other world."""
+    return float(np.maximum(p - np.exp(epsilon) * q, 0).sum())
+
+
 def renyi(p: np.ndarray, q: np.ndarray, order: float) -> float:
     """Return the Rényi divergence D_order(p‖q) of two finite distributions."""
     return float(np.log(np.sum(p**order * q ** (1 - order))) / (order - 1))

@@ -10,9 +10,9 @@ CONFIG = (
 label = "ill"
 evaluate_last = 60
 
-[teachers]
-estimator = "tutelage.teachers.{teacher}"
-{parameters}
+[method]
+name = "{name}"
+{method}
 
 [privacy]
 delta = 1e-5
@@ -23,13 +23,13 @@ folder = "out"
 {more}
 """
 )
-CAPPED = '[mechanism]\nname = "capped"\nsigma = {}\ncap = {}'
-NEAREST = {"teacher": "NearestQueries", "parameters": "parameters = { cap = 5 }", "more": "votes = true"}
-VECTORS = {"teacher": "VectorBallots", "parameters": "", "more": ""}
+CAPPED = 'mechanism = {{ name = "capped", sigma = {}, cap = {} }}'
+NEAREST = {"name": "capped-votes", "more": "votes = true"}
+VECTORS = {"name": "noisy-moments", "more": ""}
 
 
 def configure_people(folder: Path, by: dict[str, str], **sections: str) -> None:
-    parts = {"private": 'entity = "patient"', "public": "", "privacy": "epsilon = 2.0", **by, **sections}
+    parts = {"private": 'entity = "patient"', "public": "", "privacy": "epsilon = 2.0", "method": "", **by, **sections}
     (folder / "config.toml").write_text(CONFIG.format(**parts))
 
 

@@ -117,16 +117,13 @@ def test_everything_that_reads_votes_is_guarded():
         assert type(cost) is PrivateEpsilon  # which does not print or pickle
 
 
-@pytest.mark.parametrize(
-    ("add", "message"),
-    [
-        (lambda a: a.add(Repeated(LAPLACE, 3), VOTES), "happened 3 times, the votes hold 40"),
-        (lambda a: a.add(LAPLACE, VOTES), "happened 1 times"),
-        (lambda a: a.add(Repeated(CHECK, 40), offsets=np.zeros((40, 4))), "go with `votes`"),
-        (lambda a: a.add(Composed((LAPLACE, GAUSSIAN)), VOTES), "add each of its events"),
-        (lambda a: a.add(Repeated(InteractiveCheck(3, 3, 4, ONE_TEACHER), 40), VOTES), "`offsets`"),
-    ],
-)
+@pytest.mark.parametrize(("add", "message"), [
+    (lambda a: a.add(Repeated(LAPLACE, 3), VOTES), "happened 3 times, the votes hold 40"),
+    (lambda a: a.add(LAPLACE, VOTES), "happened 1 times"),
+    (lambda a: a.add(Repeated(CHECK, 40), offsets=np.zeros((40, 4))), "go with `votes`"),
+    (lambda a: a.add(Composed((LAPLACE, GAUSSIAN)), VOTES), "add each of its events"),
+    (lambda a: a.add(Repeated(InteractiveCheck(3, 3, 4, ONE_TEACHER), 40), VOTES), "`offsets`"),
+])  # fmt: skip
 def test_what_does_not_fit_is_refused_without_a_count(add, message):
     with pytest.raises((InvalidDataError, UnsupportedEventError), match=message) as caught:
         add(Accountant())
@@ -141,16 +138,12 @@ TWO_UNITS = accountant_of(
 )
 
 
-@pytest.mark.parametrize(
-    ("accountant", "methods", "error", "message"),
-    [
-        (Accountant(), COSTS, InvalidDataError, "empty"),
-        (WITHOUT_VOTES, COSTS[1:], InvalidDataError, "pass `votes`"),
-        (accountant_of((GAUSSIAN, VOTES)), ["bound_2017"], UnsupportedEventError, "NoisyArgmaxGaussian"),
-        (TWO_UNITS, ["data_independent", "exact", "bound_2018"], UnsupportedEventError, "units of privacy"),
-    ],
-    ids=["empty", "no votes", "no bound", "two units"],
-)
+@pytest.mark.parametrize(("accountant", "methods", "error", "message"), [
+    (Accountant(), COSTS, InvalidDataError, "empty"),
+    (WITHOUT_VOTES, COSTS[1:], InvalidDataError, "pass `votes`"),
+    (accountant_of((GAUSSIAN, VOTES)), ["bound_2017"], UnsupportedEventError, "NoisyArgmaxGaussian"),
+    (TWO_UNITS, ["data_independent", "exact", "bound_2018"], UnsupportedEventError, "units of privacy"),
+], ids=["empty", "no votes", "no bound", "two units"])  # fmt: skip
 def test_costs_that_are_unknown_are_refused(accountant, methods, error, message):
     for method in methods:
         with pytest.raises(error, match=message):

@@ -89,13 +89,10 @@ def test_noise_drawn_through_the_planted_release_rightly_passes(monkeypatch):
     assert {verdict for verdict, _ in verdicts(GNMax(10.0)).values()} == {"pass"}
 
 
-@pytest.mark.parametrize(
-    "mechanism",
-    [
-        LNMax(5.0), GNMax(1e-3), GNMax(40.0), ExponentialMax(5.0), PermuteAndFlip(5.0), ConfidentGNMax(30.0, 20.0, 5.0),
-        ConfidentGNMax(-3.0, 2.0, 2.0), InteractiveGNMax(10.0, 8.0, 5.0, 0.4),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("mechanism", [
+    LNMax(5.0), GNMax(1e-3), GNMax(40.0), ExponentialMax(5.0), PermuteAndFlip(5.0), ConfidentGNMax(30.0, 20.0, 5.0),
+    ConfidentGNMax(-3.0, 2.0, 2.0), InteractiveGNMax(10.0, 8.0, 5.0, 0.4),
+])  # fmt: skip
 @pytest.mark.parametrize(("teachers", "classes"), [(50, 3), (2, 2)])
 def test_right_mechanisms_pass_with_few_teachers_and_little_noise(mechanism, teachers, classes):
     for kind, probe in telling_probes(mechanism, teachers, classes):

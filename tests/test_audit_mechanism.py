@@ -167,22 +167,19 @@ def test_a_right_law_is_doubted_as_seldom_as_it_says():
     assert doubted <= stats.binom.ppf(0.999, 200, 0.1)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        *(({"neighbors": Neighbors((3, 3), votes)}, "one moved ballot") for votes in ((3, 3), (1, 5), (2, 3, 1))),
-        ({"neighbors": Neighbors((3, 3, 0), (2, 2, 0))}, "one moved ballot"),
-        ({"neighbors": Neighbors((-1, 3), (0, 2))}, "one moved ballot"),
-        ({"neighbors": Neighbors((3,), (2,))}, "one moved ballot"),
-        *(({"delta": delta}, "`delta`") for delta in (-0.1, 1.0, float("nan"))),
-        *(({"draws": draws}, "`draws` of audit_mechanism must be") for draws in (2, 10**11)),
-        ({"draws": 10**6, "queries": 11}, "`draws` of audit_mechanism must be at most 10,000,000"),
-        ({"queries": 0}, "`queries`"),
-        ({"confidence": 1.0}, "`confidence`"),
-        ({"part": "check"}, "without a check"),
-        ({"part": "chec"}, "`part` of audit_mechanism must be 'release' or 'check'"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    *(({"neighbors": Neighbors((3, 3), votes)}, "one moved ballot") for votes in ((3, 3), (1, 5), (2, 3, 1))),
+    ({"neighbors": Neighbors((3, 3, 0), (2, 2, 0))}, "one moved ballot"),
+    ({"neighbors": Neighbors((-1, 3), (0, 2))}, "one moved ballot"),
+    ({"neighbors": Neighbors((3,), (2,))}, "one moved ballot"),
+    *(({"delta": delta}, "`delta`") for delta in (-0.1, 1.0, float("nan"))),
+    *(({"draws": draws}, "`draws` of audit_mechanism must be") for draws in (2, 10**11)),
+    ({"draws": 10**6, "queries": 11}, "`draws` of audit_mechanism must be at most 10,000,000"),
+    ({"queries": 0}, "`queries`"),
+    ({"confidence": 1.0}, "`confidence`"),
+    ({"part": "check"}, "without a check"),
+    ({"part": "chec"}, "`part` of audit_mechanism must be 'release' or 'check'"),
+])  # fmt: skip
 def test_what_makes_no_sense_is_refused(change, message):
     with pytest.raises(InvalidParameterError, match=message):
         audit_mechanism(LNMax(1.0), **{"neighbors": TIE, "delta": 0.01, "draws": 100, **change})

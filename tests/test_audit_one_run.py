@@ -14,13 +14,10 @@ from tutelage.exceptions import InvalidDataError, InvalidParameterError
 pytestmark = pytest.mark.rest
 
 
-@pytest.mark.parametrize(
-    ("canaries", "guesses", "correct", "delta", "published"),
-    [
-        (1_000, 100, 75, 1e-4, 0.673),  # arXiv:2305.08846v1, Appendix D
-        (100_000, 1_510, 1_439, 1e-5, 2.675),  # section 7, Figure 11; the paper cuts off the last digits
-    ],
-)
+@pytest.mark.parametrize(("canaries", "guesses", "correct", "delta", "published"), [
+    (1_000, 100, 75, 1e-4, 0.673),  # arXiv:2305.08846v1, Appendix D
+    (100_000, 1_510, 1_439, 1e-5, 2.675),  # section 7, Figure 11; the paper cuts off the last digits
+])  # fmt: skip
 def test_the_numbers_of_the_paper(canaries, guesses, correct, delta, published):
     found = epsilon_lower_bound(correct, guesses, canaries, delta, 0.95)
     assert found == pytest.approx(published, abs=1e-3)
@@ -128,17 +125,14 @@ def test_canaries_must_be_people_of_their_own():
             audit_of(pipeline(2, 1.0).set_params(**{missing: None}))
 
 
-@pytest.mark.parametrize(
-    ("canaries", "settings", "named"),
-    [
-        (0, {"guesses": 1}, "canaries"),
-        (5, {"guesses": 6}, "guesses"),
-        (5, {"guesses": 0}, "guesses"),
-        *((5, {"delta": delta}, "delta") for delta in (-1.0, 1.0, float("nan"))),
-        *((5, {"confidence": confidence}, "confidence") for confidence in (0.0, 1.0)),
-        *((5, {"claim": claim}, "claim") for claim in (-1.0, float("nan"))),
-    ],
-)
+@pytest.mark.parametrize(("canaries", "settings", "named"), [
+    (0, {"guesses": 1}, "canaries"),
+    (5, {"guesses": 6}, "guesses"),
+    (5, {"guesses": 0}, "guesses"),
+    *((5, {"delta": delta}, "delta") for delta in (-1.0, 1.0, float("nan"))),
+    *((5, {"confidence": confidence}, "confidence") for confidence in (0.0, 1.0)),
+    *((5, {"claim": claim}, "claim") for claim in (-1.0, float("nan"))),
+])  # fmt: skip
 def test_what_makes_no_sense_is_refused_before_the_run(canaries, settings, named):
     def run(included):
         raise AssertionError("the pipeline ran")

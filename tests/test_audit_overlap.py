@@ -40,15 +40,12 @@ def test_near_duplicates_are_found_and_what_is_alike_by_chance_is_a_note():
     assert not one_person.passed
 
 
-@pytest.mark.parametrize(
-    "copied",
-    [
-        lambda rows: rows.astype(np.float32),
-        lambda rows: np.add(rows, [1e-9, 0, 0, 0]),
-        lambda rows: rows.astype(str),
-        lambda rows: rows.astype(str).astype(object),
-    ],
-)
+@pytest.mark.parametrize("copied", [
+    lambda rows: rows.astype(np.float32),
+    lambda rows: np.add(rows, [1e-9, 0, 0, 0]),
+    lambda rows: rows.astype(str),
+    lambda rows: rows.astype(str).astype(object),
+])  # fmt: skip
 def test_copies_in_another_precision_or_as_text_fail(copied):
     public = np.concatenate([PUBLIC, PRIVATE[:100]])
     assert not audit_overlap(PRIVATE, copied(public)).passed

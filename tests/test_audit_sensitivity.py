@@ -3,18 +3,15 @@
 import numpy as np
 import pytest
 from sklearn.feature_selection import SelectKBest
-from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
-from sklearn.tree import DecisionTreeClassifier
 
-from tutelage import GNMax, PATEClassifier, Shards
+from tutelage import Shards
 from tutelage.audit.sensitivity import (
     FAR,
     LABELS,
     REMOVED,
     SWAPPED,
     audit_sensitivity,
-    ballots_of_classifier,
     ballots_of_teachers,
 )
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
@@ -66,26 +63,14 @@ def with_the_next(rows, ids):
     return [np.concatenate([one, other]) for one, other in zip(shards, shards[1:] + shards[:1], strict=True)]
 
 
-TREES = PATEClassifier(DecisionTreeClassifier(), n_teachers=TEACHERS, classes=[0, 1])
-
-
-@pytest.mark.parametrize("make_ballots", [right, ballots_of_classifier(TREES, QUERIES)], ids=["teachers", "classifier"])
-def test_right_pipelines_pass(make_ballots):
+def test_right_pipelines_pass():
     for ids, kinds in ((IDS, {LABELS, SWAPPED, FAR, REMOVED}), (None, {LABELS, SWAPPED, FAR})):
-        found = audit_sensitivity(make_ballots, X, Y, ids)
+        found = audit_sensitivity(right, X, Y, ids)
         assert found.passed
         assert found.reasons == ()
         assert {trial.change for trial in found.trials} == kinds
         assert found.unit == ("row" if ids is None else "entity")
         assert found.teachers == TEACHERS
-
-
-def test_silos_of_a_classifier_pass():
-    model = PATEClassifier(DecisionTreeClassifier(), classes=[0, 1])
-    silo_of = {name: name % 7 for name in IDS.tolist()}
-    found = audit_sensitivity(ballots_of_classifier(model, QUERIES, silo_of), X, Y, IDS)
-    assert found.passed
-    assert found.teachers == 7
 
 
 def chosen_by_label(rows, labels, ids):
@@ -138,37 +123,19 @@ def test_text_and_small_integers_are_changed_within_their_types():
     assert found.worst(FAR) == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((right, X, Y[:5]), "one entry per private row"),
-        ((right, X[:1], Y[:1]), "two at least"),
-        ((right, X, Y, IDS[:4]), "one id per row"),
-        ((lambda *_: np.zeros(4, int), X, Y), "must return integers"),
-        ((lambda *_: np.zeros((4, 3)), X, Y), "must return integers"),
-        ((lambda *_: np.zeros((0, 3), int), X, Y), "must return integers"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    ((right, X, Y[:5]), "one entry per private row"),
+    ((right, X[:1], Y[:1]), "two at least"),
+    ((right, X, Y, IDS[:4]), "one id per row"),
+    ((lambda *_: np.zeros(4, int), X, Y), "must return integers"),
+    ((lambda *_: np.zeros((4, 3)), X, Y), "must return integers"),
+    ((lambda *_: np.zeros((0, 3), int), X, Y), "must return integers"),
+])  # fmt: skip
 def test_columns_and_ballots_must_fit(arguments, message):
     with pytest.raises(InvalidDataError, match=message):
         audit_sensitivity(*arguments)
 
 
-def test_rows_with_gaps_are_audited_where_they_are_fitted():
-    rows = X.copy()
-    rows[::7, 1] = np.nan
-    for teacher, taken in ((DecisionTreeClassifier(max_depth=2), True), (LogisticRegression(), False)):
-        model = PATEClassifier(teacher, n_teachers=TEACHERS, n_queries=20, classes=[0, 1], mechanism=GNMax(10.0))
-        make_ballots = ballots_of_classifier(model, QUERIES)
-        if taken:
-            assert audit_sensitivity(make_ballots, rows, Y).passed
-        else:
-            with pytest.raises(ValueError, match="NaN"):
-                make_ballots(rows, Y, None)
-
-
-def test_a_classifier_must_declare_its_classes():
-    with pytest.raises(InvalidParameterError, match="`classes`"):
-        ballots_of_classifier(PATEClassifier(LogisticRegression()), QUERIES)
+def test_the_number_of_entities_is_checked():
     with pytest.raises(InvalidParameterError, match="`entities`"):
         audit_sensitivity(right, X, Y, entities=0)

@@ -68,18 +68,15 @@ def test_products_of_one_teacher_count_together():
 ONES = np.ones((2, 3), dtype=int)
 
 
-@pytest.mark.parametrize(
-    ("weights", "vectors", "teachers"),
-    [
-        (ONES, np.ones((2, 3)), [0, 1]),
-        (ONES * 0.5, ONES, [0, 1]),
-        (ONES, ONES, [0, -1]),
-        (ONES, ONES, [0]),
-        (ONES[:1], ONES, [0, 1]),
-        (ONES, np.full((2, 3), 2**40), [0, 1]),
-        (ONES, np.ones(3, dtype=int), [0, 1, 2]),
-    ],
-)
+@pytest.mark.parametrize(("weights", "vectors", "teachers"), [
+    (ONES, np.ones((2, 3)), [0, 1]),
+    (ONES * 0.5, ONES, [0, 1]),
+    (ONES, ONES, [0, -1]),
+    (ONES, ONES, [0]),
+    (ONES[:1], ONES, [0, 1]),
+    (ONES, np.full((2, 3), 2**40), [0, 1]),
+    (ONES, np.ones(3, dtype=int), [0, 1, 2]),
+])  # fmt: skip
 def test_what_is_no_ballot_is_refused(weights, vectors, teachers):
     with pytest.raises(InvalidBallotError):
         sum_of_products(weights, vectors, np.array(teachers), norm=10**9 // 2)

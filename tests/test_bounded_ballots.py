@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from exact import discrete_gaussian_masses, label_probabilities, log_renyi_moment, renyi
+from exact import discrete_gaussian_masses, hockey_stick, label_probabilities, log_renyi_moment, renyi
 from tutelage.accounting import argmax_bound, composition
 from tutelage.accounting.composition import (
     gaussian_composition,
@@ -51,10 +51,6 @@ def ballots_of(norm_squared: int, dimension: int, *, nonnegative: bool) -> list[
     most = math.isqrt(norm_squared)
     entries = range(0 if nonnegative else -most, most + 1)
     return [b for b in itertools.product(entries, repeat=dimension) if sum(x * x for x in b) <= norm_squared]
-
-
-def hockey_stick(p: np.ndarray, q: np.ndarray, target: float) -> float:
-    return float(np.sum(np.maximum(p - math.exp(target) * q, 0)))
 
 
 @pytest.mark.parametrize(("norm_squared", "dimension"), [(1, 1), (4, 1), (1, 2), (2, 2), (4, 2), (5, 2)])
@@ -355,20 +351,17 @@ NOT_A_BOOL: Any = 1
 CAPPED = CappedArgmaxGaussian(40.0, 5, 10, ONE_TEACHER)
 
 
-@pytest.mark.parametrize(
-    ("parameter", "make"),
-    [
-        ("sigma", lambda: NoisySumGaussian(0, 1, 1, ONE_TEACHER)),
-        ("norm_squared", lambda: NoisySumGaussian(1.0, 0, 1, ONE_TEACHER)),
-        ("norm_squared", lambda: NoisySumGaussian(1.0, NOT_WHOLE, 1, ONE_TEACHER)),
-        ("norm_squared", lambda: NoisySumGaussian(1.0, 2**100 + 1, 1, ONE_TEACHER)),
-        ("dimension", lambda: NoisySumGaussian(1.0, 1, 0, ONE_TEACHER)),
-        ("nonnegative", lambda: NoisySumGaussian(1.0, 1, 1, ONE_TEACHER, nonnegative=NOT_A_BOOL)),
-        ("cap", lambda: CappedArgmaxGaussian(1.0, 0, 2, ONE_TEACHER)),
-        ("cap", lambda: CappedArgmaxGaussian(1.0, True, 2, ONE_TEACHER)),
-        ("classes", lambda: CappedArgmaxGaussian(1.0, 1, 1, ONE_TEACHER)),
-    ],
-)
+@pytest.mark.parametrize(("parameter", "make"), [
+    ("sigma", lambda: NoisySumGaussian(0, 1, 1, ONE_TEACHER)),
+    ("norm_squared", lambda: NoisySumGaussian(1.0, 0, 1, ONE_TEACHER)),
+    ("norm_squared", lambda: NoisySumGaussian(1.0, NOT_WHOLE, 1, ONE_TEACHER)),
+    ("norm_squared", lambda: NoisySumGaussian(1.0, 2**100 + 1, 1, ONE_TEACHER)),
+    ("dimension", lambda: NoisySumGaussian(1.0, 1, 0, ONE_TEACHER)),
+    ("nonnegative", lambda: NoisySumGaussian(1.0, 1, 1, ONE_TEACHER, nonnegative=NOT_A_BOOL)),
+    ("cap", lambda: CappedArgmaxGaussian(1.0, 0, 2, ONE_TEACHER)),
+    ("cap", lambda: CappedArgmaxGaussian(1.0, True, 2, ONE_TEACHER)),
+    ("classes", lambda: CappedArgmaxGaussian(1.0, 1, 1, ONE_TEACHER)),
+])  # fmt: skip
 def test_bounds_of_ballots_are_checked(parameter, make):
     with pytest.raises(InvalidParameterError) as refused:
         make()

@@ -1,6 +1,7 @@
 """`PATEClassifier` where people vote on the nearest public rows: what it learns, costs, remembers and refuses."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from blobs import LABELS, PRIVATE, PUBLIC, TEST, TRUE, blobs
 from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, Shards, SimulationNoise
 from tutelage.accounting.filter import RenyiFilter
 from tutelage.estimator.classifier import FEW_VOTES_LEFT
+from tutelage.estimator.inputs import People
 from tutelage.exceptions import (
     BudgetContinuedWarning,
     BudgetExceededError,
@@ -22,8 +24,6 @@ from tutelage.exceptions import (
     LedgerStorageError,
 )
 from tutelage.features import PublicPCA, PublicRows
-from tutelage.labeling.fits import People
-from tutelage.labeling.session import require_room
 from tutelage.mechanisms import CappedGNMax, ConfidentGNMax, NoisySum
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students import NoisySumClassifier
@@ -199,14 +199,19 @@ def test_room_is_there_for_a_campaign_that_was_paid_and_for_no_other():
     limit = RenyiFilter.holding(one, DELTA)
     ledger = Ledger.in_memory(epsilon=limit.epsilon, delta=DELTA, unit=ROW, order=limit.order)
     people = NearestQueries(CAP).fit(PRIVATE, LABELS, Shards.of_single_people(3000), n_classes=3)
-    asked = ledger, mechanism, one
-    assert require_room(*asked, PUBLIC[:9], "", campaign=True) == 9
-    LabelingSession(people, mechanism, ledger).ask(PUBLIC[:4])
-    assert require_room(*asked, PUBLIC[:9], "", campaign=True) == 5
-    assert require_room(*asked, PUBLIC[:4], "") == 0
-    for rows, about, campaign in ((PUBLIC[:9], "", False), (PUBLIC[:4], "another", True)):
+    asking = LabelingSession(people, mechanism, ledger)
+
+    def require_room(rows, **changes):
+        request = replace(asking._request(rows, None), **changes)
+        asking._boundary._new(request, one, asking._boundary.keys(request))
+
+    require_room(PUBLIC[:9])
+    asking.ask(PUBLIC[:4])
+    require_room(PUBLIC[:9])
+    require_room(PUBLIC[:4], campaign=False)
+    for rows, changed in ((PUBLIC[:9], {"campaign": False}), (PUBLIC[:4], {"about": {"question": "another"}})):
         with pytest.raises(BudgetExceededError):
-            require_room(*asked, rows, about, campaign=campaign)
+            require_room(rows, **changed)
 
 
 def test_a_fit_whose_labels_could_not_be_stored_wastes_votes_and_pays_once(path, monkeypatch):
@@ -227,28 +232,25 @@ def test_a_fit_whose_labels_could_not_be_stored_wastes_votes_and_pays_once(path,
 # What does not go together
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"mechanism": GNMax(10.0)}, "must be a CappedGNMax for NearestQueries"),
-        ({"mechanism": ConfidentGNMax(10.0, 5.0, 5.0)}, "must be a CappedGNMax for NearestQueries"),
-        ({"mechanism": NoisySum(10.0)}, "for the ballots of `VectorBallots`"),
-        ({"student": NoisySumClassifier()}, "for the ballots of `VectorBallots`"),
-        ({"mechanism": CappedGNMax(10.0, 5)}, "both determine how much noise"),
-        ({"data_changed": True}, "about a ledger"),
-        ({"teacher": GaussianNB(), "epsilon": None, "mechanism": CappedGNMax(10.0, 5)}, "`CappedGNMax` is for people"),
-        ({"teacher": NearestQueries}, "`teacher` of PATEClassifier"),
-        ({"epsilon": 1e-7, "teacher": NearestQueries(10**6)}, "`epsilon` is too small"),
-        ({"student": LogisticRegression(C=-1.0)}, "`student` of PATEClassifier cannot be trained"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"mechanism": GNMax(10.0)}, "must be a CappedGNMax where every person has few votes"),
+    ({"mechanism": ConfidentGNMax(10.0, 5.0, 5.0)}, "must be a CappedGNMax where every person has few votes"),
+    ({"mechanism": NoisySum(10.0)}, "must be a CappedGNMax"),
+    ({"student": NoisySumClassifier()}, "`student` of CappedVotes must learn from labels"),
+    ({"mechanism": CappedGNMax(10.0, 5)}, "both determine how much noise"),
+    ({"data_changed": True}, "about a ledger"),
+    ({"teacher": GaussianNB(), "epsilon": None, "mechanism": CappedGNMax(10.0, 5)}, "`CappedGNMax` for C"),
+    ({"teacher": NearestQueries}, "`teacher` of TeacherVotes"),
+    ({"epsilon": 1e-7, "teacher": NearestQueries(10**6)}, "`epsilon` is too small"),
+    ({"student": LogisticRegression(C=-1.0)}, "`student` of PATEClassifier cannot be trained"),
+])  # fmt: skip
 def test_parameters_that_do_not_go_together_are_refused_in_one_sentence(changes, said):
     with pytest.raises(InvalidParameterError, match=said):
         fitted(**changes)
 
 
 def test_owners_and_missing_values_are_refused():
-    with pytest.raises(InvalidParameterError, match="with NearestQueries every person is one"):
+    with pytest.raises(InvalidParameterError, match="with CappedVotes every person is one"):
         model().fit(PRIVATE, LABELS, X_public=PUBLIC, silos=np.arange(len(PRIVATE)) % 3)
     holed = PRIVATE.copy()
     holed[0, 0] = np.nan

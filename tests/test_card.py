@@ -149,36 +149,33 @@ def test_no_field_takes_a_private_value_however_deep(name, kind):
 LIST: Any = [4711, 289]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        *({"proposal": record} for record in ({"votes": LIST}, {"kind": LIST}, {"caps": [0.1, [4711.0]]}, LIST)),
-        *({"proposal": record} for record in ({"chances": [0.4711]}, {"unit": {"name": [4711]}}, {"caps": 4711})),
-        {"budget": {**BUDGET, "votes": LIST}},
-        {"budget": {**BUDGET, "exact epsilon": 0.4711}},
-        {"budget": {**BUDGET, "spent": "4711"}},
-        {"versions": {"votes": [4711]}},
-        {"classes": ((4711, 289),)},
-        {"features": LIST},
-        {"queries": 4711.5},
-        {"statements": {"trust": {"votes": 4711}}},
-        {"batches": ((4711, 289),)},
-        {"mechanism": 4711},
-        *({"epsilon": epsilon} for epsilon in (0.4711, PrivateEpsilon(0.4711, 12.0, 1e-5, PATIENT, "exact"))),
-        {"batches": (Batch(LIST, 4, 0.1, 0.2),)},
-        {"batches": (Batch("2026", LIST, 0.1, 0.2),)},
-        {"accuracy_by_class": (ClassAccuracy("no", 4, LIST),)},
-        {"accuracy_by_class": (ClassAccuracy(LIST, 4, 2),)},
-        {"frontier": (FrontierPoint(LIST, PublicEpsilon(1.0, 1e-5, PATIENT, "a theorem")),)},
-        {"sanitised": PublicEpsilon(0.1, 1e-5, PATIENT, LIST, output_dependent=True)},
-        {"alone": PublicEpsilon(0.1, 1e-5, PATIENT, "a theorem", LIST)},
-        {"alone": PublicEpsilon(0.1, 1e-5, PrivacyUnit(LIST, PATIENT.neighboring), "a theorem")},
-        {"event": NoisyArgmaxLaplace(20.0, 2, PATIENT, simulated=LIST)},
-        {"event": NoisyArgmaxLaplace(20.0, 2, PrivacyUnit(LIST, PATIENT.neighboring))},
-        {"event": Repeated(LIST, 3)},
-        {"event": Composed((Repeated(NoisyArgmaxLaplace(20.0, 2, PATIENT), 3), LIST))},
-    ],
-)
+@pytest.mark.parametrize("changes", [
+    *({"proposal": record} for record in ({"votes": LIST}, {"kind": LIST}, {"caps": [0.1, [4711.0]]}, LIST)),
+    *({"proposal": record} for record in ({"chances": [0.4711]}, {"unit": {"name": [4711]}}, {"caps": 4711})),
+    {"budget": {**BUDGET, "votes": LIST}},
+    {"budget": {**BUDGET, "exact epsilon": 0.4711}},
+    {"budget": {**BUDGET, "spent": "4711"}},
+    {"versions": {"votes": [4711]}},
+    {"classes": ((4711, 289),)},
+    {"features": LIST},
+    {"queries": 4711.5},
+    {"statements": {"trust": {"votes": 4711}}},
+    {"batches": ((4711, 289),)},
+    {"mechanism": 4711},
+    *({"epsilon": epsilon} for epsilon in (0.4711, PrivateEpsilon(0.4711, 12.0, 1e-5, PATIENT, "exact"))),
+    {"batches": (Batch(LIST, 4, 0.1, 0.2),)},
+    {"batches": (Batch("2026", LIST, 0.1, 0.2),)},
+    {"accuracy_by_class": (ClassAccuracy("no", 4, LIST),)},
+    {"accuracy_by_class": (ClassAccuracy(LIST, 4, 2),)},
+    {"frontier": (FrontierPoint(LIST, PublicEpsilon(1.0, 1e-5, PATIENT, "a theorem")),)},
+    {"sanitised": PublicEpsilon(0.1, 1e-5, PATIENT, LIST, output_dependent=True)},
+    {"alone": PublicEpsilon(0.1, 1e-5, PATIENT, "a theorem", LIST)},
+    {"alone": PublicEpsilon(0.1, 1e-5, PrivacyUnit(LIST, PATIENT.neighboring), "a theorem")},
+    {"event": NoisyArgmaxLaplace(20.0, 2, PATIENT, simulated=LIST)},
+    {"event": NoisyArgmaxLaplace(20.0, 2, PrivacyUnit(LIST, PATIENT.neighboring))},
+    {"event": Repeated(LIST, 3)},
+    {"event": Composed((Repeated(NoisyArgmaxLaplace(20.0, 2, PATIENT), 3), LIST))},
+])  # fmt: skip
 def test_numbers_are_refused_where_they_do_not_belong(changes):
     with pytest.raises(NotPublishableError) as refused:
         card(**changes)
@@ -227,23 +224,20 @@ def test_findings_are_text_of_known_severity():
         assert not re.search("4711|img", str(refused.value))
 
 
-@pytest.mark.parametrize(
-    ("changes", "name"),
-    [
-        ({"student_accuracy": 7.5}, "student_accuracy"),
-        *(({"student_accuracy": value}, "student_accuracy") for value in (math.nan, math.inf)),
-        ({"answered": 501}, "answered"),
-        ({"queries": -1, "answered": None}, "queries"),
-        ({"teachers": -250}, "teachers"),
-        ({"accuracy_by_class": (ClassAccuracy("no", 4, 5),)}, "accuracy_by_class"),
-        ({"batches": (Batch("2026", 4, -0.1, 0.2),)}, "batches"),
-        *(({"epsilon": PublicEpsilon(value, 1e-5, PATIENT, "")}, "epsilon") for value in (-3.0, math.nan, math.inf)),
-        ({"epsilon": PublicEpsilon(3.0, 1.5, PATIENT, "a theorem")}, "delta"),
-        ({"statements": {"horoscope": "fine"}}, "horoscope"),
-        ({"statements": {"trust": "  "}}, "trust"),
-        ({"statements": {"trust": "x" * 4001}}, "Got 4,001"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "name"), [
+    ({"student_accuracy": 7.5}, "student_accuracy"),
+    *(({"student_accuracy": value}, "student_accuracy") for value in (math.nan, math.inf)),
+    ({"answered": 501}, "answered"),
+    ({"queries": -1, "answered": None}, "queries"),
+    ({"teachers": -250}, "teachers"),
+    ({"accuracy_by_class": (ClassAccuracy("no", 4, 5),)}, "accuracy_by_class"),
+    ({"batches": (Batch("2026", 4, -0.1, 0.2),)}, "batches"),
+    *(({"epsilon": PublicEpsilon(value, 1e-5, PATIENT, "")}, "epsilon") for value in (-3.0, math.nan, math.inf)),
+    ({"epsilon": PublicEpsilon(3.0, 1.5, PATIENT, "a theorem")}, "delta"),
+    ({"statements": {"horoscope": "fine"}}, "horoscope"),
+    ({"statements": {"trust": "  "}}, "trust"),
+    ({"statements": {"trust": "x" * 4001}}, "Got 4,001"),
+])  # fmt: skip
 def test_numbers_are_finite_and_in_their_ranges_and_statements_short_and_about_known_topics(changes, name):
     with pytest.raises(InvalidParameterError, match=name):
         card(**changes)
@@ -339,8 +333,7 @@ def test_the_page_can_be_heard_and_walked():
     found = Outline(full_card().as_html())
     assert found.all("html")[0]["lang"] == "en"
     levels = [int(tag[1]) for tag, _ in found.tags if re.fullmatch("h[1-6]", tag)]
-    assert levels[0] == 1
-    assert levels.count(1) == 1
+    assert (levels[0], levels.count(1)) == (1, 1)
     assert all(after <= before + 1 for before, after in pairwise(levels))
     assert all(drawn["role"] == "img" and len(str(drawn["aria-label"])) > 30 for drawn in found.all("svg"))
     assert len(found.all("svg")) == len(found.all("figcaption")) == 1

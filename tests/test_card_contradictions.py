@@ -156,21 +156,18 @@ def test_a_card_contradicts_itself_nowhere(method, tmp_path):
     assert contradictions(CARDS[method](tmp_path)) == []
 
 
-@pytest.mark.parametrize(
-    ("form", "said", "planted", "fault"),
-    [
-        ("markdown", "| Public rows labeled by the student | 120 |", "| Queries | 1 query |", COUNTS),
-        ("markdown", "all of it is spent", "1.999 is spent", BUDGET),
-        ("markdown", "| Ballots |", "| Teachers |", METHOD),
-        ("markdown", "noisy sums of ballots", "labels", METHOD),
-        ("markdown", "of discrete Gaussian noise", "of rounded continuous noise", NOISE),
-        ("markdown", "| Objections |", '| Signed by | not stated (--state signed_by="…") |\n| Objections |', COMMAND),
-        ("page", " · 1 noisy sum<", " · 1 query<", COUNTS),
-        ("page", "Ballots", "Teachers", METHOD),
-        ("page", "discrete Gaussian noise", "continuous noise", NOISE),
-        ("page", "</svg>", "<text>2026-01-01 · 1 noisy sum</text><text>0.1</text></svg>", BUDGET),
-    ],
-)
+@pytest.mark.parametrize(("form", "said", "planted", "fault"), [
+    ("markdown", "| Public rows labeled by the student | 120 |", "| Queries | 1 query |", COUNTS),
+    ("markdown", "all of it is spent", "1.999 is spent", BUDGET),
+    ("markdown", "| Ballots |", "| Teachers |", METHOD),
+    ("markdown", "noisy sums of ballots", "labels", METHOD),
+    ("markdown", "of discrete Gaussian noise", "of rounded continuous noise", NOISE),
+    ("markdown", "| Objections |", '| Signed by | not stated (--state signed_by="…") |\n| Objections |', COMMAND),
+    ("page", " · 1 noisy sum<", " · 1 query<", COUNTS),
+    ("page", "Ballots", "Teachers", METHOD),
+    ("page", "discrete Gaussian noise", "continuous noise", NOISE),
+    ("page", "</svg>", "<text>2026-01-01 · 1 noisy sum</text><text>0.1</text></svg>", BUDGET),
+])  # fmt: skip
 def test_a_contradiction_that_is_planted_in_the_words_or_the_page_is_found(form, said, planted, fault):
     made = of(fitted())
     text = made.as_markdown() if form == "markdown" else made.as_html()

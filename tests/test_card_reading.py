@@ -94,25 +94,22 @@ def test_every_entry_is_checked(name, tmp_path):
         assert "is not a privacy card" in refused(tmp_path, {**RECORD, name: wrong})
 
 
-@pytest.mark.parametrize(
-    ("record", "message"),
-    [
-        ({**RECORD, "format": FORMAT + 1}, "another format"),
-        ({**RECORD, "neighboring": "none"}, "must be one of row, entity, silo, ballot"),
-        ({**RECORD, "delta": 1.5}, "from 0 to 1"),
-        ({**RECORD, "student_accuracy": 1.01}, "from 0 to 1"),
-        ({**RECORD, "statements": {"other": "x"}}, "has no topic 'other'"),
-        (changed(("budget", "head"), "x"), "64 hexadecimal digits"),
-        (changed(("accuracy_by_class", 0, "right"), 91), "from 0 to 90"),
-        (changed(("findings", 0, "severity"), '"><script>'), "warning or danger"),
-        (json.dumps({**RECORD, "student": "\ud800"}), "lone surrogates"),
-        ([RECORD], "must be a JSON object"),
-        ("{", "not a JSON file"),
-        ('{"format": NaN}', "finite numbers"),
-        ('{"format": ' + "9" * 5000 + "}", "finite numbers"),
-        ("[" * 100_000, "not a JSON file"),
-    ],
-)
+@pytest.mark.parametrize(("record", "message"), [
+    ({**RECORD, "format": FORMAT + 1}, "another format"),
+    ({**RECORD, "neighboring": "none"}, "must be one of row, entity, silo, ballot"),
+    ({**RECORD, "delta": 1.5}, "from 0 to 1"),
+    ({**RECORD, "student_accuracy": 1.01}, "from 0 to 1"),
+    ({**RECORD, "statements": {"other": "x"}}, "has no topic 'other'"),
+    (changed(("budget", "head"), "x"), "64 hexadecimal digits"),
+    (changed(("accuracy_by_class", 0, "right"), 91), "from 0 to 90"),
+    (changed(("findings", 0, "severity"), '"><script>'), "warning or danger"),
+    (json.dumps({**RECORD, "student": "\ud800"}), "lone surrogates"),
+    ([RECORD], "must be a JSON object"),
+    ("{", "not a JSON file"),
+    ('{"format": NaN}', "finite numbers"),
+    ('{"format": ' + "9" * 5000 + "}", "finite numbers"),
+    ("[" * 100_000, "not a JSON file"),
+])  # fmt: skip
 def test_refusals_say_what_is_wrong(record, message, tmp_path):
     assert message in refused(tmp_path, record)
 

@@ -94,14 +94,11 @@ def test_a_simulated_release_ends_what_a_signed_card_covers(called, signed):
     assert "The ε of the card no longer holds: noise was simulated in one of them." in after.stdout
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "said"),
-    [
-        ("card.html", lambda text: text.replace("guess the true version", "guess"), "does not show what card.json"),
-        ("card.md", lambda text: text.replace("Verdict on ε: **", "**very "), "does not show what card.json says"),
-        ("card.json", lambda text: json.dumps(json.loads(text) | {"public_epsilon": 0.01}), "what was released proves"),
-    ],
-)
+@pytest.mark.parametrize(("name", "change", "said"), [
+    ("card.html", lambda text: text.replace("guess the true version", "guess"), "does not show what card.json"),
+    ("card.md", lambda text: text.replace("Verdict on ε: **", "**very "), "does not show what card.json says"),
+    ("card.json", lambda text: json.dumps(json.loads(text) | {"public_epsilon": 0.01}), "what was released proves"),
+])  # fmt: skip
 def test_a_signed_card_that_shows_something_else_or_states_less_than_is_proved_is_refused(
     name, change, said, called, signed, officer
 ):
@@ -147,15 +144,12 @@ def test_a_missing_file_is_named(name, called, signed):
     assert f"{name} cannot be read" in refusal(verified(called, signed), 1)
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        *((content, "is not a signature of a release") for content in (b"\xff", b"[]", b"{}", b"[" * 60_000)),
-        (b'{"file": "release signature", "format": 1}', "is not a signature of a release"),
-        (b'{"file": "release signature", "format": 2}', "has another format than 1"),
-        (b'{"file": "release signature", "format": 1, "signature": "", "manifest": 1}', "was not signed"),
-    ],
-)
+@pytest.mark.parametrize(("content", "said"), [
+    *((content, "is not a signature of a release") for content in (b"\xff", b"[]", b"{}", b"[" * 60_000)),
+    (b'{"file": "release signature", "format": 1}', "is not a signature of a release"),
+    (b'{"file": "release signature", "format": 2}', "has another format than 1"),
+    (b'{"file": "release signature", "format": 1, "signature": "", "manifest": 1}', "was not signed"),
+])  # fmt: skip
 def test_another_file_in_the_place_of_a_signature_is_refused(content, said, called, signed):
     (signed / "out" / SIGNATURE).write_bytes(content)
     assert said in refusal(verified(called, signed), 1)
@@ -198,16 +192,13 @@ def test_no_signature_stays_beside_a_card_that_it_is_not_of(called, signed):
     assert verified(called, signed).returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("options", "code", "said"),
-    [
-        (("--verify", "keys/officer.public.json"), 2, "--verify takes the folder of the card"),
-        (("out", "--verify", "keys/officer.public.json", "--json"), 2, "Nothing else."),
-        (("out", "--verify", "keys/officer.private.json"), 1, "public file of a member"),
-        (("out", "--sign", "keys/officer.public.json"), 1, "chmod 600"),
-        (("out", "--sign", "keys/nobody.private.json"), 1, "does not exist"),
-    ],
-)
+@pytest.mark.parametrize(("options", "code", "said"), [
+    (("--verify", "keys/officer.public.json"), 2, "--verify takes the folder of the card"),
+    (("out", "--verify", "keys/officer.public.json", "--json"), 2, "Nothing else."),
+    (("out", "--verify", "keys/officer.private.json"), 1, "public file of a member"),
+    (("out", "--sign", "keys/officer.public.json"), 1, "chmod 600"),
+    (("out", "--sign", "keys/nobody.private.json"), 1, "does not exist"),
+])  # fmt: skip
 def test_wrong_calls_are_refused_in_a_sentence(options, code, said, called, signed):
     before = {path: path.read_bytes() for path in (signed / "out").iterdir()}
     assert said in refusal(called("card", *options, cwd=signed), code)

@@ -36,20 +36,16 @@ file = "public.csv"
 CONFIG = (
     FILES
     + """
-queries = 40
+[method]
+name = "teacher-votes"
+teacher = "sklearn.tree.DecisionTreeClassifier"
+student = "sklearn.tree.DecisionTreeClassifier"
+n_teachers = 15
+n_queries = 40
+mechanism = {{ name = "gnmax", sigma = 2.0 }}
 
-[teachers]
-number = 15
-estimator = "sklearn.tree.DecisionTreeClassifier"
+[training]
 jobs = 1
-{teachers}
-
-[mechanism]
-name = "gnmax"
-sigma = 2.0
-
-[student]
-estimator = "sklearn.tree.DecisionTreeClassifier"
 
 [privacy]
 delta = 1e-5
@@ -59,6 +55,10 @@ folder = "out"
 {output}
 """
 )
+
+
+TEACHER, STUDENT = (f'{role} = "sklearn.tree.DecisionTreeClassifier"' for role in ("teacher", "student"))
+TREE = 'teacher = { name = "sklearn.tree.DecisionTreeClassifier", %s }'
 
 
 def write_rows(path: Path, n_rows: int, seed: int, *, extra: dict[str, list[str]] | None = None) -> None:
@@ -99,24 +99,17 @@ def finished(runs: Path, tmp_path: Path, called: Any) -> Path:
     if not list(runs.iterdir()):
         write_people(runs)
         configure(runs)
-        result = called("run", "config.toml", cwd=runs)
-        assert result.returncode == 0, result.stderr
+        result = succeeded(called("run", "config.toml", cwd=runs))
         (runs / "said.txt").write_text(result.stdout)
     shutil.copytree(runs, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
-INTERACTIVE = "sigma = 2.0\nthreshold = 6\nsigma_threshold = 2\nconfidence = 0.9"
-
-
-def student(estimator: str) -> tuple[str, str]:
-    """Return the replacement that changes the student of a configuration."""
-    section = "[student]\nestimator = "
-    return section + '"sklearn.tree.DecisionTreeClassifier"', section + estimator
+INTERACTIVE = 'name = "interactive", sigma = 2.0, threshold = 6, sigma_threshold = 2, confidence = 0.9'
 
 
 def configure(folder: Path, *replacements: tuple[str, str], **sections: str) -> None:
-    parts = {"private": 'entity = "patient"', "public": 'label = "ill"', "teachers": "", "output": "", **sections}
+    parts = {"private": 'entity = "patient"', "public": 'label = "ill"', "output": "", **sections}
     text = CONFIG.format(**parts)
     for old, new in replacements:
         assert old in text
@@ -131,14 +124,18 @@ def tutelage(*arguments: object, cwd: Path | None = None, **options: Any) -> sub
 
 def ran(folder: Path) -> dict[str, Any]:
     """Run the configuration of a folder, and return the card."""
-    result = tutelage("run", "config.toml", cwd=folder)
-    assert result.returncode == 0, result.stderr
+    succeeded(tutelage("run", "config.toml", cwd=folder))
     return json.loads((folder / "out" / "card.json").read_text())
 
 
 def heed_interrupts() -> None:
     """Undo what a shell does to commands in the background: they, and all that they start, ignore Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def succeeded(result: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
+    assert result.returncode == 0, result.stderr
+    return result
 
 
 def refusal(result: subprocess.CompletedProcess[str], code: int, *, problems: int = 1) -> str:
@@ -158,8 +155,7 @@ def is_finding(line: str) -> bool:
 
 
 def test_a_run_leaves_a_student_its_labels_and_a_card(folder):
-    result = tutelage("run", "config.toml", cwd=folder)
-    assert result.returncode == 0, result.stderr
+    result = succeeded(tutelage("run", "config.toml", cwd=folder))
     assert all(is_finding(line) for line in result.stderr.splitlines())
     card = json.loads((folder / "out" / "card.json").read_text())
     assert card["student_accuracy"] > 0.9
@@ -197,12 +193,13 @@ def test_a_run_prints_numbers_of_the_card_only(finished):
 def test_a_student_by_name_learns_from_rows_that_were_not_asked_and_not_from_those_kept(folder):
     configure(
         folder,
-        student('"label-propagation"\nparameters = { n_neighbors = 5 }'),
-        ("queries = 40", 'queries = 30\nselection = "medoids"\nevaluate_last = 20'),
+        (STUDENT, 'student = { name = "label-propagation", n_neighbors = 5 }'),
+        ("queries = 40", 'queries = 30\nselection = "medoids"'),
+        public='label = "ill"\nevaluate_last = 20',
         output='[features]\nmap = "pca"\ncomponents = 2',
     )
     card = ran(folder)
-    assert (card["student"], card["evaluation_rows"], card["queries"]) == ("label-propagation", 20, 30)
+    assert (card["student"], card["evaluation_rows"], card["queries"]) == ("LabelPropagationStudent", 20, 30)
     assert card["selection"] == "medoids, in one round; by public rows and released labels alone"
     with (folder / "out" / "labels.csv").open() as file:
         asked = [int(line["public_row"]) for line in csv.DictReader(file)]
@@ -230,11 +227,7 @@ def test_npz_files_and_numeric_classes_work_too(folder):
 
 def test_closed_forms_over_features_learned_from_public_rows(folder):
     """A pipeline of encoder, public features and student is one file that predicts from what the user has."""
-    configure(
-        folder,
-        ('estimator = "sklearn.tree.DecisionTreeClassifier"\njobs = 1', 'estimator = "tutelage.teachers.ClassMeans"'),
-        output='[features]\nmap = "pca"\ncomponents = 3',
-    )
+    configure(folder, (TEACHER, 'teacher = "ClassMeans"'), output='[features]\nmap = "pca"\ncomponents = 3')
     card, student = ran(folder), load_student(folder / "out" / "student.skops")
     assert [name for name, _ in student.steps] == ["publiccolumns", "publicpca", "decisiontreeclassifier"]
     assert card["student_accuracy"] > 0.8
@@ -243,19 +236,16 @@ def test_closed_forms_over_features_learned_from_public_rows(folder):
     assert not (folder / "private-out" / "checkpoints").exists()
 
 
-@pytest.mark.parametrize(
-    ("private", "message"),
-    [
-        ({"X": np.zeros((9, 2)), "y": np.zeros((9, 1), int)}, r"Array 'y' of private.npz must have shape (rows,)."),
-        ({"X": np.zeros(9), "y": np.zeros(9, int)}, "Array 'X' of private.npz must have shape (rows, features)."),
-        ({"X": np.zeros((9, 2))}, "private.npz has no array 'y'. It has: X."),
-        ({"X": np.zeros((9, 2)), "y": np.zeros(8, int)}, "'y' and 'X' of private.npz must have equally many rows."),
-        ({"X": np.zeros((9, 3)), "y": np.arange(9) % 2}, "features"),
-        ({"X": np.zeros((9, 1)), "y": np.arange(9) % 2}, "features"),
-        ({"X": np.full((9, 2), "Mrs Miller"), "y": np.arange(9) % 2}, "Array 'X' of private.npz must hold numbers."),
-        ({"X": np.full((9, 2), 1j), "y": np.arange(9) % 2}, "Array 'X' of private.npz must hold numbers."),
-    ],
-)
+@pytest.mark.parametrize(("private", "message"), [
+    ({"X": np.zeros((9, 2)), "y": np.zeros((9, 1), int)}, r"Array 'y' of private.npz must have shape (rows,)."),
+    ({"X": np.zeros(9), "y": np.zeros(9, int)}, "Array 'X' of private.npz must have shape (rows, features)."),
+    ({"X": np.zeros((9, 2))}, "private.npz has no array 'y'. It has: X."),
+    ({"X": np.zeros((9, 2)), "y": np.zeros(8, int)}, "'y' and 'X' of private.npz must have equally many rows."),
+    ({"X": np.zeros((9, 3)), "y": np.arange(9) % 2}, "features"),
+    ({"X": np.zeros((9, 1)), "y": np.arange(9) % 2}, "features"),
+    ({"X": np.full((9, 2), "Mrs Miller"), "y": np.arange(9) % 2}, "Array 'X' of private.npz must hold numbers."),
+    ({"X": np.full((9, 2), 1j), "y": np.arange(9) % 2}, "Array 'X' of private.npz must hold numbers."),
+])  # fmt: skip
 def test_arrays_of_the_wrong_shape_or_kind_are_refused(private, message, folder):
     np.savez(folder / "private.npz", **private)
     np.savez(folder / "public.npz", X=np.zeros((50, 2)))
@@ -265,58 +255,62 @@ def test_arrays_of_the_wrong_shape_or_kind_are_refused(private, message, folder)
     assert "Miller" not in shown
 
 
+METHOD = 'name = "teacher-votes"'
 PUBLIC_LABEL = 'public.csv"\nlabel = "ill"'
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "code", "message"),
-    [
-        ("sigma = 2.0", "sigm = 2.0", 2, "`sigm` is not a setting of [mechanism]. Did you mean `sigma`?"),
-        ("delta = 1e-5", "delta = 2", 2, "`delta` of [privacy] must lie strictly between 0 and 1"),
-        ("number = 15", "number = 0", 2, "`number` of [teachers] must be an integer >= 1. Got 0."),
-        ("number = 15", "number = true", 2, "`number` in [teachers] must be a whole number. Got True."),
-        ("sigma = 2.0", "sigma = -1", 2, "must be a number of votes between 1e-06 and 1e+15. Got -1."),
-        ("sigma = 2.0", "scale = 2.0", 2, "no other settings: `sigma` missing, `scale` too much."),
-        ('"gnmax"', '"gaussian"', 2, "The mechanism must be one of lnmax, gnmax, capped, "),
-        ("sklearn.tree.Dec", "os.Dec", 2, "must be a dotted scikit-learn name"),
-        ("tree.DecisionTreeClassifier", "tree.Decision", 2, "names nothing in scikit-learn"),
-        ("DecisionTreeClassifier", "DecisionTreeRegressor", 2, "must be a classifier"),
-        ("jobs = 1", "parameters = { depth = 3 }", 2, "[teachers.parameters] does not fit sklearn.tree."),
-        ("jobs = 1", "parameters = { max_depth = -1 }", 2, "`teacher` of PATEClassifier cannot be trained"),
-        ("queries = 40", "queries = 400", 2, "`queries` in [public] must be at most the 120 public rows. Got 400."),
-        ("queries = 40", "queries = 40\nevaluate_last = 100", 2, "must leave at least 40 of the 120 public rows"),
-        ("queries = 40", 'queries = 40\nselection = "least-confident"', 2, "Set `rounds` to at least 2"),
-        ("[output]", "[output", 2, "is not valid TOML"),
-        ("[output]", '[features]\nmap = "hog"\n[output]', 2, "`map` in [features] must be one of images, pca, steps."),
-        (PUBLIC_LABEL, 'public.csv"\nevaluate_last = 9', 2, "needs labels to score the student. Name their column"),
-        (PUBLIC_LABEL, 'public.csv"\nlabel = "sick"', 1, "public.csv has no column 'sick'"),
-        (PUBLIC_LABEL, 'public.csv"\nlabel = "ward"', 1, "The public labels contain 'north', which is not among"),
-        ('["no", "yes"]', '["no", 1]', 2, "must be all text or all whole numbers"),
-        ('"public.csv"', '"./private.csv"', 2, "must be another file than in [private]"),
-        ("public.csv", "public.npz", 2, "must both be tables (.csv, .tsv or .txt, also with .gz; or .parquet) or"),
-        ('folder = "out"', 'folder = "public.csv"', 2, "must be a folder, and public.csv is not a folder"),
-        ("sklearn.tree.DecisionTreeClassifier", "tutelage.teachers.Means", 2, "must be one of ClassMeans, Nearest"),
-        ('entity = "patient"', 'unit = "row"\nentity = "patient"', 2, "protects each row alone, and `entity` all rows"),
-        ('entity = "patient"', 'entity = "ill"', 2, "in [private] must be other columns than `label`"),
-        ('entity = "patient"', 'silo = "ill"', 2, "must be other columns than `label`. Got"),
-        ('entity = "patient"', 'entity = "pateint"', 1, "has no column 'pateint'. Is its first line a header?"),
-        ('entity = "patient"', 'silo = "ward"\nentity = "patient"', 1, "An entity has rows in more than one shard"),
-        ('name = "gnmax"\nsigma = 2.0', f'name = "interactive"\n{INTERACTIVE}', 2, "does not exist in the first round"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "code", "message"), [
+    ("sigma = 2.0", "sigm = 2.0", 2, "`sigm` is not a setting of `mechanism` in [method]. Did you mean `sigma`?"),
+    ("delta = 1e-5", "delta = 2", 2, "The 'delta' parameter must be a float in the range (0.0, 1.0). Got 2."),
+    (METHOD, 'name = "votes"', 2, "`name` in [method] must be one of noisy-moments, capped-votes, teacher-votes."),
+    (METHOD, "name = 3", 2, "must be one of noisy-moments, capped-votes, teacher-votes. Got 3."),
+    (METHOD, f"{METHOD}\nvotes = 3", 2, "`votes` is not a setting of [method] with the name teacher-votes."),
+    ("n_teachers = 15", "n_teachers = 0", 2, "`n_teachers` of TeacherVotes must be an integer >= 1. Got 0."),
+    ("n_teachers = 15", "n_teachers = true", 2, "`n_teachers` in [method] must be a whole number. Got True."),
+    (TEACHER, "teacher = 3", 2, "`teacher` in [method] must be a name, or a table with `name` and parameters."),
+    (TEACHER, 'teacher = "forest"', 2, "`teacher` of TeacherVotes must be a scikit-learn classifier"),
+    ("n_queries = 40", 'selection = "best"', 2, "There is no rule 'best' to choose queries by."),
+    ("n_queries = 40", 'selection = { name = "best" }', 2, "There is no rule 'best' to choose queries by."),
+    ("n_queries = 40", 'selection = { name = "random", k = 1 }', 2, "`selection` in [method] do not fit random"),
+    ("sigma = 2.0", "sigma = -1", 2, "must be a number of votes between 1e-06 and 1e+15. Got -1."),
+    ("sigma = 2.0", "scale = 2.0", 2, "no other settings: `sigma` missing, `scale` too much."),
+    ('"gnmax"', '"gaussian"', 2, "The mechanism must be one of lnmax, gnmax, capped, "),
+    ("sklearn.tree.Dec", "os.Dec", 2, "must be a dotted scikit-learn name"),
+    ("tree.DecisionTreeClassifier", "tree.Decision", 2, "names nothing in scikit-learn"),
+    ("DecisionTreeClassifier", "DecisionTreeRegressor", 2, "must be a classifier"),
+    (TEACHER, TREE % "depth = 3", 2, "The parameters of `teacher` in [method] do not fit sklearn.tree."),
+    (TEACHER, TREE % "max_depth = -1", 2, "`teacher` of PATEClassifier cannot be trained"),
+    ("queries = 40", "queries = 400", 2, "`n_queries` must be at most the 120 public rows. Got 400."),
+    (PUBLIC_LABEL, f"{PUBLIC_LABEL}\nevaluate_last = 100", 2, "must be at most the 20 public rows. Got 40."),
+    (PUBLIC_LABEL, f"{PUBLIC_LABEL}\nevaluate_last = 120", 2, "must be less than the 120 public rows. Got 120."),
+    ("queries = 40", 'queries = 40\nselection = "least-confident"', 2, "so `rounds` must be at least 2"),
+    ("[output]", "[output", 2, "is not valid TOML"),
+    ("[output]", '[features]\nmap = "hog"\n[output]', 2, "`map` in [features] must be one of images, pca, steps."),
+    (PUBLIC_LABEL, 'public.csv"\nevaluate_last = 9', 2, "needs labels to score the student. Name their column"),
+    (PUBLIC_LABEL, 'public.csv"\nlabel = "sick"', 1, "public.csv has no column 'sick'"),
+    (PUBLIC_LABEL, 'public.csv"\nlabel = "ward"', 1, "The public labels contain 'north', which is not among"),
+    ('["no", "yes"]', '["no", 1]', 2, "must be all text or all whole numbers"),
+    ('"public.csv"', '"./private.csv"', 2, "must be another file than in [private]"),
+    ("public.csv", "public.npz", 2, "must both be tables (.csv, .tsv or .txt, also with .gz; or .parquet) or"),
+    ('folder = "out"', 'folder = "public.csv"', 2, "must be a folder, and public.csv is not a folder"),
+    ("sklearn.tree.DecisionTreeClassifier", "Means", 2, "or one of ClassMeans, Ridge, forest"),
+    ("[output]", "[features]\ncomponents = 3\n[output]", 2, "`components` in [features] is of a map."),
+    ('entity = "patient"', 'unit = "row"\nentity = "patient"', 2, "protects each row alone, and `entity` all rows"),
+    ('entity = "patient"', 'entity = "ill"', 2, "in [private] must be other columns than `label`"),
+    ('entity = "patient"', 'silo = "ill"', 2, "must be other columns than `label`. Got"),
+    ('entity = "patient"', 'entity = "pateint"', 1, "has no column 'pateint'. Is its first line a header?"),
+    ('entity = "patient"', 'silo = "ward"\nentity = "patient"', 1, "An entity has rows in more than one shard"),
+])  # fmt: skip
 def test_a_wrong_configuration_is_refused_with_the_fix(old, new, code, message, folder, called):
     configure(folder, (old, new))
     assert message in refusal(called("run", "config.toml", cwd=folder), code)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        (",yes,p1", ",maybe,p1", "contains a value that is not among `classes`"),
-        ("age,dose", "aged,dose", "private.csv has no column 'age'"),
-        ("\n", "\nMrs Miller", "Column 'age' of private.csv holds text"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "message"), [
+    (",yes,p1", ",maybe,p1", "contains a value that is not among `classes`"),
+    ("age,dose", "aged,dose", "private.csv has no column 'age'"),
+    ("\n", "\nMrs Miller", "Column 'age' of private.csv holds text"),
+])  # fmt: skip
 def test_private_rows_are_refused_without_quoting(old, new, message, folder):
     rows = (folder / "private.csv").read_text()
     (folder / "private.csv").write_text(rows.replace(old, new, 1))
@@ -344,9 +338,9 @@ def test_empty_cells_are_refused_where_the_model_does_not_take_them(folder):
 def test_an_interrupted_run_says_so_and_continues(send, number, code, folder):
     configure(
         folder,
-        ('tree.DecisionTreeClassifier"\njobs = 1', 'ensemble.RandomForestClassifier"'),
-        ("number = 15", "number = 30"),
-        teachers="parameters = { n_estimators = 60 }\njobs = 2",
+        (TEACHER, 'teacher = { name = "sklearn.ensemble.RandomForestClassifier", n_estimators = 60 }'),
+        ("n_teachers = 15", "n_teachers = 30"),
+        ("jobs = 1", "jobs = 2"),
     )
     command = [sys.executable, "-m", "tutelage", "run", "config.toml"]
     piped: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "start_new_session": True}
@@ -399,7 +393,7 @@ def test_nothing_is_spent_where_results_could_not_be_written(way, called, folder
         (folder / "taken").symlink_to(folder / "nowhere")
     taken = "taken/out" if way == "a file above" else "taken"
     # Ridge keeps no checkpoints, for which that folder would be made.
-    ridge = ('15\nestimator = "sklearn.tree.DecisionTreeClassifier"', '15\nestimator = "tutelage.teachers.Ridge"')
+    ridge = (TEACHER, 'teacher = "Ridge"')
     configure(folder, ('folder = "out"', f'folder = "{taken}"'), ridge)
     assert taken in refusal(called("run", "config.toml", cwd=folder), 2)
     assert not (folder / "private.csv.ledger").exists()
@@ -433,15 +427,12 @@ def test_account_hides_what_depends_on_the_votes():
     assert gaussian["bound_2017"] is None
 
 
-@pytest.mark.parametrize(
-    ("options", "code", "message"),
-    [
-        ("--mechanism lnmax --sigma 3", 2, "lnmax takes --scale"),
-        ("--mechanism gnmax --sigma 3 --delta 0", 2, "strictly between 0 and 1"),
-        ("--mechanism gnmax --sigma 3 --first 101", 1, "holds 100 queries"),
-        ("--mechanism gnmax --sigma 3 --array mnist", 1, "has no array 'mnist'"),
-    ],
-)
+@pytest.mark.parametrize(("options", "code", "message"), [
+    ("--mechanism lnmax --sigma 3", 2, "lnmax takes --scale"),
+    ("--mechanism gnmax --sigma 3 --delta 0", 2, "strictly between 0 and 1"),
+    ("--mechanism gnmax --sigma 3 --first 101", 1, "holds 100 queries"),
+    ("--mechanism gnmax --sigma 3 --array mnist", 1, "has no array 'mnist'"),
+])  # fmt: skip
 def test_account_refuses_in_one_sentence(options, code, message, called):
     given = ("--array", "mnist_like_100", "--delta", "1e-5", *options.split())
     assert message in refusal(called("account", GOLDEN / "votes.npz", *given), code)

@@ -88,14 +88,12 @@ def test_what_a_run_in_batches_warns_of_is_seen_in_the_first_batch(folder, calle
     assert "A class has fewer than" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("private", "file", "message"),
-    [
-        ("batches = true", "private.csv", "`batches` in [private] is for a Parquet file"),
-        ('batches = true\nsilo = "ward"', "private.parquet", "`batches` in [private] is for a Parquet file"),
-        ("batches = 1", "private.parquet", "`batches`"),
-    ],
-)
+@pytest.mark.parametrize(("private", "file", "message"), [
+    ("batches = true", "private.csv", "`batches` in [private] is for a Parquet file"),
+    ('batches = true\nsilo = "ward"', "private.parquet", "no `silos` or `whole_rows`"),
+    ('batches = true\n[method]\nname = "capped-votes"', "private.parquet", "for rows that are read in batches"),
+    ("batches = 1", "private.parquet", "`batches`"),
+])  # fmt: skip
 def test_batches_are_for_parquet_and_ballots_of_people(folder, called, private, file, message):
     configure(folder, "out", private, file)
     done = called("run", "config.toml", cwd=folder)
@@ -122,9 +120,9 @@ def test_labels_are_merged_in_python_as_in_a_configuration(folder, in_batches):
     file, public = folder / "private.parquet", read_table(folder / "public.parquet")
     names = {label: name for name, labels in CLASSES.items() for label in labels}
     merged = admissions(ROWS, 0).with_columns(polars.col("readmitted").replace(names))
-    by_hand = model(classes=["yes", "no"]).fit(merged, "readmitted", X_public=public, entity_ids="patient")
+    by_hand: Any = model(classes=["yes", "no"]).fit(merged, "readmitted", X_public=public, entity_ids="patient")
     rows = read_batches(file) if in_batches else read_table(file)
-    found = model().fit(rows, "readmitted", X_public=public, entity_ids="patient")
+    found: Any = model().fit(rows, "readmitted", X_public=public, entity_ids="patient")
     sums: Any = zip(found.ballots_, by_hand.ballots_, strict=True)
     assert all(np.array_equal(one.totals, other.totals) for one, other in sums)
     assert found.classes_.tolist() == ["no", "yes"]

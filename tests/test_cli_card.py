@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from test_card import Outline
-from test_cli import configure, finished, folder, refusal, runs  # noqa: F401  fixtures
+from test_cli import configure, finished, folder, refusal, runs, succeeded  # noqa: F401  fixtures
 from tutelage import ConfidentGNMax, GNMax, LabelingSession, Ledger, SimulationNoise, VoteHistogram
 from tutelage.accounting import Accountant
 from tutelage.events import NoisyArgmaxGaussian, NoisyArgmaxLaplace, PublicationTest, Repeated, SummedNoise
@@ -59,8 +59,7 @@ def test_what_the_people_say_is_added_to_the_card_of_a_run(called, finished):  #
     said = ("--statements", "said.toml", "--state", "legal=Approved = yes.", "--state", "leaves-site=Labels.")
     assert "--ledger must name the ledger of out" in refusal(called("card", "out", *said, cwd=finished), 2)
     options = (*said, "--ledger", "private.csv.ledger")
-    result = called("card", "out", *options, cwd=finished)
-    assert result.returncode == 0, result.stderr
+    result = succeeded(called("card", "out", *options, cwd=finished))
     assert "Not stated: title, private_data, controller, purpose, people," in result.stdout
     card = read_card(finished / "out" / "card.json")
     assert card.statements == {"trust": "The hospital runs it.", "legal": "Approved = yes.", "leaves_site": "Labels."}
@@ -125,8 +124,7 @@ def test_what_a_ledger_saw_later_changes_the_card(called, folder):  # noqa: F811
 
 @pytest.mark.rest
 def test_a_ledger_alone_makes_a_card_of_everything_released(called, charged):
-    result = called("card", "--ledger", "a.ledger", "--output", "out", cwd=charged)
-    assert result.returncode == 0, result.stderr
+    succeeded(called("card", "--ledger", "a.ledger", "--output", "out", cwd=charged))
     card, ledger = read_card(charged / "out" / "card.json"), Ledger.open(charged / "a.ledger").state()
     assert (card.epsilon.epsilon, card.epsilon.delta) == (2.0, 1e-5)
     assert (card.queries, card.answered, card.teachers) == (60, None, None)
@@ -187,19 +185,16 @@ def test_an_unused_ledger_has_nothing_to_tell(called, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "code", "message"),
-    [
-        ((), 2, "Name the results folder of a run, a --ledger, or both."),
-        (("--ledger", "a.ledger"), 2, "Name the folder to write to with --output."),
-        (("--ledger", "a.ledger", "--output", "a.ledger"), 2, "The output must be a folder, and a.ledger is not"),
-        (("none",), 1, "none cannot be read"),
-        ((".",), 1, "card.json cannot be read"),
-        (("--ledger", "a.ledger", "--output", "out", "--state", "trust"), 2, "must be TOPIC=TEXT"),
-        (("--ledger", "a.ledger", "--output", "out", "--state", "star=x"), 2, "has no topic 'star'"),
-        (("--ledger", "a.ledger", "--output", "out", "--statements", "none.toml"), 2, "cannot be read"),
-    ],
-)
+@pytest.mark.parametrize(("options", "code", "message"), [
+    ((), 2, "Name the results folder of a run, a --ledger, or both."),
+    (("--ledger", "a.ledger"), 2, "Name the folder to write to with --output."),
+    (("--ledger", "a.ledger", "--output", "a.ledger"), 2, "The output must be a folder, and a.ledger is not"),
+    (("none",), 1, "none cannot be read"),
+    ((".",), 1, "card.json cannot be read"),
+    (("--ledger", "a.ledger", "--output", "out", "--state", "trust"), 2, "must be TOPIC=TEXT"),
+    (("--ledger", "a.ledger", "--output", "out", "--state", "star=x"), 2, "has no topic 'star'"),
+    (("--ledger", "a.ledger", "--output", "out", "--statements", "none.toml"), 2, "cannot be read"),
+])  # fmt: skip
 def test_wrong_calls_are_one_sentence_and_write_nothing(called, charged, options, code, message):
     before = sorted(charged.iterdir())
     assert message in refusal(called("card", *options, cwd=charged), code)
@@ -312,8 +307,7 @@ def tested(called, tmp_path):
             ("label", "rows.npz", *files, *mechanism, "--output", "labels.csv"),
             ("publish", "test", "p.json", "rows.npz", *files, *mechanism, "--output", "claim.json"),
         ):
-            result = called(*call, cwd=tmp_path)
-            assert result.returncode == 0, result.stderr
+            succeeded(called(*call, cwd=tmp_path))
         return tmp_path
 
     return test
@@ -322,8 +316,7 @@ def tested(called, tmp_path):
 @pytest.mark.rest
 def test_an_epsilon_that_passed_its_test_stands_on_the_card_beside_the_other(called, tested):
     made = tested()
-    result = called(*ON_CARD, cwd=made)
-    assert result.returncode == 0, result.stderr
+    succeeded(called(*ON_CARD, cwd=made))
     card, claim = read_card(made / "out" / "card.json"), json.loads((made / "claim.json").read_text())
     assert card.sanitised is not None
     assert card.sanitised.epsilon == pytest.approx(json.loads((made / "p.json").read_text())["epsilon"])
@@ -480,8 +473,7 @@ def test_a_card_is_brought_up_to_date_again_after_labels_that_came_later(called,
     votes = VoteHistogram(np.array([[145, 4, 1]]), 150)
     LabelingSession(votes, GNMax(sigma=20), Ledger.open(made / "l.db"), question="another").ask(np.array([[99.0]]))
     for _ in range(2):
-        result = called("card", "out", "--ledger", "l.db", cwd=made)
-        assert result.returncode == 0, result.stderr
+        succeeded(called("card", "out", "--ledger", "l.db", cwd=made))
         card = read_card(made / "out" / "card.json")
         assert (card.epsilon.epsilon, card.sanitised) == (20, second)
     record = json.loads((made / "out" / "card.json").read_text())

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from parties import Called, free_ports
-from test_cli import refusal, tutelage
+from test_cli import refusal, succeeded, tutelage
 from test_docs import blocks as blocks_of
 from tutelage.exceptions import InvalidDataError
 from tutelage.federation import Home, Mailbox
@@ -25,15 +25,15 @@ pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
 HOSPITALS = [f"hospital-{number}" for number in range(3)]
 PARTIES = ["left", "middle", "right"]
 ROLES = {"aggregator": "aggregator"}
-SECURE = 'teachers_per_entity = 10\ncolluding = 1\n[mechanism]\nname = "gnmax"\nsigma = 3.0\n'
+VOTES = '[method]\nname = "teacher-votes"\nmechanism = {{ name = {} }}\n'
+SECURE = "teachers_per_entity = 10\ncolluding = 1\n" + VOTES.format('"gnmax", sigma = 3.0')
 HEAD = 'name = "H"\nclasses = 3\nquorum = 2\n'
 NOBODY = HEAD + "members = []\n"
-LOCAL = '[mechanism]\nname = "k-randomized-response"\nepsilon = 9.0\n'
+LOCAL = VOTES.format('"k-randomized-response", epsilon = 9.0')
 
 
 def run(*arguments: object) -> str:
-    result = tutelage("federate", *arguments)
-    assert result.returncode == 0, result.stderr
+    result = succeeded(tutelage("federate", *arguments))
     return result.stdout
 
 
@@ -111,14 +111,16 @@ def test_joining_shows_the_terms_first_and_asks_for_their_fingerprint(tmp_path):
         (HEAD + 'members = ["x\\u0000"]\n', "must have no control characters", 2),
         ('"\\u001b[31m" = 1\n', "must have no control characters", 2),
         ('name = "H"\n', "the terms file needs `classes`. Add it.", 2),
-        (HEAD + 'members = "x"\n[mechanism]\n[unit]\n', "must be a list. Got 'x'", 2),
-        (HEAD + "members = [1]\n[mechanism]\n[unit]\n", "must be a list of public key files", 2),
+        (HEAD + 'members = "x"\n[method]\n[unit]\n', "must be a list. Got 'x'", 2),
+        (HEAD + "members = [1]\n[method]\n[unit]\n", "must be a list of public key files", 2),
         (f"{HEAD}members = ['x']\n{SECURE}[unit]\nneighbors = 'row'\n", "x does not exist", 1),
-        (NOBODY + '[mechanism]\nname = "lnmax"\n[unit]\n', "must be one of", 2),
-        (NOBODY + '[mechanism]\nname = "gnmax"\n[unit]\n', "`sigma` missing", 2),
-        (NOBODY + "[mechanism]\nname = 'confident'\nsigma_vote = 3\n[unit]\n", "Did you mean `sigma`?", 2),
-        (NOBODY + "noise = 1\n[mechanism]\n[unit]\n", "`noise` is not a setting of the terms file", 2),
-        (NOBODY + "[mechanism]\nname = ['gnmax']\n[unit]\n", "`name` in [mechanism] must be text", 2),
+        (NOBODY + VOTES.format("'lnmax'") + "[unit]\n", "The mechanism must be one of", 2),
+        (NOBODY + VOTES.format("'gnmax'") + "[unit]\n", "`sigma` missing", 2),
+        (NOBODY + VOTES.format("'confident', sigma_vote = 3") + "[unit]\n", "Did you mean `sigma`?", 2),
+        (NOBODY + "noise = 1\n[method]\n[unit]\n", "`noise` is not a setting of the terms file", 2),
+        (NOBODY + VOTES.format("['gnmax']") + "[unit]\n", "`name` in `mechanism` in [method] must be text", 2),
+        (NOBODY + "[method]\nname = 'capped-votes'\n[unit]\n", "must be one of noisy-moments, teacher-votes.", 2),
+        (NOBODY + "[method]\nname = 'teacher-votes'\n[unit]\n", "[method] needs `mechanism`. Add it.", 2),
         (f"{NOBODY}{LOCAL}[unit]\nneighbors = 'x'\n", "one of entity, row, silo, ballot, owner", 2),
         (f"{NOBODY}{LOCAL}[unit]\nneighbors = 'owner'\nname = 'x'\n", "Leave the name out", 2),
     ],
@@ -157,15 +159,12 @@ def test_what_is_missing_or_ambiguous_is_one_sentence(tmp_path):
     assert "Leave these rows out" in refusal(tutelage("federate", "ask", tmp_path / "rows.npy", *aggregator), 1)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("a/b", "--role", "entity"), "`NAME` of keygen must be 1 to 40"),
-        (("left", "--role", "computing"), "--address must give host:port"),
-        (("left", "--role", "computing", "--address", "here"), "must be 'host:port'"),
-        (("one", "--role", "entity", "--address", "here:1"), "--address is only for --role computing"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("a/b", "--role", "entity"), "`NAME` of keygen must be 1 to 40"),
+    (("left", "--role", "computing"), "--address must give host:port"),
+    (("left", "--role", "computing", "--address", "here"), "must be 'host:port'"),
+    (("one", "--role", "entity", "--address", "here:1"), "--address is only for --role computing"),
+])  # fmt: skip
 def test_keys_that_cannot_be_made_leave_no_folder(arguments, message, tmp_path):
     result = tutelage("federate", "keygen", *arguments, "--home", tmp_path / "home")
     assert message in refusal(result, 2)
@@ -355,8 +354,7 @@ def follow(block: str, folder: Path) -> str:
             code, out, err = parties.pop().ended()
             assert (code, all(line.startswith("Waiting for ") for line in err.splitlines())) == (0, True), err
             assert "by 3 hospitals" in out or "the ballots of 3 hospitals" in out
-        result = tutelage(*command, cwd=folder)
-        assert result.returncode == 0, result.stderr
+        result = succeeded(tutelage(*command, cwd=folder))
         printed += result.stdout
     return printed
 
@@ -421,19 +419,18 @@ def test_the_documented_sums_work_as_they_are_typed(tmp_path, monkeypatch):
     assert "Wrote the student of round 2, by 3 hospitals, to student.skops." in said
     # 0.96 on average over the noise, with a standard deviation of 0.02.
     assert np.mean(load_student(Path("student.skops")).predict(X[1000:]) == y[1000:]) > 0.85
-    ledger = tutelage("ledger", "verify", "registry/ledger", cwd=tmp_path)
-    assert ledger.returncode == 0, ledger.stderr
+    succeeded(tutelage("ledger", "verify", "registry/ledger", cwd=tmp_path))
     again = tutelage("federate", "ask", "rows.npy", *as_member(tmp_path, "registry"), cwd=tmp_path)
     assert "Every round was collected before. No query was sent, and nothing was spent." in again.stdout
 
 
-VECTORS = '[teachers]\nestimator = "tutelage.teachers.VectorBallots"\nparameters = { rounds = 2 }\n'
 SUM = """
-{vectors}[people]
+[people]
 {people}
-[mechanism]
-name = "noisy-sum"
-noise_multiplier = 8.0
+[method]
+name = "noisy-moments"
+rounds = 2
+mechanism = {{ name = "noisy-sum", noise_multiplier = 8.0 }}
 [unit]
 name = "patient"
 neighbors = "silo"
@@ -444,23 +441,24 @@ neighbors = "silo"
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("VectorBallots", "Ridge"), "must be 'tutelage.teachers.VectorBallots' in the terms of a consortium"),
-        (("rounds = 2", "trees = 2"), "[teachers.parameters] does not fit tutelage.teachers.VectorBallots"),
+        (("noisy-moments", "capped-votes"), "`name` in [method] must be one of noisy-moments, teacher-votes."),
+        (("rounds = 2", "trees = 2"), "`trees` is not a setting of [method] with the name noisy-moments"),
+        (("rounds = 2", 'student = "forest"'), "a `mechanism` and no `student`"),
         (("rounds = 2", "rounds = 0"), "`rounds` of VectorBallots"),
-        (('"noisy-sum"', '"gnmax"'), "must be 'noisy-sum' where people cast a ballot of vectors. Got 'gnmax'"),
-        (("noise_multiplier = 8.0", "sigma = 8.0"), "`sigma` is not a setting of [mechanism]"),
-        (('name = "noisy-sum"\nnoise_multiplier = 8.0', ""), "the members agree on the noise"),
-        ((VECTORS, ""), "[people] is only for"),
+        (('"noisy-sum"', '"gnmax"'), "The mechanism must be one of noisy-sum. Got 'gnmax'"),
+        (("noise_multiplier = 8.0", "sigma = 8.0"), "`sigma` is not a setting of `mechanism` in [method]"),
+        (('mechanism = { name = "noisy-sum", noise_multiplier = 8.0 }', ""), "the members agree on the noise"),
+        (('"noisy-moments"\nrounds = 2', '"teacher-votes"'), "[people] is only for"),
         (("hospital-1 = 10", "hospital-9 = 10"), "`hospital-9` is not a setting of [people]"),
         (("hospital-1 = 10\n", ""), "[people] needs `hospital-1`"),
         (("hospital-1 = 10", "hospital-1 = 0"), "`people` of Consortium"),
-        (("[teachers]", "teachers_per_entity = 5\n[teachers]"), "[people] in place of `teachers_per_entity`"),
+        (("[people]", "teachers_per_entity = 5\n[people]"), "[people] in place of `teachers_per_entity`"),
         (('neighbors = "silo"', 'neighbors = "owner"'), "one"),
     ],
 )
 def test_terms_that_mix_votes_and_sums_are_refused(change, message, tmp_path):
     names = keys(tmp_path, computing=True)
-    terms = SUM.format(vectors=VECTORS, people="\n".join(f"{name} = 10" for name in HOSPITALS))
+    terms = SUM.format(people="\n".join(f"{name} = 10" for name in HOSPITALS))
     assert change[0] in terms
     write_terms(tmp_path, names, terms.replace(*change))
     result = tutelage("federate", "init", tmp_path / "terms.toml", "--mailbox", tmp_path / "mail")

@@ -93,21 +93,18 @@ def test_a_row_of_a_table_is_the_same_row_in_another_file(voted):
     assert label(voted, *GNMAX, "--question", "another", rows="more.csv").returncode == 1  # to be paid for again
 
 
-@pytest.mark.parametrize(
-    ("options", "code", "message"),
-    [
-        (("--mechanism", "gnmax"), 2, "gnmax takes --sigma and no other settings: --sigma missing."),
-        (("--mechanism", "gnmax", "--scale", 4), 2, "--sigma missing, --scale too much."),
-        (("--mechanism", "gnmax", "--sigma", 0), 2, "must be a number of votes between"),
-        ((*GNMAX, "--output", "votes.npz"), 2, "votes.npz would be replaced, but was not written here by tutelage"),
-        ((*GNMAX, "--output", "."), 2, "The output must be a file, and . is a folder"),
-        ((*GNMAX, "--output", "a.ledger"), 2, "a.ledger would be replaced, but was not written here by tutelage"),
-        ((*GNMAX, "--output", "no/labels.csv"), 2, "no/labels.csv must be in a folder that exists."),
-        ((*GNMAX, "--votes", "few.npz"), 1, "must hold votes on 60 queries, one row per public row, in order. Got 59."),
-        ((*GNMAX, "--ledger", "b.ledger"), 1, "b.ledger does not exist. Make it with `tutelage ledger init`."),
-        ((*GNMAX, "--votes", "nothing.npz"), 1, "nothing.npz does not exist"),
-    ],
-)
+@pytest.mark.parametrize(("options", "code", "message"), [
+    (("--mechanism", "gnmax"), 2, "gnmax takes --sigma and no other settings: --sigma missing."),
+    (("--mechanism", "gnmax", "--scale", 4), 2, "--sigma missing, --scale too much."),
+    (("--mechanism", "gnmax", "--sigma", 0), 2, "must be a number of votes between"),
+    ((*GNMAX, "--output", "votes.npz"), 2, "votes.npz would be replaced, but was not written here by tutelage"),
+    ((*GNMAX, "--output", "."), 2, "The output must be a file, and . is a folder"),
+    ((*GNMAX, "--output", "a.ledger"), 2, "a.ledger would be replaced, but was not written here by tutelage"),
+    ((*GNMAX, "--output", "no/labels.csv"), 2, "no/labels.csv must be in a folder that exists."),
+    ((*GNMAX, "--votes", "few.npz"), 1, "must hold votes on 60 queries, one row per public row, in order. Got 59."),
+    ((*GNMAX, "--ledger", "b.ledger"), 1, "b.ledger does not exist. Make it with `tutelage ledger init`."),
+    ((*GNMAX, "--votes", "nothing.npz"), 1, "nothing.npz does not exist"),
+])  # fmt: skip
 def test_label_refuses_in_one_sentence_before_anything_is_spent(options, code, message, voted):
     assert message in refusal(label(voted, *options), code)
     assert state(voted)["entries"] == 1

@@ -6,9 +6,10 @@ import tomllib
 import numpy as np
 import pytest
 
-from test_cli import refusal
+from test_cli import refusal, succeeded
 
 pytestmark = [pytest.mark.rest, pytest.mark.usefixtures("short_trials")]
+NAMED = '[method]\nname = "noisy-moments"\n'
 COLUMNS = [f"f{number}" for number in range(6)]
 
 
@@ -42,14 +43,13 @@ def configuration(folder, more="", private="", noise=1.0):
 def test_labeled_public_rows_give_a_method_and_an_interval(called, tmp_path):
     public = write(tmp_path / "public.csv", 200)
     target = "plan", "--epsilon", 1, "--people", 2000, "--public", public, "--label", "kind"
-    printed = called(*target, "--output", tmp_path / "out")
-    assert printed.returncode == 0, printed.stderr
+    printed = succeeded(called(*target, "--output", tmp_path / "out"))
     text = " ".join(printed.stdout.split())
     assert "Use vector ballots. The student is expected to be right on" in text
     assert "in nine of ten runs" in text
     assert "majority class no release" in text
     assert max(map(len, printed.stdout.splitlines())) <= 80
-    toml = printed.stdout[printed.stdout.index("[teachers]") :]
+    toml = printed.stdout[printed.stdout.index("[method]") :]
     assert tomllib.loads(toml)["privacy"]["epsilon"] == 1.0
     found, page = json.loads((tmp_path / "out" / "plan.json").read_text()), (tmp_path / "out" / "plan.html").read_text()
     assert "Use vector ballots." in page
@@ -65,31 +65,25 @@ def test_a_hopeless_target_says_so_and_ends_with_another_code(called, tmp_path):
     printed = called(*target)
     assert printed.returncode == 3
     assert "Infeasible: With ε = 1 and 2,000 people, no method is expected to beat" in " ".join(printed.stdout.split())
-    assert "[teachers]" not in printed.stdout
+    assert "[method]" not in printed.stdout
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--people", 10), "--epsilon is missing"),
-        (("--epsilon", 1, "--classes", 2, "--public-rows", 9), "--people is missing"),
-        (("--epsilon", 1, "--people", 10, "--public-rows", 9), "--classes"),
-        (("--epsilon", 1, "--people", 10, "--classes", 2), "--public-rows"),
-        (("--epsilon", 0, "--people", 10, "--classes", 2, "--public-rows", 9), "--epsilon must be"),
-        (("--epsilon", 1, "--people", 10, "--label", "y"), "--label names a column"),
-        (("--epsilon", 1, "--people", 10, "--stand-in", "x.csv"), "--stand-in needs the column"),
-    ],
-)
+@pytest.mark.parametrize(("options", "said"), [
+    (("--people", 10), "--epsilon is missing"),
+    (("--epsilon", 1, "--classes", 2, "--public-rows", 9), "--people is missing"),
+    (("--epsilon", 1, "--people", 10, "--public-rows", 9), "--classes"),
+    (("--epsilon", 1, "--people", 10, "--classes", 2), "--public-rows"),
+    (("--epsilon", 0, "--people", 10, "--classes", 2, "--public-rows", 9), "--epsilon must be"),
+    (("--epsilon", 1, "--people", 10, "--label", "y"), "--label names a column"),
+    (("--epsilon", 1, "--people", 10, "--stand-in", "x.csv"), "--stand-in needs the column"),
+])  # fmt: skip
 def test_what_is_missing_is_named(called, options, said):
     assert said in refusal(called("plan", *options), 2)
 
 
 def test_a_configuration_is_checked_against_the_plan(called, tmp_path):
-    config = configuration(
-        tmp_path, '[teachers]\nestimator = "tutelage.teachers.NearestQueries"\nparameters = { cap = 3 }\n'
-    )
-    printed = called("plan", "--for", config)
-    assert printed.returncode == 0, printed.stderr
+    config = configuration(tmp_path, '[method]\nname = "capped-votes"\nvotes = 3\n')
+    printed = succeeded(called("plan", "--for", config))
     text = " ".join(printed.stdout.split())
     assert "With the settings that you named (few votes per person), the student is expected to be right on" in text
     assert "cannot be combined with --for" in refusal(called("plan", "--for", config, "--classes", 2), 2)
@@ -97,14 +91,10 @@ def test_a_configuration_is_checked_against_the_plan(called, tmp_path):
 
 def test_a_run_without_a_method_uses_the_plan(called, tmp_path):
     config = configuration(tmp_path)
-    printed = called("run", config)
-    assert printed.returncode == 0, printed.stderr
+    printed = succeeded(called("run", config))
     assert "plan: Use " in " ".join(printed.stderr.split())
     (tmp_path / "private.csv.ledger").unlink()
-    named = called(
-        "run", configuration(tmp_path, '[teachers]\nestimator = "tutelage.teachers.VectorBallots"\n'), "--overwrite"
-    )
-    assert named.returncode == 0, named.stderr
+    named = succeeded(called("run", configuration(tmp_path, NAMED), "--overwrite"))
     assert "plan:" not in named.stderr
 
 
@@ -115,5 +105,5 @@ def test_a_run_that_nothing_would_come_of_stops_before_it_spends(called, tmp_pat
     assert "no method is expected to beat the majority class" in text
     assert "Nothing was spent" in text
     assert not list(tmp_path.glob("*.ledger"))
-    named = configuration(tmp_path, '[teachers]\nestimator = "tutelage.teachers.VectorBallots"\n', noise=300.0)
+    named = configuration(tmp_path, NAMED, noise=300.0)
     assert called("run", named).returncode == 0

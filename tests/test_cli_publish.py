@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from test_cli import configure, refusal, tutelage, write_people
+from test_cli import configure, refusal, succeeded, tutelage, write_people
 from tutelage.noise import SystemNoise
 from tutelage.votes import VoteHistogram
 
@@ -29,8 +29,7 @@ def folder(tmp_path):
 
 def init(folder, name, epsilon, neighbors, *unit):
     terms = ("--epsilon", epsilon, "--delta", "1e-5", "--neighbors", neighbors, *unit)
-    made = tutelage("ledger", "init", name, *terms, cwd=folder)
-    assert made.returncode == 0, made.stderr
+    succeeded(tutelage("ledger", "init", name, *terms, cwd=folder))
 
 
 def spent(folder):
@@ -44,8 +43,7 @@ def propose(folder, *options, ledger="l.db", mechanism=LAPLACE):
 
 def label(folder, votes="votes.npz", mechanism=LAPLACE):
     files = ("--votes", votes, "--ledger", "l.db", "--output", "labels.csv")
-    done = tutelage("label", "rows.npz", *files, *mechanism, cwd=folder)
-    assert done.returncode == 0, done.stderr
+    succeeded(tutelage("label", "rows.npz", *files, *mechanism, cwd=folder))
 
 
 def put_to_the_test(folder, votes="votes.npz", *options, mechanism=LAPLACE):
@@ -55,8 +53,7 @@ def put_to_the_test(folder, votes="votes.npz", *options, mechanism=LAPLACE):
 
 @pytest.mark.rest
 def test_from_public_votes_to_a_published_epsilon(folder):
-    proposed = propose(folder)
-    assert proposed.returncode == 0, proposed.stderr
+    proposed = succeeded(propose(folder))
     assert "The test will spend" in proposed.stdout
     wanted = json.loads((folder / "p.json").read_text())["epsilon"]
     assert "not answered" in refusal(put_to_the_test(folder), code=1)
@@ -103,8 +100,7 @@ def test_a_confident_mechanism_counts_what_the_ledger_remembers(folder):
     mechanism = ("--mechanism", "confident", "--threshold", "58", "--sigma-threshold", "12", "--sigma", "7")
     assert propose(folder, mechanism=mechanism).returncode == 0
     label(folder, mechanism=mechanism)
-    tested = put_to_the_test(folder, "votes.npz", "--json", mechanism=mechanism)
-    assert tested.returncode == 0, tested.stderr
+    tested = succeeded(put_to_the_test(folder, "votes.npz", "--json", mechanism=mechanism))
     assert json.loads(tested.stdout)["proposed"] > 0
 
 
@@ -135,27 +131,24 @@ def project(tmp_path):
     """A run of 100 teachers whose ledger and proposal were made before it."""
     write_people(tmp_path, 2400)
     stored = 'delta = 1e-5\nledger = "l.db"\nproposal = "p.json"'
-    changes = (("number = 15", "number = 100"), ("sigma = 2.0", "sigma = 8.0"), ("delta = 1e-5", stored))
+    changes = (("n_teachers = 15", "n_teachers = 100"), ("sigma = 2.0", "sigma = 8.0"), ("delta = 1e-5", stored))
     configure(tmp_path, *changes)
     np.savez(tmp_path / "proxy.npz", votes=np.repeat([[82, 18], [92, 8]], 20, axis=0))
     init(tmp_path, "l.db", 9, "entity", *PATIENT)
-    proposed = propose(tmp_path, mechanism=GAUSSIAN)
-    assert proposed.returncode == 0, proposed.stderr
+    succeeded(propose(tmp_path, mechanism=GAUSSIAN))
     return tmp_path
 
 
 @pytest.mark.parametrize("passes", [True, False])
 def test_a_run_tests_its_proposal_and_files_both_numbers(project, monkeypatch, passes):
     monkeypatch.setattr(SystemNoise, "happens", lambda self, chance: passes)
-    done = tutelage("run", "config.toml", "--json", cwd=project)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(tutelage("run", "config.toml", "--json", cwd=project))
     card, wanted = json.loads(done.stdout), json.loads((project / "p.json").read_text())["epsilon"]
     assert wanted < card["public_epsilon"]
     assert (card["sanitised"] is not None) == passes
     if passes:
         assert card["sanitised"]["epsilon"] == pytest.approx(wanted)
-    again = tutelage("run", "config.toml", "--overwrite", "--json", cwd=project)
-    assert again.returncode == 0, again.stderr
+    again = succeeded(tutelage("run", "config.toml", "--overwrite", "--json", cwd=project))
     same = json.loads(again.stdout)
     assert same["sanitised"] == card["sanitised"]
     assert same["budget"]["spent"] == card["budget"]["spent"]
@@ -194,8 +187,7 @@ def test_a_run_does_not_claim_its_test_of_labels_that_another_run_asked_for(proj
     filed, config = (project / "out" / "card.json").read_bytes(), (project / "config.toml").read_text()
     other = config.replace("sigma = 8.0", "sigma = 60.0").replace('\nproposal = "p.json"', "")
     (project / "config.toml").write_text(other.replace('"out"', '"other"'))
-    later = tutelage("run", "config.toml", cwd=project)
-    assert later.returncode == 0, later.stderr
+    succeeded(tutelage("run", "config.toml", cwd=project))
     before = spent(project)
     (project / "config.toml").write_text(config)
     again = tutelage("run", "config.toml", "--overwrite", cwd=project)

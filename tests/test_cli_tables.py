@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeClassifier
 
-from test_cli import configure, refusal, write_people
+from test_cli import configure, refusal, succeeded, write_people
 from tutelage import GNMax, PATEClassifier
 from tutelage.cli.schema import _lines
 from tutelage.exceptions import BudgetContinuedWarning
@@ -68,8 +68,7 @@ def test_a_run_on_other_forms_of_the_files_repeats_the_run_at_no_cost(private, p
     refused = called("run", "config.toml", "--overwrite", cwd=folder)
     assert "private.csv.ledger contains the budget of these data" in refused.stderr
     configure(folder, ledger, *renamed, private=entity)
-    again = called("run", "config.toml", "--overwrite", cwd=folder)
-    assert again.returncode == 0, again.stderr
+    again = succeeded(called("run", "config.toml", "--overwrite", cwd=folder))
     assert "Every query was labeled before" in again.stdout
     assert (folder / "out" / "labels.csv").read_text() == labels
 
@@ -118,8 +117,7 @@ def merged(folder: Path, classes: str = MERGED, **sections: str) -> None:
 def test_labels_are_merged_into_classes(folder, called):
     spelled_otherwise(folder)
     merged(folder)
-    run = called("run", "config.toml", "--json", cwd=folder)
-    assert run.returncode == 0, run.stderr
+    run = succeeded(called("run", "config.toml", "--json", cwd=folder))
     card: dict[str, Any] = json.loads(run.stdout)
     assert card["classes"] == ["sick", "well"]
     assert card["student_accuracy"] > 0.9
@@ -168,8 +166,7 @@ def declared(folder: Path, *lines: str) -> None:
 
 
 def test_a_schema_says_what_each_column_is(typed, called):
-    shown = called("schema", "public.csv", "--ignore", "ill", cwd=typed)
-    assert shown.returncode == 0, shown.stderr
+    shown = succeeded(called("schema", "public.csv", "--ignore", "ill", cwd=typed))
     columns = tomllib.loads(shown.stdout)["columns"]
     kinds = {"age": "number", "dose": "number", "seen": "date", "note": "text", "code": "ignore"}
     assert columns == {**kinds, "ward": ["north", "south"], "grade": ["", "high", "low"]}
@@ -201,8 +198,7 @@ def test_a_run_with_the_printed_schema_is_the_run_without_it(typed, called):
     labels = (typed / "out" / "labels.csv").read_text()
     printed = called("schema", "public.csv", "--ignore", "ill", cwd=typed).stdout
     declared(typed, *printed.splitlines()[3:])
-    again = called("run", "config.toml", "--overwrite", cwd=typed)
-    assert again.returncode == 0, again.stderr
+    again = succeeded(called("run", "config.toml", "--overwrite", cwd=typed))
     assert "Every query was labeled before" in again.stdout
     assert (typed / "out" / "labels.csv").read_text() == labels
     assert "code" not in json.loads((typed / "out" / "card.json").read_text())["features"]
@@ -210,27 +206,23 @@ def test_a_run_with_the_printed_schema_is_the_run_without_it(typed, called):
 
 def test_a_declared_category_orders_codes_and_adds_what_no_public_row_has(typed, called):
     declared(typed, 'grade = ["low", "mid", "high"]', 'code = "ignore"')
-    result = called("run", "config.toml", cwd=typed)
-    assert result.returncode == 0, result.stderr
+    result = succeeded(called("run", "config.toml", cwd=typed))
     assert "Private rows have values that no public row has" not in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ('ward = "number"', "Column 'ward' of the public rows must hold numbers only, as declared"),
-        ('ward = "date"', "Column 'ward' of the public rows must hold dates only"),
-        ('ward = ["north", "west"]', "must hold its declared categories: north, west. Got 'south'"),
-        ('wrad = "number"', "`wrad` in [columns] must be a column of public.csv. Check the spelling"),
-        ('patient = "number"', "`patient` in [columns] is no feature: it is `entity` in [private]. Leave it out"),
-        ('ill = "category"', "`ill` in [columns] is no feature: it is `label` in [private]"),
-        ('age = "numbers"', "`age` in [columns] must be one of number, date, category, text, ignore"),
-        ("age = []", "`age` in [columns] must be one of number"),
-        ("age = [1, 1]", "`age` in [columns] must be one of number"),
-        ("age = 3", "`age` in [columns] must be one of number"),
-        ('age = ["a", ["b"]]', "`age` in [columns] must be one of number"),
-    ],
-)
+@pytest.mark.parametrize(("line", "message"), [
+    ('ward = "number"', "Column 'ward' of the public rows must hold numbers only, as declared"),
+    ('ward = "date"', "Column 'ward' of the public rows must hold dates only"),
+    ('ward = ["north", "west"]', "must hold its declared categories: north, west. Got 'south'"),
+    ('wrad = "number"', "`wrad` in [columns] must be a column of public.csv. Check the spelling"),
+    ('patient = "number"', "`patient` in [columns] is no feature: it is `entity` in [private]. Leave it out"),
+    ('ill = "category"', "`ill` in [columns] is no feature: it is `label` in [private]"),
+    ('age = "numbers"', "`age` in [columns] must be one of number, date, category, text, ignore"),
+    ("age = []", "`age` in [columns] must be one of number"),
+    ("age = [1, 1]", "`age` in [columns] must be one of number"),
+    ("age = 3", "`age` in [columns] must be one of number"),
+    ('age = ["a", ["b"]]', "`age` in [columns] must be one of number"),
+])  # fmt: skip
 def test_a_kind_that_the_public_rows_contradict_is_refused_in_a_sentence(line, message, typed, called):
     declared(typed, line, 'code = "ignore"')
     result = called("run", "config.toml", cwd=typed)

@@ -34,57 +34,50 @@ GNMAX = ("--mechanism", "gnmax", "--sigma", 4)
 WORDS, NUMBERS = ["no", "yes"], [0, 1]
 
 
-@pytest.mark.parametrize(
-    ("strangers", "classes", "hint"),
-    [
-        ({"0.0", "1.0"}, NUMBERS, "whole numbers with a decimal point"),
-        ({"", "yes"}, WORDS, "some labels are missing"),
-        ({"nan"}, NUMBERS, "some labels are missing"),
-        ({"YES", "No "}, WORDS, "capital letters or blanks"),
-        ({"ill", "healthy"}, NUMBERS, "it contains text"),
-        ({"0.125", "7.25"}, NUMBERS, "numbers with fractions"),
-        ({"0.125"}, WORDS, "numbers with fractions"),
-        ({"0", "1"}, WORDS, "it contains numbers, and `classes` are text"),
-        ({"maybe"}, WORDS, "list every class"),
-        ({"2"}, NUMBERS, "list every class"),
-        ({"2", "?"}, NUMBERS, "list every class"),
-        ({"inf"}, NUMBERS, "it contains text"),
-    ],
-)
+@pytest.mark.parametrize(("strangers", "classes", "hint"), [
+    ({"0.0", "1.0"}, NUMBERS, "whole numbers with a decimal point"),
+    ({"", "yes"}, WORDS, "some labels are missing"),
+    ({"nan"}, NUMBERS, "some labels are missing"),
+    ({"YES", "No "}, WORDS, "capital letters or blanks"),
+    ({"ill", "healthy"}, NUMBERS, "it contains text"),
+    ({"0.125", "7.25"}, NUMBERS, "numbers with fractions"),
+    ({"0.125"}, WORDS, "numbers with fractions"),
+    ({"0", "1"}, WORDS, "it contains numbers, and `classes` are text"),
+    ({"maybe"}, WORDS, "list every class"),
+    ({"2"}, NUMBERS, "list every class"),
+    ({"2", "?"}, NUMBERS, "list every class"),
+    ({"inf"}, NUMBERS, "it contains text"),
+])  # fmt: skip
 def test_labels_that_are_no_classes_bring_the_likely_cause_and_no_label(strangers, classes, hint):
     cause = cause_of_unknown(strangers, classes)
     assert hint in cause
     assert not any(text.strip() and text.strip() in cause.replace("no classes", "") for text in strangers)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "hint"),
-    [
-        ('"gnmax"', '"laplace"', "Got 'laplace'. Did you mean 'lnmax'?"),
-        ('"gnmax"', '"Gaussian"', "Got 'Gaussian'. Did you mean 'gnmax'?"),
-        ('"gnmax"', '"ConfidentGNMax"', "Did you mean 'confident'?"),
-        ('"gnmax"', '"permute_and_flip"', "Did you mean 'permute-and-flip'?"),
-        ("sklearn.tree.DecisionTreeClassifier", "xgboost.XGBClassifier", "other libraries can be used in Python"),
-        ("sklearn.tree.DecisionTreeClassifier", "RandomForest", "mean 'sklearn.ensemble.RandomForestClassifier'?"),
-        ("sklearn.tree.DecisionTreeClassifier", "sklearn.tree.ExtraTree", "mean 'sklearn.tree.ExtraTreeClassifier'?"),
-        ("sklearn.tree.DecisionTreeClassifier", "ClassMean", "Did you mean 'tutelage.teachers.ClassMeans'?"),
-        ('["no", "yes"]', '["no", "=1+1"]', "must not begin like a formula"),
-        ('["no", "yes"]', '["no", "@SUM(A1)"]', "must not begin like a formula"),
-        ('["no", "yes"]', '["no", "\\uff1d1"]', "must not begin like a formula"),
-        ('["no", "yes"]', "[1.5, 2.5]", "must be all text or all whole numbers"),
-        ('["no", "yes"]', "[[1], [2]]", "must be all text or all whole numbers"),
-        ('entity = "patient"', 'entity = "patient"\nignore = [[1]]', "must be a list of column names"),
-        ("number = 15", "number = 1e11", "must be a whole number"),
-        ("number = 15", "number = 100000000000", "must be at most 10,000,000"),
-        ("number = 15", f"number = {10**400}", "must be at most 9.0072e+15 in size"),
-        ("number = 15", f"number = {'9' * 5000}", "a number has too many digits"),
-        ("number = 15", f"number = {'[' * 5000}{']' * 5000}", "nested too deeply"),
-        ("jobs = 1", "jobs = 100000", "`jobs` in [teachers] must be at most 1024"),
-        ("delta = 1e-5", "delta = nan", "must be at most"),
-        ('"private.csv"', '"pri\\u0000vate.csv"', "must have no control characters. Got 'pri\\x00vate.csv'."),
-        ('folder = "out"', 'folder = "o\\u001b[31mut"', "must have no control characters"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("old", "new", "hint"), [
+    ('"gnmax"', '"laplace"', "Got 'laplace'. Did you mean 'lnmax'?"),
+    ('"gnmax"', '"Gaussian"', "Got 'Gaussian'. Did you mean 'gnmax'?"),
+    ('"gnmax"', '"ConfidentGNMax"', "Did you mean 'confident'?"),
+    ('"gnmax"', '"permute_and_flip"', "Did you mean 'permute-and-flip'?"),
+    ("sklearn.tree.DecisionTreeClassifier", "xgboost.XGBClassifier", "other libraries can be used in Python"),
+    ("sklearn.tree.DecisionTreeClassifier", "RandomForest", "mean 'sklearn.ensemble.RandomForestClassifier'?"),
+    ("sklearn.tree.DecisionTreeClassifier", "sklearn.tree.ExtraTree", "mean 'sklearn.tree.ExtraTreeClassifier'?"),
+    ("sklearn.tree.DecisionTreeClassifier", "ClassMean", "Did you mean 'ClassMeans'?"),
+    ('["no", "yes"]', '["no", "=1+1"]', "must not begin like a formula"),
+    ('["no", "yes"]', '["no", "@SUM(A1)"]', "must not begin like a formula"),
+    ('["no", "yes"]', '["no", "\\uff1d1"]', "must not begin like a formula"),
+    ('["no", "yes"]', "[1.5, 2.5]", "must be all text or all whole numbers"),
+    ('["no", "yes"]', "[[1], [2]]", "must be all text or all whole numbers"),
+    ('entity = "patient"', 'entity = "patient"\nignore = [[1]]', "must be a list of column names"),
+    ("n_teachers = 15", "n_teachers = 1e11", "must be a whole number"),
+    ("n_teachers = 15", f"n_teachers = {10**400}", "must be at most 9.0072e+15 in size"),
+    ("n_teachers = 15", f"n_teachers = {'9' * 5000}", "a number has too many digits"),
+    ("n_teachers = 15", f"n_teachers = {'[' * 5000}{']' * 5000}", "nested too deeply"),
+    ("jobs = 1", "jobs = 100000", "`jobs` in [training] must be 1 to 1024"),
+    ("delta = 1e-5", "delta = nan", "must be at most"),
+    ('"private.csv"', '"pri\\u0000vate.csv"', "must have no control characters. Got 'pri\\x00vate.csv'."),
+    ('folder = "out"', 'folder = "o\\u001b[31mut"', "must have no control characters"),
+])  # fmt: skip
 def test_configurations_are_refused_in_one_sentence_with_the_nearest_that_would_do(old, new, hint, tmp_path):
     configure(tmp_path, (old, new))
     with pytest.raises(ConfigError) as refused:
@@ -304,13 +297,10 @@ def test_an_example_replaces_no_file(called, tmp_path):
     assert "must be in a folder that exists" in refusal(nowhere, 2)
 
 
-@pytest.mark.parametrize(
-    ("typed", "said"),
-    [
-        ("rnu", "There is no verb 'rnu'. Did you mean `tutelage run`?"),
-        ("xyzzy", "There is no verb 'xyzzy'. `tutelage --help` lists the verbs."),
-    ],
-)
+@pytest.mark.parametrize(("typed", "said"), [
+    ("rnu", "There is no verb 'rnu'. Did you mean `tutelage run`?"),
+    ("xyzzy", "There is no verb 'xyzzy'. `tutelage --help` lists the verbs."),
+])  # fmt: skip
 def test_an_unknown_verb_brings_the_nearest(typed, said, called):
     assert refusal(called(typed), 2) == f"tutelage: {said}"
 

@@ -122,15 +122,12 @@ def test_what_is_not_finite_is_refused(head, rows, queries):
         HeadTeachers(head, n_classes=N_CLASSES).fit_ballots(rows, Y, SHARDS, queries)
 
 
-@pytest.mark.parametrize(
-    ("rows", "labels", "message"),
-    [
-        (X[:, 0], Y, r"shape \(rows, features\)"),
-        (np.full((50, 6), "Mrs Miller"), Y, "must hold numbers"),
-        (X, Y.astype(float), "class indices"),
-        (X, Y + 1, "class indices from 0 to 3"),
-    ],
-)
+@pytest.mark.parametrize(("rows", "labels", "message"), [
+    (X[:, 0], Y, r"shape \(rows, features\)"),
+    (np.full((50, 6), "Mrs Miller"), Y, "must hold numbers"),
+    (X, Y.astype(float), "class indices"),
+    (X, Y + 1, "class indices from 0 to 3"),
+])  # fmt: skip
 def test_wrong_shapes_are_refused(rows, labels, message):
     with pytest.raises(InvalidDataError, match=message) as refused:
         HeadTeachers(ClassMeans(), n_classes=N_CLASSES).fit(rows, labels, SHARDS)
@@ -146,16 +143,13 @@ def test_ballots_need_a_fit_and_as_many_columns():
         teachers.fit(X, Y, SHARDS).ballots(QUERIES[:, :5])
 
 
-@pytest.mark.parametrize(
-    ("make", "parameter"),
-    [
-        (lambda: HeadTeachers(Ridge, n_classes=2), "head"),  # type: ignore[arg-type]
-        (lambda: HeadTeachers("ridge", n_classes=2), "head"),  # type: ignore[arg-type]
-        (lambda: Ridge(0.0), "alpha"),
-        (lambda: Ridge(class_weights=(1, 0)), "class_weights"),
-        (lambda: HeadTeachers(Ridge(class_weights=(1, 2)), n_classes=N_CLASSES).fit(X, Y, SHARDS), "class_weights"),
-    ],
-)
+@pytest.mark.parametrize(("make", "parameter"), [
+    (lambda: HeadTeachers(Ridge, n_classes=2), "head"),  # type: ignore[arg-type]
+    (lambda: HeadTeachers("ridge", n_classes=2), "head"),  # type: ignore[arg-type]
+    (lambda: Ridge(0.0), "alpha"),
+    (lambda: Ridge(class_weights=(1, 0)), "class_weights"),
+    (lambda: HeadTeachers(Ridge(class_weights=(1, 2)), n_classes=N_CLASSES).fit(X, Y, SHARDS), "class_weights"),
+])  # fmt: skip
 def test_parameters_out_of_range_are_named(make, parameter):
     with pytest.raises(InvalidParameterError) as refused:
         make()

@@ -10,15 +10,13 @@ import numpy as np
 import pytest
 
 from conftest import GOLDEN
-from tutelage import events, privacy
+from tutelage import boundary, events, privacy
+from tutelage.digests import canonical
 from tutelage.events import Composed, NoisyArgmaxGaussian, Repeated, event_from_dict
 from tutelage.exceptions import InvalidParameterError, TutelageError
 from tutelage.federation import Consortium
 from tutelage.labeling import LabelingSession
-from tutelage.labeling import session as labeling
-from tutelage.labeling.session import require_room
 from tutelage.ledger import Ledger
-from tutelage.ledger.entries import canonical
 from tutelage.mechanisms import (
     ConfidentGNMax,
     ExponentialMax,
@@ -211,13 +209,11 @@ def test_a_setting_that_a_later_version_adds_buys_no_answer_again(monkeypatch):
     ledger = Ledger.in_memory(epsilon=8.0, delta=1e-5, unit=PATIENT)
     today = session(GNMax(40.0), ledger).ask(ROWS).labels.tolist()
     before = ledger.state()
-    monkeypatch.setattr(labeling, "_OWN_NAMES", {**labeling._OWN_NAMES, "GNMax": Later, "gnmax:v1": Later})
+    monkeypatch.setattr(boundary, "_OWN_NAMES", {**boundary._OWN_NAMES, "GNMax": Later, "gnmax:v1": Later})
     release = session(Later(40.0), ledger).ask(ROWS)
     assert (release.labels.tolist(), release.cost) == (today, 0.0)
     assert ledger.state() == before
-    other = Later(40.0, clip=3.0)
-    one = other.event_of_one(2, PATIENT, simulated=False)
-    assert require_room(ledger, other, one, ROWS, "ill?") == len(ROWS)
+    assert session(Later(40.0, clip=3.0), ledger).ask(ROWS).cost > 0
 
 
 @dataclass(frozen=True)

@@ -32,17 +32,13 @@ def test_codes_come_from_public_rows_only():
 EMPTY = [None, float("nan"), np.float64("nan"), np.datetime64("NaT"), pandas.NA, "", " ", "?"]
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [
-        {"note": ["x", "y"], "city": np.array(["Ulm", "Bonn "]), "age": np.array([31, 7.5])},
-        {"city": ["Ulm", " Bonn"], "age": [31, "7.5"], "scan": np.zeros((2, 3))},
-        Table("rows.csv", {"city": ["Ulm", "Bonn"], "note": ["x", "y"], "age": ["31", "7.5"]}),
-        [[31, "Ulm"], [7.5, "Bonn"]],
-        np.array([["31", "Ulm"], ["7.5", "Bonn"]]),
-    ],
-    ids=["arrays", "mapping", "table", "rows", "text"],
-)
+@pytest.mark.parametrize("rows", [
+    {"note": ["x", "y"], "city": np.array(["Ulm", "Bonn "]), "age": np.array([31, 7.5])},
+    {"city": ["Ulm", " Bonn"], "age": [31, "7.5"], "scan": np.zeros((2, 3))},
+    Table("rows.csv", {"city": ["Ulm", "Bonn"], "note": ["x", "y"], "age": ["31", "7.5"]}),
+    [[31, "Ulm"], [7.5, "Bonn"]],
+    np.array([["31", "Ulm"], ["7.5", "Bonn"]]),
+], ids=["arrays", "mapping", "table", "rows", "text"])  # fmt: skip
 def test_columns_are_known_by_name_in_whatever_order_and_by_place_without_names(rows):
     columns = PublicColumns.learn(PUBLIC, ("age", "city"))
     assert columns.transform(rows).tolist() == [[31, 1], [7.5, 0]]
@@ -75,17 +71,14 @@ def upcast(cells: list[Any]) -> list[Any]:
     return [series.to_numpy(), again.to_numpy(), [line.strip('"') for line in file.getvalue().splitlines()[1:]]]
 
 
-@pytest.mark.parametrize(
-    ("public", "cells", "odd"),
-    [
-        (["1", "2", "x"], [1, 2, 1, 2], None),
-        (["1.0", "2.0", "x"], [1, 2, 1, 2], None),
-        (["01", "02", "x"], ["01", "02", "01", "02"], "x"),
-        (["true", "false", "x"], [True, False, True, False], "maybe"),
-        (["2020-01-01", "2020-01-02", "x"], [datetime(2020, 1, 1), datetime(2020, 1, 2)] * 2, datetime(2020, 1, 1, 5)),
-        (["0.5", "2", "x"], [0.5, 2, 0.5, 2], "x"),
-    ],
-)
+@pytest.mark.parametrize(("public", "cells", "odd"), [
+    (["1", "2", "x"], [1, 2, 1, 2], None),
+    (["1.0", "2.0", "x"], [1, 2, 1, 2], None),
+    (["01", "02", "x"], ["01", "02", "01", "02"], "x"),
+    (["true", "false", "x"], [True, False, True, False], "maybe"),
+    (["2020-01-01", "2020-01-02", "x"], [datetime(2020, 1, 1), datetime(2020, 1, 2)] * 2, datetime(2020, 1, 1, 5)),
+    (["0.5", "2", "x"], [0.5, 2, 0.5, 2], "x"),
+])  # fmt: skip
 def test_one_cell_of_one_person_moves_no_other_persons_code(public, cells, odd):
     columns = PublicColumns.learn(Table("public.csv", {"ward": public}))
     for one, other in zip(upcast(cells), upcast([*cells[:-1], odd]), strict=True):
@@ -118,20 +111,17 @@ def test_one_cell_of_one_person_moves_no_other_persons_text(cell):
             assert features[0] == features[1]
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ({"age": [1], "City": ["Miller"]}, "no column 'city'. They need each of: age, city."),
-        ({"age": [1]}, "no column 'city'"),
-        ({"age": [1, 2], "city": ["Miller"]}, "as many cells each"),
-        ({"age": [1], "city": "Miller"}, "Column 'city' must hold one cell per row. Got shape"),
-        ({"age": ["Miller"], "city": ["Ulm"]}, "Column 'age' holds text"),
-        ({"age": [np.datetime64("2020-01-01")], "city": ["Ulm"]}, "Column 'age' holds text"),
-        ([["Miller", 1, 2]], r"must have 2 columns, in this order: age, city. Got shape \(1, 3\)"),
-        (["Miller", 1], r"Got shape \(2,\)"),
-        (Table("private.csv", {"age": ["Mrs Miller"], "city": ["Ulm"]}), "Column 'age' of private.csv holds text"),
-    ],
-)
+@pytest.mark.parametrize(("rows", "message"), [
+    ({"age": [1], "City": ["Miller"]}, "no column 'city'. They need each of: age, city."),
+    ({"age": [1]}, "no column 'city'"),
+    ({"age": [1, 2], "city": ["Miller"]}, "as many cells each"),
+    ({"age": [1], "city": "Miller"}, "Column 'city' must hold one cell per row. Got shape"),
+    ({"age": ["Miller"], "city": ["Ulm"]}, "Column 'age' holds text"),
+    ({"age": [np.datetime64("2020-01-01")], "city": ["Ulm"]}, "Column 'age' holds text"),
+    ([["Miller", 1, 2]], r"must have 2 columns, in this order: age, city. Got shape \(1, 3\)"),
+    (["Miller", 1], r"Got shape \(2,\)"),
+    (Table("private.csv", {"age": ["Mrs Miller"], "city": ["Ulm"]}), "Column 'age' of private.csv holds text"),
+])  # fmt: skip
 def test_rows_that_lack_a_column_or_a_number_are_refused_by_its_name(rows, message):
     with pytest.raises(InvalidDataError, match=message) as caught:
         PublicColumns.learn(PUBLIC, ("age", "city")).transform(rows)
@@ -139,18 +129,15 @@ def test_rows_that_lack_a_column_or_a_number_are_refused_by_its_name(rows, messa
     assert caught.value.__context__ is None
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "no rows below its header"),
-        (b"age,city\n", "no rows below its header"),
-        (b"age,city\n31\n", "Line 2 of rows.csv has 1 cells, the header 2"),
-        (b"age,age\n1,2\n", "Columns 1 and 2 of .* have the same name"),
-        (b"age,\n1,2\n", "Column 2 of .* has no name"),
-        (b",age\n0,2\n", "The first column of .* has no name. Is it an index"),
-        (b"name\nMrs Miller \xff\n", "not a UTF-8 csv file"),
-    ],
-)
+@pytest.mark.parametrize(("content", "message"), [
+    (b"", "no rows below its header"),
+    (b"age,city\n", "no rows below its header"),
+    (b"age,city\n31\n", "Line 2 of rows.csv has 1 cells, the header 2"),
+    (b"age,age\n1,2\n", "Columns 1 and 2 of .* have the same name"),
+    (b"age,\n1,2\n", "Column 2 of .* has no name"),
+    (b",age\n0,2\n", "The first column of .* has no name. Is it an index"),
+    (b"name\nMrs Miller \xff\n", "not a UTF-8 csv file"),
+])  # fmt: skip
 def test_broken_csv_is_refused_in_one_sentence(content, message, tmp_path):
     path = tmp_path / "rows.csv"
     path.write_bytes(content)

@@ -89,18 +89,15 @@ def test_what_is_probably_not_meant_is_warned_of():
         perform_analysis(np.repeat(seed_zero()[0], 6, axis=0), EVERY, 0.1, n_classes=10)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *(("indices", np.array(value, dtype=int)) for value in (range(51), [-1, 2], [], EVERY[None])),
-        ("indices", np.array([0.5])),
-        *(("teacher_preds", np.full((3, 50), value)) for value in (np.nan, 10, -1)),
-        ("teacher_preds", np.zeros(50, dtype=int)),
-        ("teacher_preds", np.ma.array(np.zeros((3, 50)), mask=np.eye(3, 50, dtype=bool))),
-        *((name, 0) for name in ("noise_eps", "delta", "moments")),
-        *(("compat", value) for value in ("tensorflow", "pysyft")),
-    ],
-)
+@pytest.mark.parametrize(("name", "value"), [
+    *(("indices", np.array(value, dtype=int)) for value in (range(51), [-1, 2], [], EVERY[None])),
+    ("indices", np.array([0.5])),
+    *(("teacher_preds", np.full((3, 50), value)) for value in (np.nan, 10, -1)),
+    ("teacher_preds", np.zeros(50, dtype=int)),
+    ("teacher_preds", np.ma.array(np.zeros((3, 50)), mask=np.eye(3, 50, dtype=bool))),
+    *((name, 0) for name in ("noise_eps", "delta", "moments")),
+    *(("compat", value) for value in ("tensorflow", "pysyft")),
+])  # fmt: skip
 def test_what_makes_no_sense_is_refused(name, value):
     arguments = {"teacher_preds": seed_zero()[0], "indices": EVERY, "noise_eps": 0.1, "n_classes": 10, name: value}
     with pytest.raises((InvalidDataError, InvalidParameterError)):

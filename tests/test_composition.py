@@ -9,15 +9,11 @@ from dp_accounting.pld import privacy_loss_distribution
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exact import discrete_gaussian_masses, discrete_laplace_masses, label_probabilities
+from exact import discrete_gaussian_masses, discrete_laplace_masses, hockey_stick, label_probabilities
 from tutelage.accounting import data_independent
 from tutelage.accounting.composition import continuous_gaussian_composition, gaussian_composition, pure_dp_composition
 from tutelage.events import NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
 from tutelage.privacy import ONE_TEACHER
-
-
-def hockey_stick(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
-    return float(np.sum(np.maximum(p - math.exp(epsilon) * q, 0)))
 
 
 @pytest.mark.parametrize(("epsilon", "count"), [(0.1, 7), (1.0, 5), (3.0, 3), (0.02, 12)])
@@ -75,13 +71,10 @@ def test_pure_composition_agrees_with_dp_accounting(epsilon, count, delta):
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize(
-    ("event", "masses"),
-    [
-        (NoisyArgmaxLaplace(20.0, 2, ONE_TEACHER), discrete_laplace_masses(20.0, 900)),
-        (NoisyArgmaxGaussian(40.0, 2, ONE_TEACHER), discrete_gaussian_masses(40.0, 500)),
-    ],
-)
+@pytest.mark.parametrize(("event", "masses"), [
+    (NoisyArgmaxLaplace(20.0, 2, ONE_TEACHER), discrete_laplace_masses(20.0, 900)),
+    (NoisyArgmaxGaussian(40.0, 2, ONE_TEACHER), discrete_gaussian_masses(40.0, 500)),
+])  # fmt: skip
 def test_what_may_be_published_covers_a_tied_vote_as_dp_accounting_composes_it(event, masses):
     laws = [label_probabilities(np.array(counts), masses) for counts in ([125, 125], [124, 126])]
     lower, upper = ({label: float(np.log(p)) for label, p in enumerate(law)} for law in laws)
@@ -112,8 +105,7 @@ def test_continuous_gaussian_against_fifty_digits(mu, delta):
 
 
 def test_nothing_costs_nothing_and_the_impossible_is_infinite():
-    assert gaussian_composition(5.0, 0, 1e-5) == 0
-    assert pure_dp_composition(0.1, 0, 1e-5) == 0
+    assert (gaussian_composition(5.0, 0, 1e-5), pure_dp_composition(0.1, 0, 1e-5)) == (0, 0)
     assert continuous_gaussian_composition(5.0, 0, 1e-5) == 0
     assert gaussian_composition(5.0, 10, 1e-14) == math.inf
     assert gaussian_composition(1e5, 10**6, 1e-5) == math.inf

@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 from conftest import REPOSITORY
-from tutelage.events import Composed, NoisySumGaussian, SummedNoise
-from tutelage.federation.costs import event_of_one
+from tutelage.events import Composed, NoisyArgmaxGaussian, NoisySumGaussian, SummedNoise
 from tutelage.ledger import Ledger
-from tutelage.mechanisms import GNMax
 from tutelage.partition import refuse_overlap
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.teachers import VectorBallots
@@ -76,7 +74,7 @@ def test_the_noise_of_the_votes_and_of_the_sums_fits_the_budget(example):
     run, sums, norm = example.run, example.sums, VectorBallots().norm
     honest = run.QUORUM - run.COLLUDING
     ledger = Ledger.in_memory(epsilon=run.EPSILON, delta=run.DELTA, unit=PATIENT)
-    assert 300 <= ledger.fitting(event_of_one(GNMax(run.SIGMA), 2, PATIENT, honest)) < 330
+    assert 300 <= ledger.fitting(SummedNoise(NoisyArgmaxGaussian(run.SIGMA, 2, PATIENT), honest)) < 330
 
     def fits(noise):
         shares = (0.7, 0.3)

@@ -20,13 +20,10 @@ ORDERS = np.array([1.5, 2.0, 4.0, 16.0, 64.0])
 
 
 @pytest.mark.parametrize("classes", [2, 3, 4])
-@pytest.mark.parametrize(
-    ("event", "masses"),
-    [
-        (lambda m: NoisyArgmaxLaplace(1.5, m, ONE_TEACHER), discrete_laplace_masses(1.5, 90)),
-        (lambda m: NoisyArgmaxGaussian(1.2, m, ONE_TEACHER), discrete_gaussian_masses(1.2, 20)),
-    ],
-)
+@pytest.mark.parametrize(("event", "masses"), [
+    (lambda m: NoisyArgmaxLaplace(1.5, m, ONE_TEACHER), discrete_laplace_masses(1.5, 90)),
+    (lambda m: NoisyArgmaxGaussian(1.2, m, ONE_TEACHER), discrete_gaussian_masses(1.2, 20)),
+])  # fmt: skip
 def test_no_pair_of_small_neighbors_costs_more_than_the_curve(classes, event, masses):
     bound = rdp(event(classes), ORDERS).values
     for counts in (counts for counts in itertools.product(range(6), repeat=classes) if sum(counts) == 5):

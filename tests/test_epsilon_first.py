@@ -30,7 +30,7 @@ DELTA = 1e-5
 ROW = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
 TREE = DecisionTreeClassifier(max_depth=2, random_state=0)
 PUBLIC = np.random.default_rng(3).uniform(size=(90, 4))
-MECHANISM = '[mechanism]\nname = "gnmax"\nsigma = 2.0\n'
+MECHANISM = 'mechanism = { name = "gnmax", sigma = 2.0 }\n'
 
 
 def model(**changes: Any) -> PATEClassifier:
@@ -64,7 +64,7 @@ def test_the_same_fit_again_is_remembered_and_another_one_trains_no_teacher(bina
     assert again.mechanism_ == first.mechanism_
     assert again.drawn_ == again.release_.cost == 0
     assert again.release_.labels.tolist() == first.release_.labels.tolist()
-    monkeypatch.setattr("tutelage.estimator.classifier.ensemble_of", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("tutelage.methods.TeacherVotes.prepare", lambda *_, **__: 1 / 0)
     with pytest.raises(BudgetExceededError):
         model(ledger=path, question="another").fit(*binary_rows, X_public=PUBLIC)
     with pytest.raises(InvalidParameterError, match="`epsilon` must be at most the budget of the ledger, 2"):
@@ -134,4 +134,4 @@ def test_a_run_needs_an_epsilon_or_a_mechanism(tmp_path):
     write_people(tmp_path)
     configure(tmp_path, (MECHANISM, ""))
     said = refusal(tutelage("run", "config.toml", cwd=tmp_path), 2)
-    assert "The amount of noise is missing. Set `epsilon` in [privacy], or `name` in [mechanism]." in said
+    assert "The amount of noise is missing. Set `epsilon` in [privacy], or `mechanism` in [method]." in said

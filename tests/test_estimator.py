@@ -12,8 +12,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from tutelage import ConfidentGNMax, GNMax, LabelingSession, Ledger, LNMax, PATEClassifier, VoteHistogram
+from tutelage import ConfidentGNMax, GNMax, Ledger, LNMax, PATEClassifier, VoteHistogram
 from tutelage.accounting import data_independent
+from tutelage.boundary import Boundary
 from tutelage.events import NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import (
     BudgetContinuedWarning,
@@ -128,7 +129,7 @@ def test_refusals_name_the_parameter_and_the_fix():
         ({"mechanism": "gnmax"}, "The 'mechanism' parameter of PATEClassifier must be an instance of"),
         ({"noise": 42}, "must be something like SystemNoise"),
         ({"n_queries": 401}, "at most the 400 public rows. Got 401"),
-        ({"teacher": "forest"}, "`teacher` of PATEClassifier must be a scikit-learn classifier"),
+        ({"teacher": "forest"}, "`teacher` of TeacherVotes must be a scikit-learn classifier"),
         ({"student": LinearRegression()}, "`student` of PATEClassifier must be a scikit-learn classifier"),
         ({"teacher": DecisionTreeClassifier(max_depth=-1)}, "`teacher` .* cannot be trained .* 'max_depth' parameter"),
         ({"student": DecisionTreeClassifier(max_depth=-1)}, "`student` .* cannot be trained .* 'max_depth' parameter"),
@@ -190,20 +191,20 @@ def test_refusals_of_data_quote_no_row():
 
 @pytest.mark.parametrize("settled", [True, False])
 def test_where_somebody_else_is_charged_meanwhile_the_epsilon_is_that_of_the_budget(monkeypatch, settled):
-    ask = LabelingSession.ask
+    release = Boundary.release
 
-    def ask_after_another(session, X_public, predictions=None):
-        one = GNMax(2.0).event_of_one(2, session.ledger.unit, simulated=False)
-        other = session.ledger.reserve(one, 1)
+    def release_after_another(boundary, request):
+        one = GNMax(2.0).event_of_one(2, boundary.ledger.unit, simulated=False)
+        other = boundary.ledger.reserve(one, 1)
         if settled:
-            session.ledger.settle(other, {}, Repeated(one, 1))
-        return ask(session, X_public, predictions)
+            boundary.ledger.settle(other, {}, Repeated(one, 1))
+        return release(boundary, request)
 
     fitting = {"budget": 60.0, "mechanism": GNMax(2.0)}
     unit = model().fit(X, y, X_public=X[:40]).votes_.unit
     ledgers = [Ledger.in_memory(epsilon=60.0, delta=1e-5, unit=unit) for _ in range(2)]
     alone = model(ledger=ledgers[0], **fitting).fit(X, y, X_public=X[:40])
-    monkeypatch.setattr(LabelingSession, "ask", ask_after_another)
+    monkeypatch.setattr(Boundary, "release", release_after_another)
     together = model(ledger=ledgers[1], **fitting).fit(X, y, X_public=X[:40])
     assert alone.epsilon_.epsilon < 60.0
     assert together.epsilon_ == together.ledger_.guarantee()

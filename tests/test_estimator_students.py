@@ -58,14 +58,10 @@ def test_a_student_that_learns_from_unlabeled_rows_needs_few_answers():
     assert propagated.score(X_public, y_public) > 0.95
 
 
-@pytest.mark.parametrize(
-    "student",
-    [
-        LabelPropagationStudent(), make_pipeline(StandardScaler(), LabelPropagationStudent()), ForestStudent(),
-        LabelSpreading(kernel="knn"), SelfTrainingClassifier(LogisticRegression()),
-    ],
-    ids=lambda student: type(student).__name__,
-)  # fmt: skip
+@pytest.mark.parametrize("student", [
+    LabelPropagationStudent(), make_pipeline(StandardScaler(), LabelPropagationStudent()), ForestStudent(),
+    LabelSpreading(kernel="knn"), SelfTrainingClassifier(LogisticRegression()),
+], ids=lambda student: type(student).__name__)  # fmt: skip
 def test_students_speak_in_the_users_class_values(student, tmp_path):
     values = np.array([3, 7])
     if not isinstance(student, LabelSpreading | SelfTrainingClassifier):  # scikit-learn's own take numbers only
@@ -84,6 +80,8 @@ def test_public_features_make_propagation_the_default():
     features = PublicPCA.learn(PublicRows(X_public, "a test"), 2)
     assert isinstance(model(student=None, features=features).resolved().student, LabelPropagationStudent)
     assert isinstance(model(student=None).resolved().student, ForestStudent)
+    assert hasattr(model(), "predict_proba")
+    assert not hasattr(model(student=RidgeClassifier()), "predict_proba")
     fitted = tree_like(student=None, features=features, n_queries=20).fit(X, y, X_public=X_public)
     assert isinstance(fitted.student_, LabelPropagationStudent)
 
@@ -98,15 +96,15 @@ def test_the_asked_rows_are_those_of_the_rule():
     one, other = (tree_like(n_queries=20, selection="medoids").fit(X, y, X_public=X_public).queries_ for _ in range(2))
     assert np.array_equal(one, other)
     copy: Any = clone(model(selection="medoids"))
-    assert isinstance(copy.resolved().selector, Medoids)
-    assert isinstance(model().resolved().selector, FirstRows)
+    assert isinstance(copy.resolved().method.rule, Medoids)
+    usual: Any = model().resolved().method
+    assert isinstance(usual.rule, FirstRows)
 
 
 def test_rounds_ask_where_the_student_doubts():
     fitted = tree_like(n_queries=40, rounds=4, selection="least-confident", student=LogisticRegression())
     fitted.fit(X, y, X_public=X_public)
-    assert len(set(fitted.queries_.tolist())) == 40
-    assert fitted.votes_.n_queries == 40
+    assert (len(set(fitted.queries_.tolist())), fitted.votes_.n_queries) == (40, 40)
     # In another order than that of the queries, at most 25 of the 40 agree.
     assert np.mean(fitted.release_.labels == y_public[fitted.queries_]) > 0.85
     assert np.mean(fitted.votes_.counts.argmax(axis=1) == y_public[fitted.queries_]) > 0.85
@@ -117,7 +115,7 @@ def test_an_interrupted_fit_in_rounds_pays_once(tmp_path, monkeypatch):
     settings = {"n_queries": 20, "rounds": 2, "ledger": tmp_path / "a.ledger", "selection": "least-confident"}
 
     with monkeypatch.context() as patch:
-        patch.setattr("tutelage.labeling.rounds.fit_student", Mock(side_effect=KeyboardInterrupt))
+        patch.setattr("tutelage.methods.rounds.fit_student", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             model(**settings).fit(X, y, X_public=X_public)
     spent = Ledger.open(tmp_path / "a.ledger").state().spent
@@ -139,8 +137,8 @@ def test_an_interrupted_fit_in_rounds_pays_once(tmp_path, monkeypatch):
         ({"selection": "class-balanced"}, "There is no rule 'class-balanced' to choose queries by"),
         ({"selection": 3}, "The 'selection' parameter of PATEClassifier must be"),
         ({"selection": LeastConfident()}, "`rounds` must be at least 2. Got LeastConfident and 1"),
-        ({"rounds": 0}, "The 'rounds' parameter of PATEClassifier must be an int in the range [1, inf). Got 0"),
-        ({"rounds": 9, "n_queries": 8}, "`rounds` of PATEClassifier must be at most `n_queries`"),
+        ({"rounds": 0}, "The 'rounds' parameter of PATEClassifier must be an int in the range [1, inf) or None. Got 0"),
+        ({"rounds": 9, "n_queries": 8}, "`rounds` must be at most `n_queries`"),
         ({"rounds": 2, "student": RidgeClassifier(), "selection": "least-confident"}, "must have `predict_proba`"),
         ({"student": "propagation"}, "There is no student 'propagation'. There are: forest, label-propagation"),
         ({"student": LabelPropagationStudent(n_neighbors=0)}, "`student` of PATEClassifier cannot be trained"),
@@ -203,13 +201,10 @@ def test_the_epsilon_of_a_release_by_itself_does_not_hang_on_rounding():
     assert fitted.epsilon_ == data_independent.epsilon(Repeated(one, 60), 1e-5)
 
 
-@pytest.mark.parametrize(
-    ("student", "values", "message"),
-    [
-        (ForestStudent(), ("-1", "1"), "holds the text '-1'"),
-        (LabelSpreading(), ("no", "yes"), "cannot be trained on public rows with made-up labels"),
-    ],
-)
+@pytest.mark.parametrize(("student", "values", "message"), [
+    (ForestStudent(), ("-1", "1"), "holds the text '-1'"),
+    (LabelSpreading(), ("no", "yes"), "cannot be trained on public rows with made-up labels"),
+])  # fmt: skip
 def test_class_values_that_a_student_does_not_take_are_found_out_before(student, values, message, tmp_path):
     with pytest.raises(InvalidParameterError, match=message):
         tree_like(student=student, ledger=tmp_path / "a").fit(X, np.array(values)[y], X_public=X_public)
@@ -221,5 +216,5 @@ def test_a_public_number_that_a_student_cannot_take_is_found_out_before(tmp_path
     large[200, 0] = 1e39
     with pytest.raises(InvalidParameterError, match="too large for this student"):
         tree_like(student="label-propagation", ledger=tmp_path / "a").fit(X, y, X_public=large)
-    with pytest.raises(InvalidParameterError, match=r"`rounds` of PATEClassifier must be at most the 300 public rows"):
+    with pytest.raises(InvalidParameterError, match=r"`rounds` must be at most the 300 public rows"):
         tree_like(rounds=301).fit(X, y, X_public=X_public)

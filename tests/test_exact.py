@@ -342,20 +342,17 @@ class _Derived(NoisyArgmaxGaussian):  # pyright: ignore[reportGeneralTypeIssues]
     """Of clipped votes, say."""
 
 
-@pytest.mark.parametrize(
-    ("event", "offsets", "error", "message"),
-    [
-        (_Unknown(), None, UnsupportedEventError, "_Unknown"),
-        (_Derived(40.0, 2, ONE_TEACHER), None, UnsupportedEventError, "_Derived"),
-        (Repeated(NoisyArgmaxLaplace(2.0, 2, ONE_TEACHER), 1), None, UnsupportedEventError, "Repeated"),
-        (NoisyArgmaxLaplace(2.0, 3, ONE_TEACHER), None, InvalidDataError, "3 classes, the votes have 2"),
-        (NoisyArgmaxLaplace(2.0, 2, ROW), None, InvalidDataError, "different units"),
-        (NoisyArgmaxLaplace(2.0, 2, ONE_TEACHER), np.zeros((1, 2)), InvalidDataError, "`offsets`"),
-        (InteractiveCheck(2.0, 2.0, 2, ONE_TEACHER), None, InvalidDataError, "`offsets`"),
-        (InteractiveCheck(2.0, 2.0, 2, ONE_TEACHER), np.array([[0, np.nan]]), InvalidDataError, "finite"),
-        (InteractiveCheck(2.0, 2.0, 2, ONE_TEACHER), np.zeros((1, 3)), InvalidDataError, "shape"),
-    ],
-)
+@pytest.mark.parametrize(("event", "offsets", "error", "message"), [
+    (_Unknown(), None, UnsupportedEventError, "_Unknown"),
+    (_Derived(40.0, 2, ONE_TEACHER), None, UnsupportedEventError, "_Derived"),
+    (Repeated(NoisyArgmaxLaplace(2.0, 2, ONE_TEACHER), 1), None, UnsupportedEventError, "Repeated"),
+    (NoisyArgmaxLaplace(2.0, 3, ONE_TEACHER), None, InvalidDataError, "3 classes, the votes have 2"),
+    (NoisyArgmaxLaplace(2.0, 2, ROW), None, InvalidDataError, "different units"),
+    (NoisyArgmaxLaplace(2.0, 2, ONE_TEACHER), np.zeros((1, 2)), InvalidDataError, "`offsets`"),
+    (InteractiveCheck(2.0, 2.0, 2, ONE_TEACHER), None, InvalidDataError, "`offsets`"),
+    (InteractiveCheck(2.0, 2.0, 2, ONE_TEACHER), np.array([[0, np.nan]]), InvalidDataError, "finite"),
+    (InteractiveCheck(2.0, 2.0, 2, ONE_TEACHER), np.zeros((1, 3)), InvalidDataError, "shape"),
+])  # fmt: skip
 def test_what_does_not_fit_is_refused(event, offsets, error, message):
     with pytest.raises(error, match=message):
         ExactCosts(event, VoteHistogram(np.array([[3, 4]]), 7), offsets)

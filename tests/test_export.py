@@ -177,17 +177,14 @@ def learned(transformer):
     return make_pipeline(PublicTransformer.learn(transformer, PublicRows(ROUNDED, "rows")), NoisySumClassifier())
 
 
-@pytest.mark.parametrize(
-    ("student", "named"),
-    [
-        (LabelPropagationStudent(), "LabelPropagationStudent"),
-        (make_pipeline(PublicEncoder(np.sqrt, "made up"), LogisticRegression()), "PublicEncoder"),
-        (HistGradientBoostingClassifier().set_params(categorical_features=[0]), "HistGradientBoostingClassifier"),
-        (StandardScaler(), "StandardScaler"),
-        (learned(Squaring(np.square)), "Squaring"),
-        (learned(OneHotEncoder(handle_unknown="error")), "OneHotEncoder"),
-    ],
-)
+@pytest.mark.parametrize(("student", "named"), [
+    (LabelPropagationStudent(), "LabelPropagationStudent"),
+    (make_pipeline(PublicEncoder(np.sqrt, "made up"), LogisticRegression()), "PublicEncoder"),
+    (HistGradientBoostingClassifier().set_params(categorical_features=[0]), "HistGradientBoostingClassifier"),
+    (StandardScaler(), "StandardScaler"),
+    (learned(Squaring(np.square)), "Squaring"),
+    (learned(OneHotEncoder(handle_unknown="error")), "OneHotEncoder"),
+])  # fmt: skip
 def test_a_part_without_a_form_in_onnx_is_named(tmp_path, student, named):
     with pytest.raises(InvalidParameterError, match=f"must have a form in ONNX, and {named} has none"):
         export_onnx(student.fit(ROUNDED, LABELS), tmp_path / "student.onnx")

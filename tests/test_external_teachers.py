@@ -89,15 +89,12 @@ def test_ballots_from_a_file_answer_any_of_their_rows(tmp_path):
         RecordedTeachers.load(tmp_path / "ballots.npz", TEXTS, n_classes=2, unit=ONE_TEACHER, array="votes")
 
 
-@pytest.mark.parametrize(
-    ("ballots", "rows", "message"),
-    [
-        (BALLOTS[:, :3], TEXTS, "one for each of the 4 rows asked"),
-        (BALLOTS * 1.0, TEXTS, "must be integers"),
-        (BALLOTS + 1, TEXTS, "class index below 2"),
-        (BALLOTS, np.array(["a", "b", "a", "c"]), "holds a row twice, with other ballots"),
-    ],
-)
+@pytest.mark.parametrize(("ballots", "rows", "message"), [
+    (BALLOTS[:, :3], TEXTS, "one for each of the 4 rows asked"),
+    (BALLOTS * 1.0, TEXTS, "must be integers"),
+    (BALLOTS + 1, TEXTS, "class index below 2"),
+    (BALLOTS, np.array(["a", "b", "a", "c"]), "holds a row twice, with other ballots"),
+])  # fmt: skip
 def test_ballots_that_do_not_fit_their_rows_are_refused(ballots, rows, message):
     with pytest.raises(InvalidDataError, match=message):
         RecordedTeachers(ballots, rows, n_classes=2, unit=ONE_TEACHER)

@@ -121,20 +121,17 @@ def test_steps_are_quantiles_and_codes_are_categories():
         PublicSteps.learn(PublicRows(public, "four rows"), 4)
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        np.arange(17, 91),
-        [0.1, 0.3],
-        np.round(np.random.default_rng(0).random(200) * 100, 2),
-        np.random.default_rng(1).standard_normal(200),
-        [0] * 9 + [114, 2174, 99999],
-        [5.0],
-        [1e17, 2e17, 3e17],
-        [-1e308, 0, 1e308],
-        [1e-300, 2e-300],
-    ],
-)
+@pytest.mark.parametrize("values", [
+    np.arange(17, 91),
+    [0.1, 0.3],
+    np.round(np.random.default_rng(0).random(200) * 100, 2),
+    np.random.default_rng(1).standard_normal(200),
+    [0] * 9 + [114, 2174, 99999],
+    [5.0],
+    [1e17, 2e17, 3e17],
+    [-1e308, 0, 1e308],
+    [1e-300, 2e-300],
+])  # fmt: skip
 def test_no_step_stands_on_a_value_of_the_rows(values):
     column = np.array(values, dtype=float)
     steps = PublicSteps.learn(PublicRows(column[:, np.newaxis], "one column"), 1)

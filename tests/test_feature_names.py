@@ -9,15 +9,7 @@ from sklearn.pipeline import make_pipeline
 
 from conftest import FITS_AGAIN
 from test_named_rows import PRIVATE, PUBLIC, classifier
-from tutelage.features import (
-    PublicColumns,
-    PublicKernel,
-    PublicPCA,
-    PublicRows,
-    PublicScaling,
-    PublicSteps,
-    UnitBall,
-)
+from tutelage.features import PublicColumns, PublicKernel, PublicPCA, PublicRows, PublicScaling, PublicSteps, UnitBall
 
 pytestmark = [FITS_AGAIN, pytest.mark.rest]
 LABELS = PRIVATE["ill"].to_numpy()

@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,6 @@ from consortia import PARTIES, TEACHERS, Computing, all_ended, compute, found, u
 from tutelage.exceptions import FederationError, ForgedMessageError, PartyLostError, QuorumError, StaleBatchError
 from tutelage.federation import ComputingParty, Identity, Role
 from tutelage.federation.computing_party import EntityShares, read_statement
-from tutelage.federation.costs import projection_bound
 from tutelage.federation.mailbox import Kind
 from tutelage.federation.sharing import HEAD_BYTES, MODULUS, decode, recombine, split
 from tutelage.mechanisms import ConfidentGNMax, GNMax
@@ -224,8 +224,8 @@ def test_votes_that_pass_the_test_of_their_size_open_labels_and_nothing_else(tmp
     batch = members.ask(len(LABELS))
     for number in range(3):
         members.send(batch, f"hospital-{number}", unanimous(LABELS))
-    terms = members.consortium
-    bound = projection_bound(CONFIDENT, terms.honest, TEACHERS, 3, batch.n_queries)
+    terms: Any = members.consortium
+    bound = terms.scheme.bound(batch.n_queries)
     votes = np.zeros((2, len(LABELS), 3), dtype=int)
     votes[:, 0, 0], votes[:, 0, 1] = bound // 5, -bound // 5
     assert bound // 5 > 2**8  # of the honest: 100 votes and their noise
@@ -260,7 +260,7 @@ def test_parties_at_different_batches_or_homes_compute_nothing(members, tmp_path
 
 def test_a_party_with_other_keys_is_no_peer(members):
     batch, home = voted(members), members.folder / "right"
-    address = str(members.consortium.member("right").address)
+    address = str(members.member("right").address)
     impostor = Identity.generate("right", Role.COMPUTING, address)
     for path in home.glob("right.*.json"):
         path.unlink()
@@ -320,13 +320,10 @@ def elements_seen(path):
     return [int(value) for values in found for value in values]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        *({"begun": begun} for begun in ({}, "", {"a": ["x"]})),
-        *({"held": {"a": ["x"]}}, {"held": []}, {"nonce": 1}, {"batch": 2}),
-    ],
-)
+@pytest.mark.parametrize("change", [
+    *({"begun": begun} for begun in ({}, "", {"a": ["x"]})),
+    *({"held": {"a": ["x"]}}, {"held": []}, {"nonce": 1}, {"batch": 2}),
+])  # fmt: skip
 def test_a_statement_in_another_form_is_refused_in_one_sentence(change):
     said = {"consortium": "c", "batch": "b", "queries": "q", "nonce": "n", "held": {"a": ["s", "d"]}, "begun": None}
     assert read_statement(json.dumps(said).encode()) == said

@@ -17,9 +17,8 @@ from tutelage.exceptions import (
     StaleBatchError,
 )
 from tutelage.federation import Aggregator, Batch, Entity, Home, Mailbox, Role
-from tutelage.federation.batches import _header, _signed, write_reports
+from tutelage.federation.batches import _header, _signed
 from tutelage.federation.charges import owner_name
-from tutelage.federation.costs import most_queries
 from tutelage.federation.mailbox import Kind
 from tutelage.federation.sharing import HEAD_BYTES, MODULUS, decode
 from tutelage.ledger import Ledger
@@ -63,16 +62,13 @@ def test_the_check_of_confident_votes_carries_one_noise_per_query(tmp_path):
     assert abs(np.corrcoef(votes[:, 0], check[:, 0])[0, 1]) < 0.3
 
 
-@pytest.mark.parametrize(
-    ("ballots", "message"),
-    [
-        (np.zeros((2, 5), dtype=int), "of shape .teachers, 6., one column per query"),
-        (np.zeros((2, 6)), "whole numbers"),
-        (np.zeros((26, 6), dtype=int), "of 1 to 25 teachers"),
-        (np.full((2, 6), 3), "class index below 3"),
-        (np.full((2, 6), -2), "class index below 3"),
-    ],
-)
+@pytest.mark.parametrize(("ballots", "message"), [
+    (np.zeros((2, 5), dtype=int), "of shape .teachers, 6., one column per query"),
+    (np.zeros((2, 6)), "whole numbers"),
+    (np.zeros((26, 6), dtype=int), "of 1 to 25 teachers"),
+    (np.full((2, 6), 3), "class index below 3"),
+    (np.full((2, 6), -2), "class index below 3"),
+])  # fmt: skip
 def test_ballots_that_do_not_fit_are_refused_and_cost_nothing(ballots, message, members):
     batch = members.ask(6)
     with pytest.raises(InvalidDataError, match=message):
@@ -229,7 +225,7 @@ def test_a_report_that_no_mechanism_makes_is_left_out(tmp_path):
     batch = members.ask(2)
     for number in range(2):
         members.send(batch, f"hospital-{number}", np.array([[0, 1]]))
-    payload = write_reports(np.full((2, CLASSES), 2**62))
+    payload = np.full((2, CLASSES), 2**62).tobytes()
     lie = members.sealed(batch, Kind.BALLOTS, "hospital-2", "aggregator", payload)
     members.mailbox.put_answer(batch, "hospital-2", None, lie)
     collected = members.aggregator().collect(batch, members.mailbox)
@@ -252,7 +248,7 @@ def test_another_batch_under_the_same_identifier_is_another_batch(members, tmp_p
 
 def test_a_batch_too_large_to_compute_is_refused_before_anybody_pays(tmp_path):
     members = found(tmp_path, ConfidentGNMax(600.0, 150.0, 40.0), n_classes=1000)
-    most = most_queries(members.consortium)
+    most = members.consortium.most_queries()
     assert 100 < most < 10_000
     with pytest.raises(InvalidDataError, match=f"can hold {most:,} queries at most"):
         members.ask(most + 1)
@@ -262,6 +258,6 @@ def test_a_batch_too_large_to_compute_is_refused_before_anybody_pays(tmp_path):
         members.entity("hospital-0").vote(batch, np.zeros((1, most + 1), dtype=int), members.mailbox)
     assert members.ledger("hospital-0").state().spent == 0
     hopeless = found(tmp_path / "x", GNMax(1e7))
-    assert most_queries(hopeless.consortium) == 0
+    assert hopeless.consortium.most_queries() == 0
     with pytest.raises(InvalidDataError, match="not one query can be computed"):
         hopeless.ask(1)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from tutelage._internal import outputs
 from tutelage.exceptions import ForgedMessageError, InvalidDataError, InvalidParameterError, StaleBatchError
 from tutelage.federation import batches, documents, mailbox
 from tutelage.federation.batches import Batch
@@ -83,19 +84,15 @@ def test_the_hash_of_queries_depends_on_their_type_shape_and_content_alone():
     assert Batch.make(AGGREGATOR, CONSORTIUM, ROWS.astype(">f4")).query_hash == BATCH.query_hash
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [
-        *(np.array([cell]) for cell in ("text", None, 1j)),
-        np.array([(1, 2)], dtype="i4,i4"),
-        np.array(["2020-01-01"], dtype="datetime64[D]"),
-        *(np.zeros(shape) for shape in ((0, 4), (4, 0), (1,) * 9)),
-        np.float64(1),
-        np.zeros(1, dtype=np.longdouble),
-        [],
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("rows", [
+    *(np.array([cell]) for cell in ("text", None, 1j)),
+    np.array([(1, 2)], dtype="i4,i4"),
+    np.array(["2020-01-01"], dtype="datetime64[D]"),
+    *(np.zeros(shape) for shape in ((0, 4), (4, 0), (1,) * 9)),
+    np.float64(1),
+    np.zeros(1, dtype=np.longdouble),
+    [],
+], ids=str)  # fmt: skip
 def test_rows_that_are_no_plain_numbers_are_not_asked(rows):
     with pytest.raises(InvalidDataError, match="`rows` of a batch"):
         Batch.make(AGGREGATOR, CONSORTIUM, rows)
@@ -133,14 +130,11 @@ def test_a_batch_with_any_one_bit_changed_is_never_taken():
             Batch.from_bytes(changed, CONSORTIUM)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        *({"dtype": "|O8"}, {"dtype": ["<f4"]}, {"identifier": "../../etc"}, {"query_hash": None}, {"more": 1}),
-        *({"shape": shape} for shape in ([-3, -4], [3, 4.0], [True, 12], [2**62, 2**62], [])),
-        {"format": 2},
-    ],
-)
+@pytest.mark.parametrize("changes", [
+    *({"dtype": "|O8"}, {"dtype": ["<f4"]}, {"identifier": "../../etc"}, {"query_hash": None}, {"more": 1}),
+    *({"shape": shape} for shape in ([-3, -4], [3, 4.0], [True, 12], [2**62, 2**62], [])),
+    {"format": 2},
+])  # fmt: skip
 def test_a_header_that_says_something_else_is_refused_before_it_is_used(changes):
     header = batches._header(BATCH.consortium, BATCH.identifier, BATCH.rows, BATCH.query_hash) | changes
     signature = AGGREGATOR.sign(batches._signed(header)).hex()  # even from a hostile aggregator
@@ -203,15 +197,12 @@ def test_members_are_told_apart_by_their_keys_and_nobody_signs_anothers_sealed_p
         unseal(PARTIES[0], OTHER_ENTITY.member, mine, mine.to_bytes() + signature + stolen)
 
 
-@pytest.mark.parametrize(
-    ("parameter", "call", "passed"),
-    [
-        ("sender", seal, (OTHER_ENTITY, PARTIES[0].member, HEADER, PAYLOAD)),
-        ("recipient", seal, (ENTITY, PARTIES[1].member, HEADER, PAYLOAD)),
-        ("sender", unseal, (PARTIES[0], OTHER_ENTITY.member, HEADER, ENVELOPE)),
-        ("recipient", unseal, (PARTIES[1], ENTITY.member, HEADER, ENVELOPE)),
-    ],
-)
+@pytest.mark.parametrize(("parameter", "call", "passed"), [
+    ("sender", seal, (OTHER_ENTITY, PARTIES[0].member, HEADER, PAYLOAD)),
+    ("recipient", seal, (ENTITY, PARTIES[1].member, HEADER, PAYLOAD)),
+    ("sender", unseal, (PARTIES[0], OTHER_ENTITY.member, HEADER, ENVELOPE)),
+    ("recipient", unseal, (PARTIES[1], ENTITY.member, HEADER, ENVELOPE)),
+])  # fmt: skip
 def test_a_header_that_names_somebody_else_is_a_mistake_of_the_caller(parameter, call, passed):
     with pytest.raises(InvalidParameterError, match=f"`{parameter}` of the header"):
         call(*passed)
@@ -249,7 +240,8 @@ PUTS: list[Callable[[Mailbox, bytes], None]] = [
 @pytest.mark.parametrize("put", PUTS)
 def test_other_bytes_are_never_written_over_the_first(put, links, tmp_path, monkeypatch):
     if not links:
-        monkeypatch.setattr(documents.os, "link", Mock(side_effect=OSError(1, "Operation not permitted")))
+        monkeypatch.setattr(outputs, "_renamed", lambda *_: False)
+        monkeypatch.setattr(outputs.os, "link", Mock(side_effect=OSError(1, "Operation not permitted")))
     put(Mailbox(tmp_path), b"first")
     put(Mailbox(tmp_path), b"first")
     for other in (b"", b"firs", b"first!", b"other"):
@@ -260,9 +252,9 @@ def test_other_bytes_are_never_written_over_the_first(put, links, tmp_path, monk
 
 
 def test_a_message_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
-    order, sync, link = [], os.fsync, os.link
+    order, sync, put = [], os.fsync, documents.put_new
     monkeypatch.setattr(documents.os, "fsync", lambda file: order.append("sync") or sync(file))
-    monkeypatch.setattr(documents.os, "link", lambda part, path: order.append("name") or link(part, path))
+    monkeypatch.setattr(documents, "put_new", lambda part, path: order.append("name") or put(part, path))
     Mailbox(tmp_path).put_answer(BATCH, "north", None, b"x")
     assert order == ["sync", "name", "sync"]
 

@@ -64,7 +64,7 @@ def sent(members, asked):
 
 
 def read(members, asked):
-    return SumRound.of(sent(members, asked), members.consortium)
+    return members.consortium.scheme.round_of(sent(members, asked))
 
 
 def with_parameter(place, name, value):
@@ -159,7 +159,8 @@ def test_a_persons_features_and_ballot_do_not_depend_on_the_other_rows(what, mem
         assert whole[:count].tobytes() == asked.features.transform(X[:count]).tobytes()
     assert whole.tobytes() == asked.features.transform(np.asfortranarray(X)).tobytes()
     terms = members.consortium
-    one, all_but_one = ballots_of(terms, asked, X, y, ids), ballots_of(terms, asked, X[:-1], y[:-1], ids[:-1])
+    one = ballots_of(terms.scheme, asked, X, y, ids)
+    all_but_one = ballots_of(terms.scheme, asked, X[:-1], y[:-1], ids[:-1])
     moved = np.linalg.norm((one.totals - all_but_one.totals).astype(float))
     assert moved <= terms.teacher.norm
     assert (moved > 0) == (what != "short")  # which is rounded to nothing
@@ -172,7 +173,7 @@ def test_a_person_who_leaves_takes_only_their_own_ballot_away(what, members):
     ids = np.random.default_rng(1).integers(0, 150, PEOPLE)
 
     def total(kept):
-        return ballots_of(members.consortium, asked, X[kept], y[kept], ids[kept]).totals
+        return ballots_of(members.consortium.scheme, asked, X[kept], y[kept], ids[kept]).totals
 
     everybody = total(ids >= 0)
     for person in np.unique(ids)[::30]:
@@ -203,7 +204,7 @@ def test_a_hospital_answers_whatever_its_rows_are(what, members):
     X[1], X[2], X[3] = 1.79e308, -1.79e308, 5e-324
     longest = members.consortium.teacher.norm
     for people in (ids, np.zeros_like(ids)):
-        found = ballots_of(members.consortium, asked, X, y, people)
+        found = ballots_of(members.consortium.scheme, asked, X, y, people)
         assert found.totals.shape == (2, NUMBERS)
         assert found.norm_squared == longest**2
         assert np.linalg.norm(found.totals.astype(float)) <= len(np.unique(people)) * longest
@@ -224,8 +225,8 @@ def test_a_row_that_a_map_makes_infinite_casts_zeros(members, monkeypatch):
         return vectors
 
     monkeypatch.setattr(federated_casting, "features_of_private", broken)
-    found = ballots_of(members.consortium, asked, X, y, ids).totals
-    without = ballots_of(members.consortium, asked, X[kept], y[kept], ids[kept]).totals
+    found = ballots_of(members.consortium.scheme, asked, X, y, ids).totals
+    without = ballots_of(members.consortium.scheme, asked, X[kept], y[kept], ids[kept]).totals
     np.testing.assert_array_equal(found, without)
 
 

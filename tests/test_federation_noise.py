@@ -1,26 +1,20 @@
 """Noise of the entities of a consortium: how wide, how many bits it needs, and what is left if some collude."""
 
 import math
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tutelage import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, SimulationNoise
+from tutelage import ConfidentGNMax, GNMax, SimulationNoise
 from tutelage.accounting import data_independent
 from tutelage.accounting.composition import gaussian_composition
 from tutelage.events import Composed, ConfidenceCheck, NoisyArgmaxGaussian, Repeated, SummedNoise
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
-from tutelage.federation.costs import (
-    bit_length,
-    epsilon_for_two_computing_parties,
-    epsilon_if_fewer_honest,
-    event_of_one,
-    projection_bound,
-    share_sigmas,
-)
+from tutelage.federation.schemes import SharedVotes, epsilon_for_two_computing_parties, epsilon_if_fewer_honest
 from tutelage.privacy import ONE_TEACHER
 
 PLAIN = GNMax(40.0)
@@ -28,29 +22,20 @@ CONFIDENT = ConfidentGNMax(200, 150.0, 40.0)
 COSTS: Any = (epsilon_if_fewer_honest, epsilon_for_two_computing_parties)
 
 
+def votes(mechanism, honest, *, n_classes=10, teachers=1, entities=8):
+    """Return the scheme of terms with these numbers."""
+    terms = {"n_classes": n_classes, "unit": ONE_TEACHER, "honest": honest, "teachers_per_entity": teachers}
+    return SharedVotes(cast("Any", SimpleNamespace(entities=range(entities), **terms)), mechanism)
+
+
 def test_the_shares_are_the_noise_over_the_root_of_the_honest_and_the_event_the_mechanism_s_with_summed_noise():
-    assert share_sigmas(PLAIN, 16) == (10.0,)
-    assert share_sigmas(CONFIDENT, 16) == (10.0, 37.5)  # the vote's, then the check's
-    assert share_sigmas(PLAIN, 1) == (40.0,)
+    assert votes(PLAIN, 16).sigmas == (10.0,)
+    assert votes(CONFIDENT, 16).sigmas == (10.0, 37.5)  # the vote's, then the check's
+    assert votes(PLAIN, 1).sigmas == (40.0,)
     vote = SummedNoise(NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER), 8)
     check = SummedNoise(ConfidenceCheck(200, 150.0, 10, ONE_TEACHER), 8)
-    assert event_of_one(PLAIN, 10, ONE_TEACHER, 8) == vote
-    assert event_of_one(CONFIDENT, 10, ONE_TEACHER, 8) == Composed((check, vote))
-
-
-@pytest.mark.parametrize("mechanism", [LNMax(20.0), InteractiveGNMax(200, 150.0, 40.0, 0.9), None, "GNMax"])
-@pytest.mark.parametrize(
-    ("call", "passed"),
-    [
-        (share_sigmas, (4,)),
-        (event_of_one, (10, ONE_TEACHER, 4)),
-        (bit_length, (4, 8, 1, 10, 5)),
-        *((cost, (10, ONE_TEACHER, 4, 4, 10, 1e-5)) for cost in COSTS),
-    ],
-)
-def test_other_mechanisms_are_refused(call, passed, mechanism):
-    with pytest.raises(InvalidParameterError, match="GNMax or ConfidentGNMax"):
-        call(mechanism, *passed)
+    assert votes(PLAIN, 8).event_of() == vote
+    assert votes(CONFIDENT, 8).event_of() == Composed((check, vote))
 
 
 def refused(parameter, call, *given):
@@ -60,23 +45,18 @@ def refused(parameter, call, *given):
 
 
 @pytest.mark.parametrize("wrong", [0, 2.5])
-def test_numbers_of_entities_are_counts(wrong):
-    refused("honest", share_sigmas, PLAIN, wrong)
-    refused("honest", bit_length, PLAIN, wrong, 8, 1, 10, 5)
-    refused("entities", bit_length, PLAIN, 1, wrong, 1, 10, 5)
-    refused("teachers_per_entity", bit_length, PLAIN, 1, 8, wrong, 10, 5)
+def test_numbers_of_honest_entities_and_answers_are_counts(wrong):
     for cost in COSTS:
-        refused("actually_honest", cost, PLAIN, 10, ONE_TEACHER, 8, wrong, 10, 1e-5)
-        refused("answers", cost, PLAIN, 10, ONE_TEACHER, 8, 8, wrong, 1e-5)
+        refused("actually_honest", cost, votes(PLAIN, 8), wrong, 10, 1e-5)
+        refused("answers", cost, votes(PLAIN, 8), 8, wrong, 1e-5)
 
 
 def test_more_cannot_be_honest_than_there_are():
-    refused("honest", bit_length, PLAIN, 9, 8, 1, 10, 5)
     for cost, delta in zip(COSTS, (0, 1), strict=True):
-        refused("actually_honest", cost, PLAIN, 10, ONE_TEACHER, 8, 9, 10, 1e-5)
-        refused("delta", cost, PLAIN, 10, ONE_TEACHER, 8, 8, 10, delta)
+        refused("actually_honest", cost, votes(PLAIN, 8), 9, 10, 1e-5)
+        refused("delta", cost, votes(PLAIN, 8), 8, 10, delta)
     with pytest.raises(InvalidParameterError, match="more noise or fewer shares"):
-        share_sigmas(GNMax(5.0), 8)
+        _ = votes(GNMax(5.0), 8).sigmas
 
 
 @pytest.mark.parametrize(
@@ -84,30 +64,30 @@ def test_more_cannot_be_honest_than_there_are():
     [(PLAIN, GNMax(20.0)), pytest.param(CONFIDENT, ConfidentGNMax(200, 75.0, 20.0), marks=pytest.mark.rest)],
 )
 def test_a_quarter_of_the_honest_is_half_the_noise_and_all_of_them_cost_the_plan(mechanism, half):
-    costs = [epsilon_if_fewer_honest(mechanism, 3, ONE_TEACHER, 16, honest, 5, 1e-5).epsilon for honest in (4, 16)]
+    costs = [epsilon_if_fewer_honest(votes(mechanism, 16, n_classes=3), honest, 5, 1e-5).epsilon for honest in (4, 16)]
     for cost, same in zip(costs, (half, mechanism), strict=True):
-        planned = data_independent.epsilon(Repeated(event_of_one(same, 3, ONE_TEACHER, 16), 5), 1e-5).epsilon
+        planned = data_independent.epsilon(Repeated(votes(same, 16, n_classes=3).event_of(), 5), 1e-5).epsilon
         assert cost == pytest.approx(planned, rel=1e-9)
     assert costs[0] > 1.5 * costs[1]
 
 
 @pytest.mark.rest
 def test_two_computing_parties_see_a_histogram_not_a_label_and_one_entity_s_share_alone():
-    seen = epsilon_for_two_computing_parties(PLAIN, 10, ONE_TEACHER, 8, 8, 1000, 1e-5)
-    label = epsilon_if_fewer_honest(PLAIN, 10, ONE_TEACHER, 8, 8, 1000, 1e-5)
+    seen = epsilon_for_two_computing_parties(votes(PLAIN, 8), 8, 1000, 1e-5)
+    label = epsilon_if_fewer_honest(votes(PLAIN, 8), 8, 1000, 1e-5)
     exact = gaussian_composition(40.0, 1000, 1e-5)
     assert exact <= seen.epsilon <= exact * (1 + 1e-9)  # never the smaller cost of three outcomes
     assert seen.epsilon > 1.15 * label.epsilon
     assert "all noisy counts are seen" in seen.method
     whole = NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)
     assert seen.epsilon <= data_independent.rdp(Repeated(whole, 1000)).to_epsilon(1e-5)[0]
-    alone = epsilon_for_two_computing_parties(PLAIN, 10, ONE_TEACHER, 16, 1, 10, 1e-5).epsilon
+    alone = epsilon_for_two_computing_parties(votes(PLAIN, 16), 1, 10, 1e-5).epsilon
     assert alone == pytest.approx(gaussian_composition(10.0, 10, 1e-5), rel=1e-9)
 
 
 def test_nothing_is_promised_of_a_check_against_two_computing_parties():
     with pytest.raises(UnsupportedEventError, match="differences of the votes"):
-        epsilon_for_two_computing_parties(CONFIDENT, 10, ONE_TEACHER, 8, 8, 10, 1e-5)
+        epsilon_for_two_computing_parties(votes(CONFIDENT, 8), 8, 10, 1e-5)
 
 
 @given(
@@ -121,8 +101,9 @@ def test_nothing_is_promised_of_a_check_against_two_computing_parties():
 )
 def test_the_bits_hold_all_votes_that_pass_the_test(sigma, threshold, honest, more, teachers, n_classes, queries):
     for mechanism in (GNMax(sigma), ConfidentGNMax(threshold, 3 * sigma, sigma)):
-        bits = bit_length(mechanism, honest, honest + more, teachers, n_classes, queries)
-        total = 2 * (honest + more) * projection_bound(mechanism, honest, teachers, n_classes, queries)
+        scheme = votes(mechanism, honest, n_classes=n_classes, teachers=teachers, entities=honest + more)
+        bits = scheme.bits(queries)
+        total = 2 * (honest + more) * scheme.bound(queries)
         largest = max(2 * total, total + (abs(math.ceil(threshold)) if mechanism != GNMax(sigma) else 0))
         assert 2 ** (bits - 2) <= largest < 2 ** (bits - 1)
 
@@ -134,18 +115,18 @@ def test_honest_votes_are_far_below_the_bound_and_not_out_of_proportion(mechanis
     queries, classes, teachers, honest = 300, 10, 25, 5
     counts = np.zeros((queries, classes), dtype=int)
     counts[:, 0] = teachers
-    vote, *check = share_sigmas(mechanism, honest)
+    vote, *check = votes(mechanism, honest).sigmas
     parts = [counts + noise.discrete_gaussian(vote, counts.shape)]
     parts += [counts + noise.discrete_gaussian(sigma, (queries, 1)) for sigma in check]
     assert len(parts) == blocks
     coefficients = rng.choice([0, 0, 1, -1], size=(4000, blocks * counts.size))
     largest = np.abs(coefficients @ np.stack(parts).ravel()).max()
-    bound = projection_bound(mechanism, honest, teachers, classes, queries)
+    bound = votes(mechanism, honest, teachers=teachers).bound(queries)
     assert bound / 16 < largest < bound / 2
 
 
 def test_a_planted_fault_of_dividing_by_everybody_costs_more_than_it_says():
     """If the noise were sized for all N, the h honest ones would leave σ·√(h/N): more than what is charged."""
-    charged = epsilon_if_fewer_honest(PLAIN, 10, ONE_TEACHER, 8, 8, 100, 1e-5).epsilon
-    true = epsilon_if_fewer_honest(PLAIN, 10, ONE_TEACHER, 16, 8, 100, 1e-5).epsilon  # sized for 16, 8 are honest
+    charged = epsilon_if_fewer_honest(votes(PLAIN, 8), 8, 100, 1e-5).epsilon
+    true = epsilon_if_fewer_honest(votes(PLAIN, 16), 8, 100, 1e-5).epsilon  # sized for 16, 8 are honest
     assert true > 1.3 * charged

@@ -23,12 +23,11 @@ from tutelage.exceptions import (
     QuorumError,
     StaleBatchError,
 )
-from tutelage.federation import Batch, Entity, SumRound, charges
-from tutelage.federation.costs import epsilon_of_queries, event_of_round, most_queries
+from tutelage.federation import Batch, Entity, charges
 from tutelage.federation.entity import ballots_of
 from tutelage.federation.mailbox import Kind
 from tutelage.federation.sharing import HEAD_BYTES, SPLIT_NAME_BYTES, added, decode, encode, split
-from tutelage.federation.sums import numbers_in
+from tutelage.federation.sums import SharedSums
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import GNMax, NoisySum
 from tutelage.noise import SimulationNoise
@@ -62,6 +61,10 @@ def members(tmp_path):
     return agreed(tmp_path)
 
 
+def numbers_in(members, batch):
+    return members.consortium.sums().round_of(batch).coef.size
+
+
 def asked(members):
     batch = members.aggregator().ask(X_PUBLIC, members.mailbox).batch
     assert batch is not None
@@ -80,20 +83,20 @@ def cast_by(members, batch, numbers: Iterable[int] = range(ENTITIES)):
 
 def plain(members, batch, numbers: Iterable[int] = range(ENTITIES)) -> np.ndarray:
     """Return the sum of the ballots without noise, as nobody in the consortium ever sees it."""
-    terms, rounds = members.consortium, SumRound.of(batch, members.consortium)
-    return np.sum([ballots_of(terms, rounds, *people(number)).totals for number in numbers], axis=0)
+    terms, rounds = members.consortium, members.consortium.sums().round_of(batch)
+    return np.sum([ballots_of(terms.scheme, rounds, *people(number)).totals for number in numbers], axis=0)
 
 
 def sent(members, batch, name):
     """Return what all three computing parties together would open of one hospital."""
     payloads = members.payloads(batch, name)
     assert len({payload[:SPLIT_NAME_BYTES] for payload in payloads}) == 1
-    return added([payload[HEAD_BYTES:] for payload in payloads], (CLASSES, numbers_in(batch) // CLASSES))
+    return added([payload[HEAD_BYTES:] for payload in payloads], (CLASSES, numbers_in(members, batch) // CLASSES))
 
 
 def share_of(members, batch):
-    number = SumRound.of(batch, members.consortium).number
-    return event_of_round(members.consortium, number, numbers_in(batch)).sigma_of_share
+    number = members.consortium.sums().round_of(batch).number
+    return members.consortium.sums().event_of_round(number, numbers_in(members, batch)).sigma_of_share
 
 
 def is_normal(values):
@@ -105,7 +108,7 @@ def test_two_rounds_open_the_noisy_sums_and_teach_a_student(members):
     identifiers, collected = set(), None
     for number in range(2):
         batch = asked(members)
-        assert SumRound.of(batch, members.consortium).number == number
+        assert members.consortium.sums().round_of(batch).number == number
         assert asked(members).identifier == batch.identifier
         cast_by(members, batch)
         all_ended(members, batch)
@@ -127,7 +130,7 @@ def test_two_rounds_open_the_noisy_sums_and_teach_a_student(members):
     assert members.aggregator().ask(X_PUBLIC, members.mailbox).batch is None
     assert members.ledger("aggregator").state() == state
     numbers = collected.values.size
-    whole = Composed(tuple(event_of_round(members.consortium, number, numbers) for number in range(2)))
+    whole = Composed(tuple(members.consortium.sums().event_of_round(number, numbers) for number in range(2)))
     for name in ("aggregator", "hospital-0"):
         ledger = members.ledger(name)
         assert ledger.state().unsettled == 0
@@ -139,9 +142,9 @@ def test_two_rounds_open_the_noisy_sums_and_teach_a_student(members):
 
 def test_a_hospital_draws_the_noise_that_its_ledger_was_charged_for(members, monkeypatch):
     batch, member = asked(members), members.home(NAMES[0]).identity.member
-    event = event_of_round(members.consortium, 0, numbers_in(batch))
+    event = members.consortium.sums().event_of_round(0, numbers_in(members, batch))
     wider = SummedNoise(replace(event.event, sigma=3 * event.event.sigma), event.shares)
-    monkeypatch.setattr(charges, "event_of_round", lambda *_: wider)
+    monkeypatch.setattr(SharedSums, "event_of", lambda *_: wider)
     charges.reserve(members.ledger(NAMES[0]), members.consortium, batch, member, 1)
     monkeypatch.undo()
     cast(members, batch, 0)
@@ -182,7 +185,7 @@ def test_whose_ballots_are_in_a_sum_is_collected_again_if_it_is_lost(members):
         asked(members)
     again = members.aggregator().collect_sum(batch, members.mailbox)
     np.testing.assert_array_equal(again.values, before.values)
-    np.testing.assert_array_equal(SumRound.of(asked(members), members.consortium).coef, before.round.coef)
+    np.testing.assert_array_equal(members.consortium.sums().round_of(asked(members)).coef, before.round.coef)
 
 
 @pytest.mark.rest
@@ -210,7 +213,7 @@ def test_shares_that_do_not_belong_together_open_nothing(members):
     compute(members, batch)
     (place,) = (members.mailbox.folder / "labels" / batch.identifier).glob("middle.*")
     head = members.opened(batch, "middle", "aggregator", place.read_bytes(), Kind.LABELS).partition(b"\n")[0]
-    false = split(np.zeros(numbers_in(batch), dtype=np.int64))[0]
+    false = split(np.zeros(numbers_in(members, batch), dtype=np.int64))[0]
     place.write_bytes(members.sealed(batch, Kind.LABELS, "middle", "aggregator", head + b"\n" + false))
     with pytest.raises(ForgedMessageError, match="open to no sum of ballots"):
         members.aggregator().collect_sum(batch, members.mailbox)
@@ -240,8 +243,8 @@ def test_rows_that_do_not_fit_are_refused_before_anything_is_spent(what, members
 def test_a_budget_without_room_for_all_rounds_refuses_the_first(tmp_path):
     """Of a sum in two rounds, one is worth little: nothing is begun that cannot be ended."""
     members = agreed(tmp_path)
-    one = data_independent.epsilon(event_of_round(members.consortium, 0, 82), 1e-5).epsilon
-    two = epsilon_of_queries(members.consortium, 1, 1e-5).epsilon
+    one = data_independent.epsilon(members.consortium.sums().event_of_round(0, 82), 1e-5).epsilon
+    two = members.consortium.epsilon_of_queries(1, 1e-5).epsilon
     batch, (X, y, ids) = asked(members), people(0)
     small = Ledger.in_memory(epsilon=(one + two) / 2, delta=1e-5, unit=PATIENT)
     with pytest.raises(BudgetExceededError):
@@ -266,18 +269,16 @@ def test_votes_and_sums_are_not_mixed(members, tmp_path):
         votes.entity(NAMES[0]).cast(counted, X, y, votes.mailbox, entity_ids=ids)
     with pytest.raises(FederationError, match="are about votes"):
         votes.aggregator().collect_sum(counted, votes.mailbox)
-    with pytest.raises(FederationError, match="are about votes"):
-        event_of_round(votes.consortium, 0, 10)
 
 
 def test_a_round_comes_back_from_its_batch(members):
     batch = asked(members)
-    first = SumRound.of(batch, members.consortium)
+    first = members.consortium.sums().round_of(batch)
     assert first.earlier == ()
     total = plain(members, batch)
-    second = first.after(total, NAMES, members.consortium)
+    second = members.consortium.sums().round_after(first, total, NAMES)
     packed = Batch.make(members.home("aggregator").identity, members.consortium, second.to_row())
-    read = SumRound.of(packed, members.consortium)
+    read = members.consortium.sums().round_of(packed)
     assert (read.number, read.people, read.radius) == (1, ENTITIES * PEOPLE, second.radius)
     np.testing.assert_array_equal(read.coef, second.coef)
     np.testing.assert_array_equal(read.features.transform(X_PUBLIC), first.seen)
@@ -287,7 +288,7 @@ def test_a_round_comes_back_from_its_batch(members):
 
 
 def damaged_rounds(members):
-    first = SumRound.of(asked(members), members.consortium)
+    first = members.consortium.sums().round_of(asked(members))
     row, (numbers, _) = first.to_row(), first.coef.shape
     moments = Moments(np.zeros((CLASSES, numbers)), 1.0, 1.0)
 
@@ -321,15 +322,15 @@ def test_a_batch_that_holds_no_round_is_refused_before_anything_is_spent(members
 
 def test_the_event_has_the_noise_of_the_honest(members):
     terms = members.consortium
-    event = event_of_round(terms, 0, 82)
+    event = terms.sums().event_of_round(0, 82)
     assert isinstance(event, SummedNoise)
     assert (event.shares, event.variables, event.unit) == (2, 82, PATIENT)
     assert event.event == NoisySumGaussian(MULTIPLIER / math.sqrt(0.7) * TEACHER.norm, TEACHER.norm**2, 82, PATIENT)
     # Two rounds cost what one sum with the terms' noise does.
     one = data_independent.epsilon(NoisySumGaussian(MULTIPLIER * TEACHER.norm, TEACHER.norm**2, 82, PATIENT), 1e-5)
-    assert epsilon_of_queries(terms, 1, 1e-5).epsilon == pytest.approx(one.epsilon, rel=1e-3)
-    assert epsilon_of_queries(terms, 1, 1e-5).epsilon < 12
-    assert most_queries(terms) == 1
+    assert terms.epsilon_of_queries(1, 1e-5).epsilon == pytest.approx(one.epsilon, rel=1e-3)
+    assert terms.epsilon_of_queries(1, 1e-5).epsilon < 12
+    assert terms.most_queries() == 1
 
 
 def test_the_parties_tell_each_other_whose_ballots_they_hold_and_nothing_else(members, tmp_path):
@@ -355,16 +356,16 @@ def test_the_documented_costs_are_those_of_the_terms(members):
     multipliers = documented("`noise_multiplier` |")
     assert multipliers == [64, 32, 16, 8, 4, 2]
     terms = [replace(members.consortium, mechanism=NoisySum(each)) for each in multipliers]
-    found = [epsilon_of_queries(each, 1, 1e-5).epsilon for each in terms]
+    found = [each.epsilon_of_queries(1, 1e-5).epsilon for each in terms]
     assert documented("ε at δ = 1e-5, all rounds |") == [math.ceil(each * 1e4) / 1e4 for each in found]
     left = [replace(members.consortium, mechanism=NoisySum(8 * math.sqrt(j / 5))) for j in (5, 4, 3, 2, 1)]
-    found = [epsilon_of_queries(each, 1, 1e-5).epsilon for each in left]
+    found = [each.epsilon_of_queries(1, 1e-5).epsilon for each in left]
     assert documented("ε at δ = 1e-5, multiplier 8 |") == [math.ceil(each * 1e4) / 1e4 for each in found]
 
 
 def test_what_colluders_leave_is_noise_enough_and_shares_for_everybody_are_not(members):
     """Seeded. A colluder subtracts its own share. Planted fault: shares that are sized for all who answer."""
-    event = event_of_round(members.consortium, 0, 20_000)
+    event = members.consortium.sums().event_of_round(0, 20_000)
 
     def left(shares):
         sigma = replace(event, shares=shares).sigma_of_share

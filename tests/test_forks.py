@@ -97,19 +97,16 @@ print(ended.count(0))
 
 # Without these locks a child waits for ever with a probability of 0.2 to 1. So many children leave that unseen with
 # probability 0.8⁴⁰ = 1e-4 at most; with the locks no child can wait.
-@pytest.mark.parametrize(
-    ("kind", "children", "threads"),
-    [
-        ("noise", 40, 3),
-        pytest.param("first noise", 8, 2, marks=pytest.mark.rest),
-        pytest.param("winners", 30, 3, marks=pytest.mark.rest),
-        pytest.param("simulated noise", 10, 3, marks=pytest.mark.rest),
-        pytest.param("random streams", 10, 3, marks=pytest.mark.rest),
-        pytest.param("features", 10, 2, marks=pytest.mark.rest),
-        ("computing parties", 4, 1),
-        pytest.param("workers", 1, 0, marks=pytest.mark.rest),
-    ],
-)
+@pytest.mark.parametrize(("kind", "children", "threads"), [
+    ("noise", 40, 3),
+    pytest.param("first noise", 8, 2, marks=pytest.mark.rest),
+    pytest.param("winners", 30, 3, marks=pytest.mark.rest),
+    pytest.param("simulated noise", 10, 3, marks=pytest.mark.rest),
+    pytest.param("random streams", 10, 3, marks=pytest.mark.rest),
+    pytest.param("features", 10, 2, marks=pytest.mark.rest),
+    ("computing parties", 4, 1),
+    pytest.param("workers", 1, 0, marks=pytest.mark.rest),
+])  # fmt: skip
 def test_no_child_waits_for_a_thread_of_its_parent(kind, children, threads):
     if kind == "computing parties":
         pytest.importorskip("mpyc")

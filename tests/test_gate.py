@@ -185,17 +185,14 @@ def schema(name: str, width: int) -> Any:
     return pa.schema([(name, pa.binary(width))])
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param("," * 999 + "\n" + ("," * 999 + "\n") * 2500, id="empty cells"),
-        pytest.param("," * 500_000, id="one line of empty cells"),
-        pytest.param(
-            "a\n" + "".join(f"{number}\n" for number in range(250_000)), id="short cells", marks=pytest.mark.rest
-        ),
-        pytest.param("a\n" + "".join(f"{number}\n" for number in range(10_000)) + "x" * 500_000, id="a long cell"),
-    ],
-)
+@pytest.mark.parametrize("text", [
+    pytest.param("," * 999 + "\n" + ("," * 999 + "\n") * 2500, id="empty cells"),
+    pytest.param("," * 500_000, id="one line of empty cells"),
+    pytest.param(
+        "a\n" + "".join(f"{number}\n" for number in range(250_000)), id="short cells", marks=pytest.mark.rest
+    ),
+    pytest.param("a\n" + "".join(f"{number}\n" for number in range(10_000)) + "x" * 500_000, id="a long cell"),
+])  # fmt: skip
 @pytest.mark.parametrize("suffix", [".csv", pytest.param(".csv.gz", marks=pytest.mark.rest)])
 def test_a_csv_file_is_refused_before_it_takes_the_memory_that_is_free(text, suffix, tmp_path, monkeypatch):
     path, free = tmp_path / f"rows{suffix}", 2**24
@@ -270,8 +267,7 @@ def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch, called):
     assert Ledger.create("~/a.ledger", epsilon=1.0, delta=1e-5, unit=unit).path == tmp_path / "a.ledger"
     assert Ledger.open("~/a.ledger").path == tmp_path / "a.ledger"
     (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
-    assert read_table("~/rows.csv").n_rows == 1
-    assert called("ledger", "show", "~/a.ledger").returncode == 0
+    assert (read_table("~/rows.csv").n_rows, called("ledger", "show", "~/a.ledger").returncode) == (1, 0)
     text = '[private]\nfile = "~/none.csv"\nlabel = "y"\nclasses = ["a", "b"]\n[public]\nfile = "~/rows.csv"\n'
     (tmp_path / "config.toml").write_text(text + '[privacy]\nepsilon = 1.0\ndelta = 1e-5\n[output]\nfolder = "out"\n')
     done = called("run", "config.toml", cwd=tmp_path)

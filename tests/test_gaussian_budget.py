@@ -194,16 +194,13 @@ def test_the_budget_is_filled_and_never_passed(path):
     assert epsilon(one_more, 1e-5).epsilon > 1.0
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
-        ConfidenceCheck(3, 40.0, 10, ONE_TEACHER),
-        NoisyArgmaxLaplace(40.0, 10, ONE_TEACHER),
-        PublicationTest((2**40, 2**30), 1e-6, ONE_TEACHER),
-        SummedNoise(NoisyArgmaxGaussian(400.0, 10, ONE_TEACHER), 3),
-        SummedNoise(NoisySumGaussian(400.0, 100, 3, ONE_TEACHER), 3),
-    ],
-)
+@pytest.mark.parametrize("event", [
+    ConfidenceCheck(3, 40.0, 10, ONE_TEACHER),
+    NoisyArgmaxLaplace(40.0, 10, ONE_TEACHER),
+    PublicationTest((2**40, 2**30), 1e-6, ONE_TEACHER),
+    SummedNoise(NoisyArgmaxGaussian(400.0, 10, ONE_TEACHER), 3),
+    SummedNoise(NoisySumGaussian(400.0, 100, 3, ONE_TEACHER), 3),
+])  # fmt: skip
 def test_other_noise_is_refused_in_one_sentence_and_nothing_is_spent(event, path):
     ledger = Ledger.open(path)
     beside = SUM if isinstance(event, SummedNoise) else NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)
@@ -232,16 +229,13 @@ def test_sums_need_a_tenth_less_epsilon_than_under_a_renyi_filter():
     assert GaussianFilter.holding(SUM, 1e-5).epsilon < 0.91 * RenyiFilter.holding(SUM, 1e-5).epsilon
 
 
-@pytest.mark.parametrize(
-    ("changes", "parameter"),
-    [
-        ({"accounting": "exact"}, "accounting"),
-        ({"order": 8.0}, "order"),
-        ({"suited_to": SUM}, "order"),
-        ({"epsilon": 1e-9, "delta": 1e-15}, "epsilon"),
-        ({"epsilon": 0.0}, "epsilon"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "parameter"), [
+    ({"accounting": "exact"}, "accounting"),
+    ({"order": 8.0}, "order"),
+    ({"suited_to": SUM}, "order"),
+    ({"epsilon": 1e-9, "delta": 1e-15}, "epsilon"),
+    ({"epsilon": 0.0}, "epsilon"),
+])  # fmt: skip
 def test_a_budget_that_cannot_be_kept_is_refused(changes, parameter):
     terms = {"epsilon": 1.0, "delta": 1e-5, "unit": ONE_TEACHER, "accounting": "gaussian"}
     with pytest.raises(InvalidParameterError) as refused:

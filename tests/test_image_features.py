@@ -79,16 +79,13 @@ def test_edges_are_of_the_mean_of_the_channels_and_levels_of_each():
 FLAT = PublicRows(DIGITS.X_test, "flat")
 
 
-@pytest.mark.parametrize(
-    ("public", "shape", "error", "message"),
-    [
-        (FLAT, None, InvalidParameterError, "must be the height and width of flattened"),
-        (FLAT, (9, 9), InvalidDataError, r"\(rows, 81\)"),
-        (PublicRows(np.zeros((9, 8, 8)), "black"), None, InvalidDataError, "not all black"),
-        (PublicRows(np.ones((2, 200, 200)), "large"), None, InvalidParameterError, "at most 16384 numbers"),
-        (PUBLIC, None, InvalidParameterError, "image_features is learned from public rows only"),
-    ],
-)
+@pytest.mark.parametrize(("public", "shape", "error", "message"), [
+    (FLAT, None, InvalidParameterError, "must be the height and width of flattened"),
+    (FLAT, (9, 9), InvalidDataError, r"\(rows, 81\)"),
+    (PublicRows(np.zeros((9, 8, 8)), "black"), None, InvalidDataError, "not all black"),
+    (PublicRows(np.ones((2, 200, 200)), "large"), None, InvalidParameterError, "at most 16384 numbers"),
+    (PUBLIC, None, InvalidParameterError, "image_features is learned from public rows only"),
+])  # fmt: skip
 def test_other_images_are_refused(public, shape, error, message):
     with pytest.raises(error, match=message):
         image_features(public, shape)

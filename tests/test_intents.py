@@ -67,6 +67,13 @@ def test_a_release_that_is_repeated_is_the_same_at_the_same_epsilon_and_no_cost(
     assert Ledger.open(tmp_path / "a.ledger").verify().spent == first.ledger_.spent
 
 
+@pytest.mark.parametrize("method", ["sums", rest("capped"), rest("rounds")])
+def test_shortcuts_and_the_method_that_they_stand_for_are_one_release(method, fitted):
+    first = fitted(**METHODS[method])
+    spelled = {"method": replace(first.method_, mechanism=None), "random_state": METHODS[method].get("random_state")}
+    assert (fitted(**spelled).epsilon_, fitted(**spelled).release_.cost) == (first.epsilon_, 0)
+
+
 @pytest.mark.parametrize("method", ["sums", rest("rounds")])
 def test_a_release_that_was_interrupted_goes_on_at_its_own_epsilon(method, fitted, monkeypatch):
     settings = METHODS[method]
@@ -90,19 +97,15 @@ def test_a_release_that_was_interrupted_goes_on_at_its_own_epsilon(method, fitte
     assert found.epsilon_ == fitted(**settings).epsilon_
 
 
-@pytest.mark.parametrize(
-    ("first", "then"),
-    [
-        rest(VOTES, {**VOTES, "n_queries": 40}),  # more queries, perhaps because of the answers
-        ({}, {"epsilon": 0.5}),
-        ({}, {"question": "other"}),
-        rest(VOTES, {**VOTES, "student": "label-propagation"}),
-    ],
-)
+@pytest.mark.parametrize(("first", "then"), [
+    rest(VOTES, {**VOTES, "n_queries": 40}),  # more queries, perhaps because of the answers
+    ({}, {"epsilon": 0.5}),
+    ({}, {"question": "other"}),
+    rest(VOTES, {**VOTES, "student": "label-propagation"}),
+])  # fmt: skip
 def test_another_release_on_the_same_ledger_has_the_guarantee_of_the_ledger(first, then, fitted):
     fitted(**first)
-    assert fitted(**then).epsilon_.epsilon == 3
-    assert fitted(**then).epsilon_.epsilon == 3
+    assert (fitted(**then).epsilon_.epsilon, fitted(**then).epsilon_.epsilon) == (3, 3)
 
 
 @pytest.mark.rest
@@ -117,7 +120,7 @@ def test_rows_that_are_chosen_anew_without_a_seed_have_the_guarantee_of_the_ledg
 
 def test_the_noise_of_a_release_that_has_begun_is_never_found_again(fitted, monkeypatch):
     first = fitted()
-    monkeypatch.setattr("tutelage.labeling.fits.noise_within", lambda *_, **__: first.mechanism_.noise_multiplier * 2)
+    monkeypatch.setattr("tutelage.boundary.noise_within", lambda *_, **__: first.mechanism_.noise_multiplier * 2)
     assert fitted().mechanism_ == first.mechanism_
     assert fitted(epsilon=0.5).mechanism_ != first.mechanism_
 
@@ -160,8 +163,7 @@ print(model.ledger_.spent, model.epsilon_.epsilon, *model.release_.labels)
     ]
     assert len(set(said)) == 1
     kinds = [entry["kind"] for entry in Ledger.open(tmp_path / "a.ledger").export()]
-    assert kinds.count("reserved") == 2
-    assert kinds.count("kept") == 1
+    assert (kinds.count("reserved"), kinds.count("kept")) == (2, 1)
 
 
 @pytest.mark.parametrize(
@@ -229,6 +231,24 @@ def test_a_draw_that_fails_in_a_living_process_is_paid_again(tmp_path, monkeypat
     session.ask(ROWS)
     assert ledger.verify().spent == pytest.approx(2 * paid)
     assert ledger.state().unsettled == 0
+
+
+@pytest.mark.parametrize("draws", [0, 1])
+def test_a_fit_that_was_killed_while_it_drew_takes_no_more_than_its_budget(draws, fitted, tmp_path, monkeypatch):
+    honest, drawn = NoisySum.release, []
+
+    def die(*given):
+        if len(drawn) == draws:
+            os._exit(9)
+        drawn.append(1)
+        return honest(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(NoisySum, "release", die)
+        os.waitpid(forked(lambda: fitted(budget=1.0)), 0)
+    assert Ledger.open(tmp_path / "a.ledger").state().unsettled == 1
+    assert fitted(budget=1.0).ledger_.spent <= 1
+    assert Ledger.open(tmp_path / "a.ledger").verify().unsettled == 0
 
 
 def test_a_step_of_a_killed_process_is_paid_once(tmp_path):

@@ -25,7 +25,7 @@ BUDGET = ("delta = 1e-5", "delta = 1e-5\nbudget = 90")
 RUN = ("run", "config.toml")
 LABEL = ("label", "rows.npz", "--votes", "votes.npz", "--ledger", "a.ledger", "--mechanism", "lnmax", "--scale", "5")
 TEST = ("publish", "test", "p.json", *LABEL[1:], "--output", "claim.json")
-SETTINGS = "[tuning]\nsettings = [{ landmarks = 20, rounds = 1 }, { quantile = 0.6, landmarks = 20, rounds = 1 }]"
+SETTINGS = "[tuning]\nsettings = [{ n_landmarks = 20, rounds = 1 }, { quantile = 0.6, n_landmarks = 20, rounds = 1 }]"
 
 
 def rows(folder: Path) -> None:
@@ -42,7 +42,7 @@ def earlier(folder: Path) -> None:
 
 def campaign(folder: Path) -> None:
     write_people(folder, 120, 100)
-    configure_people(folder, by=NEAREST, privacy=f"budget = 60\n{CAPPED.format(9.0, 5)}")
+    configure_people(folder, by=NEAREST, privacy="budget = 60", method=CAPPED.format(9.0, 5))
 
 
 def tuned(folder: Path) -> None:

@@ -1,7 +1,7 @@
 """Labelling sessions: what they return, remember, charge, and refuse before anything is spent."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,11 @@ from tutelage import (
     VoteHistogram,
 )
 from tutelage.accounting import Accountant
+from tutelage.digests import query_hashes
 from tutelage.events import Composed, InteractiveCheck, NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import (
     BudgetExceededError,
+    InvalidBallotError,
     InvalidDataError,
     InvalidParameterError,
     LedgerError,
@@ -32,8 +34,6 @@ from tutelage.exceptions import (
     LedgerStorageError,
     UnsupportedEventError,
 )
-from tutelage.labeling.session import _context
-from tutelage.ledger.digests import query_hashes
 from tutelage.ledger.store import Store
 from tutelage.mechanisms import Mechanism
 from tutelage.privacy import ONE_TEACHER
@@ -96,6 +96,14 @@ def test_repeats_are_the_same_answer_at_no_cost(mechanism, ledger):
     assert ledger.state().entries == 3
 
 
+def test_ballots_of_another_form_are_refused_before_anything_is_spent(ledger):
+    session = LabelingSession(VOTES, GNMax(40.0), ledger)
+    session._form = replace(session._form, n_classes=4)
+    with pytest.raises(InvalidBallotError, match="not of the form that was asked for"):
+        session.ask(ROWS)
+    assert ledger.state().spent == 0
+
+
 def test_another_mechanism_is_another_query(ledger):
     for mechanism in (GNMax(41.0), *MECHANISMS[:4]):
         assert LabelingSession(VOTES, mechanism, ledger).ask(ROWS).cost > 0
@@ -128,7 +136,7 @@ def test_only_new_rows_are_voted_on_and_paid_for_and_each_once():
     assert ledger.state().answers == 4
 
 
-def test_a_batch_takes_two_transactions_and_a_remembered_one_takes_one(ledger, monkeypatch):
+def test_a_batch_is_written_in_two_transactions_and_a_remembered_one_in_none(ledger, monkeypatch):
     held, transaction = [], Store.transaction
 
     def counted(store, *, write=False):
@@ -137,7 +145,8 @@ def test_a_batch_takes_two_transactions_and_a_remembered_one_takes_one(ledger, m
 
     monkeypatch.setattr(Store, "transaction", counted)
     session = LabelingSession(VOTES, GNMax(40.0), ledger)
-    for asked, expected in ((ROWS, ["write"] * 2), (ROWS, ["write"]), (ROWS + 1, ["write"] * 2)):
+    new = ["read", "read", "write", "write"]
+    for asked, expected in ((ROWS, new), (ROWS, ["read"]), (ROWS + 1, new)):
         session.ask(asked)
         assert held == expected
         held.clear()
@@ -221,23 +230,20 @@ def test_simulated_noise_taints_the_ledger_and_is_not_taken_for_an_answer(ledger
     assert LabelingSession(VOTES, GNMax(40.0), ledger).ask(ROWS).cost > 0
 
 
-@pytest.mark.parametrize(
-    ("mechanism", "rows", "predictions", "message"),
-    [
-        (GNMax(40.0), ROWS[:3], None, "The votes are about 4 queries, and there are 3 public rows"),
-        (GNMax(40.0), np.zeros((0, 2)), None, "must hold at least one row"),
-        (GNMax(40.0), np.float64(3), None, "must hold at least one row"),
-        (GNMax(40.0), ROWS, np.full((4, 3), 1 / 3), "GNMax takes no predictions"),
-        (GNMax(40.0), ROWS, np.full((3, 3), 1 / 3), "must have one row per public row"),
-        (GNMax(40.0), [[1], [2, 3], [4], [5]], None, "`X_public` must be an array of values, rows of equal length"),
-        (InteractiveGNMax(50, 20, 20, 0.9), ROWS, [["a", "b", "c"]] * 4, "`predictions` must be an array of numbers"),
-        (InteractiveGNMax(50, 20, 20, 0.9), ROWS, None, "`predictions` of InteractiveGNMax must be"),
-        (InteractiveGNMax(50, 20, 20, 0.9), ROWS, np.ones((4, 3)), "rows summing to 1"),
-        (InteractiveGNMax(50, 20, 20, 0.9), ROWS, np.full((4, 3), np.nan), "rows summing to 1"),
-        (InteractiveGNMax(50, 20, 20, 0.9), ROWS, np.tile([1.5, -0.5, 0], (4, 1)), "rows summing to 1"),
-        (InteractiveGNMax(50, 20, 20, 0.9), ROWS, np.full((4, 2), 0.5), "of shape \\(4, 3\\)"),
-    ],
-)
+@pytest.mark.parametrize(("mechanism", "rows", "predictions", "message"), [
+    (GNMax(40.0), ROWS[:3], None, "The votes are about 4 queries, and there are 3 public rows"),
+    (GNMax(40.0), np.zeros((0, 2)), None, "must hold at least one row"),
+    (GNMax(40.0), np.float64(3), None, "must hold at least one row"),
+    (GNMax(40.0), ROWS, np.full((4, 3), 1 / 3), "GNMax takes no predictions"),
+    (GNMax(40.0), ROWS, np.full((3, 3), 1 / 3), "must have one row per public row"),
+    (GNMax(40.0), [[1], [2, 3], [4], [5]], None, "`X_public` must be an array of values, rows of equal length"),
+    (InteractiveGNMax(50, 20, 20, 0.9), ROWS, [["a", "b", "c"]] * 4, "`predictions` must be an array of numbers"),
+    (InteractiveGNMax(50, 20, 20, 0.9), ROWS, None, "`predictions` of InteractiveGNMax must be"),
+    (InteractiveGNMax(50, 20, 20, 0.9), ROWS, np.ones((4, 3)), "rows summing to 1"),
+    (InteractiveGNMax(50, 20, 20, 0.9), ROWS, np.full((4, 3), np.nan), "rows summing to 1"),
+    (InteractiveGNMax(50, 20, 20, 0.9), ROWS, np.tile([1.5, -0.5, 0], (4, 1)), "rows summing to 1"),
+    (InteractiveGNMax(50, 20, 20, 0.9), ROWS, np.full((4, 2), 0.5), "of shape \\(4, 3\\)"),
+])  # fmt: skip
 def test_what_does_not_fit_is_refused_before_anything_is_spent(mechanism, rows, predictions, message, ledger):
     with pytest.raises(InvalidDataError, match=message):
         LabelingSession(VOTES, mechanism, ledger).ask(rows, predictions)
@@ -329,17 +335,14 @@ def test_no_message_repr_or_entry_holds_a_count(ledger):
     assert not any(str(count) in shown for count in counts)
 
 
-@pytest.mark.parametrize(
-    ("votes", "mechanism", "ledger", "rows", "parameter"),
-    [
-        (VOTES.counts, GNMax(40.0), None, None, "voters"),
-        (VOTES, GNMax(40.0), "patients.ledger", None, "ledger"),
-        (VOTES, 40.0, None, None, "mechanism"),
-        (VOTES, GNMax(40.0), None, ROWS[:3], "X_voted"),
-        (CountingTeachers(), GNMax(40.0), None, ROWS, "X_voted"),
-        (VOTES, type("GNMax", (Reversing,), {})(), None, None, "mechanism"),
-    ],
-)
+@pytest.mark.parametrize(("votes", "mechanism", "ledger", "rows", "parameter"), [
+    (VOTES.counts, GNMax(40.0), None, None, "voters"),
+    (VOTES, GNMax(40.0), "patients.ledger", None, "ledger"),
+    (VOTES, 40.0, None, None, "mechanism"),
+    (VOTES, GNMax(40.0), None, ROWS[:3], "X_voted"),
+    (CountingTeachers(), GNMax(40.0), None, ROWS, "X_voted"),
+    (VOTES, type("GNMax", (Reversing,), {})(), None, None, "mechanism"),
+])  # fmt: skip
 def test_what_a_session_cannot_use_is_refused(votes, mechanism, ledger, rows, parameter):
     ledger = ledger or Ledger.in_memory(epsilon=5.0, delta=DELTA, unit=VOTES.unit)
     with pytest.raises((InvalidParameterError, InvalidDataError)) as refused:
@@ -359,12 +362,13 @@ def test_affordable_counts_the_leading_rows_that_fit(ledger):
     assert session.affordable(np.repeat(rows[-1:], 50, axis=0)) == 50  # one query, many times
 
 
-def test_queries_are_remembered_under_the_same_hash_for_ever():
+def test_queries_are_remembered_under_the_same_hash_for_ever(ledger):
     # A hash that changes makes ledgers on disk forget their answers, and draw them again.
-    hashes = []
+    hashes, votes = [], VoteHistogram(np.eye(2, dtype=int), 1)
     for mechanism in MECHANISMS:
-        one = mechanism.event_of_one(2, ONE_TEACHER, simulated=False)
-        hashes += query_hashes(bytes(32), _context(mechanism, one, "ill?"), np.array([[1.5, 2], [0, -1]]))
+        request = LabelingSession(votes, mechanism, ledger, question="ill?")._request(ROWS, None)
+        context = request.context(request.event(simulated=False))
+        hashes += query_hashes(bytes(32), context, np.array([[1.5, 2], [0, -1]]))
     hashes += query_hashes(bytes(32), {}, [["a", None, 2**60, 0.5]], [[0.25, 0.75]])
     assert hashlib.sha256(b"".join(hashes)).hexdigest() == GOLDEN_HASH
 

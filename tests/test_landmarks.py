@@ -80,16 +80,13 @@ EDGE = distance_levels(3, EXACT_FLOAT64)
 SOUND: Any = {"center": np.zeros(3), "reach": 1.0, "points": np.full((2, 3), -EDGE), "distance": 1.0}
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *(("points", np.full((2, 3), value)) for value in (0.5, np.nan, EDGE + 1.0)),
-        *(("points", np.ones(shape)) for shape in ((2, 4), 3)),
-        *(("center", value) for value in (np.zeros((2, 3)), np.array([0, np.inf, 0]))),
-        ("distance", 1e-200),
-        ("reach", np.nan),
-    ],
-)
+@pytest.mark.parametrize(("name", "value"), [
+    *(("points", np.full((2, 3), value)) for value in (0.5, np.nan, EDGE + 1.0)),
+    *(("points", np.ones(shape)) for shape in ((2, 4), 3)),
+    *(("center", value) for value in (np.zeros((2, 3)), np.array([0, np.inf, 0]))),
+    ("distance", 1e-200),
+    ("reach", np.nan),
+])  # fmt: skip
 def test_a_kernel_takes_only_what_it_computes_exactly(name, value):
     sound = PublicKernel(**SOUND)
     assert sound.transform(np.ones((1, 3))).shape == (1, 2)

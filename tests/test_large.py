@@ -18,6 +18,7 @@ from sklearn.naive_bayes import GaussianNB
 from conftest import FITS_AGAIN
 from processes import surroundings
 from tutelage import Ledger, PATEClassifier, SimulationNoise
+from tutelage.digests import RunningDigest, table_digest
 from tutelage.exceptions import (
     InvalidBallotError,
     InvalidDataError,
@@ -25,7 +26,6 @@ from tutelage.exceptions import (
     LedgerMismatchError,
     PreflightError,
 )
-from tutelage.ledger.digests import RunningDigest, table_digest
 from tutelage.tables import Table, as_batches, as_table, read_batches, read_csv, read_table
 from tutelage.teachers import VectorBallots
 
@@ -148,7 +148,7 @@ def test_a_person_whose_rows_lie_apart_is_refused_and_not_named(tmp_path):
 
 
 def test_blocks_of_parts_of_people_are_found(file, monkeypatch):
-    monkeypatch.setattr("tutelage.labeling.batches.whole_people", lambda parts: parts)
+    monkeypatch.setattr("tutelage.estimator.batches.whole_people", lambda parts: parts)
     with pytest.raises(InvalidBallotError, match="all rows of its people"):
         fitted(read_batches(file, rows_at_once=10), "person")
 
@@ -180,16 +180,13 @@ def test_rows_that_change_while_they_are_read_are_refused_before_anything_is_rel
 # Refusals
 
 
-@pytest.mark.parametrize(
-    ("column", "cell", "said"),
-    [
-        ("ill", "maybe", "not among the declared `classes`. Compare spelling, blanks and type"),
-        ("ill", None, "must have a label in every row"),
-        ("person", None, "Ids must be integers or strings"),
-        ("person", "", "An id is empty"),
-        ("dose", "much", "is text in the private rows and float in the public rows"),
-    ],
-)
+@pytest.mark.parametrize(("column", "cell", "said"), [
+    ("ill", "maybe", "not among the declared `classes`. Compare spelling, blanks and type"),
+    ("ill", None, "must have a label in every row"),
+    ("person", None, "Ids must be integers or strings"),
+    ("person", "", "An id is empty"),
+    ("dose", "much", "is text in the private rows and float in the public rows"),
+])  # fmt: skip
 def test_what_is_refused_in_memory_is_refused_and_not_quoted(tmp_path, column, cell, said):
     cells: list[Any] = PRIVATE[column].to_list()
     cells[777] = cell
@@ -204,7 +201,7 @@ def test_what_is_refused_in_memory_is_refused_and_not_quoted(tmp_path, column, c
 
 def test_batches_need_names_classes_and_a_teacher_that_can_read_them(file):
     batches = read_batches(file)
-    with pytest.raises(InvalidParameterError, match=r"must be VectorBallots\(\).*load all rows into memory"):
+    with pytest.raises(InvalidParameterError, match=r"must be NoisyMoments\(\).*load all rows into memory"):
         PATEClassifier(GaussianNB(), classes=["no", "yes"]).fit(batches, "ill", X_public=PUBLIC)
     changes: Any = (({"classes": None}, "must list all class values"), ({"unit": "patient"}, "`unit` names what"))
     for change, said in changes:
@@ -351,7 +348,6 @@ def test_the_digest_is_that_of_the_cells_in_every_form(tmp_path):
     tables = [Table("", {**text.columns, "fit": truth}), read_table(tmp_path / "rows.parquet")]
     frames = (frame, frame.to_pandas(), frame.to_arrow(), duckdb.sql("FROM frame"))
     tables += [found for rows in frames if (found := as_table(rows))]
-    assert len(tables) == 6
-    assert len({table_digest(table) for table in tables}) == 1
+    assert (len(tables), len({table_digest(table) for table in tables})) == (6, 1)
     moved = frame.with_columns(large=polars.Series([2**53 + ROWS, *(2**53 + np.arange(1, ROWS)).tolist()]))
     assert table_digest(as_table(moved)) != table_digest(tables[0])  # type: ignore[arg-type]

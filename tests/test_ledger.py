@@ -26,6 +26,7 @@ from processes import forked
 from tutelage import Ledger, PATEClassifier
 from tutelage.accounting import data_independent
 from tutelage.accounting.filter import GRAIN, RenyiFilter
+from tutelage.digests import data_digest, query_hashes, row_bytes
 from tutelage.events import (
     Composed,
     ConfidenceCheck,
@@ -48,7 +49,6 @@ from tutelage.exceptions import (
     PublicationsExhaustedError,
     UnsupportedEventError,
 )
-from tutelage.ledger.digests import data_digest, query_hashes, row_bytes
 from tutelage.ledger.entries import Entry, Kind
 from tutelage.ledger.store import Transaction
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
@@ -162,14 +162,11 @@ def test_other_units_and_unbounded_events_are_refused_and_cost_nothing(ledger):
     assert ledger.verify().entries == 1
 
 
-@pytest.mark.parametrize(
-    ("happened", "labels", "message"),
-    [
-        (Repeated(ANSWER, 0), 0, "fewer answers without a check"),
-        (Composed((Repeated(CHECK, 3), Repeated(ANSWER, 2))), -1, "reports fewer checks"),
-        (Composed((Repeated(CHECK, 4), Repeated(ANSWER, 3))), 0, "gives more labels than it reports answers"),
-    ],
-)
+@pytest.mark.parametrize(("happened", "labels", "message"), [
+    (Repeated(ANSWER, 0), 0, "fewer answers without a check"),
+    (Composed((Repeated(CHECK, 3), Repeated(ANSWER, 2))), -1, "reports fewer checks"),
+    (Composed((Repeated(CHECK, 4), Repeated(ANSWER, 3))), 0, "gives more labels than it reports answers"),
+])  # fmt: skip
 def test_nothing_is_given_back_on_a_mechanisms_word_alone(happened, labels, message, ledger):
     event = CHECKED if isinstance(happened, Composed) else ANSWER
     reservation = ledger.reserve(event, 4)
@@ -216,16 +213,13 @@ def test_another_working_folder_is_not_another_ledger(ledger, tmp_path, monkeypa
     assert Ledger.open("a.ledger").state().spent == 0
 
 
-@pytest.mark.parametrize(
-    ("change", "parameter"),
-    [
-        *(({"epsilon": epsilon}, "epsilon") for epsilon in (0, float("nan"), float("inf"), "3")),
-        ({"delta": 0}, "delta"),
-        ({"order": 1.0}, "order"),
-        ({"order": 1.5}, "order"),
-        ({"order": 9.0, "suited_to": ANSWER}, "order"),
-    ],
-)
+@pytest.mark.parametrize(("change", "parameter"), [
+    *(({"epsilon": epsilon}, "epsilon") for epsilon in (0, float("nan"), float("inf"), "3")),
+    ({"delta": 0}, "delta"),
+    ({"order": 1.0}, "order"),
+    ({"order": 1.5}, "order"),
+    ({"order": 9.0, "suited_to": ANSWER}, "order"),
+])  # fmt: skip
 def test_a_budget_out_of_range_is_refused_and_leaves_no_file(change, parameter, tmp_path):
     with pytest.raises(InvalidParameterError) as refused:
         Ledger.create(tmp_path / "a.ledger", **{"epsilon": 2.0, "delta": 1e-5, "unit": ONE_TEACHER, **change})

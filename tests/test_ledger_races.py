@@ -17,8 +17,8 @@ from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, SystemNoise
 from tutelage.accounting.filter import RenyiFilter
 from tutelage.events import NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import BudgetExceededError, LedgerMismatchError, LedgerOvertakenError, LedgerStorageError
-from tutelage.labeling.fits import AskingSum
 from tutelage.ledger.ledger import opened_ledger
+from tutelage.methods import NoisyMoments
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 
 EVENT = NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER)
@@ -163,7 +163,7 @@ def test_fits_in_two_threads_on_one_ledger_object_are_each_tied_to_their_own_dat
     row = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
     ledger = Ledger.create(tmp_path / "a.ledger", epsilon=9.0, delta=1e-5, unit=row)
     X, y = binary_rows
-    both, prepared = threading.Barrier(2, timeout=60), AskingSum.prepare
+    both, prepared = threading.Barrier(2, timeout=60), NoisyMoments.prepare
 
     def prepared_together(*given):
         found = prepared(*given)
@@ -174,7 +174,7 @@ def test_fits_in_two_threads_on_one_ledger_object_are_each_tied_to_their_own_dat
         model = PATEClassifier(classes=[0, 1], epsilon=1.0, ledger=ledger, data_changed=True, random_state=0)
         model.fit(X[:n_rows], y[:n_rows], X_public=X[:60] + 1e-3)
 
-    monkeypatch.setattr(AskingSum, "prepare", prepared_together)
+    monkeypatch.setattr(NoisyMoments, "prepare", prepared_together)
     with ThreadPoolExecutor(2) as pool:
         fits = [pool.submit(fit, n_rows) for n_rows in (300, 400)]
     assert [one.exception() for one in fits] == [None, None]
@@ -262,7 +262,7 @@ def test_of_ledgers_that_are_made_at_once_for_the_same_rows_one_is_kept(tmp_path
     labels = (rows[:, 0] > 0).astype(int)
     ready_read, ready_write = os.pipe()
     start_read, start_write = os.pipe()
-    prepared = AskingSum.prepare
+    prepared = NoisyMoments.prepare
 
     def prepared_together(*given):
         found = prepared(*given)
@@ -272,7 +272,7 @@ def test_of_ledgers_that_are_made_at_once_for_the_same_rows_one_is_kept(tmp_path
 
     def fit(name: str) -> None:
         os.close(start_write)
-        AskingSum.prepare = prepared_together  # type: ignore[method-assign]
+        NoisyMoments.prepare = prepared_together  # type: ignore[method-assign]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model = PATEClassifier(classes=[0, 1], epsilon=1.0, ledger=tmp_path / name, random_state=0)

@@ -83,15 +83,11 @@ def test_sums_and_labels_in_one_batch_are_refused_before_they_are_charged(path):
     assert ledger.state() == before
 
 
-@pytest.mark.parametrize(
-    ("event", "cost", "message"),
-    [
-        (NoisySumGaussian(40.0, 12, 6, ONE_TEACHER), {}, "labels of entry 1 are not those that it recorded"),
-        (NoisySumGaussian(40.0, 13, 5, ONE_TEACHER), {}, "Entry 1 charges less than its queries cost"),
-        (Composed((SUM, NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER))), {"cost": 10**11}, None),
-    ],
-    ids=["dimension", "norm", "both kinds"],
-)
+@pytest.mark.parametrize(("event", "cost", "message"), [
+    (NoisySumGaussian(40.0, 12, 6, ONE_TEACHER), {}, "labels of entry 1 are not those that it recorded"),
+    (NoisySumGaussian(40.0, 13, 5, ONE_TEACHER), {}, "Entry 1 charges less than its queries cost"),
+    (Composed((SUM, NoisyArgmaxGaussian(40.0, 10, ONE_TEACHER))), {"cost": 10**11}, None),
+], ids=["dimension", "norm", "both kinds"])  # fmt: skip
 def test_another_sum_in_a_rewritten_chain_is_found(event: Event, cost, message, path):
     rechained(path, {})
     Ledger.open(path).verify()

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from tutelage import GNMax, LabelingSession, Ledger, VoteHistogram
+from tutelage.digests import canonical
 from tutelage.exceptions import LedgerStorageError, LedgerTamperedError, TutelageError
-from tutelage.ledger.entries import FORMAT, Checkpoint, Entry, canonical
+from tutelage.ledger.entries import FORMAT, Checkpoint, Entry
 from tutelage.privacy import ONE_TEACHER
 
 _RANGE = 16  # bytes overwritten at a time
@@ -153,41 +154,37 @@ def test_the_helper_of_the_next_test_rewrites_faithfully(path):
     assert Ledger.open(path).verify(head).head == head
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {0: {"capacity": 10**18}},
-        {0: {"epsilon": "5"}},
-        {0: {"unit": {"name": "x"}}},
-        {2: {"cost": 1}},
-        {2: {"cost": -(10**12)}},
-        {2: {"cost": 1.5}},
-        {2: {"event": {"event": "Exec"}}},
-        {3: {"refund": 10**11}},
-        {3: {"reservation": 10}},
-        {3: {"reservation": 99}},
-        {3: {"digest": "00" * 32}},
-        {3: {"answers": 0}},
-        {5: {"reservation": 2}},
-        {10: {"spent": 0}},
-        {10: {"kind": "opened"}},
-        {10: {"kind": "erased"}},
-        {10: {"format": FORMAT + 1}},
-        {10: {"queries": 1000}},
-        {10: {"number": 9}},
-        {2: {"queries": 0}},
-        {2: {"queries": True}},
-        {0: {"format": 0.5}},
-        {0: {"unit": {"name": ["x"], "neighboring": "ballot"}}},
-        {0: {"unit": {"name": "patient", "neighboring": "ballot"}}},
-        {0: {"unit": {"name": ONE_TEACHER.name, "neighboring": "row"}}},
-        {0: {"unit": {"name": ONE_TEACHER.name, "neighboring": "one row has other contents"}}},
-        {0: {"unit": {"name": ONE_TEACHER.name, "neighbouring": "ballot"}}},
-        {0: {"epsilon": 10.0}},
-        {3: {"happened": GNMax(sigma=400.0).event_of_one(3, ONE_TEACHER, simulated=False).as_dict()}},
-    ],
-    ids=canonical,
-)
+@pytest.mark.parametrize("change", [
+    {0: {"capacity": 10**18}},
+    {0: {"epsilon": "5"}},
+    {0: {"unit": {"name": "x"}}},
+    {2: {"cost": 1}},
+    {2: {"cost": -(10**12)}},
+    {2: {"cost": 1.5}},
+    {2: {"event": {"event": "Exec"}}},
+    {3: {"refund": 10**11}},
+    {3: {"reservation": 10}},
+    {3: {"reservation": 99}},
+    {3: {"digest": "00" * 32}},
+    {3: {"answers": 0}},
+    {5: {"reservation": 2}},
+    {10: {"spent": 0}},
+    {10: {"kind": "opened"}},
+    {10: {"kind": "erased"}},
+    {10: {"format": FORMAT + 1}},
+    {10: {"queries": 1000}},
+    {10: {"number": 9}},
+    {2: {"queries": 0}},
+    {2: {"queries": True}},
+    {0: {"format": 0.5}},
+    {0: {"unit": {"name": ["x"], "neighboring": "ballot"}}},
+    {0: {"unit": {"name": "patient", "neighboring": "ballot"}}},
+    {0: {"unit": {"name": ONE_TEACHER.name, "neighboring": "row"}}},
+    {0: {"unit": {"name": ONE_TEACHER.name, "neighboring": "one row has other contents"}}},
+    {0: {"unit": {"name": ONE_TEACHER.name, "neighbouring": "ballot"}}},
+    {0: {"epsilon": 10.0}},
+    {3: {"happened": GNMax(sigma=400.0).event_of_one(3, ONE_TEACHER, simulated=False).as_dict()}},
+], ids=canonical)  # fmt: skip
 def test_a_rewritten_chain_is_found_where_it_does_not_add_up(change, path):
     rechained(path, change)
     with pytest.raises((LedgerTamperedError, LedgerStorageError)):
@@ -246,14 +243,11 @@ def test_a_forged_checkpoint_is_found_where_it_does_not_add_up(change, path):
         Ledger.open(path).verify()
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "DELETE FROM checkpoint",
-        "UPDATE checkpoint SET text = replace(text, '8', '9')",
-        "INSERT INTO checkpoint VALUES ('', x'')",
-    ],
-)
+@pytest.mark.parametrize("statement", [
+    "DELETE FROM checkpoint",
+    "UPDATE checkpoint SET text = replace(text, '8', '9')",
+    "INSERT INTO checkpoint VALUES ('', x'')",
+])  # fmt: skip
 def test_an_edited_checkpoint_opens_no_ledger(statement, path):
     edit(path, statement)
     with pytest.raises(LedgerTamperedError, match="checkpoint"):

@@ -14,35 +14,32 @@ def test_good_settings_have_no_finding():
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({}, []),
-        ({"epsilon": 5.0}, []),
-        ({"epsilon": 5.001}, [("epsilon-large", "warning")]),
-        ({"epsilon": 10.0}, [("epsilon-large", "warning")]),
-        ({"epsilon": 10.001}, [("epsilon-too-large", "danger")]),
-        ({"epsilon": math.inf}, [("epsilon-too-large", "danger")]),
-        ({"delta": 0.01}, []),
-        ({"delta": 1 / 128, "entities": 127}, []),
-        ({"delta": 1 / 128, "entities": 128}, [("delta-too-large", "danger")]),
-        ({"teachers": 42, "entities": 126}, []),
-        ({"teachers": 42, "entities": 125}, [("teachers-without-rows", "warning")]),
-        ({"threshold": 300}, []),
-        ({"threshold": 250, "teachers": 250}, []),
-        ({"threshold": 250.5, "teachers": 250}, [("threshold-above-teachers", "danger")]),
-        ({"threshold": 251, "teachers": 250, "classes": 10}, [("threshold-above-teachers", "danger")]),
-        ({"threshold": 25, "teachers": 250, "classes": 10}, [("threshold-passes-always", "warning")]),
-        ({"threshold": 26, "teachers": 250, "classes": 10}, []),
-        ({"threshold": 20, "teachers": 250, "classes": 10, "mechanism": "interactive"}, []),
-        ({"stopping": "data-independent"}, []),
-        ({"stopping": "data-dependent"}, [("stopped-by-votes", "danger")]),
-        ({"tuned_on": "nothing"}, []),
-        ({"tuned_on": "private"}, [("tuned-on-private", "danger")]),
-        ({"public_overlap": 1}, [("public-overlaps-private", "danger")]),
-        ({"shares": 1}, [("noise-from-shares", "warning")]),
-    ],
-)
+@pytest.mark.parametrize(("settings", "expected"), [
+    ({}, []),
+    ({"epsilon": 5.0}, []),
+    ({"epsilon": 5.001}, [("epsilon-large", "warning")]),
+    ({"epsilon": 10.0}, [("epsilon-large", "warning")]),
+    ({"epsilon": 10.001}, [("epsilon-too-large", "danger")]),
+    ({"epsilon": math.inf}, [("epsilon-too-large", "danger")]),
+    ({"delta": 0.01}, []),
+    ({"delta": 1 / 128, "entities": 127}, []),
+    ({"delta": 1 / 128, "entities": 128}, [("delta-too-large", "danger")]),
+    ({"teachers": 42, "entities": 126}, []),
+    ({"teachers": 42, "entities": 125}, [("teachers-without-rows", "warning")]),
+    ({"threshold": 300}, []),
+    ({"threshold": 250, "teachers": 250}, []),
+    ({"threshold": 250.5, "teachers": 250}, [("threshold-above-teachers", "danger")]),
+    ({"threshold": 251, "teachers": 250, "classes": 10}, [("threshold-above-teachers", "danger")]),
+    ({"threshold": 25, "teachers": 250, "classes": 10}, [("threshold-passes-always", "warning")]),
+    ({"threshold": 26, "teachers": 250, "classes": 10}, []),
+    ({"threshold": 20, "teachers": 250, "classes": 10, "mechanism": "interactive"}, []),
+    ({"stopping": "data-independent"}, []),
+    ({"stopping": "data-dependent"}, [("stopped-by-votes", "danger")]),
+    ({"tuned_on": "nothing"}, []),
+    ({"tuned_on": "private"}, [("tuned-on-private", "danger")]),
+    ({"public_overlap": 1}, [("public-overlaps-private", "danger")]),
+    ({"shares": 1}, [("noise-from-shares", "warning")]),
+])  # fmt: skip
 def test_each_rule_fires_at_its_limit_and_not_before(settings, expected):
     assert [(finding.code, finding.severity) for finding in lint(**settings)] == expected
 
@@ -83,19 +80,16 @@ def test_no_reason_quotes_what_may_have_been_counted_on_private_rows():
             assert "987" not in finding.reason
 
 
-@pytest.mark.parametrize(
-    ("parameter", "value"),
-    [
-        *(("epsilon", value) for value in (-1.0, math.nan)),
-        *(("delta", value) for value in (0.0, math.nan)),
-        *((parameter, 0) for parameter in ("entities", "shares")),
-        *((parameter, "votes") for parameter in ("stopping", "tuned_on", "classes_from")),
-        ("teachers", 2.5),
-        ("classes", 1),
-        ("threshold", math.nan),
-        ("public_overlap", -1),
-    ],
-)
+@pytest.mark.parametrize(("parameter", "value"), [
+    *(("epsilon", value) for value in (-1.0, math.nan)),
+    *(("delta", value) for value in (0.0, math.nan)),
+    *((parameter, 0) for parameter in ("entities", "shares")),
+    *((parameter, "votes") for parameter in ("stopping", "tuned_on", "classes_from")),
+    ("teachers", 2.5),
+    ("classes", 1),
+    ("threshold", math.nan),
+    ("public_overlap", -1),
+])  # fmt: skip
 def test_nonsense_is_refused(parameter, value):
     with pytest.raises(InvalidParameterError) as refused:
         lint(**{parameter: value})

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exact import renyi
+from exact import hockey_stick, renyi
 from test_local_mechanisms import MAKERS, as_printed
 from tutelage import Ledger
 from tutelage.accounting import Accountant
@@ -45,10 +45,6 @@ from tutelage.votes import VoteHistogram
 ORDERS = np.array([1.01, 1.5, 2.0, 4.0, 16.0, 64.0])
 RESPONSE = RandomizedResponse(0.1, 10, ONE_ENTITY)
 EVENTS = [RESPONSE, TruncatedGeometricResponse(9.0, 10, ONE_ENTITY), NoisyBallot(10.0, 10, ONE_ENTITY)]
-
-
-def hockey_stick(p: np.ndarray, q: np.ndarray, target: float) -> float:
-    return float(np.maximum(p - np.exp(target) * q, 0).sum())
 
 
 @pytest.mark.parametrize("value", [0.05, 6.0])
@@ -181,18 +177,15 @@ def test_curves_are_finite_and_rise_at_every_order(value, classes):
         assert np.all(response_rdp(event, DEFAULT_ORDERS) >= 0)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: RandomizedResponse(0.0, 10, ONE_ENTITY),
-        lambda: RandomizedResponse(1.0, 1, ONE_ENTITY),
-        lambda: RandomizedResponse(float("nan"), 10, ONE_ENTITY),
-        lambda: TruncatedGeometricResponse(0.0, 10, ONE_ENTITY),
-        lambda: TruncatedGeometricResponse(1.0, 1, ONE_ENTITY),
-        lambda: NoisyBallot(-1.0, 10, ONE_ENTITY),
-        lambda: NoisyBallot(1.0, 0, ONE_ENTITY),
-    ],
-)
+@pytest.mark.parametrize("make", [
+    lambda: RandomizedResponse(0.0, 10, ONE_ENTITY),
+    lambda: RandomizedResponse(1.0, 1, ONE_ENTITY),
+    lambda: RandomizedResponse(float("nan"), 10, ONE_ENTITY),
+    lambda: TruncatedGeometricResponse(0.0, 10, ONE_ENTITY),
+    lambda: TruncatedGeometricResponse(1.0, 1, ONE_ENTITY),
+    lambda: NoisyBallot(-1.0, 10, ONE_ENTITY),
+    lambda: NoisyBallot(1.0, 0, ONE_ENTITY),
+])  # fmt: skip
 def test_events_with_impossible_parameters_are_refused(make):
     with pytest.raises(InvalidParameterError):
         make()

@@ -158,20 +158,17 @@ def test_nobody_and_nothing_are_decoded_to_nothing():
     assert decode(np.zeros((0, 2, 3), dtype=int), LocalGaussian(1.0), 3).tolist() == [-1, -1]
 
 
-@pytest.mark.parametrize(
-    ("mechanism", "reports"),
-    [
-        (KRandomizedResponse(1.0), np.array([[3]])),
-        (KRandomizedResponse(1.0), np.array([[-2]])),
-        (KRandomizedResponse(1.0), np.array([[0.5]])),
-        (KRandomizedResponse(1.0), np.array([0, 1])),
-        (TruncatedGeometric(1.0), np.array([[np.nan]])),
-        (as_printed(1.0), np.array([[4]])),
-        (LocalGaussian(1.0), np.array([[1, 2]])),
-        (LocalGaussian(1.0), np.zeros((2, 2, 4), dtype=int)),
-        (LocalGaussian(1.0), np.zeros((2, 2, 3))),
-    ],
-)
+@pytest.mark.parametrize(("mechanism", "reports"), [
+    (KRandomizedResponse(1.0), np.array([[3]])),
+    (KRandomizedResponse(1.0), np.array([[-2]])),
+    (KRandomizedResponse(1.0), np.array([[0.5]])),
+    (KRandomizedResponse(1.0), np.array([0, 1])),
+    (TruncatedGeometric(1.0), np.array([[np.nan]])),
+    (as_printed(1.0), np.array([[4]])),
+    (LocalGaussian(1.0), np.array([[1, 2]])),
+    (LocalGaussian(1.0), np.zeros((2, 2, 4), dtype=int)),
+    (LocalGaussian(1.0), np.zeros((2, 2, 3))),
+])  # fmt: skip
 def test_reports_that_cannot_come_from_the_mechanism_are_refused(mechanism, reports):
     with pytest.raises(InvalidBallotError):
         decode(reports, mechanism, 3)

@@ -200,15 +200,12 @@ MECHANISMS = [KRandomizedResponse(1.0), TruncatedGeometric(1.0), LocalGaussian(1
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda it: type(it).__name__)
-@pytest.mark.parametrize(
-    "ballots",
-    [
-        np.array([[5]]), np.array([[-2]]), np.array([[0.0]]), np.array([[np.nan]]), np.array([0, 1]),
-        np.zeros((1, 1, 1)),
-        np.array([["a"]]), [[True]], np.array([[2**63 - 1]]), np.array([[-(2**63)]]),
-        np.array([[2**64 - 1]], dtype=np.uint64),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("ballots", [
+    np.array([[5]]), np.array([[-2]]), np.array([[0.0]]), np.array([[np.nan]]), np.array([0, 1]),
+    np.zeros((1, 1, 1)),
+    np.array([["a"]]), [[True]], np.array([[2**63 - 1]]), np.array([[-(2**63)]]),
+    np.array([[2**64 - 1]], dtype=np.uint64),
+])  # fmt: skip
 def test_what_is_no_ballot_is_refused_without_being_quoted(mechanism, ballots):
     with pytest.raises(InvalidBallotError) as refused:
         mechanism.perturb(ballots, 5, SimulationNoise(0))

@@ -16,16 +16,12 @@ DRAWS = 20_000
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize(
-    ("mechanism", "masses"),
-    [
-        (LNMax(20.0), discrete_laplace_masses(20.0, 800)),
-        (LNMax(1.0), discrete_laplace_masses(1.0, 60)),
-        (GNMax(40.0), discrete_gaussian_masses(40.0, 600)),
-        (GNMax(1.5), discrete_gaussian_masses(1.5, 30)),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("mechanism", "masses"), [
+    (LNMax(20.0), discrete_laplace_masses(20.0, 800)),
+    (LNMax(1.0), discrete_laplace_masses(1.0, 60)),
+    (GNMax(40.0), discrete_gaussian_masses(40.0, 600)),
+    (GNMax(1.5), discrete_gaussian_masses(1.5, 30)),
+], ids=str)  # fmt: skip
 @pytest.mark.parametrize("counts", [[180, 70], [5, 5, 4], [2, 3, 3, 1]])
 def test_labels_have_the_exact_distribution_ties_included(mechanism, masses, counts):
     votes = VoteHistogram(np.tile(counts, (DRAWS, 1)), sum(counts))

@@ -479,18 +479,14 @@ def test_a_pickled_object_is_not_run(tmp_path):
     assert path.exists()
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        frame(FrameKind.ELEMENTS, 1, b"")[:9] + b"\xff\xff\xff\xff",
-        frame(FrameKind.ELEMENTS, 1, b"odd"),
-        frame(9, 1, b"unknown kind"),
-        frame(FrameKind.BYTES, 7, b"not asked for") * 2,
-        b"".join(frame(FrameKind.ELEMENTS, -label, b"") for label in range(MOST_UNASKED + 1)),
-        b"".join(frame(FrameKind.ELEMENTS, -label, bytes(ROOM // 4)) for label in range(5)),
-    ],
-    ids=["too large", "no elements", "unknown kind", "twice the same label", "too many", "too much"],
-)
+@pytest.mark.parametrize("said", [
+    frame(FrameKind.ELEMENTS, 1, b"")[:9] + b"\xff\xff\xff\xff",
+    frame(FrameKind.ELEMENTS, 1, b"odd"),
+    frame(9, 1, b"unknown kind"),
+    frame(FrameKind.BYTES, 7, b"not asked for") * 2,
+    b"".join(frame(FrameKind.ELEMENTS, -label, b"") for label in range(MOST_UNASKED + 1)),
+    b"".join(frame(FrameKind.ELEMENTS, -label, bytes(ROOM // 4)) for label in range(5)),
+], ids=["too large", "no elements", "unknown kind", "twice the same label", "too many", "too much"])  # fmt: skip
 def test_what_is_no_message_ends_the_computation(said):
     def hostile(writer):
         agreed = frame(FrameKind.BYTES, 1, json.dumps(["labels", [4, 3], 8, None]).encode())

@@ -133,14 +133,11 @@ def test_votes_and_rows_do_not_print_or_pickle():
             pickle.dumps(private)
 
 
-@pytest.mark.parametrize(
-    ("cap", "X", "error"),
-    [
-        (0, np.eye(2), InvalidParameterError),
-        (1, np.array([[1.0], [np.nan]]), InvalidDataError),
-        (1, np.zeros((2, 3, 3)), InvalidDataError),
-    ],
-)
+@pytest.mark.parametrize(("cap", "X", "error"), [
+    (0, np.eye(2), InvalidParameterError),
+    (1, np.array([[1.0], [np.nan]]), InvalidDataError),
+    (1, np.zeros((2, 3, 3)), InvalidDataError),
+])  # fmt: skip
 def test_what_is_no_row_or_no_cap_is_refused(cap, X, error):
     with pytest.raises(error):
         NearestQueries(cap).fit(X, np.array([0, 1]), Shards.of_single_people(2), n_classes=2)

@@ -130,14 +130,11 @@ def test_a_module_that_changes_its_input_changes_nobody_elses():
         assert np.array_equal(queries.astype(np.float32), asked)
 
 
-@pytest.mark.parametrize(
-    ("factory", "message"),
-    [
-        (lambda n_classes: nn.Linear(8, 7), r"2 rows to scores of shape \(2, 3\). Got \(2, 7\)"),
-        (lambda n_classes: nn.Linear(5, 3), r"does not take rows of shape \(8,\). It raised RuntimeError"),
-        (lambda n_classes: nn.LSTM(8, 3), r"scores of shape \(2, 3\). Got tuple"),
-    ],
-)
+@pytest.mark.parametrize(("factory", "message"), [
+    (lambda n_classes: nn.Linear(8, 7), r"2 rows to scores of shape \(2, 3\). Got \(2, 7\)"),
+    (lambda n_classes: nn.Linear(5, 3), r"does not take rows of shape \(8,\). It raised RuntimeError"),
+    (lambda n_classes: nn.LSTM(8, 3), r"scores of shape \(2, 3\). Got tuple"),
+])  # fmt: skip
 def test_a_module_of_the_wrong_shape_is_found_out_before_training(factory, message):
     with pytest.raises(InvalidParameterError, match=message):
         teachers(factory).fit_ballots(X, y, SHARDS, queries)
@@ -171,26 +168,23 @@ def test_a_message_from_inside_a_shard_does_not_come_out(capfd):
     assert caught.value.__context__ is None
 
 
-@pytest.mark.parametrize(
-    ("parameter", "make"),
-    [
-        ("image_shape", lambda: TwoConvolutions((8, 8))),
-        ("image_shape", lambda: TwoConvolutions((784,))),
-        ("image_shape", lambda: TwoConvolutions(28)),  # type: ignore[arg-type]
-        ("channels", lambda: TwoConvolutions(channels=(16,))),  # type: ignore[arg-type]
-        ("hidden", lambda: TwoConvolutions(hidden=(64, 0))),
-        ("dropout", lambda: TwoConvolutions(dropout=1.0)),
-        ("shift", lambda: TwoConvolutions(shift=-1)),
-        ("epochs", lambda: Network(perceptron, epochs=0)),
-        ("batch_size", lambda: Network(perceptron, batch_size=1)),
-        ("learning_rate", lambda: Network(perceptron, learning_rate=0)),
-        ("weight_decay", lambda: Network(perceptron, weight_decay=-1)),
-        ("device", lambda: Network(perceptron, device="abacus")),
-        ("factory", lambda: Network(bin).module(3, 0)),  # type: ignore[arg-type]
-        ("engine", lambda: Network(perceptron, engine="fast")),  # type: ignore[arg-type]
-        ("factory", lambda: Network(perceptron(3))),  # type: ignore[arg-type]
-    ],
-)
+@pytest.mark.parametrize(("parameter", "make"), [
+    ("image_shape", lambda: TwoConvolutions((8, 8))),
+    ("image_shape", lambda: TwoConvolutions((784,))),
+    ("image_shape", lambda: TwoConvolutions(28)),  # type: ignore[arg-type]
+    ("channels", lambda: TwoConvolutions(channels=(16,))),  # type: ignore[arg-type]
+    ("hidden", lambda: TwoConvolutions(hidden=(64, 0))),
+    ("dropout", lambda: TwoConvolutions(dropout=1.0)),
+    ("shift", lambda: TwoConvolutions(shift=-1)),
+    ("epochs", lambda: Network(perceptron, epochs=0)),
+    ("batch_size", lambda: Network(perceptron, batch_size=1)),
+    ("learning_rate", lambda: Network(perceptron, learning_rate=0)),
+    ("weight_decay", lambda: Network(perceptron, weight_decay=-1)),
+    ("device", lambda: Network(perceptron, device="abacus")),
+    ("factory", lambda: Network(bin).module(3, 0)),  # type: ignore[arg-type]
+    ("engine", lambda: Network(perceptron, engine="fast")),  # type: ignore[arg-type]
+    ("factory", lambda: Network(perceptron(3))),  # type: ignore[arg-type]
+])  # fmt: skip
 def test_parameters_out_of_range_are_named(parameter, make):
     with pytest.raises(InvalidParameterError) as refused:
         make().ensemble(n_classes=3, seed=0)

@@ -81,7 +81,7 @@ def cast(monkeypatch) -> list[np.ndarray]:
         seen.append(ballots.copy())
         return tally(ballots, n_classes, unit)
 
-    monkeypatch.setattr("tutelage.estimator.classifier.tally", spy)
+    monkeypatch.setattr("tutelage.methods.teacher_votes.tally", spy)
     return seen
 
 
@@ -253,20 +253,17 @@ class Disguised(Pipeline):
     """A pipeline with a transform of its own."""
 
 
-@pytest.mark.parametrize(
-    ("features", "message"),
-    [
-        (Mixing(), "`features` gives a row other features when other rows are beside it"),
-        (make_pipeline(PublicScaling(np.zeros(3), np.ones(3)), Mixing()), "when other rows are beside it"),
-        (Learning().fit(np.ones((2, 3))), "leaves its `fit` alone"),
-        (Disguised([("scaled", PublicScaling(np.zeros(3), np.ones(3)))]), "must be a public feature map"),
-        (make_pipeline(PublicScaling(np.zeros(3), np.ones(3)), StandardScaler()), "must be a public feature map"),
-        (StandardScaler(), "must be a public feature map"),
-        (StandardScaler().fit(np.eye(3)), "must be a public feature map"),
-        (np.sqrt, "must be a public feature map"),
-        ("images", "must be a public feature map"),
-    ],
-)
+@pytest.mark.parametrize(("features", "message"), [
+    (Mixing(), "`features` gives a row other features when other rows are beside it"),
+    (make_pipeline(PublicScaling(np.zeros(3), np.ones(3)), Mixing()), "when other rows are beside it"),
+    (Learning().fit(np.ones((2, 3))), "leaves its `fit` alone"),
+    (Disguised([("scaled", PublicScaling(np.zeros(3), np.ones(3)))]), "must be a public feature map"),
+    (make_pipeline(PublicScaling(np.zeros(3), np.ones(3)), StandardScaler()), "must be a public feature map"),
+    (StandardScaler(), "must be a public feature map"),
+    (StandardScaler().fit(np.eye(3)), "must be a public feature map"),
+    (np.sqrt, "must be a public feature map"),
+    ("images", "must be a public feature map"),
+])  # fmt: skip
 def test_a_map_through_which_rows_could_meet_is_refused(features, message):
     with pytest.raises(InvalidParameterError, match=message):
         model_of(features=features).fit(X, Y, X_public=QUERIES)

@@ -17,23 +17,17 @@ from sklearn.tree import DecisionTreeClassifier
 
 from conftest import REPOSITORY
 from tutelage import PATEClassifier
+from tutelage.cli.method import read_method
 from tutelage.exceptions import InvalidParameterError, MuchNoiseWarning
 from tutelage.mechanisms import CappedGNMax, GNMax, NoisySum
+from tutelage.methods import CappedVotes, NoisyMoments, TeacherVotes
+from tutelage.methods.rehearsal import PublicLabels
 from tutelage.noise import SimulationNoise
 from tutelage.partition import unit_of_single_people
-from tutelage.planning import Option, Plan, plan, trials
-from tutelage.planning.methods import (
-    DenseVotes,
-    FewVotesOfPeople,
-    PeopleBallots,
-    Target,
-    ballots_for,
-    method_of,
-    methods_for,
-    proved,
-)
+from tutelage.planning import Option, Plan, plan
+from tutelage.planning.methods import Target, method_of, methods_for, proved
 from tutelage.planning.references import guessed
-from tutelage.planning.trials import PublicLabels, tried
+from tutelage.planning.trials import tried
 from tutelage.teachers import ClassMeans, NearestQueries, VectorBallots
 
 QUICK = pytest.mark.usefixtures("short_trials", "small_forests")
@@ -83,7 +77,8 @@ def test_a_plan_costs_what_the_fit_costs(place, unit):
     target = target_of(people=300, public_rows=100, unit=PATIENT if unit else ROW)
     method = methods_for(target)[place]
     ids = np.arange(300).astype(str) if unit else None
-    model = PATEClassifier(**method.parameters(), epsilon=1.0, noise=SimulationNoise(0), random_state=0, unit=unit)
+    asked = replace(method, mechanism=None)
+    model = PATEClassifier(method=asked, epsilon=1.0, noise=SimulationNoise(0), random_state=0, unit=unit)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MuchNoiseWarning)
         model.fit(X[:300], y[:300], X_public=X[300:], entity_ids=ids)
@@ -97,10 +92,9 @@ def test_a_plan_costs_what_the_fit_costs(place, unit):
 def test_a_trial_without_noise_is_a_fit_without_noise():
     X, y = clusters(300, noise=2.0)
     known = PublicLabels(X, X, y, 3, own=True)
-    method = PeopleBallots(VectorBallots(), 0.05)
-    student = trials._STUDENTS[PeopleBallots](method, known, 300)
-    predicted = student(np.arange(300), SimulationNoise(0))
-    model = PATEClassifier(mechanism=NoisySum(0.05), noise=SimulationNoise(0)).fit(X, y, X_public=X)
+    method = NoisyMoments(mechanism=NoisySum(0.05))
+    predicted = method.rehearsal(known, 300)(np.arange(300), SimulationNoise(0))
+    model = PATEClassifier(method=method, noise=SimulationNoise(0)).fit(X, y, X_public=X)
     assert np.mean(predicted == model.predict(X)) > 0.995
 
 
@@ -110,13 +104,11 @@ def test_trials_predict_runs(noise):
     """Expected and measured accuracy agree within four points, at standard errors below one."""
     X, y = clusters(4600, noise=noise)
     known, target = PublicLabels(X[:600], X[:600], y[:600], 3, own=True), target_of(people=2000, public_rows=600)
-    for method in (ballots_for(target), FewVotesOfPeople(20, methods_for(target)[2].noise)):
+    for method in methods_for(target)[::2]:
         expected = tried(method, known, 2000).expected
         scores = []
         for seed in range(3):
-            model = PATEClassifier(
-                **method.parameters(), epsilon=1.0, noise=SimulationNoise(seed), random_state=seed, classes=range(3)
-            )
+            model = PATEClassifier(method=method, noise=SimulationNoise(seed), random_state=seed, classes=range(3))
             scores.append(model.fit(X[600:2600], y[600:2600], X_public=X[:600]).score(X[2600:], y[2600:]))
         assert abs(expected - np.mean(scores)) < 0.04
 
@@ -127,7 +119,9 @@ def test_few_votes_are_not_cast_on_a_persons_own_row():
     X, _ = clusters(300)
     y = np.random.default_rng(1).integers(0, 2, 300)
     known = PublicLabels(X, X, y, 2, own=True)
-    for method in (FewVotesOfPeople(1, 1e-3), DenseVotes(ClassMeans(), 100, 300, 1e-3)):
+    few = CappedVotes(votes=1, mechanism=CappedGNMax(1e-3, 1), student="label-propagation")
+    many = TeacherVotes(ClassMeans(), 100, selection="medoids", mechanism=GNMax(1e-3), student="label-propagation")
+    for method in (few, many):
         assert tried(method, known, 300).expected < 0.6
 
 
@@ -175,8 +169,7 @@ def test_a_stand_in_is_tried_and_widens_the_interval():
     X, y = clusters(240)
     own = plan(1.0, people=2000, X_public=X, y_public=y)
     other = plan(1.0, people=2000, stand_in=(X, y), public_rows=240)
-    assert other.evidence == "stand-in"
-    assert other.target.public_rows == 240
+    assert (other.evidence, other.target.public_rows) == ("stand-in", 240)
     assert best(other).high - best(other).low > best(own).high - best(own).low
 
 
@@ -185,7 +178,7 @@ def test_without_labels_the_interval_is_that_of_other_data_sets():
     assert told.evidence == "nothing"
     assert best(told).low < 0.6
     assert best(told).high > 0.9
-    assert isinstance(best(told).method, PeopleBallots)
+    assert isinstance(best(told).method, NoisyMoments)
     declared = plan(1.0, people=2000, public_rows=500, classes=2, accuracy=0.8)
     assert declared.evidence == "declared-accuracy"
     assert best(declared).high <= 0.8 + 1e-9
@@ -206,24 +199,22 @@ def test_settings_of_ones_own_are_tried_in_full():
     bad = {"teacher": VectorBallots(n_landmarks=2, rounds=1)}
     found = plan(1.0, people=2000, X_public=X, y_public=y, parameters=bad)
     assert found.asked is not None
-    assert found.asked.method.parameters() == bad
+    assert isinstance(found.asked.method, NoisyMoments)
+    assert found.asked.method.teacher == bad["teacher"]
     assert found.asked in found.options
     assert found.asked.in_full
     assert found.recommended != found.asked
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize(
-    ("parameters", "kind"),
-    [
-        ({"teacher": VectorBallots(), "mechanism": NoisySum(3.0)}, PeopleBallots),
-        ({"teacher": NearestQueries(7), "mechanism": CappedGNMax(30.0, 7)}, FewVotesOfPeople),
-        ({"teacher": ClassMeans(), "mechanism": GNMax(30.0), "n_teachers": 40}, DenseVotes),
-        ({}, PeopleBallots),
-        *(({"teacher": teacher, "n_queries": 20}, DenseVotes) for teacher in (ClassMeans(), DecisionTreeClassifier())),
-        ({"teacher": NearestQueries(7)}, FewVotesOfPeople),
-    ],
-)
+@pytest.mark.parametrize(("parameters", "kind"), [
+    ({"teacher": VectorBallots(), "mechanism": NoisySum(3.0)}, NoisyMoments),
+    ({"teacher": NearestQueries(7), "mechanism": CappedGNMax(30.0, 7)}, CappedVotes),
+    ({"teacher": ClassMeans(), "mechanism": GNMax(30.0), "n_teachers": 40}, TeacherVotes),
+    ({}, NoisyMoments),
+    *(({"teacher": one, "n_queries": 20}, TeacherVotes) for one in (ClassMeans(), DecisionTreeClassifier())),
+    ({"teacher": NearestQueries(7)}, CappedVotes),
+])  # fmt: skip
 def test_parameters_of_the_estimator_are_a_method(parameters, kind):
     method = method_of(parameters, target_of())
     assert isinstance(method, kind)
@@ -247,25 +238,22 @@ def test_frames_are_planned_for_as_they_are_fitted():
 NO_ROWS = {"X_public": None, "y_public": None}
 
 
-@pytest.mark.parametrize(
-    ("changed", "named"),
-    [
-        *(({"epsilon": epsilon}, "epsilon") for epsilon in (0.0, float("nan"))),
-        ({"delta": 1.0}, "delta"),
-        ({"people": 1}, "people"),
-        ({"goal": 1.5}, "goal"),
-        (NO_ROWS | {"classes": 1, "public_rows": 5}, "classes"),
-        (NO_ROWS | {"public_rows": 5}, "classes"),
-        (NO_ROWS | {"classes": 2}, "public_rows"),
-        ({"X_public": None}, "y_public"),
-        ({"y_public": "label"}, "y_public"),
-        ({"y_public": None, "stand_in": 3}, "stand_in"),
-        ({"parameters": {"teacher": 3}}, "estimator"),
-        ({"y_public": None, "classes": 3, "parameters": {}}, "parameters"),
-        ({"accuracy": 0.9}, "accuracy"),
-        ({"y_public": None, "classes": 2, "accuracy": 0.2}, "accuracy"),
-    ],
-)
+@pytest.mark.parametrize(("changed", "named"), [
+    *(({"epsilon": epsilon}, "epsilon") for epsilon in (0.0, float("nan"))),
+    ({"delta": 1.0}, "delta"),
+    ({"people": 1}, "people"),
+    ({"goal": 1.5}, "goal"),
+    (NO_ROWS | {"classes": 1, "public_rows": 5}, "classes"),
+    (NO_ROWS | {"public_rows": 5}, "classes"),
+    (NO_ROWS | {"classes": 2}, "public_rows"),
+    ({"X_public": None}, "y_public"),
+    ({"y_public": "label"}, "y_public"),
+    ({"y_public": None, "stand_in": 3}, "stand_in"),
+    ({"parameters": {"teacher": 3}}, "teacher"),
+    ({"y_public": None, "classes": 3, "parameters": {}}, "parameters"),
+    ({"accuracy": 0.9}, "accuracy"),
+    ({"y_public": None, "classes": 2, "accuracy": 0.2}, "accuracy"),
+])  # fmt: skip
 def test_what_a_plan_cannot_use_is_refused(changed, named):
     X, y = clusters(60)
     with pytest.raises(InvalidParameterError) as refused:
@@ -306,17 +294,27 @@ def test_named_noise_that_breaks_epsilon_is_never_recommended():
 @pytest.mark.parametrize(
     ("parameters", "said"),
     [
-        ({"epsilon": 2.0}, "`parameters` of plan must be among mechanism, n_queries"),
+        ({"epsilon": 2.0}, "`parameters` of plan must be among mechanism, method, n_queries"),
         ({"tune": [{}]}, "Got 'tune'"),
-        ({"student": "forest"}, "ballots of VectorBallots are tried with their own student"),
+        ({"student": "forest"}, "vectors are tried with the student in closed form"),
         ({"teacher": ClassMeans(), "rounds": 2}, "must be one round"),
-        ({"teacher": ClassMeans(), "selection": "least-confident"}, "a rule that needs no earlier answers"),
-        ({"teacher": ClassMeans(), "selection": "nearest"}, "There is no rule 'nearest'"),
+        ({"teacher": ClassMeans(), "selection": "least-confident"}, "`selection` needs earlier labels"),
+        ({"teacher": ClassMeans(), "selection": "nearest", "rounds": 2}, "There is no rule 'nearest'"),
+        ({"method": "x"}, "`method` must be a method of tutelage.methods, such as NoisyMoments(). Got 'x'."),
+        ({"teacher": VectorBallots(), "rounds": 2}, "`rounds` is already set by `teacher`."),
     ],
 )
 def test_parameters_that_no_trial_follows_are_refused(parameters, said):
     with pytest.raises(InvalidParameterError, match=re.escape(said)):
         method_of(parameters, target_of())
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_rounds_without_a_teacher_are_those_of_vectors_in_every_spelling(rounds):
+    method = NoisyMoments(rounds=rounds)
+    assert PATEClassifier(rounds=rounds).resolved().method == method
+    assert read_method({"name": "noisy-moments", "rounds": rounds}) == method
+    assert method_of({"rounds": rounds}, target_of()) == method_of({"method": method}, target_of())
 
 
 @pytest.mark.rest

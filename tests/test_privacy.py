@@ -24,13 +24,10 @@ def test_no_way_of_printing_shows_the_value(caplog):
         assert "reveal" in shown
 
 
-@pytest.mark.parametrize(
-    "leak",
-    [
-        float, pickle.dumps, copy.copy, copy.deepcopy, lambda secret: f"{secret:.2f}", lambda secret: secret < 1,
-        lambda secret: secret + 1, json.dumps, vars,
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("leak", [
+    float, pickle.dumps, copy.copy, copy.deepcopy, lambda secret: f"{secret:.2f}", lambda secret: secret < 1,
+    lambda secret: secret + 1, json.dumps, vars,
+])  # fmt: skip
 def test_it_cannot_be_used_by_accident(leak):
     with pytest.raises((NotPublishableError, TypeError)):
         leak(SECRET)

@@ -85,8 +85,7 @@ def test_ballots_of_people_show_how_far_each_round_is(entity_ids, notebook, monk
     assert sum(map(len, rounds)) == len(notebook)
     for lines in rounds:
         shown = percentages([line.partition(" of 2 ")[2] for line in lines])
-        assert shown[0] == 0
-        assert shown[-1] == 100
+        assert (shown[0], shown[-1]) == (0, 100)
         assert len(shown) > 4
     notebook.clear()
     PATEClassifier().fit(X[:, :2], y, X_public=X[:60, :2] + 1)

@@ -154,14 +154,11 @@ def test_the_same_seed_gives_the_same_student():
     assert np.array_equal(one.predict_proba(X), two.predict_proba(X))
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("n_neighbors", 0), ("n_neighbors", 2.5), ("alpha", 1.0), ("alpha", -0.1), ("alpha", "high"), ("alpha", ()),
-        ("alpha", (0.5, 2.0)), ("alpha", None), ("class_mass", "fair"), ("random_state", -1), ("random_state", 0.5),
-        ("final_estimator", "svc"), ("final_estimator", SVC), ("final_estimator", LinearRegression()),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "value"), [
+    ("n_neighbors", 0), ("n_neighbors", 2.5), ("alpha", 1.0), ("alpha", -0.1), ("alpha", "high"), ("alpha", ()),
+    ("alpha", (0.5, 2.0)), ("alpha", None), ("class_mass", "fair"), ("random_state", -1), ("random_state", 0.5),
+    ("final_estimator", "svc"), ("final_estimator", SVC), ("final_estimator", LinearRegression()),
+])  # fmt: skip
 def test_settings_out_of_range_are_refused(name, value):
     with pytest.raises(InvalidParameterError, match=f"`{name}` of LabelPropagationStudent"):
         fitted(np.eye(3), [0, 1, -1], **{name: value})

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exact import hockey_stick
 from tutelage.accounting import Accountant, data_independent
 from tutelage.events import CERTAIN, Composed, ExponentialArgmax, NoisyArgmaxLaplace, PublicationTest, Repeated
 from tutelage.exceptions import InvalidParameterError, NothingToGainError, UnsupportedEventError
@@ -56,11 +57,6 @@ def outcomes(world, laws, passes) -> np.ndarray:
     """Return the probabilities of both labels and the test's bit, shape (labels…, bit); last index 0 is a pass."""
     labels = np.multiply.outer(laws[world[0]], laws[world[1]])
     return np.stack([labels * passes, labels * (1 - passes)], axis=-1)
-
-
-def hockey_stick(here: np.ndarray, there: np.ndarray, epsilon: float) -> float:
-    """Return the most by which a set of outcomes can pass e^ε times its chance in the other world."""
-    return float(np.maximum(here - np.exp(epsilon) * there, 0).sum())
 
 
 def chance(proposal: Proposal, world, reaches) -> float:
@@ -162,20 +158,17 @@ def test_a_file_cannot_claim_more_than_its_numbers_prove(proposal):
     assert Proposal.from_json(json.dumps(bolder)).epsilon > proposal.epsilon + 0.9
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"caps": [0.1]},
-        {"caps": [float("nan")] * 99},
-        {"delta": 1e-9},
-        {"delta": 0},
-        {"order": 1.0},
-        {"chances": [CERTAIN] * 99},
-        {"chances": "many"},
-        {"unit": None},
-        {"format": 2},
-    ],
-)
+@pytest.mark.parametrize("change", [
+    {"caps": [0.1]},
+    {"caps": [float("nan")] * 99},
+    {"delta": 1e-9},
+    {"delta": 0},
+    {"order": 1.0},
+    {"chances": [CERTAIN] * 99},
+    {"chances": "many"},
+    {"unit": None},
+    {"format": 2},
+])  # fmt: skip
 def test_what_is_no_proposal_is_refused(proposal, change):
     record = {**proposal.as_dict(), **change}
     with pytest.raises(InvalidParameterError):

@@ -89,18 +89,15 @@ def test_the_fitted_clone_is_scikit_learns():
     assert learned.transform(ROWS[:7].astype(np.float32)).dtype == np.float64
 
 
-@pytest.mark.parametrize(
-    ("transformer", "public", "message"),
-    [
-        (StandardScaler(), ROWS, "learned from public rows only"),
-        (StandardScaler().fit(ROWS), ROWS, "learned from public rows only"),
-        (StandardScaler, PUBLIC, "must be a scikit-learn transformer.* Got StandardScaler"),
-        (object(), PUBLIC, "must be a scikit-learn transformer"),
-        (SelectKBest(k=2), PUBLIC, "fitted on the public rows without labels. It raised"),
-        (PCA(10_000), PUBLIC, "fitted on the public rows without labels. It raised ValueError"),
-        (make_pipeline(StandardScaler(), PCA(5)), None, "learned from public rows only"),
-    ],
-)
+@pytest.mark.parametrize(("transformer", "public", "message"), [
+    (StandardScaler(), ROWS, "learned from public rows only"),
+    (StandardScaler().fit(ROWS), ROWS, "learned from public rows only"),
+    (StandardScaler, PUBLIC, "must be a scikit-learn transformer.* Got StandardScaler"),
+    (object(), PUBLIC, "must be a scikit-learn transformer"),
+    (SelectKBest(k=2), PUBLIC, "fitted on the public rows without labels. It raised"),
+    (PCA(10_000), PUBLIC, "fitted on the public rows without labels. It raised ValueError"),
+    (make_pipeline(StandardScaler(), PCA(5)), None, "learned from public rows only"),
+])  # fmt: skip
 def test_anything_else_is_refused(transformer, public, message):
     with pytest.raises(InvalidParameterError, match=message):
         PublicTransformer.learn(transformer, public)
@@ -147,17 +144,14 @@ class Derived(StandardScaler):
     """Could do anything."""
 
 
-@pytest.mark.parametrize(
-    "transformer",
-    [
-        PCA(2),
-        Derived(),
-        make_pipeline(StandardScaler(), PCA(2)),
-        FunctionTransformer(np.abs),
-        FeatureUnion([("a", StandardScaler()), ("b", Centering())]),
-        ColumnTransformer([("a", StandardScaler(), [0]), ("b", PCA(1), [1, 2])]),
-    ],
-)
+@pytest.mark.parametrize("transformer", [
+    PCA(2),
+    Derived(),
+    make_pipeline(StandardScaler(), PCA(2)),
+    FunctionTransformer(np.abs),
+    FeatureUnion([("a", StandardScaler()), ("b", Centering())]),
+    ColumnTransformer([("a", StandardScaler(), [0]), ("b", PCA(1), [1, 2])]),
+])  # fmt: skip
 def test_nothing_else_is_taken_to_be_row_by_row(transformer):
     assert not PublicTransformer.learn(transformer, PUBLIC).row_by_row
 
@@ -178,18 +172,14 @@ def first_row_changed(features, holed=False) -> list[np.ndarray]:
     return [features_of_private(features, rows, np.split(np.arange(40), 8), width) for rows in (X, other)]
 
 
-@pytest.mark.parametrize(
-    "transformer",
-    [
-        PCA(5),
-        Centering(),
-        Remembering(),
-        make_pipeline(StandardScaler(), Remembering()),
-        IterativeImputer(sample_posterior=True, max_iter=2, random_state=0),
-        FunctionTransformer(lambda X: X @ ROWS[:20]),
-    ],
-    ids=["pca", "centering", "remembering", "pipeline", "random-stream", "lambda"],
-)
+@pytest.mark.parametrize("transformer", [
+    PCA(5),
+    Centering(),
+    Remembering(),
+    make_pipeline(StandardScaler(), Remembering()),
+    IterativeImputer(sample_posterior=True, max_iter=2, random_state=0),
+    FunctionTransformer(lambda X: X @ ROWS[:20]),
+], ids=["pca", "centering", "remembering", "pipeline", "random-stream", "lambda"])  # fmt: skip
 def test_a_row_moves_the_features_of_its_own_shard_only(transformer):
     holed = isinstance(transformer, IterativeImputer)  # each missing cell takes a random number
     before, after = first_row_changed(PublicTransformer.learn(transformer, PUBLIC), holed)
@@ -203,22 +193,19 @@ def test_the_same_rows_in_other_shards_would_show_a_map_that_remembers():
     assert before[5:].tobytes() != after[5:].tobytes()
 
 
-@pytest.mark.parametrize(
-    ("transformer", "kept"),
-    [
-        (make_pipeline(StandardScaler(), PCA(2)), True),
-        (FunctionTransformer(np.log1p), True),
-        (FunctionTransformer(doubled), False),
-        (FunctionTransformer(lambda X: X), False),
-        (FunctionTransformer(np.vectorize(doubled)), False),
-        (make_pipeline(FunctionTransformer(np.frompyfunc(float, 1, 1)), StandardScaler()), False),
-        (FunctionTransformer(partial(np.multiply, 2)), False),
-        (make_pipeline(StandardScaler(), Remembering()), False),
-        (Remembering(), False),
-        (PCA(2, random_state=np.random.RandomState(0)), False),
-        (IterativeImputer(max_iter=1), False),
-    ],
-)
+@pytest.mark.parametrize(("transformer", "kept"), [
+    (make_pipeline(StandardScaler(), PCA(2)), True),
+    (FunctionTransformer(np.log1p), True),
+    (FunctionTransformer(doubled), False),
+    (FunctionTransformer(lambda X: X), False),
+    (FunctionTransformer(np.vectorize(doubled)), False),
+    (make_pipeline(FunctionTransformer(np.frompyfunc(float, 1, 1)), StandardScaler()), False),
+    (FunctionTransformer(partial(np.multiply, 2)), False),
+    (make_pipeline(StandardScaler(), Remembering()), False),
+    (Remembering(), False),
+    (PCA(2, random_state=np.random.RandomState(0)), False),
+    (IterativeImputer(max_iter=1), False),
+])  # fmt: skip
 def test_only_parts_of_known_libraries_are_not_copied(transformer, kept):
     with np.errstate(all="ignore"):
         assert PublicTransformer.learn(transformer, PUBLIC).keeps_nothing() is kept

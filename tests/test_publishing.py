@@ -114,8 +114,7 @@ def test_the_chance_to_pass_is_the_one_of_the_shortfall(proposal, monkeypatch):
         whole = released(counts)
         shortfalls.append(proposal.shortfall(reach_of(whole, proposal.order, len(proposal.caps)).reveal()))
         publish_epsilon(whole, ledger(proposal), proposal, ROWS, noise=SimulationNoise(0))
-    assert shortfalls[0] == 0
-    assert len(set(shortfalls)) == 4
+    assert (shortfalls[0], len(set(shortfalls))) == (0, 4)
     assert asked == [proposal.chances[min(shortfall, len(proposal.caps))] for shortfall in shortfalls]
 
 
@@ -178,8 +177,7 @@ def test_a_proposal_that_the_ledger_does_not_hold_is_not_tested(proposal):
         with pytest.raises(LateProposalError):
             record(other, paid)
     record(proposal, paid)  # again: it is there
-    assert len(paid.history().proposals) == 1
-    assert charged_tests(paid) == 0
+    assert (len(paid.history().proposals), charged_tests(paid)) == (1, 0)
 
 
 PATIENT = PrivacyUnit("patient", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)

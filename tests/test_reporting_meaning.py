@@ -95,8 +95,7 @@ def test_cases_are_rounded_upward_by_less_than_one_and_the_verdict_follows_its_p
 
 def test_what_no_epsilon_counts_makes_a_verdict_weak_and_seeded_noise_makes_none():
     small = PublicEpsilon(0.1, 1e-9, ONE_TEACHER, "a theorem")
-    assert verdict(small).word == "strong"
-    assert verdict(small, ("tuned-on-private",)).word == "weak"
+    assert (verdict(small).word, verdict(small, ("tuned-on-private",)).word) == ("strong", "weak")
     assert verdict(replace(small, simulated=True)).word == "none"
     for found in (lint(delta=0.1, entities=100), lint(tuned_on="private"), lint(stopping="data-dependent")):
         assert verdict_of(small, found).word == "weak"

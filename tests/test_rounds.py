@@ -10,9 +10,11 @@ from sklearn.preprocessing import StandardScaler
 
 from processes import forked
 from tutelage import GNMax, InteractiveGNMax, LabelingSession, Ledger, SimulationNoise, VoteHistogram
+from tutelage.boundary import Boundary
 from tutelage.events import Composed, InteractiveCheck
 from tutelage.exceptions import BudgetExceededError, InvalidDataError, InvalidParameterError
-from tutelage.labeling.rounds import ask_in_rounds, even_rounds
+from tutelage.labeling import ask_in_rounds
+from tutelage.methods.rounds import even_rounds
 from tutelage.students.selection import (
     FirstRows,
     LeastConfident,
@@ -168,15 +170,15 @@ def test_another_session_that_spends_in_between_makes_a_round_smaller(monkeypatc
     X, _, votes = pool()
     ledger = Ledger.in_memory(epsilon=1.5, delta=1e-5, unit=votes.unit)
     asking, other = session(GNMax(20.0), ledger=ledger), session(GNMax(20.0), ledger=ledger)
-    fits, ask = asking.fitting, LabelingSession.ask
+    fits, released = asking.fitting, Boundary.release
     races = [3, 2]
 
-    def raced(self, rows, predictions=None):
-        if self is asking and len(rows) != 5 and races:
-            ask(other, X[-races.pop() - len(races) * 10 :][:3])
-        return ask(self, rows, predictions)
+    def raced(self, request):
+        if self is asking._boundary and len(request.rows) != 5 and races:
+            other.ask(X[-races.pop() - len(races) * 10 :][:3])
+        return released(self, request)
 
-    monkeypatch.setattr(LabelingSession, "ask", raced)
+    monkeypatch.setattr(Boundary, "release", raced)
     asked = ask_in_rounds(asking, X, [5, fits - 5], first=FirstRows())
     assert asked.rounds[0] == 5
     assert 0 < asked.rounds[1] < fits - 5
@@ -212,19 +214,16 @@ def test_what_students_and_rules_do_in_place_changes_nothing():
         ask_in_rounds(session(), X, [2], first=Meddler())
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"n_queries": []}, "one number of rows per round. Got none"),
-        ({"n_queries": [0]}, "`n_queries` of ask_in_rounds must be an integer >= 1"),
-        ({"n_queries": [100, 21]}, "Got 121 queries, 120 public rows"),
-        ({"features": np.zeros((5, 1))}, "features of 5"),
-        ({"first": Odd()}, "must be a rule that needs no labels"),
-        ({"then": LeastConfident()}, "`student` of ask_in_rounds must be given"),
-        ({"then": LeastConfident(), "student": RidgeClassifier()}, "with `predict_proba`. Got a RidgeClassifier"),
-        ({"then": Odd(too_few_classes=True)}, "there are too few classes"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"n_queries": []}, "one number of rows per round. Got none"),
+    ({"n_queries": [0]}, "`n_queries` of ask_in_rounds must be an integer >= 1"),
+    ({"n_queries": [100, 21]}, "Got 121 queries, 120 public rows"),
+    ({"features": np.zeros((5, 1))}, "features of 5"),
+    ({"first": Odd()}, "must be a rule that needs no labels"),
+    ({"then": LeastConfident()}, "`student` of ask_in_rounds must be given"),
+    ({"then": LeastConfident(), "student": RidgeClassifier()}, "with `predict_proba`. Got a RidgeClassifier"),
+    ({"then": Odd(too_few_classes=True)}, "there are too few classes"),
+])  # fmt: skip
 def test_what_a_later_round_would_fail_at_is_refused_before_the_first_is_paid(changes, message):
     asking = session()
     settings = {"n_queries": [5, 5], "first": FirstRows(), **changes}

@@ -131,17 +131,14 @@ def test_a_rule_that_asks_twice_or_out_of_range_is_refused(known, rows):
     assert Chosen((2, 3)).select(known, 2, 0).tolist() == [2, 3]
 
 
-@pytest.mark.parametrize(
-    ("labels", "asked", "probabilities"),
-    [
-        ([-1, 0], [True, True, True], None),
-        ([-1, 0, -1], [0, 1, 0], None),
-        ([-1, 0, -1], [True, True], None),
-        ([-1, 0, 1], [False, True, False], None),  # a label that was never released
-        ([-1] * 3, [False] * 3, np.zeros(3)),
-        ([-1] * 3, [False] * 3, np.zeros((2, 4))),
-    ],
-)
+@pytest.mark.parametrize(("labels", "asked", "probabilities"), [
+    ([-1, 0], [True, True, True], None),
+    ([-1, 0, -1], [0, 1, 0], None),
+    ([-1, 0, -1], [True, True], None),
+    ([-1, 0, 1], [False, True, False], None),  # a label that was never released
+    ([-1] * 3, [False] * 3, np.zeros(3)),
+    ([-1] * 3, [False] * 3, np.zeros((2, 4))),
+])  # fmt: skip
 def test_knowledge_that_does_not_fit_together_is_refused(labels, asked, probabilities):
     with pytest.raises(InvalidDataError, match=r"must hold one label, one mark|never released"):
         PublicKnowledge(X=np.zeros((3, 1)), labels=np.array(labels), asked=np.array(asked), probabilities=probabilities)
@@ -152,14 +149,11 @@ NOT_FINITE = PublicKnowledge(
 )
 
 
-@pytest.mark.parametrize(
-    ("rule", "known"),
-    [
-        *((Medoids(), PublicKnowledge.before(np.array(X))) for X in ([[np.nan], [0]], [["a"], ["b"]], [[np.inf], [1]])),
-        (LeastConfident(), NOT_FINITE),
-        (GivenRows((1, 1)), PublicKnowledge.before(np.eye(3))),
-    ],
-)
+@pytest.mark.parametrize(("rule", "known"), [
+    *((Medoids(), PublicKnowledge.before(np.array(X))) for X in ([[np.nan], [0]], [["a"], ["b"]], [[np.inf], [1]])),
+    (LeastConfident(), NOT_FINITE),
+    (GivenRows((1, 1)), PublicKnowledge.before(np.eye(3))),
+])  # fmt: skip
 def test_what_a_rule_cannot_rank_is_refused(rule, known):
     with pytest.raises(InvalidDataError, match=r"must be finite|finite numbers|distinct numbers"):
         rule.select(known, 2, 0)

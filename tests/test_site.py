@@ -3,7 +3,6 @@
 import importlib.util
 import re
 import shlex
-import tomllib
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +18,7 @@ from test_docs import blocks
 from test_guides import PAGES as GUIDES
 from tutelage.cli.app import app
 from tutelage.cli.config import load_config
+from tutelage.methods import TeacherVotes
 
 PAGES = sorted([*DOC_PAGES, *(REPOSITORY / "examples").rglob("*.md")])
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -46,6 +46,7 @@ RUN_BY = {
     "docs/federation.md": ("test_cli_federate.py", {"toml": 3, "sh": 4, "python": 1}),
     "docs/ledger.md": ("test_docs.py", {"python": 2}),
     "docs/local.md": ("test_docs.py", {"python": 1}),
+    "docs/methods.md": ("test_docs.py", {"python": 2, "toml": 2}),
     "docs/mechanisms.md": ("test_docs.py", {"python": 3}),
     "docs/membership.md": ("test_likelihood_ratio.py", {"python": 1}),
     "docs/pitfalls.md": ("test_refits.py", {"python": 1}),
@@ -81,12 +82,13 @@ def test_every_code_block_is_run_by_a_test(page):
 
 def test_another_estimator_is_configured_as_documented(tmp_path):
     whole, part = blocks("docs/configuration.md", "toml")
-    replaced = re.sub(r"^\[teachers\].*?(?=^\[)", f"{part}\n", whole, flags=re.MULTILINE | re.DOTALL)
-    assert replaced.count("\n[teachers]\n") == 1
-    for text, estimator in ((whole, tomllib.loads(whole)), (replaced, tomllib.loads(part))):
+    replaced = re.sub(r"^\[method\].*?(?=^\[)", f"{part}\n", whole, flags=re.MULTILINE | re.DOTALL)
+    assert replaced.count("\n[method]\n") == 1
+    for text, teacher in ((whole, "RandomForestClassifier"), (replaced, "HistGradientBoostingClassifier")):
         (tmp_path / "config.toml").write_text(text)
         config = load_config(tmp_path / "config.toml")
-        assert config.teachers.estimator == estimator["teachers"]["estimator"]
+        assert isinstance(config.method, TeacherVotes)
+        assert type(config.method.teacher).__name__ == teacher
         assert config.private is not None
 
 

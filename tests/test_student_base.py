@@ -40,21 +40,17 @@ def objects(*values: Any) -> np.ndarray:
     return np.array(values, dtype=object)
 
 
-@pytest.mark.parametrize(
-    ("y", "classes", "indices"),
-    [
-        ([2, -1, 0, 2, -1, 7], [0, 2, 7], [1, -1, 0, 1, -1, 2]),
-        (np.array([1, -1, 0, 1, -1, -1], dtype=np.int8), [0, 1], [1, -1, 0, 1, -1, -1]),
-        ([2.0, -1.0, 0.0, 2.0, -1.0, 0.0], [0, 2], [1, -1, 0, 1, -1, 0]),
-        (objects("b", -1.0, "a", "b", -1, "a"), ["a", "b"], [1, -1, 0, 1, -1, 0]),
-        (objects(np.int64(5), -1, 3.0, 5, -1, 3), [3, 5], [1, -1, 0, 1, -1, 0]),
-        (np.array(["b", "a", "a", "b", "a", "a"]), ["a", "b"], [1, 0, 0, 1, 0, 0]),
-        (np.array([True, False, False, True, False, True]), [False, True], [1, 0, 0, 1, 0, 1]),
-        (np.array([200, 3, 3, 3, 3, 3], dtype=np.uint8), [3, 200], [1, 0, 0, 0, 0, 0]),
-        ([-2, -1, 2, -1, -1, -1], [-2, 2], [0, -1, 1, -1, -1, -1]),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("y", "classes", "indices"), [
+    ([2, -1, 0, 2, -1, 7], [0, 2, 7], [1, -1, 0, 1, -1, 2]),
+    (np.array([1, -1, 0, 1, -1, -1], dtype=np.int8), [0, 1], [1, -1, 0, 1, -1, -1]),
+    ([2.0, -1.0, 0.0, 2.0, -1.0, 0.0], [0, 2], [1, -1, 0, 1, -1, 0]),
+    (objects("b", -1.0, "a", "b", -1, "a"), ["a", "b"], [1, -1, 0, 1, -1, 0]),
+    (objects(np.int64(5), -1, 3.0, 5, -1, 3), [3, 5], [1, -1, 0, 1, -1, 0]),
+    (np.array(["b", "a", "a", "b", "a", "a"]), ["a", "b"], [1, 0, 0, 1, 0, 0]),
+    (np.array([True, False, False, True, False, True]), [False, True], [1, 0, 0, 1, 0, 1]),
+    (np.array([200, 3, 3, 3, 3, 3], dtype=np.uint8), [3, 200], [1, 0, 0, 0, 0, 0]),
+    ([-2, -1, 2, -1, -1, -1], [-2, 2], [0, -1, 1, -1, -1, -1]),
+], ids=str)  # fmt: skip
 def test_minus_one_is_no_class_whatever_class_values_are(y, classes, indices):
     fitted = Recorder().fit(X, y)
     assert fitted.classes_.tolist() == classes
@@ -62,26 +58,22 @@ def test_minus_one_is_no_class_whatever_class_values_are(y, classes, indices):
     assert fitted.predict(X).tolist() == [classes[-1]] * 6
 
 
-@pytest.mark.parametrize(
-    ("y", "complaint"),
-    [
-        ([0, 1], r"one label, or -1, per row. Got shape \(2,\) for 6 rows"),
-        (0, r"Got shape \(\)"),
-        (np.zeros((6, 2)), r"Got shape \(6, 2\)"),
-        (None, "requires y to be passed"),
-        ([-1] * 6, "holds no label"),
-        (objects(*[-1] * 6), "holds no label"),
-        (["a", -1, "b", -1, "a", "b"], "the text '-1'"),
-        (objects("a", "-1", "b", -1, "a", "b"), "the text '-1'"),
-        (objects("a", 3, "b", -1, "a", "b"), "all text or all numbers"),
-        (objects("a", None, "b", -1, "a", "b"), "all text or all numbers"),
-        ([0, 1, np.nan, -1, 0, 1], "continuous or missing"),
-        ([0, 1, np.inf, -1, 0, 1], "continuous or missing"),
-        ([0.5, 1, 0, -1, 0, 1], "continuous or missing"),
-        (objects(0, 1, np.nan, -1, 0, 1), "continuous or missing"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("y", "complaint"), [
+    ([0, 1], r"one label, or -1, per row. Got shape \(2,\) for 6 rows"),
+    (0, r"Got shape \(\)"),
+    (np.zeros((6, 2)), r"Got shape \(6, 2\)"),
+    (None, "requires y to be passed"),
+    ([-1] * 6, "holds no label"),
+    (objects(*[-1] * 6), "holds no label"),
+    (["a", -1, "b", -1, "a", "b"], "the text '-1'"),
+    (objects("a", "-1", "b", -1, "a", "b"), "the text '-1'"),
+    (objects("a", 3, "b", -1, "a", "b"), "all text or all numbers"),
+    (objects("a", None, "b", -1, "a", "b"), "all text or all numbers"),
+    ([0, 1, np.nan, -1, 0, 1], "continuous or missing"),
+    ([0, 1, np.inf, -1, 0, 1], "continuous or missing"),
+    ([0.5, 1, 0, -1, 0, 1], "continuous or missing"),
+    (objects(0, 1, np.nan, -1, 0, 1), "continuous or missing"),
+], ids=str)  # fmt: skip
 def test_what_is_no_label_is_refused(y, complaint):
     with pytest.raises(InvalidDataError, match=complaint):
         Recorder().fit(X, y)

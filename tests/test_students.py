@@ -40,15 +40,11 @@ def test_one_released_class_makes_a_constant_student_and_says_so():
     assert student.predict(np.eye(3)).tolist() == ["yes"] * 3
 
 
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        ForestStudent(), RandomForestClassifier(5),
-        HistGradientBoostingClassifier(max_iter=3), KNeighborsClassifier(), GaussianNB(),
-        make_pipeline(StandardScaler(), MLPClassifier(max_iter=1000)), CalibratedClassifierCV(LogisticRegression()),
-    ],
-    ids=lambda estimator: type(estimator).__name__,
-)  # fmt: skip
+@pytest.mark.parametrize("estimator", [
+    ForestStudent(), RandomForestClassifier(5),
+    HistGradientBoostingClassifier(max_iter=3), KNeighborsClassifier(), GaussianNB(),
+    make_pipeline(StandardScaler(), MLPClassifier(max_iter=1000)), CalibratedClassifierCV(LogisticRegression()),
+], ids=lambda estimator: type(estimator).__name__)  # fmt: skip
 def test_a_student_comes_back_from_disk(estimator, tmp_path):
     X = np.random.default_rng(0).uniform(size=(60, 3))
     student = fit_student(estimator, X, (X[:, 0] > 0.5).astype(int), CLASSES, seed=0)

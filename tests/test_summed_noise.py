@@ -178,14 +178,11 @@ def test_it_comes_back_from_its_record(event, shares):
     assert summed.without_shares() == event == event.without_shares()
 
 
-@pytest.mark.parametrize(
-    ("event", "shares"),
-    [
-        (NoisyArgmaxLaplace(20.0, 10, ONE_TEACHER), 2),
-        *((event, 2) for event in (Repeated(VOTE, 2), Composed((CHECK, VOTE)), SummedNoise(VOTE, 2), None)),
-        *((VOTE, shares) for shares in (0, -1, 2.0, True, "3", float("nan"), None)),
-    ],
-)
+@pytest.mark.parametrize(("event", "shares"), [
+    (NoisyArgmaxLaplace(20.0, 10, ONE_TEACHER), 2),
+    *((event, 2) for event in (Repeated(VOTE, 2), Composed((CHECK, VOTE)), SummedNoise(VOTE, 2), None)),
+    *((VOTE, shares) for shares in (0, -1, 2.0, True, "3", float("nan"), None)),
+])  # fmt: skip
 def test_other_noise_is_not_summed_and_shares_are_counted(event, shares):
     with pytest.raises(InvalidParameterError):
         SummedNoise(event, shares)

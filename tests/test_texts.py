@@ -90,14 +90,11 @@ def test_a_map_of_texts_whose_rows_depend_on_each_other_is_caught():
     check_row_by_row(MADE, texts)
 
 
-@pytest.mark.parametrize(
-    ("texts", "message"),
-    [
-        (np.array(["one", "two", "three"], dtype=object), "must have words in common"),
-        (np.array(["same text here"], dtype=object), "must have words in common"),
-        (np.eye(3), "must be one text each"),
-    ],
-)
+@pytest.mark.parametrize(("texts", "message"), [
+    (np.array(["one", "two", "three"], dtype=object), "must have words in common"),
+    (np.array(["same text here"], dtype=object), "must have words in common"),
+    (np.eye(3), "must be one text each"),
+])  # fmt: skip
 def test_public_texts_without_common_words_are_refused(texts, message):
     with pytest.raises(InvalidDataError, match=message):
         text_features(PublicRows(texts, "texts"))
@@ -166,16 +163,13 @@ def test_kinds_may_be_declared():
     assert found.tolist() == [[1, 2, -1, 2]]
 
 
-@pytest.mark.parametrize(
-    ("kinds", "message"),
-    [
-        ({"agee": "number"}, "`kinds` must name columns of the public rows. Got 'agee'"),
-        ({"age": "numbers"}, "column 'age' one of number, date, category, text, or the list"),
-        ({"age": []}, "column 'age' one of number"),
-        ({"age": ["a", "a"]}, "each once"),
-        ({"age": 7}, "column 'age' one of number"),
-    ],
-)
+@pytest.mark.parametrize(("kinds", "message"), [
+    ({"agee": "number"}, "`kinds` must name columns of the public rows. Got 'agee'"),
+    ({"age": "numbers"}, "column 'age' one of number, date, category, text, or the list"),
+    ({"age": []}, "column 'age' one of number"),
+    ({"age": ["a", "a"]}, "each once"),
+    ({"age": 7}, "column 'age' one of number"),
+])  # fmt: skip
 def test_other_kinds_are_refused(kinds, message):
     with pytest.raises(InvalidParameterError, match=message):
         PublicColumns.learn({"age": [1, 2]}, kinds=kinds)

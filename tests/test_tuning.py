@@ -21,24 +21,27 @@ from sklearn.tree import DecisionTreeClassifier
 
 from blobs import LABELS, PRIVATE, PUBLIC, TEST, TRUE
 from runs_of_people import VECTORS, configure_people, write_people
-from test_cli import ran, refusal, tutelage
+from test_cli import ran, refusal, succeeded, tutelage
 from tutelage import GNMax, Ledger, PATEClassifier, SimulationNoise
 from tutelage.ballots import sum_of_products
 from tutelage.estimator.inputs import Inputs
 from tutelage.events import NoisySumGaussian
 from tutelage.exceptions import BudgetContinuedWarning, BudgetExceededError, InvalidBallotError, InvalidParameterError
 from tutelage.features import PublicColumns, PublicFeatureMap, PublicPCA, PublicRows, PublicScaling
-from tutelage.labeling import tuning
-from tutelage.labeling.sums import BallotRounds
-from tutelage.labeling.tuning import AskingTuned, Candidate, score_ballots, score_norm
 from tutelage.mechanisms import NoisySum
+from tutelage.methods import NoisyMoments, Public, Sizes, Tuned
+from tutelage.methods import tuned as tuning
+from tutelage.methods.rehearsal import PublicLabels, rehearsed
+from tutelage.methods.requests import PrivateRows
+from tutelage.methods.tuned import Candidate, ScoreBallot, TunedPeople, score_ballots, score_norm
+from tutelage.noise import SystemNoise
 from tutelage.partition import Shards
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 from tutelage.students import NoisySumClassifier
 from tutelage.teachers import NearestQueries, VectorBallots
-from tutelage.teachers.blocks import PeopleInMemory
 
 pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
+BAYES = GaussianNB()
 FEW = {"teacher": VectorBallots(n_landmarks=30)}
 # Of two landmarks, of which hardly anything can be learned.
 BAD = {"teacher": VectorBallots(n_landmarks=1, quantile=0.01, rounds=1)}
@@ -151,15 +154,15 @@ class Crowded(ClassifierMixin):
         return self.student.predict(X) if len(X) == 1 else np.full(len(X), 2)
 
 
-def candidate(student, rows, labels, ids=None):
-    people = PeopleInMemory(rows, labels, Shards.of_single_people(len(rows), ids))
-    rounds = BallotRounds(VectorBallots(), people, np.arange(3), SimulationNoise(0), "")
-    return Candidate({}, rounds, student, PUBLIC, PUBLIC, people, rows)
+KNOWN = Public.of_labels(PublicLabels(PUBLIC, PUBLIC, LABELS, 3, own=False), ONE_TEACHER, len(PRIVATE))
 
 
 def cast(students, rows, labels, ids=None):
-    found = [candidate(student, rows, labels, ids) for student in students]
-    return AskingTuned(pilot=found[0], candidates=found, share=0.4, mechanism=NoisySum(3.0))._cast(students)
+    found = [Candidate({}, NoisyMoments(student=student), None, KNOWN) for student in students]
+    people = PrivateRows(rows, labels, Shards.of_single_people(len(rows), ids))
+    prepared = Tuned(pilot=found[0], candidates=found, share=0.4).prepare(KNOWN, people)
+    request: Any = None
+    return ScoreBallot(found, students).cast(prepared, request, np.arange(1))
 
 
 def test_a_student_sees_the_rows_of_one_person_at_a_time():
@@ -204,7 +207,7 @@ def test_a_student_that_fails_on_a_persons_rows_is_wrong_on_them():
     always = DecisionTreeClassifier().fit(PRIVATE[:2], [1, 1])
     found = cast([Failing(PRIVATE[:, 0], 9, ValueError), always], PRIVATE[:10], np.ones(10, dtype=np.int64)).totals
     assert found.tolist() == [[-10 * 2**15, 10 * 2**15]]
-    assert "hidden" in repr(candidate(None, PRIVATE[:10], LABELS[:10]))
+    assert repr(TunedPeople((), (PRIVATE,))) == "TunedPeople()"
 
 
 @pytest.mark.parametrize(("times", "n_wrong"), [(0, 0), (1, 0), (2, 1)])
@@ -232,28 +235,26 @@ def test_the_proved_epsilon_is_that_of_all_sums_together(epsilon):
 
 @pytest.mark.parametrize("last", [0, 1, 2])
 def test_no_setting_costs_more_than_was_planned(last):
-    found = [candidate(None, PRIVATE[:10], LABELS[:10]) for _ in range(3)]
-    asking = AskingTuned(pilot=found[0], candidates=found, share=0.4, mechanism=NoisySum(2.0))
+    rounds, sizes = (1, 2, 2), Sizes(n_classes=3, n_public=len(PUBLIC), unit=ONE_TEACHER)
+    found = [Candidate({}, NoisyMoments(rounds=n), None, KNOWN) for n in rounds]
+    asking = Tuned(pilot=found[0], candidates=found, share=0.4, mechanism=NoisySum(2.0))
     ledger = Ledger.in_memory(epsilon=9.0, delta=1e-5, unit=ONE_TEACHER, accounting="gaussian")
-    planned = ledger.share_of(asking._after_trial(ONE_TEACHER)[1])
-    rounds = VectorBallots(rounds=(1, 2, 2)[last])
-    one = found[last].rounds
-    actual = BallotRounds(rounds, one.people, one.classes, one.noise, "").of_rounds(asking._final, ONE_TEACHER)
+    planned = ledger.share_of(asking._after_trial(sizes)[1])
+    actual = found[last].with_noise(asking._final).event_of_rounds(sizes)
     assert ledger.share_of(actual) <= planned <= ledger.share_of(actual) * (1 + 1e-8)
 
 
 @pytest.mark.rest
 def test_settings_that_differ_in_the_student_share_every_sum(monkeypatch):
-    rehearsed = []
-    in_rounds = BallotRounds.in_rounds
+    asked = []
 
-    def counted(self, ledger, *rest, **more):
-        rehearsed.append(ledger is None)
-        return in_rounds(self, ledger, *rest, **more)
+    def counted(name, call):
+        return lambda *given, **more: (asked.append(name), call(*given, **more))[1]
 
-    monkeypatch.setattr(BallotRounds, "in_rounds", counted)
+    monkeypatch.setattr(NoisyMoments, "sums", counted("sums", NoisyMoments.sums))
+    monkeypatch.setattr(tuning, "rehearsed", counted("rehearsed", rehearsed))
     model = fit(tuned([{}, {"student": GaussianNB()}, {"student": DecisionTreeClassifier()}]))
-    assert rehearsed == [False, True, False]
+    assert asked == ["sums", "sums", "rehearsed", "sums"]
     assert len(sums_of(model)) == 5
     # The trial was over the same ballots, and is not thrown away.
     trial, final = (sums_of(model)[place] for place in (0, 3))
@@ -329,33 +330,46 @@ def test_the_number_of_people_is_released_once_and_shared():
 
 
 def test_without_a_ledger_nothing_but_simulated_noise_is_drawn():
-    people = PeopleInMemory(PRIVATE, LABELS, Shards.of_single_people(len(PRIVATE)))
-    rounds = BallotRounds(VectorBallots(), people, np.arange(3), PATEClassifier().resolved().noise, "")
+    people = NoisyMoments().prepare(KNOWN, PrivateRows(PRIVATE, LABELS, Shards.of_single_people(len(PRIVATE))))
     with pytest.raises(InvalidParameterError, match="must have simulated noise"):
-        rounds.in_rounds(None, NoisySum(3.0), PUBLIC, len(PRIVATE))
+        rehearsed(NoisyMoments(mechanism=NoisySum(3.0)).steps(KNOWN), people, SystemNoise())
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        *(({"settings": [{}] * n}, f"2 to 100 settings. Got {n}") for n in (0, 1, 101)),
-        ({"settings": {"student": None}}, "'tune' parameter"),
-        ({"settings": [{}, 3]}, "must be a mapping"),
-        ({"settings": [{}, {"epsilon": 3.0}]}, "whose names are among"),
-        *(({"settings": [{}, {"teacher": one}]}, "for ballots of V") for one in (GaussianNB(), NearestQueries(3))),
-        ({"settings": [{}, {"student": "no-such"}]}, "no-such"),
-        ({"settings": [{}, {"features": GaussianNB()}]}, "must be a public feature map"),
-        ({"teacher": GaussianNB()}, "for ballots of VectorBallots"),
-        ({"n_queries": 10}, "about votes on single rows"),
-        ({"mechanism": NoisySum(3.0), "epsilon": None}, "Leave out `mechanism`"),
-        ({"mechanism": GNMax(3.0), "epsilon": None}, "`mechanism`"),
-        *(({"tune_share": share}, "'tune_share' parameter") for share in (0.0, 1.0)),
-    ],
-)
+@pytest.mark.parametrize(("changes", "words"), [
+    *(({"settings": [{}] * n}, f"2 to 100 settings. Got {n}") for n in (0, 1, 101)),
+    ({"settings": {"student": None}}, "'tune' parameter"),
+    ({"settings": [{}, 3]}, "must be a mapping"),
+    ({"settings": [{}, {"epsilon": 3.0}]}, "whose names are among"),
+    *(({"settings": [{}, {"teacher": one}]}, "for ballots of V") for one in (GaussianNB(), NearestQueries(3))),
+    ({"settings": [{}, {"student": "no-such"}]}, "no-such"),
+    ({"settings": [{}, {"features": GaussianNB()}]}, "must be a public feature map"),
+    ({"teacher": GaussianNB()}, "for ballots of VectorBallots"),
+    ({"n_queries": 10}, "about votes on single rows"),
+    ({"mechanism": NoisySum(3.0), "epsilon": None}, "Leave out `mechanism`"),
+    ({"mechanism": GNMax(3.0), "epsilon": None}, "`mechanism`"),
+    *(({"tune_share": share}, "'tune_share' parameter") for share in (0.0, 1.0)),
+])  # fmt: skip
 def test_what_cannot_be_tuned_is_refused_in_one_sentence(changes, words):
     with pytest.raises(InvalidParameterError, match=words) as caught:
         fit(tuned(**changes))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "setting", "method"),
+    [
+        ({"method": NoisyMoments(rounds=1)}, {"student": BAYES}, NoisyMoments(rounds=1, student=BAYES)),
+        ({"method": NoisyMoments(student=BAYES)}, FEW, NoisyMoments(n_landmarks=30, student=BAYES)),
+        ({"method": NoisyMoments(student=BAYES)}, {"student": None}, NoisyMoments()),
+        (FEW, {"method": NoisyMoments(rounds=3)}, NoisyMoments(rounds=3)),
+        ({"rounds": 1}, FEW, NoisyMoments(n_landmarks=30)),
+        ({"rounds": 1}, {"student": BAYES}, NoisyMoments(rounds=1, student=BAYES)),
+    ],
+)
+def test_settings_may_spell_the_method_in_another_way_than_the_estimator(estimator, setting, method):
+    _, same, changed = tuned([{}, setting], **estimator).resolved_settings()
+    assert same.method == tuned(**estimator).resolved().method
+    assert changed.method == method
 
 
 class Centered(PublicFeatureMap):
@@ -391,11 +405,12 @@ def test_named_columns_and_maps_of_several_settings_survive_a_clone():
 
 
 configure = partial(configure_people, by=VECTORS)
+CLOSED = "NoisySumClassifier"
 SECTION = """[tuning]
 settings = [
-    { quantile = 0.6, landmarks = 30, rounds = 1 },
+    { quantile = 0.6, n_landmarks = 30, rounds = 1 },
     { map = "pca", components = 2 },
-    { student = "sklearn.tree.DecisionTreeClassifier", parameters = { max_depth = 2 } },
+    { student = { name = "sklearn.tree.DecisionTreeClassifier", max_depth = 2 } },
 ]
 """
 
@@ -404,39 +419,44 @@ settings = [
 def test_a_run_says_which_setting_was_chosen_and_what_that_took(tmp_path):
     write_people(tmp_path)
     configure(tmp_path, more=SECTION + "share = 0.5")
-    result = tutelage("run", "config.toml", cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
+    result = succeeded(tutelage("run", "config.toml", cwd=tmp_path))
     assert "of 3 chosen" in result.stdout
     assert "50% of all" in result.stdout
     card = json.loads((tmp_path / "out" / "card.json").read_text())
     assert "chosen among 3 settings" in card["selection"]
     assert card["public_epsilon"] <= 2.0
-    kinds = {"setting 1": "closed-form", "setting 2": "closed-form", "setting 3": "sklearn.tree.DecisionTreeClassifier"}
+    kinds = {"setting 1": CLOSED, "setting 2": CLOSED, "setting 3": "DecisionTreeClassifier"}
     chosen = next(kind for name, kind in kinds.items() if name in result.stdout)
     assert card["student"] == chosen
     (tmp_path / "out").rename(tmp_path / "before")
     assert ran(tmp_path)["budget"]["spent"] == card["budget"]["spent"]
-    audit = tutelage("audit", "config.toml", "--draws", 5000, "--json", cwd=tmp_path)
-    assert audit.returncode == 0, audit.stderr
+    succeeded(tutelage("audit", "config.toml", "--draws", 5000, "--json", cwd=tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        ("[{}]", "2 to 100 settings"),
-        ("[{}, 3]", "must be a table of settings"),
-        ("[{}, { quantil = 0.2 }]", "Did you mean `quantile`?"),
-        ("[{}, { map = 'rings' }]", "must be one of"),
-        ("[{}, { quantile = 2.0 }]", "quantile"),
-        ("[{}, { parameters = { a = 1 } }]", "Name the student"),
-        ("[{}, { student = 'os.system' }]", "dotted scikit-learn name"),
-        ("[{}, {}]\nshare = 1.0", "between 0 and 1"),
-        ("[{}, {}]\n[mechanism]\nname = 'noisy-sum'\nnoise_multiplier = 4.0", "[tuning] is only for ballots of"),
-    ],
-)
+@pytest.mark.parametrize(("more", "words"), [
+    ("[{}]", "2 to 100 settings"),
+    ("[{}, 3]", "must be a table of settings"),
+    ("[{}, { quantil = 0.2 }]", "Did you mean `quantile`?"),
+    ("[{}, { map = 'rings' }]", "must be one of"),
+    ("[{}, { quantile = 2.0 }]", "quantile"),
+    ("[{}, { student = { a = 1 } }]", "must be a name, or a table with `name` and parameters"),
+    ("[{}, { student = 'os.system' }]", "dotted scikit-learn name"),
+    ("[{}, {}]\nshare = 1.0", "in the range (0.0, 1.0)"),
+])  # fmt: skip
 def test_a_configuration_is_checked_before_anything_private_is_read(tmp_path, more, words):
-    privacy = "" if "mechanism" in more else "epsilon = 2.0"
-    configure(tmp_path, more=f"[tuning]\nsettings = {more}", privacy=privacy)  # there are no files to read
+    configure(tmp_path, more=f"[tuning]\nsettings = {more}")  # there are no files to read
+    assert words in refusal(tutelage("run", "config.toml", cwd=tmp_path), 2)
+
+
+@pytest.mark.parametrize(("by", "words"), [
+    (
+        {"method": 'mechanism = { name = "noisy-sum", noise_multiplier = 4 }', "privacy": ""},
+        "Leave out `mechanism`",
+    ),
+    ({"by": {**VECTORS, "name": "capped-votes"}}, "`tune` is for ballots of VectorBallots"),
+])  # fmt: skip
+def test_a_method_that_cannot_be_tuned_is_refused(tmp_path, by, words):
+    configure(tmp_path, **{"more": "[tuning]\nsettings = [{}, {}]", **by})
     assert words in refusal(tutelage("run", "config.toml", cwd=tmp_path), 2)
 
 

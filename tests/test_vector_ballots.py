@@ -16,13 +16,9 @@ from sklearn.naive_bayes import GaussianNB
 from blobs import LABELS, PRIVATE, PUBLIC, TEST, TRUE, blobs
 from tutelage import GNMax, Ledger, PATEClassifier, SimulationNoise
 from tutelage.accounting.calibration import least_noise
-from tutelage.exceptions import (
-    BudgetContinuedWarning,
-    BudgetExceededError,
-    InvalidParameterError,
-    OneClassWarning,
-)
+from tutelage.exceptions import BudgetContinuedWarning, BudgetExceededError, InvalidParameterError, OneClassWarning
 from tutelage.mechanisms import NoisySum
+from tutelage.methods import NoisyMoments
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students import Moments, NoisySumClassifier, load_student
 from tutelage.students.store import write_student
@@ -171,17 +167,14 @@ def test_the_student_goes_to_a_file_and_holds_no_private_sum(plain, tmp_path):
     assert not hasattr(clone(plain), "student_")
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"mechanism": GNMax(10.0)}, "must be a NoisySum"),
-        ({"mechanism": NoisySum(10.0)}, "both determine how much noise"),
-        ({"n_queries": 10}, "n_queries"),
-        ({"rounds": 2}, "rounds"),
-        ({"selection": "medoids"}, "selection"),
-        ({"data_changed": True}, "about a ledger"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"mechanism": GNMax(10.0)}, "must be a NoisySum"),
+    ({"mechanism": NoisySum(10.0)}, "both determine how much noise"),
+    ({"n_queries": 10}, "n_queries"),
+    ({"rounds": 2}, "rounds"),
+    ({"selection": "medoids"}, "selection"),
+    ({"data_changed": True}, "about a ledger"),
+])  # fmt: skip
 def test_parameters_that_mean_nothing_are_refused(changes, said):
     with pytest.raises(InvalidParameterError, match=said):
         fitted(**changes)
@@ -208,23 +201,21 @@ def test_parameters_of_a_sum_mean_nothing_to_voters():
         model().fit(PRIVATE, LABELS, X_public=PUBLIC, silos=np.arange(len(PRIVATE)) % 3)
 
 
-@pytest.mark.parametrize(
-    "about_votes",
-    [
-        {"n_teachers": 20},
-        {"n_queries": 5},
-        {"selection": "medoids"},
-        {"rounds": 2, "n_queries": 5},
-        {"mechanism": GNMax(3.0)},
-        {"checkpoints": "folder", "random_state": 0},
-    ],
-)
+@pytest.mark.parametrize("about_votes", [
+    {"n_teachers": 20},
+    {"n_queries": 5},
+    {"selection": "medoids"},
+    {"rounds": 2, "n_queries": 5},
+    {"mechanism": GNMax(3.0)},
+    {"checkpoints": "folder", "random_state": 0},
+])  # fmt: skip
 def test_people_cast_ballots_unless_a_parameter_is_about_votes(about_votes):
     settings: list[dict[str, Any]] = [{}, {"epsilon": 2.0}, {"mechanism": NoisySum(10.0)}]
     for people in settings:
         found = PATEClassifier(**people).resolved()
-        assert (type(found.teacher), type(found.student)) == (VectorBallots, NoisySumClassifier)
-    assert isinstance(PATEClassifier(**about_votes).resolved().teacher, RandomForestClassifier)
+        assert (type(found.method), type(found.student)) == (NoisyMoments, NoisySumClassifier)
+    method: Any = PATEClassifier(**about_votes).resolved().method
+    assert isinstance(method.teacher, RandomForestClassifier)
 
 
 def test_a_student_of_one_class_is_warned_of():
@@ -244,14 +235,11 @@ def test_least_noise_is_the_smallest_to_five_digits():
         least_noise(lambda _: 1.1)
 
 
-@pytest.mark.parametrize(
-    ("share", "least"),
-    [
-        (lambda noise: 0.0 if noise > 1000 else (50 / noise + noise**-0.5) / 2, 27.629),  # no power, and then nothing
-        (lambda noise: 10 / noise if noise < 100 else 200 / noise, 200.0),  # a better bound ends before that
-        (lambda noise: 1000 / noise if noise < 100 else 50 / noise, 100.0),
-    ],
-)
+@pytest.mark.parametrize(("share", "least"), [
+    (lambda noise: 0.0 if noise > 1000 else (50 / noise + noise**-0.5) / 2, 27.629),  # no power, and then nothing
+    (lambda noise: 10 / noise if noise < 100 else 200 / noise, 200.0),  # a better bound ends before that
+    (lambda noise: 1000 / noise if noise < 100 else 50 / noise, 100.0),
+])  # fmt: skip
 def test_least_noise_is_found_of_costs_that_are_no_power(share, least):
     found = least_noise(share)
     assert share(found) <= 1
@@ -318,11 +306,11 @@ def test_a_fit_that_was_cut_short_between_its_rounds_goes_on_where_it_was(ledger
     drawn = []
     honest = NoisySum.release
 
-    def cut_short(self, ballots, noise):
+    def cut_short(self, ballots, noise, beside):
         if drawn:
             raise KeyboardInterrupt
         drawn.append(1)
-        return honest(self, ballots, noise)
+        return honest(self, ballots, noise, beside)
 
     monkeypatch.setattr(NoisySum, "release", cut_short)
     with pytest.raises(KeyboardInterrupt):

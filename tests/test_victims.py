@@ -51,9 +51,9 @@ TERMS = """name = "H"
 classes = 3
 quorum = 2
 members = [{}, "local/aggregator/aggregator.public.json"]
-[mechanism]
-name = "k-randomized-response"
-epsilon = 9.0
+[method]
+name = "teacher-votes"
+mechanism = {{ name = "k-randomized-response", epsilon = 9.0 }}
 [unit]
 name = "patient"
 neighbors = "silo"
@@ -297,7 +297,7 @@ def test_no_function_replaces_what_tutelage_did_not_write(name, kinds, tmp_path)
     write(tmp_path / "o")
 
 
-@pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm", ".votes", ".votes-journal"])
+@pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm", ".turn"])
 def test_no_output_takes_the_name_of_a_file_that_a_ledger_has_beside_it(suffix, tmp_path):
     a_ledger(tmp_path / "a.ledger")
     with pytest.raises(ConfigError, match="is reserved for the ledger of that name"):

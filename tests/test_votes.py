@@ -31,13 +31,10 @@ def test_ballots_that_are_none_are_refused(ballots):
         tally(np.array(ballots), 3)
 
 
-@pytest.mark.parametrize(
-    ("counts", "teachers"),
-    [
-        ([1, 2], 10), ([[3]], 10), ([[1.0, 2.0]], 10), ([[1, -1]], 10), ([[9, 9]], 10),
-        ([[2**63 + 5, 2**63 + 5]], 10), ([[2**62, 0]], 2**62), ([["ada", "bob"]], 10),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("counts", "teachers"), [
+    ([1, 2], 10), ([[3]], 10), ([[1.0, 2.0]], 10), ([[1, -1]], 10), ([[9, 9]], 10),
+    ([[2**63 + 5, 2**63 + 5]], 10), ([[2**62, 0]], 2**62), ([["ada", "bob"]], 10),
+])  # fmt: skip
 def test_counts_that_are_no_votes_are_refused_and_not_quoted(counts, teachers):
     with pytest.raises(InvalidDataError) as refused:
         VoteHistogram(np.array(counts), teachers)

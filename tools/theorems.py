@@ -49,7 +49,7 @@ THEOREMS = {
         ("A budget of μ² for adaptive releases; Smith and Thakurta 2022", "accounting.filter:GaussianFilter"),
         ("A public map depends on one row at a time", "features.stored:map_of"),
         ("Ballots that are only added or removed", "accounting.data_independent:epsilon_if_added_or_removed"),
-        ("Length of a ballot of scores", "labeling.tuning:score_norm"),
+        ("Length of a ballot of scores", "methods.tuned:score_norm"),
     ],
     "pate2017.md": [
         ("Conversion; Mironov 2017 Proposition 3, PATE 2017 Theorem 1", "accounting.rdp:classic"),
@@ -81,10 +81,10 @@ THEOREMS = {
     "summed_noise.md": [
         ("A sum of discrete Gaussians is nearly one", "accounting.composition:log_ratio"),
         ("Cost of summed noise", "accounting.composition:log_distance"),
-        ("Guarantee if fewer members are honest", "federation.costs:epsilon_if_fewer_honest"),
-        ("View of two computing parties: votes", "federation.costs:epsilon_for_two_computing_parties"),
+        ("Guarantee if fewer members are honest", "federation.schemes:epsilon_if_fewer_honest"),
+        ("View of two computing parties: votes", "federation.schemes:epsilon_for_two_computing_parties"),
         ("View of two computing parties: sums", "federation.sharing:added"),
-        ("Bits of secure comparisons", "federation.costs:bit_length"),
+        ("Bits of secure comparisons", "federation.schemes:SharedVotes"),
     ],
     "exact.md": [
         ("Exact cost of every answer and check", "accounting.exact:ExactCosts"),

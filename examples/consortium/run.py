@@ -27,7 +27,6 @@ from stays import Encoder, Numbers
 from tutelage.cli.app import app
 from tutelage.exceptions import TutelageError
 from tutelage.federation import Home, Role
-from tutelage.federation.costs import epsilon_of_queries
 from tutelage.privacy import round_up
 from tutelage_reproductions.datasets.diabetes import DiabetesSplit, load_diabetes, split_by_patient
 
@@ -52,7 +51,7 @@ unit = {{ name = "patient_nbr", neighbors = "silo" }}
 """
 OF_VOTES = f"""
 teachers_per_entity = {TEACHERS}
-mechanism = {{ name = "gnmax", sigma = {SIGMA} }}
+method = {{ name = "teacher-votes", mechanism = {{ name = "gnmax", sigma = {SIGMA} }} }}
 """
 
 
@@ -134,7 +133,7 @@ def collect(folder: Path, mailbox: Path) -> tuple[Numbers, npt.NDArray[np.int64]
         rows, labels = released["rows"], released["labels"]
     # Of the batch by itself: what a ledger calls spent is a share of its budget, and smaller than this.
     consortium = Home(home).consortium_as(Role.AGGREGATOR)
-    return rows, labels, epsilon_of_queries(consortium, collected["asked"], DELTA).epsilon
+    return rows, labels, consortium.epsilon_of_queries(collected["asked"], DELTA).epsilon
 
 
 def compare(

@@ -29,7 +29,6 @@ from run import (
 from stays import Numbers
 
 from tutelage.federation import Home, Role
-from tutelage.federation.costs import epsilon_of_queries
 from tutelage.privacy import round_up
 from tutelage.students import load_student
 
@@ -38,9 +37,11 @@ PEOPLE = 1200  # about; agreed on, so that no hospital says how many patients it
 ROUNDS = 2
 
 OF_SUMS = f"""
-mechanism = {{ name = "noisy-sum", noise_multiplier = {NOISE} }}
-teachers = {{ estimator = "tutelage.teachers.VectorBallots", parameters = {{ rounds = {ROUNDS} }} }}
 people = {{ {", ".join(f"{name} = {PEOPLE}" for name in HOSPITALS)} }}
+[method]
+name = "noisy-moments"
+rounds = {ROUNDS}
+mechanism = {{ name = "noisy-sum", noise_multiplier = {NOISE} }}
 """
 
 
@@ -57,7 +58,7 @@ def main(folder: Path) -> None:
     student = load_student(folder / "student.skops")
     right = np.mean(student.predict(encode(split.test.X)) == split.test.y)
     consortium = Home(folder / AGGREGATOR).consortium_as(Role.AGGREGATOR)
-    epsilon = epsilon_of_queries(consortium, 1, DELTA).epsilon
+    epsilon = consortium.epsilon_of_queries(1, DELTA).epsilon
     print(QUESTION.format(len(split.test.y)))
     print(f"  {100 * right:.1f} %  student")
     print(f"The sums cost each patient ε = {round_up(epsilon):.4f} at δ = {DELTA:g}, in the worst case.")

@@ -7,8 +7,9 @@ assumption.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import sqrt
 from pathlib import Path
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,37 @@ _MOST_ENTRY = 2**24
 _MOST_NORM = 2**30
 _UPWARD = 1 + 2.0**-40  # many times the rounding of a few operations
 _MOST_TOTAL = 2**53  # up to which sums of floats are exact, in which they are made
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OneHot:
+    """The form of votes: a teacher votes for one class, on every query or, with a cap, on few of them; public."""
+
+    n_classes: int
+    unit: PrivacyUnit
+    cap: int | None = None  # most votes of one teacher
+
+    def holds(self, other: object) -> bool:
+        """Return whether ballots of another form are no longer than those of this one."""
+        if not isinstance(other, OneHot) or (other.n_classes, other.unit) != (self.n_classes, self.unit):
+            return False
+        return self.cap is None or (other.cap is not None and other.cap <= self.cap)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """The form of ballots of whole numbers of limited length; public."""
+
+    shape: tuple[int, int]  # classes and numbers
+    norm_squared: int  # the most, over all classes and numbers together
+    unit: PrivacyUnit
+    cap: ClassVar[None] = None
+
+    def holds(self, other: object) -> bool:
+        """Return whether ballots of another form are no longer than those of this one: only of the same."""
+        return self == other
 
 
 @final
@@ -60,6 +92,15 @@ class BallotSum(NeverPickled):
     def n_classes(self) -> int:
         """Number of classes."""
         return self.totals.shape[0]
+
+    @property
+    def form(self) -> Vector:
+        """What is public of the ballots."""
+        return Vector((self.totals.shape[0], self.totals.shape[1]), self.norm_squared, self.unit)
+
+    def moved(self, neighbor: "BallotSum") -> float:
+        """Return how far the sum of a neighbor is from this one, in lengths of the longest ballot."""
+        return float(np.linalg.norm((neighbor.totals - self.totals).astype(np.float64))) / sqrt(self.norm_squared)
 
     def __repr__(self) -> str:
         return (

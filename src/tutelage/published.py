@@ -18,7 +18,7 @@ from tutelage.accounting import data_independent
 from tutelage.events import Event, NoisySumGaussian, Repeated
 from tutelage.exceptions import InvalidDataError
 from tutelage.ledger.history import History
-from tutelage.mechanisms import Mechanism, NoisySum
+from tutelage.methods import Method
 from tutelage.noise import SystemNoise
 from tutelage.privacy import NeighboringRelation
 from tutelage.reporting import Batch, ClassAccuracy, PrivacyCard
@@ -50,7 +50,12 @@ def card_of(
     tuning = getattr(model, "tuning_", None)
     chosen = model if tuning is None else model.with_setting(tuning.settings[tuning.chosen])
     run = chosen.resolved()
-    by_votes = model.n_teachers_ is not None and isinstance(mechanism, Mechanism)
+    named = chosen.student if chosen.method is None else chosen.method.student
+    taught = model.student_ if run.method.student is None else run.method.student
+    by_votes = model.n_teachers_ is not None and not model.method_.closed_form
+    of_tuning = ""
+    if tuning is not None:
+        of_tuning = f"; chosen among {len(tuning.settings)} settings, the choice spent from the same budget"
     frontier: tuple[FrontierPoint, ...] = ()
     if by_votes:
         one = mechanism.event_of_one(len(model.classes_), epsilon.unit, simulated=epsilon.simulated)
@@ -64,13 +69,13 @@ def card_of(
         if isinstance(run.noise, SystemNoise)
         else type(run.noise).__name__,
         queries=len(release.labels),
-        selection=_selection(model),
+        selection=model.method_.describe_queries(len(model.rounds_)) + of_tuning,
         answered=int(release.answered.sum()),
         teachers=model.n_teachers_,
         classes=tuple(str(value) for value in model.classes_),
         features=tuple(features),
         feature_map=_feature_map(model.student_map_),
-        student=chosen.student if isinstance(chosen.student, str) else type(run.student).__name__,
+        student=named if isinstance(named, str) else type(_final_step(taught)).__name__,
         student_accuracy=sum(entry.right for entry in accuracy) / evaluated if evaluated else None,
         evaluation_rows=evaluated,
         accuracy_by_class=accuracy,
@@ -85,11 +90,9 @@ def card_of(
             entities=public_number_of_people(model),
             teachers=model.n_teachers_ if by_votes else None,
             classes=len(model.classes_),
-            threshold=getattr(mechanism, "threshold", None),
             insisted=model.insist,
             classes_from=getattr(model, "classes_from_", None),
-            stopping="fixed" if model.rounds == 1 else "data-independent",
-            mechanism="interactive" if by_votes and mechanism.takes_predictions else None,
+            **objectionable(model.method_),
         ),
         statements=statements,
         versions={name: version(name) for name in ("tutelage", "opendp", "scikit-learn", "numpy")},
@@ -97,10 +100,19 @@ def card_of(
     )
 
 
+def objectionable(method: Method) -> dict[str, Any]:
+    """Return what `lint` looks at of a method."""
+    return {
+        "threshold": getattr(method.mechanism, "threshold", None),
+        "stopping": "data-independent" if method.is_adaptive else "fixed",
+        "mechanism": "interactive" if getattr(method.mechanism, "takes_predictions", False) else None,
+    }
+
+
 def public_number_of_people(model: Any) -> int | None:
     """Return the number of rows if it is public, or the noisy number of people that a sum of ballots released."""
     rows = model.n_private_rows_
-    return model.n_teachers_ if rows is None and isinstance(model.mechanism_, NoisySum) else rows
+    return model.n_teachers_ if rows is None and model.method_.of_people else rows
 
 
 def accuracy_by_class(
@@ -167,20 +179,14 @@ def frontier_of(one: Event, queries: int, delta: float) -> tuple[FrontierPoint, 
 def _if_added_or_removed(model: Any) -> float | None:
     """Return the ε of people who join or leave, where each casts one ballot and their number is private."""
     private_number = model.epsilon_.unit.neighboring is NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY
-    if not isinstance(model.mechanism_, NoisySum) or not private_number or model.epsilon_ == model.ledger_.guarantee():
+    released = model.method_.of_people and model.n_teachers_ is not None and private_number
+    if not released or model.epsilon_ == model.ledger_.guarantee():
         return None
     return data_independent.epsilon_if_added_or_removed(model.release_.event, model.epsilon_.delta)
 
 
-def _selection(model: Any) -> str:
-    if isinstance(model.mechanism_, NoisySum):
-        tuning = getattr(model, "tuning_", None)
-        of = "" if tuning is None else f"; chosen among {len(tuning.settings)} settings, paid for by the same budget"
-        return f"all public rows of the run; labels follow from noisy sums of bounded ballots{of}"
-    rounds = "one round" if len(model.rounds_) == 1 else f"{len(model.rounds_)} rounds"
-    rule = "first" if model.selection is None else model.selection
-    name = rule if isinstance(rule, str) else type(rule).__name__
-    return f"{name}, in {rounds}; by public rows and released labels alone"
+def _final_step(student: Any) -> Any:
+    return student[-1] if isinstance(student, Pipeline) else student
 
 
 def _feature_map(feature_map: Any) -> str:

@@ -14,6 +14,7 @@ from tutelage._internal.gate import user_path
 from tutelage._internal.outputs import claimed, open_private
 from tutelage._internal.typing import ABSTAIN, Ballots, IntArray, NeverPickled
 from tutelage._internal.validation import ballots_between, integer_at_least
+from tutelage.ballots import OneHot
 from tutelage.exceptions import InvalidBallotError, InvalidDataError
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit, stored_relation
 
@@ -79,6 +80,16 @@ class VoteHistogram(NeverPickled):
     def n_classes(self) -> int:
         """Number of classes, including those without votes."""
         return self.counts.shape[1]
+
+    @property
+    def form(self) -> OneHot:
+        """What is public of the ballots."""
+        return OneHot(self.n_classes, self.unit, self.cap)
+
+    def moved(self, neighbor: "VoteHistogram") -> float:
+        """Return how far a neighbor's counts are from these: on the worst query or, with a cap, on all in caps."""
+        on_queries = np.abs(neighbor.counts - self.counts).sum(axis=1)
+        return float(on_queries.max()) if self.cap is None else float(on_queries.sum()) / self.cap
 
     def first(self, queries: int) -> "VoteHistogram":
         """Return the histogram of the first `queries` queries, at least 1 and no more than there are."""

@@ -106,7 +106,7 @@ def test_random_audits_try_every_central_mechanism():
 def test_a_configuration_can_name_it(entry):
     known, made = FEDERATED if entry in FEDERATED.values() else CENTRAL, entry.make_sharp()
     lines = [f'name = "{entry.name}"', *(f"{name} = {value}" for name, value in entry.settings_of(made).items())]
-    assert read_mechanism(tomllib.loads("\n".join(lines)), known) == made
+    assert read_mechanism(tomllib.loads("\n".join(lines)), known, "`mechanism`") == made
 
 
 @pytest.mark.parametrize("names", [TEACHERS, STUDENTS, SELECTORS, FEATURE_MAPS, DATASETS, CENTRAL], ids=" ".join)

@@ -38,15 +38,12 @@ def test_every_exception_is_needed():
     assert all(clocks((TESTS / name).read_text()) for name in MAY_READ_A_CLOCK)
 
 
-@pytest.mark.parametrize(
-    "planted",
-    [
-        "import time\ntime.sleep(1)",
-        "from time import monotonic",
-        "start = time.perf_counter()",
-        "await asyncio.sleep(0)",
-    ],
-)
+@pytest.mark.parametrize("planted", [
+    "import time\ntime.sleep(1)",
+    "from time import monotonic",
+    "start = time.perf_counter()",
+    "await asyncio.sleep(0)",
+])  # fmt: skip
 def test_a_clock_is_seen(planted):
     planted = f"async def test():\n    {planted}" if planted.startswith("await") else planted
     assert clocks(planted)

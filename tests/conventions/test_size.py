@@ -10,27 +10,27 @@ import tutelage
 from conftest import REPOSITORY
 
 PACKAGE = Path(tutelage.__file__).parent
-MODULES = 173
+MODULES = 183
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
     "_internal": 1_300,
     "accounting": 2_600,
-    "audit": 1_680,
-    "cli": 3_750,
+    "audit": 1_615,
+    "cli": 3_550,
     "datasets": 170,
-    "estimator": 1_690,
+    "estimator": 1_880,
     "features": 2_320,
-    "federation": 3_790,
-    "labeling": 1_920,
-    "ledger": 2_520,
-    "mechanisms": 1_150,
-    "planning": 1_160,
+    "federation": 3_745,
+    "ledger": 2_290,
+    "mechanisms": 1_190,
+    "methods": 2_010,
+    "planning": 870,
     "publishing": 1_130,
     "reporting": 2_010,
     "students": 1_940,
     "teachers": 2_570,
     "testing": 390,
-    "root": 3_530,
+    "root": 4_580,
 }
 TEST_LINES = 29_970
 

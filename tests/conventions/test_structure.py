@@ -16,7 +16,7 @@ PACKAGE = Path(tutelage.__file__).parent
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 REPRODUCTIONS = sorted(Path(tutelage_reproductions.__file__).parent.rglob("*.py"))
 
-ROOT_ORDER = ["exceptions", "_internal", "privacy", "tables", "events"]  # each may import those before it
+ROOT_ORDER = ["exceptions", "_internal", "privacy", "tables", "digests", "events"]  # each may import those before it
 ROOT_WORDS = set(ROOT_ORDER)
 PIPELINE = {"accounting", "ledger", "mechanisms", "noise", "partition", "students", "teachers", "votes"}
 # Each unit of the package and what it may import besides the root words; the privacy boundary runs before "students".
@@ -27,8 +27,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "preflight": {"accounting", "features", "partition"},
     "features": set(),
     "networks": set(),
-    "votes": set(),
     "ballots": set(),
+    "votes": {"ballots"},
     "teachers": {"ballots", "features", "networks", "partition"},
     "mechanisms": {"ballots", "noise", "votes"},
     "accounting": {"votes"},
@@ -37,15 +37,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ledger": {"accounting"},
     "publishing": {"accounting", "ledger", "noise", "reporting", "votes"},
     "compat": {"accounting", "votes"},
-    "planning": PIPELINE | {"features", "labeling", "reporting"},
+    "methods": PIPELINE - {"ledger"} | {"ballots", "features"},
+    "boundary": {"accounting", "ledger", "mechanisms", "methods", "noise"},
+    "planning": PIPELINE - {"ledger"} | {"features", "methods", "reporting"},
     "testing": {"accounting", "mechanisms", "noise", "votes"},
-    "labeling": PIPELINE | {"ballots", "features"},
-    "published": {"accounting", "ledger", "mechanisms", "noise", "reporting", "students"},
-    "estimator": PIPELINE | {"features", "labeling", "preflight", "published", "reporting"},
-    "federation": PIPELINE | {"ballots", "features", "labeling"},
-    "audit": PIPELINE | {"ballots", "estimator", "features", "preflight", "reporting", "testing"},
+    "labeling": PIPELINE | {"ballots", "boundary", "methods"},
+    "published": {"accounting", "ledger", "methods", "noise", "reporting", "students"},
+    "estimator": PIPELINE | {"boundary", "features", "methods", "preflight", "published", "reporting"},
+    "federation": PIPELINE | {"ballots", "features"},
+    "audit": PIPELINE
+    | {"ballots", "boundary", "estimator", "features", "methods", "preflight", "reporting", "testing"},
     "cli": PIPELINE
-    | {"audit", "ballots", "datasets", "estimator", "features", "federation", "labeling"}
+    | {"audit", "ballots", "datasets", "estimator", "features", "federation", "labeling", "methods"}
     | {"planning", "preflight", "published", "publishing", "reporting"},
 }
 
@@ -98,7 +101,7 @@ def test_every_file_has_its_place():
 
 
 def test_beyond_the_privacy_boundary_nothing_can_hold_a_vote():
-    sensitive = {"votes", "teachers", "partition", "mechanisms", "accounting", "noise", "labeling"}
+    sensitive = {"votes", "teachers", "partition", "mechanisms", "accounting", "noise", "methods", "labeling"}
     for unit in ("students", "reporting"):
         reached, frontier = set(), {unit}
         while frontier:
@@ -106,6 +109,19 @@ def test_beyond_the_privacy_boundary_nothing_can_hold_a_vote():
             units = (imported_units(path) for path in SOURCES if unit_of(path) in frontier)
             frontier = set().union(*units) - reached
         assert not reached & sensitive
+
+
+def test_people_noise_and_ledger_meet_at_the_boundary_alone():
+    """Elsewhere no budget is spent, and noise is simulated: a rehearsal refuses any other (tests/test_tuning.py)."""
+    apart = {"audit", "testing", "publishing", "federation", "ledger", "mechanisms", "_internal"}
+    files = {str(path.relative_to(PACKAGE)): path.read_text() for path in SOURCES if unit_of(path) not in apart}
+
+    def found(pattern: str) -> set[str]:
+        return {name for name, text in files.items() if re.search(pattern, text)}
+
+    assert found(r"\.(reserve|reserve_new|reserve_votes|drawing|settle|forfeit)\(") == {"boundary.py"}
+    draws = r"(?<!self)(?<!boundary)\.release\((?!votes, SimulationNoise\()"
+    assert found(draws) == {"boundary.py", "methods/rehearsal.py"}
 
 
 def test_whoever_receives_labels_has_no_code_that_holds_a_vote_or_computes_on_shares():

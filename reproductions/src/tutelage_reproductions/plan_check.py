@@ -15,10 +15,11 @@ from sklearn.linear_model import LogisticRegression
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.estimator import PATEClassifier
 from tutelage.exceptions import InvalidDataError
+from tutelage.methods import NoisyMoments
 from tutelage.noise import SimulationNoise
 from tutelage.partition import unit_of_single_people
 from tutelage.planning import plan
-from tutelage.planning.methods import PeopleBallots, Target, ballots_for
+from tutelage.planning.methods import Target, calibrated
 from tutelage.planning.references import REFERENCES, guessed
 from tutelage.planning.trials import STILL_TO_COME, PublicLabels, Trial, tried
 from tutelage.teachers import ClassMeans, NearestQueries, Ridge, VectorBallots
@@ -103,7 +104,7 @@ def _flat(parts: Any) -> list[Any]:
 
 
 def _notes(factors: dict[str, float], settings: int, chosen: Sequence[_Chosen]) -> tuple[str, ...]:
-    others = [one for one in chosen if one.method != PeopleBallots.title]
+    others = [one for one in chosen if one.method != NoisyMoments.title]
     named = "; ".join(f"{one.method} on {one.name} at ε = {one.epsilon:g}" for one in others)
     return (
         "Predicted accuracy comes from trials on the labeled public rows of a split, for vector ballots at their "
@@ -118,7 +119,7 @@ def _notes(factors: dict[str, float], settings: int, chosen: Sequence[_Chosen]) 
         "points behind.",
         "The settings are vector ballots (quantile of lengths, rounds, landmarks), few votes per person (votes each, "
         "student), and votes of trained teachers (class means or ridge, number of teachers, number of queries).",
-        f"The recommended method was {PeopleBallots.title}" + (f", except {named}." if named else "."),
+        f"The recommended method was {NoisyMoments.title}" + (f", except {named}." if named else "."),
         f"δ = {_DELTA:g}, one replaced row. Every ε is proved from the noise alone.",
     )
 
@@ -140,7 +141,7 @@ def _predicted(source: Source, epsilons: Sequence[float], download: bool, *, qui
         known, labels = _labeled(data.public, data), len(data.y_public)
         for epsilon in epsilons:
             target = _target(data, epsilon)
-            trial = tried(ballots_for(target), known, target.people)
+            trial = tried(calibrated(NoisyMoments(), target), known, target.people)
             share = float(np.mean(trial.shares))
             shares[epsilon].append((share, share - float(np.mean(trial.halves)), _run(data, {}, epsilon, fold)))
     return [_mean_cell(source.name, epsilon, labels, np.array(found)) for epsilon, found in shares.items()]

@@ -17,7 +17,6 @@ from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import ABSTAIN, IntArray, Matrix
 from tutelage.estimator import PATEClassifier
 from tutelage.exceptions import InvalidDataError
-from tutelage.mechanisms import GNMax
 from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
 from tutelage.planning.methods import Target, method_of
@@ -124,7 +123,7 @@ def old_recipe(data: RivalData, epsilon: float, seed: int) -> float:
     planned = method_of({"teacher": recipe.head, "n_queries": recipe.n_queries}, target)
     votes = tally(ballots, data.n_classes, shards.unit)
     released = np.full(len(pool), ABSTAIN)
-    released[asked] = GNMax(planned.noise).release(votes, SimulationNoise(seed)).labels
+    released[asked] = planned.mechanism.release(votes, SimulationNoise(seed)).labels
     student = fit_student(recipe.student, pool, released, np.arange(data.n_classes), seed=seed)
     return data.right(student.predict(scored))
 

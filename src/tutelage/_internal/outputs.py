@@ -24,7 +24,7 @@ from tutelage._internal.gate import user_path
 from tutelage.exceptions import ConfigError
 
 _LOCK, _STAGING, _REPLACED = "made-by-tutelage", "staging-", "replaced"
-_OF_LEDGERS = ("-journal", "-wal", "-shm", ".turn", ".votes", ".votes-journal")  # that a ledger may have beside it
+_OF_LEDGERS = ("-journal", "-wal", "-shm", ".turn")  # that a ledger may have beside it
 _NO_FLAGS = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM, errno.EXDEV)
 _MOST_READ = 2**28  # bytes of the largest file that is checked before it is replaced
 

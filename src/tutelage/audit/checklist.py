@@ -15,10 +15,9 @@ from typing import Any, Literal, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
-from sklearn.base import clone
 
 from tutelage._internal.typing import ABSTAIN, IntArray, Matrix
-from tutelage._internal.validation import integer_at_least, probability
+from tutelage._internal.validation import probability
 from tutelage.audit.mechanism import (
     Part,
     audit_law,
@@ -30,15 +29,12 @@ from tutelage.audit.mechanism import (
     worst_neighbors,
 )
 from tutelage.audit.overlap import audit_overlap, entities_in_several_shards
-from tutelage.audit.sensitivity import audit_sensitivity, ballots_of_classifier
-from tutelage.estimator import PATEClassifier
 from tutelage.events import Composed
 from tutelage.features import PublicColumns
 from tutelage.features.named import numbered_rows
 from tutelage.mechanisms import Mechanism
 from tutelage.mechanisms.registry import entry_of
 from tutelage.noise import NoiseSource, known_noise
-from tutelage.partition import as_column
 from tutelage.privacy import ONE_TEACHER, round_up
 from tutelage.tables import Table, read_table
 
@@ -123,11 +119,9 @@ def _agreement(one: IntArray, other: IntArray, by_chance: float) -> float:
 
 
 Verdict = Literal["pass", "fail", "note"]
-_ALONE = "There is one teacher, so no change could have reached a second one: nothing was shown."
 _CONFIDENCE = 1 - 1e-6  # of each check
 _DELTA = 0.01  # smaller ones show in rare events only, which take more draws
 _MOST_CLASSES = 4
-_SAMPLED_ROWS, _TEACHERS, _QUERIES = 1_500, 10, 300
 
 
 @final
@@ -148,6 +142,11 @@ class PrivateRows(NamedTuple):
     y: npt.NDArray[Any]
     entity_ids: npt.NDArray[Any] | None = None
     silos: npt.NDArray[Any] | None = None
+
+    def only(self, kept: Any) -> "PrivateRows":
+        """Return some of the rows."""
+        ids, silos = (None if column is None else column[kept] for column in (self.entity_ids, self.silos))
+        return PrivateRows(self.X[kept], self.y[kept], ids, silos)
 
 
 def check_mechanism(
@@ -188,34 +187,6 @@ def check_mechanism(
     return found
 
 
-def check_sensitivity(
-    model: PATEClassifier, private: PrivateRows, X_public: npt.ArrayLike, *, entities: int = 4, progress: bool = False
-) -> Checked:
-    """Change single entities of a sample of the private rows, and count the teachers that notice."""
-    integer_at_least(entities, 1, "entities", "check_sensitivity")
-    ids = None if private.entity_ids is None else as_column(private.entity_ids)
-    silo_of = None
-    if private.silos is not None:
-        ids = np.arange(len(private.X)) if ids is None else ids
-        silo_of = dict(zip(ids.tolist(), private.silos.tolist(), strict=True))
-    rows = sample_of(ids if ids is not None else np.arange(len(private.X)))
-    few: Any = clone(model)
-    few.set_params(teacher=model.resolved().teacher, n_jobs=1, progress=False)
-    few.set_params(n_teachers=min(model.n_teachers or _TEACHERS, _TEACHERS))
-    ballots = ballots_of_classifier(few, np.asarray(X_public)[:_QUERIES], silo_of)
-    own = None if ids is None else ids[rows]
-    found = audit_sensitivity(ballots, private.X[rows], private.y[rows], own, entities=entities, progress=progress)
-    nothing_seen = found.repeatable and found.most_changed == 0
-    alone = found.passed and found.teachers < 2
-    verdict: Verdict = "note" if nothing_seen or alone else _verdict(found.passed)
-    right = (
-        f"{len(found.trials)} changes of single units ({found.unit}) on {len(rows):,} rows each changed one of "
-        f"{found.teachers:,} teachers at most, bit for bit."
-    )
-    reason = " ".join(found.reasons) or (_ALONE if alone else right)
-    return Checked("one unit, one teacher", verdict, reason, private=True)
-
-
 def check_rows(private: PrivateRows, X_public: npt.ArrayLike) -> list[Checked]:
     """Look for public rows that are private ones, and for entities in several silos."""
     overlap = audit_overlap(private.X, X_public, private.entity_ids)
@@ -250,13 +221,6 @@ def _claim(name: str, mechanism: Mechanism, part: Part, draws: int, noise: Noise
     )
     wrong = "" if found.passed else " It reveals more than the budget counts. Do not use it."
     return Checked(name, _verdict(found.passed), shown + wrong)
-
-
-def sample_of(ids: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
-    """Return the rows of entities chosen at random, about as many as one tries out on."""
-    known, places = np.unique(ids.astype(str), return_inverse=True)
-    order = np.random.default_rng(0).permutation(len(known))[places]
-    return np.sort(np.argsort(order, kind="stable")[:_SAMPLED_ROWS])
 
 
 _CELL_CHECK = "one cell in the file"

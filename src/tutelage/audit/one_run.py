@@ -214,7 +214,7 @@ def pate_canaries(
 
 def without_ledger(model: PATEClassifier, **settings: Any) -> PATEClassifier:
     """Return a copy that asks all public rows once and remembers nothing, with these settings."""
-    once = {"n_queries": None, "selection": None, "rounds": 1}
+    once = {"n_queries": None, "selection": None, "rounds": None}
     alone = {"ledger": None, "epsilon": None, "checkpoints": None, "data_changed": False, "unit": None, "insist": True}
     copy: Any = clone(model)
     return copy.set_params(**once, **alone, **settings)

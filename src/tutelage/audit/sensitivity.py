@@ -10,16 +10,11 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.dummy import DummyClassifier
-from sklearn.utils import get_tags
 
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import Ballots, Matrix
 from tutelage._internal.validation import integer_at_least
-from tutelage.audit.one_run import without_ledger
-from tutelage.estimator import PATEClassifier
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.noise import SimulationNoise
+from tutelage.exceptions import InvalidDataError
 from tutelage.partition import Shards, as_column
 from tutelage.teachers import ensemble_of
 
@@ -155,10 +150,10 @@ def audit_sensitivity(
     before, again = (_ballots(make_ballots, rows, labels, ids) for _ in range(2))
     changes = list(changes_of_one(rows, labels, ids, entities, random_state))
     trials = tuple(
-        SensitivityTrial(change, _differing(before, _ballots(make_ballots, X, y, their_ids)))
-        for change, X, y, their_ids in progress_bar(changes, "one entity changed", len(changes), shown=progress)
+        SensitivityTrial(change, n_differing(before, _ballots(make_ballots, X, y, None if ids is None else ids[kept])))
+        for change, X, y, kept in progress_bar(changes, "one entity changed", len(changes), shown=progress)
     )
-    unit, repeatable = "row" if ids is None else "entity", _differing(before, again) == 0
+    unit, repeatable = "row" if ids is None else "entity", n_differing(before, again) == 0
     return SensitivityAudit(teachers=len(before), unit=unit, repeatable=repeatable, trials=trials)
 
 
@@ -173,7 +168,8 @@ def _ballots(make_ballots: MakeBallots, rows: Matrix, labels: npt.NDArray[Any], 
     return ballots.astype(np.int16)
 
 
-def _differing(before: Ballots, after: Ballots) -> int:
+def n_differing(before: Ballots, after: Ballots) -> int:
+    """Return how many teachers vote otherwise."""
     if before.shape != after.shape:
         return max(len(before), len(after))  # there are other teachers, or other queries, so all of them differ
     return int((before != after).reshape(len(before), -1).any(axis=1).sum())
@@ -181,27 +177,27 @@ def _differing(before: Ballots, after: Ballots) -> int:
 
 def changes_of_one(
     rows: Matrix, labels: npt.NDArray[Any], ids: _Ids, entities: int, random_state: int = 0
-) -> Iterator[tuple[str, Matrix, npt.NDArray[Any], _Ids]]:
-    """Yield what was done to one entity, and rows, labels and ids after it."""
+) -> Iterator[tuple[str, Matrix, npt.NDArray[Any], npt.NDArray[np.bool_]]]:
+    """Yield what was done to one entity, rows and labels after it, and which rows are left."""
     random = np.random.default_rng(random_state)
     names = np.arange(len(rows)) if ids is None else np.array([str(name) for name in ids.tolist()])
-    known = np.unique(names)
+    known, everything = np.unique(names), np.ones(len(rows), dtype=bool)
     classes, places = np.unique(labels, return_inverse=True)
     for name in random.permutation(known)[: min(entities, len(known) - 1)]:
         own = names == name
-        yield LABELS, rows, np.where(own, classes[(places + 1) % len(classes)], labels), ids
+        yield LABELS, rows, np.where(own, classes[(places + 1) % len(classes)], labels), everything
         strangers = random.choice(np.flatnonzero(~own), int(own.sum()))
         swapped = rows.copy()
         swapped[own] = rows[strangers]
-        yield SWAPPED, swapped, labels, ids
+        yield SWAPPED, swapped, labels, everything
         if rows.dtype.kind in "fiu":  # far beyond all others, as far as the type reaches
             low, high = np.nanmin(rows, axis=0), np.nanmax(rows, axis=0)
             limit = np.iinfo(rows.dtype).max if rows.dtype.kind in "iu" else np.finfo(rows.dtype).max
             moved = rows.copy()
             moved[own] = np.minimum(high + _BEYOND * (high.astype(np.float64) - low + 1), limit).astype(rows.dtype)
-            yield FAR, moved, labels, ids
+            yield FAR, moved, labels, everything
         if ids is not None:
-            yield REMOVED, rows[~own], labels[~own], ids[~own]
+            yield REMOVED, rows[~own], labels[~own], ~own
 
 
 _KEY = bytes(range(32))
@@ -231,73 +227,3 @@ def ballots_of_teachers(teacher: Any, n_teachers: int, X_public: npt.ArrayLike, 
         return ensemble_of(teacher, n_classes=n_classes, seed=0).fit_ballots(X, y, shards, queries.copy())
 
     return make_ballots
-
-
-def ballots_of_classifier(
-    model: PATEClassifier, X_public: npt.ArrayLike, silo_of: dict[Any, Any] | None = None
-) -> MakeBallots:
-    """Return the pipeline of a `PATEClassifier`: its checks, features, partition and teachers, as `fit` runs them.
-
-    A copy of the model is fitted, without its ledger, with simulated noise, and with a student that learns nothing;
-    what is looked at are the ballots, before anything is released.
-
-    Parameters
-    ----------
-    model : PATEClassifier
-        What is audited; it must declare `classes`, for those found in the data would depend on them, and have no
-        `public_fraction`.
-    X_public : array of shape (queries, features)
-        Queries.
-    silo_of : dict, optional
-        Silo of each entity id, where each owner is one teacher.
-
-    """
-    if model.classes is None or model.public_fraction is not None:
-        raise InvalidParameterError(
-            "`model` of ballots_of_classifier must have `classes` and no `public_fraction`. Set the classes, and pass "
-            "public rows."
-        )
-    queries = np.asarray(X_public)
-
-    def make_ballots(X: Matrix, y: npt.NDArray[Any], entity_ids: _Ids) -> Ballots:
-        recorded = _Recorded(model.resolved().teacher, takes_missing_values=get_tags(model).input_tags.allow_nan)
-        seed = 0 if model.random_state is None else model.random_state
-        settings = {"teacher": recorded, "student": LearnsNothing(), "noise": SimulationNoise(0)}
-        run: Any = without_ledger(model, **settings, random_state=seed)
-        silos = None if silo_of is None or entity_ids is None else [silo_of[name] for name in entity_ids.tolist()]
-        run.fit(X, y, X_public=queries.copy(), entity_ids=entity_ids, silos=silos)
-        return recorded.cast[-1]
-
-    return make_ballots
-
-
-class LearnsNothing(DummyClassifier):
-    """A student of whatever rows the pipeline takes."""
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
-
-
-@final
-class _Recorded:
-    """A recipe of teachers that keeps the ballots they cast."""
-
-    def __init__(self, teacher: Any, *, takes_missing_values: bool) -> None:
-        self.teacher = teacher
-        self.takes_missing_values = takes_missing_values
-        self.cast: list[Ballots] = []
-
-    def ensemble(self, *, n_classes: int, seed: int, n_jobs: int | None, progress: bool) -> Any:
-        """Return teachers of the kind that is recorded, which keep their ballots."""
-        teachers: Any = ensemble_of(self.teacher, n_classes=n_classes, seed=seed, n_jobs=n_jobs, progress=progress)
-        fit_ballots = teachers.fit_ballots
-
-        def recorded(*given: Any, **named: Any) -> Ballots:
-            ballots = fit_ballots(*given, **named)
-            self.cast.append(ballots.copy())
-            return ballots
-
-        teachers.fit_ballots = recorded
-        return teachers

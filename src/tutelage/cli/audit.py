@@ -2,27 +2,20 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
 from rich.table import Table
 from rich.text import Text
 from typer import Argument, Exit, Option
 
 from tutelage._internal.validation import integer_at_least
-from tutelage.accounting.calibration import noise_within
-from tutelage.audit.checklist import PrivateRows, check_cells, check_mechanism, check_rows, check_sensitivity
+from tutelage.audit.checklist import PrivateRows, check_cells
+from tutelage.audit.fits import check_fit
 from tutelage.audit.mechanism import check_draws
-from tutelage.audit.sums import check_ballots, check_claim_of_sum, check_noise_of_sum, check_votes, tried_on_few
-from tutelage.cli.config import RunConfig, load_config
-from tutelage.cli.sources import RunData, build_classifier, check_public_rows, load_sources, pool_of
+from tutelage.cli.config import load_config
+from tutelage.cli.sources import build_classifier, check_public_rows, load_sources, pool_of
 from tutelage.cli.text import plain_console, print_json, say
-from tutelage.events import Repeated
 from tutelage.exceptions import ConfigError
-from tutelage.ledger import Ledger
-from tutelage.mechanisms import GNMax
-from tutelage.noise import SimulationNoise
-from tutelage.privacy import ONE_TEACHER
 from tutelage.tables import read_table
 
 _FAILED = 3  # exit code; 1 is a file or data that cannot be used, 2 a wrong call
@@ -55,34 +48,10 @@ def audit(
     data = load_sources(settings)
     check_public_rows(settings, data)
     private = PrivateRows(data.X_private, data.y_private, data.entity_ids, data.silos)
-    pool = pool_of(settings, data)
-    existing = None
-    if settings.mechanism is None and settings.ledger.exists():  # an unspent copy, which determines the noise of a run
-        state = Ledger.open(settings.ledger, read_only=True).state()
-        kept: Any = {"order": state.order, "accounting": state.accounting}
-        existing = Ledger.in_memory(epsilon=state.budget, delta=state.delta, unit=state.unit, **kept)
-    epsilon = settings.privacy.epsilon or (settings.privacy.budget if settings.mechanism is None else None)
-    # No ledger, because nothing is released.
-    model = build_classifier(settings, data, noise=SimulationNoise(0), epsilon=epsilon)
-    if settings.mechanism is None and not settings.by_people:
-        model.set_params(mechanism=_by_budget(settings, data, pool, existing), epsilon=None)
-    elif existing is not None and not settings.by_vectors:  # every check below has the noise of that ledger
-        few: Any = tried_on_few(model, private, pool, ledger=existing)
-        model.set_params(mechanism=few.mechanism_, epsilon=None)
-    n_classes, found = len(data.classes), check_rows(private, pool)
-    if settings.by_vectors:
-        found = [check_noise_of_sum(draws=draws), check_claim_of_sum(draws=draws), *found]
-        found.append(check_ballots(model, private, pool, entities=entities))
-    elif settings.by_people:
-        ids = np.arange(len(private.X)) if private.entity_ids is None else private.entity_ids
-        mechanism: Any = tried_on_few(model, private, pool).mechanism_
-        found = [*check_mechanism(mechanism, len(np.unique(ids)), n_classes, draws=draws), *found]
-        found.append(check_votes(model, private, pool, entities=entities))
-    else:
-        teachers = settings.teachers.number if private.silos is None else len(np.unique(private.silos))
-        mechanism = model.resolved().mechanism_for(teachers)
-        found = [*check_mechanism(mechanism, teachers, n_classes, draws=draws), *found]
-        found.append(check_sensitivity(model, private, pool, entities=entities, progress=not as_json))
+    pool, privacy = pool_of(settings, data), settings.privacy
+    budget = {"ledger": settings.ledger, "epsilon": privacy.epsilon, "budget": privacy.budget}
+    model = build_classifier(settings, data, **budget)
+    found = check_fit(model, private, pool, draws=draws, entities=entities, progress=not as_json)
     if data.whole_rows is not None and data.columns is not None:
         public = read_table(settings.input_file("public"))
         found.append(check_cells(data.whole_rows, public, data.columns))
@@ -102,16 +71,3 @@ def audit(
         raise Exit(_FAILED)
     if not as_json:
         say(f"Next: tutelage run {config}")
-
-
-def _by_budget(settings: RunConfig, data: RunData, pool: Any, existing: Ledger | None) -> GNMax:
-    """Return how teachers' votes are released with the least noise."""
-    privacy = settings.privacy
-    new: Any = {"epsilon": privacy.budget or privacy.epsilon, "delta": privacy.delta, "unit": ONE_TEACHER}
-    ledger = existing or Ledger.in_memory(**new)
-
-    def event_of(sigma: float) -> Repeated:
-        one = GNMax(sigma).event_of_one(len(data.classes), ledger.unit, simulated=False)
-        return Repeated(one, settings.public.queries or len(pool))
-
-    return GNMax(noise_within(ledger.limit, event_of, privacy.epsilon))

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from textwrap import wrap
 from typing import Annotated, Any
@@ -18,53 +19,37 @@ from tutelage._internal.outputs import check_replaceable, claimed, npz_form
 from tutelage._internal.typing import ABSTAIN
 from tutelage._internal.validation import number_between
 from tutelage.cli.ledger import Neighbors, unit_of
-from tutelage.cli.settings import OneOf, check_entries, read_mechanism, read_settings, read_sum
+from tutelage.cli.method import read_method
+from tutelage.cli.settings import OneOf, check_entries, read_mechanism, read_settings
 from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, plain_console, print_json, printable, say, verb_group
 from tutelage.exceptions import ConfigError, FederationError, InvalidDataError
-from tutelage.federation import (
-    Aggregator,
-    Batch,
-    ComputingParty,
-    Consortium,
-    Entity,
-    Home,
-    Identity,
-    Mailbox,
-    Role,
-    SumRound,
-)
-from tutelage.federation.costs import epsilon_of_queries
+from tutelage.federation import Aggregator, Batch, ComputingParty, Consortium, Entity, Home, Identity, Mailbox, Role
+from tutelage.federation.consortium import SCHEMES
 from tutelage.federation.documents import listed, member_name
 from tutelage.federation.keys import Member, host_and_port
 from tutelage.federation.mailbox import BatchStatus, batch_status, consortium_status
 from tutelage.federation.mpc.links import TRANSCRIPT
+from tutelage.federation.sums import SharedSums
 from tutelage.ledger import Ledger
-from tutelage.mechanisms.local import LocalMechanism
 from tutelage.mechanisms.registry import FEDERATED
+from tutelage.methods import NoisyMoments, TeacherVotes
 from tutelage.privacy import round_up
 from tutelage.students.store import STUDENT, write_student
 from tutelage.teachers import VectorBallots
 
-_REQUIRED = {"name": str, "classes": int, "members": list, "mechanism": dict, "unit": dict, "quorum": int}
-_OPTIONAL = {"teachers_per_entity": int, "colluding": int, "teachers": dict, "people": dict}
-_VECTORS = f"tutelage.teachers.{VectorBallots.__name__}"
-_LABELS = npz_form("labels", "rows", "labels")
-_SHOWN_QUERIES, _SHOWN_DELTA = 100, 1e-5
+_REQUIRED = {"name": str, "classes": int, "members": list, "method": dict, "unit": dict, "quorum": int}
+_OPTIONAL = {"teachers_per_entity": int, "colluding": int, "people": dict}
+_SHOWN_DELTA = 1e-5
 
 
 def read_terms(path: Path) -> Consortium:
     """Return the consortium that a settings file describes; member files are relative to it."""
     found = read_settings(path)
     check_entries(found, _REQUIRED | _OPTIONAL, _REQUIRED, "the terms file")
-    files, unit, mechanism = found["members"], found["unit"], found["mechanism"]
+    files, unit = found["members"], found["unit"]
     if not all(isinstance(name, str) for name in files):
         raise ConfigError("`members` in the terms must be a list of public key files.")
-    teacher = _read_teacher(found)
-    answers = read_mechanism(mechanism, FEDERATED) if teacher is None else read_sum(mechanism)
-    if answers is None:
-        raise ConfigError(
-            "[mechanism] must have `name` and `noise_multiplier`, because the members agree on the noise."
-        )
+    mechanism, teacher = _read_method(found)
     check_entries(unit, {"neighbors": Annotated[str, OneOf(Neighbors)], "name": str}, ["neighbors"], "[unit]")
     members = tuple(Member.load(path.parent / name) for name in files)
     entities = [member.name for member in members if member.role is Role.ENTITY]
@@ -75,35 +60,35 @@ def read_terms(path: Path) -> Consortium:
         name=found["name"],
         members=members,
         n_classes=found["classes"],
-        mechanism=answers,
+        mechanism=mechanism,
         teachers_per_entity=found.get("teachers_per_entity", 1),
         quorum=found["quorum"],
-        colluding=found.get("colluding", 0 if isinstance(answers, LocalMechanism) else 1),
+        colluding=found.get("colluding", SCHEMES[type(mechanism)].colluding),
         unit=unit_of(Neighbors(unit["neighbors"]), unit.get("name")),
         teacher=teacher,
         people=tuple(people[name] for name in entities) if people else (),
     )
 
 
-def _read_teacher(terms: Mapping[str, Any]) -> VectorBallots | None:
-    """Return the ballots that people cast in sums of ballots; None for votes."""
-    table = terms.get("teachers")
-    if table is None:
+def _read_method(terms: Mapping[str, Any]) -> tuple[Any, VectorBallots | None]:
+    """Return the mechanism of the terms, and for sums of ballots what people cast."""
+    table = terms["method"]
+    if table.get("name") != NoisyMoments.name:
+        # Nothing else is agreed on: each hospital chooses its own teachers.
+        kinds = {"name": Annotated[str, OneOf((NoisyMoments.name, TeacherVotes.name))], "mechanism": dict}
+        check_entries(table, kinds, ["name", "mechanism"], "[method]")
         if "people" in terms:
-            raise ConfigError(f"[people] is only for sums of ballots. Add [teachers] with the estimator {_VECTORS!r}.")
-        return None
-    check_entries(table, {"estimator": str, "parameters": dict}, ["estimator"], "[teachers]")
-    if table["estimator"] != _VECTORS:
+            raise ConfigError(f"[people] is only for sums of ballots, with the name {NoisyMoments.name!r} in [method].")
+        return read_mechanism(table["mechanism"], FEDERATED, "`mechanism` in [method]"), None
+    method: Any = read_method(table)
+    if method.mechanism is None or method.student is not None:
         raise ConfigError(
-            f"`estimator` in [teachers] must be {_VECTORS!r} in the terms of a consortium. Got {table['estimator']!r}. "
-            "For votes, leave [teachers] out, because each hospital chooses its own teachers."
+            "[method] must have a `mechanism` and no `student`, because the members agree on the noise, and the "
+            "student follows from the sums."
         )
     if "teachers_per_entity" in terms or "people" not in terms:
-        raise ConfigError(f"The terms must have [people] in place of `teachers_per_entity` for {_VECTORS}.")
-    try:
-        return VectorBallots(**table.get("parameters", {}))
-    except TypeError as error:
-        raise ConfigError(f"[teachers.parameters] does not fit {_VECTORS}: {error}.") from None
+        raise ConfigError(f"The terms must have [people] in place of `teachers_per_entity` for {NoisyMoments.name}.")
+    return method.mechanism, method.teacher
 
 
 def describe(consortium: Consortium) -> None:
@@ -114,17 +99,17 @@ def describe(consortium: Consortium) -> None:
     row("mechanism", Text(repr(consortium.mechanism)))
     row("classes", f"{consortium.n_classes}")
     row("protects", Text(f"{consortium.unit.name}: {consortium.unit.neighboring.sentence}"))
-    quorum = f"{consortium.quorum} of {len(consortium.entities)}"
-    row("quorum", quorum if consortium.is_local else f"{quorum}; {consortium.colluding} may collude")
-    queries, what = _SHOWN_QUERIES, f"{_SHOWN_QUERIES} queries spend"
-    if consortium.teacher is not None:
-        people = zip(consortium.entities, consortium.people, strict=True)
-        numbers = listed([f"{entity.name} {number:,}" for entity, number in people])
+    collude = f"; {consortium.colluding} may collude" * bool(consortium.computing_parties)
+    row("quorum", f"{consortium.quorum} of {len(consortium.entities)}{collude}")
+    scheme, queries, what = consortium.scheme, 100, "100 queries"
+    if isinstance(scheme, SharedSums):
+        pairs = zip(consortium.entities, consortium.people, strict=True)
+        numbers = listed([f"{entity.name} {number:,}" for entity, number in pairs])
         row("people", Text(f"about {sum(consortium.people):,}: {numbers}"))
-        row("ballots", repr(consortium.teacher))
-        queries, what = 1, f"{consortium.teacher.rounds} rounds spend"
-    cost = epsilon_of_queries(consortium, queries, _SHOWN_DELTA)
-    row(what, f"ε = {round_up(cost.epsilon):.4f} at δ = {_SHOWN_DELTA:g}")
+        row("ballots", Text(repr(scheme.teacher)))
+        queries, what = 1, f"{scheme.teacher.rounds} rounds"
+    epsilon = round_up(consortium.epsilon_of_queries(queries, _SHOWN_DELTA).epsilon)
+    row(f"{what} spend", f"ε = {epsilon:.4f} at δ = {_SHOWN_DELTA:g}")
     plain_console().print(table)
     say("fingerprint of each member, as `keygen` printed it")
     for member in consortium.members:
@@ -147,7 +132,7 @@ def describe_status(consortium: Consortium, batches: Sequence[BatchStatus]) -> N
         step = f"{parties} must run `tutelage federate compute` at the same time."
         if short > 0 and not each.computed:
             step = f"{short} more must run `tutelage federate vote`."
-        elif consortium.is_local or each.complete:
+        elif each.complete or not parties:
             step = f"{consortium.aggregator.name} can run `tutelage federate collect`."
         say(f"{each.batch[:8]}: {missing}Next: {step}")
 
@@ -233,8 +218,8 @@ def join(
     member = Home(home)
     member.join(consortium, fingerprint)
     say(f"{member.identity.member.name} has joined {consortium.name!r}.")
-    step = {Role.COMPUTING: "federate compute", Role.AGGREGATOR: "federate ask"}.get(member.identity.member.role)
-    if step is None or (step == "federate ask" and not consortium.is_local):
+    step = "federate compute" if member.identity.member.role is Role.COMPUTING else "federate ask"
+    if member.identity.member.role in consortium.scheme.spenders:
         step = f"ledger init FILE --for {home} --epsilon EPSILON --delta DELTA"
     say(f"Next: tutelage {step}")
 
@@ -256,20 +241,21 @@ def ask(
     learned from the rows, and the student so far.
     """
     aggregator, budget = _aggregator(home, ledger, keys_changed=keys_changed)
+    scheme = aggregator.consortium.scheme
     with _paid_once(budget):
         asked = aggregator.ask(read_array(rows, array, "X"), _mailbox(mailbox), new_batch=new_batch)
     found = {"batch": None if asked.batch is None else asked.batch.identifier, "queries": asked.new}
     if as_json:
         print_json({**found, "ledger": budget and budget.state().as_dict()})
     elif asked.batch is None:
-        done = "Every round was collected" if aggregator.consortium.is_sum else "Every row was labeled"
+        done = "Every round was collected" if isinstance(scheme, SharedSums) else "Every row was labeled"
         say(f"{done} before. No query was sent, and nothing was spent.")
     else:
-        if (teacher := aggregator.consortium.teacher) is None:
-            say(f"Sent batch {asked.batch.identifier} with {asked.new:,} queries.")
-        else:
-            number = SumRound.of(asked.batch, aggregator.consortium).number
-            say(f"Sent round {number + 1} of {teacher.rounds} as batch {asked.batch.identifier}.")
+        what = f"batch {asked.batch.identifier} with {asked.new:,} queries"
+        if isinstance(scheme, SharedSums):
+            number = scheme.round_of(asked.batch).number + 1
+            what = f"round {number} of {scheme.teacher.rounds} as batch {asked.batch.identifier}"
+        say(f"Sent {what}.")
         if budget is not None:
             say(budget.state())
         say(f"Next: tutelage federate status --mailbox {mailbox}")
@@ -298,8 +284,7 @@ def vote(
     """
     member, budget, box = Home(home), Ledger.open(ledger), _mailbox(mailbox)
     entity = Entity(member, budget, keys_changed=keys_changed)
-    terms = entity.consortium
-    by_sum = terms.is_sum
+    terms, by_sum = entity.consortium, isinstance(entity.consortium.scheme, SharedSums)
 
     # For votes, an unfinished batch is never chosen automatically: only the mailbox states which are finished, and
     # ballots fit any batch with as many queries. The ballots of a sum are computed here, for the batch.
@@ -314,26 +299,25 @@ def vote(
     if data is not None:
         with open_input(data, TABLE) as file:
             entity.bind(hashlib.file_digest(file, "sha256").digest(), changed=data_changed)
-    if by_sum:
-        if not {"X", "y"} <= set(arrays):
-            raise ConfigError(f"{ballots} must contain the arrays X and y, and also ids if the terms protect people.")
-        with _paid_once(budget):
-            cast = entity.cast(asked, arrays["X"], arrays["y"], box, entity_ids=arrays.get("ids"))
+    if not by_sum:
+        send = partial(entity.vote, asked, read_array(ballots, array, "ballots"), box)
+    elif {"X", "y"} <= set(arrays):
+        send = partial(entity.cast, asked, arrays["X"], arrays["y"], box, entity_ids=arrays.get("ids"))
     else:
-        votes = read_array(ballots, array, "ballots")
-        with _paid_once(budget):
-            cast = entity.vote(asked, votes, box)
+        raise ConfigError(f"{ballots} must contain the arrays X and y, and also ids if the terms protect people.")
+    with _paid_once(budget):
+        cast = send()
     if as_json:
         found = {"batch": asked.identifier, "queries": cast.queries, "recipients": sorted(cast.envelopes)}
         print_json({**found, "repeated": cast.repeated, "ledger": budget.state().as_dict()})
         return
     if cast.repeated:
         say(f"This hospital voted before. The same envelopes were sent again, and {ballots} was not used.")
-    limit = "" if by_sum or cast.queries == asked.n_queries else "; the budget does not allow more"
-    votes_on = f"sealed votes on {cast.queries:,} of {asked.n_queries:,} queries"
-    what = "the sealed sum of the ballots of one round" if by_sum else votes_on
+    limit = "; the budget does not allow more" * (cast.queries < asked.n_queries)
+    votes = f"sealed votes on {cast.queries:,} of {asked.n_queries:,} queries"
+    what, kind = ("the sealed sum of the ballots of one round", "ballots") if by_sum else (votes, "votes")
     say(f"Sent {what} to {', '.join(sorted(cast.envelopes))}{limit}.")
-    say(f"The {'ballots' if by_sum else 'votes'} are for batch {asked.identifier}.\n{budget.state()}")
+    say(f"The {kind} are for batch {asked.identifier}.\n{budget.state()}")
     say(f"Next: tutelage federate status --mailbox {mailbox}")
 
 
@@ -377,7 +361,8 @@ def compute(
         print_json({"batch": asked.identifier, **done._asdict()})
         return
     _print_left_out(done.left_out)
-    what = "sum of the ballots of" if party.consortium.is_sum else f"labels of {done.queries:,} queries by"
+    by_sum = isinstance(party.consortium.scheme, SharedSums)
+    what = "sum of the ballots of" if by_sum else f"labels of {done.queries:,} queries by"
     say(f"Sent the {what} {len(done.entities)} hospitals, in shares, to the aggregator.")
     say(f"Next, at {party.consortium.aggregator.name}: tutelage federate collect")
 
@@ -396,39 +381,45 @@ def collect(
     Repeating the command gives the same labels and spends nothing.
     """
     (aggregator, budget), box = _aggregator(home, ledger), _mailbox(mailbox)
-    by_sum = aggregator.consortium.is_sum
-    suffix, held = (".skops", "student") if by_sum else (".npz", "labels and their rows")
+    by_sum = isinstance(aggregator.consortium.scheme, SharedSums)
+    key, held, suffix, form, write = _STUDENT if by_sum else _LABELS
     if output.suffix.lower() != suffix:
         raise ConfigError(f"--output must end in {suffix}, the format of the {held}. Got {output}.")
-    with claimed(output, STUDENT if by_sum else _LABELS, way_out=ANOTHER_FILE) as claim:
+    with claimed(output, form, way_out=ANOTHER_FILE) as claim:
         asked = _batch(box, aggregator.consortium, batch, aggregator.is_collected)
-        about: dict[str, Any] = {"batch": asked.identifier}
-        with _paid_once(budget):
-            if by_sum:
-                opened = aggregator.collect_sum(asked, box)
-                with claim.written() as part:
-                    write_student(opened.round.classifier, part)
-                entities, left_out, next_step = opened.entities, {}, opened.rounds_left
-                about |= {"round": opened.round.number, "rounds_left": opened.rounds_left}
-                about |= {"entities": entities, "student": str(claim.path)}
-                wrote = f"the student of round {opened.round.number}"
-            else:
-                found = aggregator.collect(asked, box)
-                with claim.written() as part:
-                    np.savez_compressed(part, rows=asked.rows, labels=found.labels)
-                entities, left_out, answered = found.entities, found.left_out, int(np.sum(found.labels != ABSTAIN))
-                about |= {"asked": asked.n_queries, "answered": answered}
-                about |= {"entities": entities, "left_out": left_out, "labels": str(output)}
-                wrote, next_step = f"{answered:,} of {asked.n_queries:,} labels", None
+        with _paid_once(budget), claim.written() as part:
+            wrote, about = write(aggregator, asked, box, part)
     if as_json:
-        print_json({**about, "ledger": budget and budget.state().as_dict()})
+        spent = budget and budget.state().as_dict()
+        print_json({"batch": asked.identifier, **about, key: str(claim.path), "ledger": spent})
         return
-    _print_left_out(left_out)
-    say(f"Wrote {wrote}, by {len(entities)} hospitals, to {output}.")
+    _print_left_out(about.get("left_out", {}))
+    say(f"Wrote {wrote}, by {len(about['entities'])} hospitals, to {output}.")
     if budget is not None:
         say(budget.state())
-    if next_step is not None:
-        say("Next: tutelage federate ask" if next_step else "This was the last round.")
+    if "rounds_left" in about:
+        say("Next: tutelage federate ask" if about["rounds_left"] else "This was the last round.")
+
+
+def _write_labels(aggregator: Aggregator, asked: Batch, box: Mailbox, part: Path) -> tuple[str, dict[str, Any]]:
+    """Write the labels of a batch and its rows; return what was written, in words and as JSON."""
+    found = aggregator.collect(asked, box)
+    np.savez_compressed(part, rows=asked.rows, labels=found.labels)
+    answered = int(np.sum(found.labels != ABSTAIN))
+    about = {"asked": asked.n_queries, "answered": answered, "entities": found.entities, "left_out": found.left_out}
+    return f"{answered:,} of {asked.n_queries:,} labels", about
+
+
+def _write_student(aggregator: Aggregator, asked: Batch, box: Mailbox, part: Path) -> tuple[str, dict[str, Any]]:
+    """Write the student after a round; return what was written, in words and as JSON."""
+    opened = aggregator.collect_sum(asked, box)
+    write_student(opened.round.classifier, part)
+    about = {"round": opened.round.number, "rounds_left": opened.rounds_left, "entities": opened.entities}
+    return f"the student of round {opened.round.number}", about
+
+
+_LABELS = "labels", "labels and their rows", ".npz", npz_form("labels", "rows", "labels"), _write_labels
+_STUDENT = "student", "student", ".skops", STUDENT, _write_student
 
 
 @federate.command()
@@ -470,7 +461,7 @@ def _terms_in(mailbox: Mailbox) -> Consortium:
 def _aggregator(home: Path, ledger: Path | None, *, keys_changed: bool = False) -> tuple[Aggregator, Ledger | None]:
     """Return the aggregator with its ledger; the local model needs none."""
     member = Home(home)
-    if member.consortium_as(Role.AGGREGATOR).is_local:
+    if Role.AGGREGATOR not in member.consortium_as(Role.AGGREGATOR).scheme.spenders:
         if ledger is not None:
             raise ConfigError("--ledger must be left out in the local model, where each hospital keeps its own budget.")
         return Aggregator(member, None), None

@@ -79,11 +79,10 @@ def init(
             raise ConfigError("--for reads --neighbors and --unit from the joined terms. Leave these two options out.")
         from tutelage.federation import Home
         from tutelage.federation.charges import owner_name
-        from tutelage.federation.costs import event_of_query
 
         home = Home(member)
         terms = home.consortium()
-        protects, query, owner = terms.unit, event_of_query(terms), owner_name(home.identity.member)
+        protects, query, owner = terms.unit, terms.scheme.event_of(), owner_name(home.identity.member)
     elif neighbors is None:
         raise ConfigError(
             "--neighbors must name what the budget protects: entity (all rows of one person), row, silo, owner, or "

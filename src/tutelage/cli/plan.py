@@ -13,7 +13,7 @@ from typer import Exit, Option
 from tutelage._internal.files import read_arrays
 from tutelage._internal.html import escape, facts
 from tutelage._internal.releases import claimed_folder, released
-from tutelage.cli.config import RunConfig, build_student, build_teacher, load_config
+from tutelage.cli.config import RunConfig, load_config
 from tutelage.cli.sources import RunData, check, check_public_rows, learn_features, load_sources, pool_of
 from tutelage.cli.text import AsJson, plain_console, say
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
@@ -70,7 +70,7 @@ def plan(
             check_public_rows(settings, data)
             check(settings, data)
             target |= _of_configuration(settings, data, target)
-            if not settings.method_is_open and "parameters" not in target:
+            if settings.method is not None and "parameters" not in target:
                 say("The settings of the configuration cannot be tried: [public] names no `label`.", err=True)
         else:
             target |= {"accuracy": accuracy, "classes": classes, "public_rows": public_rows}
@@ -101,7 +101,7 @@ def plan_for(settings: RunConfig, data: RunData) -> Plan | None:
     The number of people must be public: the number of rows, or what `people` in [private] declares.
     """
     target = _of_configuration(settings, data, {})
-    open_to_plan = settings.method_is_open and "y_public" in target and data.batches is None
+    open_to_plan = settings.method is None and "y_public" in target and data.batches is None
     if not open_to_plan or target["people"] is None or target["epsilon"] is None:
         return None
     return make_plan(**_complete(target))
@@ -124,16 +124,8 @@ def _of_configuration(settings: RunConfig, data: RunData, given: Mapping[str, An
     if data.y_public is None:
         return target
     target["y_public"] = data.y_public[: len(pool)]
-    if not settings.method_is_open:
-        target["parameters"] = {
-            "teacher": build_teacher(settings.teachers),
-            "mechanism": settings.mechanism,
-            "n_teachers": settings.teachers.number,
-            "n_queries": settings.public.queries,
-            "rounds": settings.public.rounds,
-            "selection": None if settings.by_people else settings.public.selection,
-            "student": build_student(settings),
-        }
+    if settings.method is not None:
+        target["parameters"] = {"method": settings.method}
     return target
 
 

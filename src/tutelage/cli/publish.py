@@ -19,12 +19,12 @@ from tutelage.cli.config import RunConfig
 from tutelage.cli.settings import Chosen, choosing_mechanism
 from tutelage.cli.sources import read_rows
 from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, Teachers, print_json, say, verb_group
-from tutelage.estimator import PATEClassifier
-from tutelage.events import Composed, Repeated, counted
+from tutelage.events import Composed, counted
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import Mechanism
+from tutelage.methods import Sizes
 from tutelage.noise import SimulationNoise
 from tutelage.privacy import PrivacyUnit, round_up
 from tutelage.publishing import Proposal, publish_epsilon, record
@@ -49,12 +49,7 @@ def read_proposal(path: Path) -> Proposal:
 
 def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, pool: Matrix) -> Ledger:
     """Return the ledger of a run; refuse, before anything is spent, one whose proposal could not be tested."""
-    ledger, mechanism = settings.ledger, settings.votes
-    if mechanism is None or mechanism.takes_predictions or settings.public.rounds > 1:
-        raise ConfigError(
-            "`proposal` in [privacy] needs votes, a [mechanism] other than `interactive`, and `rounds` = 1. Leave it "
-            "out."
-        )
+    ledger, method = settings.ledger, settings.chosen
     if not ledger.exists():
         raise ConfigError(
             f"`proposal` in [privacy] needs the ledger it was recorded in, and {ledger} does not exist. Create it with "
@@ -62,8 +57,7 @@ def check_proposal(proposal: Proposal, settings: RunConfig, classes: int, pool: 
         )
     paying = Ledger.open(ledger)
     same_unit(proposal, paying.unit)
-    queries = settings.public.queries or len(pool)
-    labels = Repeated(mechanism.event_of_one(classes, proposal.unit, simulated=False), queries)
+    labels: Any = method.event(Sizes(n_classes=classes, n_public=len(pool), unit=proposal.unit))
     history = paying.history()
     if history.state.spent == 0:
         check_recorded(proposal, history)
@@ -88,14 +82,13 @@ def _released_once(mechanism: Mechanism, votes: VoteHistogram, answered: npt.NDA
     return accountant
 
 
-def tested(settings: RunConfig, model: PATEClassifier, proposal: Proposal, rows: Matrix) -> Publication:
+def tested(settings: RunConfig, model: Any, proposal: Proposal, rows: Matrix) -> Publication:
     """Return what may be claimed of a run's labels after the test, drawn through the ledger."""
     ledger = model.open_ledger_
     places = {row: place for place, row in reversed(list(enumerate(ledger.query_hashes({}, rows))))}
     once = sorted(places.values())  # equal rows are one query
-    if settings.votes is None:
-        raise ConfigError("Only the cost of votes can be tested. Leave `proposal` out.")
-    released = _released_once(settings.votes, model.votes_.select(np.array(once)), model.release_.answered[once])
+    votes, answered = model.votes_.select(np.array(once)), model.release_.answered[once]
+    released = _released_once(settings.chosen.mechanism, votes, answered)
     question = str(model.question)
     found = recalled_publication(released, ledger, proposal, rows, question=question)
     if found is not None:

@@ -17,7 +17,7 @@ from tutelage._internal.outputs import Claim
 from tutelage._internal.releases import RESULTS, claimed_folder, released
 from tutelage.accounting import data_independent
 from tutelage.ballots import write_sums
-from tutelage.cli.config import PublishedSection, RunConfig, load_config, with_method
+from tutelage.cli.config import PublishedSection, RunConfig, load_config
 from tutelage.cli.plan import plan_for
 from tutelage.cli.publish import check_proposal, read_proposal, tested
 from tutelage.cli.sources import (
@@ -33,16 +33,25 @@ from tutelage.cli.sources import (
 from tutelage.cli.text import interruption_says, plain_console, print_json, remark, say
 from tutelage.estimator import PATEClassifier
 from tutelage.estimator.classifier import FEW_VOTES_LEFT
-from tutelage.events import Composed, of_queries
+from tutelage.events import Composed
 from tutelage.exceptions import BudgetContinuedWarning, ConfigError, FewPublicRowsWarning, PreflightWarning
+from tutelage.methods import Sizes
 from tutelage.partition import canonical_ids
 from tutelage.privacy import ONE_TEACHER, round_up
-from tutelage.published import accuracy_by_class, card_of, joined, public_number_of_people, write_results
+from tutelage.published import (
+    accuracy_by_class,
+    card_of,
+    joined,
+    objectionable,
+    public_number_of_people,
+    write_results,
+)
 from tutelage.publishing import Proposal
 from tutelage.publishing.proof import claim_of
 from tutelage.publishing.recording import record_of
 from tutelage.reporting import ClassAccuracy, PrivacyCard
 from tutelage.reporting.lints import LARGE_EPSILON, Finding, lint
+from tutelage.votes import VoteHistogram
 
 _CHECKPOINTS, _VOTES_FILE = "checkpoints", "private-votes.npz"
 
@@ -60,8 +69,8 @@ def run(
 ) -> None:
     """Release private data through noise, train a student on the release, and write the privacy card.
 
-    By default, each person casts one ballot, and the noisy sum of the ballots is released. If the configuration names
-    teachers, they are trained on parts of the private rows, and the noisy winners of their votes are released.
+    By default, each person casts one ballot, and the noisy sum of the ballots is released. [method] in the
+    configuration names another method.
     """
     settings = load_config(config)
     if insist:
@@ -92,11 +101,12 @@ def _released(
     if found is not None:
         if found.recommended is None:
             raise ConfigError(
-                f"{found.obstacle} Nothing was spent. To run in spite of it, name `estimator` in [teachers]: "
-                '"tutelage.teachers.VectorBallots".'
+                f"{found.obstacle} Nothing was spent. To run in spite of it, name a method in [method]: "
+                f'name = "{found.best.method.name}".'
             )
         remark(f"plan: {found.sentences()[0]}")
-        settings = with_method(settings, found.recommended.method)
+        features = replace(settings.features, map=settings.map)  # which the plan was made for
+        settings = replace(settings, method=found.parameters()["method"], features=features)
     for finding in objections_before(settings, data):
         color = colors.RED if finding.severity == "danger" else colors.YELLOW
         say(f"tutelage: {finding.severity}: {finding.reason}", err=True, color=color)
@@ -105,7 +115,7 @@ def _released(
         proposal = read_proposal(settings.base / user_path(privacy.proposal))
         ledger = check_proposal(proposal, settings, len(data.classes), pool_of(settings, data))
     checkpoints = results.private / _CHECKPOINTS
-    given = {"ledger": ledger, "epsilon": privacy.epsilon, "budget": privacy.budget, "data_changed": data_changed}
+    given: dict[str, Any] = {"ledger": ledger, "data_changed": data_changed}
     model = build_classifier(settings, data, checkpoints=checkpoints, progress=progress, **given)
     settings.ledger.parent.mkdir(parents=True, exist_ok=True)
     if_interrupted = (
@@ -127,15 +137,12 @@ def _released(
     if model.drawn_ and model.release_.cost == 0:
         remark(f"warning: {FEW_VOTES_LEFT}")
     card = _card(settings, data, model, proposal)
-    of_rounds: Any = ()  # none, too, where all labels were remembered
-    if settings.output.votes:
-        of_rounds = model.ballots_ if settings.by_people else (model.votes_,)
-    if of_rounds:
+    if settings.output.votes and (of_rounds := _ballots_of(model)):
         with results.added(_VOTES_FILE, VOTES, private=True) as path:
-            if settings.by_vectors:
-                write_sums(of_rounds, path)
-            else:  # where people vote, those that this run added noise to
+            if isinstance(of_rounds[0], VoteHistogram):
                 replace(of_rounds[0], counts=np.concatenate([one.counts for one in of_rounds])).write(path)
+            else:
+                write_sums(of_rounds, path)
     with released(results, record=model.open_ledger_.record_release) as folder:
         write_results(folder, model, card, joined(data.columns, model.student_map_, model.student_))
     if not settings.output.votes and VOTES.fault(results.private / _VOTES_FILE) is None:
@@ -143,12 +150,19 @@ def _released(
     return model, card
 
 
+def _ballots_of(model: Any) -> tuple[Any, ...]:
+    """Return the private ballots that noise was added to, round by round; none where all labels were remembered."""
+    return getattr(model, "ballots_", None) or ((model.votes_,) if hasattr(model, "votes_") else ())
+
+
 def objections_before(settings: RunConfig, data: RunData) -> tuple[Finding, ...]:
     """Return what is wrong with the settings before anything is spent, for the owner only: people may be private."""
     people = None  # in batches, not known yet
     if data.batches is None:
         people = len(data.X_private) if data.entity_ids is None else len(np.unique(canonical_ids(data.entity_ids)))
-    teachers = settings.teachers.number if data.silos is None else len(np.unique(canonical_ids(data.silos)))
+    teachers = getattr(settings.chosen, "n_teachers", None)
+    if data.silos is not None:
+        teachers = len(np.unique(canonical_ids(data.silos)))
     return _objections(settings, data, _planned_epsilon(settings, data), teachers, people)
 
 
@@ -164,31 +178,27 @@ def _objections(
         epsilon=epsilon,
         delta=settings.privacy.delta,
         entities=people,
-        teachers=None if settings.by_people else teachers,
+        teachers=None if settings.chosen.of_people else teachers,
         classes=len(data.classes),
-        threshold=getattr(settings.votes, "threshold", None),
-        stopping="fixed" if settings.public.rounds == 1 else "data-independent",
         tuned_on=settings.privacy.tuned_on,
         insisted=settings.privacy.insist,
-        mechanism="interactive" if settings.votes is not None and settings.votes.takes_predictions else None,
+        **objectionable(settings.chosen),
         **more,
     )
 
 
 def _planned_epsilon(settings: RunConfig, data: RunData) -> float | None:
     """Return the ε that everything in the ledger may come to: its budget, or by default just enough for this run."""
-    if settings.privacy.budget or settings.privacy.epsilon:
-        return settings.privacy.budget or settings.privacy.epsilon
-    if settings.votes is None:
-        return None  # what is not planned is known once the sum or the labels were released
-    queries = settings.public.queries or len(pool_of(settings, data))
-    event = of_queries(settings.votes.event_of_one(len(data.classes), ONE_TEACHER, simulated=False), queries)
-    bound = data_independent.rdp(event).to_epsilon(settings.privacy.delta).epsilon
+    method, privacy, pool = settings.chosen, settings.privacy, len(pool_of(settings, data))
+    if privacy.budget or privacy.epsilon or method.mechanism is None:
+        return privacy.budget or privacy.epsilon
+    event = method.event(Sizes(n_classes=len(data.classes), n_public=pool, unit=ONE_TEACHER))
+    bound = data_independent.rdp(event).to_epsilon(privacy.delta).epsilon
     # Only a large ε is objected to, so the tighter bound, which takes seconds, is for those alone.
-    return bound if bound <= LARGE_EPSILON else data_independent.epsilon(event, settings.privacy.delta).epsilon
+    return bound if bound <= LARGE_EPSILON else data_independent.epsilon(event, privacy.delta).epsilon
 
 
-def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: Proposal | None) -> PrivacyCard:
+def _card(settings: RunConfig, data: RunData, model: Any, proposal: Proposal | None) -> PrivacyCard:
     release, independent, sanitised = model.release_, model.epsilon_, None
     if proposal is not None:
         claim = claim_of(tested(settings, model, proposal, pool_of(settings, data)[model.queries_]))
@@ -209,7 +219,6 @@ def _card(settings: RunConfig, data: RunData, model: PATEClassifier, proposal: P
         proposal=None if sanitised is None or proposal is None else record_of(proposal),
         event=release.event if proposal is None else Composed((release.event, *publications)),
         feature_map=describe_features(chosen),
-        student=chosen.student_name,
         findings=_objections(settings, data, independent.epsilon, model.n_teachers_, people, **scored),
     )
 
@@ -227,7 +236,7 @@ def _accuracy(settings: RunConfig, data: RunData, model: PATEClassifier) -> tupl
     return accuracy_by_class(model.classes_, model.predict(rows), data.y_public[scored])
 
 
-def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard) -> None:
+def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
     table = Table("", "", title="Private student", title_justify="left", show_header=False)
     row = table.add_row
     if not settings.published:
@@ -254,7 +263,7 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
         row("share of the budget that tuning took", f"{settings.tuning.share:.0%} of all 1/σ²")
     row("mechanism", card.mechanism)
     row("public rows labeled" if card.releases_sums else "queries", f"{card.queries:,}")
-    row("people who cast ballots" if settings.by_people else "teachers", _teachers(settings, card.teachers))
+    row(settings.chosen.voters, _number_of_voters(model, card.teachers))
     row("privacy unit", card.epsilon.unit.name)
     if card.if_added_or_removed is not None:
         row("ε if units only join or leave", f"{round_up(card.if_added_or_removed):.4f}: covers less, do not quote")
@@ -277,11 +286,11 @@ def _print_summary(settings: RunConfig, model: PATEClassifier, card: PrivacyCard
         console.print(f"  {program} example files")
 
 
-def _teachers(settings: RunConfig, number: int | None) -> str:
-    """Return how many cast ballots or votes; where that is a private number of people, it is a noisy one."""
+def _number_of_voters(model: PATEClassifier, number: int | None) -> str:
+    """Return how many cast ballots; where that is a private number of people, it is a noisy one."""
     if number is None:
         return "not stated"
-    noisy = settings.by_vectors and settings.private is not None and settings.private.entity is not None
+    noisy = model.method_.of_people and model.n_private_rows_ is None
     return f"about {number:,} (noisy)" if noisy else f"{number:,}"
 
 

@@ -23,10 +23,9 @@ _MOST = 2**53  # up to which floats tell whole numbers apart
 _NAMED = {
     str: "text", int: "a whole number", float: "a number", list: "a list", dict: "a table", bool: "true or false",
 }  # fmt: skip
-SUM = "noisy-sum"
 _BY_NOISE = {"laplace": "lnmax", "laplacian": "lnmax", "gaussian": "gnmax", "gauss": "gnmax", "normal": "gnmax"}
 Section = TypeVar("Section")
-Kind = TypeVar("Kind", bound=Mechanism | LocalMechanism)
+Kind = TypeVar("Kind", bound=Mechanism | LocalMechanism | NoisySum)
 
 
 class Whole(NamedTuple):
@@ -73,7 +72,7 @@ def check_entries(table: Any, types: Mapping[str, Any], required: Collection[str
     problems = unknown_entries(table, types, where)
     for key, annotation in types.items():
         if key in table:
-            problems.extend(problems_in(lambda one=key, kind=annotation: _check_entry(table[one], kind, one, where)))
+            problems.extend(problems_in(lambda one=key, kind=annotation: check_entry(table[one], kind, one, where)))
         elif key in required:
             problems.append(f"{where} needs `{key}`. Add it.")
     if problems:
@@ -85,7 +84,8 @@ def unknown_entries(table: Mapping[str, Any], known: Collection[str], where: str
     return [f"`{key}` is not a setting of {where}. {nearest(key, known)}" for key in table if key not in known]
 
 
-def _check_entry(value: Any, annotation: Any, name: str, table: str) -> None:
+def check_entry(value: Any, annotation: Any, name: str, table: str) -> None:
+    """Refuse an entry of another type or range than it must have."""
     where, ranges = f"`{name}` in {table}", getattr(annotation, "__metadata__", ())
     annotation = annotation.__origin__ if ranges else annotation
     allowed = getattr(annotation, "__args__", (annotation,))
@@ -150,25 +150,12 @@ def choosing_mechanism(*, predictions: bool = False) -> Callable[[Callable[..., 
     return decorate
 
 
-def read_mechanism(table: Any, known: Mapping[str, Entry[Kind]]) -> Kind:
-    """Return the mechanism that a table ``[mechanism]`` describes."""
+def read_mechanism(table: Any, known: Mapping[str, Entry[Kind]], where: str) -> Kind:
+    """Return the mechanism that a table describes."""
     types = {setting.name: entry.type_of(setting) for entry in known.values() for setting in entry.settings}
-    check_entries(table, {"name": str, **types}, {"name"}, "[mechanism]")
+    check_entries(table, {"name": str, **types}, {"name"}, where)
     settings = {name: value for name, value in table.items() if name != "name"}
     return _build(known, table["name"], settings, lambda setting: f"`{setting}`")
-
-
-def read_sum(table: Any) -> NoisySum | None:
-    """Return the noisy sum that a table ``[mechanism]`` describes; None for as little noise as the budget allows."""
-    if not table:
-        return None
-    check_entries(table, {"name": str, "noise_multiplier": float}, {"name", "noise_multiplier"}, "[mechanism]")
-    if table["name"] != SUM:
-        raise ConfigError(
-            f"`name` in [mechanism] must be '{SUM}' where people cast a ballot of vectors. Got {table['name']!r}. "
-            "Leave [mechanism] out for as little noise as the budget allows."
-        )
-    return NoisySum(table["noise_multiplier"])
 
 
 def _build(

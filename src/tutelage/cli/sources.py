@@ -14,15 +14,15 @@ from sklearn.pipeline import make_pipeline
 
 from tutelage._internal.files import StoredArrays, name_in, read_arrays
 from tutelage._internal.typing import Matrix
-from tutelage.cli.config import PrivateSection, RunConfig, build_student, build_teacher, problems_of_classes
+from tutelage.cli.config import PrivateSection, RunConfig, problems_of_classes
 from tutelage.datasets import DATASETS
+from tutelage.digests import canonical
 from tutelage.estimator import PATEClassifier
 from tutelage.estimator.classes import class_of, question_of
 from tutelage.estimator.inputs import Caller
 from tutelage.exceptions import ConfigError, InvalidDataError, PreflightWarning
 from tutelage.features import PublicColumns, PublicRows
 from tutelage.features.named import FEATURE_MAPS, Columns
-from tutelage.ledger.entries import canonical
 from tutelage.partition import canonical_ids
 from tutelage.preflight import Words
 from tutelage.tables import TABLE_FILES, Batches, Table, is_missing, read_batches, read_table, require_same_types
@@ -87,16 +87,10 @@ def load_sources(config: RunConfig) -> RunData:
 
 
 def check_public_rows(config: RunConfig, data: RunData) -> None:
-    """Refuse, before anything is spent, to ask about or to score on public rows that are not there."""
-    public = len(data.X_public)
-    queries, last = config.public.queries, config.public.evaluate_last or 0
-    if queries is not None and queries > public:
-        raise ConfigError(f"`queries` in [public] must be at most the {public} public rows. Got {queries}.")
-    if last > public - (queries or 1):
-        raise ConfigError(
-            f"`evaluate_last` in [public] must leave at least {queries or 1} of the {public} public rows for queries. "
-            f"Got {last}."
-        )
+    """Refuse, before anything is spent, to keep all public rows for the score."""
+    public, last = len(data.X_public), config.public.evaluate_last or 0
+    if last >= public:
+        raise ConfigError(f"`evaluate_last` in [public] must be less than the {public} public rows. Got {last}.")
 
 
 def pool_of(config: RunConfig, data: RunData) -> Matrix:
@@ -306,22 +300,21 @@ def read_predictions(path: Path, rows: int) -> Matrix:
 
 
 def learn_features(settings: RunConfig, data: RunData) -> Any:
-    """Return the feature map of ``[features]``, if any, learned from public rows that are not kept for scoring."""
-    section = settings.features_section
-    if section is None:
+    """Return the feature map, if any, learned from public rows that are not kept for scoring."""
+    if settings.map is None:
         return None
-    public = PublicRows(pool_of(settings, data), _source(settings))
+    public, section = PublicRows(pool_of(settings, data), _source(settings)), settings.features
     try:
         columns = Columns(len(data.numbers), 0 if data.columns is None else data.columns.n_text_features)
-        return FEATURE_MAPS[section.map](public, section.components, section.image_shape, columns)
+        return FEATURE_MAPS[settings.map](public, section.components, section.image_shape, columns)
     except ValueError as error:  # about public rows and settings only
         raise ConfigError(f"[features] does not fit the public rows. {error}") from None
 
 
 def describe_features(settings: RunConfig) -> str:
     """Return what a card says about the feature map."""
-    section = settings.features_section
-    return "none" if section is None else f"{section.map}, learned from {_source(settings)}, published with the student"
+    name = settings.map
+    return "none" if name is None else f"{name}, learned from {_source(settings)}, published with the student"
 
 
 def _source(settings: RunConfig) -> str:
@@ -329,45 +322,23 @@ def _source(settings: RunConfig) -> str:
 
 
 def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATEClassifier:
-    """Return the classifier that a configuration describes, with the parameters that one verb adds."""
+    """Return the classifier that a configuration describes, with the parameters that one verb changes."""
     features, private = learn_features(settings, data), settings.private
     classes: Any = data.classes
     question = settings.dataset if private is None else question_of(private.label, private.classes)
     if data.batches is not None:  # whose cells are made numbers and classes while they are read
         features = None if features is None else make_pipeline(data.columns, features)
         classes, question = data.batches.section.classes, data.batches.section.label
-    if settings.tuning is not None:
-        tune = []
-        for tried in settings.tried:
-            same = tried.features_section == settings.features_section
-            described = _models(tried, features if same else learn_features(tried, data))
-            tune.append({"teacher": build_teacher(tried.teachers), **described})
-        more |= {"tune": tune, "tune_share": settings.tuning.share}
-    described = _models(settings, features) | {
-        "n_teachers": settings.teachers.number,
-        "mechanism": settings.mechanism,
-        "classes": classes,
-        "n_queries": settings.public.queries,
-        "selection": None if settings.by_vectors else settings.public.selection,
-        "rounds": settings.public.rounds,
-        "unit": None if private is None else private.entity or private.unit,
-        "insist": settings.privacy.insist,
-        "question": question,
-        "delta": settings.privacy.delta,
-        "random_state": settings.teachers.seed,
-        "n_jobs": settings.teachers.jobs,
-    }
-    model = PATEClassifier(build_teacher(settings.teachers), **described, **more)
+    model: Any = settings.classifier()
+    for setting, tried in zip(model.tune or (), settings.tried, strict=True):
+        same = (tried.map, tried.features) == (settings.map, settings.features)
+        setting["features"] = features if same else learn_features(tried, data)
+    model.set_params(features=features, classes=classes, question=question, **more)
     special = {} if private is None else {"entity_ids": private.entity, "silos": private.silo}
     named = {parameter: f"column '{name}'" for parameter, name in special.items()}
     apart = () if private is None else tuple(filter(None, (private.label, private.silo)))
     model._caller = Caller(_IN_TOML, data.columns, data.others, apart, named)
     return model
-
-
-def _models(settings: RunConfig, features: Any) -> dict[str, Any]:
-    seen = "rows" if settings.student.sees == "rows" else features
-    return {"student": build_student(settings), "features": features, "student_features": seen}
 
 
 def fit(model: PATEClassifier, settings: RunConfig, data: RunData) -> None:
@@ -378,7 +349,6 @@ def fit(model: PATEClassifier, settings: RunConfig, data: RunData) -> None:
 
 def check(settings: RunConfig, data: RunData, **more: Any) -> None:
     """Refuse what `fit` would refuse, and warn of what it would warn of, before anything is planned or spent."""
-    more |= {"epsilon": settings.privacy.epsilon, "budget": settings.privacy.budget, "ledger": settings.ledger}
     X, y, given = _rows(data, len(data.X_public))  # those that the student is scored on, too
     with warnings.catch_warnings():
         warnings.simplefilter("always", PreflightWarning)
@@ -390,6 +360,6 @@ def _rows(data: RunData, n_public: int) -> tuple[Any, Any, dict[str, Any]]:
     if data.batches is not None:
         section = data.batches.section
         public = data.batches.public.take(range(n_public))
-        return data.batches.rows, section.label, {"X_public": public, "entity_ids": section.entity}
+        return data.batches.rows, section.label, {"X_public": public, "entity_ids": section.entity, "silos": data.silos}
     given = {"entity_ids": data.entity_ids, "silos": data.silos, "whole_rows": data.whole_rows}
     return data.X_private, data.y_private, {"X_public": data.X_public[:n_public], **given}

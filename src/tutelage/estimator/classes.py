@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from tutelage.digests import canonical
 from tutelage.exceptions import InvalidParameterError
-from tutelage.ledger.entries import canonical
 
 
 def class_of(classes: Any) -> dict[Any, Any]:

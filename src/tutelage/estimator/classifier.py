@@ -1,5 +1,6 @@
 """PATE as one scikit-learn estimator: private rows and public rows in, a publishable student out."""
 
+import hashlib
 import logging
 import secrets
 import warnings
@@ -8,9 +9,8 @@ from contextlib import suppress
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
-import joblib
 import numpy as np
 import numpy.typing as npt
 from sklearn import config_context
@@ -20,12 +20,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from tutelage._internal.gate import user_path
 from tutelage._internal.releases import RESULTS, claimed_folder, on_one_day, released, today
-from tutelage._internal.typing import Matrix
+from tutelage._internal.typing import ABSTAIN, Matrix
 from tutelage.accounting import data_independent
 from tutelage.accounting.filter import Accounting
-from tutelage.estimator.inputs import FitData, Inputs
+from tutelage.boundary import Boundary, Budget
+from tutelage.digests import canonical, data_digest, spelled_out
+from tutelage.estimator.batches import BatchReader, PeopleInBatches
+from tutelage.estimator.inputs import FitData, Inputs, People
 from tutelage.estimator.parameters import Resolved
-from tutelage.events import Event, of_queries
+from tutelage.estimator.together import WITHOUT_LEDGER, Spent
+from tutelage.events import Event
 from tutelage.exceptions import (
     BudgetContinuedWarning,
     InvalidDataError,
@@ -36,43 +40,26 @@ from tutelage.exceptions import (
     RepeatedFitWarning,
 )
 from tutelage.features import PublicColumns
-from tutelage.features.base import check_row_by_row, features_of_private
 from tutelage.features.named import ColumnMap, by_name, labels_of_public, public_features, require_same_rows
-from tutelage.labeling.batches import BatchReader, PeopleInBatches
-from tutelage.labeling.fits import (
-    WITHOUT_LEDGER,
-    Asking,
-    AskingSum,
-    AskingVoters,
-    FitBudget,
-    FitRelease,
-    People,
-    Queries,
-    Spent,
-)
-from tutelage.labeling.sums import BallotRounds
-from tutelage.labeling.tuning import AskingTuned, Candidate, TunedRelease
 from tutelage.ledger import Ledger, LedgerState
-from tutelage.ledger.digests import data_digest
-from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism, NoisySum, Release
+from tutelage.mechanisms import Release
+from tutelage.methods import Method, Public, Tuned
+from tutelage.methods.requests import Outcome, PrivateRows, Training
+from tutelage.methods.shortcuts import DEFAULTS
+from tutelage.methods.tuned import Candidate
 from tutelage.partition import Shards, as_column, unit_of_single_people
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit, PublicEpsilon, round_up
 from tutelage.published import accuracy_by_class, card_of, joined, write_results
 from tutelage.reporting import PrivacyCard
-from tutelage.students import NoisySumClassifier, fit_student
+from tutelage.students import fit_student
 from tutelage.tables import Batches, as_batches, as_table, column_array
-from tutelage.teachers import NearestQueries, NearestTeachers, SinglePeople, VectorBallots, ensemble_of
-from tutelage.teachers.blocks import PeopleInMemory, PrivatePeople
 from tutelage.teachers.checkpoints import discard_checkpoints
-from tutelage.votes import VoteHistogram, tally
 
-_PRIVATE = ("votes_", "ballots_")
 _NOT_OF_THE_RELEASE = ("ledger", "noise", "n_jobs", "progress", "checkpoints", "data_changed", "insist")
 FEW_VOTES_LEFT = (
     "The new queries spend nothing, but people who have cast all their votes abstain, so the labels of these queries "
     "may be mostly noise. To keep votes for later queries, give CappedGNMax a larger `cap`."
 )
-_TEACHERS = 250  # unless another number is given
 _ONE_CLASS = (
     "The student gives all public rows one class, because that class is frequent and the noise hides most of the other "
     "information. Its probabilities still rank rows (`predict_proba`). To get other classes too, use more people, a "
@@ -81,27 +68,45 @@ _ONE_CLASS = (
 _LOGGER = logging.getLogger(__name__)
 
 
+class Intended(NamedTuple):
+    """What a fit is about to release; private."""
+
+    run: Resolved
+    method: Method  # with its noise
+    budget: Budget
+    people: Any
+    public: Public
+
+    def __repr__(self) -> str:
+        return "Intended(<private rows hidden>)"
+
+
 def _student_has_probabilities(classifier: "PATEClassifier") -> bool:
-    student = classifier.student_ if hasattr(classifier, "student_") else classifier._student()
-    return hasattr(student, "predict_proba")
+    student = classifier.student_ if hasattr(classifier, "student_") else classifier._method().student
+    return student is None or hasattr(student, "predict_proba")
 
 
 class PATEClassifier(ClassifierMixin, Inputs):
     """Learn a classifier from sensitive rows with a proved (ε, δ) differential privacy guarantee.
 
-    The private rows are split among teachers, the teachers vote on public rows, the votes are released through noise,
-    and a student learns from the released labels. Predictions come from the student and spend nothing further. Every
-    call of `fit` is a new release. With a `ledger`, all releases share its budget. Without one, their epsilons add up,
-    and from the second fit in a process on, a warning states the sum; also in `GridSearchCV` and `cross_val_score`.
+    A `method` says what people or teachers cast from their private rows, and what is released of it through noise. By
+    default, each person casts a vector for each class, and a student follows from the noisy sums of all vectors. With
+    the other methods, people or teachers vote on public rows, and a student learns from the noisy labels. Predictions
+    come from the student and spend nothing further. Every call of `fit` is a new release. With a `ledger`, all releases
+    share its budget. Without one, their epsilons add up, and from the second fit in a process on, a warning states the
+    sum; also in `GridSearchCV` and `cross_val_score`.
 
     Parameters
     ----------
+    method : Method, optional
+        How private rows teach the student: `NoisyMoments`, `CappedVotes` or `TeacherVotes`, with its settings. Default:
+        the method that its shortcuts `teacher`, `n_teachers`, `mechanism`, `student`, `n_queries`, `selection` and
+        `rounds` describe; without any, `NoisyMoments`. A fit takes either a method or shortcuts. See docs/methods.md.
     teacher : scikit-learn classifier or teacher recipe, optional
         `VectorBallots` or `NearestQueries`, which make every person a teacher; a scikit-learn classifier, which is
-        cloned for each shard; `ClassMeans` or `Ridge`, with which thousands of
-        teachers are cheap; or a `Network`. Default: `VectorBallots`, or a random forest of 100 trees if a parameter for
-        votes on single rows is given (`n_teachers`, `n_queries`, `selection`, `rounds`, `checkpoints`, or a
-        `Mechanism`).
+        cloned for each shard; `ClassMeans` or `Ridge`, with which thousands of teachers are cheap; or a `Network`.
+        Default: `VectorBallots`, or a random forest of 100 trees if a parameter for votes on single rows is given
+        (`n_teachers`, `n_queries`, `selection`, `checkpoints`, or a `Mechanism`).
     n_teachers : int, optional
         Number of shards. With more teachers the votes tolerate more noise, but each teacher learns from less data.
         Ignored if `fit` is given `silos`, each of which is one teacher, and if every person is a teacher. Default: 250.
@@ -131,10 +136,11 @@ class PATEClassifier(ClassifierMixin, Inputs):
     selection : QuerySelector or str, optional
         Rule that chooses the queries, from public data only: a rule of `tutelage.students.selection`, or its name in
         `SELECTORS` there. Default: the first rows. If the rule needs labels, `Medoids` chooses the first round.
-    rounds : int, default=1
-        Number of rounds in which the queries are asked. After each round a student learns from the labels so far; rules
-        and mechanisms that need its predictions use them in the next round. Later rounds are shortened to what the
-        budget still allows.
+    rounds : int, optional
+        Number of rounds. Default: 2 noisy sums of vectors, or one round of votes. With votes, the queries are divided
+        among the rounds. After each round a student learns from the labels so far; rules and mechanisms that need its
+        predictions use them in the next round. Later rounds are shortened to what the budget still allows. For a given
+        `VectorBallots`, set its own `rounds`.
     unit : str, optional
         Name of the privacy unit in reports, for the values of `entity_ids`: ``"patient"``; or ``"row"``, without
         `entity_ids`, to declare that each row is protected alone. Default: ``"entity"``, or the row without
@@ -175,8 +181,9 @@ class PATEClassifier(ClassifierMixin, Inputs):
         Show a progress bar, in percent so that it reveals no number of people.
     tune : sequence of mappings, optional
         2 to 100 settings of `VectorBallots`, one of which is chosen with the private rows, within `epsilon`. Each
-        setting maps any of ``teacher``, ``features``, ``student`` and ``student_features`` to a value that replaces the
-        estimator's; ``{}`` is the estimator unchanged, which is tried first. See docs/howto/tune.md.
+        setting maps any of ``method``, ``teacher``, ``features``, ``student`` and ``student_features`` to a value that
+        replaces the estimator's; ``{}`` is the estimator unchanged, which is tried first. A ``method`` replaces all
+        shortcuts of the estimator; a ``teacher`` or ``student`` changes its `method`. See docs/howto/tune.md.
     tune_share : float, default=0.4
         Share of the budget that the choice spends, as a share of all 1/σ².
 
@@ -216,6 +223,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
         `NearestQueries`, one per round that had new queries, and on those queries only.
     moments_ : tuple of Moments
         With `VectorBallots`: the released noisy means, one per round; publishable.
+    method_ : Method
+        The method, with its noise; publishable. With `tune`, that of the estimator without any setting.
     mechanism_ : Mechanism or NoisySum
         How votes or ballots were released; publishable. With `tune`, its noise is that of one sum that spends as much
         as the whole release.
@@ -255,6 +264,12 @@ class PATEClassifier(ClassifierMixin, Inputs):
     GNMax(sigma=7.6753) ε = 5.0 at δ = 1e-05
     """
 
+    votes_: Any  # which of these there are follows from the method
+    moments_: Any
+    tuning_: Any
+
+    _private: tuple[str, ...] = ()  # names of attributes that only the owner of the rows may see
+
     @on_one_day()
     @config_context(transform_output="default")  # the numbers of a fit are arrays, whatever is set elsewhere
     def fit(
@@ -267,7 +282,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         silos: Any = None,
         whole_rows: Any = None,
     ) -> Self:
-        """Train teachers on the private rows, release noisy labels of public rows, and train the student.
+        """Let people or teachers cast ballots from the private rows, release them through noise, and train the student.
 
         Parameters
         ----------
@@ -323,45 +338,70 @@ class PATEClassifier(ClassifierMixin, Inputs):
             If there is no ledger, and earlier fits in this process had none either. The warning states their total ε,
             in case they used the same people. Fits with `SimulationNoise` do not count, because they are not private.
         """
-        day = today()
-        runs = self.resolved_settings()
-        run = runs[0]
-        of_shards, of_teachers, student_seed = np.random.SeedSequence(self.random_state).spawn(3)
-        of_student = _integer(student_seed)
-        batches = as_batches(X) if isinstance(y, str) or isinstance(X, Batches) else None
-        if batches is not None:
-            self._check_batches(run, y, X_public, entity_ids, silos, whole_rows)
-            data, (seen, budget, asking) = None, self._prepared_batches(run, batches, y, X_public, entity_ids)
-        else:
-            runs, data = self._taken(runs, X, y, X_public, entity_ids, silos, whole_rows)
-            run, seen = runs[0], data.seen
-            if self.tune is None:
-                budget, asking = self._prepared(run, data, of_shards, _integer(of_teachers), of_student)
-            else:
-                budget, asking = self._prepared_tuned(runs, data)
-        kinds = type(run.teacher).__name__, len(self.classes_), len(seen)
+        day, alone = today(), entity_ids is None and silos is None
+        given = {"X_public": X_public, "entity_ids": entity_ids, "silos": silos, "whole_rows": whole_rows}
+        run, method, _, people, public = intended = self.intended(X, y, **given)
+        kinds = type(method).__name__, len(self.classes_), len(public.seen)
         _LOGGER.info("Fit started: %s, %d classes, %d public rows.", *kinds)
-        _LOGGER.info("Noise chosen: %s.", asking.mechanism)
-        made = self._release(run, budget, asking)
+        _LOGGER.info("Noise chosen: %s.", method.mechanism)
+        outcome = self._release(intended)
         self.day_ = day
         self.n_private_rows_ = None
-        if entity_ids is None and silos is None:
-            self.n_private_rows_ = made.n_teachers if data is None else len(data.people.rows)
-        vars(self).pop("tuning_", None)  # of an earlier fit
-        if isinstance(made, TunedRelease) and isinstance(asking, AskingTuned):
-            self.tuning_ = made.tuning
-            run, seen = runs[1 + made.tuning.chosen], asking.candidates[made.tuning.chosen].seen
-            self.student_map_ = run.student_map
-        if isinstance(run.student, NoisySumClassifier):
-            self.student_ = made.student
+        if alone:
+            self.n_private_rows_ = outcome.n_teachers if method.of_people else len(people.rows)
+        student, seen = run.method.student, public.seen
+        if isinstance(method, Tuned):
+            best = method.candidates[outcome.extras["tuning_"].chosen]
+            student, seen, self.student_map_ = best.student, best.public.seen, best.student_map
+        if student is None:
+            self.student_ = outcome.student
             if len(np.unique(self.release_.labels)) == 1:
                 warnings.warn(_ONE_CLASS, OneClassWarning, stacklevel=2)
         else:
-            labels = made.asked.labels(len(seen))
-            self.student_ = fit_student(run.student, seen, labels, self.classes_, seed=of_student)
-        if self.checkpoints is not None:
-            discard_checkpoints(user_path(self.checkpoints, "`checkpoints`"))
+            labels = np.full(len(seen), ABSTAIN, dtype=np.int64)
+            labels[outcome.queries] = outcome.labels
+            self.student_ = fit_student(student, seen, labels, self.classes_, seed=public.seed)
+        if public.training.checkpoints is not None:
+            discard_checkpoints(public.training.checkpoints)
         return self
+
+    def intended(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        X_public: Any = None,
+        entity_ids: Any = None,
+        silos: Any = None,
+        whole_rows: Any = None,
+    ) -> Intended:
+        """Return what `fit` would release, checked and with its noise; nothing is trained, drawn or written.
+
+        Parameters
+        ----------
+        X, y, X_public, entity_ids, silos, whole_rows
+            As for `fit`.
+        """
+        runs = self.resolved_settings()
+        of_teachers, of_student = map(_integer, self._seeds()[1:])
+        checkpoints = None if self.checkpoints is None else user_path(self.checkpoints, "`checkpoints`")
+        training = Training(of_teachers, self.n_jobs, self.progress, checkpoints)
+        batches = as_batches(X) if isinstance(y, str) or isinstance(X, Batches) else None
+        if batches is not None:
+            self._check_batches(runs[0], y, X_public, entity_ids, silos, whole_rows)
+            run, people, budget, public = self._in_batches(
+                runs[0], batches, y, X_public, entity_ids, of_student, training
+            )
+            return Intended(run, self._with_noise(run.method, budget, public), budget, people, public)
+        runs, data = self._taken(runs, X, y, X_public, entity_ids, silos, whole_rows)
+        run, known = runs[0], data.people
+        shards = self.partition(run.method, len(known.rows), known.entity_ids, known.silos)
+        budget = self._budget(run, known.digest, shards.unit, data.public)
+        n_teachers = shards.n_shards if shards.people is None else None
+        public = self._public(run, data, shards.unit, n_teachers, of_student, training)
+        method = run.method if self.tune is None else self._tuned(runs, data, public)
+        people = PrivateRows(known.rows, data.targets, shards)
+        return Intended(run, self._with_noise(method, budget, public), budget, people, public)
 
     def check(
         self,
@@ -382,15 +422,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
         X, y, X_public, entity_ids, silos, whole_rows
             As for `fit`.
         """
-        runs = self.resolved_settings()
-        batches = as_batches(X) if isinstance(y, str) or isinstance(X, Batches) else None
-        if batches is not None:
-            self._check_batches(runs[0], y, X_public, entity_ids, silos, whole_rows)
-            self._prepared_batches(runs[0], batches, y, X_public, entity_ids)
-            return self
-        runs, data = self._taken(runs, X, y, X_public, entity_ids, silos, whole_rows)
-        unit = self._shards(runs[0], data.people, np.random.SeedSequence(0)).unit
-        self._budget(runs[0], data.people, unit, data.public)
+        given = {"X_public": X_public, "entity_ids": entity_ids, "silos": silos, "whole_rows": whole_rows}
+        self.intended(X, y, **given)
         return self
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
@@ -525,7 +558,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
     def __getstate__(self) -> dict[str, Any]:
         """Leave votes and ledger behind, so that a stored or copied model holds public values only."""
         state: Any = super().__getstate__()
-        return {name: value for name, value in state.items() if name not in (*_PRIVATE, "open_ledger_", "_caller")}
+        return {name: value for name, value in state.items() if name not in (*self._private, "open_ledger_", "_caller")}
 
     def _taken(
         self, runs: list[Resolved], X: Any, y: Any, X_public: Any, entity_ids: Any, silos: Any, whole_rows: Any
@@ -540,82 +573,70 @@ class PATEClassifier(ClassifierMixin, Inputs):
         special = {"public_labels": public_labels, "label": label}
         return runs, self._checked(runs[0], X, y, X_public, entity_ids, silos, whole_rows, **special)
 
-    def _shards(self, run: Resolved, people: People, seed: np.random.SeedSequence) -> Shards:
-        n_rows, entity_ids, silos, name = len(people.rows), people.entity_ids, people.silos, self.unit or "entity"
-        if isinstance(run.teacher, SinglePeople):
+    def partition(self, method: Method, n_rows: int, entity_ids: Any = None, silos: Any = None) -> Shards:
+        """Return which teacher of a method gets which row; again the same if there is a `random_state`.
+
+        Parameters
+        ----------
+        method : Method
+            Who the teachers are.
+        n_rows : int
+            Number of private rows.
+        entity_ids, silos : array of shape (rows,), optional
+            As for `fit`.
+        """
+        name = self.unit or "entity"
+        if method.of_people:
             if silos is not None:
                 raise InvalidParameterError(
-                    f"`silos` make one teacher of each owner, and with {type(run.teacher).__name__} every person is "
-                    "one. Pass `entity_ids` alone."
+                    f"`silos` make one teacher of each owner, and with {type(method).__name__} every person is one. "
+                    "Pass `entity_ids` alone."
                 )
             return Shards.of_single_people(n_rows, entity_ids, name=name)
         if silos is not None:
             return Shards.of_silos(silos, entity_ids, name=name)
-        key, n_teachers = np.random.default_rng(seed).bytes(32), self.n_teachers or _TEACHERS
+        key = np.random.default_rng(self._seeds()[0]).bytes(32)
         if entity_ids is not None:
-            return Shards.of_entities(entity_ids, n_teachers, key=key, name=name)
-        return Shards.of_rows(n_rows, n_teachers, key=key)
+            return Shards.of_entities(entity_ids, method.n_shards, key=key, name=name)
+        return Shards.of_rows(n_rows, method.n_shards, key=key)
 
-    def _prepared(
-        self, run: Resolved, data: FitData, of_shards: np.random.SeedSequence, of_teachers: int, of_student: int
-    ) -> tuple[FitBudget, Asking]:
-        """Return the budget of these rows and what is about to be released; the last three are seeds."""
-        private, shards = data.people.rows, self._shards(run, data.people, of_shards)
-        budget = self._budget(run, data.people, shards.unit, data.public)
-        if run.teacher_map is not None:
-            private = features_of_private(run.teacher_map, private, shards.rows, data.asked.shape[-1])
-        if isinstance(run.teacher, VectorBallots):
-            people = PeopleInMemory(private, data.targets, shards)
-            return budget, self._sum(run, run.teacher, budget, people, data.asked)
-        n_queries = self.n_queries or len(data.public)
-        queries = Queries.chosen_by(run.selector, data.public, data.seen, n_queries, self.rounds, of_student)
+    def _seeds(self) -> list[np.random.SeedSequence]:
+        """Return the seeds of partition, teachers and student."""
+        return np.random.SeedSequence(self.random_state).spawn(3)
 
-        def voters() -> VoteHistogram | NearestTeachers:
-            n_classes, teacher = len(self.classes_), run.teacher
-            if isinstance(teacher, NearestQueries):
-                return teacher.fit(private, data.targets, shards, n_classes=n_classes, features=run.teacher_map)
-            settings: dict[str, Any] = {"n_jobs": self.n_jobs, "progress": self.progress}
-            teachers = ensemble_of(teacher, n_classes=n_classes, seed=of_teachers, **settings)
-            checkpoints = None if self.checkpoints is None else user_path(self.checkpoints, "`checkpoints`")
-            ballots = teachers.fit_ballots(private, data.targets, shards, data.asked[queries.voted], checkpoints)
-            return tally(ballots, n_classes, shards.unit)
+    def _public(
+        self, run: Resolved, data: FitData, unit: PrivacyUnit, n_teachers: int | None, seed: int, training: Training
+    ) -> Public:
+        """Return all that the method may look at."""
+        return Public(
+            given=data.public,
+            asked=data.asked,
+            seen=data.seen,
+            classes=self.classes_,
+            question=self._question(),
+            unit=unit,
+            simulated=run.noise.simulated,
+            n_teachers=n_teachers,
+            seed=seed,
+            teacher_map=run.teacher_map,
+            training=training,
+        )
 
-        return budget, self._votes(run, budget, queries, shards, voters)
-
-    def _prepared_tuned(self, runs: Sequence[Resolved], data: FitData) -> tuple[FitBudget, AskingTuned]:
-        """Return the budget of these rows, and the settings of which one is about to be chosen."""
-        rows, shards = data.people.rows, self._shards(runs[0], data.people, np.random.SeedSequence(0))
-        budget = self._budget(runs[0], data.people, shards.unit, data.public)
-        mapped = dict[tuple[int, bytes], Matrix]()  # private rows through each different map
-
-        def private(feature_map: Any | None, public: Matrix) -> Matrix:
-            if feature_map is None:
-                return rows
-            name = id(feature_map), public.tobytes()
-            if name not in mapped:
-                check_row_by_row(feature_map, data.public)  # the student's map, too, is applied to private rows here
-                mapped[name] = features_of_private(feature_map, rows, shards.rows, public.shape[-1])
-            return mapped[name]
-
+    def _tuned(self, runs: Sequence[Resolved], data: FitData, public: Public) -> Tuned:
+        """Return the settings of which one is about to be chosen; the first is what the estimator is without any."""
         candidates = list[Candidate]()
         for number, run in enumerate(runs):
             asked, seen = self._tried(run, data.public, again=True) if number else (data.asked, data.seen)
-            people = PeopleInMemory(private(run.teacher_map, asked), data.targets, shards)
-            rounds = BallotRounds(run.teacher, people, self.classes_, run.noise, self._question(), self.progress)
-            private_seen = private(run.student_map, seen)
+            its = replace(public, asked=asked, seen=seen, teacher_map=run.teacher_map, place=number)
             setting = (self.tune or ())[number - 1] if number else {}
-            candidates.append(Candidate(setting, rounds, run.student, asked, seen, people, private_seen))
+            method: Any = run.method  # of vectors, as `resolved_settings` made sure
+            candidates.append(Candidate(setting, method, run.student_map, its))
+        return Tuned(pilot=candidates[0], candidates=candidates[1:], share=self.tune_share)
 
-        def asking(noise: float) -> AskingTuned:
-            pilot, *tried = candidates
-            return AskingTuned(pilot=pilot, candidates=tried, share=self.tune_share, mechanism=NoisySum(noise))
-
-        return budget, asking(budget.least_noise(lambda noise: asking(noise).event_of_one(shards.unit)))
-
-    def _prepared_batches(
-        self, run: Resolved, batches: Batches, label: str, X_public: Any, entity: str | None
-    ) -> tuple[Matrix, FitBudget, AskingSum]:
-        """Read private rows in batches; return public rows as the student sees them, the budget and the sum."""
+    def _in_batches(
+        self, run: Resolved, batches: Batches, label: str, X_public: Any, entity: str | None, seed: int, how: Training
+    ) -> tuple[Resolved, PeopleInBatches, Budget, Public]:
+        """Read private rows in batches; return the people, their budget, and the public rows."""
         features = public_features(X_public, label, entity)
         [run], _, X_public, _ = self._numbered([run], features, features)
         if not isinstance(self.columns_, PublicColumns):
@@ -642,139 +663,102 @@ class PATEClassifier(ClassifierMixin, Inputs):
         ids = None if entity is None else as_column(first.column(entity))
         known = People(rows, self._encoded_cells(first.column(label)), ids, None, first)
         self._preflight(run, known, public, label, n_people=people.n_people)
-        budget = self._budget(run, people, unit, public)
-        return seen, budget, self._sum(run, run.teacher, budget, people, asked)
+        budget = self._budget(run, people.digest, unit, public)
+        data = FitData(known, known.labels, public, asked, seen)
+        n_people = people.n_people if entity is None else None
+        return run, people, budget, self._public(run, data, unit, n_people, seed, how)
 
-    def _budget(self, run: Resolved, people: People | PeopleInBatches, unit: PrivacyUnit, public: Matrix) -> FitBudget:
+    def _budget(self, run: Resolved, digest: Callable[[], bytes], unit: PrivacyUnit, public: Matrix) -> Budget:
         """Return the budget that this fit spends from; refuse a ledger of another budget or unit."""
-        budget = FitBudget(
+        budget = Budget(
             ledger=self.ledger if isinstance(self.ledger, Ledger | None) else user_path(self.ledger, "`ledger`"),
             epsilon=self.epsilon,
             budget=self.budget,
             delta=self.delta,
-            people=people,
+            digest=digest,
             unit=unit,
             data_changed=self.data_changed,
             identity=self._identity(run, public),
-            accounting=Accounting.GAUSSIAN if isinstance(run.teacher, VectorBallots) else Accounting.RENYI,
-            accounting_of_new=self._accounting_of_new(run),
+            accounting=run.method.accounting,
+            accounting_of_new=self._accounting_of_new(run.method),
         )
         budget.check()
         return budget
 
-    def _votes(
-        self,
-        run: Resolved,
-        budget: FitBudget,
-        queries: Queries,
-        shards: Shards,
-        voters: Callable[[], VoteHistogram | NearestTeachers],
-    ) -> AskingVoters:
-        """Return how labels are released by votes, with the least noise where it follows from the budget."""
-        by_people, n_classes = isinstance(run.teacher, NearestQueries), len(self.classes_)
-
-        def mechanism(sigma: float) -> Mechanism:
-            return CappedGNMax(sigma, run.teacher.cap * self.rounds) if by_people else GNMax(sigma)
-
-        def event_of_all(sigma: float) -> Event:
-            one = mechanism(sigma).event_of_one(n_classes, shards.unit, simulated=run.noise.simulated)
-            return of_queries(one, sum(queries.sizes))
-
-        if self._noise_by_budget(run):
-            released_by = mechanism(budget.least_noise(event_of_all))
-            if isinstance(released_by, GNMax) and released_by.sigma > shards.n_shards:
-                warnings.warn(
-                    f"The noise for `epsilon`, σ = {released_by.sigma:.4g} votes, is larger than all "
-                    f"{shards.n_shards:,} votes on a query. Many labels will be wrong. Ask fewer queries "
-                    "(`n_queries`), train more teachers, or let every person cast a ballot (`VectorBallots`).",
-                    MuchNoiseWarning,
-                    stacklevel=6,
-                )
-        else:
-            released_by = run.mechanism_for(shards.n_shards)
-        return AskingVoters(
-            mechanism=released_by,
-            noise=run.noise,
-            queries=queries,
-            later_selector=run.selector,
-            student=run.student,
-            shards=shards,
-            classes=self.classes_,
-            question=self._question(),
-            voters=voters,
-            capped_by_ledger=by_people,
-        )
+    def _with_noise(self, method: Method, budget: Budget, public: Public) -> Method:
+        """Return the method with its noise: as given, the least that ε allows, or the usual one."""
+        if not self._noise_by_budget(method):
+            return method if method.mechanism is not None else method.by_default(public.n_teachers or 1)
+        noise = budget.least_noise(lambda noise: method.with_noise(noise).event(public.sizes))
+        method = method.with_noise(noise)
+        if much := method.much_noise(public.n_teachers):
+            warnings.warn(much, MuchNoiseWarning, stacklevel=6)
+        return method
 
     def _identity(self, run: Resolved, public: Matrix) -> str:
         """Return what the release is known by: all that is declared for it, and the public rows as they were given."""
-        declared = {name: one for name, one in self.get_params(deep=False).items() if name not in _NOT_OF_THE_RELEASE}
+        # In whatever words the method was given: shortcuts and the record that they stand for are one release.
+        left_out = {*_NOT_OF_THE_RELEASE, *DEFAULTS, "method"}
+        declared = {name: one for name, one in self.get_params(deep=False).items() if name not in left_out}
         with suppress(Exception):  # where a teacher cannot be spelled, no other release is known to be the same
-            spelled = [declared, self.classes_, run.noise.simulated, data_digest(public)]
-            return str(joblib.hash(spelled, hash_name="sha1"))
-        return secrets.token_hex(20)
+            given = [declared, run.method, self.classes_, run.noise.simulated, data_digest(public).hex()]
+            return hashlib.sha256(canonical(spelled_out(given)).encode()).hexdigest()
+        return secrets.token_hex(32)
 
-    def _noise_by_budget(self, run: Resolved) -> bool:
+    def _noise_by_budget(self, method: Method) -> bool:
         """Return whether the noise is the least that `epsilon`, or the whole budget, allows."""
         by_epsilon = self.epsilon is not None or self.budget is not None
-        return run.mechanism is None and (by_epsilon or isinstance(run.teacher, SinglePeople))
+        return method.mechanism is None and (by_epsilon or method.always_calibrated)
 
-    def _accounting_of_new(self, run: Resolved) -> Accounting:
+    def _accounting_of_new(self, method: Method) -> Accounting:
         """Return how a new ledger keeps its budget: one that a sum fills has no room for other kinds of releases."""
-        shared = self.budget is not None and (run.mechanism is not None or self.epsilon not in (None, self.budget))
-        fills = isinstance(run.teacher, VectorBallots) and not shared
-        return Accounting.GAUSSIAN if fills else Accounting.RENYI
+        shared = self.budget is not None and (method.mechanism is not None or self.epsilon not in (None, self.budget))
+        return Accounting.RENYI if shared else method.accounting
 
-    def _sum(
-        self, run: Resolved, teacher: VectorBallots, budget: FitBudget, people: PrivatePeople, asked: Matrix
-    ) -> AskingSum:
-        """Return how a sum of ballots is released, by default with the least noise."""
-        rounds = BallotRounds(teacher, people, self.classes_, run.noise, self._question(), self.progress)
-        mechanism = run.mechanism
-        if not isinstance(mechanism, NoisySum):
-            mechanism = NoisySum(budget.least_noise(lambda noise: rounds.most(NoisySum(noise))))
-        return AskingSum(ballot_rounds=rounds, mechanism=mechanism, asked=asked)
-
-    def _release(self, run: Resolved, budget: FitBudget, asking: Asking | AskingTuned) -> FitRelease:
+    def _release(self, intended: Intended) -> Outcome:
         """Spend, draw and release; set what came out and what it cost, and return it."""
-        one = asking.event_of_one(budget.unit)
-        most = of_queries(one, asking.n_queries)
+        run, method, budget, people, public = intended
+        one, sizes, by_budget = method.event_of_one(public.sizes), public.sizes, self._noise_by_budget(run.method)
+        most = method.event(sizes)
 
         def opened() -> Ledger:
-            return budget.opened(one, asking.n_queries, noise_by_budget=self._noise_by_budget(run))
+            return budget.opened(one, method.n_answers(sizes), noise_by_budget=by_budget)
 
-        chosen = asking.mechanism if self._noise_by_budget(run) else None  # else its noise was declared
-        noise = getattr(chosen, "noise_multiplier", getattr(chosen, "sigma", None))
-        ledger = opened()
-        release = asking.prepare(ledger)
+        boundary = Boundary(opened(), run.noise)
+        boundary.require_room(method, public)
+        boundary.prepared = method.prepare(public, people)
         repeated = None
         if self.ledger is None and not run.noise.simulated:
-            repeated = WITHOUT_LEDGER.count(asking.event_of_one(ONE_TEACHER), most.count, budget.unit.name, self.delta)
+            of_one_teacher = method.event_of_one(replace(sizes, unit=ONE_TEACHER))
+            repeated = WITHOUT_LEDGER.count(of_one_teacher, most.count, budget.unit.name, self.delta)
 
-        def drawn() -> tuple[LedgerState, FitRelease, Event | None]:
-            with ledger.releasing():
-                ledger.intend(budget.identity, noise)
-                before, made = ledger.state(), release(ledger)
+        def drawn() -> tuple[LedgerState, Outcome, Event | None]:
+            with boundary.ledger.releasing():
+                boundary.ledger.intend(budget.identity, method.noise if by_budget else None)
+                before, made = boundary.ledger.state(), boundary.run(method.steps(public))
                 # How many were asked may have followed from answers: `most` is as many as could have been.
-                return before, made, ledger.whole_release(budget.identity, made.reservations, most)
+                return before, made, boundary.ledger.whole_release(budget.identity, boundary.reservations, most)
 
         try:
             before, made, alone = drawn()
         except LedgerOvertakenError:  # before anything was spent
-            ledger = opened()
+            boundary.ledger = opened()
             before, made, alone = drawn()
-        ledger.write_binding()
-        self.queries_, self.rounds_, self.release_ = made.asked.queries, made.asked.rounds, made.asked.release
-        self.mechanism_, self.n_teachers_ = asking.mechanism, made.n_teachers
-        self.drawn_, self.remembered_ = made.n_drawn, made.n_remembered
-        for name in (*_PRIVATE, "moments_"):
+        boundary.ledger.write_binding()
+        self.queries_, self.rounds_ = made.queries, made.rounds
+        self.release_ = Release(made.labels, boundary.event, boundary.cost)
+        self.mechanism_, self.n_teachers_ = method.mechanism, made.n_teachers
+        self.method_ = replace(run.method, mechanism=method.mechanism)  # type: ignore[type-var]
+        self.drawn_, self.remembered_ = boundary.n_drawn, boundary.n_remembered
+        if method.closed_form:  # all rows are labeled by what was released
+            n_drawn = len(made.labels) if boundary.cost else 0
+            self.drawn_, self.remembered_ = n_drawn, len(made.labels) - n_drawn
+        for name in (*self._private, "moments_", "tuning_"):
             vars(self).pop(name, None)  # of an earlier fit
-        if made.moments:
-            self.moments_ = made.moments
-        if made.votes is None:
-            self.ballots_ = made.ballots
-        else:
-            self.votes_ = made.votes
-        self._account(ledger, before, most, repeated, alone)
+        of_owner = boundary.prepared.of_owner(made, boundary.kept)
+        self._private = tuple(of_owner)
+        vars(self).update({**of_owner, **made.extras})
+        self._account(boundary.ledger, before, most, repeated, alone)
         return made
 
     def _account(
@@ -803,7 +787,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         """Return a sentence about what was released before this fit, if it uses any of that."""
         if self.remembered_ == 0:
             return ""
-        if isinstance(self.mechanism_, NoisySum):
+        if self.method_.closed_form:
             return (
                 " The sums were released before. This fit returned them at no cost, and did not use its private rows "
                 "or labels. For another label column pass another `question`."

@@ -11,10 +11,11 @@ from scipy.sparse import issparse
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from tutelage._internal.fitting import fit_clone
 from tutelage._internal.typing import IntArray, Matrix
+from tutelage.boundary import DEFAULT_EPSILON
+from tutelage.digests import RunningDigest, data_digest, table_digest
 from tutelage.estimator.classes import class_of
-from tutelage.estimator.parameters import Parameters, Resolved
+from tutelage.estimator.parameters import Parameters, Resolved, takes_missing_values
 from tutelage.exceptions import (
     FewPublicRowsWarning,
     InvalidDataError,
@@ -26,18 +27,13 @@ from tutelage.exceptions import (
 from tutelage.features import PublicColumns
 from tutelage.features.base import check_row_by_row
 from tutelage.features.named import ColumnMap, dense_rows, numbered_rows, without_columns
-from tutelage.labeling.fits import People
-from tutelage.partition import Shards, as_column
+from tutelage.partition import as_column, canonical_ids
 from tutelage.preflight import IN_PYTHON, Found, Given, Words, noise_of, preflight
-from tutelage.privacy import ONE_TEACHER, ROW
-from tutelage.students import NoisySumClassifier
+from tutelage.privacy import ROW
 from tutelage.students.base import refuse_class_of_unlabeled, try_student
 from tutelage.tables import TEXT_TYPE, Cells, Table, as_table, column_array, is_missing
-from tutelage.teachers import SinglePeople, VectorBallots, ensemble_of
-from tutelage.teachers.base import TeacherRecipe
 
 _TRIAL_ROWS_PER_CLASS = 10
-_FEW_PUBLIC_ROWS = 50
 _MOST_NUMBERS, _FEWEST_ROWS_PER_NUMBER = 50, 10  # beyond which numbers are not classes, unless declared
 _MISSING_LABEL = "y must have a label in every row. Some are missing; remove these rows."
 _NOT_IN_PUBLIC = (
@@ -64,6 +60,26 @@ class Caller(NamedTuple):
 
     def __repr__(self) -> str:
         return "Caller(<private rows hidden>)"
+
+
+class People(NamedTuple):
+    """Private rows, their labels, and the identifiers by which a ledger recognizes their data set; private."""
+
+    rows: Matrix
+    labels: npt.NDArray[Any]
+    entity_ids: npt.NDArray[Any] | None
+    silos: npt.NDArray[Any] | None
+    whole_rows: npt.NDArray[Any] | Table
+
+    def __repr__(self) -> str:
+        return "People(<private rows hidden>)"
+
+    def digest(self) -> bytes:
+        """Return the digest of the entities or, where none are named, of the rows with all their columns."""
+        if self.entity_ids is not None:
+            return RunningDigest().add_people(np.unique(canonical_ids(self.entity_ids)).tolist()).digest()
+        whole = self.whole_rows
+        return table_digest(whole) if isinstance(whole, Table) else data_digest(whole)
 
 
 class FitData(NamedTuple):
@@ -117,10 +133,10 @@ class Inputs(Parameters):
             raise InvalidParameterError(
                 "`tune` of PATEClassifier needs all private rows in memory. Load them, or leave out `tune`."
             )
-        if not isinstance(run.teacher, VectorBallots):
+        if not run.method.in_batches:
             raise InvalidParameterError(
-                f"`teacher` of PATEClassifier must be VectorBallots() for rows that are read in batches. Got a "
-                f"{type(run.teacher).__name__}; for another teacher, load all rows into memory."
+                "`method` of PATEClassifier must be NoisyMoments() for rows that are read in batches. Got "
+                f"{type(run.method).__name__}; for another method, load all rows into memory."
             )
         if not isinstance(y, str) or not isinstance(entity_ids, str | None):
             raise InvalidParameterError(
@@ -146,14 +162,14 @@ class Inputs(Parameters):
         found, default = list[Resolved](), None
         for run, teacher_map, student_map in zip(runs, maps[::2], maps[1::2], strict=True):
             by_default = run.teacher_map is None or isinstance(run.teacher_map, PublicColumns)
-            if rows is not None and by_default and isinstance(run.teacher, SinglePeople):
+            if rows is not None and by_default and run.method.of_people:
                 default = rows.default_map() if default is None else default
                 seen = default if run.same_map else student_map
                 found.append(replace(run, teacher_map=default, student_map=seen))
             else:
                 found.append(run if rows is None else replace(run, teacher_map=teacher_map, student_map=student_map))
         self.student_map_ = found[0].student_map
-        self._allow_nan = all(self._takes_missing_values(run.teacher_map, run.student_map) for run in found)
+        self._allow_nan = all(takes_missing_values(run.method, run.teacher_map, run.student_map) for run in found)
         if rows is None:
             return found, dense_rows(X), X_public, None
         self.columns_ = rows.columns
@@ -208,21 +224,20 @@ class Inputs(Parameters):
     def _tried(self, run: Resolved, public: Matrix, *, again: bool = False) -> tuple[Matrix, Matrix]:
         """Return public rows as teachers and student see them, once everything was tried on them."""
         refuse_class_of_unlabeled(run.student, self.classes_)
-        if isinstance(run.teacher, VectorBallots) and len(public) < _FEW_PUBLIC_ROWS and not again:
+        if len(public) < run.method.fewest_public and not again:
             warnings.warn(
                 f"`X_public` has {len(public)} rows, and ballots are measured against them: with fewer than "
-                f"{_FEW_PUBLIC_ROWS} the student learns little for its budget. Add public rows; several hundred are "
-                "best.",
+                f"{run.method.fewest_public} the student learns little for its budget. Add public rows; several "
+                "hundred are best.",
                 FewPublicRowsWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         asked, seen = _mapped(run.teacher_map, public), _mapped(run.student_map, public)
         if run.teacher_map is not None:
             check_row_by_row(run.teacher_map, public)
-        trials: dict[str, Any] = {}  # of both estimators on made-up labels, so that a wrong parameter costs nothing
-        if not isinstance(run.teacher, SinglePeople):  # otherwise nothing is trained
-            trials["teacher"] = lambda: _try_teacher(run.teacher, asked, len(self.classes_))
-        if not isinstance(run.student, NoisySumClassifier):  # which has no settings
+        # Both are tried on made-up labels, so that a wrong parameter costs nothing.
+        trials: dict[str, Any] = {"teacher": lambda: run.method.try_out(asked, len(self.classes_))}
+        if run.method.student is not None:  # the one in closed form has no settings
             trials["student"] = lambda: try_student(
                 run.student, seen, self.classes_, rows_per_class=_TRIAL_ROWS_PER_CLASS
             )
@@ -236,7 +251,7 @@ class Inputs(Parameters):
                     f"`{name}` of PATEClassifier cannot be trained on public rows with made-up labels. It raised "
                     f"{type(error).__name__}: {error}"
                 ) from None
-        run.selector.check(seen, len(self.classes_))
+        run.method.check_selection(seen, len(self.classes_))
         return asked, seen
 
     def _validated(self, X: Any, *y: Any, reset: bool = False) -> Any:
@@ -272,11 +287,6 @@ class Inputs(Parameters):
                 "fit needs public rows to ask about: pass X_public=..., or declare a share of X public with "
                 "`public_fraction`."
             )
-        for name, value in (("n_queries", self.n_queries or 1), ("rounds", self.rounds)):
-            if value > len(public):
-                raise InvalidParameterError(
-                    f"`{name}` of PATEClassifier must be at most the {len(public)} public rows. Got {value}."
-                )
         return private, public
 
     def _preflight(
@@ -306,9 +316,9 @@ class Inputs(Parameters):
                 silos=people.silos,
                 named=caller.named,
                 unit_is_row=self.unit == ROW,
-                noise=noise_of(run.mechanism, self._epsilon_of_fit(run), self.delta),
+                noise=noise_of(run.method.mechanism, self._epsilon_of_fit(run), self.delta),
                 n_people=n_people,
-                takes_empty=isinstance(run.teacher, VectorBallots),
+                takes_empty=run.method.takes_empty,
                 compare=self.public_fraction is None,
             ),
             caller.words,
@@ -317,15 +327,15 @@ class Inputs(Parameters):
         if run.noise.simulated:  # nothing private is released, so there is nothing to refuse
             found = Found((), (*found.refusals, *found.warnings))
         if self.classes_from_ == "private":
-            warnings.warn(_UNDECLARED, UndeclaredClassesWarning, stacklevel=6)
+            warnings.warn(_UNDECLARED, UndeclaredClassesWarning, stacklevel=7)
         for warning in found.warnings:
-            warnings.warn(warning, PreflightWarning, stacklevel=6)
+            warnings.warn(warning, PreflightWarning, stacklevel=7)
         if found.refusals:
             raise PreflightError(*found.refusals)
 
     def _epsilon_of_fit(self, run: Resolved) -> float | None:
         """Return the ε that the noise follows from; None if that is known only to the ledger, or to the mechanism."""
-        default = 1.0 if self.ledger is None and isinstance(run.teacher, SinglePeople) else None
+        default = DEFAULT_EPSILON if self.ledger is None and run.method.always_calibrated else None
         return self.epsilon or self.budget or default
 
     def _set_classes(self, y: npt.NDArray[Any], *, public: bool = False) -> None:
@@ -378,16 +388,6 @@ def _holds_text(X: Any) -> bool:
 
 def _mapped(feature_map: Any | None, rows: Matrix) -> Matrix:
     return rows if feature_map is None else np.asarray(feature_map.transform(np.array(rows)))
-
-
-def _try_teacher(teacher: Any, queries: Matrix, n_classes: int) -> None:
-    rows = np.resize(np.arange(len(queries)), _TRIAL_ROWS_PER_CLASS * n_classes)
-    made_up = np.arange(len(rows)) % n_classes
-    if not isinstance(teacher, TeacherRecipe):
-        fit_clone(teacher, queries[rows], made_up, seed=0)
-        return
-    one = Shards(np.zeros(len(rows), dtype=np.int64), 1, ONE_TEACHER)
-    ensemble_of(teacher, n_classes=n_classes, seed=0).fit_ballots(queries[rows], made_up, one, queries[:1])
 
 
 def _check_targets(labels: Any, *, declared: bool) -> None:

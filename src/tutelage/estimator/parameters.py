@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import signature
 from numbers import Integral, Real
@@ -13,7 +13,6 @@ from typing import Any, ClassVar, ParamSpec, Self, final
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions, validate_parameter_constraints
@@ -23,18 +22,18 @@ from tutelage._internal.validation import nearest, problems_in, shown
 from tutelage.estimator.classes import class_of, question_of
 from tutelage.exceptions import InvalidParameterError, UnknownParameterError
 from tutelage.features.base import require_public_map
-from tutelage.labeling.tuning import DEFAULT_SHARE, MOST_SETTINGS
 from tutelage.ledger import Ledger
-from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism, NoisySum
+from tutelage.mechanisms import Mechanism, NoisySum
+from tutelage.methods import Method, NoisyMoments
+from tutelage.methods.shortcuts import DEFAULTS, method_for
+from tutelage.methods.tuned import DEFAULT_SHARE, MOST_SETTINGS
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.students import NoisySumClassifier, default_student, student_named
-from tutelage.students.selection import FirstRows, QuerySelector, selector_named
-from tutelage.teachers import SinglePeople, VectorBallots
-from tutelage.teachers.base import TeacherRecipe
+from tutelage.students.selection import QuerySelector, selector_named
 
 _OF_FIT = ("X", "y", "X_public", "entity_ids", "silos", "whole_rows")
-_SIGMA_PER_TEACHER = 0.16  # σ = 40 for 250 teachers, as in Papernot et al. 2018
-_TUNED = ("teacher", "features", "student", "student_features")
+_TUNED = ("method", "teacher", "features", "student", "student_features")
+_OF_METHOD = ("teacher", "student")  # of these
 
 
 @final
@@ -42,18 +41,16 @@ _TUNED = ("teacher", "features", "student", "student_features")
 class Resolved:
     """The resolved parameters of a `PATEClassifier`: defaults and names are what they stand for; public."""
 
-    teacher: Any  # what every teacher is a clone of
-    student: Any  # what the student is a clone of
+    method: Method  # with the student that it teaches
     teacher_map: Any | None  # what teachers see the rows through; None where they see them as they are
     student_map: Any | None
     same_map: bool  # whether the student is to see what the teachers see, whatever that becomes
-    selector: QuerySelector
-    mechanism: Mechanism | NoisySum | None  # None where it follows from the number of shards, or from the budget
     noise: NoiseSource
 
-    def mechanism_for(self, n_shards: int) -> Mechanism:
-        """Return the mechanism for votes of this number of shards."""
-        return self.mechanism if isinstance(self.mechanism, Mechanism) else GNMax(_SIGMA_PER_TEACHER * n_shards)
+    @property
+    def student(self) -> Any:
+        """What the student is a clone of."""
+        return NoisySumClassifier() if self.method.student is None else self.method.student
 
 
 _Init = ParamSpec("_Init")
@@ -83,6 +80,7 @@ class Parameters(BaseEstimator):
 
     # scikit-learn's convention: one table of allowed values. Constraints across parameters are checked in `fit`.
     _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "method": [Method, None],
         "teacher": "no_validation",
         "n_teachers": [Interval(Integral, 1, None, closed="left"), None],
         "mechanism": [Mechanism, NoisySum, None],
@@ -92,7 +90,7 @@ class Parameters(BaseEstimator):
         "classes": ["array-like", Mapping, None],
         "n_queries": [Interval(Integral, 1, None, closed="left"), None],
         "selection": [QuerySelector, str, None],
-        "rounds": [Interval(Integral, 1, None, closed="left")],
+        "rounds": [Interval(Integral, 1, None, closed="left"), None],
         "unit": [str, None],
         "insist": ["boolean"],
         "ledger": [str, PathLike, Ledger, None],
@@ -116,6 +114,7 @@ class Parameters(BaseEstimator):
         self,
         teacher: Any = None,
         *,
+        method: Method | None = None,
         n_teachers: int | None = None,
         mechanism: Mechanism | NoisySum | None = None,
         student: Any = None,
@@ -124,7 +123,7 @@ class Parameters(BaseEstimator):
         classes: npt.ArrayLike | Mapping[Any, Any] | None = None,
         n_queries: int | None = None,
         selection: QuerySelector | str | None = None,
-        rounds: int = 1,
+        rounds: int | None = None,
         unit: str | None = None,
         ledger: str | Path | Ledger | None = None,
         question: str = "",
@@ -143,6 +142,7 @@ class Parameters(BaseEstimator):
         tune_share: float = DEFAULT_SHARE,
     ) -> None:
         self.teacher = teacher
+        self.method = method
         self.n_teachers = n_teachers
         self.mechanism = mechanism
         self.student = student
@@ -182,28 +182,26 @@ class Parameters(BaseEstimator):
             problems += problems_in(lambda one=name, kind=allowed: _check_parameter(one, getattr(self, one), kind))
         if isinstance(self.classes, Mapping):
             problems += problems_in(lambda: class_of(self.classes))
-        student_map, teacher = self._student_map(), self._teacher()
+        student_map = self._student_map()
         of_student = None if self.student_features is None else student_map  # otherwise that of `features` again
         for name, feature_map in (("features", self.features), ("student_features", of_student)):
             if feature_map is not None:
                 problems += problems_in(
                     lambda one=name, its=feature_map: require_public_map(its, "PATEClassifier", one)
                 )
-        if not isinstance(teacher, TeacherRecipe | SinglePeople) or isinstance(teacher, type):
-            problems += problems_in(lambda: require_classifier(teacher, "teacher", "PATEClassifier"))
-        problems += problems_in(lambda: require_classifier(self._student(), "student", "PATEClassifier"))
-        problems += problems_in(self._selector)
+        for named, name in ((student_named, self.student), (selector_named, self.selection)):
+            if isinstance(name, str):
+                problems += problems_in(lambda of=named, its=name: of(its))
+        if not problems:  # otherwise they may be anything
+            problems += problems_in(self._method)
         problems += problems_in(lambda: known_noise(self.noise, "PATEClassifier"))
         if problems:
             raise InvalidParameterError(*dict.fromkeys(problems))
         run = Resolved(
-            teacher=teacher,
-            student=self._student(),
+            method=self._method(),
             teacher_map=self.features,
             student_map=student_map,
             same_map=self.student_features is None,
-            selector=self._selector(),
-            mechanism=self.mechanism,
             noise=known_noise(self.noise, "PATEClassifier"),
         )
         if problems := list(self._problems_together(run)):
@@ -232,12 +230,12 @@ class Parameters(BaseEstimator):
                     f"Each setting in `tune` of PATEClassifier must be a mapping whose names are among "
                     f"{', '.join(_TUNED)}. Got {shown(strange)}."
                 )
-        if run.mechanism is not None:
+        if run.method.mechanism is not None:
             raise InvalidParameterError(
                 "`tune` of PATEClassifier finds the noise of its sums by `epsilon`. Leave out `mechanism`."
             )
         runs = [self.with_setting(setting).resolved() for setting in self.tune]
-        if not all(isinstance(one.teacher, VectorBallots) for one in (run, *runs)):
+        if not all(isinstance(one.method, NoisyMoments) for one in (run, *runs)):
             raise InvalidParameterError(
                 "`tune` of PATEClassifier is for ballots of VectorBallots. For other teachers, tune on public rows "
                 "in place of it."
@@ -245,35 +243,34 @@ class Parameters(BaseEstimator):
         return [run, *runs]
 
     def with_setting(self, setting: Mapping[str, Any]) -> Self:
-        """Return a shallow copy that has the parameters of one setting of `tune`, and no `tune`."""
-        return copy(self).set_params(**{**setting, "tune": None})
+        """Return a shallow copy that has the parameters of one setting of `tune`, and no `tune`.
 
-    def _teacher(self) -> Any:
-        if self.teacher is not None:
-            return self.teacher
-        return RandomForestClassifier() if self._is_about_votes() else VectorBallots()
+        A `method` of the setting replaces the shortcuts of the estimator. A shortcut of the setting changes its method.
+        """
+        changes = {**setting, "tune": None}
+        if "method" in setting:
+            changes = DEFAULTS | changes
+        elif self.method is not None and not setting.keys().isdisjoint(_OF_METHOD):
+            of_method = {name: changes.pop(name) for name in _OF_METHOD if name in setting}
+            changes["method"] = _changed(self.method, **of_method)
+        elif setting.get("teacher") is not None:
+            changes["rounds"] = None  # which are the teacher's
+        return copy(self).set_params(**changes)
 
-    def _is_about_votes(self) -> bool:
-        """Return whether a parameter is given that is about votes on single rows."""
-        settings = (self.n_teachers, self.n_queries, self.selection, self.checkpoints)
-        by_votes = isinstance(self.mechanism, Mechanism) or self.rounds != 1
-        return by_votes or any(setting is not None for setting in settings)
-
-    def _student(self) -> Any:
-        if self.student is None and isinstance(self._teacher(), VectorBallots):
-            return NoisySumClassifier()
-        if self.student is None:
-            return default_student(public_features=self._student_map() is not None)
-        return student_named(self.student) if isinstance(self.student, str) else self.student
+    def _method(self) -> Method:
+        """Return the method, with the student that it teaches."""
+        shortcuts = {name: getattr(self, name) for name in DEFAULTS}
+        method = method_for(self.method, by_votes=self.checkpoints is not None, **shortcuts)
+        student = student_named(method.student) if isinstance(method.student, str) else method.student
+        if student is None and not method.closed_form:
+            student = default_student(public_features=self._student_map() is not None)
+        if student is not None:
+            require_classifier(student, "student", "PATEClassifier")
+        return replace(method, student=student)  # pyright: ignore[reportArgumentType]
 
     def _question(self) -> Any:
         """Return the question by which answers are remembered."""
         return question_of(self.question, self.classes)
-
-    def _selector(self) -> QuerySelector:
-        if self.selection is None:
-            return FirstRows()
-        return selector_named(self.selection) if isinstance(self.selection, str) else self.selection
 
     def _student_map(self) -> Any | None:
         if isinstance(self.student_features, str):
@@ -282,35 +279,15 @@ class Parameters(BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self._takes_missing_values(self.features, self._student_map())
+        tags.input_tags.allow_nan = takes_missing_values(self._method(), self.features, self._student_map())
         tags.non_deterministic = True  # privacy noise is fresh in every fit, whatever the random_state
         return tags
-
-    def _takes_missing_values(self, teacher_map: Any | None, student_map: Any | None) -> bool:
-        """Return whether missing cells go through these maps or, where there is none, into teachers and student."""
-        first = self._teacher() if teacher_map is None else teacher_map
-        others = self._student() if student_map is None else student_map
-        return _takes_missing_values(first) and _takes_missing_values(others)
 
     def _problems_together(self, run: Resolved) -> Iterator[str]:
         """Yield problems of parameters that do not go together."""
         if self.ledger is None and self.data_changed:
             yield "`data_changed` of PATEClassifier is about a ledger; name its file in `ledger`."
-        if not isinstance(run.teacher, VectorBallots) and (
-            isinstance(run.mechanism, NoisySum) or isinstance(run.student, NoisySumClassifier)
-        ):
-            yield (
-                "`NoisySum` and `NoisySumClassifier` are for the ballots of `VectorBallots`. Pass "
-                "`teacher=VectorBallots()`, or leave them out."
-            )
-        if isinstance(run.teacher, SinglePeople):
-            yield from self._problems_of_people(run)
-        elif isinstance(run.mechanism, CappedGNMax):
-            yield (
-                "`CappedGNMax` is for people who vote on few of the queries. Pass `teacher=NearestQueries(cap)`, or "
-                "another mechanism."
-            )
-        if run.mechanism is not None and self.epsilon is not None:
+        if run.method.mechanism is not None and self.epsilon is not None:
             yield (
                 "`epsilon` and `mechanism` of PATEClassifier both determine how much noise there is. Pass one of them; "
                 "what a `ledger` may hold in all is its `budget`."
@@ -325,36 +302,18 @@ class Parameters(BaseEstimator):
                 "`checkpoints` of PATEClassifier needs a `random_state`; without one the next fit has other shards and "
                 "reuses nothing."
             )
-        if self.rounds == 1 and run.selector.needs_answers:
-            yield (
-                "`selection` of PATEClassifier needs earlier labels, so `rounds` must be at least 2. Got "
-                f"{type(run.selector).__name__} and 1."
-            )
-        if self.rounds > (self.n_queries or self.rounds):
-            yield f"`rounds` of PATEClassifier must be at most `n_queries`. Got {self.rounds} and {self.n_queries}."
-        by_predictions = isinstance(run.mechanism, Mechanism) and run.mechanism.takes_predictions
-        by_predictions = by_predictions or run.selector.needs_student
-        if self.rounds > 1 and by_predictions and not hasattr(run.student, "predict_proba"):
+        if run.method.by_predictions and not hasattr(run.student, "predict_proba"):
             yield (
                 "`student` of PATEClassifier must have `predict_proba`, because later rounds use its predictions. Got "
                 f"a {type(run.student).__name__}."
             )
 
-    def _problems_of_people(self, run: Resolved) -> Iterator[str]:
-        """Yield problems of parameters that mean nothing where every person is a teacher."""
-        kind: type = NoisySum if isinstance(run.teacher, VectorBallots) else CappedGNMax
-        if run.mechanism is not None and not isinstance(run.mechanism, kind):
-            yield (
-                f"`mechanism` of PATEClassifier must be a {kind.__name__} for {type(run.teacher).__name__}. Got a "
-                f"{type(run.mechanism).__name__}; leave it out for as little noise as `epsilon` allows."
-            )
-        unused = {"n_queries": None, "selection": None, "rounds": 1} if kind is NoisySum else {}
-        given = [name for name, default in unused.items() if getattr(self, name) != default]
-        if given:
-            yield (
-                f"`{given[0]}` of PATEClassifier is about votes on single rows. VectorBallots label all public rows at "
-                "once, at no further cost; leave it out."
-            )
+
+def _changed(method: Any, *, teacher: Any = None, **student: Any) -> Method:
+    """Return a method with another student, or the method of another teacher with the same student and noise."""
+    if teacher is None:
+        return replace(method, **student)
+    return method_for(None, teacher=teacher, **({"mechanism": method.mechanism, "student": method.student} | student))
 
 
 def _check_parameter(name: str, value: object, allowed: Any) -> None:
@@ -370,8 +329,13 @@ def _check_parameter(name: str, value: object, allowed: Any) -> None:
         raise InvalidParameterError(f"{rule} Got {shown(value)}.")
 
 
-def _takes_missing_values(estimator: Any) -> bool:
+def takes_missing_values(method: Method, teacher_map: Any | None, student_map: Any | None) -> bool:
+    """Return whether missing cells go through the maps or, where there is none, into teachers and student."""
+    teacher = method.takes_missing_values if teacher_map is None else _allows_nan(teacher_map)
+    student = NoisySumClassifier() if method.student is None else method.student
+    return teacher and _allows_nan(student if student_map is None else student_map)
+
+
+def _allows_nan(estimator: Any) -> bool:
     first = estimator.steps[0][1] if isinstance(estimator, Pipeline) else estimator
-    if isinstance(first, TeacherRecipe | SinglePeople):
-        return getattr(first, "takes_missing_values", False) is True
     return get_tags(first).input_tags.allow_nan

@@ -1,15 +1,16 @@
 """The aggregator: asks public queries, receives labels or perturbed ballots, and sees no vote."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import Final, NamedTuple, cast, final
+from functools import partial
+from typing import Any, Final, NamedTuple, cast, final
 
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.typing import ABSTAIN, IntArray
-from tutelage.events import Composed, Event, Repeated
+from tutelage._internal.typing import IntArray
+from tutelage.digests import canonical
 from tutelage.exceptions import (
     FederationError,
     ForgedMessageError,
@@ -19,18 +20,14 @@ from tutelage.exceptions import (
     StaleBatchError,
 )
 from tutelage.federation import charges
-from tutelage.federation.batches import Batch, hash_of_rows, plain_rows, read_reports
-from tutelage.federation.consortium import terms_of_sum
-from tutelage.federation.costs import event_of_query, event_of_round, event_of_rounds, require_size
+from tutelage.federation.batches import Batch
 from tutelage.federation.keys import Role
-from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, batch_status, unseal
-from tutelage.federation.sharing import added, recombine
-from tutelage.federation.sums import SumRound
+from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, batch_status, sent_by_entities, unseal
+from tutelage.federation.schemes import LocalVotes, Shared
+from tutelage.federation.sums import SharedSums, SumRound
 from tutelage.ledger import Ledger
-from tutelage.ledger.entries import canonical
 from tutelage.ledger.ledger import Reservation
-from tutelage.mechanisms import ConfidentGNMax
-from tutelage.mechanisms.local import Decoder, LocalMechanism, decode
+from tutelage.mechanisms.local import Decoder, decode
 
 _ASKED, _BATCH = "asked", "batch"
 _OPENED, _ENTITIES = "opened", "entities.json"  # where whose ballots are in a sum is kept
@@ -83,18 +80,20 @@ class Aggregator:
         self._home, self._ledger, self._member = home, ledger, home.identity.member
         terms = home.consortium_as(Role.AGGREGATOR)
         self.consortium: Final = terms
-        if (ledger is None) != terms.is_local:
+        if (ledger is not None) != (Role.AGGREGATOR in terms.scheme.spenders):
             raise InvalidParameterError(
-                "`ledger` of Aggregator must be None in the local model, where every entity keeps its own budget."
-                if terms.is_local
-                else "`ledger` of Aggregator must be a Ledger: in the secure model, labels are spent from it. Got None."
+                "`ledger` of Aggregator must be a Ledger: in the secure model, labels are spent from it. Got None."
+                if ledger is None
+                else "`ledger` of Aggregator must be None in the local model, where every entity keeps its own budget."
             )
         if ledger is not None:
-            terms.require_unit(ledger)
             charges.require_own(ledger, terms, self._member, keys_changed=keys_changed)
 
     def ask(self, rows: npt.ArrayLike, mailbox: Mailbox, *, new_batch: bool = False) -> Asked:
         """Announce the rows that have no label yet as one batch, and spend its budget; a refusal spends nothing.
+
+        For sums of ballots, announce the first round over the features of these rows that is not collected yet. A
+        repeated call after a crash announces the same batch.
 
         Parameters
         ----------
@@ -105,60 +104,29 @@ class Aggregator:
         new_batch : bool
             Replace a batch of the same rows that can no longer be computed: the new batch spends budget again.
         """
-        if self.consortium.is_sum:
-            return self._ask_round(rows, mailbox, new_batch=new_batch)
-        asked = np.asarray(rows)
+        asked, before = np.asarray(rows), None
         if asked.ndim == 0 or len(asked) == 0:
             raise InvalidDataError(f"`rows` must hold at least one public row. Got shape {asked.shape}.")
-        if self._ledger is not None:
-            hashes = self._ledger.query_hashes({"consortium": self.consortium.fingerprint}, asked)
-            answered, fresh = self._ledger.recall(hashes), {}
-            for place, query in enumerate(hashes):
-                if query not in answered:
-                    fresh.setdefault(query, place)
-            asked = asked[list(fresh.values())]
-        if not len(asked):
-            return Asked(None, 0)
-        require_size(self.consortium, len(asked))
-        if self._ledger is not None and new_batch:
-            self._ledger.require(event_of_query(self.consortium), len(asked))  # before another batch takes its place
-        draft = Batch.make(self._home.identity, self.consortium, asked)
-        return self._announced(draft.query_hash, lambda: draft, mailbox, new_batch=new_batch)
-
-    def _ask_round(self, rows: npt.ArrayLike, mailbox: Mailbox, *, new_batch: bool) -> Asked:
-        """Announce the first round of a sum over the features of these rows that is not collected yet."""
-        terms, (_, teacher) = self.consortium, terms_of_sum(self.consortium)
-        require_size(terms, 1)
-        plain, before = plain_rows(rows), None
-        for number in range(teacher.rounds):
-            name = f"{hash_of_rows(plain)}-{number}"
-            kept = self._earlier(name)
-            if kept and self.is_collected(kept[-1]):
-                before = kept[-1]
+        for draft in self.consortium.scheme.drafts(asked, self._ledger):
+            earlier = self._earlier(draft.name)
+            if earlier and self.is_collected(earlier[-1]):
+                before = earlier[-1]
                 continue
-            if self._ledger is not None and (new_batch or not kept):
-                self._ledger.require(event_of_rounds(terms, number), 1)  # nothing is begun in vain
-
-            def draft(before: Batch | None = before) -> Batch:
-                asked = SumRound.first(terms, plain) if before is None else self._following(before)
-                return Batch.make(self._home.identity, terms, asked.to_row())
-
-            return self._announced(name, draft, mailbox, new_batch=new_batch)
-        return Asked(None, 0)
-
-    def _announced(self, name: str, draft: Callable[[], Batch], mailbox: Mailbox, *, new_batch: bool) -> Asked:
-        """Announce the last batch of that name, so that a repeated call after a crash announces that batch."""
-        earlier = self._earlier(name)
-        if earlier and not new_batch:
+            self.consortium.require_size(draft.queries)
+            if new_batch or not earlier:
+                if self._ledger is not None:  # nothing is begun in vain
+                    self._ledger.require(draft.event, draft.queries)
+                rows = draft.rows(None if before is None else self._following(before))
+                made = Batch.make(self._home.identity, self.consortium, rows).to_bytes()
+                kept = self._home.keep(_ASKED, f"{draft.name}-{len(earlier)}", {_BATCH: made})  # or what was kept first
+                earlier.append(Batch.from_bytes(kept[_BATCH], self.consortium))
             batch = earlier[-1]
-        else:
-            kept = self._home.keep(_ASKED, f"{name}-{len(earlier)}", {_BATCH: draft().to_bytes()})
-            batch = Batch.from_bytes(kept[_BATCH], self.consortium)
-        if self._ledger is not None and self._reserved(batch) is None:
-            mailbox.require_room(batch)
-            charges.reserve(self._ledger, self.consortium, batch, self._member, batch.n_queries)
-        mailbox.put_batch(batch)
-        return Asked(batch, batch.n_queries)
+            if self._ledger is not None and self._reserved(batch) is None:
+                mailbox.require_room(batch)
+                charges.reserve(self._ledger, self.consortium, batch, self._member, batch.n_queries)
+            mailbox.put_batch(batch)
+            return Asked(batch, batch.n_queries)
+        return Asked(None, 0)
 
     def _earlier(self, name: str) -> list[Batch]:
         found: list[Batch] = []
@@ -178,53 +146,33 @@ class Aggregator:
         decoder : Decoder, optional
             How perturbed ballots become labels, in the local model. Default: as for `mechanisms.local.decode`.
         """
-        terms = self.consortium
-        if terms.is_sum:
+        votes = self.consortium.scheme
+        if isinstance(votes, SharedSums):
             raise FederationError("The terms are about sums of ballots. Use `collect_sum`.")
-        if isinstance(terms.mechanism, LocalMechanism):
-            return self._decoded(terms.mechanism, batch, mailbox, decoder)
+        if isinstance(votes, LocalVotes):
+            return self._decoded(votes, batch, mailbox, decoder)
         if decoder is not None:
             raise InvalidParameterError("`decoder` is for the local model. Leave it out.")
-
-        def opened(shares: Sequence[bytes]) -> IntArray:
-            found = recombine(shares, (batch.n_queries,))
-            if found.min(initial=0) < 0 or found.max(initial=0) > terms.n_classes:
-                raise ForgedMessageError(
-                    "The computing parties' shares do not add up to labels. Let them compute it again."
-                )
-            return found - 1
-
-        found, entities = self._opened_together(batch, mailbox, opened)
-        happened: Event = Repeated(event_of_query(terms), len(found))
-        if isinstance(terms.mechanism, ConfidentGNMax):  # a check for every query, an answer for those that passed it
-            check, answer = (part.event for part in event_of_query(terms).flatten())
-            happened = Composed((Repeated(check, len(found)), Repeated(answer, int(np.sum(found != ABSTAIN)))))
-        self._settle(batch, [(label,) for label in found.tolist()], happened)
-        remembered = [answer[0] for answer in self._remembered(batch)]
-        return Collected(np.array(remembered, dtype=np.int64), entities, {})
+        found, entities = self._opened_together(votes, batch, mailbox)
+        return Collected(self._settled(votes, batch, found), entities, {})
 
     def collect_sum(self, batch: Batch, mailbox: Mailbox) -> CollectedSum:
         """Return the noisy sum of one round, added up from the computing parties' shares, and the student so far."""
-        _, teacher = terms_of_sum(self.consortium)
-        asked = SumRound.of(batch, self.consortium)
-        shape = asked.coef.T.shape
-        opened, entities = self._opened_together(batch, mailbox, lambda shares: added(shares, shape))
+        sums = self.consortium.sums()
+        sums.round_of(batch)
+        opened, entities = self._opened_together(sums, batch, mailbox)
         self._home.keep(_OPENED, batch.identifier, {_ENTITIES: canonical(entities).encode()})
-        event = event_of_round(self.consortium, asked.number, opened.size)
-        self._settle(batch, [tuple(opened.ravel().tolist())], event)
-        values, following = self._values(batch, shape), self._following(batch)
-        return CollectedSum(values, entities, following, teacher.rounds - following.number)
+        values, following = self._settled(sums, batch, opened), self._following(batch)
+        return CollectedSum(values, entities, following, sums.teacher.rounds - following.number)
 
     def _following(self, batch: Batch) -> SumRound:
         """Return what follows a collected round."""
         kept = self._home.kept(_OPENED, batch.identifier, [_ENTITIES])
         if kept is None:
             raise StaleBatchError(f"The list of hospitals in batch {batch.identifier} is missing. Collect it again.")
-        asked = SumRound.of(batch, self.consortium)
-        return asked.after(self._values(batch, asked.coef.T.shape), json.loads(kept[_ENTITIES]), self.consortium)
-
-    def _values(self, batch: Batch, shape: tuple[int, ...]) -> IntArray:
-        return np.array(self._remembered(batch)[0], dtype=np.int64).reshape(shape)
+        sums = self.consortium.sums()
+        asked = sums.round_of(batch)
+        return sums.round_after(asked, self._remembered(sums, batch, asked.coef.T.shape), json.loads(kept[_ENTITIES]))
 
     def _reserved(self, batch: Batch) -> Reservation | None:
         return self._ledger and charges.reserved(self._ledger, self.consortium, batch, self._member)
@@ -234,9 +182,7 @@ class Aggregator:
         reservation = self._reserved(batch)
         return self._ledger is not None and reservation is not None and self._ledger.is_settled(reservation)
 
-    def _opened_together(
-        self, batch: Batch, mailbox: Mailbox, opening: Callable[[Sequence[bytes]], IntArray]
-    ) -> tuple[IntArray, tuple[str, ...]]:
+    def _opened_together(self, scheme: Shared[Any], batch: Batch, mailbox: Mailbox) -> tuple[IntArray, tuple[str, ...]]:
         """Return what the parties' shares of any one computation open to, and whose answers are in it."""
         contradiction, runs = None, {}
         for party, run, share in self._answers(batch, mailbox):
@@ -245,7 +191,7 @@ class Aggregator:
         for (_, entities), shares in runs.items():
             if len(shares) == len(parties):
                 try:
-                    return opening([shares[party] for party in parties]), entities
+                    return scheme.opened([shares[party] for party in parties], batch), entities
                 except ForgedMessageError as error:
                     contradiction = error
         if contradiction is not None:
@@ -271,41 +217,27 @@ class Aggregator:
                     if all(isinstance(name, str) for name in (run, *entities)):
                         yield party.name, (run, entities), share
 
-    def _queries_of(self, ledger: Ledger, batch: Batch) -> list[bytes]:
-        """Return what the ledger knows the queries by; of a round, whose row is long, the hash stands for the row."""
-        rows = batch.rows
-        if self.consortium.is_sum:
-            rows = np.frombuffer(bytes.fromhex(batch.query_hash), dtype=np.uint8)[np.newaxis]
-        return ledger.query_hashes({"consortium": self.consortium.fingerprint}, rows)
-
-    def _settle(self, batch: Batch, answers: Sequence[tuple[int, ...]], happened: Event) -> None:
-        """Charge the ledger for what was answered, once."""
+    def _settled(self, scheme: Shared[Any], batch: Batch, outcome: IntArray) -> IntArray:
+        """Charge the ledger for what was opened, once, and return the outcome that counts."""
         ledger, reservation = self._ledger, self._reserved(batch)
         if ledger is None or reservation is None:
             raise StaleBatchError(f"Batch {batch.identifier} is not in this ledger. Name the one it was asked with.")
         if not ledger.is_settled(reservation):
-            hashes = self._queries_of(ledger, batch)
-            ledger.settle(reservation, dict(zip(hashes, answers, strict=True)), happened)
+            hashes = scheme.hashes(ledger, batch)
+            answers = map(tuple, outcome.reshape(batch.n_queries, -1).tolist())
+            ledger.settle(reservation, dict(zip(hashes, answers, strict=True)), scheme.happened(outcome, batch))
+        return self._remembered(scheme, batch, outcome.shape)
 
-    def _remembered(self, batch: Batch) -> list[tuple[int, ...]]:
+    def _remembered(self, scheme: Shared[Any], batch: Batch, shape: tuple[int, ...]) -> IntArray:
         """Return the answers that count."""
         ledger = cast("Ledger", self._ledger)
-        hashes = self._queries_of(ledger, batch)
+        hashes = scheme.hashes(ledger, batch)
         remembered = ledger.recall(hashes)
-        return [remembered[query] for query in hashes]
+        return np.array([remembered[query] for query in hashes], dtype=np.int64).reshape(shape)
 
-    def _decoded(self, mechanism: LocalMechanism, batch: Batch, mailbox: Mailbox, decoder: Decoder | None) -> Collected:
-        me, terms = self._home.identity, self.consortium
-        reports, left_out = {}, {}
-        for entity in terms.entities:
-            header = Header.of(terms, batch, Kind.BALLOTS, entity.name, me.member.name)
-            try:
-                envelope = mailbox.answer(batch, entity.name, None)
-                if envelope is not None:
-                    payload = unseal(me, entity, header, envelope)
-                    reports[entity.name] = read_reports(payload, mechanism, batch.n_queries, terms.n_classes)
-            except (FederationError, InvalidDataError) as error:
-                left_out[entity.name] = str(error)
+    def _decoded(self, votes: LocalVotes, batch: Batch, mailbox: Mailbox, decoder: Decoder | None) -> Collected:
+        terms, read = self.consortium, partial(votes.read, queries=batch.n_queries)
+        reports, left_out = sent_by_entities(self._home.identity, terms, batch, mailbox, read)
         terms.require_quorum(reports, left_out)
-        labels = decode(np.stack(list(reports.values())), mechanism, terms.n_classes, decoder)
+        labels = decode(np.stack(list(reports.values())), votes.mechanism, terms.n_classes, decoder)
         return Collected(labels, tuple(reports), left_out)

@@ -1,26 +1,21 @@
-"""A batch of public queries, signed by the aggregator, and the perturbed ballots on it as they travel.
-
-A batch is one line of JSON, then the rows as plain bytes; ballots are 64-bit integers, little-endian.
-"""
+"""A batch of public queries, signed by the aggregator: one line of JSON, then the rows as plain bytes."""
 
 import hashlib
 import os
 import secrets
 from dataclasses import dataclass, field
-from math import ceil, prod
+from math import prod
 from pathlib import Path
 from typing import Any, Self, final
 
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.typing import ABSTAIN, IntArray
+from tutelage.digests import canonical
 from tutelage.exceptions import ForgedMessageError, InvalidDataError, InvalidParameterError, StaleBatchError
-from tutelage.federation.consortium import Consortium
 from tutelage.federation.documents import hexadecimal, parse, read_within, write_once
 from tutelage.federation.keys import Identity
-from tutelage.ledger.entries import canonical
-from tutelage.mechanisms.local import ClassResponse, LocalGaussian, LocalMechanism
+from tutelage.federation.terms import Terms
 
 _FORMAT = 1
 _CONTEXT = b"tutelage batch of queries, format 1\0"
@@ -51,7 +46,7 @@ class Batch:
         return len(self.rows)
 
     @classmethod
-    def make(cls, identity: Identity, consortium: Consortium, rows: npt.ArrayLike) -> Self:
+    def make(cls, identity: Identity, consortium: Terms, rows: npt.ArrayLike) -> Self:
         """Ask public rows of shape (queries, ...) under a fresh identifier, by the aggregator's identity.
 
         Rows are numbers or booleans, finite, at least one row and at most 1 GiB.
@@ -71,7 +66,7 @@ class Batch:
         return canonical({**header, "signature": self.signature}).encode() + b"\n" + self.rows.tobytes()
 
     @classmethod
-    def from_bytes(cls, data: bytes, consortium: Consortium) -> Self:
+    def from_bytes(cls, data: bytes, consortium: Terms) -> Self:
         """Return the batch that `to_bytes` wrote, after checking that `consortium`'s aggregator signed all of it."""
         line = data[: data.find(b"\n", 0, _MOST_HEADER_BYTES) + 1]
         damaged = ForgedMessageError("A batch of queries is damaged. The aggregator must send it again.")
@@ -101,7 +96,7 @@ class Batch:
         write_once(Path(path), self.to_bytes())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], consortium: Consortium) -> Self:
+    def load(cls, path: str | os.PathLike[str], consortium: Terms) -> Self:
         """Read what `save` wrote, checked as by `from_bytes`."""
         return cls.from_bytes(read_within(Path(path), _MOST_BYTES + _MOST_HEADER_BYTES), consortium)
 
@@ -138,27 +133,3 @@ def _header(consortium: str, identifier: str, plain: npt.NDArray[Any], query_has
 
 def _signed(header: dict[str, Any]) -> bytes:
     return _CONTEXT + canonical(header).encode()
-
-
-def write_reports(reports: IntArray) -> bytes:
-    """Return one entity's reports on the first queries of a batch, shape (queries,) or (queries, classes), as bytes."""
-    return np.ascontiguousarray(reports, dtype="<i8").tobytes()
-
-
-def read_reports(payload: bytes, mechanism: LocalMechanism, queries: int, classes: int) -> IntArray:
-    """Return one entity's reports on all queries of a batch, as `decode` takes them."""
-    noisy = isinstance(mechanism, LocalGaussian)
-    per_query = classes if noisy else 1
-    found = len(payload) // (8 * per_query)
-    if len(payload) != found * 8 * per_query or not 1 <= found <= queries:
-        raise ForgedMessageError("An entity's ballots do not fit the batch. It must send them again.")
-    high = ceil(1 + 40 * mechanism.sigma) if noisy else 0  # noise passes it with a chance below 1e-300
-    low = -high
-    if isinstance(mechanism, ClassResponse):
-        low, high = 0, mechanism.channel(classes).shape[1] - 1
-    values = np.frombuffer(payload, dtype="<i8").astype(np.int64)
-    if np.any(values < low) or np.any(values > high):
-        raise ForgedMessageError("An entity's ballots hold what its mechanism does not report. It is left out.")
-    reports = np.zeros((queries, classes), dtype=np.int64) if noisy else np.full(queries, ABSTAIN, dtype=np.int64)
-    reports[:found] = values.reshape(found, *reports.shape[1:])
-    return reports

@@ -3,9 +3,7 @@
 from tutelage.exceptions import LedgerMismatchError
 from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium
-from tutelage.federation.costs import event_of_query, event_of_round
 from tutelage.federation.keys import Member
-from tutelage.federation.sums import SumRound
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
 
@@ -16,7 +14,12 @@ def owner_name(member: Member) -> str:
 
 
 def require_own(ledger: Ledger, consortium: Consortium, member: Member, *, keys_changed: bool) -> None:
-    """Refuse a ledger that belongs to another member. A ledger that names no owner becomes that of the first payer."""
+    """Refuse a ledger that protects another unit than the terms, or that belongs to another member.
+
+    A ledger that names no owner becomes that of the first payer.
+    """
+    if ledger.unit != consortium.unit:
+        raise LedgerMismatchError(f"The ledger protects one {ledger.unit}, the consortium one {consortium.unit}.")
     own = owner_name(member)
     if keys_changed or ledger.owner == own:
         return
@@ -39,12 +42,7 @@ def reserved(ledger: Ledger, consortium: Consortium, batch: Batch, member: Membe
 
 def reserve(ledger: Ledger, consortium: Consortium, batch: Batch, member: Member, queries: int) -> Reservation:
     """Spend what the first `queries` queries of a batch cost at most, once, however often it is called."""
-    if consortium.is_sum:
-        asked = SumRound.of(batch, consortium)
-        event = event_of_round(consortium, asked.number, asked.coef.size)
-    else:
-        event = event_of_query(consortium)
-    return ledger.reserve(event, queries, batch=_name(consortium, batch, member))
+    return ledger.reserve(consortium.scheme.event_of(batch), queries, batch=_name(consortium, batch, member))
 
 
 def _name(consortium: Consortium, batch: Batch, member: Member) -> str:

@@ -9,17 +9,15 @@ from typing import Any, Final, NamedTuple, cast, final
 
 import numpy as np
 
-from tutelage.exceptions import FederationError, ForgedMessageError, InvalidDataError, PartyLostError, StaleBatchError
+from tutelage.digests import canonical
+from tutelage.exceptions import FederationError, ForgedMessageError, PartyLostError, StaleBatchError
 from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium
-from tutelage.federation.costs import SharedMechanism, bit_length, projection_bound
 from tutelage.federation.keys import Role, host_and_port
-from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, seal, unseal
+from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, seal, sent_by_entities
 from tutelage.federation.mpc import Endpoint, Session, run_party
-from tutelage.federation.sharing import HEAD_BYTES, MODULUS, PARTIES, SPLIT_NAME_BYTES, decode, encode
-from tutelage.federation.sums import numbers_in
-from tutelage.ledger.entries import canonical
-from tutelage.mechanisms import ConfidentGNMax, NoisySum
+from tutelage.federation.schemes import Shared
+from tutelage.federation.sharing import HEAD_BYTES, MODULUS, PARTIES, SPLIT_NAME_BYTES, decode
 
 _BEGUN, _AGREED = "computed", "entities.json"  # where a party keeps what a batch was begun with
 _MISSED = "its shares did not reach all computing parties in time, or do not belong together."
@@ -119,12 +117,12 @@ class ComputingParty:
     def __init__(self, home: Home) -> None:
         self._home = home
         self.consortium: Final = home.consortium_as(Role.COMPUTING)
-        mechanism = self.consortium.mechanism
-        if not isinstance(mechanism, SharedMechanism | NoisySum):
-            raise FederationError(f"{type(mechanism).__name__} is a local mechanism: nothing is computed on shares.")
-        self._mechanism = mechanism
-        names = [party.name for party in self.consortium.computing_parties]
-        self._place = names.index(home.identity.member.name)
+        scheme = self.consortium.scheme
+        if not isinstance(scheme, Shared):
+            kind = type(scheme.mechanism).__name__
+            raise FederationError(f"{kind} is a local mechanism: nothing is computed on shares.")
+        self._scheme: Final = scheme
+        self._place = self.consortium.computing_parties.index(home.identity.member)
 
     def compute(
         self,
@@ -171,7 +169,8 @@ class ComputingParty:
             """Return a refusal that all parties come to, and do not raise it, so that none is taken for lost."""
             try:
                 run, entities = await self._agree(session, batch, begun, held, left_out)
-                result = await self._result(session, [held[name].blocks for name in entities])
+                totals = np.stack([held[name].blocks for name in entities]).sum(axis=0) % MODULUS
+                result = await self._scheme.result(session, totals)
             except PartyLostError:
                 raise
             except FederationError as refusal:
@@ -200,21 +199,13 @@ class ComputingParty:
 
     def _held(self, batch: Batch, mailbox: Mailbox) -> tuple[dict[str, EntityShares], dict[str, str]]:
         """Return the shares that this party can use, and why it cannot use others."""
-        held, left_out, me = {}, {}, self._home.identity
-        shape = 2 if isinstance(self._mechanism, ConfidentGNMax) else 1, batch.n_queries, self.consortium.n_classes
-        if self.consortium.is_sum:
-            shape = 1, 1, numbers_in(batch)
-        for entity in self.consortium.entities:
-            header = Header.of(self.consortium, batch, Kind.SHARES, entity.name, me.member.name)
-            try:
-                envelope = mailbox.answer(batch, entity.name, me.member.name)
-                if envelope is not None:
-                    payload = unseal(me, entity, header, envelope)
-                    blocks, digest = decode(payload[HEAD_BYTES:], shape), hashlib.sha256(payload).hexdigest()
-                    held[entity.name] = EntityShares(payload[:SPLIT_NAME_BYTES].hex(), blocks, digest)
-            except (FederationError, InvalidDataError) as error:
-                left_out[entity.name] = str(error)
-        return held, left_out
+        shape = self._scheme.shape(batch)
+
+        def read(payload: bytes) -> EntityShares:
+            blocks, digest = decode(payload[HEAD_BYTES:], shape), hashlib.sha256(payload).hexdigest()
+            return EntityShares(payload[:SPLIT_NAME_BYTES].hex(), blocks, digest)
+
+        return sent_by_entities(self._home.identity, self.consortium, batch, mailbox, read)
 
     async def _agree(
         self,
@@ -233,15 +224,14 @@ class ComputingParty:
         remembered = [each["begun"] is not None for each in everyones]
         # Votes that all three remember were found to be small enough before they wrote them down. Ballots that are only
         # added cannot be too large: whatever an entity sends, the total alone is opened.
-        if isinstance(self._mechanism, SharedMechanism) and not all(remembered):
+        bound = self._scheme.bound(batch.n_queries)
+        if bound is not None and not all(remembered):
             self.consortium.require_quorum(pins, left_out)
-            terms, teachers = self.consortium, self.consortium.teachers_per_entity
-            bound = projection_bound(self._mechanism, terms.honest, teachers, terms.n_classes, batch.n_queries)
             vectors = np.stack([held[name].blocks.reshape(-1) for name in pins])
             tested = zip(pins, await session.oversized(vectors, bound), strict=True)
             large = {name for name, too_large in tested if too_large}
-            reason = f"its votes are larger than {teachers} teachers and their noise come to."
-            left_out |= dict.fromkeys(large, reason)
+            most = self.consortium.teachers_per_entity
+            left_out |= dict.fromkeys(large, f"its votes are larger than {most} teachers and their noise come to.")
             if large and any(remembered):
                 raise StaleBatchError(f"Batch {batch.identifier} began with votes that are too large. Ask it again.")
             pins = {name: pin for name, pin in pins.items() if name not in large}
@@ -254,13 +244,3 @@ class ComputingParty:
         if set(await session.exchange(run.encode())) != {run.encode()}:
             raise StaleBatchError("The parties do not agree on what they compute. Nothing was opened; try again.")
         return run, tuple(pins)
-
-    async def _result(self, session: Session, blocks: list[Any]) -> bytes:
-        terms, totals = self.consortium, np.stack(blocks).sum(axis=0) % MODULUS
-        if isinstance(self._mechanism, NoisySum):
-            return encode(totals)
-        entities, teachers, queries = len(terms.entities), terms.teachers_per_entity, totals.shape[1]
-        bits = bit_length(self._mechanism, terms.honest, entities, teachers, terms.n_classes, queries)
-        if not isinstance(self._mechanism, ConfidentGNMax):
-            return await session.labels(totals[0], bits)
-        return await session.labels(totals[0], bits, (totals[1], int(np.ceil(self._mechanism.threshold))))

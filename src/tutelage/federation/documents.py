@@ -10,10 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from tutelage._internal.gate import read_input
+from tutelage._internal.outputs import put_new, sync
 from tutelage._internal.validation import shown
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, TutelageError
 
 MOST_BYTES_OF_A_DOCUMENT = 2**22  # a consortium of a thousand members takes 300 kB
+MOST_BYTES = 2**28  # of a message: two million queries of ten classes
+MOST_HEADER_BYTES, SIGNATURE_BYTES = 1024, 64  # of a message
+# HPKE adds a key of 32 bytes and a tag of 16.
+MOST_PAYLOAD_BYTES = MOST_BYTES - (MOST_HEADER_BYTES + 1 + SIGNATURE_BYTES + 48)
 _MOST_LISTED = 10
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 
@@ -47,7 +52,7 @@ def write_once(path: Path, data: bytes) -> None:
     try:
         write_new(part, data, 0o644)
         try:
-            _place(part, path)
+            put_new(part, path)
         except FileExistsError:
             with suppress(InvalidDataError):
                 if read_within(path, len(data)) == data:
@@ -56,6 +61,8 @@ def write_once(path: Path, data: bytes) -> None:
                 f"{path} already exists with other content and is never overwritten. If it is damaged or foreign, "
                 "remove it and repeat the command."
             ) from None
+        with suppress(OSError):  # the new name survives a power cut, where the system can make it
+            sync(path.parent)
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be written: {error.strerror}.") from None
     finally:
@@ -118,31 +125,8 @@ def parse(data: bytes, file: str, version: int, damaged: TutelageError) -> dict[
     return content
 
 
-def sync_folder(folder: Path) -> None:
-    """Put a folder's list of names on the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _part_of(path: Path) -> Path:
     return path.parent / f".{path.name}.{secrets.token_hex(8)}.part"
-
-
-def _place(part: Path, path: Path) -> None:
-    """Give `part` its name, atomically and only where the name is free; the part may remain."""
-    try:
-        os.link(part, path)
-    except FileExistsError:
-        raise
-    except (OSError, AttributeError):  # network shares and sticks without hard links
-        if path.exists():
-            raise FileExistsError from None
-        part.rename(path)
-    with suppress(OSError):  # the new name survives a power cut, where the system can make it
-        sync_folder(path.parent)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

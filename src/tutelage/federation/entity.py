@@ -1,35 +1,28 @@
 """The entity: owns sensitive data; its teachers' votes leave it noised, and in shares or perturbed one by one."""
 
-import secrets
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple, cast, final
+from typing import Final, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.releases import on_one_day
-from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, Matrix
+from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.ballots import BallotSum
-from tutelage.events import Event, Repeated, SummedNoise
+from tutelage.events import Event, Repeated
 from tutelage.exceptions import FederationError, InvalidDataError, StaleBatchError
 from tutelage.features.base import features_of_private, require_public_map
 from tutelage.features.rowwise import finite_rows, number_rows
 from tutelage.federation import charges
-from tutelage.federation.batches import Batch, write_reports
-from tutelage.federation.consortium import Consortium, terms_of_sum
-from tutelage.federation.costs import SharedMechanism, event_of_query, event_of_rounds, require_size, share_sigmas
+from tutelage.federation.batches import Batch
 from tutelage.federation.keys import Role
 from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, batch_status, seal
-from tutelage.federation.sharing import SALT_BYTES, SPLIT_NAME_BYTES, split
-from tutelage.federation.sums import SumRound
+from tutelage.federation.sums import SharedSums, SumRound
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
-from tutelage.mechanisms.local import LocalMechanism
 from tutelage.noise import SystemNoise
 from tutelage.partition import Shards
 from tutelage.privacy import NeighboringRelation
 from tutelage.teachers.blocks import PeopleBlock, blocks_of
-from tutelage.votes import tally
 
 _VOTES = "votes"
 _LARGEST = 1e100  # far beyond what an accepted map gives
@@ -68,16 +61,16 @@ class Entity:
         self._home, self._ledger, self._member = home, ledger, home.identity.member
         terms = home.consortium_as(Role.ENTITY)
         self.consortium: Final = terms
-        terms.require_unit(ledger)
         charges.require_own(ledger, terms, self._member, keys_changed=keys_changed)
         # Where the answers go: each computing party's name and member, or the aggregator's under None.
         parties = [(party.name, party) for party in terms.computing_parties]
         self._recipients = parties or [(None, terms.aggregator)]
+        self._kind: Final = Kind.SHARES if parties else Kind.BALLOTS
 
     def bind(self, digest: bytes, *, changed: bool = False) -> None:
         """Tie this entity's ledger to its data, or check that it is still tied to them.
 
-        `digest` is of the private rows, `tutelage.ledger.digests.data_digest` or a hash of their file; only a keyed
+        `digest` is of the private rows, `tutelage.digests.data_digest` or a hash of their file; only a keyed
         hash of it is kept. Other data are refused (`LedgerMismatchError`), unless they are said to have `changed`:
         people came or left. The budget spent on earlier and present people stays spent.
         """
@@ -100,21 +93,12 @@ class Entity:
         mailbox : Mailbox
             Folder that receives the envelopes after they are stored and their budget is spent.
         """
-        terms = self.consortium
-        if terms.is_sum:
+        votes = self.consortium.scheme
+        if isinstance(votes, SharedSums):
             raise FederationError("The terms are about sums of ballots. Use `cast` with the private rows.")
         self._require_current(batch)
-        require_size(terms, batch.n_queries)
-        votes = _checked(terms, batch.n_queries, np.asarray(ballots))
-        mechanism = terms.mechanism
-
-        def payloads(paid: Reservation) -> list[bytes]:
-            if isinstance(mechanism, LocalMechanism):
-                reports = mechanism.perturb(votes[:, : paid.queries], terms.n_classes, SystemNoise())
-                return [write_reports(reports[0])]
-            return _shares_of_votes(terms, votes)
-
-        return self._answer(batch, mailbox, payloads)
+        self.consortium.require_size(batch.n_queries)
+        return self._answer(batch, mailbox, votes.checked(ballots, batch.n_queries))
 
     @on_one_day()
     def cast(
@@ -138,44 +122,31 @@ class Entity:
         entity_ids : array of shape (rows,), optional
             Whose row it is. It must be given where the terms protect people, and left out where they protect rows.
         """
-        terms_of_sum(self.consortium)
+        sums = self.consortium.sums()
         self._require_current(batch)
-        asked = SumRound.of(batch, self.consortium)
-        ballots = ballots_of(self.consortium, asked, X, y, entity_ids)
+        asked = sums.round_of(batch)
+        totals = ballots_of(sums, asked, X, y, entity_ids).totals
+        return self._answer(batch, mailbox, totals, sums.event_from(asked.number))
 
-        def payloads(paid: Reservation) -> list[bytes]:
-            sigma = cast("SummedNoise", paid.event).sigma_of_share
-            noise = SystemNoise().discrete_gaussian(sigma, ballots.totals.shape)
-            return _named(split(ballots.totals + noise, summed=True))
-
-        return self._answer(batch, mailbox, payloads, room=event_of_rounds(self.consortium, asked.number))
-
-    def _answer(
-        self,
-        batch: Batch,
-        mailbox: Mailbox,
-        payloads: Callable[[Reservation], list[bytes]],
-        *,
-        room: Event | None = None,
-    ) -> Vote:
-        """Pay for a batch once if there is `room` for the whole, store what is sent before it leaves, and send it."""
+    def _answer(self, batch: Batch, mailbox: Mailbox, ballots: IntArray, rest: Event | None = None) -> Vote:
+        """Pay for a batch once, store what is sent before it leaves, and send it."""
         name = f"{batch.identifier}-{batch.query_hash[:32]}"
         stored = self._home.kept(_VOTES, name, [member.name for _, member in self._recipients])
         repeated = stored is not None
         if stored is None:
-            reservation = self._reserved(batch, mailbox, room)
+            reservation = self._reserved(batch, mailbox, rest)
             if self._ledger.is_settled(reservation):
                 raise StaleBatchError(
                     f"Batch {batch.identifier} was voted on before, and its envelopes are gone from {_VOTES}/. Restore "
                     "them; new ones would hold fresh noise, which is another release."
                 )
-            made, kind = {}, Kind.BALLOTS if self.consortium.is_local else Kind.SHARES
-            for (_, member), payload in zip(self._recipients, payloads(reservation), strict=True):
-                header = Header.of(self.consortium, batch, kind, self._member.name, member.name)
+            made, payloads = {}, self.consortium.scheme.payloads(ballots, reservation, SystemNoise())
+            for (_, member), payload in zip(self._recipients, payloads, strict=True):
+                header = Header.of(self.consortium, batch, self._kind, self._member.name, member.name)
                 made[member.name] = seal(self._home.identity, member, header, payload)
             stored = self._home.keep(_VOTES, name, made)
             repeated = stored != made  # another process was faster
-        reservation = self._reserved(batch, mailbox, room)
+        reservation = self._reserved(batch, mailbox, rest)
         if not self._ledger.is_settled(reservation):
             self._ledger.settle(reservation, {}, Repeated(reservation.event, reservation.queries))
         for party, member in self._recipients:
@@ -186,10 +157,11 @@ class Entity:
         if batch.consortium != self.consortium.fingerprint:
             raise StaleBatchError(f"Batch {batch.identifier} is not for {self.consortium.name!r} in its present form.")
 
-    def _reserved(self, batch: Batch, mailbox: Mailbox, room: Event | None) -> Reservation:
+    def _reserved(self, batch: Batch, mailbox: Mailbox, rest: Event | None) -> Reservation:
         """Return the one reservation for this batch: an earlier one, or a new one for as many queries as fit.
 
-        Before anything is spent, votes that cannot be used or sent are refused.
+        Before anything is spent, votes that cannot be used or sent are refused, or if the budget does not allow the
+        `rest`: all rounds of a sum from this one on.
         """
         known = charges.reserved(self._ledger, self.consortium, batch, self._member)
         if known is not None:
@@ -202,69 +174,35 @@ class Entity:
                 "next batch."
             )
         mailbox.require_room(batch, self._member.name, [party for party, _ in self._recipients])
-        if room is not None:
-            self._ledger.require(room, 1)
+        scheme = self.consortium.scheme
         queries = batch.n_queries
-        if self.consortium.is_local:  # each answered query counts by itself; the first ones, whatever the ballots say
-            queries = min(queries, max(1, self._ledger.fitting(event_of_query(self.consortium))))
+        if not scheme.n_parties:  # each answered query counts by itself; the first ones, whatever the ballots say
+            queries = min(queries, max(1, self._ledger.fitting(scheme.event_of())))
+        if rest is not None:
+            self._ledger.require(rest, queries)
         return charges.reserve(self._ledger, self.consortium, batch, self._member, queries)
 
 
-def _checked(terms: Consortium, queries: int, ballots: npt.NDArray[Any]) -> IntArray:
-    most = terms.teachers_per_entity
-    if ballots.ndim != 2 or not np.issubdtype(ballots.dtype, np.integer) or ballots.shape[1] != queries:
-        raise InvalidDataError(
-            f"`ballots` must be whole numbers of shape (teachers, {queries}), one column per query of the "
-            f"batch. Got {ballots.dtype} of shape {ballots.shape}."
-        )
-    if not 1 <= len(ballots) <= most:
-        teachers = "one teacher" if most == 1 else f"1 to {most} teachers"
-        raise InvalidDataError(f"`ballots` must be of {teachers}, as the consortium's terms say. Got {len(ballots)}.")
-    if ballots.min(initial=0) < ABSTAIN or ballots.max(initial=0) >= terms.n_classes:
-        raise InvalidDataError(f"A ballot must be {ABSTAIN} or a class index below {terms.n_classes}.")
-    if terms.is_local and np.any(ballots == ABSTAIN):
-        raise InvalidDataError(
-            "No ballot may abstain in the local model: an abstention gets no noise, so it would reveal the vote."
-        )
-    return ballots.astype(np.int64)
-
-
-def _shares_of_votes(terms: Consortium, ballots: IntArray) -> list[bytes]:
-    counts, noise = tally(cast("Ballots", ballots), terms.n_classes, terms.unit).counts, SystemNoise()
-    vote, *check = share_sigmas(cast("SharedMechanism", terms.mechanism), terms.honest)
-    blocks = [counts + noise.discrete_gaussian(vote, counts.shape)]
-    # One draw per query, the same for every class: the check compares the largest count plus one noise.
-    blocks += [counts + noise.discrete_gaussian(sigma, (len(counts), 1)) for sigma in check]
-    return _named(split(np.stack(blocks)))
-
-
-def _named(shares: tuple[bytes, bytes, bytes]) -> list[bytes]:
-    """Return the shares of one splitting, each after the name of the splitting and random bytes of its own."""
-    name = secrets.token_bytes(SPLIT_NAME_BYTES)
-    return [name + secrets.token_bytes(SALT_BYTES) + share for share in shares]
-
-
 def ballots_of(
-    consortium: Consortium, asked: SumRound, X: Matrix, y: npt.ArrayLike, entity_ids: npt.ArrayLike | None
+    sums: SharedSums, asked: SumRound, X: Matrix, y: npt.ArrayLike, entity_ids: npt.ArrayLike | None
 ) -> BallotSum:
     """Return the private sum of the ballots of one entity's people for one round, as `Entity.cast` describes them."""
-    _, teacher = terms_of_sum(consortium)
+    n_classes, unit = sums.terms.n_classes, sums.terms.unit
     rows, labels = np.asarray(X), np.asarray(y)
     if rows.ndim != 2 or len(rows) == 0 or labels.shape != (len(rows),):
         raise InvalidDataError(
             f"`X` must be private rows of shape (rows, columns), and `y` one class index for each. Got shapes "
             f"{rows.shape} and {labels.shape}."
         )
-    if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= consortium.n_classes:
-        raise InvalidDataError(f"`y` must hold class indices, integers from 0 to {consortium.n_classes - 1}.")
-    relation, unit = consortium.unit.neighboring, consortium.unit.name
-    if entity_ids is not None and relation is NeighboringRelation.CHANGE_ONE_ROW:
+    if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= n_classes:
+        raise InvalidDataError(f"`y` must hold class indices, integers from 0 to {n_classes - 1}.")
+    if entity_ids is not None and unit.neighboring is NeighboringRelation.CHANGE_ONE_ROW:
         raise InvalidDataError("`entity_ids` must be left out: the terms protect the contents of one row.")
-    if entity_ids is None and relation in _OF_PEOPLE:
-        raise InvalidDataError(f"`entity_ids` must say whose row it is: the terms protect one {unit}.")
+    if entity_ids is None and unit.neighboring in _OF_PEOPLE:
+        raise InvalidDataError(f"`entity_ids` must say whose row it is: the terms protect one {unit.name}.")
     if entity_ids is not None and len(np.asarray(entity_ids)) != len(rows):
         raise InvalidDataError(f"`entity_ids` must hold one id for each of the {len(rows)} rows.")
-    people = Shards.of_single_people(len(rows), entity_ids, name=unit)
+    people = Shards.of_single_people(len(rows), entity_ids, name=unit.name)
     rows = finite_rows(number_rows(rows, asked.columns, "the round").astype(np.float64), asked.columns, "the round")
     # From here on nothing may fail because of a row: whether a hospital answers would tell the aggregator of it.
     features = require_public_map(asked.features, "SumRound")
@@ -274,7 +212,7 @@ def ballots_of(
         vectors = _moderate(features_of_private(features, block.rows, each, len(asked.coef)))
         return vectors, _moderate(asked.student.residuals(vectors, block.labels))
 
-    return teacher.cast(blocks_of(rows, labels, people.assignment), products_of, asked.radius, people.unit)
+    return sums.teacher.cast(blocks_of(rows, labels, people.assignment), products_of, asked.radius, people.unit)
 
 
 def _moderate(rows: Matrix) -> FloatArray:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self, final
 
 from tutelage._internal.typing import NeverPickled
+from tutelage.digests import canonical
 from tutelage.exceptions import (
     FederationError,
     ForgedMessageError,
@@ -20,7 +21,6 @@ from tutelage.exceptions import (
 )
 from tutelage.federation import documents
 from tutelage.federation.documents import hexadecimal, member_name, parse, read_within
-from tutelage.ledger.entries import canonical
 
 try:
     from cryptography import x509
@@ -133,7 +133,12 @@ class Identity(NeverPickled):
         if (self.member.certificate is None) != (self.tls_key_pem is None):
             raise InvalidDataError(f"{self.member.name} must have a TLS key if and only if it has a certificate.")
         if self.member.certificate is not None and self.tls_key_pem is not None:
-            _check_tls_key(self.tls_key_pem, self.member.certificate)
+            try:
+                key = serialization.load_pem_private_key(self.tls_key_pem, None).public_key()
+            except (ValueError, TypeError):
+                key = None
+            if key != x509.load_pem_x509_certificate(self.member.certificate.encode("ascii")).public_key():
+                raise InvalidDataError("The TLS key does not belong to the certificate.")
 
     @classmethod
     def generate(cls, name: str, role: Role, address: str | None = None) -> Self:
@@ -236,16 +241,6 @@ def _check_certificate(pem: object, name: str) -> None:
         raise refusal from None
     exact = read.public_bytes(serialization.Encoding.PEM).decode("ascii")
     if pem != exact or not common == covered == [f"tutelage:{name}"]:
-        raise refusal
-
-
-def _check_tls_key(pem: bytes, certificate: str) -> None:
-    refusal = InvalidDataError("The TLS key does not belong to the certificate.")
-    try:
-        key = serialization.load_pem_private_key(pem, None)
-    except (ValueError, TypeError):
-        raise refusal from None
-    if key.public_key() != x509.load_pem_x509_certificate(certificate.encode("ascii")).public_key():
         raise refusal
 
 

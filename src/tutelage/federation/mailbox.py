@@ -10,15 +10,17 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Self, final
+from typing import NamedTuple, Self, TypeVar, final
 
+from tutelage._internal.outputs import sync
 from tutelage._internal.validation import shown
+from tutelage.digests import canonical
 from tutelage.exceptions import (
     FederationError,
     ForgedMessageError,
@@ -29,31 +31,30 @@ from tutelage.exceptions import (
 from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium
 from tutelage.federation.documents import (
+    MOST_BYTES,
+    MOST_HEADER_BYTES,
+    MOST_PAYLOAD_BYTES,
+    SIGNATURE_BYTES,
     hexadecimal,
     member_name,
     parse,
     read_within,
     require_room,
-    sync_folder,
     write_new,
     write_once,
 )
 from tutelage.federation.keys import Identity, Member, Role
 from tutelage.federation.sharing import ELEMENT_BYTES
-from tutelage.ledger.entries import canonical
 
-MOST_BYTES = 2**28  # two million queries of ten classes
 _FORMAT = 1
 _CONTEXT = b"tutelage sealed message, format 1\0"
-_MOST_HEADER_BYTES = 1024
-_SIGNATURE_BYTES = 64
-# HPKE adds a key of 32 bytes and a tag of 16.
-MOST_PAYLOAD_BYTES = MOST_BYTES - (_MOST_HEADER_BYTES + 1 + _SIGNATURE_BYTES + 48)
 _RUN_DIGITS = 64
 _named = partial(member_name, name="member", owner="Mailbox")
 _BESIDE_LABELS = 2**20  # bytes of an envelope and of the names of the entities
 _CONSORTIUM = "consortium.json"
 _MOST_KEPT_BYTES = 2**31
+
+Read = TypeVar("Read")
 
 
 @final
@@ -116,14 +117,31 @@ def sealed_by(sender: Member, expected: Header, envelope: bytes) -> bytes:
     _require_named(sender, expected.sender, "sender")
     if len(envelope) > MOST_BYTES:
         raise ForgedMessageError(f"A message from {sender.name} is longer than {MOST_BYTES} bytes, the most there is.")
-    line = envelope[: envelope.find(b"\n", 0, _MOST_HEADER_BYTES) + 1]
+    line = envelope[: envelope.find(b"\n", 0, MOST_HEADER_BYTES) + 1]
     body = envelope[len(line) :]
-    if line != expected.to_bytes() or len(body) <= _SIGNATURE_BYTES:
+    if line != expected.to_bytes() or len(body) <= SIGNATURE_BYTES:
         raise _refusal(line, sender, expected)
-    signature, ciphertext = body[:_SIGNATURE_BYTES], body[_SIGNATURE_BYTES:]
+    signature, ciphertext = body[:SIGNATURE_BYTES], body[SIGNATURE_BYTES:]
     if not sender.has_signed(_CONTEXT + line + ciphertext, signature):
         raise ForgedMessageError(f"A message was not signed by {sender.name}, or was damaged.")
     return ciphertext
+
+
+def sent_by_entities(
+    identity: Identity, consortium: Consortium, batch: Batch, mailbox: "Mailbox", read: Callable[[bytes], Read]
+) -> tuple[dict[str, Read], dict[str, str]]:
+    """Return what each entity sent this member about a batch, and why what others sent cannot be used."""
+    found, left_out, me = dict[str, Read](), dict[str, str](), identity.member
+    kind, party = (Kind.SHARES, me.name) if me.role is Role.COMPUTING else (Kind.BALLOTS, None)
+    for entity in consortium.entities:
+        header = Header.of(consortium, batch, kind, entity.name, me.name)
+        try:
+            envelope = mailbox.answer(batch, entity.name, party)
+            if envelope is not None:
+                found[entity.name] = read(unseal(identity, entity, header, envelope))
+        except (FederationError, InvalidDataError) as error:
+            left_out[entity.name] = str(error)
+    return found, left_out
 
 
 def _require_named(member: Member, name: str, role: str) -> None:
@@ -267,8 +285,7 @@ class BatchStatus(NamedTuple):
 
 def consortium_status(consortium: Consortium, mailbox: Mailbox) -> tuple[list[BatchStatus], dict[str, str]]:
     """Return how far every genuine batch in the mailbox is, and by identifier why others are refused."""
-    found: list[BatchStatus] = []
-    refused: dict[str, str] = {}
+    found, refused = list[BatchStatus](), dict[str, str]()
     for identifier in mailbox.batch_identifiers():
         try:
             found.append(batch_status(consortium, mailbox, mailbox.batch(identifier, consortium)))
@@ -377,13 +394,13 @@ class Home:
         try:
             for name, content in files.items():
                 write_new(draft / name, content, 0o600)
-            sync_folder(draft)
+            sync(draft)
             draft.rename(final_place)  # refused where a folder with files is there already
         except OSError:
             shutil.rmtree(draft, ignore_errors=True)
             if not final_place.is_dir():
                 raise
-        sync_folder(final_place.parent)
+        sync(final_place.parent)
         stored = self.kept(kind, batch, files)
         if stored is None:
             raise StaleBatchError(f"The stored state of batch {batch} is gone.")

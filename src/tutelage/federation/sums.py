@@ -5,29 +5,41 @@ bit by bit, and every message is bound to them by the hash of the batch.
 Only the maps of `tutelage.features.stored` are accepted.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from math import prod, sqrt
-from typing import Any, Self, final
+from typing import TYPE_CHECKING, Any, Self, cast, final
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.pipeline import Pipeline
 
-from tutelage._internal.typing import FloatArray, IntArray, Matrix
-from tutelage.exceptions import ForgedMessageError
+from tutelage._internal.typing import FloatArray, IntArray
+from tutelage._internal.validation import integer_at_least
+from tutelage.digests import canonical
+from tutelage.events import Composed, Event, SummedNoise
+from tutelage.exceptions import ForgedMessageError, InvalidParameterError
 from tutelage.features.rowwise import projector
 from tutelage.features.stored import LARGEST, LEAST, arrays_of, map_of, names_of, require_moderate
-from tutelage.federation.batches import Batch
-from tutelage.federation.consortium import Consortium, terms_of_sum
-from tutelage.federation.costs import event_of_round
-from tutelage.federation.documents import parse
-from tutelage.ledger.entries import canonical
+from tutelage.federation import sharing
+from tutelage.federation.batches import Batch, hash_of_rows, plain_rows
+from tutelage.federation.documents import MOST_PAYLOAD_BYTES, parse
+from tutelage.federation.schemes import Draft, Shared, shares_of
+from tutelage.ledger import Ledger
+from tutelage.ledger.ledger import Reservation
+from tutelage.mechanisms import NoisySum
+from tutelage.noise import NoiseSource
+from tutelage.privacy import ONE_ENTITY
 from tutelage.students import Moments, NoisySumClassifier
+from tutelage.teachers import VectorBallots
+
+if TYPE_CHECKING:
+    from tutelage.federation.mpc import Session
 
 _FORMAT = 1
 _MOST_HEADER_BYTES = 2**16
 _MOST_AXES = 2
+_MOST_PEOPLE = 2**26  # of one hospital: sums of their ballots are exact
 
 
 @final
@@ -43,21 +55,10 @@ class SumRound:
     people: int  # about how many cast ballots in the earlier round with the fewest; 0 in the first round
 
     @classmethod
-    def first(cls, consortium: Consortium, X_public: Matrix) -> Self:
-        """Return the first round under terms of a sum, whose map is learned from public rows of numbers."""
-        mechanism, teacher = terms_of_sum(consortium)
-        features = teacher.features(
-            X_public,
-            n_classes=consortium.n_classes,
-            n_people=sum(consortium.people),
-            noise_multiplier=mechanism.noise_multiplier,
-        )
-        return cls._following(features, features.transform(X_public), (), consortium.n_classes, 0)
-
-    @classmethod
-    def _following(
+    def following(
         cls, features: Pipeline, seen: FloatArray, earlier: tuple[Moments, ...], n_classes: int, people: int
     ) -> Self:
+        """Return the round after those that were opened."""
         student = NoisySumClassifier().fit_moments(seen, earlier, n_rows=max(people, 1), classes=np.arange(n_classes))
         return cls(features, seen, earlier, student.coef_, student.radius(seen), people)
 
@@ -85,19 +86,6 @@ class SumRound:
         """The classifier so far, over rows; it may be published."""
         return Pipeline([*self.features.steps, ("classifier", self.student)])
 
-    def after(self, total: IntArray, entities: Collection[str], consortium: Consortium) -> "SumRound":
-        """Return the next round, or after the last one the final student: post-processing of what was opened.
-
-        `total` is the noisy sum of this round, (classes, numbers), and `entities` are those whose ballots are in it.
-        """
-        _, teacher = terms_of_sum(consortium)
-        people = consortium.people_of(entities)
-        # Every entity that answered added a share of the noise, also those that are not counted on.
-        noise = event_of_round(consortium, self.number, total.size).sigma_of_share * sqrt(len(entities))
-        earlier = (*self.earlier, Moments.of_sum(total, noise, teacher.scale(self.radius) * people, self.radius))
-        fewest = min(people, self.people or people)
-        return self._following(self.features, self.seen, earlier, consortium.n_classes, fewest)
-
     def to_row(self) -> npt.NDArray[np.uint8]:
         """Return the round as one row of bytes: a line of JSON, then plain 64-bit floats."""
         found = {"coef": self.coef, "radius": self.radius, "seen": self.seen}
@@ -112,11 +100,13 @@ class SumRound:
         return np.frombuffer(canonical(header).encode() + b"\n" + body, dtype=np.uint8)[np.newaxis]
 
     @classmethod
-    def of(cls, batch: Batch, consortium: Consortium) -> Self:
-        """Return the round that a batch asks, after checking that it is one under these terms."""
-        terms_of_sum(consortium)
-        header, arrays = _read(batch)
+    def of_row(cls, rows: npt.NDArray[Any]) -> Self:
+        """Return the round that `to_row` wrote."""
+        data = rows.tobytes() if rows.dtype == np.uint8 and rows.ndim == 2 and len(rows) == 1 else b""
+        line, _, body = data.partition(b"\n")
+        header = parse(line[:_MOST_HEADER_BYTES], "round", _FORMAT, _damaged())
         try:
+            arrays = _arrays(header["arrays"], body)
             rounds = range(len([name for name in arrays if name.endswith(" values")]))
             parts = [[arrays[f"round {number} {part}"] for part in Moments._fields] for number in rounds]
             earlier = tuple(Moments(values, float(noise), float(radius)) for values, noise, radius in parts)
@@ -126,61 +116,142 @@ class SumRound:
                 raise _damaged()
             require_moderate(coef, (projection.directions.shape[1] + 1, coef.shape[-1]))
             projector(np.zeros(len(coef)), coef, 1.0)
-            found = cls(features, arrays["seen"], earlier, coef, float(arrays["radius"]), header["people"])
+            return cls(features, arrays["seen"], earlier, coef, float(arrays["radius"]), header["people"])
         except (KeyError, TypeError, ValueError):
             raise _damaged() from None
-        found._require_fit(consortium)
-        return found
 
-    def _require_fit(self, consortium: Consortium) -> None:
-        _, teacher = terms_of_sum(consortium)
-        numbers, classes = self.coef.shape if self.coef.ndim == 2 else (0, 0)
-        fits = classes == consortium.n_classes and 0 < numbers <= teacher.n_landmarks + 1
-        fits &= self.seen.ndim == 2 and self.seen.shape[1] == numbers and len(self.seen) > 0
-        fits &= all(moments.values.shape == (classes, numbers) for moments in self.earlier)
-        fits &= type(self.people) is int and 0 <= self.people <= sum(consortium.people)
-        fits &= LEAST <= self.radius <= LARGEST and self.number < teacher.rounds
-        kernel: Any = self.features[-3]
+
+@final
+class SharedSums(Shared[NoisySum]):
+    """People cast ballots of vectors in rounds; computing parties add them, and only sums with noise are opened."""
+
+    @property
+    def teacher(self) -> VectorBallots:
+        """What every person casts."""
+        return cast("VectorBallots", self.terms.teacher)
+
+    def check_ballots(self) -> None:
+        """Refuse terms that do not say what people cast, or how many people there are."""
+        terms, entities = self.terms, len(self.terms.entities)
+        if not isinstance(terms.teacher, VectorBallots):
+            raise InvalidParameterError(
+                f"`teacher` of Consortium must be VectorBallots for a NoisySum. Got a {type(terms.teacher).__name__}."
+            )
+        if len(terms.people) != entities:
+            raise InvalidParameterError(
+                f"`people` of Consortium must hold one number per entity, {entities}. Got {len(terms.people)}."
+            )
+        for number in terms.people:
+            if integer_at_least(number, 1, "people", "Consortium") > _MOST_PEOPLE:
+                raise InvalidParameterError(f"`people` of Consortium must be at most {_MOST_PEOPLE} per entity.")
+        if terms.unit == ONE_ENTITY:
+            raise InvalidParameterError(
+                "`unit` of Consortium must be a person or a row for a NoisySum: one entity's whole data cast a ballot "
+                "for each of its people."
+            )
+
+    def event_of_round(self, number: int, numbers: int) -> SummedNoise:
+        """Return the event of opening the sum of one round: its noisy numbers, within its share of the budget."""
+        noise = self.mechanism.noise_multiplier
+        return SummedNoise(self.teacher.event_of_round(noise, number, numbers, self.terms.unit), self.terms.honest)
+
+    def event_from(self, first: int) -> Event:
+        """Return the most that opening the sums of a round and of all rounds after it is."""
+        numbers, rounds = self.teacher.most_numbers(self.terms.n_classes), range(first, self.teacher.rounds)
+        return Composed(tuple(self.event_of_round(number, numbers) for number in rounds))
+
+    def event_of(self, batch: Batch | None = None) -> Event:
+        """Return the event of opening the sum of the round in a batch; at most, of all rounds."""
+        if batch is None:
+            return self.event_from(0)
+        asked = self.round_of(batch)
+        return self.event_of_round(asked.number, asked.coef.size)
+
+    def fits(self, queries: int) -> bool:
+        """Return whether it is one round, whose sum fits a message."""
+        numbers = self.teacher.most_numbers(self.terms.n_classes)
+        return queries <= 1 and sharing.HEAD_BYTES + sharing.ELEMENT_BYTES * numbers <= MOST_PAYLOAD_BYTES
+
+    def round_of(self, batch: Batch) -> SumRound:
+        """Return the round that a batch asks, after checking that it is one under these terms."""
+        found, teacher = SumRound.of_row(batch.rows), self.teacher
+        numbers, classes = found.coef.shape
+        fits = classes == self.terms.n_classes and 0 < numbers <= teacher.n_landmarks + 1
+        fits &= found.seen.ndim == 2 and found.seen.shape[1] == numbers and len(found.seen) > 0
+        fits &= all(moments.values.shape == (classes, numbers) for moments in found.earlier)
+        fits &= type(found.people) is int and 0 <= found.people <= sum(self.terms.people)
+        fits &= LEAST <= found.radius <= LARGEST and found.number < teacher.rounds
+        kernel: Any = found.features[-3]
         # A hospital keeps one number per landmark and row of a block, which holds all rows of a person. With more
         # landmarks, whether it runs out of memory would tell how many rows it has.
         fits &= len(kernel.points) <= teacher.n_landmarks
         if not fits:
             raise _damaged()
+        return found
+
+    def round_after(self, asked: SumRound, total: IntArray, entities: Collection[str]) -> SumRound:
+        """Return the next round, or after the last one the final student: post-processing of what was opened.
+
+        `total` is the noisy sum of the round that was `asked`, (classes, numbers), and `entities` are those whose
+        ballots are in it.
+        """
+        pairs = zip(self.terms.entities, self.terms.people, strict=True)
+        people = sum(number for entity, number in pairs if entity.name in entities)
+        # Every entity that answered added a share of the noise, also those that are not counted on.
+        noise = self.event_of_round(asked.number, total.size).sigma_of_share * sqrt(len(entities))
+        opened = Moments.of_sum(total, noise, self.teacher.scale(asked.radius) * people, asked.radius)
+        fewest, earlier = min(people, asked.people or people), (*asked.earlier, opened)
+        return SumRound.following(asked.features, asked.seen, earlier, self.terms.n_classes, fewest)
+
+    def drafts(self, rows: npt.NDArray[Any], ledger: Ledger | None) -> list[Draft]:  # noqa: ARG002
+        """Return all rounds over the features of public rows, from a map that is learned from these rows."""
+        plain, people, noise = plain_rows(rows), sum(self.terms.people), self.mechanism.noise_multiplier
+
+        def row_after(last: SumRound | None) -> npt.NDArray[np.uint8]:
+            if last is None:
+                classes = self.terms.n_classes
+                features = self.teacher.features(plain, n_classes=classes, n_people=people, noise_multiplier=noise)
+                last = SumRound.following(features, features.transform(plain), (), classes, 0)
+            return last.to_row()
+
+        name, rounds = hash_of_rows(plain), range(self.teacher.rounds)
+        return [Draft(f"{name}-{number}", 1, self.event_from(number), row_after) for number in rounds]
+
+    def hashes(self, ledger: Ledger, batch: Batch) -> list[bytes]:
+        """Return what a ledger remembers a sum by: the hash of the round, whose row is long."""
+        return self._hashes(ledger, np.frombuffer(bytes.fromhex(batch.query_hash), dtype=np.uint8)[np.newaxis])
+
+    def payloads(self, ballots: IntArray, paid: Reservation, noise: NoiseSource) -> list[bytes]:
+        """Return shares of the sum of one entity's ballots with the noise that was paid for."""
+        sigma = cast("SummedNoise", paid.event).sigma_of_share
+        return shares_of(ballots + noise.discrete_gaussian(sigma, ballots.shape), summed=True)
+
+    def shape(self, batch: Batch) -> tuple[int, int, int]:
+        """Return the shape of the numbers of a sum."""
+        return 1, 1, self.round_of(batch).coef.size
+
+    async def result(self, session: "Session", totals: sharing.ElementArray) -> bytes:  # noqa: ARG002
+        """Return one party's share of the sum."""
+        return sharing.encode(totals)
+
+    def opened(self, shares: Sequence[bytes], batch: Batch) -> IntArray:
+        """Return the noisy sum, (classes, numbers)."""
+        return sharing.added(shares, self.round_of(batch).coef.T.shape)
 
 
-def numbers_in(batch: Batch) -> int:
-    """Return how many numbers the sum of a round has, classes times features."""
-    _, arrays = _read(batch)
-    if "coef" not in arrays:
-        raise _damaged()
-    return arrays["coef"].size
-
-
-def _read(batch: Batch) -> tuple[dict[str, Any], dict[str, FloatArray]]:
-    """Return the header of a round and its arrays, which are found to be finite."""
-    if batch.rows.shape[0] != 1 or batch.rows.dtype != np.uint8 or batch.rows.ndim != 2:
-        raise _damaged()
-    data = batch.rows.tobytes()
-    line = data[:_MOST_HEADER_BYTES].partition(b"\n")[0]
-    header = parse(line, "round", _FORMAT, _damaged())
-    body, arrays, start = data[len(line) + 1 :], {}, 0
-    shapes = header.get("arrays")
-    if not isinstance(shapes, list):
-        raise _damaged()
-    for entry in shapes:
-        name, shape = entry if isinstance(entry, list) and len(entry) == 2 else (None, None)
-        if not isinstance(name, str) or not isinstance(shape, list) or len(shape) > _MOST_AXES:
-            raise _damaged()
-        if not all(type(each) is int and each > 0 for each in shape):
+def _arrays(shapes: Any, body: bytes) -> dict[str, FloatArray]:
+    """Return the arrays of a round by name, which are found to be finite; what is no list of pairs is an error too."""
+    arrays, start = dict[str, FloatArray](), 0
+    for name, shape in shapes:
+        fits = isinstance(name, str) and isinstance(shape, list) and len(shape) <= _MOST_AXES
+        if not fits or not all(type(each) is int and each > 0 for each in shape):
             raise _damaged()
         stop = start + 8 * prod(shape)
-        if stop > len(body):
-            raise _damaged()
         arrays[name] = np.frombuffer(body[start:stop], dtype="<f8").astype(np.float64).reshape(shape)
         start = stop
     if start != len(body) or not all(np.isfinite(array).all() for array in arrays.values()):
         raise _damaged()
-    return header, arrays
+    return arrays
 
 
 def _damaged() -> ForgedMessageError:

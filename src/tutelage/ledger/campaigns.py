@@ -1,46 +1,19 @@
-"""How many votes each teacher has cast in each campaign of a ledger: private, in a file of its own beside the ledger.
+"""Campaigns of capped votes: how many votes each teacher has cast is private, and kept in the ledger's own file.
 
-Votes are spent here before noise is drawn, and each spending leaves a new token. The ledger records the token before
-noise is drawn, too: a file without the token that was recorded last is missing, older or another one, and with it
-teachers would vote again. A token that the ledger does not know is that of a process that was killed in between: its
-votes are wasted.
+Votes are spent before noise is drawn, in the transaction of the entry that says so. No entry shows them; the ledger's
+checkpoint holds a digest of them all, so that an edit is found.
 """
 
 import hashlib
 import hmac
-import os
-import secrets
-import sqlite3
-import stat
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
-from typing import NamedTuple, final
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from tutelage._internal.typing import IntArray
-from tutelage.exceptions import (
-    InvalidDataError,
-    LedgerMismatchError,
-    LedgerStorageError,
-    LedgerTamperedError,
-    OverlappingShardsError,
-)
-from tutelage.ledger.store import check_schema, connected, durable, explained
-
-_SCHEMA = {
-    "spendings": (
-        "CREATE TABLE spendings (campaign BLOB NOT NULL, token TEXT NOT NULL, data BLOB NOT NULL, "
-        "PRIMARY KEY (campaign, token)) WITHOUT ROWID"
-    ),
-    "spent": (
-        "CREATE TABLE spent (campaign BLOB NOT NULL, teacher BLOB NOT NULL, votes INTEGER NOT NULL, "
-        "PRIMARY KEY (campaign, teacher)) WITHOUT ROWID"
-    ),
-    "sums": "CREATE TABLE sums (campaign BLOB PRIMARY KEY, code BLOB NOT NULL) WITHOUT ROWID",
-}
-_SPENT = "SELECT teacher, votes FROM spent WHERE campaign = ? ORDER BY teacher"
+from tutelage.exceptions import InvalidDataError, LedgerMismatchError, LedgerTamperedError, OverlappingShardsError
+from tutelage.ledger.store import Transaction
 
 
 class Voters(NamedTuple):
@@ -62,92 +35,27 @@ class Voters(NamedTuple):
         return names, _keyed(key, b"voters", self.data)
 
 
-@final
-class SpentVotes:
-    """The file of spent votes of a ledger, or its like in memory. Its caller holds the ledger for writing."""
-
-    def __init__(self, ledger: Path | None, timeout: float) -> None:
-        self._file = None if ledger is None else Path(f"{ledger}.votes")
-        self._timeout = timeout
-        self._memory = None if ledger is not None else connected(":memory:", timeout)
-
-    def spend(
-        self, campaign: bytes, cap: int, hashed: tuple[list[bytes], bytes], wanted: IntArray, recorded: str | None
-    ) -> tuple[IntArray, str]:
-        """Spend votes, on the disk before this returns; return how many each teacher may cast now, and the token.
-
-        `campaign` is the hash of the entry that spent its budget, `recorded` the token that the ledger recorded last.
-        """
-        teachers, data = hashed
-        with explained(self._file, self._timeout), self._connection(exists=recorded is not None) as connection:
-            run = connection.execute
-            run("BEGIN IMMEDIATE")
-            if not run("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                for statement in _SCHEMA.values():
-                    run(statement)
-            check_schema(connection, _SCHEMA)
-            before = dict(run("SELECT token, data FROM spendings WHERE campaign = ?", (campaign,)))
-            if recorded is not None and recorded not in before:
-                raise LedgerTamperedError(
-                    f"{self._file} was replaced by an older or another one since votes were last spent. Restore it: "
-                    "without it, teachers would vote again."
-                )
-            if any(found != data for found in before.values()):
-                raise LedgerMismatchError(
-                    "The votes of this campaign were cast by other teachers, or from other rows. Ask with those of "
-                    "before, rows in the same order; if people have ids, name them."
-                )
-            spent = dict(run(_SPENT, (campaign,)))
-            if before and run("SELECT code FROM sums WHERE campaign = ?", (campaign,)).fetchone() != (_code(spent),):
-                raise LedgerTamperedError(
-                    f"{self._file} does not hold the votes that were spent: it was edited. Restore it: without them, "
-                    "teachers would vote again."
-                )
-            left = cap - np.array([spent.get(teacher, 0) for teacher in teachers], dtype=np.int64)
-            granted = np.minimum(wanted, np.maximum(left, 0))
-            rows = sorted(zip(teachers, granted.tolist(), strict=True))  # as the table is, which is faster
-            connection.executemany(
-                "INSERT INTO spent VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET votes = votes + excluded.votes",
-                ((campaign, teacher, votes) for teacher, votes in rows if votes),
-            )
-            token = secrets.token_hex(16)
-            run("INSERT INTO spendings VALUES (?, ?, ?)", (campaign, token, data))
-            run("INSERT OR REPLACE INTO sums VALUES (?, ?)", (campaign, _code(dict(run(_SPENT, (campaign,))))))
-            run("COMMIT")
-        return granted, token
-
-    @contextmanager
-    def _connection(self, *, exists: bool) -> Generator[sqlite3.Connection]:
-        """Open the file, which must not be missing if it `exists`; what was not committed is undone."""
-        with self._opened(exists=exists) if self._memory is None else nullcontext(self._memory) as connection:
-            try:
-                yield connection
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-
-    def _opened(self, *, exists: bool) -> AbstractContextManager[sqlite3.Connection]:
-        file = Path() if self._file is None else self._file
-        try:
-            descriptor = os.open(file, os.O_RDWR | os.O_NOFOLLOW | (0 if exists else os.O_CREAT), 0o600)
-        except OSError as error:
-            raise LedgerStorageError(
-                f"{file} cannot be opened: {error.strerror}. It holds how many votes each teacher has cast; restore it."
-            ) from None
-        with os.fdopen(descriptor) as opened:
-            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-                raise LedgerStorageError(f"{file} is not a file. Restore it.")
-            if os.fstat(opened.fileno()).st_nlink != 1:
-                raise LedgerStorageError(f"{file} must have one name, and has a hard link. Remove the other one.")
-        return durable(file, self._timeout)
-
-
-def _code(spent: Mapping[bytes, int]) -> bytes:
-    """Return a hash of the votes that each teacher has cast."""
-    digest = hashlib.sha256()
-    for teacher, votes in spent.items():
-        digest.update(teacher + votes.to_bytes(8, "big"))
-    return digest.digest()
+def spend_votes(
+    write: Transaction, campaign: int, cap: int, hashed: tuple[list[bytes], bytes], wanted: IntArray
+) -> IntArray:
+    """Spend votes of a campaign, the number of whose reservation is given; return how many each teacher may cast."""
+    teachers, data = hashed
+    if write.digest_of_votes() != write.checkpoint().votes:
+        raise LedgerTamperedError(
+            "The votes that teachers have cast were changed in the ledger's file. Restore a copy that verifies: with "
+            "fewer, teachers would vote again."
+        )
+    if write.voters_of(campaign) not in (None, data):
+        raise LedgerMismatchError(
+            "The votes of this campaign were cast by other teachers, or from other rows. Ask with those of before, "
+            "rows in the same order; if people have ids, name them."
+        )
+    spent = write.votes_of(campaign)
+    left = cap - np.array([spent.get(teacher, 0) for teacher in teachers], dtype=np.int64)
+    granted = np.minimum(wanted, np.maximum(left, 0))
+    rows = sorted(zip(teachers, granted.tolist(), strict=True))  # as the table is, which is faster
+    write.add_votes(campaign, data, [(teacher, votes) for teacher, votes in rows if votes])
+    return granted
 
 
 def _keyed(key: bytes, kind: bytes, text: bytes) -> bytes:

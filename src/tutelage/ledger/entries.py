@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, Self, final
 
 from tutelage._internal.releases import today
+from tutelage.digests import canonical
 from tutelage.events import PublicationTest, event_from_dict
 from tutelage.exceptions import LedgerStorageError, LedgerTamperedError
 
@@ -102,11 +103,6 @@ def another_format(what: str, found: int) -> LedgerStorageError:
     )
 
 
-def canonical(content: Any) -> str:
-    """Return plain values in their one spelling: JSON with sorted keys and no blanks."""
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-
-
 def _chained(last: Entry | None, text: str) -> bytes:
     before = _BEFORE_THE_FIRST if last is None else last.hash
     return hashlib.sha256(before + text.encode("utf-8", "surrogatepass")).digest()
@@ -123,6 +119,7 @@ class Checkpoint:
     fingerprint: str = ""  # keyed, of the data set; empty for a ledger that is tied to none
     asked: bool = False  # whether a label was ever reserved
     simulated: bool = False
+    votes: str = ""  # digest of the votes that teachers of campaigns have cast
 
     def after(self, entry: Entry) -> Self:
         """Return the sums with one more entry."""

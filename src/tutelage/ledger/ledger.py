@@ -6,7 +6,8 @@ import logging
 import os
 import re
 import secrets
-from collections.abc import Callable, Collection, Generator
+from collections import Counter
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +20,8 @@ from tutelage._internal.gate import user_path
 from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import integer_at_least
 from tutelage.accounting.filter import Accounting, Filter, GaussianFilter, RenyiFilter, accounting_of, limit_of
-from tutelage.events import CappedArgmaxGaussian, Event, PublicationTest, Repeated, event_from_dict, of_queries
+from tutelage.digests import canonical, fingerprint, is_fingerprint_of, keyed_name, query_hashes
+from tutelage.events import CappedArgmaxGaussian, Event, PublicationTest, Repeated, counted, event_from_dict, of_queries
 from tutelage.exceptions import (
     BudgetExceededError,
     InvalidParameterError,
@@ -32,10 +34,9 @@ from tutelage.exceptions import (
     LedgerTamperedError,
     UnsupportedEventError,
 )
-from tutelage.ledger.campaigns import SpentVotes, Voters
-from tutelage.ledger.digests import fingerprint, is_fingerprint_of, keyed_name, query_hashes
+from tutelage.ledger.campaigns import Voters, spend_votes
 from tutelage.ledger.disk import Room
-from tutelage.ledger.entries import Entry, Kind, canonical
+from tutelage.ledger.entries import Entry, Kind
 from tutelage.ledger.history import History, LedgerState
 from tutelage.ledger.store import Store, Transaction
 from tutelage.ledger.turns import is_held, turn
@@ -112,7 +113,6 @@ class Ledger:
             self._key, self._opening, self._seen = read.key(), read.opening(), _Seen(read.last())
             read.check_count()
         self._filter, self._unit = terms_of(self._opening, self._key)
-        self._votes = SpentVotes(store.file, store.timeout)
         self._digest: bytes | None = None  # private; of the data that the next reservation binds the ledger to
         self._changed = False  # whether they may be others than those of the release before
         # Keyed name and noise of the release that begins with the next reservation.
@@ -285,7 +285,9 @@ class Ledger:
         reserved = {charge.number: charge.reserved.content["cost"] for charge in history.charges}
         paid = {number: cost for number, cost in reserved.items() if cost}  # a batch of a campaign costs nothing
         fixed = begun is not None and min(paid, default=0) > begun.number and paid.keys() <= set(reservations)
-        return history.released if fixed and sum(paid.values()) <= self._filter.cost(most) else None
+        within = sum(paid.values()) <= self._filter.cost(most)
+        charges = [charge.most for charge in history.charges if charge.number in paid]
+        return history.released if fixed and within and not _kinds(charges) - _kinds([most]) else None
 
     def write_binding(self) -> None:
         """Write the entry of `bind`, where it can be written, if no reservation did: all labels were remembered."""
@@ -384,14 +386,35 @@ class Ledger:
             spent = read.last().spent
         self._check_room(event, of_queries(event, queries).count, spent)
 
-    def unanswered(self, event: Event, hashes: Collection[bytes]) -> list[bytes]:
-        """Return the `query_hashes` that have no remembered answer, once they are found to fit now, as by `require`."""
+    def unanswered(self, event: Event, hashes: Collection[bytes], whole: Event | None = None) -> list[bytes]:
+        """Return the `query_hashes` that have no remembered answer, once they are found to fit now, as by `require`.
+
+        If there are any, there must be room for the `whole` that they are part of. What `reserve_new` would take over
+        is paid for.
+        """
         self._check_unit(event)
         with self._held() as read:
             answers, spent = _recalled(read, hashes), read.last().spent
-        new = [query for query in hashes if query not in answers]
-        self._check_room(event, of_queries(event, len(new)).count, spent)
+            new = [query for query in hashes if query not in answers]
+            count = of_queries(event, len(new)).count
+            paid = self._left_open(read, _step_of(new), event, count)
+        if new and whole is not None:
+            self._check_room(whole, 1, spent - (0 if paid is None else paid.grains))
+        elif paid is None:
+            self._check_room(event, count, spent)
         return new
+
+    def left_open(self, event: Event, hashes: Sequence[bytes]) -> int:
+        """Return how many of the `query_hashes`, from the first on, are a step that `reserve_new` would take over."""
+        with self._held() as read:
+            if not read.checkpoint().unsettled:
+                return 0
+            answers = _recalled(read, hashes)
+            for place in range(len(hashes), 0, -1):
+                new = {query for query in hashes[:place] if query not in answers}
+                if new and self._left_open(read, _step_of(new), event, of_queries(event, len(new)).count):
+                    return place
+        return 0
 
     def share_of(self, event: Event) -> float:
         """Return the worst-case budget that `event` would spend, as a share of ε."""
@@ -430,10 +453,13 @@ class Ledger:
                 new = set(hashes) - answers.keys()
                 if not new:
                     return answers, None
-                step = f"step {hashlib.sha256(b''.join(sorted(new))).hexdigest()}"
-                count = of_queries(event, len(new)).count
-                left = self._left_open(held, step, event, count, len(new))
-                return answers, left or self._reserved(held, event, count, step, answers=len(new))
+                step, count = _step_of(new), of_queries(event, len(new)).count
+                left = self._left_open(held, step, event, count)
+                if left is None:
+                    return answers, self._reserved(held, event, count, step, answers=len(new))
+                self._write_beginning(held)
+                _LOGGER.info("A step that was reserved and not answered is taken over, at no further cost.")
+                return answers, replace(left, room=self._room(event, len(new)))
         except (LedgerLockedError, LedgerStorageError):  # what is remembered needs no place in the file
             answers = self.recall(hashes)
             if set(hashes) - answers.keys():
@@ -446,8 +472,8 @@ class Ledger:
         """Spend votes of teachers, who are held to the cap over all batches of a campaign; draw no noise before.
 
         The first batch spends the budget of the campaign, which is at most `event`; the others spend nothing. The spend
-        of a teacher is private: it is kept in a file beside the ledger, which none of its entries shows, and a campaign
-        ends if that file is lost. `wanted` is how many votes each teacher would cast on the queries of this batch.
+        of a teacher is private: no entry of the ledger shows it. `wanted` is how many votes each teacher would cast on
+        the queries of this batch.
         """
         integer_at_least(queries, 1, "queries", "Ledger.reserve_votes")
         self._check_reservable(event)
@@ -456,10 +482,9 @@ class Ledger:
         with self._held(write=True) as write:
             paid, new = self._campaign(write, event, campaign)
             self._write_beginning(write)
-            room, recorded = self._store.room(queries, 1), write.votes_of_campaign(paid.number)
-            votes, token = self._votes.spend(paid.hash, event.cap, hashed, wanted, recorded)
+            votes = spend_votes(write, paid.number, event.cap, hashed, wanted)
             free: dict[str, Any] = {"event": event.as_dict(), "queries": 0, "cost": 0}
-            entry = write.add(Kind.RESERVED, **free, campaign=paid.number, votes=token)
+            entry, room = write.add(Kind.RESERVED, **free, campaign=paid.number), self._store.room(queries, 1)
         return Granted(votes, Reservation(entry.number, entry.hash, event, 0, 0, room), paid, new)
 
     def _campaign(self, write: Transaction, event: Event, name: str) -> tuple[Reservation, bool]:
@@ -498,18 +523,14 @@ class Ledger:
         _LOGGER.info("Budget reserved: %.4g of ε = %g.", self._filter.share(cost), self.epsilon)
         return Reservation(entry.number, entry.hash, event, queries, cost, room)
 
-    def _left_open(self, read: Transaction, step: str, event: Event, queries: int, answers: int) -> Reservation | None:
+    def _left_open(self, read: Transaction, step: str, event: Event, queries: int) -> Reservation | None:
         """Return the reservation of a step that a dead process left open, which no other process can settle."""
         if not is_held(self._store.file) or not read.checkpoint().unsettled:
             return None
         found = _reservation(read, read.open_batch(step))
         # Its entry is not read through the chain of hashes, so that nothing in it is believed.
         same = event, queries, queries * self._filter.cost(event)
-        if found is None or (found.event, found.queries, found.grains) != same:
-            return None
-        self._write_beginning(read)
-        _LOGGER.info("A step that was reserved and not answered is taken over, at no further cost.")
-        return replace(found, room=self._room(event, answers))
+        return None if found is None or (found.event, found.queries, found.grains) != same else found
 
     def _room(self, event: Event, queries: int) -> Room | None:
         """Return room on the disk for the answers of so many queries."""
@@ -701,6 +722,20 @@ class Ledger:
                 f"at δ = {self.delta:g}, and {share(room):.4g} remains. Add more noise."
             )
         raise BudgetExceededError(said, requested=queries, fitting=fitting)
+
+
+def _kinds(events: Sequence[Event]) -> Counter[str]:
+    """Return how often each kind of event is in others, by what its cost depends on, to six digits."""
+    found = Counter[str]()
+    for event, times in counted(events).items():
+        fields = {name: value for name, value in event.as_dict().items() if name != "dimension"}
+        found[canonical({name: f"{x:.6g}" if isinstance(x, float) else x for name, x in fields.items()})] += times
+    return found
+
+
+def _step_of(new: Collection[bytes]) -> str:
+    """Return the name of the step in which these queries are answered."""
+    return f"step {hashlib.sha256(b''.join(sorted(new))).hexdigest()}"
 
 
 @dataclass(slots=True)

@@ -11,14 +11,16 @@ import json
 import os
 import sqlite3
 import stat
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from tempfile import mkstemp
 from typing import Any, final
 
 from tutelage._internal.forks import BriefLock
 from tutelage._internal.outputs import put_new, sync
+from tutelage.digests import canonical
 from tutelage.exceptions import (
     LedgerError,
     LedgerLockedError,
@@ -28,7 +30,7 @@ from tutelage.exceptions import (
     LedgerTamperedError,
 )
 from tutelage.ledger.disk import Room, check_locks
-from tutelage.ledger.entries import Checkpoint, Entry, Kind, another_format, canonical
+from tutelage.ledger.entries import Checkpoint, Entry, Kind, another_format
 
 _APPLICATION = 0x74757465  # "tute" in the header of the file
 _HEADER = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
@@ -43,6 +45,12 @@ _SCHEMA = {
         "CREATE TABLE answers (query BLOB PRIMARY KEY, labels TEXT NOT NULL, reservation INTEGER NOT NULL) "
         "WITHOUT ROWID"
     ),
+    # Private, and in no entry: how many votes each teacher of a campaign has cast, and of what data they are.
+    "votes": (
+        "CREATE TABLE votes (campaign INTEGER NOT NULL, teacher BLOB NOT NULL, votes INTEGER NOT NULL, "
+        "PRIMARY KEY (campaign, teacher)) WITHOUT ROWID"
+    ),
+    "voters": "CREATE TABLE voters (campaign INTEGER PRIMARY KEY, data BLOB NOT NULL)",
     "kept": "CREATE TABLE kept (name TEXT PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID",
     "secret": "CREATE TABLE secret (key BLOB NOT NULL)",
     "checkpoint": "CREATE TABLE checkpoint (text TEXT NOT NULL, code BLOB NOT NULL)",
@@ -58,6 +66,7 @@ class Transaction:
         self._run = connection.execute
         self.appended: Entry | None = None  # the last entry written in it
         self.kinds = set[Kind]()  # of all entries written in it
+        self._votes: str | None = None  # digest of the votes, where some were spent in it
 
     def copy_to(self, other: sqlite3.Connection) -> None:
         """Copy the whole file into an empty database."""
@@ -153,13 +162,31 @@ class Transaction:
         number = self._one("SELECT reservation FROM answers WHERE query = ?", query)
         return set() if number is None else {number, self.content_of(number).get("campaign", number)}
 
-    def votes_of_campaign(self, number: int) -> str | None:
-        """Return the token of the newest spending of votes under the reservation `number`."""
-        begins = f'{{"campaign":{number},'
-        found = self._one(
-            "SELECT text FROM entries WHERE substr(text, 1, ?) = ? ORDER BY number DESC", len(begins), begins
+    def votes_of(self, campaign: int) -> dict[bytes, int]:
+        """Return how many votes each teacher of a campaign has cast, by a keyed hash of its name; private."""
+        return dict(self._run("SELECT teacher, votes FROM votes WHERE campaign = ? ORDER BY teacher", (campaign,)))
+
+    def voters_of(self, campaign: int) -> bytes | None:
+        """Return a keyed digest of the data that the teachers of a campaign are of, if any has voted."""
+        return self._one("SELECT data FROM voters WHERE campaign = ?", campaign)
+
+    def add_votes(self, campaign: int, data: bytes, votes: Iterable[tuple[bytes, int]]) -> None:
+        """Add votes that teachers of a campaign cast; the next entry seals them."""
+        self._run("INSERT OR REPLACE INTO voters VALUES (?, ?)", (campaign, data))
+        self._connection.executemany(
+            "INSERT INTO votes VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET votes = votes + excluded.votes",
+            ((campaign, teacher, number) for teacher, number in votes),
         )
-        return None if found is None else json.loads(found)["votes"]
+        self._votes = self.digest_of_votes()
+
+    def digest_of_votes(self) -> str:
+        """Return a digest of the votes of all campaigns; empty where there are none."""
+        digest, any_found = hashlib.sha256(), False
+        for table in ("SELECT campaign, data, 0 FROM voters", "SELECT campaign, teacher, votes FROM votes"):
+            for row in self._run(f"{table} ORDER BY 1, 2"):
+                digest.update(repr((table, *row)).encode())
+                any_found = True
+        return digest.hexdigest() if any_found else ""
 
     def hash_of(self, number: int) -> bytes | None:
         """Return the hash of the entry `number`."""
@@ -189,6 +216,8 @@ class Transaction:
     def append(self, entry: Entry, settles: int | None = None) -> None:
         """Write an entry, and the sums with it."""
         sums = (Checkpoint("") if entry.number == 0 else self.checkpoint()).after(entry)
+        if self._votes is not None:
+            sums = replace(sums, votes=self._votes)
         self._run("INSERT INTO entries VALUES (?, ?, ?, ?)", (entry.number, entry.text, entry.hash, settles))
         self._run("DELETE FROM checkpoint")
         self._run("INSERT INTO checkpoint VALUES (?, ?)", sums.sealed(self.key()))

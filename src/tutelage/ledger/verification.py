@@ -8,10 +8,12 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tutelage._internal.typing import ABSTAIN
 from tutelage.accounting.filter import Filter, filter_of
+from tutelage.digests import canonical
 from tutelage.events import (
     CappedArgmaxGaussian,
     Check,
@@ -23,7 +25,7 @@ from tutelage.events import (
     event_from_dict,
 )
 from tutelage.exceptions import LedgerTamperedError, TutelageError, UnsupportedEventError
-from tutelage.ledger.entries import Checkpoint, Entry, Kind, canonical
+from tutelage.ledger.entries import Checkpoint, Entry, Kind
 from tutelage.ledger.store import Transaction
 from tutelage.privacy import PrivacyUnit
 
@@ -116,9 +118,10 @@ def verified(read: Transaction, *, head: str | None = None) -> Checkpoint:
         )
     if read.all_kept() != book.kept:
         raise LedgerTamperedError("A map that the ledger keeps was changed.")
-    if book.check_answers(read.answers()) != book.sums.answers or read.checkpoint() != book.sums:
+    sums = replace(book.sums, votes=read.digest_of_votes())
+    if book.check_answers(read.answers()) != sums.answers or read.checkpoint() != sums:
         raise LedgerTamperedError("The ledger's checkpoint does not add up with its entries.")
-    return book.sums
+    return sums
 
 
 class _Book:
@@ -220,7 +223,7 @@ class _Book:
     def _check_campaign(self, entry: Entry, event: Event) -> None:
         """Refuse a batch that spends nothing unless an earlier entry spent the budget of its capped votes."""
         number, free = _whole(entry.content["campaign"]), (entry.content["queries"], entry.content["cost"])
-        capped = isinstance(event, CappedArgmaxGaussian) and type(entry.content["votes"]) is str
+        capped = isinstance(event, CappedArgmaxGaussian)
         begun, queries, *_ = self.reserved[number]
         # A reservation that paid for its own labels, or still may, pays for no others.
         paid = queries if self.settled[number]["answers"] == 0 else 0

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
+from tutelage.ballots import OneHot
 from tutelage.events import CappedArgmaxGaussian, Event, of_queries, settings_of
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.noise import NoiseSource
@@ -38,6 +39,11 @@ class Release:
     event: Event
     cost: float = nan
     by_vote: npt.NDArray[np.bool_] | None = None
+
+    @property
+    def answers(self) -> list[tuple[int, ...]]:
+        """What is remembered of each query: its label."""
+        return [(label,) for label in self.labels.tolist()]
 
     @property
     def answered(self) -> npt.NDArray[np.bool_]:
@@ -106,6 +112,21 @@ class Mechanism(ABC):
     @abstractmethod
     def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
         """Return the most that answering one query can be; a ledger reserves so much before any noise is drawn."""
+
+    @final
+    def most(self, form: object, *, simulated: bool) -> Event:
+        """Return the most that answering one query on ballots of this form can be; other forms have no theorem."""
+        if not isinstance(form, OneHot):
+            raise InvalidParameterError(
+                f"{type(self).__name__} releases votes, and its cost is proved for no other ballots. Use NoisySum."
+            )
+        one = self.event_of_one(form.n_classes, form.unit, simulated=simulated)
+        if isinstance(one, CappedArgmaxGaussian) and (form.cap is None or form.cap > one.cap):
+            raise InvalidParameterError(
+                f"{type(self).__name__} is for teachers with at most {one.cap} votes each. Take CappedVotes, or "
+                "another mechanism."
+            )
+        return one
 
     @abstractmethod
     def release(self, votes: VoteHistogram, noise: NoiseSource, predictions: FloatArray | None = None) -> Release:

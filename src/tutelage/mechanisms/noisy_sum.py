@@ -1,14 +1,15 @@
 """Release the sum of bounded ballots through Gaussian noise, once."""
 
 from dataclasses import dataclass
-from math import sqrt
+from math import prod, sqrt
 from typing import ClassVar, NamedTuple, final
 
 from tutelage import events
 from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import positive
-from tutelage.ballots import BallotSum
+from tutelage.ballots import BallotSum, Vector
 from tutelage.events import NoisySumGaussian
+from tutelage.exceptions import InvalidParameterError
 from tutelage.noise import NoiseSource
 
 
@@ -17,6 +18,12 @@ class ReleasedSum(NamedTuple):
 
     values: IntArray  # shape (classes, numbers)
     event: NoisySumGaussian
+    by_vote: None = None
+
+    @property
+    def answers(self) -> list[tuple[int, ...]]:
+        """What is remembered of the sum: all its numbers."""
+        return [tuple(self.values.ravel().tolist())]
 
 
 @final
@@ -45,13 +52,21 @@ class NoisySum:
         """Return what a ledger remembers a sum by."""
         return f"{self.key_name}(noise_multiplier={self.noise_multiplier!r})"
 
-    def event(self, ballots: BallotSum, *, simulated: bool) -> NoisySumGaussian:
-        """Return what releasing this sum is."""
-        sigma = self.noise_multiplier * sqrt(ballots.norm_squared)
-        return events.NoisySumGaussian(sigma, ballots.norm_squared, ballots.totals.size, ballots.unit, simulated)
+    def most(self, form: object, *, simulated: bool) -> NoisySumGaussian:
+        """Return what releasing a sum of ballots of this form is; other forms have no theorem."""
+        if not isinstance(form, Vector):
+            raise InvalidParameterError(
+                "NoisySum releases one sum of ballots of limited length, and votes on many queries need one sum per "
+                "query. Use GNMax or another Mechanism."
+            )
+        sigma = self.noise_multiplier * sqrt(form.norm_squared)
+        return events.NoisySumGaussian(sigma, form.norm_squared, prod(form.shape), form.unit, simulated)
 
-    def release(self, ballots: BallotSum, noise: NoiseSource) -> ReleasedSum:
+    def check(self, _ballots: BallotSum, _predictions: object = None, /) -> None:
+        """Raise what `release` would refuse: nothing of a sum."""
+
+    def release(self, ballots: BallotSum, noise: NoiseSource, _predictions: object = None, /) -> ReleasedSum:
         """Return the sum with fresh `noise`; calling again is another release and costs again."""
-        event = self.event(ballots, simulated=noise.simulated)
+        event = self.most(ballots.form, simulated=noise.simulated)
         drawn = noise.discrete_gaussian(event.sigma, ballots.totals.shape)
         return ReleasedSum(ballots.totals + drawn, event)

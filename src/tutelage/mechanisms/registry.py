@@ -18,8 +18,9 @@ from tutelage.mechanisms.local import (
     TruncatedGeometricAsPrinted,
 )
 from tutelage.mechanisms.noisy_argmax import CappedGNMax, ExponentialMax, GNMax, LNMax, PermuteAndFlip
+from tutelage.mechanisms.noisy_sum import NoisySum
 
-Kind = TypeVar("Kind", bound=Mechanism | LocalMechanism)
+Kind = TypeVar("Kind", bound=Mechanism | LocalMechanism | NoisySum)
 
 
 class Setting(NamedTuple):
@@ -115,6 +116,15 @@ LOCAL: Mapping[str, Entry[LocalMechanism]] = {
             "only to compare with the paper's equation (2)",
         ),
         ("local-gaussian", LocalGaussian, _SIGMA, "reports are only ever summed"),
+    )
+}
+SUMS: Mapping[str, Entry[NoisySum]] = {
+    "noisy-sum": Entry[NoisySum](
+        "noisy-sum",
+        NoisySum,
+        (Setting("noise_multiplier", "noise_multiplier", "sigma of the noise, in lengths of the longest ballot"),),
+        "a vector of each person",
+        (1.5,),
     )
 }
 FEDERATED: Mapping[str, Entry[Any]] = {

@@ -1,6 +1,6 @@
 """Recommend a method, its settings and the accuracy to expect for a target (ε, δ), from public data only."""
 
-from tutelage.planning.local import local_gaussian_for
+from tutelage.planning.methods import local_gaussian_for
 from tutelage.planning.planner import plan
 from tutelage.planning.recommendation import Option, Plan
 

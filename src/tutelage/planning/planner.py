@@ -14,11 +14,13 @@ from tutelage._internal.validation import integer_at_least, number_between, posi
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import FeatureMap, require_public_map
 from tutelage.features.named import numbered_rows, public_features
+from tutelage.methods import Method, NoisyMoments
+from tutelage.methods.rehearsal import PublicLabels
 from tutelage.partition import unit_of_single_people
-from tutelage.planning.methods import Method, PeopleBallots, Target, ballots_for, method_of, methods_for, proved
+from tutelage.planning.methods import Target, calibrated, method_of, methods_for, proved
 from tutelage.planning.recommendation import DECLARED, NOTHING, OWN_LABELS, STAND_IN, Advice, Option, Plan, PlanPoint
 from tutelage.planning.references import Guess, guessed
-from tutelage.planning.trials import STILL_TO_COME, PublicLabels, Trial, tried
+from tutelage.planning.trials import STILL_TO_COME, Trial, tried
 from tutelage.reporting.lints import lint
 from tutelage.tables import as_table, column_array, is_missing
 
@@ -77,8 +79,9 @@ def plan(
     accuracy : float, optional
         Accuracy of a model without privacy, if there are no labels.
     parameters : mapping, optional
-        Parameters of `PATEClassifier` to try on the labeled rows as well: `teacher` (a recipe of `tutelage.teachers`,
-        or a scikit-learn classifier), `n_teachers`, `n_queries`, `selection`, `student`, `rounds`, `mechanism`.
+        Parameters of `PATEClassifier` to try on the labeled rows as well: `method`, or its shortcuts `teacher` (a
+        recipe of `tutelage.teachers`, or a scikit-learn classifier), `n_teachers`, `n_queries`, `selection`, `student`,
+        `rounds`, `mechanism`.
     goal : float, optional
         The accuracy that the student should reach.
     delta : float
@@ -237,9 +240,9 @@ def _by_trials(
     here, curve = shortly(best, looked), {1.0: expected}
     for factor in progress_bar(_CURVE, "Other ε", len(_CURVE), shown=progress):
         # The noise is about inversely proportional to ε.
-        curve[factor] = changed(shortly(replace(best, noise=best.noise / factor), looked) - here)
+        curve[factor] = changed(shortly(best.with_noise((best.noise or 0.0) / factor), looked) - here)
     half = looked.fewer(0.5)
-    if isinstance(best, PeopleBallots):  # all labels stay
+    if best.closed_form:  # all labels stay
         half = replace(looked, rows=half.rows, own=False)
     # With twice the public rows, half of the last doubling's gain is added.
     with_more_rows = changed(STILL_TO_COME * max(here - shortly(best, half), 0.0))
@@ -282,7 +285,7 @@ def _by_references(target: Target, accuracy: float | None, goal: float | None) -
         return guessed(replace(target, **changed), accuracy).expected
 
     curve = [PlanPoint(target.epsilon * factor, expected(epsilon=target.epsilon * factor)) for factor in (*_CURVE, 1.0)]
-    best = _option(ballots_for(target), target, guessed(target, accuracy), in_full=True)
+    best = _option(calibrated(NoisyMoments(), target), target, guessed(target, accuracy), in_full=True)
     best = replace(best, rough=best.high - best.low > _WIDEST)
     return _plan(
         target,

@@ -1,10 +1,11 @@
 """The result of planning, as plain values, a table, sentences and a configuration."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
 from tutelage.exceptions import InvalidParameterError
-from tutelage.planning.methods import Method, Target
+from tutelage.methods import Method
+from tutelage.planning.methods import Target
 from tutelage.privacy import PublicEpsilon, round_up
 from tutelage.reporting.lints import Finding
 
@@ -54,8 +55,7 @@ class Option:
         """Return the option as plain values, for JSON."""
         return {
             "method": self.method.title,
-            "settings": {name: repr(value) if not isinstance(value, str | int) else value
-                         for name, value in self.method.parameters().items()},
+            "settings": self.method.settings,
             "noise": self.method.noise,
             "epsilon": self.epsilon.epsilon,
             "expected_accuracy": self.expected,
@@ -159,7 +159,11 @@ class Plan:
         """
         if self.recommended is None:
             raise InvalidParameterError(f"The plan recommends no release. {self.obstacle}")
-        return {**self.recommended.method.parameters(), "epsilon": self.target.epsilon, "delta": self.target.delta}
+        return {
+            "method": replace(self.recommended.method, mechanism=None),  # pyright: ignore[reportArgumentType]
+            "epsilon": self.target.epsilon,
+            "delta": self.target.delta,
+        }
 
     def sentences(self) -> tuple[str, ...]:
         """Return the recommendation, what it rests on, and what would help, in a few sentences."""
@@ -249,6 +253,6 @@ class Plan:
         """Return the sections of a configuration of ``tutelage run`` that this plan settles, as TOML."""
         if self.recommended is None:
             return ""
-        sections = [*self.recommended.method.as_config(), f"[privacy]\nepsilon = {self.target.epsilon}\n"
+        sections = [self.recommended.method.as_config(), f"[privacy]\nepsilon = {self.target.epsilon}\n"
                     f"delta = {self.target.delta}\n"]  # fmt: skip
         return "\n".join(sections)

@@ -34,13 +34,10 @@ __all__ = [
     "VectorBallots",
     "ensemble_of",
 ]
-SinglePeople = VectorBallots | NearestQueries  # every person is a teacher, and nothing is trained
 # Names for configurations besides the classifiers of scikit-learn.
-TEACHERS: Mapping[str, Named[TeacherRecipe | SinglePeople]] = {
+TEACHERS: Mapping[str, Named[TeacherRecipe]] = {
     "ClassMeans": Named(ClassMeans, "a handful of rows per class"),
-    "NearestQueries": Named(NearestQueries, "labels alone leave, and a person votes on few of many public rows"),
     "Ridge": Named(Ridge, "more rows than features, or few features"),
-    "VectorBallots": Named(VectorBallots, "far more accurate for its ε than votes: a ballot per person"),
 }
 _NETWORKS = {"Network", "NetworkTeachers"}
 

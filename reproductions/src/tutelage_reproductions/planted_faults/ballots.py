@@ -8,8 +8,7 @@ import numpy as np
 
 from tutelage import PATEClassifier, SimulationNoise
 from tutelage._internal.typing import Matrix
-from tutelage.audit.checklist import PrivateRows
-from tutelage.audit.sums import check_ballots
+from tutelage.audit import PrivateRows, check_fit
 from tutelage.ballots import BallotSum, add_sums
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
@@ -32,7 +31,8 @@ def casts_one_ballot_per_person(cast: Cast) -> bool:
     private = PrivateRows(4 * random.random((_PEOPLE, 3)) - 2 + y[:, None], y, np.arange(_PEOPLE))
     model = PATEClassifier(VectorBallots(), random_state=0, noise=SimulationNoise(0))
     with mock.patch.object(VectorBallots, "cast", cast):
-        return check_ballots(model, private, 4 * random.random((80, 3)) - 1.5, entities=6).verdict == "pass"
+        *_, moves = check_fit(model, private, 4 * random.random((80, 3)) - 1.5, draws=1_000, entities=6)
+    return moves.verdict == "pass"
 
 
 def keeps_its_cap_in_all_batches(campaign: Campaign) -> bool:
@@ -81,7 +81,7 @@ def _per_batch(teachers: NearestTeachers, mechanism: CappedGNMax, ledger: Ledger
 BALLOT_ABOVE_CAP = Fault(
     name="ballot above its cap",
     planted="ballots are three times as long as declared and are added up unchecked",
-    caught_by="check_ballots of tutelage audit",
+    caught_by="check_fit of tutelage audit",
     check=casts_one_ballot_per_person,
     right=_CAST,
     wrong=_three_times_as_long,
@@ -89,7 +89,7 @@ BALLOT_ABOVE_CAP = Fault(
 ROW_IN_TWO_TEACHERS = Fault(
     name="row that votes through two teachers",
     planted="every row is in the shards of two teachers, each with its own ballot",
-    caught_by="check_ballots of tutelage audit",
+    caught_by="check_fit of tutelage audit",
     check=casts_one_ballot_per_person,
     right=_CAST,
     wrong=_in_two_teachers,

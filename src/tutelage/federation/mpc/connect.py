@@ -16,6 +16,7 @@ from tutelage._internal import validation
 from tutelage._internal.forks import LongLock
 from tutelage.exceptions import FederationError, PartyLostError
 from tutelage.federation.mpc.links import Failure, FrameKind, Link, Transcript, context_for, watch
+from tutelage.federation.mpc.runtime import ArrayRuntime
 from tutelage.federation.mpc.session import Session
 
 KEY_BYTES = 16
@@ -62,9 +63,8 @@ class Handshake:
     def __init__(
         self, me: int, endpoints: Sequence[Endpoint], tls_key_pem: bytes, listen: tuple[str, int] | None = None
     ) -> None:
-        self.me = me
+        self.me, self.endpoints = me, endpoints
         self._here = listen or (endpoints[me].host, endpoints[me].port)
-        self.endpoints = endpoints
         pems = [endpoint.certificate_pem for endpoint in endpoints]
         self._calling = context_for(pems[me], tls_key_pem, pems, server=False)
         self._called = context_for(pems[me], tls_key_pem, pems, server=True)
@@ -261,7 +261,8 @@ async def _run(
             links[place] = Link(place, handshake.endpoints[place].name, reader, writer, failure, written)
         background += [asyncio.create_task(link.listen()) for link in links.values()]
         background.append(asyncio.create_task(watch(list(links.values()), failure, timeout, deadline)))
-        result = await failure.unless(body(Session(handshake.me, links, keys, failure, written)))
+        runtime = ArrayRuntime(handshake.me, links, keys, failure, written)
+        result = await failure.unless(body(Session(runtime)))
         for link in links.values():  # one that fails before all have their result is noticed by all
             link.send(0, b"", FrameKind.FINISHED)
         for link in links.values():

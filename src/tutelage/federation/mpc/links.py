@@ -134,9 +134,7 @@ class Link:
         failure: Failure,
         transcript: Transcript | None,
     ) -> None:
-        self.party = party
-        self.bytes_sent = 0
-        self._name = name
+        self.party, self._name, self.bytes_sent = party, name, 0
         self._reader, self._writer = reader, writer
         self._failure, self._transcript = failure, transcript
         self._arrived: dict[tuple[int, int], bytes] = {}

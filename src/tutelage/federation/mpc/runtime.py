@@ -117,9 +117,7 @@ class ArrayRuntime(Runtime):
         )
         super().__init__(me, parties, options)
         self.options.no_prss = False  # only now, since MPyC would draw keys before
-        self._links = links
-        self._failure = failure
-        self._transcript = transcript
+        self.links, self.transcript, self._failure = links, transcript, failure
         self._functions: dict[int, dict[tuple[int, ...], thresha.PRF]] = {}
         self._prss_keys = {tuple(sorted((me, place))): key for place, key in keys.items()}
         self._loop.set_exception_handler(self._failed)
@@ -145,7 +143,7 @@ class ArrayRuntime(Runtime):
         """Return this party's Shamir shares of numbers of which it holds one of three summands, mod p."""
         label = self.next_label()
         mine = self._dealt(label, summands.ravel())
-        theirs = [await self._received(place, label, summands.size) for place in self._links]
+        theirs = [await self._received(place, label, summands.size) for place in self.links]
         return ((mine + sum(theirs)) % MODULUS).reshape(summands.shape)
 
     async def opened(self, shares: ElementArray, degree: int = DEGREE) -> ElementArray:
@@ -155,11 +153,11 @@ class ArrayRuntime(Runtime):
         receivers = [(self.pid + step) % PARTIES for step in range(1, degree + 1)]
         encoded = encode(flat)
         for place in receivers:
-            self._links[place].send(label, encoded)
+            self.links[place].send(label, encoded)
         points = {place: await self._received(place, label, flat.size) for place in senders} | {self.pid: flat}
         values = _at_zero(points).reshape(shares.shape)
-        if self._transcript is not None:
-            self._transcript.write({"opened": values.ravel().tolist()})
+        if self.transcript is not None:
+            self.transcript.write({"opened": values.ravel().tolist()})
         return values
 
     async def reduced(self, shares: ElementArray) -> ElementArray:
@@ -170,7 +168,7 @@ class ArrayRuntime(Runtime):
         """
         label = self.next_label()
         mine = self._dealt(label, shares.ravel())
-        points = {place: await self._received(place, label, shares.size) for place in self._links}
+        points = {place: await self._received(place, label, shares.size) for place in self.links}
         return _at_zero(points | {self.pid: mine}).reshape(shares.shape)
 
     def random(self, shape: tuple[int, ...]) -> ElementArray:
@@ -245,16 +243,16 @@ class ArrayRuntime(Runtime):
     def _dealt(self, label: int, values: ElementArray) -> ElementArray:
         """Send the others their shares of numbers and return one's own: values at 1, 2, 3 of random lines."""
         slopes = from_random(secrets.token_bytes(ELEMENT_BYTES * values.size))
-        for place, link in self._links.items():
+        for place, link in self.links.items():
             link.send(label, encode((values + (place + 1) * slopes) % MODULUS))
         return (values + (self.pid + 1) * slopes) % MODULUS
 
     async def _received(self, place: int, label: int, count: int) -> ElementArray:
-        payload = await self._links[place].receive(label)
+        payload = await self.links[place].receive(label)
         try:
             return decode(payload, (count,))
         except FederationError:
-            self._links[place].report("sent what is no message")
+            self.links[place].report("sent what is no message")
             return await asyncio.Future()  # until everything is stopped because of that report
 
     def _failed(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

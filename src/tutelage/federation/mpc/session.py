@@ -2,21 +2,20 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
 from typing import final
 
 import numpy as np
 import numpy.typing as npt
 
 from tutelage.exceptions import FederationError, InvalidParameterError
-from tutelage.federation.mpc.links import Failure, FrameKind, Link, Transcript
+from tutelage.federation.mpc.links import FrameKind
 from tutelage.federation.mpc.runtime import ArrayRuntime
 from tutelage.federation.sharing import MODULUS, MOST_BITS, PARTIES, ElementArray, encode
 
 REPETITIONS = 40
 _LIMB_BITS = 30
 _LIMBS = 3
-_COMPARED_AT_ONCE = 2**17  # random bits
+_RANDOM_BITS_AT_ONCE = 2**17  # bounds the memory of a batch, and its messages to 2 MiB
 
 
 async def largest(runtime: ArrayRuntime, values: ElementArray, bits: int) -> ElementArray:
@@ -57,28 +56,6 @@ async def _products(runtime: ArrayRuntime, factors: ElementArray) -> ElementArra
     return factors[:, 0]
 
 
-async def oversized(runtime: ArrayRuntime, vectors: ElementArray, bound: int) -> list[bool]:
-    """Return which vectors have a random projection whose size is beyond `bound`.
-
-    Privacy: only one bit of each vector is opened, whether a random combination of its tests is zero.
-
-    With 2^b above 2·bound, both bound + x and bound − x must lie in [0, 2^b). That is tested for every x of the field
-    by −⌊y / 2^b⌋ = 0: the comparison computes (c − r + u·2^b − y) / 2^b from numbers 0 ≤ c, r < 2^b and a bit u, and
-    is exact for −2^b < y < 2^(b+1), where the mask does not wrap. Any other y is no c − r + u·2^b: the result is not 0.
-    """
-    seed = await runtime.opened(runtime.random((2,)))
-    projections = await runtime.shared(_projections(vectors, encode(seed)))
-    bits = (2 * bound).bit_length()
-    step = max(1, _COMPARED_AT_ONCE // (2 * REPETITIONS * (bits + 1)))
-    found: list[bool] = []
-    for start in range(0, len(vectors), step):
-        tested = projections[start : start + step]
-        outside = await runtime.negative(np.concatenate([bound + tested, bound - tested], axis=1) % MODULUS, bits)
-        weighted = (outside * runtime.random(outside.shape)).sum(axis=1) + runtime.zeros(len(outside))
-        found += [bool(value) for value in await runtime.opened(weighted % MODULUS, degree=2)]
-    return found
-
-
 def _projections(vectors: ElementArray, seed: bytes) -> ElementArray:
     """Return the projections (vectors, REPETITIONS) of summands, by exact products of their 30-bit limbs."""
     coefficients = _coefficients(vectors.shape[1], seed).astype(np.float64)
@@ -97,9 +74,6 @@ def _coefficients(length: int, seed: bytes) -> npt.NDArray[np.int8]:
     return np.array([0, 0, 1, -1], dtype=np.int8)[drawn].reshape(length, REPETITIONS)
 
 
-_RANDOM_BITS_AT_ONCE = 2**17  # bounds the memory of a batch, and its messages to 2 MiB
-
-
 @final
 class Session:
     """One party's side of a computation: messages, labels from shared votes, and a test of votes that are too large.
@@ -108,16 +82,8 @@ class Session:
     one curious party; two that pool what they have can open all votes.
     """
 
-    def __init__(
-        self,
-        me: int,
-        links: Mapping[int, Link],
-        keys: Mapping[int, bytes],
-        failure: Failure,
-        transcript: Transcript | None,
-    ) -> None:
-        self._me, self._links, self._transcript, self._exchanges = me, links, transcript, 0
-        self._runtime = ArrayRuntime(me, links, keys, failure, transcript)
+    def __init__(self, runtime: ArrayRuntime) -> None:
+        self._runtime, self._me, self._links, self._exchanges = runtime, runtime.pid, runtime.links, 0
 
     @property
     def bytes_sent(self) -> int:
@@ -158,14 +124,30 @@ class Session:
         return b"".join(shares)
 
     async def oversized(self, vectors: ElementArray, bound: int) -> list[bool]:
-        """Tell which vectors have one of forty random projections beyond a bound, opening one bit of each only.
+        """Tell which vectors have one of forty random projections beyond a bound.
 
         A vector with an entry beyond twice the bound, up to half the modulus, passes each with probability ½ at most.
+        Privacy: only one bit of each vector is opened, whether a random combination of its tests is zero.
+
+        With 2^b above 2·bound, both bound + x and bound − x must lie in [0, 2^b). That is tested for every x of the
+        field by −⌊y / 2^b⌋ = 0: the comparison computes (c − r + u·2^b − y) / 2^b from numbers 0 ≤ c, r < 2^b and a bit
+        u, and is exact for −2^b < y < 2^(b+1), where the mask does not wrap. Any other y is no c − r + u·2^b: the
+        result is not 0.
         """
         if bound >= 2 ** (MOST_BITS - 1):
             raise InvalidParameterError(f"`bound` of oversized must be below 2^{MOST_BITS - 1}. Got {bound}.")
         await self._agree(["oversized", vectors.shape, bound], [vectors])
-        return await oversized(self._runtime, vectors, bound)
+        runtime, bits = self._runtime, (2 * bound).bit_length()
+        seed = await runtime.opened(runtime.random((2,)))
+        projections = await runtime.shared(_projections(vectors, encode(seed)))
+        step = max(1, _RANDOM_BITS_AT_ONCE // (2 * REPETITIONS * (bits + 1)))
+        found: list[bool] = []
+        for start in range(0, len(vectors), step):
+            tested = projections[start : start + step]
+            outside = await runtime.negative(np.concatenate([bound + tested, bound - tested], axis=1) % MODULUS, bits)
+            weighted = (outside * runtime.random(outside.shape)).sum(axis=1) + runtime.zeros(len(outside))
+            found += [bool(value) for value in await runtime.opened(weighted % MODULUS, degree=2)]
+        return found
 
     async def _agree(self, task: list[object], inputs: list[ElementArray]) -> None:
         """Check that all parties run the same computation, and write down with what."""
@@ -174,6 +156,6 @@ class Session:
                 "The computing parties were asked for different computations. Nothing was opened; give all three the "
                 "same batch and terms."
             )
-        if self._transcript is not None:
+        if self._runtime.transcript is not None:
             for block in inputs:
-                self._transcript.elements(self._me, encode(block))
+                self._runtime.transcript.elements(self._me, encode(block))

@@ -11,9 +11,10 @@ for it can find two data sets of one digest, in about 2³² steps (Wagner 2002),
 
 import hashlib
 import hmac
+import json
 import secrets
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from math import isnan
 from numbers import Integral
@@ -24,9 +25,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage.exceptions import InvalidDataError
-from tutelage.ledger.entries import canonical
 from tutelage.tables import Cells, Table, by_value, spelled
 
+_HEAP_TYPE = 1 << 9  # the flag of a class that is written in Python
 _EXACT = 2**53  # whole numbers below are exact as 64-bit floats
 _FLOAT_BYTES = 8
 _SALT = 32  # hexadecimal digits
@@ -40,6 +41,40 @@ _NUMBER = 1  # the mark of a number; an empty cell is zeros, and a text its hash
 _AT_ONCE = 2**13  # rows
 
 _Spelled = npt.NDArray[np.uint64]  # shape (cells, 2)
+
+
+def canonical(content: Any) -> str:
+    """Return plain values in their one spelling: JSON with sorted keys and no blanks."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def spelled_out(value: Any) -> Any:
+    """Return settings as plain values: the same in every process, on every machine, under all versions of libraries.
+
+    Raises `TypeError` for what has no such spelling: a function without a name, or a generator of random numbers.
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return repr(value)
+    if isinstance(value, np.generic):
+        return repr(value.item())
+    if isinstance(value, np.ndarray):
+        cells = [spelled_out(cell) for cell in value.ravel().tolist()] if value.dtype == object else None
+        content = value.tobytes() if cells is None else canonical(cells).encode()
+        return ["array", value.dtype.str, list(value.shape), hashlib.sha256(content).hexdigest()]
+    if isinstance(value, Mapping):
+        return ["mapping", sorted([spelled_out(name), spelled_out(one)] for name, one in value.items())]
+    if isinstance(value, list | tuple):
+        return [spelled_out(one) for one in value]
+    name = getattr(value, "__qualname__", None)
+    if name is not None and "<" not in name and not hasattr(value, "__self__"):
+        return f"{value.__module__}.{name}"
+    kind = type(value)
+    in_python = all(parent.__flags__ & _HEAP_TYPE for parent in kind.__mro__ if parent is not object)
+    if name is not None or not in_python or not (hasattr(value, "__dict__") or "__slots__" in vars(kind)):
+        raise TypeError  # what it does is not in attributes that can be read
+    slots = (one for parent in kind.__mro__ for one in getattr(parent, "__slots__", ()))
+    given = {one: getattr(value, one) for one in dict.fromkeys([*slots, *getattr(value, "__dict__", {})])}
+    return [f"{kind.__module__}.{kind.__qualname__}", spelled_out(given)]
 
 
 def query_hashes(key: bytes, context: dict[str, Any], rows: npt.ArrayLike, *beside: npt.ArrayLike) -> list[bytes]:

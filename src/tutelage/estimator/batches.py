@@ -4,16 +4,16 @@ import hashlib
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, final
+from typing import NamedTuple, Self, final
 
 import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.typing import IntArray, Matrix
+from tutelage.digests import RunningDigest
 from tutelage.exceptions import InvalidDataError
 from tutelage.features import PublicColumns
 from tutelage.features.base import FeatureMap, features_of_private
-from tutelage.ledger.digests import RunningDigest
 from tutelage.partition import canonical_ids
 from tutelage.privacy import PrivacyUnit
 from tutelage.tables import Batches, Cells, Table, require_same_types
@@ -118,6 +118,10 @@ class PeopleInBatches:
                 "The private rows, or their order, changed while they were read. Run again, with rows that stay as "
                 "they are; of a Dask DataFrame, call `persist()`, or write it to a Parquet file first."
             )
+
+    def people(self, _first_map: FeatureMap | None, _n_features: int, /) -> Self:
+        """Return the people as the map shows them, through which the rows went already."""
+        return self
 
     def digest(self) -> bytes:
         """Return the digest of the entities or, where none are named, of the rows with all their columns."""

@@ -1,0 +1,166 @@
+"""All checks of one fit, whatever its method: its noise, its rows, and how far one person moves its ballots.
+
+The requests of the method are answered once, in memory and with simulated noise. Then people are changed one at a time
+and cast the ballots of the same requests again. What comes out is for the data set owner; nothing is released or spent.
+"""
+
+import warnings
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn import config_context
+
+from tutelage._internal.progress import progress_bar
+from tutelage._internal.typing import IntArray
+from tutelage._internal.validation import integer_at_least
+from tutelage.audit.checklist import Checked, PrivateRows, Verdict, check_mechanism, check_rows
+from tutelage.audit.sensitivity import changes_of_one, n_differing
+from tutelage.audit.sums import check_claim_of_sum, check_noise_of_sum
+from tutelage.boundary import Boundary
+from tutelage.estimator import PATEClassifier
+from tutelage.estimator.classifier import Intended
+from tutelage.mechanisms import NoisySum
+from tutelage.methods.requests import PrivateRows as People
+from tutelage.methods.requests import Training
+from tutelage.noise import SimulationNoise
+from tutelage.partition import as_column
+
+_SAMPLED_ROWS, _TEACHERS, _QUERIES = 1_500, 10, 300
+_CHECK = "one person, one ballot"
+_NOT_REPEATABLE = (
+    "The same rows gave other ballots the second time. Seed the teachers, and use no random stream that they share."
+)
+_ALONE = "There is one teacher, so no change could have reached a second one: nothing was shown."
+_NOTHING = "No change moved any ballot, so nothing was shown. Use more public rows, or try more entities."
+_TOO_FAR = (
+    " Features of one row depend on others, teachers share rows, or a person casts several ballots: do not release "
+    "with it."
+)
+
+
+@config_context(transform_output="default")
+def check_fit(
+    model: PATEClassifier,
+    private: PrivateRows,
+    X_public: npt.ArrayLike,
+    *,
+    draws: int = 40_000,
+    entities: int = 4,
+    progress: bool = False,
+) -> list[Checked]:
+    """Check the noise, the rows and the ballots of what a fit of `model` would release.
+
+    Parameters
+    ----------
+    model : PATEClassifier
+        What is audited. Its ledger is read, because the noise may follow from it, and never written.
+    private : PrivateRows
+        Rows, labels and ids, as `fit` takes them.
+    X_public : array of shape (rows, features)
+        Public rows.
+    draws : int
+        Noisy labels, or sums, to draw for each check of the mechanism.
+    entities : int
+        People to change and to remove, one at a time; each takes three or four runs on a sample of the rows.
+    progress : bool
+        Show a progress bar.
+    """
+    integer_at_least(entities, 1, "entities", "check_fit")
+    trial = copy(model).set_params(insist=True, random_state=model.random_state or 0)
+    ids = {"entity_ids": private.entity_ids, "silos": private.silos}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they are for those who release it
+        whole = trial.intended(private.X, private.y, X_public=X_public, **ids)
+    mechanism = whole.method.mechanism
+    if isinstance(mechanism, NoisySum):
+        noise = [check_noise_of_sum(draws=draws), check_claim_of_sum(draws=draws)]
+    else:
+        noise = check_mechanism(mechanism, whole.people.shards.n_shards, len(whole.public.classes), draws=draws)
+    kept = _sampled(np.arange(len(private.X)) if private.entity_ids is None else as_column(private.entity_ids))
+    few = PrivateRows(whole.people.rows, whole.people.labels, **ids).only(kept)
+    moves = _check_moves(trial, _in_small(whole), few, entities, progress=progress)
+    return [*noise, *check_rows(private, X_public), moves]
+
+
+def _sampled(ids: npt.NDArray[Any]) -> IntArray:
+    """Return the rows of entities chosen at random, about as many as one tries out on."""
+    known, places = np.unique(ids.astype(str), return_inverse=True)
+    order = np.random.default_rng(0).permutation(len(known))[places]
+    return np.sort(np.argsort(order, kind="stable")[:_SAMPLED_ROWS])
+
+
+def _in_small(whole: Intended) -> Intended:
+    """Return a fit with few teachers and queries, with the noise of the whole one, and with a budget in memory."""
+    public = whole.public
+    given, asked, seen = (rows[:_QUERIES] for rows in (public.given, public.asked, public.seen))
+    return whole._replace(
+        method=whole.method.in_small(_TEACHERS, len(given)),
+        public=replace(public, given=given, asked=asked, seen=seen, training=Training(public.training.seed)),
+        budget=replace(whole.budget, ledger=None, epsilon=None, budget=None),
+    )
+
+
+def _boundary(model: PATEClassifier, fit: Intended, people: PrivateRows) -> tuple[Boundary, int]:
+    """Return a boundary with these people behind it, and how many ballots they cast."""
+    method, public = fit.method, fit.public
+    shards = model.partition(method, len(people.X), people.entity_ids, people.silos)
+    most = method.event_of_one(public.sizes), method.n_answers(public.sizes)
+    prepared = method.prepare(public, People(people.X, people.y, shards))
+    return Boundary(fit.budget.opened(*most, noise_by_budget=False), SimulationNoise(0), prepared), shards.n_shards
+
+
+def _check_moves(
+    model: PATEClassifier, fit: Intended, people: PrivateRows, entities: int, *, progress: bool
+) -> Checked:
+    """Return whether no person moves the ballots by more than 2 if changed, or 1 if its ballot is removed."""
+    before, voters = _boundary(model, fit, people)
+    before.run(fit.method.steps(fit.public))
+
+    def cast_again(changed: PrivateRows) -> tuple[int, float]:
+        """Return how many ballots are left, and how far they moved."""
+        after, left = _boundary(model, fit, changed)
+        for one in before.kept:
+            after.release(one.request)
+        return left, _moved(before, after)
+
+    if cast_again(people)[1]:
+        return Checked(_CHECK, "fail", _NOT_REPEATABLE, private=True)
+    furthest = dict[int, float]()  # by how many ballots are allowed
+    changes = list(changes_of_one(people.X, people.y, people.entity_ids, entities))
+    for _, rows, labels, kept in progress_bar(changes, "one person changed", len(changes), shown=progress):
+        left, moved = cast_again(people.only(kept)._replace(X=rows, y=labels))
+        allowed = 2 - (voters - left)
+        furthest[allowed] = max(moved, furthest.get(allowed, 0.0))
+    return _judged(furthest, voters, len(before.kept))
+
+
+def _moved(before: Boundary, after: Boundary) -> float:
+    """Return how far ballots moved, in any request or in a whole campaign; a teacher that votes otherwise counts 2."""
+    alone, together = [0.0], 0.0
+    if (listed := getattr(before.prepared, "ballots", None)) is not None:
+        alone.append(2.0 * n_differing(listed, after.prepared.ballots))
+    for one, other in zip(before.kept, after.kept, strict=True):
+        moved = one.ballots.moved(other.ballots)
+        if one.request.campaign:
+            together += moved
+        else:
+            alone.append(moved)
+    return max(*alone, together)
+
+
+def _judged(furthest: dict[int, float], voters: int, requests: int) -> Checked:
+    """Return the verdict on how far ballots moved, by how far they may."""
+    passed = all(moved <= allowed for allowed, moved in furthest.items())
+    verdict: Verdict = "pass" if passed else "fail"
+    changes = {2: "a change of one person", 1: "the removal of one person and its ballot"}
+    said = [f"{changes[a]} moved the ballots by up to {moved:.3f}, of {a} allowed" for a, moved in furthest.items()]
+    asked = "1 request" if requests == 1 else f"{requests:,} requests"
+    reason = f"In {asked}, {', and '.join(said)}." + ("" if passed else _TOO_FAR)
+    if not any(furthest.values()):
+        verdict, reason = "note", _NOTHING
+    elif passed and voters < 2:
+        verdict, reason = "note", _ALONE
+    return Checked(_CHECK, verdict, reason, private=True)

@@ -1,0 +1,350 @@
+"""The only door between private rows and what is released: people, ledger and noise meet here and nowhere else.
+
+This is the field's privacy filter, with a memory. It answers the requests of a method (`tutelage.methods`): what was
+released before is recalled; ballots are cast and their form is compared with the one that was asked for; the budget is
+reserved; noise is drawn; and the reservation is settled by what happened.
+"""
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from tutelage import mechanisms
+from tutelage.accounting.calibration import noise_within, require_within
+from tutelage.accounting.filter import Accounting, limit_of
+from tutelage.events import Composed, Event, Repeated
+from tutelage.exceptions import (
+    BudgetExceededError,
+    InvalidBallotError,
+    InvalidParameterError,
+    LedgerError,
+    LedgerLockedError,
+    LedgerMismatchError,
+    LedgerStorageError,
+    TutelageError,
+)
+from tutelage.ledger import Labels, Ledger
+from tutelage.ledger.campaigns import Voters
+from tutelage.ledger.ledger import Reservation, existing_ledger, opened_ledger, require_terms
+from tutelage.mechanisms import Mechanism, NoisySum
+from tutelage.methods.base import Method
+from tutelage.methods.requests import Answer, Kept, Learned, Public, Request, Result, Wishes, driven
+from tutelage.noise import NoiseSource
+from tutelage.privacy import PrivacyUnit
+
+# The names of the package's own mechanisms, as keys have them.
+_OWN_NAMES: dict[str, type[Mechanism]] = {
+    name: kind
+    for kind in vars(mechanisms).values()
+    if isinstance(kind, type) and issubclass(kind, Mechanism) and kind is not Mechanism
+    for name in (kind.__qualname__, kind.key_name)
+}
+DEFAULT_EPSILON = 1.0  # where the noise follows from the budget, and neither is named
+
+
+@final
+class Boundary:
+    """Releases what methods ask for, within the budget of a ledger.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        The budget of the people.
+    noise : NoiseSource
+        Where noise comes from.
+    prepared : object
+        Who casts ballots; private. See `tutelage.methods.requests.Prepared`.
+    """
+
+    def __init__(self, ledger: Ledger, noise: NoiseSource, prepared: Any = None) -> None:
+        self.ledger, self.prepared = ledger, prepared
+        self.kept: list[Kept] = []  # private
+        self._answered: list[Answer] = []
+        self._noise = noise
+        self._unstored: tuple[Reservation, dict[bytes, Labels], Event] | None = None
+        self._drawn = dict[bytes, bool]()  # whether the noise of an answer was drawn here, or earlier
+
+    @property
+    def n_drawn(self) -> int:
+        """Number of different answers whose noise was drawn here."""
+        return sum(self._drawn.values())
+
+    @property
+    def n_remembered(self) -> int:
+        """Number of different answers that were there before: these ballots do not show in them."""
+        return len(self._drawn) - self.n_drawn
+
+    @property
+    def reservations(self) -> frozenset[int]:
+        """The entries of the ledger under which all answers were drawn, now or earlier."""
+        return self.ledger.drawn_under(self._drawn)
+
+    @property
+    def event(self) -> Event:
+        """All that was charged here."""
+        events = [answer.event for answer in self._answered]
+        return events[0] if len(events) == 1 else Composed(tuple(events))
+
+    @property
+    def cost(self) -> float:
+        """The cost of all that was charged here, in ε of the budget."""
+        return sum(answer.cost for answer in self._answered)
+
+    def run(self, steps: Generator[Request | Learned, Any, Result]) -> Result:
+        """Answer one request after the other, and return what the method makes of the answers."""
+        return driven(
+            steps,
+            lambda asked: self.release_in_part(asked) if asked.in_part else self.release(asked),
+            lambda asked: self.ledger.kept(asked.name, asked.make),
+        )
+
+    def require_room(self, method: Method, public: Public) -> None:
+        """Refuse what a method is about to ask where there is no room for what is not remembered of it."""
+        method.check(public)
+        opening = method.opening(public)
+        if opening is not None:
+            event = opening.event(simulated=self._noise.simulated)
+            self._new(opening, event, self.keys(opening))
+        elif self.ledger.state().spent == 0:
+            self.ledger.require(method.event_of_one(public.sizes), method.n_answers(public.sizes))
+
+    def keys(self, request: Request) -> list[bytes]:
+        """Return what the ledger remembers each answer by."""
+        require_name_of_its_own(request.mechanism)
+        context = request.context(request.event(simulated=self._noise.simulated))
+        beside = [] if request.beside is None else [request.beside]
+        return self.ledger.query_hashes(context, request.rows, *beside)
+
+    def room(self, request: Request) -> int:
+        """Return how many more new answers the budget allows, each at its most expensive."""
+        event = request.event(simulated=self._noise.simulated)
+        fitting = self.ledger.fitting(event)
+        pays_for_all = request.form.cap is not None and (fitting > 0 or self._is_paid(request, event))
+        return sys.maxsize if pays_for_all else fitting
+
+    def fitting(self, request: Request, keys: list[bytes]) -> int:
+        """Return how many rows, from the first on, the budget allows now; those that were answered are free."""
+        if left := self.ledger.left_open(request.event(simulated=self._noise.simulated), keys):  # which are paid for
+            return left
+        fitting, remembered, new = self.room(request), set(self.ledger.recall(keys)), set[bytes]()
+        for place, key in enumerate(keys):
+            new |= {key} - remembered
+            if len(new) > fitting:
+                return place
+        return len(keys)
+
+    def release(self, request: Request) -> Answer:
+        """Return the answers, of which those that are new are paid for and drawn now; all new ones fit, or none."""
+        keys = self.keys(request)
+        with self.ledger.releasing(keys if self._unstored is None else ()):
+            self._store_late()
+            answers, event, cost = self._answers(request, keys)
+        self._answered.append(Answer(np.array([answers[key] for key in keys], dtype=np.int64), event, cost))
+        return self._answered[-1]
+
+    def release_in_part(self, request: Request) -> Answer | None:
+        """Return the answers to the first rows, as many as the budget allows; None for none."""
+        keys = self.keys(request)
+        while fitting := self.fitting(request, keys):
+            with suppress(BudgetExceededError):  # somebody else spent in between
+                return self.release(request.of_rows(slice(fitting)))
+        return None
+
+    def _answers(self, request: Request, keys: list[bytes]) -> tuple[Mapping[bytes, Labels], Event, float]:
+        """Return the answer to each key, while no other release goes on through the ledger."""
+        event, places = request.event(simulated=self._noise.simulated), dict[bytes, int]()
+        for place, key in enumerate(keys):
+            places.setdefault(key, place)
+        answers = self.ledger.recall(places)
+        self._drawn = dict.fromkeys(answers, False) | self._drawn
+        new = [key for key in places if key not in answers]
+        if not new:
+            return answers, Repeated(event, 0), 0.0
+        self._new(request, event, keys)  # for which there must be room before anybody casts a ballot
+        mechanism: Any = request.mechanism
+        ballots: Any = request.ballot.cast(self.prepared, request, np.array([places[key] for key in new]))
+        beside = None if request.beside is None else request.beside[[places[key] for key in new]]
+        wishes = isinstance(ballots, Wishes)
+        if not wishes:
+            mechanism.check(ballots, beside)
+        if wishes != request.campaign or not request.form.holds(ballots.form):
+            raise InvalidBallotError("The ballots that were cast are not of the form that was asked for.")
+        if wishes:
+            return self._granted(request, event, new, ballots, answers)
+        answered, reservation = self.ledger.reserve_new(event, places)
+        self._drawn = dict.fromkeys(answered, False) | self._drawn
+        if reservation is None:
+            return answered, Repeated(event, 0), 0.0
+        if len(answered) > len(answers):  # others were quicker, where the ledger takes no turns
+            left = np.array([key not in answered for key in new])
+            new = [key for key in new if key not in answered]
+            ballots, beside = ballots.select(left), None if beside is None else beside[left]
+        settled, happened = self._settled(request, reservation, new, ballots, beside)
+        return answered | settled.labels, happened, settled.share
+
+    def _new(self, request: Request, event: Event, keys: list[bytes]) -> None:
+        """Refuse a request where there is no room for what is new of it."""
+        if self._is_paid(request, event):
+            return
+        if request.campaign:
+            if len(self.ledger.recall(keys)) < len(set(keys)):
+                self.ledger.require(event, 1)
+        else:
+            self.ledger.unanswered(event, set(keys), request.whole)
+
+    def _granted(
+        self, request: Request, event: Any, new: list[bytes], wishes: Wishes, answers: Mapping[bytes, Labels]
+    ) -> tuple[Mapping[bytes, Labels], Event, float]:
+        """Return the answers where people vote while they have votes left: the first batch paid for all."""
+        voters, wanted = Voters(wishes.names, wishes.digest), wishes.votes.per_teacher()
+        granted = self.ledger.reserve_votes(event, self.campaign(request, event), voters, wanted, queries=len(new))
+        counted = wishes.counted(granted.votes)
+        settled, _ = self._settled(request, granted.reservation, new, counted, None, granted.campaign)
+        paid = Repeated(event, int(granted.paid))
+        return {**answers, **settled.labels}, paid, self.ledger.share_of(paid)
+
+    def _settled(
+        self,
+        request: Request,
+        reservation: Reservation,
+        keys: list[bytes],
+        ballots: Any,
+        beside: Any,
+        campaign: Reservation | None = None,
+    ) -> tuple[Any, Event]:
+        """Draw and settle what was reserved; return what counts of it, and what was run."""
+        with self.ledger.drawing(reservation):
+            drawn = request.mechanism.release(ballots, self._noise, beside)
+            answers = dict(zip(keys, drawn.answers, strict=True))
+        self.kept.append(Kept(request, ballots, drawn, beside))
+        # The mechanisms of a campaign were charged once, by the campaign.
+        happened = drawn.event if campaign is None else Repeated(campaign.event, 0)
+        self._drawn |= dict.fromkeys(keys, True)
+        try:
+            return self.ledger.settle(reservation, answers, happened), happened
+        except (LedgerStorageError, LedgerLockedError):
+            self._unstored = reservation, answers, happened
+            raise
+        except TutelageError:  # the mechanism did not keep to what it had announced, perhaps because of its noise
+            self.ledger.forfeit(reservation)
+            raise
+
+    def _store_late(self) -> None:
+        """Store what could not be stored when it was drawn, or forget it if another process drew something else."""
+        if self._unstored is None:
+            return
+        reservation, answers, happened = self._unstored
+        if not self.ledger.is_settled(reservation):
+            self.ledger.settle(reservation, answers, happened)
+        elif self.ledger.recall(answers) != answers:  # it took over the step; these answers are never released
+            self.kept.pop()
+            self._drawn |= dict.fromkeys(answers, False)
+        self._unstored = None
+
+    def _is_paid(self, request: Request, event: Event) -> bool:
+        """Return whether the budget of a campaign is spent."""
+        return request.campaign and self.ledger.reserved_for(self.campaign(request, event)) is not None
+
+    def campaign(self, request: Request, event: Event) -> str:
+        """Return the name of the campaign of a request in the ledger."""
+        context = json.dumps(request.context(event), sort_keys=True)
+        return f"campaign {hashlib.sha256(context.encode()).hexdigest()}"
+
+
+def require_name_of_its_own(mechanism: Mechanism | NoisySum) -> None:
+    """Refuse a mechanism that the ledger, which remembers answers by its name, would take for another one."""
+    kind = type(mechanism)
+    for name in (kind.__qualname__, mechanism.key().partition("(")[0]):
+        if _OWN_NAMES.get(name, kind) is not kind:
+            raise InvalidParameterError(
+                f"`mechanism` must have a name of its own. Got another class named {kind.__qualname__}; rename it."
+            )
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Budget:
+    """The budget that one fit spends from."""
+
+    ledger: str | os.PathLike[str] | Ledger | None  # None for one that holds this fit alone
+    epsilon: float | None  # what this fit may cost; None for the whole budget
+    budget: float | None  # of a new ledger; None for one that is just large enough, or whatever an old one has
+    delta: float
+    digest: Callable[[], bytes]  # of the people whose rows the ledger is tied to
+    unit: PrivacyUnit  # whom it protects
+    data_changed: bool  # whether the rows may be others than those it is tied to
+    identity: str  # of everything declared for the release: an equal one is the same release
+    accounting: Accounting  # how the noise of this fit is found
+    accounting_of_new: Accounting  # how a new ledger keeps its limit
+
+    def least_noise(self, event_of: Callable[[float], Event]) -> float:
+        """Return the least noise at which a release costs at most `epsilon`, or the whole budget."""
+        existing = existing_ledger(self.ledger)
+        begun = None if existing is None else existing.intended_noise(self.identity)
+        if begun is not None:  # never found again, which might give other digits
+            return begun
+        limit = limit_of(self.budget or self._target, self.delta, self.accounting_of_new)
+        return noise_within(existing.limit if existing else limit, event_of, self.epsilon, self.accounting)
+
+    def opened(self, event: Event, queries: int, *, noise_by_budget: bool) -> Ledger:
+        """Return the ledger with a binding of its own; the file of a new one appears with its first reservation."""
+        default = self._target if noise_by_budget and existing_ledger(self.ledger) is None else None
+        found = opened_ledger(
+            self.ledger,
+            event,
+            queries,
+            epsilon=self.budget or default,
+            delta=self.delta,
+            unit=self.unit,
+            accounting=self.accounting_of_new,
+            suited=not noise_by_budget,  # which was found at the other order, and the same fit must find it again
+        )
+        ledger = found.for_release()
+        if self.ledger is not None:
+            ledger.bind(self.digest(), changed=self.data_changed)
+        self._refuse_second(ledger)
+        if not ledger.has_file:
+            ledger.make_only_if(partial(self._refuse_second, ledger))
+        return ledger
+
+    def check(self) -> None:
+        """Refuse a ledger of another budget or unit, or a second one of the same data, without writing to any."""
+        existing = existing_ledger(self.ledger)
+        if existing is None:
+            self._refuse_second(
+                Ledger.in_memory(epsilon=self._target, delta=self.delta, unit=self.unit, accounting=self.accounting)
+            )
+        else:
+            require_terms(existing, self.budget, self.delta, self.unit)
+            require_within(self.epsilon, existing.limit)
+
+    @property
+    def _target(self) -> float:
+        return self.epsilon or DEFAULT_EPSILON
+
+    def _refuse_second(self, ledger: Ledger) -> None:
+        """Refuse to create a second ledger next to one with the budget of the same people or rows."""
+        if self.ledger is None or isinstance(self.ledger, Ledger) or ledger.has_file:
+            return
+        if others := sorted(set(Path(self.ledger).parent.glob("*.ledger")) - {Path(self.ledger)}):
+            digest = self.digest()
+            if other := next((path for path in others if _is_of(path, digest)), None):
+                raise LedgerMismatchError(
+                    f"{other.name} contains the budget of these data. Pass it as `ledger`; another ledger would be a "
+                    "second budget."
+                )
+
+
+def _is_of(path: Path, digest: bytes) -> bool:
+    with suppress(LedgerError):  # one that cannot be read
+        return Ledger.open(path, read_only=True).is_of(digest)
+    return False

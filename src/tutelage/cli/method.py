@@ -1,0 +1,112 @@
+"""``[method]``: a record of `tutelage.methods`, read by its fields; an object is a name, or a table with parameters."""
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from importlib import import_module
+from typing import Any, get_args, get_type_hints
+
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import all_estimators
+
+from tutelage._internal.validation import problems_in
+from tutelage.cli.settings import check_entry, read_mechanism, unknown_entries
+from tutelage.exceptions import ConfigError
+from tutelage.mechanisms.registry import CENTRAL, SUMS, Entry
+from tutelage.methods import METHODS, Method
+from tutelage.students import STUDENTS
+from tutelage.students.selection import QuerySelector, selector_named
+from tutelage.teachers import TEACHERS
+
+_WHERE = "[method]"
+_PLAIN = (int, float, str, bool)
+_FOREST = "sklearn.ensemble.RandomForestClassifier"
+_OBJECTS: Mapping[str, Any] = {**TEACHERS, **STUDENTS}
+
+
+def read_method(table: Any) -> Method:
+    """Return the method that a table describes."""
+    if not isinstance(table, dict) or table.get("name") not in list(METHODS):
+        got = f"{table.get('name')!r}" if isinstance(table, dict) else f"{table!r}"
+        raise ConfigError(f"`name` in {_WHERE} must be one of {', '.join(METHODS)}. Got {got}.")
+    kind, given = METHODS[table["name"]], {key: value for key, value in table.items() if key != "name"}
+    types, known = get_type_hints(kind), {one.name: one for one in fields(kind)}  # type: ignore[arg-type]
+    problems = unknown_entries(given, known, f"{_WHERE} with the name {kind.name}")
+    for key, one in known.items():
+        if key not in given and one.default is MISSING and one.default_factory is MISSING:
+            problems.append(f"{_WHERE} needs `{key}`. Add it.")
+    read = dict[str, Any]()
+    for key in given.keys() & known.keys():
+        problems.extend(problems_in(lambda one=key: read.update({one: _read(given[one], types[one], one)})))
+    if problems:
+        raise ConfigError(*problems)
+    return kind(**read)
+
+
+def _read(value: Any, annotation: Any, name: str) -> Any:
+    """Return the value of a field of this type."""
+    kinds, where = get_args(annotation) or (annotation,), f"`{name}` in {_WHERE}"
+    if any(kind in _PLAIN for kind in kinds) and not isinstance(value, dict):
+        check_entry(value, annotation, name, _WHERE)
+        return value
+    if entries := _mechanisms(kinds):
+        return read_mechanism({"name": value} if isinstance(value, str) else value, entries, where)
+    if QuerySelector in kinds:
+        return _object(value, lambda name, _where: type(selector_named(name)), where)
+    # Methods take the name of a student as it is.
+    return value if value in list(STUDENTS) else _object(value, _factory, where)
+
+
+def _mechanisms(kinds: tuple[Any, ...]) -> dict[str, Entry[Any]]:
+    """Return the mechanisms of these types, by name."""
+    classes = tuple(kind for kind in kinds if isinstance(kind, type) and kind is not object)
+    return {name: entry for name, entry in {**CENTRAL, **SUMS}.items() if issubclass(entry.kind, classes)}
+
+
+def _object(value: Any, find: Callable[[str, str], Callable[..., Any]], where: str) -> Any:
+    """Return what a name, or a table with a name and parameters, stands for."""
+    table = value if isinstance(value, dict) else {"name": value}
+    # TOML has lists where objects take tuples, such as the shape of an image.
+    parameters = {key: tuple(one) if isinstance(one, list) else one for key, one in table.items() if key != "name"}
+    name = table.get("name")
+    if not isinstance(name, str):
+        raise ConfigError(f"{where} must be a name, or a table with `name` and parameters. Got {value!r}.")
+    try:
+        return find(name, where)(**parameters)
+    except TypeError as error:
+        raise ConfigError(f"The parameters of {where} do not fit {name}: {error}.") from None
+    except ModuleNotFoundError as error:  # an extra that is not installed
+        raise ConfigError(f"{where}, {name!r}: {error}") from None
+
+
+def _factory(name: str, where: str) -> Callable[..., Any]:
+    """Return the teachers, the student or the scikit-learn classifier of this name."""
+    if name in _OBJECTS:
+        return _OBJECTS[name]
+    module, _, kind = name.rpartition(".")
+    hidden = any(part.startswith(("_", "test", "conftest")) for part in module.split("."))
+    # A configuration must not be able to import, and so run, just anything.
+    if not module.startswith("sklearn.") or hidden:
+        raise ConfigError(
+            f"{where} must be a dotted scikit-learn name such as {_FOREST}, or one of {', '.join(_OBJECTS)}. Got "
+            f"{name!r}.{_meant(name)}"
+        )
+    try:
+        found = getattr(import_module(module), kind)
+    except (ImportError, AttributeError):
+        raise ConfigError(f"{where} names nothing in scikit-learn. Got {name!r}.{_meant(name)}") from None
+    if not (isinstance(found, type) and issubclass(found, ClassifierMixin) and issubclass(found, BaseEstimator)):
+        raise ConfigError(f"{where} must be a classifier. Got {name!r}.")
+    return found
+
+
+def _meant(name: str) -> str:
+    """Return advice on a name that nothing has: the nearest one, or where others can be used."""
+    library, dot, _ = name.partition(".")
+    if dot and library not in ("sklearn", "tutelage"):
+        return " Classifiers of other libraries can be used in Python: pass one to PATEClassifier."
+    found = {kind: f"{one.__module__.partition('._')[0]}.{kind}" for kind, one in all_estimators("classifier")}
+    # The suffix makes all of them alike.
+    short = {one.removesuffix("Classifier").lower(): found.get(one, one) for one in [*found, *_OBJECTS]}
+    near = difflib.get_close_matches(name.rpartition(".")[2].removesuffix("Classifier").lower(), short, 1)
+    return f" Did you mean '{short[near[0]]}'?" if near else ""

@@ -1,0 +1,354 @@
+"""How a consortium answers: one object for each kind of terms, with everything that differs between the kinds.
+
+`consortium.SCHEMES` picks it by the mechanism. Here are the two for votes; `sums` has the one for sums of ballots.
+"""
+
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from math import ceil, log, sqrt
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, cast, final
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage._internal.typing import ABSTAIN, Ballots, IntArray
+from tutelage._internal.validation import integer_at_least, probability
+from tutelage.accounting import composition, data_independent
+from tutelage.events import Composed, ConfidenceCheck, Event, Repeated, SummedNoise
+from tutelage.exceptions import ForgedMessageError, InvalidDataError, InvalidParameterError, UnsupportedEventError
+from tutelage.federation import sharing
+from tutelage.federation.batches import Batch, hash_of_rows, plain_rows
+from tutelage.federation.documents import MOST_PAYLOAD_BYTES
+from tutelage.federation.keys import Role
+from tutelage.federation.sharing import ELEMENT_BYTES, HEAD_BYTES, ElementArray
+from tutelage.federation.terms import Terms
+from tutelage.ledger import Ledger
+from tutelage.ledger.ledger import Reservation
+from tutelage.mechanisms import ConfidentGNMax, GNMax
+from tutelage.mechanisms.local import ClassResponse, LocalGaussian
+from tutelage.noise import NoiseSource
+from tutelage.privacy import PublicEpsilon
+from tutelage.votes import tally
+
+if TYPE_CHECKING:
+    from tutelage.federation.mpc import Session
+
+MOST_QUERIES, _MOST_CLASSES = 2**24, 2**16  # of what is compared in one message
+_MOST_CELLS = 2**23  # of all entities together: 200 bytes of a computing party's memory each
+_DOWNWARD = 1 - 1e-15  # covers the rounding of the noise that is left
+_FALSE_ALARM = 2.0**-100  # chance that honest votes of one entity fail one projection: it is in no δ
+
+M = TypeVar("M")
+
+
+class Draft(NamedTuple):
+    """A batch that an aggregator can ask once those before it are collected."""
+
+    name: str  # under which it is kept
+    queries: int
+    event: Event  # the most that each query is, with all batches after it
+    rows: Callable[[Any], npt.NDArray[Any]]  # from the `SumRound` that the batch before it led to, or None
+
+
+class Scheme(ABC, Generic[M]):
+    """What one kind of terms means for every member; public."""
+
+    n_parties: ClassVar[int] = 0  # that compute on shares; none in the local model
+    spenders: ClassVar[tuple[Role, ...]] = (Role.ENTITY,)  # who has a ledger
+    most_teachers: ClassVar[int] = 1
+    colluding: ClassVar[int] = 0  # unless the terms say another number
+
+    def __init__(self, terms: Terms, mechanism: M) -> None:
+        self.terms, self.mechanism = terms, mechanism
+
+    @abstractmethod
+    def check_ballots(self) -> None:
+        """Refuse terms that say of ballots and people what this kind does not have, or leave out what it has."""
+
+    @abstractmethod
+    def drafts(self, rows: npt.NDArray[Any], ledger: Ledger | None) -> list[Draft]:
+        """Return the batches to ask about public rows, in order; all of them without a ledger."""
+
+    @abstractmethod
+    def event_of(self, batch: Batch | None = None) -> Event:
+        """Return the largest event of each query of a batch, which every ledger spends; at most, of any batch."""
+
+    @abstractmethod
+    def fits(self, queries: int) -> bool:
+        """Return whether a batch of so many queries can be answered."""
+
+    @abstractmethod
+    def payloads(self, ballots: IntArray, paid: Reservation, noise: NoiseSource) -> list[bytes]:
+        """Return what an entity seals for each recipient: its ballots with fresh noise, on what was paid for."""
+
+    def _hashes(self, ledger: Ledger, rows: npt.NDArray[Any]) -> list[bytes]:
+        return ledger.query_hashes({"consortium": self.terms.fingerprint}, rows)
+
+
+class Shared(Scheme[M]):
+    """Entities send shares, three parties compute on their totals, and the aggregator opens one outcome."""
+
+    n_parties = sharing.PARTIES
+    spenders = (Role.ENTITY, Role.AGGREGATOR)
+    colluding = 1
+
+    @abstractmethod
+    def shape(self, batch: Batch) -> tuple[int, int, int]:
+        """Return the shape of an entity's values: blocks, queries and numbers of each query."""
+
+    def bound(self, queries: int) -> int | None:  # noqa: ARG002
+        """Return what projections of one entity's values stay below; None where only the total is ever opened."""
+        return None
+
+    @abstractmethod
+    async def result(self, session: "Session", totals: ElementArray) -> bytes:
+        """Return one party's shares of the outcome."""
+
+    @abstractmethod
+    def opened(self, shares: Sequence[bytes], batch: Batch) -> IntArray:
+        """Return the outcome from all parties' shares."""
+
+    def happened(self, outcome: IntArray, batch: Batch) -> Event:  # noqa: ARG002
+        """Return the event of this outcome, which the aggregator's ledger is charged in the end."""
+        return self.event_of(batch)
+
+    def hashes(self, ledger: Ledger, batch: Batch) -> list[bytes]:
+        """Return what a ledger remembers the outcome of each query by."""
+        return self._hashes(ledger, batch.rows)
+
+
+def shares_of(values: IntArray, *, summed: bool = False) -> list[bytes]:
+    """Return the shares of one splitting, each after the name of the splitting and random bytes of its own."""
+    shares, name = sharing.split(values, summed=summed), secrets.token_bytes(sharing.SPLIT_NAME_BYTES)
+    return [name + secrets.token_bytes(sharing.SALT_BYTES) + share for share in shares]
+
+
+class Votes(Scheme[M]):
+    """Teachers vote on queries, and each query gets a label or none."""
+
+    def check_ballots(self) -> None:
+        """Refuse terms that say what people cast."""
+        if self.terms.teacher is not None or self.terms.people:
+            raise InvalidParameterError("`teacher` and `people` of Consortium are for a NoisySum. Leave them out.")
+
+    def drafts(self, rows: npt.NDArray[Any], ledger: Ledger | None) -> list[Draft]:
+        """Return one batch of the rows without an answer in the ledger, equal ones once; all rows without a ledger."""
+        if ledger is not None:
+            hashes = self._hashes(ledger, rows)
+            answered, first = ledger.recall(hashes), {query: at for at, query in reversed([*enumerate(hashes)])}
+            rows = rows[sorted(place for query, place in first.items() if query not in answered)]
+        if not len(rows):
+            return []
+        plain = plain_rows(rows)
+        return [Draft(hash_of_rows(plain), len(plain), self.event_of(), lambda _: plain)]
+
+    def checked(self, ballots: npt.ArrayLike, queries: int) -> IntArray:
+        """Return one entity's ballots on a batch, which the terms allow."""
+        given, most = np.asarray(ballots), self.terms.teachers_per_entity
+        if given.ndim != 2 or not np.issubdtype(given.dtype, np.integer) or given.shape[1] != queries:
+            raise InvalidDataError(
+                f"`ballots` must be whole numbers of shape (teachers, {queries}), one column per query of the "
+                f"batch. Got {given.dtype} of shape {given.shape}."
+            )
+        if not 1 <= len(given) <= most:
+            teachers = "one teacher" if most == 1 else f"1 to {most} teachers"
+            raise InvalidDataError(f"`ballots` must be of {teachers}, as the consortium's terms say. Got {len(given)}.")
+        if given.min(initial=0) < ABSTAIN or given.max(initial=0) >= self.terms.n_classes:
+            raise InvalidDataError(f"A ballot must be {ABSTAIN} or a class index below {self.terms.n_classes}.")
+        if not self.n_parties and np.any(given == ABSTAIN):
+            raise InvalidDataError(
+                "No ballot may abstain in the local model: an abstention gets no noise, so it would reveal the vote."
+            )
+        return given.astype(np.int64)
+
+
+@final
+class SharedVotes(Votes[GNMax | ConfidentGNMax], Shared[GNMax | ConfidentGNMax]):
+    """Vote counts with noise, which all entities add in shares, are compared among computing parties, never opened."""
+
+    most_teachers = 2**30  # counts and noise together stay below the 2^40 that can be shared
+
+    @cached_property
+    def sigmas(self) -> tuple[float, ...]:
+        """The parameter σ/√h of one entity's discrete Gaussians: of its votes, then of its check if there is one."""
+        parts = sorted(self.parts(), key=lambda part: isinstance(part.event, ConfidenceCheck))
+        return tuple(part.sigma_of_share for part in parts)
+
+    def parts(self) -> list[SummedNoise]:
+        """Return the events of one query, for an observer of labels and abstentions only.
+
+        A colluding member knows its own share of noise and can subtract it. So every entity adds discrete Gaussians of
+        parameter σ/√h, where h entities are counted on to be honest; what more than h add only hides more. Proofs:
+        docs/proofs/summed_noise.md.
+        """
+        whole = self.mechanism.event_of_one(self.terms.n_classes, self.terms.unit, simulated=False)
+        return [SummedNoise(part.event, self.terms.honest) for part in whole.flatten()]  # type: ignore[arg-type]
+
+    def event_of(self, batch: Batch | None = None) -> Event:  # noqa: ARG002
+        """Return the largest event of one query."""
+        parts = self.parts()
+        return parts[0] if len(parts) == 1 else Composed(tuple(parts))
+
+    def fits(self, queries: int) -> bool:
+        """Return whether shares fit a message, and counts with noise the numbers that can be compared."""
+        cells = len(self.sigmas) * self.terms.n_classes * queries
+        return (
+            HEAD_BYTES + ELEMENT_BYTES * cells <= MOST_PAYLOAD_BYTES
+            and self.terms.n_classes <= _MOST_CLASSES
+            and len(self.terms.entities) * cells <= _MOST_CELLS
+            and self.bits(queries) <= sharing.MOST_BITS
+        )
+
+    def bits(self, queries: int) -> int:
+        """Return L such that every number that is compared lies in [−2^(L−1), 2^(L−1)).
+
+        Compared are differences of two noised totals, and a noised total and the threshold. The range is that of votes
+        which pass the test of `bound`, whoever made them, not that of honest votes: outside it a comparison is no bit,
+        and what is opened would say more than a label. An entity with a number beyond twice the bound passes each of
+        forty projections with probability ½ at most: two of the coefficients −1, 0, 1 would have to keep one and the
+        same sum within the bound. So it passes with 2⁻⁴⁰.
+        """
+        total = 2 * len(self.terms.entities) * self.bound(queries)
+        return max(2 * total, total + abs(self._threshold)).bit_length() + 1
+
+    @property
+    def _threshold(self) -> int:
+        return ceil(self.mechanism.threshold) if isinstance(self.mechanism, ConfidentGNMax) else 0
+
+    def bound(self, queries: int) -> int:
+        """Return what a projection of one entity's noised votes on coefficients −1, 0, 1 stays below, if it is honest.
+
+        The coefficients are independent, ±1 with probability ¼ each. docs/proofs/summed_noise.md has the proof.
+        """
+        teachers, classes = self.terms.teachers_per_entity, self.terms.n_classes
+        vote, *check = self.sigmas
+        parts = 2 + 2 * len(check)
+        tail = log(2 * parts / _FALSE_ALARM)
+        counts = teachers * sqrt((1 + len(check)) * queries / 2)
+        noise = vote * sqrt(classes * queries)
+        # All classes of a query share the check's noise: their coefficients add up first.
+        common = [sigma * sqrt(classes / 2 * (queries + 2 * sqrt(queries * tail) + 2 * tail)) for sigma in check]
+        return ceil((counts + noise + sum(common)) * sqrt(2 * tail))
+
+    def payloads(self, ballots: IntArray, paid: Reservation, noise: NoiseSource) -> list[bytes]:  # noqa: ARG002
+        """Return shares of the vote counts with fresh noise, for the check too if there is one."""
+        counts = tally(cast("Ballots", ballots), self.terms.n_classes, self.terms.unit).counts
+        vote, *check = self.sigmas
+        blocks = [counts + noise.discrete_gaussian(vote, counts.shape)]
+        # One draw per query, the same for every class: the check compares the largest count plus one noise.
+        blocks += [counts + noise.discrete_gaussian(sigma, (len(counts), 1)) for sigma in check]
+        return shares_of(np.stack(blocks))
+
+    def shape(self, batch: Batch) -> tuple[int, int, int]:
+        """Return the shape of an entity's values: blocks, queries and numbers of each query."""
+        return len(self.sigmas), batch.n_queries, self.terms.n_classes
+
+    async def result(self, session: "Session", totals: ElementArray) -> bytes:
+        """Return one party's shares of 1 + the winning class of each query, or of 0."""
+        votes, *check = totals
+        checked = [(block, self._threshold) for block in check]
+        return await session.labels(votes, self.bits(len(votes)), *checked)
+
+    def opened(self, shares: Sequence[bytes], batch: Batch) -> IntArray:
+        """Return the label of each query from all parties' shares."""
+        found = sharing.recombine(shares, (batch.n_queries,))
+        if found.min(initial=0) < 0 or found.max(initial=0) > self.terms.n_classes:
+            raise ForgedMessageError(
+                "The computing parties' shares do not add up to labels. Let them compute it again."
+            )
+        return found - 1
+
+    def happened(self, outcome: IntArray, batch: Batch) -> Event:
+        """Return the event of these labels: a check for every query, an answer for those that passed it."""
+        *check, answer = self.parts()
+        if not check:
+            return Repeated(answer, batch.n_queries)
+        return Composed((Repeated(check[0], batch.n_queries), Repeated(answer, int(np.sum(outcome != ABSTAIN)))))
+
+
+@final
+class LocalVotes(Votes[ClassResponse | LocalGaussian]):
+    """Each entity perturbs its own votes and spends from its own budget, and the aggregator decodes the reports."""
+
+    def event_of(self, batch: Batch | None = None) -> Event:  # noqa: ARG002
+        """Return what one response is."""
+        return self.mechanism.event_of_one(self.terms.n_classes, self.terms.unit, simulated=False)
+
+    def fits(self, queries: int) -> bool:
+        """Return whether reports fit a message."""
+        return queries <= min(MOST_QUERIES, MOST_PAYLOAD_BYTES // (8 * self.terms.n_classes))
+
+    def payloads(self, ballots: IntArray, paid: Reservation, noise: NoiseSource) -> list[bytes]:
+        """Return the reports on the queries that were paid for, as 64-bit integers."""
+        reports = self.mechanism.perturb(ballots[:, : paid.queries], self.terms.n_classes, noise)
+        return [np.ascontiguousarray(reports[0], dtype="<i8").tobytes()]
+
+    def read(self, payload: bytes, queries: int) -> IntArray:
+        """Return one entity's reports on all queries of a batch, as `decode` takes them."""
+        mechanism, classes = self.mechanism, self.terms.n_classes
+        noisy = isinstance(mechanism, LocalGaussian)
+        per_query = classes if noisy else 1
+        # Noise passes this with a chance below 1e-300.
+        high = ceil(1 + 40 * mechanism.sigma) if noisy else mechanism.channel(classes).shape[1] - 1
+        found = len(payload) // (8 * per_query)
+        if len(payload) != found * 8 * per_query or not 1 <= found <= queries:
+            raise ForgedMessageError("An entity's ballots do not fit the batch. It must send them again.")
+        values = np.frombuffer(payload, dtype="<i8").astype(np.int64)
+        if np.any(values < (-high if noisy else 0)) or np.any(values > high):
+            raise ForgedMessageError("An entity's ballots hold what its mechanism does not report. It is left out.")
+        reports = np.zeros((queries, classes), dtype=np.int64) if noisy else np.full(queries, ABSTAIN, dtype=np.int64)
+        reports[:found] = values.reshape(found, *reports.shape[1:])
+        return reports
+
+
+def epsilon_if_fewer_honest(votes: SharedVotes, actually_honest: int, answers: int, delta: float) -> PublicEpsilon:
+    """Return the ε of the labels if fewer entities kept their noise to themselves than it was sized for.
+
+    `votes` is the `scheme` of a consortium. Noise of parameter σ·√(j/h) is left; the rest is known to the colluders,
+    who subtract it.
+    """
+    answers = integer_at_least(answers, 1, "answers", "epsilon_if_fewer_honest")
+    left = _left(votes, actually_honest, "epsilon_if_fewer_honest")
+    return data_independent.epsilon(Repeated(Composed(tuple(left)) if len(left) > 1 else left[0], answers), delta)
+
+
+def epsilon_for_two_computing_parties(
+    votes: SharedVotes, actually_honest: int, answers: int, delta: float
+) -> PublicEpsilon:
+    """Return the ε for two computing parties that pool what they have: together they see the noised totals.
+
+    All m noisy counts of a query are a vector Gaussian mechanism: λ/σ² and the exact composition of discrete Gaussian
+    noise bound it. The smaller cost of three outcomes does not, because it covers the label alone.
+    """
+    owner = "epsilon_for_two_computing_parties"
+    if isinstance(votes.mechanism, ConfidentGNMax):
+        raise UnsupportedEventError(
+            "Nothing is guaranteed against two colluding computing parties of a ConfidentGNMax: the noise of its check "
+            "is equal for all classes of a query, so they see the differences of the votes. Take a GNMax, or make sure "
+            "that no two of the three collude."
+        )
+    probability(delta, "delta", owner)
+    answers = integer_at_least(answers, 1, "answers", owner)
+    (one,) = _left(votes, actually_honest, owner)
+    apart = answers * composition.log_distance(one)
+    at = composition.moved_delta(delta, apart)
+    whole = Repeated(one.event, answers)
+    value, order = data_independent.rdp(whole).to_epsilon(at)
+    method = "Rényi composition, conversion of CKS 2020 Proposition 12"
+    exact = composition.gaussian_composition(one.event.sigma, answers, at)
+    if exact < value:
+        value, method, order = exact, "exact composition of discrete Gaussian noise", None
+    value = composition.moved_epsilon(value, apart)
+    return PublicEpsilon(value, delta, votes.terms.unit, f"{method}; all noisy counts are seen", order)
+
+
+def _left(votes: SharedVotes, actually_honest: int, owner: str) -> list[SummedNoise]:
+    """Return the events of one query if only the noise of `actually_honest` entities is unknown to everyone else."""
+    j, honest = integer_at_least(actually_honest, 1, "actually_honest", owner), votes.terms.honest
+    if j > honest:
+        raise InvalidParameterError(f"`actually_honest` of {owner} must be at most `honest`, {honest}. Got {j}.")
+    factor = sqrt(j / honest) * _DOWNWARD
+    return [SummedNoise(replace(part.event, sigma=part.event.sigma * factor), j) for part in votes.parts()]

@@ -1,0 +1,106 @@
+"""What the members of a consortium agree on, as plain values: who they are, and how a query is answered."""
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+from tutelage.digests import canonical
+from tutelage.events import settings_of
+from tutelage.exceptions import InvalidParameterError
+from tutelage.federation.documents import hexadecimal
+from tutelage.federation.keys import Member, Role
+from tutelage.mechanisms import ConfidentGNMax, GNMax, NoisySum
+from tutelage.mechanisms.local import LocalMechanism
+from tutelage.privacy import NeighboringRelation, PrivacyUnit
+from tutelage.teachers import VectorBallots
+
+FORMAT = 1
+OF_SUMS = {"teacher", "people"}  # entries of terms of sums of ballots only
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """The values of a `Consortium`, which documents them and checks what depends on its mechanism."""
+
+    name: str
+    members: tuple[Member, ...]
+    n_classes: int
+    mechanism: GNMax | ConfidentGNMax | NoisySum | LocalMechanism
+    teachers_per_entity: int
+    quorum: int
+    colluding: int
+    unit: PrivacyUnit
+    teacher: VectorBallots | None = None
+    people: tuple[int, ...] = ()
+    identifier: str = field(default_factory=lambda: secrets.token_hex(16))
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "members", tuple(self.members))
+        object.__setattr__(self, "people", tuple(self.people))
+        hexadecimal(self.identifier, 32, "identifier", "Consortium")
+        _check_text(self.name, "name")
+        if not isinstance(self.unit, PrivacyUnit) or not isinstance(self.unit.neighboring, NeighboringRelation):
+            raise InvalidParameterError(f"`unit` of Consortium must be a PrivacyUnit. Got {type(self.unit).__name__}.")
+        _check_text(self.unit.name, "unit")
+        _check_members(self.members)
+
+    @property
+    def entities(self) -> tuple[Member, ...]:
+        """The members that hold private rows."""
+        return self._with(Role.ENTITY)
+
+    @property
+    def computing_parties(self) -> tuple[Member, ...]:
+        """The three members that compute on shares, in party order; none for a local mechanism."""
+        return self._with(Role.COMPUTING)
+
+    @property
+    def aggregator(self) -> Member:
+        """The member that asks and receives the labels."""
+        return self._with(Role.AGGREGATOR)[0]
+
+    @property
+    def honest(self) -> int:
+        """Number of answering entities whose noise no group of colluding members can subtract."""
+        return self.quorum - self.colluding
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of everything agreed, 64 hexadecimal digits: what every message names and all members compare."""
+        return hashlib.sha256(b"tutelage consortium\0" + canonical(self.as_dict()).encode()).hexdigest()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the agreement as plain values, with the format of its file."""
+        content = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in OF_SUMS}
+        content["members"] = [member.as_dict() for member in self.members]
+        content["mechanism"] = {"kind": type(self.mechanism).__name__, **settings_of(self.mechanism)}
+        content["unit"] = self.unit.as_dict()
+        if self.teacher is not None:
+            content |= {"teacher": asdict(self.teacher), "people": list(self.people)}
+        return {"file": "consortium", "format": FORMAT, **content}
+
+    def _with(self, role: Role) -> tuple[Member, ...]:
+        return tuple(member for member in self.members if member.role is role)
+
+
+def _check_text(value: object, name: str) -> None:
+    if not isinstance(value, str) or not 1 <= len(value) <= 200 or not value.isprintable():
+        raise InvalidParameterError(f"`{name}` of Consortium must be 1 to 200 printable characters.")
+
+
+def _check_members(members: Sequence[object]) -> None:
+    found = [member for member in members if isinstance(member, Member)]
+    if len(found) != len(members):
+        raise InvalidParameterError("`members` of Consortium must all be of type Member.")
+    columns = {
+        "name": [member.name.casefold() for member in found],  # some file systems do not tell cases apart
+        "key": [key for member in found for key in (member.signing_key, member.sealing_key)],
+        "address": [member.address for member in found if member.address is not None],
+        "certificate": [member.certificate for member in found if member.certificate is not None],
+    }
+    for what, values in columns.items():
+        if len(set(values)) != len(values):
+            raise InvalidParameterError(f"No two members of a Consortium may share a {what}. Two of these do.")

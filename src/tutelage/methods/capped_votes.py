@@ -1,0 +1,102 @@
+"""Every person votes on the few public rows nearest to its own, and the noisy winners are released."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self, final
+
+import numpy as np
+
+from tutelage._internal.typing import IntArray
+from tutelage._internal.validation import integer_at_least
+from tutelage.exceptions import InvalidParameterError
+from tutelage.mechanisms import CappedGNMax
+from tutelage.methods.rehearsal import PublicLabels, Rehearsal, taught_by
+from tutelage.methods.requests import PrivateRows, Public, Sizes
+from tutelage.methods.votes import STUDENT, PeoplePresent, VotesOnQueries
+from tutelage.noise import NoiseSource
+from tutelage.partition import Shards
+from tutelage.students.selection import QuerySelector
+from tutelage.teachers import NearestQueries, NearestTeachers
+
+_VOTES_TRIED = (5, 20)  # by a plan
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CappedVotes(VotesOnQueries):
+    """Every person is a teacher without a model, and votes its label on the few public rows nearest to its own.
+
+    All answers together cost about `cap` times one, however many there are.
+
+    Parameters
+    ----------
+    votes : int
+        Most votes of one person in one round.
+    n_queries, selection, rounds, student
+        As for `TeacherVotes`.
+    mechanism : CappedGNMax, optional
+        How votes are released; its cap is that of all rounds together. Default: the least noise that ε allows.
+    """
+
+    name: ClassVar[str] = "capped-votes"
+    title: ClassVar[str] = "few votes per person"
+    votes: int = 5
+    n_queries: int | None = None
+    selection: str | QuerySelector = "first"
+    rounds: int = 1
+    mechanism: CappedGNMax | None = None
+    student: Any = None
+
+    def __post_init__(self) -> None:
+        integer_at_least(self.votes, 1, "votes", "CappedVotes")
+        if self.mechanism is not None and not isinstance(self.mechanism, CappedGNMax):
+            raise InvalidParameterError(
+                f"`mechanism` must be a CappedGNMax where every person has few votes. Got a "
+                f"{type(self.mechanism).__name__}; leave it out for as little noise as ε allows."
+            )
+        self._check()
+
+    @property
+    def cap(self) -> int:
+        """Most votes of one person in all rounds."""
+        return self.votes * self.rounds if self.mechanism is None else self.mechanism.cap
+
+    def with_noise(self, noise: float) -> Self:
+        """Return the method with `CappedGNMax` of this σ."""
+        return replace(self, mechanism=CappedGNMax(noise, self.cap))
+
+    def in_small(self, _teachers: int, queries: int, /) -> Self:
+        """Return the method with at most so many queries."""
+        asked = min(self.n_queries or queries, queries)
+        return replace(self, n_queries=asked, rounds=min(self.rounds, asked))
+
+    @classmethod
+    def proposals(cls, _people: int, _sizes: Sizes, /) -> Sequence[Self]:
+        """Return the settings that a plan tries: few votes, and a few more."""
+        return [cls(votes=votes, student=STUDENT) for votes in _VOTES_TRIED]
+
+    def rehearsal(self, known: PublicLabels, people: int) -> Rehearsal:
+        """Return students of the votes of people on rows near their own, but never on their own row."""
+        shards = Shards.of_single_people(len(known.labeled))
+        ballots = NearestTeachers(
+            self.votes + known.own, known.labeled, known.classes, shards, n_classes=known.n_classes
+        ).few_votes(known.rows)
+        votes = (ballots.at(ballots.queries != ballots.teachers) if known.own else ballots).first(self.votes)
+        sigma = self.calibrated.sigma
+
+        def student(taught: IntArray, noise: NoiseSource) -> IntArray:
+            takes_part = np.zeros(len(known.labeled), dtype=bool)
+            takes_part[taught] = True
+            cast = votes.at(takes_part[votes.teachers])
+            counts = np.zeros((len(known.rows), known.n_classes), dtype=np.int64)
+            np.add.at(counts, (cast.queries, cast.labels), 1)
+            noisy = counts + noise.discrete_gaussian(sigma * len(taught) / people, counts.shape)
+            return taught_by(self.student, noisy.argmax(axis=1), known)
+
+        return student
+
+    def prepare(self, public: Public, people: PrivateRows, /) -> PeoplePresent:
+        """Return the people, with their rows as the public map shows them; private."""
+        rows, seen = people.through(public.teacher_map, public.asked.shape[-1]), public.teacher_map
+        n_classes, teacher = len(public.classes), NearestQueries(self.votes)
+        return PeoplePresent(teacher.fit(rows, people.labels, people.shards, n_classes=n_classes, features=seen))

@@ -1,0 +1,329 @@
+"""Every person casts a vector for each class, noisy sums of these are released, and a student follows from them."""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, Self, final
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+
+from tutelage._internal.progress import progress_bar
+from tutelage._internal.typing import IntArray, Matrix, NeverPickled
+from tutelage.accounting.filter import Accounting
+from tutelage.ballots import BallotSum, Vector
+from tutelage.digests import canonical, data_digest
+from tutelage.events import Composed, Event, settings_of
+from tutelage.exceptions import InvalidParameterError
+from tutelage.features.base import FeatureMap, chained, check_row_by_row, features_of_private, require_public_map
+from tutelage.features.stored import map_from_bytes, map_to_bytes
+from tutelage.mechanisms import NoisySum
+from tutelage.methods.base import Method
+from tutelage.methods.rehearsal import PublicLabels, Rehearsal
+from tutelage.methods.requests import Answer, Kept, Learned, Outcome, Public, Request, Sizes, Steps
+from tutelage.noise import NoiseSource
+from tutelage.partition import Shards
+from tutelage.privacy import ONE_ENTITY, NeighboringRelation, PrivacyUnit
+from tutelage.students import Moments, NoisySumClassifier
+from tutelage.teachers import VectorBallots
+from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory, PrivatePeople
+
+_NOISE_OF_COUNT = 10.0  # times that of the ballots: the number of people takes a hundredth of what they take
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class PeopleReady(NeverPickled):
+    """People with their rows, as the maps of one or more settings show them; private."""
+
+    views: tuple[PrivatePeople, ...] = field(repr=False)
+
+    def of_owner(self, _outcome: Outcome, kept: Sequence[Kept], /) -> dict[str, Any]:
+        """Return the private attributes of a fit: the sums of the ballots that the student follows from."""
+        return {"ballots_": tuple(one.ballots for one in kept if getattr(one.request.ballot, "is_final", False))}
+
+
+class CountBallot:
+    """The ballot that is the number one."""
+
+    def cast(self, prepared: PeopleReady, _request: Request, _places: IntArray, /) -> BallotSum:
+        """Return the private number of people."""
+        people = prepared.views[0]
+        return BallotSum(np.array([[people.n_people]]), 1, people.unit)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class VectorBallot:
+    """The ballot of one round: features of a person's rows, times what the student so far gets wrong; public."""
+
+    teacher: VectorBallots
+    features: Pipeline
+    student: NoisySumClassifier
+    radius: float
+    number: int  # of the round
+    place: int  # of the setting
+    is_final: bool  # whether the student follows from it, and it is no trial
+    progress: bool
+
+    def cast(self, prepared: PeopleReady, _request: Request, _places: IntArray, /) -> BallotSum:
+        """Return the private sum of all people's ballots."""
+        people = prepared.views[self.place]
+        products_of = partial(self._products, chained(people.first_map, self.features))
+        title = f"Casting ballots, round {self.number + 1} of {self.teacher.rounds}"
+        blocks = progress_bar(
+            people.blocks(), title, people.n_people, shown=self.progress, size=lambda one: len(np.unique(one.people))
+        )
+        return self.teacher.cast(blocks, products_of, self.radius, people.unit)
+
+    def _products(self, vectors_of: FeatureMap, block: PeopleBlock) -> tuple[Matrix, Matrix]:
+        """Return the vectors of some private rows, and what the student gets wrong on them."""
+        each = np.arange(len(block.rows))[:, np.newaxis]
+        vectors = features_of_private(vectors_of, block.rows, each, len(self.student.coef_))
+        return vectors, self.student.residuals(vectors, block.labels)
+
+
+class SumsReleased(NamedTuple):
+    """What several sums came to; public."""
+
+    moments: tuple[Moments, ...]  # what was released of each, as the student takes it
+    student: Pipeline  # the classifier in closed form, over rows as the teachers see them
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class NoisyMoments(Method):
+    """Every person casts a vector for each class, and the noisy sums of all vectors give the student in closed form.
+
+    Nothing is trained, and the cost does not depend on the number of public rows: all of them get labels.
+
+    Parameters
+    ----------
+    n_landmarks, quantile, rounds
+        As for `VectorBallots`, which says what a ballot is.
+    mechanism : NoisySum, optional
+        The noise of one sum that costs as much as all rounds together. Default: the least that ε allows.
+    student : scikit-learn classifier, optional
+        Learns from labels that the student in closed form gives to all public rows. Default: that student itself.
+    """
+
+    name: ClassVar[str] = "noisy-moments"
+    title: ClassVar[str] = "vector ballots"
+    in_batches: ClassVar[bool] = True
+    closed_form: ClassVar[bool] = True
+    takes_empty: ClassVar[bool] = True
+    fewest_public: ClassVar[int] = 50
+    accounting: ClassVar[Accounting] = Accounting.GAUSSIAN
+    n_landmarks: int = 1000
+    quantile: float = 0.4
+    rounds: int = 2
+    mechanism: NoisySum | None = None
+    student: Any = None
+
+    def __post_init__(self) -> None:
+        VectorBallots(self.n_landmarks, self.quantile, self.rounds)  # which checks them
+        if isinstance(self.student, NoisySumClassifier):  # which has no settings
+            object.__setattr__(self, "student", None)
+        if self.mechanism is not None and not isinstance(self.mechanism, NoisySum):
+            raise InvalidParameterError(
+                f"`mechanism` must be a NoisySum where people cast vectors. Got a {type(self.mechanism).__name__}; "
+                "leave it out for as little noise as ε allows."
+            )
+
+    @property
+    def teacher(self) -> VectorBallots:
+        """What a person casts."""
+        return VectorBallots(self.n_landmarks, self.quantile, self.rounds)
+
+    @property
+    def noise(self) -> float | None:
+        """σ, in lengths of the longest ballot; None where it follows from the budget."""
+        return None if self.mechanism is None else self.mechanism.noise_multiplier
+
+    def with_noise(self, noise: float) -> Self:
+        """Return the method with this noise."""
+        return replace(self, mechanism=NoisySum(noise))
+
+    def event_of_one(self, sizes: Sizes) -> Event:
+        """Return what all sums are at most, with the noisy number of people where that number is private."""
+        return Composed((self.event_of_rounds(sizes), *self.event_of_count(sizes)))
+
+    def event_of_rounds(self, sizes: Sizes) -> Event:
+        """Return what all rounds are at most."""
+        teacher, noise = self.teacher, self.calibrated.noise_multiplier
+        numbers = teacher.most_numbers(sizes.n_classes)
+        return Composed(
+            tuple(
+                teacher.event_of_round(noise, number, numbers, sizes.unit, simulated=sizes.simulated)
+                for number in range(self.rounds)
+            )
+        )
+
+    def event_of_count(self, sizes: Sizes) -> list[Event]:
+        """Return what the noisy number of people is, if that number is private."""
+        if not _count_is_private(sizes.unit):
+            return []
+        return [self._count.most(_form_of_count(sizes.unit), simulated=sizes.simulated)]
+
+    def check(self, public: Public) -> None:
+        """Refuse public rows from which no features can be learned, before the number of people is released."""
+        if _count_is_private(public.unit):
+            self._features(public, len(public.asked), self.calibrated)
+
+    def prepare(self, public: Public, people: Any, /) -> PeopleReady:
+        """Return the people, with their rows as the map shows them; private."""
+        return PeopleReady((people.people(public.teacher_map, public.asked.shape[-1]),))
+
+    def steps(self, public: Public) -> Steps:
+        """Ask for the number of people where it is private, and then for the sums."""
+        n_people = yield from self.counted(public, self.event_of_one(public.sizes))
+        return self.outcome(public, n_people, (yield from self.sums(public, n_people)))
+
+    def outcome(self, public: Public, n_people: int, released: SumsReleased, **extras: Any) -> Outcome:
+        """Return the labels that the student gives to all public rows, and the student."""
+        labels, n_rows = np.searchsorted(public.classes, released.student.predict(public.asked)), len(public.asked)
+        return Outcome(
+            queries=np.arange(n_rows),
+            labels=labels,
+            rounds=(n_rows,),
+            n_teachers=n_people,
+            student=released.student if self.student is None else None,
+            extras={"moments_": released.moments, **extras},
+        )
+
+    def counted(self, public: Public, whole: Event) -> Generator[Request, Answer, int]:
+        """Return how many people there are; where that is private, about how many."""
+        if not _count_is_private(public.unit):
+            return public.n_teachers or 0
+        count = yield Request(
+            mechanism=self._count,
+            form=_form_of_count(public.unit),
+            about={"sum": [*about(public), "people"]},
+            ballot=CountBallot(),
+            whole=Composed((whole,)),
+        )
+        return max(1, int(count.values[0, 0]))
+
+    def sums(
+        self,
+        public: Public,
+        n_people: int,
+        *,
+        trial_for: NoisySum | None = None,
+        known: Moments | None = None,
+        then: Sequence[Event] = (),
+    ) -> Generator[Request | Learned, Any, SumsReleased]:
+        """Ask for the sums of all rounds, where `counted` told how many people there are, or about how many.
+
+        Sums may be a trial for others that will be released by the mechanism `trial_for`, whose features they have;
+        `known` is the first mean of such a trial, which is averaged with that of the first round. There must be room
+        for what is released afterwards, `then`, too.
+        """
+        teacher, mechanism, classes, progress = self.teacher, self.calibrated, public.classes, public.training.progress
+        named = [*about(public), n_people, settings_of(teacher), data_digest(public.asked).hex()]
+        learned = trial_for or mechanism
+        features = map_from_bytes(
+            (
+                yield Learned(
+                    canonical([*named, learned.key()]),
+                    lambda: map_to_bytes(self._features(public, n_people, learned)),
+                )
+            )
+        )
+        seen = require_public_map(features, "NoisyMoments").transform(public.asked)
+        student = NoisySumClassifier().fit_moments(seen, [], n_rows=n_people, classes=classes)
+        named = [*named, *(["trial", trial_for.key()] if trial_for else [])]
+        form = Vector((len(classes), seen.shape[1]), teacher.norm**2, public.unit)
+        rounds, answers = list[Moments](), list[Answer]()
+        for number in range(self.rounds):
+            of_round = NoisySum(teacher.noise_of_round(mechanism.noise_multiplier, number))
+            radius = student.radius(seen)
+            # The subject of a later round follows from the sums before, which are part of its name: as whole numbers,
+            # which are the same on every machine.
+            named = [*named, data_digest(answers[-1].values.reshape(form.shape)).hex() if answers else []]
+            answer = yield Request(
+                mechanism=of_round,
+                form=form,
+                about={"sum": named},
+                ballot=VectorBallot(
+                    teacher, features, student, radius, number, public.place, trial_for is None, progress
+                ),
+                whole=None if answers else Composed((self.event_of_rounds(public.sizes), *then)),
+            )
+            answers.append(answer)
+            sigma = of_round.most(form, simulated=public.simulated).sigma
+            scale, values = teacher.scale(radius) * n_people, answer.values.reshape(form.shape)
+            found = Moments.of_sum(values, sigma, scale, radius)
+            rounds.append(found.averaged_with(known) if known is not None and not rounds else found)
+            student = NoisySumClassifier().fit_moments(seen, rounds, n_rows=n_people, classes=classes)
+        return SumsReleased(
+            moments=tuple(rounds),
+            student=Pipeline([*features.steps, ("classifier", student)]),
+        )
+
+    @property
+    def _count(self) -> NoisySum:
+        return NoisySum(self.calibrated.noise_multiplier * _NOISE_OF_COUNT)
+
+    def _features(self, public: Public, n_people: int, mechanism: NoisySum) -> Pipeline:
+        """Return the features that the ballots are cast by, learned from public rows."""
+        features = self.teacher.features(
+            public.asked,
+            n_classes=len(public.classes),
+            n_people=n_people,
+            noise_multiplier=mechanism.noise_multiplier,
+        )
+        check_row_by_row(require_public_map(features, "NoisyMoments"), public.asked)
+        return features
+
+    def check_plan(self) -> None:
+        """Refuse another student than the one in closed form, which is the only one that is tried."""
+        if self.student is not None:
+            raise InvalidParameterError(
+                "`student` in `parameters` of plan is for votes: vectors are tried with the student in closed form. "
+                "Leave it out."
+            )
+
+    def rehearsal(self, known: PublicLabels, people: int) -> Rehearsal:
+        """Return students of noisy sums, as `sums` makes them, over features for the noise of the real run."""
+        teacher, noise_multiplier, classes = self.teacher, self.calibrated.noise_multiplier, np.arange(known.n_classes)
+        features = teacher.features(
+            known.rows, n_classes=known.n_classes, n_people=people, noise_multiplier=noise_multiplier
+        )
+        public, vectors = features.transform(known.rows), features.transform(known.labeled)
+        scores = NoisySumClassifier().fit_moments(public, [], n_rows=people, classes=classes)
+
+        def student(taught: IntArray, noise: NoiseSource) -> IntArray:
+            found, rounds = scores, list[Moments]()
+            shards = Shards.of_single_people(len(taught))
+            cast_by = PeopleInMemory(vectors[taught], known.classes[taught], shards)
+            for number in range(teacher.rounds):
+                radius = found.radius(public)
+                total = teacher.cast(
+                    cast_by.blocks(), lambda block, by=found: (block.rows, by.residuals(block.rows, block.labels)),
+                    radius, ONE_ENTITY,
+                ).totals  # fmt: skip
+                scale = teacher.scale(radius) * len(taught)
+                sigma = teacher.noise_of_round(noise_multiplier, number) * teacher.norm * len(taught) / people
+                rounds.append(Moments.of_sum(total + noise.discrete_gaussian(sigma, total.shape), sigma, scale, radius))
+                found = NoisySumClassifier().fit_moments(public, rounds, n_rows=len(taught), classes=classes)
+            return found.predict(vectors).astype(np.int64)
+
+        return student
+
+    def describe_queries(self, _rounds: int, /) -> str:
+        """Return what a card says about the choice of the queries."""
+        return "all public rows of the run; labels follow from noisy sums of bounded ballots"
+
+
+def about(public: Public) -> list[Any]:
+    """Return question and class values: the beginning of the name of every sum."""
+    return [public.question, *(str(value) for value in public.classes.tolist())]
+
+
+def _form_of_count(unit: PrivacyUnit) -> Vector:
+    return Vector((1, 1), 1, unit)
+
+
+def _count_is_private(unit: PrivacyUnit) -> bool:
+    return unit.neighboring is not NeighboringRelation.CHANGE_ONE_ROW

@@ -1,0 +1,65 @@
+"""Rehearsals: the generator of a method, driven in memory over public rows, whose noise protects nobody."""
+
+import warnings
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field, replace
+from typing import Any, final
+
+import numpy as np
+
+from tutelage._internal.typing import IntArray, Matrix
+from tutelage.exceptions import InvalidParameterError, OneClassWarning
+from tutelage.methods.requests import Answer, Learned, Request, Result, Wishes, driven
+from tutelage.noise import NoiseSource
+from tutelage.students import fit_student, student_named
+
+Rehearsal = Callable[[IntArray, NoiseSource], IntArray]
+"""Maps the places of labeled rows that take part, and noise, to the predicted class of every labeled row."""
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class PublicLabels:
+    """Public rows as the teachers see them, and the classes of some; all of it public."""
+
+    rows: Matrix = field(repr=False)  # all public rows, shape (public rows, features)
+    labeled: Matrix = field(repr=False)  # rows with labels: public rows, or those of a stand-in
+    classes: IntArray = field(repr=False)  # their class indices
+    n_classes: int
+    own: bool  # whether the labeled rows are the public rows, in their order
+
+    @property
+    def majority(self) -> float:
+        """Share of the most frequent class."""
+        return float(np.bincount(self.classes, minlength=self.n_classes).max() / len(self.classes))
+
+    def fewer(self, share: float) -> "PublicLabels":
+        """Return a random share of the public rows, and of the labels if they belong to the public rows."""
+        kept = np.sort(np.random.default_rng(0).permutation(len(self.rows))[: max(2, round(share * len(self.rows)))])
+        if self.own:
+            return PublicLabels(self.rows[kept], self.labeled[kept], self.classes[kept], self.n_classes, True)
+        return replace(self, rows=self.rows[kept])
+
+
+def rehearsed(steps: Generator[Request | Learned, Any, Result], prepared: Any, noise: NoiseSource) -> Result:
+    """Return what a method makes of ballots that are cast by public rows; nothing is spent."""
+    if not noise.simulated:
+        raise InvalidParameterError("Sums that no ledger is charged for must have simulated noise.")
+    return driven(steps, lambda asked: _answered(asked, prepared, noise))
+
+
+def _answered(request: Request, prepared: Any, noise: NoiseSource) -> Answer:
+    ballots: Any = request.ballot.cast(prepared, request, np.arange(len(request.rows)))
+    if isinstance(ballots, Wishes):
+        ballots = ballots.counted(ballots.cap)
+    drawn = request.mechanism.release(ballots, noise, request.beside)
+    return Answer(np.array(drawn.answers, dtype=np.int64), drawn.event, 0.0)
+
+
+def taught_by(student: Any, labels: IntArray, known: PublicLabels) -> IntArray:
+    """Return what a student of released labels, one for each public row or −1, predicts for the labeled rows."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OneClassWarning)  # such a student is scored as it is
+        estimator = student_named(student) if isinstance(student, str) else student
+        fitted = fit_student(estimator, known.rows, labels, np.arange(known.n_classes), seed=0)
+    return np.asarray(fitted.predict(known.labeled), dtype=np.int64)

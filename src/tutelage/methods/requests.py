@@ -1,0 +1,238 @@
+"""What methods ask, what they are answered, and what they may look at.
+
+The boundary (`tutelage.boundary`) holds people, ledger and noise. It answers each request of a generator; a resumed
+fit, a rehearsal on public rows and an audit drive the same generator.
+"""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol, TypeVar, final
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage._internal.typing import FloatArray, IntArray, Matrix, NeverPickled
+from tutelage.ballots import BallotSum, OneHot, Vector
+from tutelage.events import Event
+from tutelage.features.base import FeatureMap, features_of_private
+from tutelage.mechanisms import Mechanism, NoisySum
+from tutelage.partition import Shards
+from tutelage.privacy import PrivacyUnit
+from tutelage.teachers.blocks import PeopleInMemory
+from tutelage.teachers.nearest import FewVotes
+from tutelage.votes import VoteHistogram, tally_few
+
+AnyMechanism = Mechanism | NoisySum
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Public sizes, from which the cost of a method follows."""
+
+    n_classes: int
+    n_public: int  # public rows
+    unit: PrivacyUnit
+    simulated: bool = False
+
+
+class Training(NamedTuple):
+    """How teachers are trained: their seed, and settings that do not change the result."""
+
+    seed: int = 0
+    n_jobs: int | None = None
+    progress: bool = False
+    checkpoints: Any = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Public:
+    """All that a method may look at."""
+
+    given: Matrix  # public rows as they were given: by these, answers are remembered
+    asked: Matrix  # as the teachers see them
+    seen: Matrix  # as the student sees them
+    classes: npt.NDArray[Any]  # class values
+    question: Any  # what is asked about them
+    unit: PrivacyUnit
+    simulated: bool
+    n_teachers: int | None  # that vote; of people their number where it is public
+    seed: int  # of the choice of queries and of the student
+    teacher_map: FeatureMap | None = None
+    training: Training = field(default_factory=Training)
+    place: int = 0  # which of the settings that are tried
+
+    @classmethod
+    def of_labels(cls, known: Any, unit: PrivacyUnit, n_people: int) -> "Public":
+        """Return the public rows of a rehearsal (`PublicLabels`)."""
+        rows, classes = known.rows, np.arange(known.n_classes)
+        return cls(
+            given=rows, asked=rows, seen=rows, classes=classes, question="", unit=unit, simulated=True,
+            n_teachers=n_people, seed=0,
+        )  # fmt: skip
+
+    @property
+    def sizes(self) -> Sizes:
+        """The sizes."""
+        return Sizes(n_classes=len(self.classes), n_public=len(self.given), unit=self.unit, simulated=self.simulated)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class PrivateRows(NeverPickled):
+    """The private rows of a fit, in memory."""
+
+    rows: Matrix = field(repr=False)
+    labels: IntArray = field(repr=False)  # class index of each row
+    shards: Shards  # whose row it is: which teacher's or, where every person is one, which person's
+    _seen: dict[int, Matrix] = field(default_factory=dict, repr=False)
+
+    def through(self, feature_map: FeatureMap | None, n_features: int) -> Matrix:
+        """Return the rows through a map, each shard by itself."""
+        if feature_map is None:
+            return self.rows
+        if id(feature_map) not in self._seen:
+            self._seen[id(feature_map)] = features_of_private(feature_map, self.rows, self.shards.rows, n_features)
+        return self._seen[id(feature_map)]
+
+    def people(self, feature_map: FeatureMap | None, n_features: int) -> PeopleInMemory:
+        """Return the people whose rows these are, as a map shows them."""
+        return PeopleInMemory(self.through(feature_map, n_features), self.labels, self.shards)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Wishes(NeverPickled):
+    """Votes that people would cast, before the ledger grants how many each may cast; private."""
+
+    votes: FewVotes = field(repr=False)
+    names: Sequence[str] = field(repr=False)  # of the people, one each
+    digest: bytes = field(repr=False)  # of what the names are of
+    cap: int
+    unit: PrivacyUnit
+
+    @property
+    def form(self) -> OneHot:
+        """What is public of the ballots."""
+        return OneHot(self.votes.shape[2], self.unit, self.cap)
+
+    def counted(self, granted: npt.ArrayLike) -> VoteHistogram:
+        """Return the count of the first votes of each person, as many as granted."""
+        first = self.votes.first(granted)
+        return tally_few(first.teachers, first.queries, first.labels, shape=first.shape, cap=self.cap, unit=self.unit)
+
+
+Ballots = VoteHistogram | BallotSum | Wishes
+
+
+class Ballot(Protocol):
+    """What people are asked to cast: a public record, which is executed where the private rows are."""
+
+    def cast(self, prepared: Any, request: "Request", places: IntArray, /) -> Ballots:
+        """Return the private ballots on the rows of a request at these places; nobody's row may make it fail."""
+        ...
+
+
+class Prepared(Protocol):
+    """Who casts ballots; private."""
+
+    def of_owner(self, outcome: "Outcome", kept: "Sequence[Kept]", /) -> dict[str, Any]:
+        """Return the private attributes of a fit."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Request:
+    """What a method asks: ballots of one form, to be released by one mechanism; public."""
+
+    mechanism: AnyMechanism
+    form: OneHot | Vector
+    about: Mapping[str, Any]  # by which, with mechanism and event, answers are remembered
+    ballot: Ballot
+    rows: npt.NDArray[Any] = field(default_factory=lambda: np.zeros((1, 1)))  # there is one answer for each
+    beside: FloatArray | None = None  # what the student predicts of them
+    campaign: bool = False  # whether one event pays for all of them, and the ledger holds each person to the cap
+    in_part: bool = False  # whether it may be the first rows only, as many as the budget allows
+    whole: Event | None = None  # for which there must be room before the first of it is spent
+
+    def event(self, *, simulated: bool) -> Event:
+        """Return the most that one answer can be."""
+        return self.mechanism.most(self.form, simulated=simulated)
+
+    def of_rows(self, rows: slice) -> "Request":
+        """Return the request for some of the rows."""
+        beside = None if self.beside is None else self.beside[rows]
+        return replace(self, rows=self.rows[rows], beside=beside, in_part=False, whole=None)
+
+    def context(self, event: Event) -> dict[str, Any]:
+        """Return what all answers are remembered by; it never changes, or they would be drawn again."""
+        return {**self.about, "mechanism": self.mechanism.key(), "event": event.as_dict()}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """A public value that is computed once, and is the same ever after on all machines."""
+
+    name: str
+    make: Callable[[], bytes]
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """What was released for a request; public."""
+
+    values: IntArray  # shape (answers, numbers): a class index each, or all numbers of a sum
+    event: Event  # what was charged for it now, as it happened
+    cost: float  # in ε of the budget; 0 where everything was remembered
+
+    @property
+    def labels(self) -> IntArray:
+        """Class index of each row, or −1."""
+        return self.values[:, 0]
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Kept(NeverPickled):
+    """Ballots that noise was added to, and what came out; private."""
+
+    request: Request
+    ballots: Any = field(repr=False)
+    drawn: Any
+    beside: FloatArray | None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Outcome:
+    """What a method made of the answers; public."""
+
+    queries: IntArray  # numbers of the public rows that have an answer, in their order
+    labels: IntArray  # class index of each, or −1
+    rounds: tuple[int, ...]  # how many rows each round labeled
+    n_teachers: int | None = None  # who cast ballots; a noisy number where it is private, or None
+    student: Any = None  # where it follows from what was released
+    extras: Mapping[str, Any] = field(default_factory=dict)  # further public attributes of a fit
+
+
+Steps = Generator[Request | Learned, Any, Outcome]
+Result = TypeVar("Result")
+
+
+def driven(
+    steps: Generator[Request | Learned, Any, Result],
+    answer_to: Callable[[Request], Answer | None],
+    learned: Callable[[Learned], bytes] = lambda one: one.make(),
+) -> Result:
+    """Answer one request after the other, and return what is made of the answers."""
+    answer: Any = None
+    while True:
+        try:
+            asked = steps.send(answer)
+        except StopIteration as done:
+            return done.value
+        answer = learned(asked) if isinstance(asked, Learned) else answer_to(asked)

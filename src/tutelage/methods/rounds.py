@@ -1,0 +1,191 @@
+"""Rounds of select, ask, retrain: the next queries may depend on the labels so far, but on no vote."""
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import is_classifier
+
+from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
+from tutelage._internal.validation import integer_at_least
+from tutelage.digests import row_bytes
+from tutelage.events import Composed
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.mechanisms import Mechanism, Release
+from tutelage.methods.requests import Answer, Learned, Request
+from tutelage.students import fit_student
+from tutelage.students.selection import PublicKnowledge, QuerySelector
+
+_PARTS = 2**20
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class AskedRounds:
+    """Result of all rounds; public, like everything in it.
+
+    Parameters
+    ----------
+    queries : integer array of shape (queries,)
+        Row numbers that were asked, in the order in which they were.
+    release : Release
+        Their labels, in that order; the event of all rounds; what they cost together.
+    rounds : tuple of int
+        How many rows each round asked.
+    """
+
+    queries: IntArray
+    release: Release
+    rounds: tuple[int, ...]
+
+    def labels(self, n_rows: int) -> IntArray:
+        """Return the released class index of each of `n_rows` public rows, −1 where it was not asked or answered."""
+        labels = np.full(n_rows, ABSTAIN, dtype=np.int64)
+        labels[self.queries] = self.release.labels
+        return labels
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rounds:
+    """How queries are chosen and labeled round by round; public.
+
+    The first round fits into the budget or is refused; a later one asks only what is left, its most wanted rows. Equal
+    rows are one query.
+    """
+
+    mechanism: Mechanism
+    rows: npt.NDArray[Any]  # public rows to choose from
+    seen: npt.NDArray[Any]  # what rules and student see of them
+    n_classes: int
+    sizes: Sequence[int]  # how many rows each round asks
+    first: QuerySelector
+    then: QuerySelector  # of later rounds, as soon as it is ready
+    student: Any  # retrained before every round that uses its predictions
+    seed: int
+
+    def steps(
+        self, asking: Callable[[IntArray, FloatArray | None, bool], Request]
+    ) -> Generator[Request | Learned, Any, AskedRounds]:
+        """Ask round after round, and return all labels.
+
+        `asking` makes a question of the numbers of the rows, their predictions, and whether the first of them are
+        enough. The answer is for as many rows as the budget allowed; None for none.
+        """
+        numbers = dict[bytes, int]()
+        same = np.array([numbers.setdefault(row, len(numbers)) for row in row_bytes(self.rows)])
+        known, answers = PublicKnowledge.before(self.seen), list[tuple[IntArray, Release]]()
+        for number, size in enumerate(self.sizes):
+            selector = self.then if number else self.first
+            size = min(size, len(known.open))
+            if size == 0:
+                break
+            if self.mechanism.takes_predictions or selector.needs_student:
+                known = _with_predictions(known, self.student, self.n_classes, _seeds(self.seed, number)[1])
+            rows = round_rows(selector if selector.ready(known) else self.first, known, size, self.seed, number)
+            by_predictions = known.probabilities if self.mechanism.takes_predictions else None
+            answer: Answer | None = yield asking(
+                rows, None if by_predictions is None else by_predictions[rows], number > 0
+            )
+            if answer is not None:
+                answers.append((rows[: len(answer.values)], Release(answer.labels, answer.event, answer.cost)))
+                known = known.after(*_with_twins(same, *answers[-1]))
+        return _joined(answers)
+
+    def check(self) -> None:
+        """Refuse settings that would fail in a later round, before the first round is spent."""
+        if len(self.sizes) == 0:
+            raise InvalidParameterError(
+                "`n_queries` of ask_in_rounds must hold one number of rows per round. Got none."
+            )
+        for size in self.sizes:
+            integer_at_least(size, 1, "n_queries", "ask_in_rounds")
+        if len(self.seen) != len(self.rows) or sum(self.sizes) > len(self.rows):
+            raise InvalidDataError(
+                f"`n_queries` of ask_in_rounds must add up to at most the public rows, and `features` hold one row for "
+                f"each. Got {sum(self.sizes)} queries, {len(self.rows)} public rows and features of {len(self.seen)}."
+            )
+        selectors = [self.first] + [self.then] * (len(self.sizes) - 1)
+        for selector in selectors:
+            selector.check(self.seen, self.n_classes)
+        later = any(selector.needs_student or self.mechanism.takes_predictions for selector in selectors[1:])
+        student = self.student
+        if later and student is not None and not (is_classifier(student) and hasattr(student, "predict_proba")):
+            raise InvalidParameterError(
+                "`student` of ask_in_rounds must be a scikit-learn classifier with `predict_proba`. Got a "
+                f"{type(student).__name__}."
+            )
+        confidence = getattr(self.mechanism, "confidence", 1.0)
+        if confidence * self.n_classes <= 1:
+            raise InvalidParameterError(
+                f"`confidence` of {type(self.mechanism).__name__} must be above 1/{self.n_classes}, or guesses are "
+                f"confirmed. Got {confidence}."
+            )
+        if self.first.needs_answers:
+            raise InvalidParameterError(
+                "`first` of ask_in_rounds must be a rule that needs no labels, because none are released yet. Got "
+                f"{self.first}."
+            )
+        if later and student is None:
+            raise InvalidParameterError(
+                "`student` of ask_in_rounds must be given, because later rounds use its predictions."
+            )
+
+
+def round_rows(rule: QuerySelector, known: PublicKnowledge, size: int, seed: int, number: int = 0) -> IntArray:
+    """Return the rows that round `number`, from 0, of `ask_in_rounds` with this seed asks if the budget allows them."""
+    return rule.select(known, size, _seeds(seed, number)[0])
+
+
+def first_predictions(mechanism: Mechanism, n_rows: int, n_classes: int) -> FloatArray | None:
+    """Return what a mechanism that takes predictions is told before there is a student: all classes equally likely."""
+    return _on_grid(np.full((n_rows, n_classes), 1 / n_classes)) if mechanism.takes_predictions else None
+
+
+def _seeds(seed: int, number: int) -> tuple[int, int]:
+    """Return the seeds of selection and training in one round."""
+    selection, training = np.random.SeedSequence([seed, number]).generate_state(2)
+    return int(selection), int(training)
+
+
+def even_rounds(n_queries: int, rounds: int) -> tuple[int, ...]:
+    """Return sizes of rounds that differ by one at most, the larger ones first."""
+    each, more = divmod(n_queries, rounds)
+    return (each + 1,) * more + (each,) * (rounds - more)
+
+
+def _with_predictions(known: PublicKnowledge, student: Any, n_classes: int, seed: int) -> PublicKnowledge:
+    """Return what is known with the predictions of a student of it; without one, all classes are equally likely."""
+    probabilities: FloatArray = np.full((len(known.X), n_classes), 1 / n_classes)
+    if student is not None and known.n_released_classes > 1:
+        fitted = fit_student(student, known.X.copy(), known.labels, np.arange(n_classes), seed=seed)
+        probabilities = np.zeros_like(probabilities)
+        probabilities[:, fitted.classes_] = fitted.predict_proba(known.X.copy())
+    return replace(known, probabilities=_on_grid(probabilities))
+
+
+def _on_grid(probabilities: FloatArray) -> FloatArray:
+    """Return probabilities in whole parts of 2⁻²⁰, so that answers are recalled whatever the last bits are."""
+    parts = np.floor(probabilities * _PARTS) / _PARTS
+    parts[np.arange(len(parts)), probabilities.argmax(axis=1)] += 1 - parts.sum(axis=1)
+    return parts
+
+
+def _joined(answers: list[tuple[IntArray, Release]]) -> AskedRounds:
+    releases = [release for _, release in answers]
+    together = Release(
+        np.concatenate([release.labels for release in releases]),
+        Composed(tuple(release.event for release in releases)) if len(releases) > 1 else releases[0].event,
+        sum(release.cost for release in releases),
+    )
+    queries, sizes = np.concatenate([rows for rows, _ in answers]), tuple(len(rows) for rows, _ in answers)
+    return AskedRounds(queries, together, sizes)
+
+
+def _with_twins(same: IntArray, rows: IntArray, release: Release) -> tuple[IntArray, IntArray]:
+    """Return the queries and all equal rows, with their labels: equal rows spend nothing."""
+    label_of = dict(zip(same[rows].tolist(), release.labels.tolist(), strict=True))
+    twins = np.flatnonzero(np.isin(same, list(label_of)))
+    return twins, np.array([label_of[kind] for kind in same[twins].tolist()], dtype=np.int64)

@@ -1,0 +1,62 @@
+"""The one rule by which the parameters of a `PATEClassifier` are short for a method."""
+
+from dataclasses import asdict
+from typing import Any
+
+from sklearn.ensemble import RandomForestClassifier
+
+from tutelage._internal.validation import shown
+from tutelage.exceptions import InvalidParameterError
+from tutelage.mechanisms import Mechanism
+from tutelage.methods.base import Method
+from tutelage.methods.capped_votes import CappedVotes
+from tutelage.methods.noisy_moments import NoisyMoments
+from tutelage.methods.teacher_votes import TeacherVotes
+from tutelage.teachers import NearestQueries, VectorBallots
+
+DEFAULTS: dict[str, Any] = dict.fromkeys(
+    ("teacher", "n_teachers", "mechanism", "student", "n_queries", "selection", "rounds")
+)
+
+
+def method_for(method: Method | None, *, by_votes: bool = False, **shortcuts: Any) -> Method:
+    """Return a method that is given, or the one that shortcuts stand for; `by_votes` says that votes are meant.
+
+    Without a teacher, people cast vectors, unless a shortcut is about votes on single rows. Then forests vote.
+    """
+    given = {name: value for name, value in shortcuts.items() if value is not None}
+    if method is not None:
+        if not isinstance(method, Method):
+            raise InvalidParameterError(
+                f"`method` must be a method of tutelage.methods, such as NoisyMoments(). Got {shown(method)}."
+            )
+        if given:
+            raise _set_twice(next(iter(given)), "method", method)
+        return method
+    teacher, mechanism = given.pop("teacher", None), given.get("mechanism")
+    about_votes = given.keys() - {"mechanism", "student", "rounds"}
+    if teacher is None:
+        if not (by_votes or about_votes or isinstance(mechanism, Mechanism)):
+            return NoisyMoments(**given)
+        teacher = RandomForestClassifier()
+    if isinstance(teacher, VectorBallots):
+        if unused := sorted(about_votes - {"n_teachers"}):
+            raise InvalidParameterError(
+                f"`{unused[0]}` is about votes on single rows. NoisyMoments (`VectorBallots`) labels all public rows "
+                "at once, at no further cost. Leave it out."
+            )
+        if "rounds" in given:
+            raise _set_twice("rounds", "teacher", teacher)
+        given.pop("n_teachers", None)
+        return NoisyMoments(**asdict(teacher), **given)
+    if isinstance(teacher, NearestQueries):
+        given.pop("n_teachers", None)
+        return CappedVotes(votes=teacher.cap, **given)
+    return TeacherVotes(teacher=teacher, **given)
+
+
+def _set_twice(name: str, by: str, record: Any) -> InvalidParameterError:
+    """Return the refusal of a parameter beside another one that sets it."""
+    return InvalidParameterError(
+        f"`{name}` is already set by `{by}`. Leave `{name}` out, and set it in {type(record).__name__}."
+    )

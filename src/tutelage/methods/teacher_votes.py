@@ -1,0 +1,194 @@
+"""PATE: teachers are trained on disjoint shards, and the noisy winner of their votes is released (2017, 2018)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self, final
+
+import numpy as np
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
+
+from tutelage._internal.fitting import fit_clone, require_classifier
+from tutelage._internal.typing import ABSTAIN, IntArray, Matrix
+from tutelage._internal.validation import integer_at_least
+from tutelage.exceptions import InvalidParameterError
+from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism
+from tutelage.methods.rehearsal import PublicLabels, Rehearsal, taught_by
+from tutelage.methods.requests import PrivateRows, Public, Sizes
+from tutelage.methods.votes import STUDENT, TalliedVotes, VotesOnQueries
+from tutelage.noise import NoiseSource
+from tutelage.partition import Shards
+from tutelage.privacy import ONE_TEACHER
+from tutelage.students.selection import PublicKnowledge, QuerySelector
+from tutelage.teachers import ClassMeans, ensemble_of
+from tutelage.teachers.base import TeacherRecipe
+from tutelage.votes import tally
+
+_TRIAL_ROWS_PER_CLASS = 10
+_ROWS_PER_CLASS = 3  # of a teacher, and the next two of all: what a plan tries
+_QUERIES = 200
+_FEWEST_LABELS = 10  # of a class
+_KEY = b"shards of trial runs on public rows"
+_SIGMA_PER_TEACHER = 0.16  # σ = 40 for 250 teachers, as in Papernot et al. 2018
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TeacherVotes(VotesOnQueries):
+    """Teachers, each trained on its own shard of the private rows, vote on public rows: PATE.
+
+    Parameters
+    ----------
+    teacher : scikit-learn classifier or teacher recipe
+        Cloned for each shard; `ClassMeans` and `Ridge` make thousands of teachers cheap.
+    n_teachers : int
+        Number of shards. Ignored if rows come with `silos`, each of which is one teacher.
+    n_queries : int, optional
+        Public rows to ask about, in all rounds together. Default: all.
+    selection : QuerySelector or str
+        Rule that chooses them, from public data only.
+    rounds : int
+        Rounds in which they are asked. Later ones are shortened to what the budget still allows.
+    mechanism : Mechanism, optional
+        How votes are released. Default: `GNMax` with the least noise that ε allows.
+    student : scikit-learn classifier, optional
+        Learns from the released labels. Default: `default_student`.
+
+    References
+    ----------
+    Papernot et al. (2017), arXiv:1610.05755v4; Papernot et al. (2018), arXiv:1802.08908v1.
+    """
+
+    name: ClassVar[str] = "teacher-votes"
+    title: ClassVar[str] = "trained teachers"
+    voters: ClassVar[str] = "teachers"
+    of_people: ClassVar[bool] = False
+    always_calibrated: ClassVar[bool] = False
+    teacher: Any = field(default_factory=RandomForestClassifier)
+    n_teachers: int = 250
+    n_queries: int | None = None
+    selection: str | QuerySelector = "first"
+    rounds: int = 1
+    mechanism: Mechanism | None = None
+    student: Any = None
+
+    def __post_init__(self) -> None:
+        integer_at_least(self.n_teachers, 1, "n_teachers", "TeacherVotes")
+        if not _is_recipe(self.teacher):
+            require_classifier(self.teacher, "teacher", "TeacherVotes")
+        if not isinstance(self.mechanism, Mechanism | None) or isinstance(self.mechanism, CappedGNMax):
+            raise InvalidParameterError(
+                "`mechanism` of TeacherVotes must be a Mechanism for votes on every query. `NoisySum` is for "
+                "NoisyMoments (`VectorBallots`), `CappedGNMax` for CappedVotes (`NearestQueries`)."
+            )
+        self._check()
+
+    @property
+    def n_shards(self) -> int:
+        """How many shards teachers are trained on."""
+        return self.n_teachers
+
+    def with_noise(self, noise: float) -> Self:
+        """Return the method with `GNMax` of this σ."""
+        return replace(self, mechanism=GNMax(noise))
+
+    def by_default(self, n_teachers: int) -> Self:
+        """Return the method with the noise that is usual for this number of teachers."""
+        return replace(self, mechanism=GNMax(_SIGMA_PER_TEACHER * n_teachers))
+
+    def in_small(self, teachers: int, queries: int, /) -> Self:
+        """Return the method with at most so many teachers and queries."""
+        asked = min(self.n_queries or queries, queries)
+        return replace(self, n_teachers=min(self.n_teachers, teachers), n_queries=asked, rounds=min(self.rounds, asked))
+
+    def much_noise(self, teachers: int | None, /) -> str:
+        """Return a warning if the noise is larger than all votes on a query."""
+        noise = self.noise
+        if noise is None or teachers is None or noise <= teachers:
+            return ""
+        return (
+            f"The noise for `epsilon`, σ = {noise:.4g} votes, is larger than all {teachers:,} votes on a query. Many "
+            "labels will be wrong. Ask fewer queries (`n_queries`), train more teachers, or let every person cast a "
+            "ballot (`NoisyMoments`)."
+        )
+
+    def try_out(self, rows: Matrix, n_classes: int, /) -> None:
+        """Train a teacher on public rows with made-up labels."""
+        places = np.resize(np.arange(len(rows)), _TRIAL_ROWS_PER_CLASS * n_classes)
+        made_up = np.arange(len(places)) % n_classes
+        if not _is_recipe(self.teacher):
+            fit_clone(self.teacher, rows[places], made_up, seed=0)
+            return
+        one = Shards(np.zeros(len(places), dtype=np.int64), 1, ONE_TEACHER)
+        ensemble_of(self.teacher, n_classes=n_classes, seed=0).fit_ballots(rows[places], made_up, one, rows[:1])
+
+    @property
+    def takes_missing_values(self) -> bool:
+        """Whether cells of rows of numbers may be missing: where the teacher takes them."""
+        if _is_recipe(self.teacher):
+            return getattr(self.teacher, "takes_missing_values", False) is True
+        first = self.teacher.steps[0][1] if isinstance(self.teacher, Pipeline) else self.teacher
+        return get_tags(first).input_tags.allow_nan
+
+    @property
+    def testable(self) -> bool:
+        """Whether a smaller ε can be proposed for it, and tested on its votes."""
+        return self.mechanism is not None and not self.mechanism.takes_predictions and not self.is_adaptive
+
+    @classmethod
+    def proposals(cls, people: int, sizes: Sizes, /) -> Sequence[Self]:
+        """Return the settings that a plan tries: a teacher for a few people, asked about typical rows."""
+        queries = min(sizes.n_public, max(_QUERIES, _FEWEST_LABELS * sizes.n_classes))
+        teachers = max(2, people // (_ROWS_PER_CLASS * sizes.n_classes))
+        return [cls(teacher=ClassMeans(), n_teachers=teachers, n_queries=queries, selection="medoids", student=STUDENT)]
+
+    def check_plan(self) -> None:
+        """Refuse several rounds, a rule that needs answers, and teachers that cannot be trained."""
+        if self.rounds > 1 or self.rule.needs_answers or self.rule.needs_student:
+            raise InvalidParameterError(
+                "`rounds` and `selection` in `parameters` of plan must be one round, and a rule that needs no earlier "
+                "answers, such as 'first' or 'medoids'."
+            )
+        if self.mechanism is not None and not isinstance(self.mechanism, GNMax):
+            raise InvalidParameterError(
+                f"`mechanism` in `parameters` of plan must be a GNMax for votes. Got {type(self.mechanism).__name__}; "
+                "leave it out for the least noise."
+            )
+        ensemble_of(self.teacher, n_classes=2, seed=0)  # refuses what cannot be trained, such as recorded votes
+
+    def rehearsal(self, known: PublicLabels, people: int) -> Rehearsal:
+        """Return students of the votes of all teachers; no teacher votes on a row that it learned from."""
+        asked = min(self.n_queries or len(known.rows), len(known.rows))
+        queries = self.rule.select(PublicKnowledge.before(known.rows), asked, seed=0)
+        teachers, sigma = ensemble_of(self.teacher, n_classes=known.n_classes, seed=0), self.noise or 0.0
+
+        def student(taught: IntArray, noise: NoiseSource) -> IntArray:
+            number = max(2, round(self.n_teachers * len(taught) / people))
+            shards = Shards.of_rows(len(taught), number, key=_KEY)
+            ballots = teachers.fit_ballots(known.labeled[taught], known.classes[taught], shards, known.rows[queries])
+            if known.own:
+                place = np.full(len(known.labeled), -1)
+                place[taught] = shards.assignment
+                own = place[queries]
+                ballots[own[own >= 0], np.flatnonzero(own >= 0)] = ABSTAIN
+            counts = tally(ballots, known.n_classes, shards.unit).counts
+            labels = np.full(len(known.rows), ABSTAIN)
+            noisy = counts + noise.discrete_gaussian(sigma * number / self.n_teachers, counts.shape)
+            labels[queries] = noisy.argmax(axis=1)
+            return taught_by(self.student, labels, known)
+
+        return student
+
+    def prepare(self, public: Public, people: PrivateRows, /) -> TalliedVotes:
+        """Train the teachers and return their votes on all rows that may be asked; private."""
+        training, n_classes, voted = public.training, len(public.classes), self.voted(public)
+        rows = people.through(public.teacher_map, public.asked.shape[-1])
+        how = {"seed": training.seed, "n_jobs": training.n_jobs, "progress": training.progress}
+        teachers = ensemble_of(self.teacher, n_classes=n_classes, **how)
+        ballots = teachers.fit_ballots(rows, people.labels, people.shards, public.asked[voted], training.checkpoints)
+        return TalliedVotes.on(tally(ballots, n_classes, people.shards.unit), public.given[voted], ballots)
+
+
+def _is_recipe(teacher: Any) -> bool:
+    return isinstance(teacher, TeacherRecipe) and not isinstance(teacher, type)

@@ -1,0 +1,220 @@
+"""Votes on single public rows: what methods of votes have in common, and who casts them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage._internal.typing import Ballots, IntArray, Matrix, NeverPickled
+from tutelage._internal.validation import integer_at_least
+from tutelage.ballots import OneHot
+from tutelage.digests import canonical, row_bytes
+from tutelage.events import Event
+from tutelage.exceptions import InvalidParameterError
+from tutelage.methods.base import Method
+from tutelage.methods.requests import Kept, Outcome, Public, Request, Sizes, Steps, Wishes
+from tutelage.methods.rounds import AskedRounds, Rounds, even_rounds, first_predictions, round_rows
+from tutelage.students import NoisySumClassifier
+from tutelage.students.selection import Medoids, PublicKnowledge, QuerySelector, selector_named
+from tutelage.teachers import NearestTeachers
+from tutelage.teachers.base import TeacherEnsemble
+from tutelage.votes import VoteHistogram, tally
+
+
+class Votes:
+    """The ballot that is a vote on each row."""
+
+    def cast(self, prepared: Any, request: Request, places: IntArray) -> VoteHistogram | Wishes:
+        """Return the private votes on the rows at these places."""
+        return prepared.votes(request, places)
+
+
+VOTES = Votes()
+STUDENT = "label-propagation"  # of a plan
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class TalliedVotes(NeverPickled):
+    """Votes that were tallied beforehand; private."""
+
+    histogram: VoteHistogram = field(repr=False)
+    rows: dict[bytes, int] | None = field(repr=False)  # where the votes on each public row stand; None: in their order
+    ballots: Ballots | None = field(default=None, repr=False)  # of each teacher, where they are known
+
+    @classmethod
+    def on(cls, histogram: VoteHistogram, rows: npt.NDArray[Any], ballots: Ballots | None = None) -> "TalliedVotes":
+        """Return votes on these public rows; of equal rows the first one's count."""
+        places = dict[bytes, int]()
+        for place, row in enumerate(row_bytes(rows)):
+            places.setdefault(row, place)
+        return cls(histogram, places, ballots)
+
+    def votes(self, request: Request, places: IntArray) -> VoteHistogram:
+        """Return the votes on the rows of a request at these places."""
+        if self.rows is not None:
+            places = np.array([self.rows[row] for row in row_bytes(request.rows[places])])
+        return self.histogram.select(places)
+
+    def of_owner(self, outcome: Outcome, _kept: Sequence[Kept], /) -> dict[str, Any]:
+        """Return the private attributes of a fit: all votes, or in several rounds those that were asked for."""
+        several = self.histogram.n_queries > len(outcome.queries) or len(outcome.rounds) > 1
+        return {"votes_": self.histogram.select(outcome.queries) if several else self.histogram}
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class TeachersPresent(NeverPickled):
+    """Fitted teachers, who vote on whatever is asked; private."""
+
+    teachers: TeacherEnsemble = field(repr=False)
+
+    def votes(self, request: Request, places: IntArray) -> VoteHistogram:
+        """Return the votes on the rows of a request at these places."""
+        teachers = self.teachers
+        return tally(teachers.ballots(request.rows[places]), teachers.n_classes, teachers.unit)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class PeoplePresent(NeverPickled):
+    """People who vote on few of the rows; private."""
+
+    people: NearestTeachers = field(repr=False)
+
+    def votes(self, request: Request, places: IntArray) -> VoteHistogram | Wishes:
+        """Return the votes on the rows of a request at these places; in a campaign, what they would cast."""
+        people = self.people
+        votes = people.few_votes(request.rows[places])
+        wishes = Wishes(votes, people.names, people.data_digest, request.form.cap or people.cap, people.unit)
+        return wishes if request.campaign else wishes.counted(people.cap)
+
+    def of_owner(self, _outcome: Outcome, kept: Sequence[Kept], /) -> dict[str, Any]:
+        """Return the private attributes of a fit: the votes that noise was added to, round by round."""
+        return {"ballots_": tuple(one.ballots for one in kept)}
+
+
+class VotesOnQueries(Method):
+    """Methods that release labels of chosen public rows."""
+
+    __slots__ = ()
+    n_queries: int | None
+    selection: str | QuerySelector
+    rounds: int
+
+    def _check(self) -> None:
+        name = type(self).__name__
+        integer_at_least(self.rounds, 1, "rounds", name)
+        if self.n_queries is not None and integer_at_least(self.n_queries, 1, "n_queries", name) < self.rounds:
+            raise InvalidParameterError(
+                f"`rounds` must be at most `n_queries`. Got {self.rounds} and {self.n_queries}."
+            )
+        if isinstance(self.student, NoisySumClassifier):
+            raise InvalidParameterError(
+                f"`student` of {name} must learn from labels, and NoisySumClassifier learns from the sums of "
+                "NoisyMoments (`VectorBallots`). Leave it out."
+            )
+        if self.rule.needs_answers and self.rounds == 1:  # in this order: an unknown rule is refused in any case
+            raise InvalidParameterError(
+                "`selection` needs earlier labels, so `rounds` must be at least 2. Got "
+                f"{type(self.rule).__name__} and 1."
+            )
+
+    @property
+    def rule(self) -> QuerySelector:
+        """The rule that chooses the queries."""
+        return selector_named(self.selection) if isinstance(self.selection, str) else self.selection
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether later queries depend on earlier answers."""
+        return self.rounds > 1
+
+    @property
+    def by_predictions(self) -> bool:
+        """Whether later rounds use a student's predictions."""
+        takes = self.mechanism is not None and self.mechanism.takes_predictions
+        return self.rounds > 1 and (takes or self.rule.needs_student)
+
+    @property
+    def cap(self) -> int | None:
+        """Most votes of one teacher on all queries; None for one on each."""
+        return None
+
+    @property
+    def noise(self) -> float | None:
+        """σ of the mechanism, in votes; None where it follows from the budget."""
+        return None if self.mechanism is None else getattr(self.mechanism, "sigma", None)
+
+    def n_answers(self, sizes: Sizes) -> int:
+        """Return how many queries there are."""
+        return self.n_queries or sizes.n_public
+
+    def event_of_one(self, sizes: Sizes) -> Event:
+        """Return the most that one query can be."""
+        return self.calibrated.event_of_one(sizes.n_classes, sizes.unit, simulated=sizes.simulated)
+
+    def voted(self, public: Public) -> IntArray:
+        """Return the numbers of the public rows that may be asked."""
+        return self._first(public) if self.rounds == 1 else np.arange(len(public.given))
+
+    def opening(self, public: Public) -> Request:
+        """Return the first request."""
+        rows = self._first(public)
+        predictions = first_predictions(self.calibrated, len(rows), len(public.classes))
+        return self._request(public, rows, predictions, in_part=False)
+
+    def steps(self, public: Public) -> Steps:
+        """Ask for labels, round after round."""
+        sizes, rule = even_rounds(self.n_answers(public.sizes), self.rounds), self.rule
+        rounds = Rounds(
+            mechanism=self.calibrated, rows=public.given, seen=np.array(public.seen), n_classes=len(public.classes),
+            sizes=sizes, first=self._first_rule, then=rule, student=self.student if len(sizes) > 1 else None,
+            seed=public.seed,
+        )  # fmt: skip
+        rounds.check()
+        asked: AskedRounds = yield from rounds.steps(
+            lambda rows, predictions, in_part: self._request(public, rows, predictions, in_part=in_part)
+        )
+        return Outcome(
+            queries=asked.queries,
+            labels=asked.release.labels,
+            rounds=asked.rounds,
+            n_teachers=public.n_teachers,
+        )
+
+    def _request(self, public: Public, rows: IntArray, predictions: Any, *, in_part: bool) -> Request:
+        return Request(
+            mechanism=self.calibrated,
+            form=OneHot(len(public.classes), public.unit, self.cap),
+            about={"question": canonical([public.question, [str(value) for value in public.classes.tolist()]])},
+            ballot=VOTES,
+            rows=public.given[rows],
+            beside=predictions,
+            in_part=in_part,
+            campaign=self.cap is not None,
+        )
+
+    @property
+    def _first_rule(self) -> QuerySelector:
+        return Medoids() if self.rule.needs_answers else self.rule
+
+    def _first(self, public: Public) -> IntArray:
+        """Return the rows of the first round."""
+        size = even_rounds(self.n_answers(public.sizes), self.rounds)[0]
+        return round_rows(self._first_rule, PublicKnowledge.before(public.seen), size, public.seed)
+
+    def check_selection(self, seen: Matrix, n_classes: int, /) -> None:
+        """Refuse more queries or rounds than public rows, and a rule that does not fit them."""
+        for name, value in (("n_queries", self.n_queries or 1), ("rounds", self.rounds)):
+            if value > len(seen):
+                raise InvalidParameterError(f"`{name}` must be at most the {len(seen)} public rows. Got {value}.")
+        self.rule.check(seen, n_classes)
+
+    def describe_queries(self, n_rounds: int, /) -> str:
+        """Return what a card says about the choice of the queries."""
+        rounds = "one round" if n_rounds == 1 else f"{n_rounds} rounds"
+        name = self.selection if isinstance(self.selection, str) else type(self.selection).__name__
+        return f"{name}, in {rounds}; by public rows and released labels alone"
