@@ -15,7 +15,7 @@ from tutelage import GNMax, LabelingSession, Ledger, VoteHistogram
 from tutelage._internal.typing import ABSTAIN
 from tutelage.accounting import data_independent
 from tutelage.accounting.filter import RenyiFilter
-from tutelage.ballots import cap_ballots, cap_probabilities
+from tutelage.ballots import OneHot, cap_ballots, cap_probabilities
 from tutelage.events import CappedArgmaxGaussian, Repeated, of_queries
 from tutelage.exceptions import (
     BudgetExceededError,
@@ -255,3 +255,9 @@ def test_label_charges_one_batch(files):
 def test_a_verb_that_cannot_serve_it_says_so_in_one_sentence(arguments, files):
     assert "`cap` of at most 2" in refusal(tutelage(*arguments, cwd=files), 1)
     assert Ledger.open(files / "a.ledger").state().spent == 0
+
+
+@pytest.mark.parametrize("cap", [None, 3])
+def test_ballots_without_the_cap_have_no_price(cap):
+    with pytest.raises(InvalidParameterError, match="at most 2 votes each"):
+        CappedGNMax(20.0, 2).most(OneHot(3, ONE_TEACHER, cap), simulated=False)

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from processes import forked
-from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, VoteHistogram
+from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, PermuteAndFlip, VoteHistogram
 from tutelage.events import counted
 from tutelage.exceptions import LedgerTamperedError
 from tutelage.ledger.entries import Entry, Kind
@@ -249,6 +249,32 @@ def test_a_fit_that_was_killed_while_it_drew_takes_no_more_than_its_budget(draws
     assert Ledger.open(tmp_path / "a.ledger").state().unsettled == 1
     assert fitted(budget=1.0).ledger_.spent <= 1
     assert Ledger.open(tmp_path / "a.ledger").verify().unsettled == 0
+
+
+def test_a_later_round_that_was_killed_is_taken_over_and_paid_once(fitted, tmp_path, monkeypatch):
+    reserve, reserved = Ledger.reserve_new, []
+
+    def die(*given):
+        found = reserve(*given)
+        reserved.append(1)
+        return os._exit(9) if len(reserved) == 2 else found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "reserve_new", die)
+        os.waitpid(forked(lambda: fitted(**METHODS["rounds"])), 0)
+    found = fitted(**METHODS["rounds"])
+    assert (len(found.queries_), found.ledger_.unsettled) == (30, 0)
+    assert found.epsilon_.epsilon <= 1
+
+
+def test_what_was_drawn_must_be_of_the_kinds_that_were_declared(tmp_path):
+    ledger = Ledger.create(tmp_path / "a.ledger", epsilon=9.0, delta=1e-5, unit=ROW)
+    declared, drawn = (kind.event_of_one(2, ROW, simulated=False) for kind in (PermuteAndFlip(2.0), GNMax(40.0)))
+    ledger.intend("one", None)
+    reservation = ledger.reserve(drawn, 1)
+    ledger.settle(reservation, {bytes(32): (1,)}, drawn)
+    assert ledger.whole_release("one", [reservation.number], drawn) is not None
+    assert ledger.whole_release("one", [reservation.number], declared) is None  # though it costs more
 
 
 def test_a_step_of_a_killed_process_is_paid_once(tmp_path):
