@@ -203,7 +203,7 @@ def test_room_is_there_for_a_campaign_that_was_paid_and_for_no_other():
 
     def require_room(rows, **changes):
         request = replace(asking._request(rows, None), **changes)
-        asking._boundary._new(request, one, asking._boundary.keys(request))
+        asking._boundary._require_room_for(request, one, asking._boundary.keys(request))
 
     require_room(PUBLIC[:9])
     asking.ask(PUBLIC[:4])

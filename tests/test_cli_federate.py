@@ -102,29 +102,26 @@ def test_joining_shows_the_terms_first_and_asks_for_their_fingerprint(tmp_path):
     assert "does not name late" in refusal(right, 1)
 
 
-@pytest.mark.parametrize(
-    ("terms", "message", "code"),
-    [
-        ("name = ", "is not valid TOML", 2),
-        ("classes = " + "9" * 5000, "a number has too many digits", 2),
-        ("classes = " + "[" * 5000, "nested too deeply", 2),
-        (HEAD + 'members = ["x\\u0000"]\n', "must have no control characters", 2),
-        ('"\\u001b[31m" = 1\n', "must have no control characters", 2),
-        ('name = "H"\n', "the terms file needs `classes`. Add it.", 2),
-        (HEAD + 'members = "x"\n[method]\n[unit]\n', "must be a list. Got 'x'", 2),
-        (HEAD + "members = [1]\n[method]\n[unit]\n", "must be a list of public key files", 2),
-        (f"{HEAD}members = ['x']\n{SECURE}[unit]\nneighbors = 'row'\n", "x does not exist", 1),
-        (NOBODY + VOTES.format("'lnmax'") + "[unit]\n", "The mechanism must be one of", 2),
-        (NOBODY + VOTES.format("'gnmax'") + "[unit]\n", "`sigma` missing", 2),
-        (NOBODY + VOTES.format("'confident', sigma_vote = 3") + "[unit]\n", "Did you mean `sigma`?", 2),
-        (NOBODY + "noise = 1\n[method]\n[unit]\n", "`noise` is not a setting of the terms file", 2),
-        (NOBODY + VOTES.format("['gnmax']") + "[unit]\n", "`name` in `mechanism` in [method] must be text", 2),
-        (NOBODY + "[method]\nname = 'capped-votes'\n[unit]\n", "must be one of noisy-moments, teacher-votes.", 2),
-        (NOBODY + "[method]\nname = 'teacher-votes'\n[unit]\n", "[method] needs `mechanism`. Add it.", 2),
-        (f"{NOBODY}{LOCAL}[unit]\nneighbors = 'x'\n", "one of entity, row, silo, ballot, owner", 2),
-        (f"{NOBODY}{LOCAL}[unit]\nneighbors = 'owner'\nname = 'x'\n", "Leave the name out", 2),
-    ],
-)
+@pytest.mark.parametrize(("terms", "message", "code"), [
+    ("name = ", "is not valid TOML", 2),
+    ("classes = " + "9" * 5000, "a number has too many digits", 2),
+    ("classes = " + "[" * 5000, "nested too deeply", 2),
+    (HEAD + 'members = ["x\\u0000"]\n', "must have no control characters", 2),
+    ('"\\u001b[31m" = 1\n', "must have no control characters", 2),
+    ('name = "H"\n', "the terms file needs `classes`. Add it.", 2),
+    (HEAD + 'members = "x"\n[method]\n[unit]\n', "must be a list. Got 'x'", 2),
+    (HEAD + "members = [1]\n[method]\n[unit]\n", "must be a list of public key files", 2),
+    (f"{HEAD}members = ['x']\n{SECURE}[unit]\nneighbors = 'row'\n", "x does not exist", 1),
+    (NOBODY + VOTES.format("'lnmax'") + "[unit]\n", "The mechanism must be one of", 2),
+    (NOBODY + VOTES.format("'gnmax'") + "[unit]\n", "`sigma` missing", 2),
+    (NOBODY + VOTES.format("'confident', sigma_vote = 3") + "[unit]\n", "Did you mean `sigma`?", 2),
+    (NOBODY + "noise = 1\n[method]\n[unit]\n", "`noise` is not a setting of the terms file", 2),
+    (NOBODY + VOTES.format("['gnmax']") + "[unit]\n", "`name` in `mechanism` in [method] must be text", 2),
+    (NOBODY + "[method]\nname = 'capped-votes'\n[unit]\n", "must be one of noisy-moments, teacher-votes.", 2),
+    (NOBODY + "[method]\nname = 'teacher-votes'\n[unit]\n", "[method] needs `mechanism`. Add it.", 2),
+    (f"{NOBODY}{LOCAL}[unit]\nneighbors = 'x'\n", "one of entity, row, silo, ballot, owner", 2),
+    (f"{NOBODY}{LOCAL}[unit]\nneighbors = 'owner'\nname = 'x'\n", "Leave the name out", 2),
+])  # fmt: skip
 def test_terms_that_say_too_little_or_too_much_are_refused(terms, message, code, tmp_path):
     (tmp_path / "terms.toml").write_text(terms)
     result = tutelage("federate", "init", tmp_path / "terms.toml", "--mailbox", tmp_path / "mail")
@@ -438,24 +435,21 @@ neighbors = "silo"
 
 
 @pytest.mark.rest
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (("noisy-moments", "capped-votes"), "`name` in [method] must be one of noisy-moments, teacher-votes."),
-        (("rounds = 2", "trees = 2"), "`trees` is not a setting of [method] with the name noisy-moments"),
-        (("rounds = 2", 'student = "forest"'), "a `mechanism` and no `student`"),
-        (("rounds = 2", "rounds = 0"), "`rounds` of VectorBallots"),
-        (('"noisy-sum"', '"gnmax"'), "The mechanism must be one of noisy-sum. Got 'gnmax'"),
-        (("noise_multiplier = 8.0", "sigma = 8.0"), "`sigma` is not a setting of `mechanism` in [method]"),
-        (('mechanism = { name = "noisy-sum", noise_multiplier = 8.0 }', ""), "the members agree on the noise"),
-        (('"noisy-moments"\nrounds = 2', '"teacher-votes"'), "[people] is only for"),
-        (("hospital-1 = 10", "hospital-9 = 10"), "`hospital-9` is not a setting of [people]"),
-        (("hospital-1 = 10\n", ""), "[people] needs `hospital-1`"),
-        (("hospital-1 = 10", "hospital-1 = 0"), "`people` of Consortium"),
-        (("[people]", "teachers_per_entity = 5\n[people]"), "[people] in place of `teachers_per_entity`"),
-        (('neighbors = "silo"', 'neighbors = "owner"'), "one"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    (("noisy-moments", "capped-votes"), "`name` in [method] must be one of noisy-moments, teacher-votes."),
+    (("rounds = 2", "trees = 2"), "`trees` is not a setting of [method] with the name noisy-moments"),
+    (("rounds = 2", 'student = "forest"'), "a `mechanism` and no `student`"),
+    (("rounds = 2", "rounds = 0"), "`rounds` of VectorBallots"),
+    (('"noisy-sum"', '"gnmax"'), "The mechanism must be one of noisy-sum. Got 'gnmax'"),
+    (("noise_multiplier = 8.0", "sigma = 8.0"), "`sigma` is not a setting of `mechanism` in [method]"),
+    (('mechanism = { name = "noisy-sum", noise_multiplier = 8.0 }', ""), "the members agree on the noise"),
+    (('"noisy-moments"\nrounds = 2', '"teacher-votes"'), "[people] is only for"),
+    (("hospital-1 = 10", "hospital-9 = 10"), "`hospital-9` is not a setting of [people]"),
+    (("hospital-1 = 10\n", ""), "[people] needs `hospital-1`"),
+    (("hospital-1 = 10", "hospital-1 = 0"), "`people` of Consortium"),
+    (("[people]", "teachers_per_entity = 5\n[people]"), "[people] in place of `teachers_per_entity`"),
+    (('neighbors = "silo"', 'neighbors = "owner"'), "one"),
+])  # fmt: skip
 def test_terms_that_mix_votes_and_sums_are_refused(change, message, tmp_path):
     names = keys(tmp_path, computing=True)
     terms = SUM.format(people="\n".join(f"{name} = 10" for name in HOSPITALS))

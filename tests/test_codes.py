@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -26,6 +26,7 @@ from tutelage.mechanisms import (
     Mechanism,
     PermuteAndFlip,
 )
+from tutelage.noise import SystemNoise
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.publishing import Proposal
 from tutelage.reporting.reading import card_from_dict
@@ -184,6 +185,9 @@ def test_no_mechanism_answers_by_the_key_of_another(kind):
     ledger = Ledger.in_memory(epsilon=8.0, delta=1e-5, unit=PATIENT)
     with pytest.raises(InvalidParameterError, match="must have a name of its own"):
         session(kind(1), ledger)
+    request: Any = session(GNMax(40.0), ledger)._request(ROWS, None)
+    with pytest.raises(InvalidParameterError, match="must have a name of its own"):
+        boundary.Boundary(ledger, SystemNoise()).release(replace(request, mechanism=kind(1)))
     assert type("Another", (Renamed,), {})(1).key() == "Another(setting=1, later=inf)"  # a name is not inherited
 
 

@@ -131,19 +131,16 @@ def test_an_interrupted_fit_in_rounds_pays_once(tmp_path, monkeypatch):
     assert np.array_equal(again.queries_, fitted.queries_)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"selection": "class-balanced"}, "There is no rule 'class-balanced' to choose queries by"),
-        ({"selection": 3}, "The 'selection' parameter of PATEClassifier must be"),
-        ({"selection": LeastConfident()}, "`rounds` must be at least 2. Got LeastConfident and 1"),
-        ({"rounds": 0}, "The 'rounds' parameter of PATEClassifier must be an int in the range [1, inf) or None. Got 0"),
-        ({"rounds": 9, "n_queries": 8}, "`rounds` must be at most `n_queries`"),
-        ({"rounds": 2, "student": RidgeClassifier(), "selection": "least-confident"}, "must have `predict_proba`"),
-        ({"student": "propagation"}, "There is no student 'propagation'. There are: forest, label-propagation"),
-        ({"student": LabelPropagationStudent(n_neighbors=0)}, "`student` of PATEClassifier cannot be trained"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"selection": "class-balanced"}, "There is no rule 'class-balanced' to choose queries by"),
+    ({"selection": 3}, "The 'selection' parameter of PATEClassifier must be"),
+    ({"selection": LeastConfident()}, "`rounds` must be at least 2. Got LeastConfident and 1"),
+    ({"rounds": 0}, "The 'rounds' parameter of PATEClassifier must be an int in the range [1, inf) or None. Got 0"),
+    ({"rounds": 9, "n_queries": 8}, "`rounds` must be at most `n_queries`"),
+    ({"rounds": 2, "student": RidgeClassifier(), "selection": "least-confident"}, "must have `predict_proba`"),
+    ({"student": "propagation"}, "There is no student 'propagation'. There are: forest, label-propagation"),
+    ({"student": LabelPropagationStudent(n_neighbors=0)}, "`student` of PATEClassifier cannot be trained"),
+])  # fmt: skip
 def test_what_cannot_work_is_refused_before_anything_is_spent(changes, message, tmp_path):
     with pytest.raises(InvalidParameterError) as caught:
         model(ledger=tmp_path / "a.ledger", **changes).fit(X, y, X_public=X_public)

@@ -233,48 +233,37 @@ def test_a_draw_that_fails_in_a_living_process_is_paid_again(tmp_path, monkeypat
     assert ledger.state().unsettled == 0
 
 
-@pytest.mark.parametrize("draws", [0, 1])
-def test_a_fit_that_was_killed_while_it_drew_takes_no_more_than_its_budget(draws, fitted, tmp_path, monkeypatch):
-    honest, drawn = NoisySum.release, []
-
+@pytest.mark.parametrize(("where", "before", "method"), [
+    ((NoisySum, "release"), 0, "sums"),
+    ((NoisySum, "release"), 1, "sums"),
+    ((Ledger, "reserve_new"), 1, "rounds"),
+])  # fmt: skip
+def test_a_fit_that_was_killed_before_a_step_was_settled_pays_nothing_twice(
+    where, before, method, fitted, tmp_path, monkeypatch
+):
     def die(*given):
-        if len(drawn) == draws:
-            os._exit(9)
-        drawn.append(1)
-        return honest(*given)
+        found = honest(*given)
+        done.append(1)
+        return os._exit(9) if len(done) > before else found
 
+    honest, done = getattr(*where), []
     with monkeypatch.context() as patch:
-        patch.setattr(NoisySum, "release", die)
-        os.waitpid(forked(lambda: fitted(budget=1.0)), 0)
+        patch.setattr(*where, die)
+        os.waitpid(forked(lambda: fitted(**METHODS[method], budget=1.0)), 0)
     assert Ledger.open(tmp_path / "a.ledger").state().unsettled == 1
-    assert fitted(budget=1.0).ledger_.spent <= 1
+    found = fitted(**METHODS[method], budget=1.0)
+    assert len(found.queries_) == METHODS[method].get("n_queries", found.drawn_ + found.remembered_)
+    assert 0.9 < found.ledger_.spent <= 1
     assert Ledger.open(tmp_path / "a.ledger").verify().unsettled == 0
-
-
-def test_a_later_round_that_was_killed_is_taken_over_and_paid_once(fitted, tmp_path, monkeypatch):
-    reserve, reserved = Ledger.reserve_new, []
-
-    def die(*given):
-        found = reserve(*given)
-        reserved.append(1)
-        return os._exit(9) if len(reserved) == 2 else found
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "reserve_new", die)
-        os.waitpid(forked(lambda: fitted(**METHODS["rounds"])), 0)
-    found = fitted(**METHODS["rounds"])
-    assert (len(found.queries_), found.ledger_.unsettled) == (30, 0)
-    assert found.epsilon_.epsilon <= 1
 
 
 def test_what_was_drawn_must_be_of_the_kinds_that_were_declared(tmp_path):
     ledger = Ledger.create(tmp_path / "a.ledger", epsilon=9.0, delta=1e-5, unit=ROW)
     declared, drawn = (kind.event_of_one(2, ROW, simulated=False) for kind in (PermuteAndFlip(2.0), GNMax(40.0)))
     ledger.intend("one", None)
-    reservation = ledger.reserve(drawn, 1)
-    ledger.settle(reservation, {bytes(32): (1,)}, drawn)
-    assert ledger.whole_release("one", [reservation.number], drawn) is not None
-    assert ledger.whole_release("one", [reservation.number], declared) is None  # though it costs more
+    ledger.settle(one := ledger.reserve(drawn, 1), {bytes(32): (1,)}, drawn)
+    found = [ledger.whole_release("one", [one.number], event) is None for event in (drawn, declared)]
+    assert found == [False, True]  # though what was declared costs more
 
 
 def test_a_step_of_a_killed_process_is_paid_once(tmp_path):

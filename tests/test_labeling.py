@@ -444,3 +444,19 @@ def test_a_label_that_was_drawn_and_not_shown_is_paid_for_by_the_votes_too(ledge
     session = LabelingSession(VOTES, Hiding(), ledger)
     assert session.ask(ROWS).labels[0] == -1
     assert session.released(ROWS).exact(DELTA).reveal() == session.accountant().exact(DELTA).reveal()
+
+
+def test_a_draw_with_too_many_answers_is_paid_and_not_drawn_again_for_free(monkeypatch):
+    def one_too_many(self, *given):
+        drawn = honest(self, *given)
+        return replace(drawn, labels=np.append(drawn.labels, 0))
+
+    honest, spent = GNMax.release, [0.0]
+    monkeypatch.setattr(GNMax, "release", one_too_many)
+    session = LabelingSession(VOTES, GNMax(40.0), Ledger.in_memory(epsilon=5.0, delta=1e-5, unit=ONE_TEACHER))
+    for _ in range(2):
+        with pytest.raises(LedgerError, match="another number of answers"):
+            session.ask(ROWS)
+        spent.append(session.ledger.state().spent)
+    assert 0 < spent[1] < spent[2]
+    assert session.ledger.state().unsettled == 0

@@ -291,19 +291,16 @@ def test_named_noise_that_breaks_epsilon_is_never_recommended():
     assert any(f"{found.asked.claim}, more than the target ε = 1." in sentence for sentence in found.sentences())
 
 
-@pytest.mark.parametrize(
-    ("parameters", "said"),
-    [
-        ({"epsilon": 2.0}, "`parameters` of plan must be among mechanism, method, n_queries"),
-        ({"tune": [{}]}, "Got 'tune'"),
-        ({"student": "forest"}, "vectors are tried with the student in closed form"),
-        ({"teacher": ClassMeans(), "rounds": 2}, "must be one round"),
-        ({"teacher": ClassMeans(), "selection": "least-confident"}, "`selection` needs earlier labels"),
-        ({"teacher": ClassMeans(), "selection": "nearest", "rounds": 2}, "There is no rule 'nearest'"),
-        ({"method": "x"}, "`method` must be a method of tutelage.methods, such as NoisyMoments(). Got 'x'."),
-        ({"teacher": VectorBallots(), "rounds": 2}, "`rounds` is already set by `teacher`."),
-    ],
-)
+@pytest.mark.parametrize(("parameters", "said"), [
+    ({"epsilon": 2.0}, "`parameters` of plan must be among mechanism, method, n_queries"),
+    ({"tune": [{}]}, "Got 'tune'"),
+    ({"student": "forest"}, "vectors are tried with the student in closed form"),
+    ({"teacher": ClassMeans(), "rounds": 2}, "must be one round"),
+    ({"teacher": ClassMeans(), "selection": "least-confident"}, "`selection` needs earlier labels"),
+    ({"teacher": ClassMeans(), "selection": "nearest", "rounds": 2}, "There is no rule 'nearest'"),
+    ({"method": "x"}, "`method` must be a method of tutelage.methods, such as NoisyMoments(). Got 'x'."),
+    ({"teacher": VectorBallots(), "rounds": 2}, "`rounds` is already set by `teacher`."),
+])  # fmt: skip
 def test_parameters_that_no_trial_follows_are_refused(parameters, said):
     with pytest.raises(InvalidParameterError, match=re.escape(said)):
         method_of(parameters, target_of())

@@ -1,6 +1,7 @@
 """A method of one's own: a record and a generator work in Python, in a configuration, in a plan and on the card."""
 
 import json
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, final
@@ -18,6 +19,7 @@ from tutelage.audit.fits import check_fit
 from tutelage.ballots import BallotSum, Vector
 from tutelage.cli.config import load_config
 from tutelage.events import Event
+from tutelage.exceptions import InvalidBallotError
 from tutelage.mechanisms import CappedGNMax, NoisySum
 from tutelage.methods import METHODS, CappedVotes, Method, NoisyMoments, Public, Sizes, TeacherVotes
 from tutelage.methods import requests as asked
@@ -27,6 +29,7 @@ from tutelage.planning import plan
 from tutelage.planning.methods import Target, method_of, methods_for
 from tutelage.students.selection import Medoids
 from tutelage.teachers import ClassMeans, NearestQueries, VectorBallots
+from tutelage.teachers.nearest import FewVotes
 
 pytestmark = [
     pytest.mark.usefixtures("repeatable"),
@@ -42,8 +45,8 @@ class Present:
     labels: Any = field(repr=False)
     unit: Any
 
-    def of_owner(self, _outcome: asked.Outcome, _kept: Any, /) -> dict[str, Any]:
-        return {}
+    def of_owner(self, _outcome: asked.Outcome, kept: Any, /) -> dict[str, Any]:
+        return {"counts_": [one.ballots.totals for one in kept]}
 
 
 class OneEach:
@@ -126,12 +129,22 @@ def test_it_releases_within_its_budget_and_its_card_says_so(tmp_path):
     assert one.event == model.method_.event_of_one(sizes)
     assert 0.999 < data_independent.epsilon(one.event, 1e-5).epsilon == model.epsilon_.epsilon <= 1.0
     assert 0.999 < model.ledger_.spent <= model.ledger_.budget == 1.0
+    assert len(model.counts_) == 1  # pyright: ignore[reportAttributeAccessIssue]
+    assert not hasattr(deepcopy(model), "counts_")  # only the owner sees it
     card = model.card()
     assert (card.student, card.mechanism, card.queries) == ("DummyClassifier", str(model.mechanism_), 100)
     assert card.selection == "all public rows"
     again = of(Frequencies(), epsilon=1.0, ledger=tmp_path / "a.ledger").fit(X, Y, X_public=PUBLIC)
     assert again.ledger_.spent == model.ledger_.spent
     assert (again.predict_proba(PUBLIC) == model.predict_proba(PUBLIC)).all()
+
+
+def test_what_people_would_cast_is_not_taken_for_ballots_of_another_form(monkeypatch):
+    few = FewVotes(np.arange(3), np.zeros(3, int), np.arange(3), (3, 1, 10))
+    wishes = asked.Wishes(few, list("abc"), b"", 1, unit_of_single_people("entity", named=False))
+    monkeypatch.setattr(OneEach, "cast", lambda *_: wishes)
+    with pytest.raises(InvalidBallotError, match="not of the form"):
+        of(Frequencies(), epsilon=1.0).fit(X, Y, X_public=PUBLIC)
 
 
 def test_the_audit_finds_that_each_person_casts_one_ballot():

@@ -355,17 +355,14 @@ def test_what_cannot_be_tuned_is_refused_in_one_sentence(changes, words):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("estimator", "setting", "method"),
-    [
-        ({"method": NoisyMoments(rounds=1)}, {"student": BAYES}, NoisyMoments(rounds=1, student=BAYES)),
-        ({"method": NoisyMoments(student=BAYES)}, FEW, NoisyMoments(n_landmarks=30, student=BAYES)),
-        ({"method": NoisyMoments(student=BAYES)}, {"student": None}, NoisyMoments()),
-        (FEW, {"method": NoisyMoments(rounds=3)}, NoisyMoments(rounds=3)),
-        ({"rounds": 1}, FEW, NoisyMoments(n_landmarks=30)),
-        ({"rounds": 1}, {"student": BAYES}, NoisyMoments(rounds=1, student=BAYES)),
-    ],
-)
+@pytest.mark.parametrize(("estimator", "setting", "method"), [
+    ({"method": NoisyMoments(rounds=1)}, {"student": BAYES}, NoisyMoments(rounds=1, student=BAYES)),
+    ({"method": NoisyMoments(student=BAYES)}, FEW, NoisyMoments(n_landmarks=30, student=BAYES)),
+    ({"method": NoisyMoments(student=BAYES)}, {"student": None}, NoisyMoments()),
+    (FEW, {"method": NoisyMoments(rounds=3)}, NoisyMoments(rounds=3)),
+    ({"rounds": 1}, FEW, NoisyMoments(n_landmarks=30)),
+    ({"rounds": 1}, {"student": BAYES}, NoisyMoments(rounds=1, student=BAYES)),
+])  # fmt: skip
 def test_settings_may_spell_the_method_in_another_way_than_the_estimator(estimator, setting, method):
     _, same, changed = tuned([{}, setting], **estimator).resolved_settings()
     assert same.method == tuned(**estimator).resolved().method

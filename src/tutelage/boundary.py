@@ -113,7 +113,7 @@ class Boundary:
         opening = method.opening(public)
         if opening is not None:
             event = opening.event(simulated=self._noise.simulated)
-            self._new(opening, event, self.keys(opening))
+            self._require_room_for(opening, event, self.keys(opening))
         elif self.ledger.state().spent == 0:
             self.ledger.require(method.event_of_one(public.sizes), method.n_answers(public.sizes))
 
@@ -169,7 +169,7 @@ class Boundary:
         new = [key for key in places if key not in answers]
         if not new:
             return answers, Repeated(event, 0), 0.0
-        self._new(request, event, keys)  # for which there must be room before anybody casts a ballot
+        self._require_room_for(request, event, keys)  # for which there must be room before anybody casts a ballot
         mechanism: Any = request.mechanism
         ballots: Any = request.ballot.cast(self.prepared, request, np.array([places[key] for key in new]))
         beside = None if request.beside is None else request.beside[[places[key] for key in new]]
@@ -191,7 +191,7 @@ class Boundary:
         settled, happened = self._settled(request, reservation, new, ballots, beside)
         return answered | settled.labels, happened, settled.share
 
-    def _new(self, request: Request, event: Event, keys: list[bytes]) -> None:
+    def _require_room_for(self, request: Request, event: Event, keys: list[bytes]) -> None:
         """Refuse a request where there is no room for what is new of it."""
         if self._is_paid(request, event):
             return
@@ -224,6 +224,8 @@ class Boundary:
         """Draw and settle what was reserved; return what counts of it, and what was run."""
         with self.ledger.drawing(reservation):
             drawn = request.mechanism.release(ballots, self._noise, beside)
+            if len(drawn.answers) != len(keys):
+                raise LedgerError("The mechanism gives another number of answers than was asked for: all are withheld.")
             answers = dict(zip(keys, drawn.answers, strict=True))
         self.kept.append(Kept(request, ballots, drawn, beside))
         # The mechanisms of a campaign were charged once, by the campaign.

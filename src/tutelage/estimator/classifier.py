@@ -219,8 +219,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
     votes_ : VoteHistogram
         The private vote counts, for the data set owner only. They are left out when the estimator is pickled or copied.
     ballots_ : tuple of BallotSum or of VoteHistogram
-        Replaces `votes_` if every person is a teacher: the private sums of the ballots, one per round. With
-        `NearestQueries`, one per round that had new queries, and on those queries only.
+        Replaces `votes_` if every person is a teacher: the private sums of the ballots that were cast in this fit, one
+        per round. What was released before is remembered, and nobody casts a ballot for it.
     moments_ : tuple of Moments
         With `VectorBallots`: the released noisy means, one per round; publishable.
     method_ : Method
