@@ -409,10 +409,12 @@ class Ledger:
         with self._held() as read:
             if not read.checkpoint().unsettled:
                 return 0
-            answers = _recalled(read, hashes)
+            answers, names = _recalled(read, hashes), read.open_batches()
             for place in range(len(hashes), 0, -1):
                 new = {query for query in hashes[:place] if query not in answers}
-                if new and self._left_open(read, _step_of(new), event, of_queries(event, len(new)).count):
+                if _step_of(new) in names and self._left_open(
+                    read, _step_of(new), event, of_queries(event, len(new)).count
+                ):
                     return place
         return 0
 
@@ -527,7 +529,7 @@ class Ledger:
         """Return the reservation of a step that a dead process left open, which no other process can settle."""
         if not is_held(self._store.file) or not read.checkpoint().unsettled:
             return None
-        found = _reservation(read, read.open_batch(step))
+        found = _reservation(read, read.open_batches().get(step))
         # Its entry is not read through the chain of hashes, so that nothing in it is believed.
         same = event, queries, queries * self._filter.cost(event)
         return None if found is None or (found.event, found.queries, found.grains) != same else found

@@ -124,15 +124,13 @@ class Transaction:
         begins = f'{{"batch":{canonical(batch)},'  # the first field of an entry's one spelling
         return self._one("SELECT number FROM entries WHERE substr(text, 1, ?) = ?", len(begins), begins)
 
-    def open_batch(self, batch: str) -> int | None:
-        """Return the number of the reservation that was named `batch`, if it is not settled."""
-        begins = f'{{"batch":{canonical(batch)},'
-        return self._one(
-            "SELECT number FROM entries AS one WHERE substr(text, 1, ?) = ? AND NOT EXISTS "
-            "(SELECT 1 FROM entries WHERE settles = one.number)",
-            len(begins),
-            begins,
+    def open_batches(self) -> dict[str, int]:
+        """Return the numbers of the named reservations that are not settled, by their names."""
+        found = self._run(
+            """SELECT number, text FROM entries AS one WHERE text LIKE '{"batch":%' AND NOT EXISTS """
+            "(SELECT 1 FROM entries WHERE settles = one.number)"
         )
+        return {json.loads(text)["batch"]: number for number, text in found}
 
     def kept(self, name: str) -> bytes | None:
         """Return what is kept under a name."""
