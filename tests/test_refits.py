@@ -16,6 +16,8 @@ from tutelage.exceptions import BudgetContinuedWarning, RepeatedFitWarning
 from tutelage.privacy import ONE_TEACHER, round_up
 from tutelage.teachers import ClassMeans, Ridge
 
+pytestmark = pytest.mark.usefixtures("repeatable")  # seven noisy labels can all be of one class
+
 MECHANISM = GNMax(5.0)
 ONE = MECHANISM.event_of_one(2, ONE_TEACHER, simulated=False)
 X = np.random.default_rng(0).uniform(size=(200, 4))
