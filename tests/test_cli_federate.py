@@ -109,8 +109,8 @@ def test_joining_shows_the_terms_first_and_asks_for_their_fingerprint(tmp_path):
     (HEAD + 'members = ["x\\u0000"]\n', "must have no control characters", 2),
     ('"\\u001b[31m" = 1\n', "must have no control characters", 2),
     ('name = "H"\n', "the terms file needs `classes`. Add it.", 2),
-    (HEAD + 'members = "x"\n[method]\n[unit]\n', "must be a list. Got 'x'", 2),
-    (HEAD + "members = [1]\n[method]\n[unit]\n", "must be a list of public key files", 2),
+    (HEAD + 'members = "x"\n[method]\n[unit]\n', "must be a list, each entry text. Got 'x'", 2),
+    (HEAD + "members = [1]\n[method]\n[unit]\n", "must be a list, each entry text. Got [1]", 2),
     (f"{HEAD}members = ['x']\n{SECURE}[unit]\nneighbors = 'row'\n", "x does not exist", 1),
     (NOBODY + VOTES.format("'lnmax'") + "[unit]\n", "The mechanism must be one of", 2),
     (NOBODY + VOTES.format("'gnmax'") + "[unit]\n", "`sigma` missing", 2),
@@ -119,7 +119,7 @@ def test_joining_shows_the_terms_first_and_asks_for_their_fingerprint(tmp_path):
     (NOBODY + VOTES.format("['gnmax']") + "[unit]\n", "`name` in `mechanism` in [method] must be text", 2),
     (NOBODY + "[method]\nname = 'capped-votes'\n[unit]\n", "must be one of noisy-moments, teacher-votes.", 2),
     (NOBODY + "[method]\nname = 'teacher-votes'\n[unit]\n", "[method] needs `mechanism`. Add it.", 2),
-    (f"{NOBODY}{LOCAL}[unit]\nneighbors = 'x'\n", "one of entity, row, silo, ballot, owner", 2),
+    (f"{NOBODY}{LOCAL}[unit]\nneighbors = 'x'\n", "one of ballot, entity, owner, row, silo", 2),
     (f"{NOBODY}{LOCAL}[unit]\nneighbors = 'owner'\nname = 'x'\n", "Leave the name out", 2),
 ])  # fmt: skip
 def test_terms_that_say_too_little_or_too_much_are_refused(terms, message, code, tmp_path):

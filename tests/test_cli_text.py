@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import skops.io
 import typer.main
+from jsonschema import Draft7Validator
 from rich.table import Table
 from sklearn.tree import DecisionTreeClassifier
 
@@ -25,9 +26,12 @@ from tutelage.cli.app import _VERBS, app
 from tutelage.cli.config import load_config
 from tutelage.cli.sources import cause_of_unknown
 from tutelage.cli.text import plain_console, printable
+from tutelage.datasets import DATASETS
 from tutelage.exceptions import ConfigError, InvalidDataError
+from tutelage.features.named import FEATURE_MAPS
 from tutelage.ledger import Ledger
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
+from tutelage.reporting.lints import TUNED_ON
 from tutelage.students import load_student
 
 GNMAX = ("--mechanism", "gnmax", "--sigma", 4)
@@ -66,14 +70,14 @@ def test_labels_that_are_no_classes_bring_the_likely_cause_and_no_label(stranger
     ('["no", "yes"]', '["no", "=1+1"]', "must not begin like a formula"),
     ('["no", "yes"]', '["no", "@SUM(A1)"]', "must not begin like a formula"),
     ('["no", "yes"]', '["no", "\\uff1d1"]', "must not begin like a formula"),
-    ('["no", "yes"]', "[1.5, 2.5]", "must be all text or all whole numbers"),
-    ('["no", "yes"]', "[[1], [2]]", "must be all text or all whole numbers"),
-    ('entity = "patient"', 'entity = "patient"\nignore = [[1]]', "must be a list of column names"),
+    ('["no", "yes"]', "[1.5, 2.5]", "must be a list, each entry text or a whole number, not empty; or"),
+    ('["no", "yes"]', "[[1], [2]]", "must be a list, each entry text or a whole number, not empty; or"),
+    ('entity = "patient"', 'entity = "patient"\nignore = [[1]]', "must be a list, each entry text. Got [[1]]."),
     ("n_teachers = 15", "n_teachers = 1e11", "must be a whole number"),
     ("n_teachers = 15", f"n_teachers = {10**400}", "must be at most 9.0072e+15 in size"),
     ("n_teachers = 15", f"n_teachers = {'9' * 5000}", "a number has too many digits"),
     ("n_teachers = 15", f"n_teachers = {'[' * 5000}{']' * 5000}", "nested too deeply"),
-    ("jobs = 1", "jobs = 100000", "`jobs` in [training] must be 1 to 1024"),
+    ("jobs = 1", "jobs = 100000", "must be a whole number, at least -1024, at most 1024"),
     ("delta = 1e-5", "delta = nan", "must be at most"),
     ('"private.csv"', '"pri\\u0000vate.csv"', "must have no control characters. Got 'pri\\x00vate.csv'."),
     ('folder = "out"', 'folder = "o\\u001b[31mut"', "must have no control characters"),
@@ -286,6 +290,27 @@ def test_the_adult_example_is_the_one_of_the_repository(called, tmp_path):
     called("example", "adult", "--output", tmp_path / "mine.toml")
     ours = (REPOSITORY / "examples" / "adult.toml").read_text()
     assert (tmp_path / "mine.toml").read_text() == ours.replace('"../demo"', '"demo"')
+
+
+def test_an_editor_completes_a_configuration_by_its_schema(called):
+    check = Draft7Validator(schema := json.loads(called("schema", "--config").stdout))
+    page = (REPOSITORY / "docs" / "configuration.md").read_text()
+    whole, _ = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    everything = tomllib.loads(re.sub(r"^# (?=[\w\[ \]])", "", whole, flags=re.MULTILINE))
+    del everything["private"]["unit"], everything["privacy"]["epsilon"]
+    examples = [path.read_text() for path in (REPOSITORY / "examples").glob("*.toml")]
+    for good in (everything, *map(tomllib.loads, (whole, *examples))):
+        assert [error.message for error in check.iter_errors(good)] == []
+    for wrong in ("[output]", f"{whole}\n[privacies]", whole.replace("pca", "pcs"), whole.replace("n_queries", "q")):
+        assert not check.is_valid(tomllib.loads(wrong))
+    (methods,) = schema["$defs"]["Settings"]["properties"]["method"]["anyOf"]
+    for name, section in {**schema["$defs"], **{one["title"]: one for one in methods["anyOf"]}}.items():
+        for key, entry in section["properties"].items():
+            assert re.search(rf"\b{key}\b", page), (name, key)
+            assert entry.get("description") or name == "Settings" or "const" in entry, (name, key)
+    known = {"FeaturesSection": ("map", FEATURE_MAPS), "Settings": ("dataset", DATASETS)}
+    for section, (key, names) in {**known, "PrivacySection": ("tuned_on", TUNED_ON)}.items():
+        assert schema["$defs"][section]["properties"][key]["anyOf"][0]["enum"] == sorted(names)
 
 
 def test_an_example_replaces_no_file(called, tmp_path):

@@ -393,9 +393,9 @@ output = { folder = 3 }
 colums = {}
 """: (
         "`clases` is not a setting of [private]. Did you mean `classes`?",
-        "`people` of [private] must be an integer >= 2",
-        "`evaluate_last` of [public] must be an integer >= 1",
-        "`jobs` in [training] must be 1 to 1024",
+        "`people` in [private] must be a whole number, at least 2",
+        "`evaluate_last` in [public] must be a whole number, at least 1",
+        "`jobs` in [training] must be at least 1, or -1",
         "`student` in [method] must be a dotted scikit-learn name",
         "`rounds` in [method] must be a whole number",
         "`folder` in [output] must be text",

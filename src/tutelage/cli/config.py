@@ -1,140 +1,137 @@
 """The run configuration: TOML, checked whole before anything private is read."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, final
+from typing import Annotated, Any, Literal, final
+
+from msgspec import Meta, field
+from msgspec.structs import fields, replace
 
 from tutelage._internal.gate import user_path
 from tutelage._internal.validation import problems_in
 from tutelage.cli.method import read_method
-from tutelage.cli.settings import OneOf, Whole, read_section, read_settings, unknown_entries
-from tutelage.datasets import DATASETS
+from tutelage.cli.settings import Section, about, entries_in, read_entry, read_section, read_settings
 from tutelage.estimator import PATEClassifier
 from tutelage.exceptions import ConfigError
-from tutelage.features.named import FEATURE_MAPS, TABLE_MAP_OF_PEOPLE
+from tutelage.features.named import TABLE_MAP_OF_PEOPLE
 from tutelage.methods import Method
 from tutelage.methods.shortcuts import DEFAULTS, method_for
 from tutelage.methods.tuned import DEFAULT_SHARE
-from tutelage.privacy import ROW
 from tutelage.published import is_formula
-from tutelage.reporting.lints import TUNED_ON
 
-_MOST_JOBS = 1024
-_KINDS = ("number", "date", "category", "text", "ignore")  # of columns
 _DEFAULT = method_for(None, **DEFAULTS)
-_DEFAULT_TABLE = {"name": _DEFAULT.name}  # of the section [method]
+Positive = Annotated[int, Meta(ge=1)]
+Labels = Annotated[list[str | int], Meta(min_length=1)]
+ColumnKind = Literal["number", "date", "category", "text", "ignore"] | Labels
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrivateSection:
-    """``[private]``: the sensitive rows. `people`, about how many they are of, counts as public."""
+class PrivateSection(Section):
+    """The sensitive rows."""
 
-    file: str
-    label: str = "y"
-    classes: list | dict | None = None
-    entity: str | None = None
-    unit: Annotated[str | None, OneOf([ROW])] = None
-    silo: str | None = None
-    ignore: list = field(default_factory=list)
-    batches: bool = False
-    people: Annotated[int | None, Whole(2)] = None
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublicSection:
-    """``[public]``: the public rows, and labels to score the student with, if there are any."""
-
-    file: str | None = None
-    label: str | None = None
-    evaluate_last: Annotated[int | None, Whole(1)] = None
+    file: Annotated[str, about("Table or npz file of the private rows.")]
+    label: Annotated[str, about("Label column.")] = "y"
+    classes: Annotated[Labels | dict[str, Labels] | None, about("Public class values, or tables of labels.")] = None
+    entity: Annotated[str | None, about("Id column of the person, who is the privacy unit.")] = None
+    unit: Annotated[Literal["row"] | None, about("Instead of `entity`: each row is protected alone.")] = None
+    silo: Annotated[str | None, about("For teacher-votes: a column with one teacher per value.")] = None
+    ignore: Annotated[tuple[str, ...], about("Columns to leave out.")] = ()
+    batches: Annotated[bool, about("Read a Parquet file in parts.")] = False
+    people: Annotated[Annotated[int, Meta(ge=2)] | None, about("About how many people, for the plan; public.")] = None
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeaturesSection:
-    """``[features]``: a map that is learned from the public rows, and whether the student sees its output."""
+class PublicSection(Section):
+    """The public rows."""
 
-    map: Annotated[str | None, OneOf(FEATURE_MAPS)] = None
-    image_shape: list | None = None
-    components: Annotated[int | None, Whole(1)] = None
-    student: Annotated[str, OneOf(["features", "rows"])] = "features"
+    file: Annotated[str | None, about("Table or npz file of the public rows.")] = None
+    label: Annotated[str | None, about("Label column, for the plan and the score.")] = None
+    evaluate_last: Annotated[Positive | None, about("Number of last rows, used for the score alone.")] = None
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingSection:
-    """``[training]``: the seed of everything but the noise, and how many teachers are trained at once."""
+class FeaturesSection(Section):
+    """A map that is learned from the public rows."""
 
-    seed: Annotated[int, Whole(0)] = 0
-    jobs: int = -1
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TuningSection:
-    """``[tuning]``: settings, one of which is chosen, and the budget share of the choice."""
-
-    settings: list
-    share: float = DEFAULT_SHARE
+    map: Annotated[Literal["pca", "steps", "images"] | None, about("Default: steps; with trained teachers none.")] = (
+        None
+    )
+    image_shape: Annotated[list | None, about("For images: height, width, and the channels if there are any.")] = None
+    components: Annotated[Positive | None, about("For pca (default 64) and images (default 200).")] = None
+    student: Annotated[Literal["features", "rows"], about("What the student sees.")] = "features"
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrivacySection:
-    """``[privacy]``: ε of this run, the budget of the ledger, a proposal of a smaller ε, and what was tuned on."""
+class TrainingSection(Section):
+    """The seed of everything but the noise, and how many teachers are trained at once."""
 
-    delta: float = 1e-5
-    epsilon: float | None = None
-    budget: float | None = None
-    ledger: str | None = None
-    proposal: str | None = None
-    tuned_on: Annotated[str | None, OneOf(TUNED_ON)] = None
-    insist: bool = False
+    seed: Annotated[int, about("For partition, teachers and student, never for the noise.", ge=0)] = 0
+    jobs: Annotated[int, about("Number of teachers trained at once; -1 for all cores.", ge=-1024, le=1024)] = -1
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputSection:
-    """``[output]``: the results folder; `votes` also keeps the private votes, for the data set owner."""
+class TuningSection(Section):
+    """Settings of noisy-moments, one of which the private rows choose."""
 
-    folder: str
-    votes: bool = False
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedSection:
-    """``[[published]]``: a result from elsewhere to print beside the run's own, as it was published."""
-
-    source: str
-    student_accuracy: float | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    note: str = ""
+    settings: Annotated[list[dict[str, Any]], about("Each table lists what it changes; {} changes nothing.")]
+    share: Annotated[float, about("Share of all 1/σ² that the choice spends.")] = DEFAULT_SHARE
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunConfig:
-    """A checked run configuration; paths are relative to `base`, the folder of the file."""
+class PrivacySection(Section):
+    """The privacy budget."""
+
+    delta: Annotated[float, about("Below 1 / the number of people.")] = 1e-5
+    epsilon: Annotated[float | None, about("ε of this run. Default: the budget, or else 1.")] = None
+    budget: Annotated[float | None, about("ε of all releases. Default: what the first run spends.")] = None
+    ledger: Annotated[str | None, about("File of the budget. Default: beside the private file.")] = None
+    proposal: Annotated[str | None, about("File of a smaller ε, to be tested after the labels.")] = None
+    tuned_on: Annotated[Literal["nothing", "public", "private"] | None, about("Data that chose the settings.")] = None
+    insist: Annotated[bool, about("Continue although the rows are refused; the card says so.")] = False
+
+
+@final
+class OutputSection(Section):
+    """The results folder."""
+
+    folder: Annotated[str, about("Folder of the results, all of which may be published.")]
+    votes: Annotated[bool, about("Also store the private votes, for the data set owner.")] = False
+
+
+@final
+class PublishedSection(Section):
+    """A result from elsewhere, printed beside the run's own."""
+
+    source: Annotated[str, about("Where it is from.")]
+    student_accuracy: Annotated[float | None, about("Its accuracy.")] = None
+    epsilon: Annotated[float | None, about("Its ε.")] = None
+    delta: Annotated[float | None, about("Its δ.")] = None
+    note: Annotated[str, about("What to print beside it.")] = ""
+
+
+class Settings(Section):
+    """Configuration of `tutelage run`. Paths are relative to the file."""
+
+    output: OutputSection
+    dataset: Annotated[Literal["adult"] | None, about("A bundled data set, instead of files.")] = None
+    private: PrivateSection | None = None
+    public: PublicSection = PublicSection()
+    columns: dict[str, ColumnKind] = field(default_factory=dict)
+    features: FeaturesSection = FeaturesSection()
+    method: Method | None = None  # None if it is open, so that a plan may choose
+    training: TrainingSection = TrainingSection()
+    tuning: TuningSection | None = None
+    privacy: PrivacySection = PrivacySection()
+    published: tuple[PublishedSection, ...] = ()
+
+
+@final
+class RunConfig(Settings, kw_only=True):
+    """A checked run configuration; `base` is the folder of the file, and `tried` has each setting of [tuning]."""
 
     base: Path
-    dataset: str | None
-    public: PublicSection
-    columns: dict[str, Any]
-    features: FeaturesSection
-    method: Method | None  # None if it is open, so that a plan may choose
-    training: TrainingSection
-    privacy: PrivacySection
-    output: OutputSection
-    published: tuple[PublishedSection, ...]
-    private: PrivateSection | None = None
-    tuning: TuningSection | None = None
-    tried: "tuple[RunConfig, ...]" = ()  # with each setting of [tuning]
+    tried: "tuple[RunConfig, ...]" = ()
 
     @property
     def chosen(self) -> Method:
@@ -182,13 +179,11 @@ class RunConfig:
             tune_share=DEFAULT_SHARE if self.tuning is None else self.tuning.share,
         )
 
-    def with_setting(self, method: dict[str, Any], setting: Any) -> "RunConfig":
+    def with_setting(self, method: dict[str, Any], setting: dict[str, Any]) -> "RunConfig":
         """Return the configuration with what one of ``settings`` in ``[tuning]`` changes; `method` is ``[method]``."""
-        if not isinstance(setting, dict):
-            raise ConfigError(f"Each of `settings` in [tuning] must be a table of settings. Got {setting!r}.")
         of_map = {name: value for name, value in setting.items() if name in ("map", "components")}
         of_method = {name: value for name, value in setting.items() if name not in of_map}
-        new, features = read_section(FeaturesSection, of_map, "tuning.settings"), self.features
+        new, features = read_section(FeaturesSection, of_map, "[tuning.settings]"), self.features
         if new.map is not None:
             shape = features.image_shape if new.map == "images" else None
             features = replace(new, image_shape=shape, student=features.student)
@@ -197,61 +192,36 @@ class RunConfig:
         return replace(self, method=read_method(method | of_method), features=features, tuning=None)
 
 
-class _Reading:
-    """The problems found so far, and the sections that have them."""
-
-    def __init__(self, problems: list[str]) -> None:
-        self.problems, self.broken = problems, set[str]()
-
-    def read(self, name: str, read: Callable[[], Any], instead: Any = None) -> Any:
-        """Return what is read of a section, or something else if it has problems."""
-        found = list[Any]()
-        problems = [*problems_in(lambda: found.append(read()))]
-        self.problems += problems
-        self.broken |= {name} if problems else set()
-        return found[0] if found else instead
-
-    def check(self, names: Iterable[str], check: Callable[[], object]) -> None:
-        """Add the problems that a check finds, unless a section that it looks at has problems of its own."""
-        if not self.broken & set(names):
-            self.problems += problems_in(check)
-
-
 def load_config(path: Path) -> RunConfig:
     """Read and check the configuration at `path`; an error names all problems."""
-    table = read_settings(path)
-    known = ["dataset", "columns", "published", "method", *_STAND_INS, *_OPTIONAL]
-    reading = _Reading(unknown_entries(table, known, "the configuration"))
-
-    def section(kind: type, name: str, given: Any, instead: Any = None) -> Any:
-        return reading.read(name, lambda: read_section(kind, given, name), instead)
-
-    read = {name: section(type(instead), name, table.get(name, {}), instead) for name, instead in _STAND_INS.items()}
-    read |= {name: section(kind, name, table[name]) for name, kind in _OPTIONAL.items() if name in table}
-    published = table.get("published", [])
-    published = published if isinstance(published, list) else [published]
-    read["published"] = tuple(section(PublishedSection, "published", entry) for entry in published)
-    method = None
-    if "method" in table or "tuning" in table:
-        method = reading.read("method", lambda: read_method(table.get("method", _DEFAULT_TABLE)))
-    config = RunConfig(
-        base=path.parent, dataset=table.get("dataset"), columns=table.get("columns", {}), method=method, **read
-    )
-    if config.tuning is not None and not reading.broken & {"method", "features"}:
-        tried = partial(config.with_setting, table.get("method", _DEFAULT_TABLE))
-        config = replace(config, tried=reading.read("tuning", lambda: tuple(map(tried, read["tuning"].settings)), ()))
-    for names, check in _CHECKS:
-        reading.check(names, partial(check, config))
-    if reading.problems:
-        raise ConfigError(*dict.fromkeys(reading.problems))
+    given = {"output": {}} | read_settings(path)
+    method = given.get("method", {"name": _DEFAULT.name})
+    if "tuning" in given:
+        given["method"] = method
+    types = {one.name: one.type for one in fields(Settings)}
+    read, problems = entries_in(given, types, "the configuration", read=_read)
+    config = RunConfig(**{"output": OutputSection(folder="."), **read}, base=path.parent)
+    if config.tuning is not None and not problems.keys() & {"method", "features"}:
+        try:
+            config = replace(config, tried=tuple(config.with_setting(method, one) for one in config.tuning.settings))
+        except ConfigError as error:
+            problems["tuning"] = [*error.problems]
+    sentences = [one for found in problems.values() for one in found]
+    for sections, check in _CHECKS:  # a check is left out if a section that it looks at has problems of its own
+        if not problems.keys() & set(sections):
+            sentences += problems_in(partial(check, config))
+    if sentences:
+        raise ConfigError(*dict.fromkeys(sentences))
     return config
+
+
+def _read(value: Any, kind: Any, name: str, where: str) -> Any:
+    return read_method(value) if name == "method" else read_entry(value, kind, name, where)
 
 
 def _problems_of_sources(config: RunConfig) -> Iterator[str]:
     private, public = config.private, config.public
     if config.dataset is not None:
-        if config.dataset not in list(DATASETS):
-            yield f"`dataset` must be one of {', '.join(DATASETS)}. Got {config.dataset!r}."
         if private or public.file or public.label:
             yield "`dataset` has its own rows and labels. Leave out [private], `file` and `label`."
     elif private is None or public.file is None:
@@ -281,27 +251,18 @@ def _problems_of_private(config: RunConfig) -> Iterator[str]:
         yield f"`entity` and `silo` in [private] must be other columns than `label`. Got {private.label!r} for both."
     if private.classes is not None:
         yield from problems_of_classes(private.classes)
-    if not all(isinstance(name, str) for name in private.ignore):
-        yield "`ignore` in [private] must be a list of column names."
 
 
 def _problems_of_columns(config: RunConfig) -> Iterator[str]:
     private, columns = config.private, config.columns
-    if not isinstance(columns, dict):
-        yield f"[columns] must be a table of columns and their kinds. Got {columns!r}."
-        return
     if columns and private is None:
         yield "`dataset` has its own columns. Leave out [columns]."
     purposes = {"`label` in [public]": config.public.label}
     if private is not None:
         purposes |= {f"`{name}` in [private]": getattr(private, name) for name in ("label", "entity", "silo")}
     for name, kind in columns.items():
-        is_list = isinstance(kind, list) and kind and all(type(value) in (str, int) for value in kind)
-        if not (kind in _KINDS if isinstance(kind, str) else is_list and len(set(map(str, kind))) == len(kind)):
-            yield (
-                f"`{name}` in [columns] must be one of {', '.join(_KINDS)}, or the list of its categories, each once. "
-                f"Got {kind!r}."
-            )
+        if isinstance(kind, list) and len(set(map(str, kind))) < len(kind):
+            yield f"`{name}` in [columns] must list each category once. Got {kind!r}."
         for purpose in (purpose for purpose, column in purposes.items() if column == name and kind != "ignore"):
             yield f"`{name}` in [columns] is no feature: it is {purpose}. Leave it out."
 
@@ -320,14 +281,7 @@ def problems_of_classes(classes: list | dict) -> Iterator[str]:
                 f"`classes` in [private] must not begin like a formula: spreadsheets would compute {value!r} in "
                 "labels.csv. Rename the class in the data and here."
             )
-    of_classes = classes.values() if isinstance(classes, dict) else ()
-    lists = [labels if isinstance(labels, list) else [] for labels in of_classes]
-    merged = [label for labels in lists for label in labels]
-    if not all(lists) or not all(type(label) in (str, int) for label in merged):
-        yield (
-            "`classes` in [private], as a table, must give each class the list of its labels, text or whole numbers: "
-            'classes = { yes = ["<30", ">30"], no = ["NO"] }.'
-        )
+    merged = [label for labels in classes.values() for label in labels] if isinstance(classes, dict) else []
     if len(set(map(str, merged))) < len(merged):
         yield "`classes` in [private] must list each label once."
 
@@ -339,9 +293,8 @@ def _problems_of_features(config: RunConfig) -> Iterator[str]:
 
 
 def _problems_of_training(config: RunConfig) -> Iterator[str]:
-    jobs = config.training.jobs
-    if jobs == 0 or abs(jobs) > _MOST_JOBS:
-        yield f"`jobs` in [training] must be 1 to {_MOST_JOBS}, or -1 for all cores. Got {jobs}."
+    if config.training.jobs == 0:
+        yield "`jobs` in [training] must be at least 1, or -1 for all cores. Got 0."
 
 
 def _problems_of_method(config: RunConfig) -> Iterator[str]:
@@ -363,17 +316,12 @@ def _problems_of_classifier(config: RunConfig) -> Iterator[str]:
         yield problem.replace(" of PATEClassifier", "")
 
 
-_STAND_INS = {
-    "public": PublicSection(), "features": FeaturesSection(), "training": TrainingSection(),
-    "privacy": PrivacySection(), "output": OutputSection(folder="."),
-}  # fmt: skip  # of sections with problems; no check looks at them
-_OPTIONAL = {"private": PrivateSection, "tuning": TuningSection}
 _METHOD = ("method", "private", "privacy")
-# Each check, after the sections that it looks at: it is left out if one of them has problems of its own.
+# Each check, after the sections that it looks at.
 _CHECKS: tuple[tuple[tuple[str, ...], Callable[[RunConfig], Iterable[str]]], ...] = (
-    (("private", "public"), _problems_of_sources),
+    (("dataset", "private", "public"), _problems_of_sources),
     (("private",), _problems_of_private),
-    (("private", "public"), _problems_of_columns),
+    (("private", "public", "columns"), _problems_of_columns),
     (("features",), _problems_of_features),
     (("training",), _problems_of_training),
     (_METHOD, _problems_of_method),

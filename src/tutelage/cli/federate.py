@@ -1,12 +1,12 @@
 """``tutelage federate``: PATE between hospitals, over files that may be sent in any way."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from textwrap import wrap
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from rich.table import Table
@@ -20,7 +20,7 @@ from tutelage._internal.typing import ABSTAIN
 from tutelage._internal.validation import number_between
 from tutelage.cli.ledger import Neighbors, unit_of
 from tutelage.cli.method import read_method
-from tutelage.cli.settings import OneOf, check_entries, read_mechanism, read_settings
+from tutelage.cli.settings import Section, read_entries, read_mechanism, read_section, read_settings
 from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, plain_console, print_json, printable, say, verb_group
 from tutelage.exceptions import ConfigError, FederationError, InvalidDataError
 from tutelage.federation import Aggregator, Batch, ComputingParty, Consortium, Entity, Home, Identity, Mailbox, Role
@@ -32,52 +32,64 @@ from tutelage.federation.mpc.links import TRANSCRIPT
 from tutelage.federation.sums import SharedSums
 from tutelage.ledger import Ledger
 from tutelage.mechanisms.registry import FEDERATED
-from tutelage.methods import NoisyMoments, TeacherVotes
+from tutelage.methods import NoisyMoments
 from tutelage.privacy import round_up
 from tutelage.students.store import STUDENT, write_student
 from tutelage.teachers import VectorBallots
 
-_REQUIRED = {"name": str, "classes": int, "members": list, "method": dict, "unit": dict, "quorum": int}
-_OPTIONAL = {"teachers_per_entity": int, "colluding": int, "people": dict}
 _SHOWN_DELTA = 1e-5
+
+
+class _Unit(Section):
+    neighbors: Neighbors
+    name: str | None = None
+
+
+class _Terms(Section):
+    """The settings file of a consortium."""
+
+    name: str
+    classes: int
+    members: list[str]
+    method: dict[str, Any]
+    unit: dict[str, Any]
+    quorum: int
+    teachers_per_entity: int | None = None
+    colluding: int | None = None
+    people: dict[str, int] | None = None
 
 
 def read_terms(path: Path) -> Consortium:
     """Return the consortium that a settings file describes; member files are relative to it."""
-    found = read_settings(path)
-    check_entries(found, _REQUIRED | _OPTIONAL, _REQUIRED, "the terms file")
-    files, unit = found["members"], found["unit"]
-    if not all(isinstance(name, str) for name in files):
-        raise ConfigError("`members` in the terms must be a list of public key files.")
+    found = read_section(_Terms, read_settings(path), "the terms file")
     mechanism, teacher = _read_method(found)
-    check_entries(unit, {"neighbors": Annotated[str, OneOf(Neighbors)], "name": str}, ["neighbors"], "[unit]")
-    members = tuple(Member.load(path.parent / name) for name in files)
-    entities = [member.name for member in members if member.role is Role.ENTITY]
-    people = found.get("people", {})
+    unit = read_section(_Unit, found.unit, "[unit]")
+    members = tuple(Member.load(path.parent / name) for name in found.members)
+    entities, people = [member.name for member in members if member.role is Role.ENTITY], found.people or {}
     if people:
-        check_entries(people, dict.fromkeys(entities, int), entities, "[people]")
+        read_entries(people, dict.fromkeys(entities, int), "[people]", entities)
     return Consortium(
-        name=found["name"],
+        name=found.name,
         members=members,
-        n_classes=found["classes"],
+        n_classes=found.classes,
         mechanism=mechanism,
-        teachers_per_entity=found.get("teachers_per_entity", 1),
-        quorum=found["quorum"],
-        colluding=found.get("colluding", SCHEMES[type(mechanism)].colluding),
-        unit=unit_of(Neighbors(unit["neighbors"]), unit.get("name")),
+        teachers_per_entity=1 if found.teachers_per_entity is None else found.teachers_per_entity,
+        quorum=found.quorum,
+        colluding=SCHEMES[type(mechanism)].colluding if found.colluding is None else found.colluding,
+        unit=unit_of(unit.neighbors, unit.name),
         teacher=teacher,
         people=tuple(people[name] for name in entities) if people else (),
     )
 
 
-def _read_method(terms: Mapping[str, Any]) -> tuple[Any, VectorBallots | None]:
+def _read_method(terms: _Terms) -> tuple[Any, VectorBallots | None]:
     """Return the mechanism of the terms, and for sums of ballots what people cast."""
-    table = terms["method"]
+    table = terms.method
     if table.get("name") != NoisyMoments.name:
         # Nothing else is agreed on: each hospital chooses its own teachers.
-        kinds = {"name": Annotated[str, OneOf((NoisyMoments.name, TeacherVotes.name))], "mechanism": dict}
-        check_entries(table, kinds, ["name", "mechanism"], "[method]")
-        if "people" in terms:
+        kinds = {"name": Literal["noisy-moments", "teacher-votes"], "mechanism": dict}
+        read_entries(table, kinds, "[method]", kinds)
+        if terms.people is not None:
             raise ConfigError(f"[people] is only for sums of ballots, with the name {NoisyMoments.name!r} in [method].")
         return read_mechanism(table["mechanism"], FEDERATED, "`mechanism` in [method]"), None
     method: Any = read_method(table)
@@ -86,7 +98,7 @@ def _read_method(terms: Mapping[str, Any]) -> tuple[Any, VectorBallots | None]:
             "[method] must have a `mechanism` and no `student`, because the members agree on the noise, and the "
             "student follows from the sums."
         )
-    if "teachers_per_entity" in terms or "people" not in terms:
+    if terms.teachers_per_entity is not None or terms.people is None:
         raise ConfigError(f"The terms must have [people] in place of `teachers_per_entity` for {NoisyMoments.name}.")
     return method.mechanism, method.teacher
 

@@ -1,22 +1,24 @@
 """``[method]``: a record of `tutelage.methods`, read by its fields; an object is a name, or a table with parameters."""
 
 import difflib
+import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from importlib import import_module
 from typing import Any, get_args, get_type_hints
 
+import msgspec
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import all_estimators
 
-from tutelage._internal.validation import problems_in
-from tutelage.cli.settings import check_entry, read_mechanism, unknown_entries
+from tutelage.cli.settings import read_entries, read_entry, read_mechanism, schema_of_mechanism, table_schema
 from tutelage.exceptions import ConfigError
 from tutelage.mechanisms.registry import CENTRAL, SUMS, Entry
-from tutelage.methods import METHODS, Method
+from tutelage.methods import METHODS, Method, TeacherVotes
 from tutelage.students import STUDENTS
-from tutelage.students.selection import QuerySelector, selector_named
-from tutelage.teachers import TEACHERS
+from tutelage.students.selection import SELECTORS, QuerySelector, selector_named
+from tutelage.teachers import TEACHERS, VectorBallots
 
 _WHERE = "[method]"
 _PLAIN = (int, float, str, bool)
@@ -30,25 +32,56 @@ def read_method(table: Any) -> Method:
         got = f"{table.get('name')!r}" if isinstance(table, dict) else f"{table!r}"
         raise ConfigError(f"`name` in {_WHERE} must be one of {', '.join(METHODS)}. Got {got}.")
     kind, given = METHODS[table["name"]], {key: value for key, value in table.items() if key != "name"}
-    types, known = get_type_hints(kind), {one.name: one for one in fields(kind)}  # type: ignore[arg-type]
-    problems = unknown_entries(given, known, f"{_WHERE} with the name {kind.name}")
-    for key, one in known.items():
-        if key not in given and one.default is MISSING and one.default_factory is MISSING:
-            problems.append(f"{_WHERE} needs `{key}`. Add it.")
-    read = dict[str, Any]()
-    for key in given.keys() & known.keys():
-        problems.extend(problems_in(lambda one=key: read.update({one: _read(given[one], types[one], one)})))
-    if problems:
-        raise ConfigError(*problems)
-    return kind(**read)
+    return kind(**read_entries(given, _types(kind), f"{_WHERE} with the name {kind.name}", _required(kind), _read))
 
 
-def _read(value: Any, annotation: Any, name: str) -> Any:
+def schema_of_methods() -> dict[str, Any]:
+    """Return the JSON schema of the table."""
+    return {"anyOf": [_schema_of(kind) for kind in METHODS.values()]}
+
+
+def _schema_of(kind: type[Method]) -> dict[str, Any]:
+    text, entries = _described(kind), {name: _schema_of_field(one) for name, one in _types(kind).items()}
+    described = {name: {"description": text.get(name, ""), **entry} for name, entry in entries.items()}
+    return table_schema(kind.name, text[""], described, _required(kind))
+
+
+def _described(kind: type[Any]) -> dict[str, str]:
+    """Return what the docstring of a class says of its parameters, and of itself under no name."""
+    doc, others = inspect.getdoc(kind) or "", {"VectorBallots": VectorBallots, "TeacherVotes": TeacherVotes}
+    found = {"": doc.partition("\n")[0]}
+    for names, lines in re.findall(r"^(\w[\w, ]*)(?: : .*)?\n((?:    .+\n?)+)", doc, re.MULTILINE):
+        text = " ".join(lines.split())
+        other = re.match("As for `(.*?)`", text)
+        found |= {one: _described(others[other[1]]).get(one, text) if other else text for one in names.split(", ")}
+    return found
+
+
+def _schema_of_field(annotation: Any) -> dict[str, Any]:
+    kinds = get_args(annotation) or (annotation,)
+    if entries := _mechanisms(kinds):
+        return {"anyOf": [schema_of_mechanism(entry) for entry in entries.values()]}
+    if any(kind in _PLAIN for kind in kinds) and QuerySelector not in kinds:
+        return msgspec.json.schema(annotation)
+    names = {"enum": [*SELECTORS]} if QuerySelector in kinds else {"type": "string", "examples": [_FOREST, *_OBJECTS]}
+    return {"anyOf": [names, {"type": "object", "properties": {"name": names}, "required": ["name"]}]}
+
+
+def _types(kind: type[Method]) -> dict[str, Any]:
+    types = get_type_hints(kind)
+    return {one.name: types[one.name] for one in fields(kind)}  # type: ignore[arg-type]
+
+
+def _required(kind: type[Method]) -> list[str]:
+    known = fields(kind)  # type: ignore[arg-type]
+    return [one.name for one in known if one.default is MISSING and one.default_factory is MISSING]
+
+
+def _read(value: Any, annotation: Any, name: str, _: str) -> Any:
     """Return the value of a field of this type."""
     kinds, where = get_args(annotation) or (annotation,), f"`{name}` in {_WHERE}"
     if any(kind in _PLAIN for kind in kinds) and not isinstance(value, dict):
-        check_entry(value, annotation, name, _WHERE)
-        return value
+        return read_entry(value, str if QuerySelector in kinds else annotation, name, _WHERE)
     if entries := _mechanisms(kinds):
         return read_mechanism({"name": value} if isinstance(value, str) else value, entries, where)
     if QuerySelector in kinds:

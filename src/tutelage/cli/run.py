@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+from msgspec import structs
 from rich.table import Table
 from typer import Argument, Option, colors
 
@@ -74,7 +75,7 @@ def run(
     """
     settings = load_config(config)
     if insist:
-        settings = replace(settings, privacy=replace(settings.privacy, insist=True))
+        settings = structs.replace(settings, privacy=structs.replace(settings.privacy, insist=True))
     way_out = "name another `folder` in [output]"
     with claimed_folder(settings.folder, RESULTS, way_out, ledger=settings.ledger) as results:
         if not overwrite and settings.folder.exists() and any(settings.folder.iterdir()):
@@ -105,8 +106,8 @@ def _released(
                 f'name = "{found.best.method.name}".'
             )
         remark(f"plan: {found.sentences()[0]}")
-        features = replace(settings.features, map=settings.map)  # which the plan was made for
-        settings = replace(settings, method=found.parameters()["method"], features=features)
+        features = structs.replace(settings.features, map=settings.map)  # which the plan was made for
+        settings = structs.replace(settings, method=found.parameters()["method"], features=features)
     for finding in objections_before(settings, data):
         color = colors.RED if finding.severity == "danger" else colors.YELLOW
         say(f"tutelage: {finding.severity}: {finding.reason}", err=True, color=color)

@@ -1,14 +1,15 @@
-"""``tutelage schema``: what the columns of a public table are, to paste into a configuration."""
+"""``tutelage schema``: the kinds of the columns of a public table, and the schema of a configuration for editors."""
 
 import json
 import re
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 from typer import Argument, Option
 
 from tutelage.cli.text import AsJson, print_json, say
-from tutelage.exceptions import InvalidDataError
+from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.features.cells import kind_of
 from tutelage.tables import Table, is_missing, read_table
 
@@ -16,16 +17,22 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def schema(
-    public: Annotated[Path, Argument(help="Public rows (csv or Parquet).", show_default=False)],
+    public: Annotated[Path | None, Argument(help="Public rows (csv or Parquet).", show_default=False)] = None,
     ignore: Annotated[
         list[str] | None, Option(help="A column that is not a feature, such as the label. Can be repeated.")
     ] = None,
+    config: Annotated[bool, Option("--config", help="Print the JSON schema of a configuration, for editors.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the kind of each column of public rows, and its categories, as [columns] of a configuration.
 
     Everything that is printed counts as public. Never name a private file.
     """
+    if config == (public is not None):
+        raise ConfigError("Name a file of public rows, or pass --config, and not both.")
+    if public is None:
+        print_json(schema_of_config(), ascii_only=False)
+        return
     table = read_table(public)
     for name in ignore or ():
         table.column(name)  # refuses a name that is misspelled
@@ -38,6 +45,24 @@ def schema(
     for name, column in found.items():
         for line in _lines(name, column):
             say(line)
+
+
+def schema_of_config() -> dict[str, Any]:
+    """Return the JSON schema of a configuration."""
+    from tutelage.cli.config import Settings  # loads every method, which columns do not need
+    from tutelage.cli.method import schema_of_methods
+
+    found = msgspec.json.schema(Settings, schema_hook=lambda _: schema_of_methods())
+    return {"$schema": "http://json-schema.org/draft-07/schema#", **_without_null(found)}
+
+
+def _without_null(schema: Any) -> Any:
+    """Return a schema without null, which TOML does not have."""
+    if isinstance(schema, list):
+        return [_without_null(one) for one in schema if one != {"type": "null"}]
+    if not isinstance(schema, dict):
+        return schema
+    return {key: _without_null(one) for key, one in schema.items() if one is not None}
 
 
 def _described(table: Table, name: str) -> dict[str, Any]:

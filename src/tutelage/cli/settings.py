@@ -1,44 +1,46 @@
-"""Settings of users: TOML tables, checked by name, type and range, and mechanisms, as a table or as options."""
+"""Settings of users: TOML tables, read as records, and mechanisms, as a table or as options."""
 
 import difflib
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import MISSING, fields
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from inspect import Parameter, Signature, signature
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin
 
+import msgspec
 from typer import Option
 
 from tutelage._internal.gate import read_text
-from tutelage._internal.validation import integer_at_least, nearest, problems_in
+from tutelage._internal.validation import nearest
 from tutelage.cli.text import require_printable
-from tutelage.exceptions import ConfigError
+from tutelage.exceptions import ConfigError, InvalidParameterError
 from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.mechanisms.local import LocalMechanism
 from tutelage.mechanisms.registry import CENTRAL, Entry
 
 _MOST = 2**53  # up to which floats tell whole numbers apart
 _NAMED = {
-    str: "text", int: "a whole number", float: "a number", list: "a list", dict: "a table", bool: "true or false",
+    "string": "text", "integer": "a whole number", "number": "a number", "array": "a list", "object": "a table",
+    "boolean": "true or false",
 }  # fmt: skip
+_LIMITS = {"minimum": "at least {}", "maximum": "at most {}", "minItems": "not empty"}
 _BY_NOISE = {"laplace": "lnmax", "laplacian": "lnmax", "gaussian": "gnmax", "gauss": "gnmax", "normal": "gnmax"}
-Section = TypeVar("Section")
 Kind = TypeVar("Kind", bound=Mechanism | LocalMechanism | NoisySum)
 
 
-class Whole(NamedTuple):
-    """Which whole numbers an entry may be, beside its type in `Annotated`."""
-
-    least: int
-    most: int = _MOST
+class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of settings. Types say what an entry may be, and descriptions what it means, here and in the schema."""
 
 
-class OneOf(tuple[str, ...]):
-    """Which names an entry may be, beside its type in `Annotated`."""
+def about(text: str, **limits: float) -> msgspec.Meta:
+    """Return what the schema says of an entry, and its limits."""
+    return msgspec.Meta(description=text, **limits)
 
-    __slots__ = ()
+
+Read = TypeVar("Read", bound=Section)
+Reader = Callable[[Any, Any, str, str], Any]  # value, type, name and table of an entry to what it is
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -57,50 +59,74 @@ def read_settings(path: Path) -> dict[str, Any]:
     return found
 
 
-def read_section(kind: type[Section], table: Any, name: str) -> Section:
-    """Return a table as the dataclass `kind`, whose fields say what it may hold."""
-    known = fields(kind)  # type: ignore[arg-type]
-    required = {item.name for item in known if item.default is MISSING and item.default_factory is MISSING}
-    check_entries(table, {item.name: item.type for item in known}, required, f"[{name}]")
-    return kind(**table)
+def read_section(kind: type[Read], table: Any, where: str) -> Read:
+    """Return a table as a record."""
+    known = msgspec.structs.fields(kind)
+    required = [one.name for one in known if one.required]
+    return kind(**read_entries(table, {one.name: one.type for one in known}, where, required))
 
 
-def check_entries(table: Any, types: Mapping[str, Any], required: Collection[str], where: str) -> None:
-    """Refuse a table with unknown or missing entries, or with an entry of another type or range than it must have."""
+def read_entries(
+    table: Any, types: Mapping[str, Any], where: str, required: Iterable[str] = (), read: Reader | None = None
+) -> dict[str, Any]:
+    """Return the entries of a table; an error names all problems."""
+    found, problems = entries_in(table, types, where, required, read)
+    if problems:
+        raise ConfigError(*chain(*problems.values()))
+    return found
+
+
+def entries_in(
+    table: Any, types: Mapping[str, Any], where: str, required: Iterable[str] = (), read: Reader | None = None
+) -> tuple[dict[str, Any], dict[str, list[str]]]:
+    """Return the entries of a table that are as their types say, and the problems of the others, by name."""
     if not isinstance(table, dict):
         raise ConfigError(f"{where} must be a table of settings. Got {table!r}.")
-    problems = unknown_entries(table, types, where)
-    for key, annotation in types.items():
-        if key in table:
-            problems.extend(problems_in(lambda one=key, kind=annotation: check_entry(table[one], kind, one, where)))
-        elif key in required:
-            problems.append(f"{where} needs `{key}`. Add it.")
-    if problems:
-        raise ConfigError(*problems)
+    problems = {key: [f"{where} needs `{key}`. Add it."] for key in required if key not in table}
+    found, read = dict[str, Any](), read or read_entry
+    for key, value in table.items():
+        if key not in types:
+            problems[key] = [f"`{key}` is not a setting of {where}. {nearest(key, types)}"]
+            continue
+        try:
+            found[key] = read(value, types[key], key, where)
+        except (ConfigError, InvalidParameterError) as error:
+            problems[key] = [*error.problems]
+    return found, problems
 
 
-def unknown_entries(table: Mapping[str, Any], known: Collection[str], where: str) -> list[str]:
-    """Return a problem for each entry of a table that is not known, with the nearest one that is."""
-    return [f"`{key}` is not a setting of {where}. {nearest(key, known)}" for key in table if key not in known]
-
-
-def check_entry(value: Any, annotation: Any, name: str, table: str) -> None:
-    """Refuse an entry of another type or range than it must have."""
-    where, ranges = f"`{name}` in {table}", getattr(annotation, "__metadata__", ())
-    annotation = annotation.__origin__ if ranges else annotation
-    allowed = getattr(annotation, "__args__", (annotation,))
-    if float in allowed:
-        allowed = (*allowed, int)
-    if isinstance(value, bool) != (bool in allowed) or not isinstance(value, allowed):
-        raise ConfigError(f"{where} must be {next(_NAMED[kind] for kind in allowed if kind in _NAMED)}. Got {value!r}.")
+def read_entry(value: Any, kind: Any, name: str, where: str) -> Any:
+    """Return an entry of this type; sections and tables are read entry by entry."""
+    plain = kind.__origin__ if hasattr(kind, "__metadata__") else kind
+    parts = get_args(plain) or (plain,)
+    for section in (one for one in parts if isinstance(one, type) and issubclass(one, Section)):
+        if get_origin(plain) is tuple:
+            values = value if isinstance(value, list) else [value]
+            return tuple(read_section(section, one, f"[{name}]") for one in values)
+        return read_section(section, value, f"[{name}]")
+    if get_origin(plain) is dict:
+        return read_entries(value, dict.fromkeys(value, parts[1]) if isinstance(value, dict) else {}, f"[{name}]")
     if isinstance(value, int | float) and not abs(value) <= _MOST:
-        raise ConfigError(f"{where} must be at most {_MOST:g} in size. Got {str(value)[:20]}.")
-    for within in ranges:
-        if isinstance(within, OneOf):
-            if value not in within:
-                raise ConfigError(f"{where} must be one of {', '.join(within)}. Got {value!r}.")
-        elif integer_at_least(value, within.least, name, table) > within.most:
-            raise ConfigError(f"{where} must be at most {within.most:,}. Got {value:,}.")
+        raise ConfigError(f"`{name}` in {where} must be at most {_MOST:g} in size. Got {str(value)[:20]}.")
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        rule = _rule(msgspec.json.schema(kind))
+        raise ConfigError(f"`{name}` in {where} must be {rule}. Got {value!r}.") from None
+
+
+def _rule(schema: dict[str, Any]) -> str:
+    """Return what a schema asks for, in words."""
+    if "$defs" in schema:  # of an enumeration
+        (schema,) = schema["$defs"].values()
+    if "anyOf" in schema:
+        rules = [_rule(one) for one in schema["anyOf"] if one.get("type") != "null"]
+        return ("; or " if "," in rules[0] else " or ").join(rules)
+    if "enum" in schema:
+        return f"one of {', '.join(schema['enum'])}"
+    each = schema.get("items") or schema.get("additionalProperties")
+    limits = (f", {rule.format(schema[key])}" for key, rule in _LIMITS.items() if key in schema)
+    return f"{_NAMED[schema['type']]}{f', each entry {_rule(each)}' if each else ''}{''.join(limits)}"
 
 
 def _require_all_printable(value: Any, path: Path) -> None:
@@ -153,9 +179,22 @@ def choosing_mechanism(*, predictions: bool = False) -> Callable[[Callable[..., 
 def read_mechanism(table: Any, known: Mapping[str, Entry[Kind]], where: str) -> Kind:
     """Return the mechanism that a table describes."""
     types = {setting.name: entry.type_of(setting) for entry in known.values() for setting in entry.settings}
-    check_entries(table, {"name": str, **types}, {"name"}, where)
-    settings = {name: value for name, value in table.items() if name != "name"}
-    return _build(known, table["name"], settings, lambda setting: f"`{setting}`")
+    settings = read_entries(table, {"name": str, **types}, where, ["name"])
+    return _build(known, settings.pop("name"), settings, lambda setting: f"`{setting}`")
+
+
+def schema_of_mechanism(entry: Entry[Any]) -> dict[str, Any]:
+    """Return the JSON schema of the table of a mechanism."""
+    settings = {
+        one.name: {**msgspec.json.schema(entry.type_of(one)), "description": one.help} for one in entry.settings
+    }
+    return table_schema(entry.name, entry.line, settings, settings)
+
+
+def table_schema(name: str, text: str, entries: Mapping[str, Any], required: Iterable[str]) -> dict[str, Any]:
+    """Return the JSON schema of a table with a `name`, and with no other entries than these."""
+    described = {"type": "object", "title": name, "description": text, "additionalProperties": False}
+    return {**described, "properties": {"name": {"const": name}, **entries}, "required": ["name", *required]}
 
 
 def _build(

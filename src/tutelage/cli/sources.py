@@ -5,11 +5,12 @@ The same public row is the same query in every verb.
 
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
+from msgspec import structs
 from sklearn.pipeline import make_pipeline
 
 from tutelage._internal.files import StoredArrays, name_in, read_arrays
@@ -201,7 +202,7 @@ def _with_classes(private: PrivateSection, public_labels: list[Any]) -> PrivateS
     classes = sorted({label for label in public_labels if not is_missing(label)})
     if problems := list(problems_of_classes(classes)):
         raise ConfigError(f"{problems[0]} [private] has none, so these are the labels of the public rows.")
-    return replace(private, classes=classes)
+    return structs.replace(private, classes=classes)
 
 
 def _check_forms(arrays: StoredArrays, *columns: str | None) -> None:
