@@ -1,11 +1,11 @@
 """The aggregator: asks public queries, receives labels or perturbed ballots, and sees no vote."""
 
-import json
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple, cast, final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -22,7 +22,7 @@ from tutelage.exceptions import (
 from tutelage.federation import charges
 from tutelage.federation.batches import Batch
 from tutelage.federation.keys import Role
-from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, batch_status, sent_by_entities, unseal
+from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, Opened, batch_status, sent_by_entities, unseal
 from tutelage.federation.schemes import LocalVotes, Shared
 from tutelage.federation.sums import SharedSums, SumRound
 from tutelage.ledger import Ledger
@@ -170,9 +170,9 @@ class Aggregator:
         kept = self._home.kept(_OPENED, batch.identifier, [_ENTITIES])
         if kept is None:
             raise StaleBatchError(f"The list of hospitals in batch {batch.identifier} is missing. Collect it again.")
-        sums = self.consortium.sums()
+        sums, entities = self.consortium.sums(), msgspec.json.decode(kept[_ENTITIES], type=list[str])
         asked = sums.round_of(batch)
-        return sums.round_after(asked, self._remembered(sums, batch, asked.coef.T.shape), json.loads(kept[_ENTITIES]))
+        return sums.round_after(asked, self._remembered(sums, batch, asked.coef.T.shape), entities)
 
     def _reserved(self, batch: Batch) -> Reservation | None:
         return self._ledger and charges.reserved(self._ledger, self.consortium, batch, self._member)
@@ -210,12 +210,10 @@ class Aggregator:
         for party in terms.computing_parties:
             header = Header.of(terms, batch, Kind.LABELS, party.name, me.member.name)
             for _, envelope in mailbox.labels(batch, party.name):
-                with suppress(ForgedMessageError, InvalidDataError, ValueError, KeyError, TypeError, RecursionError):
+                with suppress(ForgedMessageError, InvalidDataError):
                     head, _, share = unseal(me, party, header, envelope).partition(b"\n")
-                    found = json.loads(head)
-                    run, entities = found["run"], tuple(found["entities"])
-                    if all(isinstance(name, str) for name in (run, *entities)):
-                        yield party.name, (run, entities), share
+                    found = Opened.from_json(head, ForgedMessageError(f"A share of {party.name} is damaged."))
+                    yield party.name, (found.run, found.entities), share
 
     def _settled(self, scheme: Shared[Any], batch: Batch, outcome: IntArray) -> IntArray:
         """Charge the ledger for what was opened, once, and return the outcome that counts."""

@@ -6,23 +6,24 @@ import secrets
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from typing import Any, Self, final
+from typing import Annotated, Any, Literal, Self, final, get_args
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Meta
 
+from tutelage._internal.records import Record
 from tutelage.digests import canonical
 from tutelage.exceptions import ForgedMessageError, InvalidDataError, InvalidParameterError, StaleBatchError
-from tutelage.federation.documents import hexadecimal, parse, read_within, write_once
+from tutelage.federation.documents import hexadecimal, read_within, write_once
 from tutelage.federation.keys import Identity
 from tutelage.federation.terms import Terms
 
-_FORMAT = 1
 _CONTEXT = b"tutelage batch of queries, format 1\0"
 _MOST_HEADER_BYTES = 4096
 _MOST_BYTES = 2**30
 _MOST_AXES = 8
-_DTYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8")
+DType = Literal["|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8"]
 
 
 @final
@@ -62,32 +63,28 @@ class Batch:
 
     def to_bytes(self) -> bytes:
         """Return the batch as its file holds it."""
-        header = _header(self.consortium, self.identifier, self.rows, self.query_hash)
-        return canonical({**header, "signature": self.signature}).encode() + b"\n" + self.rows.tobytes()
+        header = _header(self.consortium, self.identifier, self.rows, self.query_hash, self.signature)
+        return canonical(header.as_dict()).encode() + b"\n" + self.rows.tobytes()
 
     @classmethod
     def from_bytes(cls, data: bytes, consortium: Terms) -> Self:
         """Return the batch that `to_bytes` wrote, after checking that `consortium`'s aggregator signed all of it."""
         line = data[: data.find(b"\n", 0, _MOST_HEADER_BYTES) + 1]
         damaged = ForgedMessageError("A batch of queries is damaged. The aggregator must send it again.")
-        header = parse(line, "batch", _FORMAT, damaged)
-        if header.get("consortium") != consortium.fingerprint:
+        header, body = _Header.from_json(line, damaged), data[len(line) :]
+        if header.consortium != consortium.fingerprint:
             raise StaleBatchError(f"A batch of queries is not for {consortium.name!r} in its present form.")
-        dtype, shape, body = header.get("dtype"), header.get("shape"), data[len(line) :]
-        if dtype not in _DTYPES or not isinstance(shape, list) or not 1 <= len(shape) <= _MOST_AXES:
+        kind = np.dtype(header.dtype)
+        if prod(header.shape) * kind.itemsize != len(body) or (kind == np.bool_ and body.strip(b"\0\1")):
             raise damaged
-        sound, kind = all(type(length) is int and length > 0 for length in shape), np.dtype(str(dtype))
-        if not sound or prod(shape) * kind.itemsize != len(body) or (kind == np.bool_ and body.strip(b"\0\1")):
-            raise damaged
-        rows = np.frombuffer(body, dtype=kind).reshape(shape)
+        rows = np.frombuffer(body, dtype=kind).reshape(header.shape)
         try:
-            found = cls(consortium.fingerprint, header["identifier"], rows, header["query_hash"], header["signature"])
-        except (KeyError, InvalidParameterError):
+            found = cls(header.consortium, header.identifier, rows, header.query_hash, header.signature)
+        except InvalidParameterError:
             raise damaged from None
         if found.to_bytes() != data or found.query_hash != hash_of_rows(rows):
             raise damaged
-        signed = _signed(_header(found.consortium, found.identifier, rows, found.query_hash))
-        if not consortium.aggregator.has_signed(signed, bytes.fromhex(found.signature)):
+        if not consortium.aggregator.has_signed(_signed(header), bytes.fromhex(found.signature)):
             raise ForgedMessageError(f"A batch of queries was not signed by {consortium.aggregator.name}, who asks.")
         return found
 
@@ -105,7 +102,7 @@ def plain_rows(rows: npt.ArrayLike) -> npt.NDArray[Any]:
     """Return the rows as a new read-only array in C order, little-endian."""
     given = np.asarray(rows)
     kind = given.dtype.newbyteorder("<")
-    if kind.str not in _DTYPES:
+    if kind.str not in get_args(DType):
         raise InvalidDataError(f"`rows` of a batch must be numbers or booleans of up to 64 bits. Got {given.dtype}.")
     if not 1 <= given.ndim <= _MOST_AXES or given.size == 0:
         raise InvalidDataError(f"`rows` of a batch must be of shape (queries, ...) and not empty. Got {given.shape}.")
@@ -126,10 +123,19 @@ def hash_of_rows(plain: npt.NDArray[Any]) -> str:
     return hashlib.sha256(about + b"\n" + plain.tobytes()).hexdigest()
 
 
-def _header(consortium: str, identifier: str, plain: npt.NDArray[Any], query_hash: str) -> dict[str, Any]:
-    about = {"file": "batch", "format": _FORMAT, "consortium": consortium, "identifier": identifier}
-    return about | {"dtype": plain.dtype.str, "shape": list(plain.shape), "query_hash": query_hash}
+class _Header(Record, tag="batch"):
+    consortium: str
+    identifier: str
+    dtype: DType
+    shape: Annotated[tuple[Annotated[int, Meta(gt=0)], ...], Meta(min_length=1, max_length=_MOST_AXES)]
+    query_hash: str
+    signature: str
 
 
-def _signed(header: dict[str, Any]) -> bytes:
-    return _CONTEXT + canonical(header).encode()
+def _header(consortium: str, identifier: str, plain: npt.NDArray[Any], query_hash: str, signature: str = "") -> _Header:
+    about: Any = {"consortium": consortium, "identifier": identifier, "query_hash": query_hash, "signature": signature}
+    return _Header(dtype=plain.dtype.str, shape=plain.shape, **about)
+
+
+def _signed(header: _Header) -> bytes:
+    return _CONTEXT + canonical({**header.as_dict(), "signature": ""}).encode()

@@ -1,23 +1,25 @@
 """A computing party: holds shares that mean nothing, and with two others computes labels that none of them sees."""
 
 import hashlib
-import json
 import secrets
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast, final
+from typing import Annotated, Any, Final, NamedTuple, cast, final
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 
+from tutelage._internal.records import Record
 from tutelage.digests import canonical
 from tutelage.exceptions import FederationError, ForgedMessageError, PartyLostError, StaleBatchError
 from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium
 from tutelage.federation.keys import Role, host_and_port
-from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, seal, sent_by_entities
+from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, Opened, seal, sent_by_entities
 from tutelage.federation.mpc import Endpoint, Session, run_party
 from tutelage.federation.schemes import Shared
-from tutelage.federation.sharing import HEAD_BYTES, MODULUS, PARTIES, SPLIT_NAME_BYTES, decode
+from tutelage.federation.sharing import HEAD_BYTES, MODULUS, SPLIT_NAME_BYTES, decode
 
 _BEGUN, _AGREED = "computed", "entities.json"  # where a party keeps what a batch was begun with
 _MISSED = "its shares did not reach all computing parties in time, or do not belong together."
@@ -34,53 +36,54 @@ class EntityShares(NamedTuple):
         return f"EntityShares(<shares hidden: private>, split={self.split!r})"
 
 
-Pins = dict[str, list[str]]  # by entity: the name of its splitting, and the hash of each party's shares of it
+Pins = dict[str, tuple[str, str, str, str]]  # by entity: its splitting, and the hash of each party's shares of it
+
+
+class Statement(Record, tag="statement"):
+    """What a party tells the others of what it holds; public, for a salted hash hides the shares."""
+
+    consortium: str
+    batch: str
+    queries: str
+    nonce: str
+    held: dict[str, tuple[str, str]]  # by entity: its splitting, and the hash of this party's shares of it
+    begun: Annotated[Pins, Meta(min_length=1)] | None  # a batch is begun with somebody's votes
 
 
 def statement_of(consortium: Consortium, batch: Batch, held: dict[str, EntityShares], begun: Pins | None) -> bytes:
-    """Return what a party tells the others of what it holds; public, for a salted hash hides the shares."""
-    pairs = {name: [shares.split, shares.digest] for name, shares in held.items()}
+    """Return a statement of what a party holds."""
+    pairs = {name: (shares.split, shares.digest) for name, shares in held.items()}
     about = {"consortium": consortium.fingerprint, "batch": batch.identifier, "queries": batch.query_hash}
-    return canonical({**about, "nonce": secrets.token_hex(16), "held": pairs, "begun": begun}).encode()
+    said = Statement(**about, nonce=secrets.token_hex(16), held=pairs, begun=begun)
+    return canonical(said.as_dict()).encode()
 
 
-def read_statement(message: bytes) -> dict[str, Any]:
-    """Return what a party says it holds, checking its form."""
-    try:
-        found = json.loads(message)
-        words = [found[name] for name in ("consortium", "batch", "queries", "nonce")]
-        words += [word for pair in found["held"].values() for word in pair]
-        words += [word for pin in (found["begun"] or {}).values() for word in pin]
-        lengths = {len(pair) for pair in found["held"].values()} <= {2}
-        lengths &= {len(pin) for pin in (found["begun"] or {}).values()} <= {1 + PARTIES}
-        remembers = found["begun"] is None or bool(found["begun"])  # a batch is begun with somebody's votes
-        if lengths and remembers and all(isinstance(word, str) for word in words):
-            return found
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        pass
-    raise ForgedMessageError("A computing party's statement is not in the form in which this version writes it.")
+def read_statement(message: bytes) -> Statement:
+    """Return what a party says it holds."""
+    refused = "A computing party's statement is not in the form in which this version writes it."
+    return Statement.from_json(message, ForgedMessageError(refused))
 
 
-def agreed_pins(statements: list[dict[str, Any]]) -> Pins:
+def agreed_pins(statements: list[Statement]) -> Pins:
     """Return the shares to use: those a party remembers to have begun with, or those all hold of one splitting."""
-    if any(len({statement[name] for statement in statements}) > 1 for name in ("consortium", "batch", "queries")):
+    if len({(each.consortium, each.batch, each.queries) for each in statements}) > 1:
         raise StaleBatchError("The computing parties are not at the same batch of the same consortium.")
-    begun = [statement["begun"] for statement in statements if statement["begun"] is not None]
+    begun = [each.begun for each in statements if each.begun is not None]
     if any(other != begun[0] for other in begun):
         raise StaleBatchError(
             "The computing parties began this batch with different votes. Ask the rows again with `--new-batch`."
         )
-    held = [statement["held"] for statement in statements]
+    held = [each.held for each in statements]
     if not begun:
         common = sorted(set(held[0]).intersection(*held[1:]))
         pairs = {name: [mine[name] for mine in held] for name in common}
         return {
-            name: [found[0][0], *(digest for _, digest in found)]
+            name: (found[0][0], *(digest for _, digest in found))
             for name, found in pairs.items()
             if len({split for split, _ in found}) == 1
         }
     for place, mine in enumerate(held):
-        if any(mine.get(name) != [pin[0], pin[1 + place]] for name, pin in begun[0].items()):
+        if any(mine.get(name) != (pin[0], pin[1 + place]) for name, pin in begun[0].items()):
             raise StaleBatchError(
                 "This batch was begun with votes that are no longer in the mailbox of every party as they were. "
                 "Restore them; a batch is never computed twice with different votes."
@@ -160,7 +163,7 @@ class ComputingParty:
             If another party failed or fell silent: try again with the same files.
         """
         kept = self._home.kept(_BEGUN, batch.identifier, [_AGREED])
-        begun: Pins | None = None if kept is None else json.loads(kept[_AGREED])
+        begun = None if kept is None else msgspec.json.decode(kept[_AGREED], type=Pins)
         held, left_out = self._held(batch, mailbox)
         # The others cannot add hospitals whose shares this party lacks.
         self.consortium.require_quorum(held, left_out)
@@ -193,7 +196,7 @@ class ComputingParty:
             raise found
         run, entities, result, bytes_sent = found
         header = Header.of(self.consortium, batch, Kind.LABELS, me.member.name, aggregator.name)
-        content = canonical({"run": run, "entities": entities}).encode() + b"\n" + result
+        content = canonical(Opened(run=run, entities=entities).as_dict()).encode() + b"\n" + result
         mailbox.put_labels(batch, me.member.name, run, seal(me, aggregator, header, content))
         return Computed(entities, left_out, batch.n_queries, bytes_sent)
 
@@ -219,9 +222,9 @@ class ComputingParty:
         said = await session.exchange(statement_of(self.consortium, batch, held, begun))
         everyones = [read_statement(message) for message in said]
         pins = agreed_pins(everyones)
-        missed = set().union(*(each["held"] for each in everyones)) - set(pins)
+        missed = set().union(*(each.held for each in everyones)) - set(pins)
         left_out |= dict.fromkeys(missed - set(left_out), _MISSED)
-        remembered = [each["begun"] is not None for each in everyones]
+        remembered = [each.begun is not None for each in everyones]
         # Votes that all three remember were found to be small enough before they wrote them down. Ballots that are only
         # added cannot be too large: whatever an entity sends, the total alone is opened.
         bound = self._scheme.bound(batch.n_queries)
@@ -239,7 +242,7 @@ class ComputingParty:
         begun_with = {_AGREED: canonical(pins).encode()}
         if self._home.keep(_BEGUN, batch.identifier, begun_with) != begun_with:
             raise StaleBatchError(f"Batch {batch.identifier} was begun with other votes by another process. Try again.")
-        about = canonical([batch.identifier, pins, [each["nonce"] for each in everyones]])
+        about = canonical([batch.identifier, pins, [each.nonce for each in everyones]])
         run = hashlib.sha256(about.encode()).hexdigest()
         if set(await session.exchange(run.encode())) != {run.encode()}:
             raise StaleBatchError("The parties do not agree on what they compute. Nothing was opened; try again.")

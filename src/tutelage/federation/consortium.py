@@ -13,15 +13,14 @@ from tutelage.accounting import data_independent
 from tutelage.digests import canonical
 from tutelage.events import Repeated
 from tutelage.exceptions import FederationError, InvalidDataError, InvalidParameterError, QuorumError
-from tutelage.federation.documents import MOST_BYTES_OF_A_DOCUMENT, listed, parse, read_within, write_once
-from tutelage.federation.keys import Member, Role
+from tutelage.federation.documents import MOST_BYTES_OF_A_DOCUMENT, listed, read_within, write_once
+from tutelage.federation.keys import Role
 from tutelage.federation.schemes import MOST_QUERIES, LocalVotes, SharedVotes
 from tutelage.federation.sums import SharedSums
-from tutelage.federation.terms import FORMAT, OF_SUMS, Terms
+from tutelage.federation.terms import Terms, TermsRecord
 from tutelage.mechanisms import NoisySum
 from tutelage.mechanisms.registry import CENTRAL, LOCAL
-from tutelage.privacy import ONE_ENTITY, PrivacyUnit, PublicEpsilon
-from tutelage.teachers import VectorBallots
+from tutelage.privacy import ONE_ENTITY, PublicEpsilon
 
 _MOST_CLASSES = 2**20
 
@@ -134,25 +133,17 @@ class Consortium(Terms):
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what `save` wrote, checking every value."""
         damaged = InvalidDataError(f"{path} is no complete consortium file. Get it again.")
-        document = read_within(Path(path), MOST_BYTES_OF_A_DOCUMENT)
-        content = parse(document, "consortium", FORMAT, damaged)
-        mechanism, of_sum = content.get("mechanism"), OF_SUMS & set(content)
-        sound = set(content) == set(cls.__dataclass_fields__) - OF_SUMS | of_sum and len(of_sum) != 1
-        sound &= all(isinstance(content[name], list) for name in {"members", "people"} & set(content))
-        if not sound or not isinstance(mechanism, dict) or not isinstance(mechanism.get("kind"), str):
-            raise damaged
-        kind = _BY_NAME.get(mechanism.pop("kind"))
-        if kind is None:
-            raise InvalidParameterError(f"`mechanism` of Consortium must be one of {', '.join(_BY_NAME)}.")
-        content["members"] = tuple(Member.from_dict(member) for member in content["members"])
-        content["unit"] = PrivacyUnit.from_dict(content["unit"], str(path))
+        found = TermsRecord.from_json(read_within(Path(path), MOST_BYTES_OF_A_DOCUMENT), damaged)
+        mechanism = dict(found.mechanism)
         try:
-            content["mechanism"] = kind(**mechanism)
-            if of_sum:
-                content["teacher"] = VectorBallots(**content["teacher"])
+            kind = _BY_NAME.get(mechanism.pop("kind", None))
+            values = {name: getattr(found, name) for name in cls.__dataclass_fields__}
+            made = values if kind is None else values | {"mechanism": kind(**mechanism)}
         except TypeError:
             raise damaged from None
-        return cls(**content)
+        if kind is None:
+            raise InvalidParameterError(f"`mechanism` of Consortium must be one of {', '.join(_BY_NAME)}.")
+        return cls(**made)
 
     def _check_numbers_and_roles(self) -> None:
         checks = (

@@ -1,18 +1,16 @@
-"""Files of a consortium: written once and whole, read within a limit, and JSON taken only as it was written."""
+"""Files of a consortium: written once and whole, and read within a limit."""
 
-import json
 import os
 import re
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from tutelage._internal.gate import read_input
 from tutelage._internal.outputs import put_new, sync
 from tutelage._internal.validation import shown
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, TutelageError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 
 MOST_BYTES_OF_A_DOCUMENT = 2**22  # a consortium of a thousand members takes 300 kB
 MOST_BYTES = 2**28  # of a message: two million queries of ten classes
@@ -106,31 +104,5 @@ def read_within(path: Path, most: int) -> bytes:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
 
 
-def parse(data: bytes, file: str, version: int, damaged: TutelageError) -> dict[str, Any]:
-    """Return the entries of a JSON document that says it is a `file` of format `version`, without these two."""
-    try:
-        # NaN and Infinity are no integers: a ValueError.
-        content = json.loads(data.decode("ascii"), object_pairs_hook=_unique, parse_constant=int)
-    except (ValueError, RecursionError):
-        raise damaged from None
-    if not isinstance(content, dict) or content.pop("file", None) != file:
-        raise damaged
-    found = content.pop("format", None)
-    if type(found) is not int:
-        raise damaged
-    if found != version:
-        raise InvalidDataError(
-            f"A {file} file has another format ({shown(found)}); read it with the version of tutelage that made it."
-        )
-    return content
-
-
 def _part_of(path: Path) -> Path:
     return path.parent / f".{path.name}.{secrets.token_hex(8)}.part"
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    content = dict(pairs)
-    if len(content) != len(pairs):
-        raise ValueError
-    return content

@@ -10,17 +10,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self, final
 
+from tutelage._internal.records import Record
 from tutelage._internal.typing import NeverPickled
 from tutelage.digests import canonical
-from tutelage.exceptions import (
-    FederationError,
-    ForgedMessageError,
-    InvalidDataError,
-    InvalidParameterError,
-    TutelageError,
-)
+from tutelage.exceptions import FederationError, ForgedMessageError, InvalidDataError, InvalidParameterError
 from tutelage.federation import documents
-from tutelage.federation.documents import hexadecimal, member_name, parse, read_within
+from tutelage.federation.documents import hexadecimal, member_name, read_within
 
 try:
     from cryptography import x509
@@ -34,7 +29,6 @@ try:
 except ImportError:
     raise FederationError("A consortium needs cryptography 47 or later: pip install 'tutelage[federation]'.") from None
 
-_FORMAT = 1
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 
 
@@ -89,18 +83,10 @@ class Member:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, content: object) -> Self:
-        """Return the member that `as_dict` described, checking every value."""
-        if not isinstance(content, dict) or set(content) != set(cls.__dataclass_fields__):
-            raise InvalidDataError(f"A member must have the entries {', '.join(cls.__dataclass_fields__)}.")
-        return cls(**content)
-
-    @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read the public file that `Identity.save` wrote, checking every value."""
         damaged = InvalidDataError(f"{path} is no complete public file of a member. Ask for it again.")
-        document = read_within(Path(path), documents.MOST_BYTES_OF_A_DOCUMENT)
-        return cls.from_dict(parse(document, "member", _FORMAT, damaged))
+        return _PublicKeys.from_json(read_within(Path(path), documents.MOST_BYTES_OF_A_DOCUMENT), damaged).member
 
     def seal(self, plaintext: bytes, info: bytes) -> bytes:
         """Encrypt to this member alone, bound to `info`: HPKE, RFC 9180, X25519, HKDF-SHA256 and AES-256-GCM."""
@@ -177,7 +163,7 @@ class Identity(NeverPickled):
             raise InvalidDataError(f"{folder} has keys of {self.member.name}, which are never overwritten.") from None
         except OSError as error:
             raise InvalidDataError(f"{private} cannot be written: {error.strerror}.") from None
-        documents.write_once(public, _document("member", self.member.as_dict()))
+        documents.write_once(public, _document(_PublicKeys(member=self.member)))
         return private, public
 
     @classmethod
@@ -188,32 +174,37 @@ class Identity(NeverPickled):
         if os.name == "posix" and stat.S_IMODE(path.stat().st_mode) & 0o077:
             raise InvalidDataError(f"{path} holds private keys that others may read. Run: chmod 600 {path}")
         damaged = InvalidDataError(f"{path} is no complete private file of a member. Restore it from its copy.")
-        content = parse(data, "identity", _FORMAT, damaged)
+        found = _PrivateKeys.from_json(data, damaged)
         try:
-            signing, sealing = (bytes.fromhex(content.pop(name)) for name in ("signing", "sealing"))
-            pem, member = content.pop("tls"), Member.from_dict(content.pop("member"))
-            keys = Ed25519PrivateKey.from_private_bytes(signing), X25519PrivateKey.from_private_bytes(sealing)
-            tls_key_pem = None if pem is None else pem.encode("ascii")
-        except TutelageError:
-            raise
-        except (KeyError, TypeError, ValueError, AttributeError):
+            signing = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(found.signing))
+            sealing = X25519PrivateKey.from_private_bytes(bytes.fromhex(found.sealing))
+            tls_key_pem = None if found.tls is None else found.tls.encode("ascii")
+        except ValueError:
             raise damaged from None
-        if content:
-            raise damaged
-        return cls(member, *keys, tls_key_pem)
+        return cls(found.member, signing, sealing, tls_key_pem)
 
     def _private_document(self) -> bytes:
         tls = None if self.tls_key_pem is None else self.tls_key_pem.decode("ascii")
         signing, sealing = (key.private_bytes_raw().hex() for key in (self._signing, self._sealing))
-        content = {"member": self.member.as_dict(), "signing": signing, "sealing": sealing, "tls": tls}
-        return _document("identity", content)
+        return _document(_PrivateKeys(member=self.member, signing=signing, sealing=sealing, tls=tls))
 
     def __repr__(self) -> str:
         return f"Identity(<keys hidden: private>, member={self.member.name!r}, role={self.member.role.value!r})"
 
 
-def _document(file: str, content: dict[str, Any]) -> bytes:
-    return canonical({**content, "file": file, "format": _FORMAT}).encode() + b"\n"
+class _PublicKeys(Record, tag="member"):
+    member: Member
+
+
+class _PrivateKeys(Record, tag="identity"):
+    member: Member
+    signing: str
+    sealing: str
+    tls: str | None
+
+
+def _document(content: Record) -> bytes:
+    return canonical(content.as_dict()).encode() + b"\n"
 
 
 def host_and_port(address: object, name: str = "`address` of a computing party") -> tuple[str, int]:

@@ -12,13 +12,13 @@ import shutil
 import stat
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self, TypeVar, final
 
 from tutelage._internal.outputs import sync
+from tutelage._internal.records import Record
 from tutelage._internal.validation import shown
 from tutelage.digests import canonical
 from tutelage.exceptions import (
@@ -37,7 +37,6 @@ from tutelage.federation.documents import (
     SIGNATURE_BYTES,
     hexadecimal,
     member_name,
-    parse,
     read_within,
     require_room,
     write_new,
@@ -46,7 +45,6 @@ from tutelage.federation.documents import (
 from tutelage.federation.keys import Identity, Member, Role
 from tutelage.federation.sharing import ELEMENT_BYTES
 
-_FORMAT = 1
 _CONTEXT = b"tutelage sealed message, format 1\0"
 _RUN_DIGITS = 64
 _named = partial(member_name, name="member", owner="Mailbox")
@@ -67,8 +65,7 @@ class Kind(StrEnum):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(Record, tag="envelope"):
     """Subject of a message; public."""
 
     consortium: str
@@ -81,11 +78,19 @@ class Header:
     @classmethod
     def of(cls, consortium: Consortium, batch: Batch, kind: Kind, sender: str, recipient: str) -> Self:
         """Return the header of a message about `batch` from one member of `consortium` to another, by their names."""
-        return cls(consortium.fingerprint, batch.identifier, batch.query_hash, kind, sender, recipient)
+        about = {"consortium": consortium.fingerprint, "batch": batch.identifier, "query_hash": batch.query_hash}
+        return cls(kind=kind, sender=sender, recipient=recipient, **about)
 
     def to_bytes(self) -> bytes:
         """Return the header as one line of canonical JSON."""
-        return canonical({"file": "envelope", "format": _FORMAT, **asdict(self)}).encode() + b"\n"
+        return canonical(self.as_dict()).encode() + b"\n"
+
+
+class Opened(Record, tag="opened"):
+    """What a computing party sends with its share: the name of the computation, and whose votes are in it."""
+
+    run: str
+    entities: tuple[str, ...]
 
 
 def seal(identity: Identity, recipient: Member, header: Header, payload: bytes) -> bytes:
@@ -153,13 +158,13 @@ def _refusal(line: bytes, sender: Member, expected: Header) -> ForgedMessageErro
     """Return why a message that begins with another line than the expected header is refused."""
     damaged = ForgedMessageError(f"A message from {sender.name} is damaged. It must be sent again.")
     try:
-        content = parse(line, "envelope", _FORMAT, damaged)
+        content = Header.from_json(line, damaged).as_dict()
     except (ForgedMessageError, InvalidDataError) as error:
         if error is damaged:
             return damaged
         return ForgedMessageError(f"A message from {sender.name} cannot be read. {error}")
-    for name, wanted in asdict(expected).items():
-        if (got := content.get(name)) != wanted:
+    for name, wanted in expected.as_dict().items():
+        if (got := content[name]) != wanted:
             return ForgedMessageError(f"`{name}` of a message from {sender.name} must be {wanted}. Got {shown(got)}.")
     return damaged
 

@@ -8,12 +8,14 @@ Only the maps of `tutelage.features.stored` are accepted.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from math import prod, sqrt
-from typing import TYPE_CHECKING, Any, Self, cast, final
+from typing import TYPE_CHECKING, Annotated, Any, Self, cast, final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Meta
 from sklearn.pipeline import Pipeline
 
+from tutelage._internal.records import Record
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least
 from tutelage.digests import canonical
@@ -23,7 +25,7 @@ from tutelage.features.rowwise import projector
 from tutelage.features.stored import LARGEST, LEAST, arrays_of, map_of, names_of, require_moderate
 from tutelage.federation import sharing
 from tutelage.federation.batches import Batch, hash_of_rows, plain_rows
-from tutelage.federation.documents import MOST_PAYLOAD_BYTES, parse
+from tutelage.federation.documents import MOST_PAYLOAD_BYTES
 from tutelage.federation.schemes import Draft, Shared, shares_of
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
@@ -36,9 +38,7 @@ from tutelage.teachers import VectorBallots
 if TYPE_CHECKING:
     from tutelage.federation.mpc import Session
 
-_FORMAT = 1
 _MOST_HEADER_BYTES = 2**16
-_MOST_AXES = 2
 _MOST_PEOPLE = 2**26  # of one hospital: sums of their ballots are exact
 
 
@@ -93,30 +93,29 @@ class SumRound:
             found |= {f"round {number} {name}": value for name, value in moments._asdict().items()}
         found |= arrays_of(self.features)
         arrays = {name: np.asarray(value, dtype=np.float64) for name, value in found.items()}
-        shapes = [[name, list(array.shape)] for name, array in arrays.items()]
-        maps = names_of(self.features)
-        header = {"file": "round", "format": _FORMAT, "people": self.people, "maps": maps, "arrays": shapes}
+        shapes = [(name, array.shape) for name, array in arrays.items()]
+        header = _Header(people=self.people, maps=names_of(self.features), arrays=shapes)
         body = b"".join(array.astype("<f8").tobytes() for array in arrays.values())
-        return np.frombuffer(canonical(header).encode() + b"\n" + body, dtype=np.uint8)[np.newaxis]
+        return np.frombuffer(canonical(header.as_dict()).encode() + b"\n" + body, dtype=np.uint8)[np.newaxis]
 
     @classmethod
     def of_row(cls, rows: npt.NDArray[Any]) -> Self:
         """Return the round that `to_row` wrote."""
         data = rows.tobytes() if rows.dtype == np.uint8 and rows.ndim == 2 and len(rows) == 1 else b""
         line, _, body = data.partition(b"\n")
-        header = parse(line[:_MOST_HEADER_BYTES], "round", _FORMAT, _damaged())
+        header = _Header.from_json(line[:_MOST_HEADER_BYTES], _damaged())
         try:
-            arrays = _arrays(header["arrays"], body)
+            arrays = _arrays(header.arrays, body)
             rounds = range(len([name for name in arrays if name.endswith(" values")]))
             parts = [[arrays[f"round {number} {part}"] for part in Moments._fields] for number in rounds]
             earlier = tuple(Moments(values, float(noise), float(radius)) for values, noise, radius in parts)
-            features, coef = map_of(header["maps"], arrays), arrays["coef"]
+            features, coef = map_of(header.maps, arrays), arrays["coef"]
             projection: Any = features[-2]
-            if coef.ndim != 2 or not isinstance(header["maps"], list):
+            if coef.ndim != 2:
                 raise _damaged()
             require_moderate(coef, (projection.directions.shape[1] + 1, coef.shape[-1]))
             projector(np.zeros(len(coef)), coef, 1.0)
-            return cls(features, arrays["seen"], earlier, coef, float(arrays["radius"]), header["people"])
+            return cls(features, arrays["seen"], earlier, coef, float(arrays["radius"]), header.people)
         except (KeyError, TypeError, ValueError):
             raise _damaged() from None
 
@@ -179,7 +178,7 @@ class SharedSums(Shared[NoisySum]):
         fits = classes == self.terms.n_classes and 0 < numbers <= teacher.n_landmarks + 1
         fits &= found.seen.ndim == 2 and found.seen.shape[1] == numbers and len(found.seen) > 0
         fits &= all(moments.values.shape == (classes, numbers) for moments in found.earlier)
-        fits &= type(found.people) is int and 0 <= found.people <= sum(self.terms.people)
+        fits &= found.people <= sum(self.terms.people)
         fits &= LEAST <= found.radius <= LARGEST and found.number < teacher.rounds
         kernel: Any = found.features[-3]
         # A hospital keeps one number per landmark and row of a block, which holds all rows of a person. With more
@@ -239,13 +238,16 @@ class SharedSums(Shared[NoisySum]):
         return sharing.added(shares, self.round_of(batch).coef.T.shape)
 
 
-def _arrays(shapes: Any, body: bytes) -> dict[str, FloatArray]:
-    """Return the arrays of a round by name, which are found to be finite; what is no list of pairs is an error too."""
+class _Header(Record, tag="round"):
+    people: Annotated[int, Meta(ge=0)]
+    maps: list[str]
+    arrays: list[tuple[str, Annotated[tuple[Annotated[int, Meta(gt=0)], ...], Meta(max_length=2)]]]
+
+
+def _arrays(shapes: list[tuple[str, tuple[int, ...]]], body: bytes) -> dict[str, FloatArray]:
+    """Return the arrays of a round by name, which are found to be finite."""
     arrays, start = dict[str, FloatArray](), 0
     for name, shape in shapes:
-        fits = isinstance(name, str) and isinstance(shape, list) and len(shape) <= _MOST_AXES
-        if not fits or not all(type(each) is int and each > 0 for each in shape):
-            raise _damaged()
         stop = start + 8 * prod(shape)
         arrays[name] = np.frombuffer(body[start:stop], dtype="<f8").astype(np.float64).reshape(shape)
         start = stop

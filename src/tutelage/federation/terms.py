@@ -3,10 +3,11 @@
 import hashlib
 import secrets
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from tutelage._internal.records import Record
 from tutelage.digests import canonical
 from tutelage.events import settings_of
 from tutelage.exceptions import InvalidParameterError
@@ -17,8 +18,21 @@ from tutelage.mechanisms.local import LocalMechanism
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.teachers import VectorBallots
 
-FORMAT = 1
-OF_SUMS = {"teacher", "people"}  # entries of terms of sums of ballots only
+
+class TermsRecord(Record, tag="consortium"):
+    """The file of a consortium."""
+
+    name: str
+    members: tuple[Member, ...]
+    n_classes: int
+    mechanism: dict[str, Any]  # its settings, and the name of its class as `kind`
+    teachers_per_entity: int
+    quorum: int
+    colluding: int
+    unit: PrivacyUnit
+    teacher: VectorBallots | None
+    people: tuple[int, ...]
+    identifier: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,13 +88,9 @@ class Terms:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the agreement as plain values, with the format of its file."""
-        content = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in OF_SUMS}
-        content["members"] = [member.as_dict() for member in self.members]
-        content["mechanism"] = {"kind": type(self.mechanism).__name__, **settings_of(self.mechanism)}
-        content["unit"] = self.unit.as_dict()
-        if self.teacher is not None:
-            content |= {"teacher": asdict(self.teacher), "people": list(self.people)}
-        return {"file": "consortium", "format": FORMAT, **content}
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        mechanism = {"kind": type(self.mechanism).__name__, **settings_of(self.mechanism)}
+        return TermsRecord(**values | {"mechanism": mechanism}).as_dict()
 
     def _with(self, role: Role) -> tuple[Member, ...]:
         return tuple(member for member in self.members if member.role is role)
