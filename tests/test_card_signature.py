@@ -147,8 +147,8 @@ def test_a_missing_file_is_named(name, called, signed):
 @pytest.mark.parametrize(("content", "said"), [
     *((content, "is not a signature of a release") for content in (b"\xff", b"[]", b"{}", b"[" * 60_000)),
     (b'{"file": "release signature", "format": 1}', "is not a signature of a release"),
-    (b'{"file": "release signature", "format": 2}', "has another format than 1"),
-    (b'{"file": "release signature", "format": 1, "signature": "", "manifest": 1}', "was not signed"),
+    (b'{"file": "release signature", "format": 2}', "has another format (2)"),
+    (b'{"file": "release signature", "format": 1, "signature": "", "manifest": 1}', "is not a signature of a release"),
 ])  # fmt: skip
 def test_another_file_in_the_place_of_a_signature_is_refused(content, said, called, signed):
     (signed / "out" / SIGNATURE).write_bytes(content)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from exact import hockey_stick
 from tutelage.accounting import Accountant, data_independent
 from tutelage.events import CERTAIN, Composed, ExponentialArgmax, NoisyArgmaxLaplace, PublicationTest, Repeated
-from tutelage.exceptions import InvalidParameterError, NothingToGainError, UnsupportedEventError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, NothingToGainError, UnsupportedEventError
 from tutelage.privacy import ONE_TEACHER
 from tutelage.publishing.cost_envelope import reach, reach_of
 from tutelage.publishing.proposal import PASSING, REFUSED, TAIL, Proposal, best_chances, propose
@@ -171,7 +171,7 @@ def test_a_file_cannot_claim_more_than_its_numbers_prove(proposal):
 ])  # fmt: skip
 def test_what_is_no_proposal_is_refused(proposal, change):
     record = {**proposal.as_dict(), **change}
-    with pytest.raises(InvalidParameterError):
+    with pytest.raises((InvalidDataError, InvalidParameterError)):
         Proposal.from_json(json.dumps(record))
 
 

@@ -8,7 +8,6 @@ folder with files but without the file of the lock was not made here, and nothin
 import ctypes
 import errno
 import fcntl
-import json
 import os
 import shutil
 import stat
@@ -21,7 +20,8 @@ from tempfile import mkdtemp
 from typing import Any, BinaryIO, NamedTuple, final
 
 from tutelage._internal.gate import user_path
-from tutelage.exceptions import ConfigError
+from tutelage._internal.records import Record
+from tutelage.exceptions import ConfigError, InvalidDataError
 
 _LOCK, _STAGING, _REPLACED = "made-by-tutelage", "staging-", "replaced"
 _OF_LEDGERS = ("-journal", "-wal", "-shm", ".turn")  # that a ledger may have beside it
@@ -48,9 +48,9 @@ def form(name: str, is_own: Callable[[Path], bool]) -> Form:
     return Form(name, fault)
 
 
-def json_form(name: str, *entries: str) -> Form:
-    """Return the kind of JSON files that have exactly these entries."""
-    return form(name, lambda path: set(json.loads(path.read_bytes())) == set(entries))
+def record_form(name: str, kind: type[Record]) -> Form:
+    """Return the kind of JSON files that hold such a record."""
+    return form(name, lambda path: bool(kind.from_json(path.read_bytes(), InvalidDataError(name))))
 
 
 def npz_form(name: str, *arrays: str) -> Form:

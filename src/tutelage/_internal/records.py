@@ -1,7 +1,8 @@
 """Records: what files and messages hold, each with a type; what is read is exactly what would be written."""
 
 import json
-from typing import Any, Self
+import re
+from typing import Annotated, Any, Self
 
 import msgspec
 
@@ -9,6 +10,12 @@ from tutelage._internal.validation import shown
 from tutelage.exceptions import InvalidDataError, TutelageError
 
 FORMAT = 1  # of every kind of file
+Hash = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+_UNKNOWN_CODE = re.compile(r"Invalid enum value .* at `\$(?:.*\.)?(\w+)`", re.DOTALL)
+
+
+class AnotherFormatError(InvalidDataError):
+    """A file of a format that this version does not know."""
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="file"):
@@ -20,35 +27,38 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """Return the record as plain JSON-ready values."""
         return msgspec.json.decode(msgspec.json.encode(self))
 
+    def to_text(self) -> str:
+        """Return the record as JSON for people to read."""
+        return json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n"
+
     @classmethod
-    def from_json(cls, data: bytes, damaged: TutelageError) -> Self:
+    def from_json(cls, data: bytes | str, damaged: TutelageError) -> Self:
         """Return the record that JSON holds; with a key that is missing, unknown or there twice, it is `damaged`.
 
         What a class of values refuses is raised as it is.
         """
-        kind = cls.__struct_config__.tag
+        kind, found = cls.__struct_config__.tag, None
         try:
-            content, head = json.loads(data, object_pairs_hook=_unique), msgspec.json.decode(data, type=_Head)
-            found = msgspec.json.decode(data, type=cls) if (head.file, head.format) == (kind, FORMAT) else None
+            content = json.loads(data, object_pairs_hook=_unique)
+            known = isinstance(content, dict) and content.get(cls.__struct_config__.tag_field) == kind
+            another = known and type(content.get("format")) is int and content["format"] != FORMAT
+            found = msgspec.json.decode(data, type=cls) if known and not another else None
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise (error.__cause__ if isinstance(error.__cause__, TutelageError) else damaged) from None
-        if head.file == kind and head.format != FORMAT:
-            raise another_format(f"A {kind} file", head.format)
+            if isinstance(error.__cause__, TutelageError):
+                raise error.__cause__ from None
+            if code := _UNKNOWN_CODE.search(str(error)):
+                raise InvalidDataError(
+                    f"`{code[1]}` of a {kind} is none that is known; if a later version wrote it, upgrade tutelage."
+                ) from None
+            raise damaged from None
+        if another:
+            raise AnotherFormatError(
+                f"A {kind} file has another format ({shown(content['format'])}); read it with the version of tutelage "
+                "that made it."
+            )
         if found is None or found.as_dict() != content:
             raise damaged
         return found
-
-
-class _Head(msgspec.Struct):
-    file: str
-    format: int
-
-
-def another_format(what: str, found: int) -> InvalidDataError:
-    """Return the refusal of a file of a format that this version does not know."""
-    return InvalidDataError(
-        f"{what} has another format ({shown(found)}); read it with the version of tutelage that made it."
-    )
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

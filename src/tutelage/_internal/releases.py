@@ -4,8 +4,6 @@ No finer time than its day is published: it would tell how long the private rows
 """
 
 import hashlib
-import json
-import re
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
@@ -17,15 +15,14 @@ from typing import Any, Self, final
 
 from tutelage._internal.gate import DOCUMENT, LARGEST, read_input, user_path
 from tutelage._internal.outputs import Claim, Form, claimed, path_of, sync_all
+from tutelage._internal.records import FORMAT, AnotherFormatError, Hash, Record
 from tutelage.exceptions import ConfigError, InvalidDataError
 
 MANIFEST, SIGNATURE = "manifest.json", "manifest.signature.json"
-SIGNATURE_KIND, SIGNATURE_FORMAT = "release signature", 1
+SIGNATURE_KIND, SIGNATURE_FORMAT = "release signature", FORMAT
 CARD = ("card.json", "card.md", "card.html")
 RESULTS = (*CARD, "labels.csv", "student.skops")
-_RELEASE, _FORMAT = "release", 1
-_HASH = re.compile("[0-9a-f]{64}")
-Record = Callable[[Callable[[str], str]], object]  # of a ledger: takes what returns a manifest's hash, given the head
+Recording = Callable[[Callable[[str], str]], object]  # by a ledger, of a manifest's hash, given the head
 
 
 _DAY: ContextVar[str | None] = ContextVar("day", default=None)
@@ -57,8 +54,26 @@ def _read(path: Path, advice: str, most: int = DOCUMENT) -> bytes:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}. {advice}") from None
 
 
-class _AnotherFormatError(InvalidDataError):
-    """A manifest of a format that this version does not know."""
+class _Release(Record, tag="release"):
+    """The manifest of a release."""
+
+    day: str
+    head: Hash | None
+    recorded: bool
+    sha256: dict[str, Hash]
+
+
+class _Plan(_Release, tag="plan"):
+    """The manifest of a plan."""
+
+
+class _Signature(Record, tag=SIGNATURE_KIND):
+    signer: str
+    manifest: Hash
+    signature: str
+
+
+_KINDS = {"release": _Release, "plan": _Plan}
 
 
 @final
@@ -73,31 +88,18 @@ class Manifest:
     hash: str  # SHA-256 of the manifest itself
 
     @classmethod
-    def read(cls, folder: Path, kind: str = _RELEASE) -> Self:
+    def read(cls, folder: Path, kind: str = "release") -> Self:
         """Return the manifest of a folder, before any file is compared with it."""
         path = folder / MANIFEST
         content = _read(path, "Name a results folder, with all its files.")
-        try:
-            record: dict[str, Any] = json.loads(content)
-            version, recorded = record["format"], record["recorded"]
-            day, head, hashes = record["day"], record["head"], dict[str, str](record["sha256"])
-            sound = (record["file"], type(version), type(recorded), type(day)) == (kind, int, bool, str)
-            sound &= not recorded if head is None else bool(_HASH.fullmatch(head))
-            # A manifest names files in the folder itself, and not itself.
-            sound &= all(Path(name).name == name and _HASH.fullmatch(digest) for name, digest in hashes.items())
-            sound &= not {MANIFEST, SIGNATURE} & set(hashes)
-            if not sound:
-                raise ValueError
-        except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
-            raise InvalidDataError(
-                f"{path} is not a manifest that tutelage wrote. Get the results folder again."
-            ) from None
-        if version != _FORMAT:
-            raise _AnotherFormatError(
-                f"{path} has another format ({version}); read it with the version of tutelage that made it."
-            )
+        damaged = InvalidDataError(f"{path} is not a manifest that tutelage wrote. Get the results folder again.")
+        found = _KINDS[kind].from_json(content, damaged)
+        # A manifest names files in the folder itself, and not itself.
+        foreign = any(Path(name).name != name or name in (MANIFEST, SIGNATURE) for name in found.sha256)
+        if foreign or (found.recorded and found.head is None):
+            raise damaged
         digest = hashlib.sha256(content).hexdigest()
-        return cls(day=day, head=head, recorded=recorded, sha256=hashes, hash=digest)
+        return cls(day=found.day, head=found.head, recorded=found.recorded, sha256=found.sha256, hash=digest)
 
     @classmethod
     def checked(cls, folder: Path) -> Self:
@@ -136,7 +138,7 @@ def _foreign(folder: Path, names: Collection[str], kind: str) -> Path | None:
         return None
     try:
         manifest = Manifest.read(folder, kind)
-    except _AnotherFormatError:
+    except AnotherFormatError:
         raise
     except InvalidDataError:
         return next((path for path in found if path.name != MANIFEST), folder / MANIFEST)
@@ -152,19 +154,9 @@ def _foreign(folder: Path, names: Collection[str], kind: str) -> Path | None:
 
 
 def read_signature(path: Path) -> dict[str, Any]:
-    """Return what a signature file says, unchecked."""
-    text = _read(path, "Sign the folder with --sign.")
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError):
-        content = None
-    if not isinstance(content, dict) or content.get("file") != SIGNATURE_KIND:
-        raise InvalidDataError(f"{path} is not a signature of a release. Sign the folder again.")
-    if content.get("format") != SIGNATURE_FORMAT:
-        raise InvalidDataError(
-            f"{path} has another format than {SIGNATURE_FORMAT}; read it with the version of tutelage that made it."
-        )
-    return content
+    """Return what a signature file says; whether it is genuine is not checked."""
+    damaged = InvalidDataError(f"{path} is not a signature of a release. Sign the folder again.")
+    return _Signature.from_json(_read(path, "Sign the folder with --sign."), damaged).as_dict()
 
 
 def signed_manifest(path: Path) -> object:
@@ -178,7 +170,7 @@ def _hash(path: Path) -> str:
 
 
 def claimed_folder(
-    folder: Path, names: Collection[str], way_out: str, *, ledger: Path | None = None, kind: str = _RELEASE
+    folder: Path, names: Collection[str], way_out: str, *, ledger: Path | None = None, kind: str = "release"
 ) -> AbstractContextManager[Claim]:
     """Hold a folder for this process; refuse one with other files than these, or than its manifest accounts for."""
     folder = user_path(folder)
@@ -194,7 +186,7 @@ def claimed_folder(
 
 @contextmanager
 def released(
-    claim: Claim, head: str | None = None, record: Record | None = None, *, kind: str = _RELEASE
+    claim: Claim, head: str | None = None, record: Recording | None = None, *, kind: str = "release"
 ) -> Generator[Path]:
     """Yield an empty folder; if the block ends well, it gets a manifest and takes the place of the claimed folder.
 
@@ -205,9 +197,8 @@ def released(
         hashes = {path.name: _hash(path) for path in sorted(part.iterdir())}
 
         def write(head: str | None) -> str:
-            content: dict[str, Any] = {"file": kind, "format": _FORMAT, "day": today(), "head": head}
-            content |= {"recorded": record is not None, "sha256": hashes}
-            text = (json.dumps(content, indent=1) + "\n").encode()
+            manifest = _KINDS[kind](day=today(), head=head, recorded=record is not None, sha256=hashes)
+            text = manifest.to_text().encode()
             (part / MANIFEST).write_bytes(text)
             sync_all(part)  # before the ledger names it
             return hashlib.sha256(text).hexdigest()

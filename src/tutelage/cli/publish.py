@@ -1,6 +1,5 @@
 """``tutelage publish``: a publishable ε below the worst case, proposed on public votes and tested on private ones."""
 
-import json
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,7 +39,7 @@ def read_proposal(path: Path) -> Proposal:
     """Return the proposal in a file, after its ε was proved again."""
     try:
         return Proposal.from_json(read_text(path))
-    except (OSError, UnicodeDecodeError, InvalidParameterError) as error:
+    except (OSError, UnicodeDecodeError, InvalidDataError, InvalidParameterError) as error:
         reason = f"{error.strerror}." if isinstance(error, OSError) else str(error)
         if isinstance(error, UnicodeDecodeError):
             reason = "It is not text."
@@ -147,7 +146,7 @@ def propose(
         proposal = proposed(planned, delta, queries=queries, margin=margin, refusal=refusal)
         record(proposal, paying)
         with claim.written() as part:
-            part.write_text(json.dumps(proposal.as_dict(), indent=1) + "\n", encoding="utf-8")
+            part.write_text(proposal.record().to_text(), encoding="utf-8")
     if as_json:
         print_json({**proposal.as_dict(), "refusal": proposal.refusal, "file": str(output)}, indent=None)
         return

@@ -4,16 +4,18 @@ A stated ε below the proved one is refused. One above it stays: it is true, and
 queries or an earlier version's theorem.
 """
 
-import json
 from collections import Counter
 from dataclasses import replace
 from itertools import product
-from math import inf, isclose, isfinite
+from math import inf, isclose
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, cast
+from typing import Annotated, Any, NamedTuple, NoReturn, Self
 
-from tutelage._internal.gate import read_text
-from tutelage._internal.outputs import json_form
+import msgspec
+
+from tutelage._internal.gate import read_input
+from tutelage._internal.outputs import record_form
+from tutelage._internal.records import Record
 from tutelage.accounting import Accountant, data_independent
 from tutelage.accounting.filter import filter_of
 from tutelage.events import (
@@ -27,18 +29,16 @@ from tutelage.events import (
     event_from_dict,
     event_of,
 )
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, LedgerMismatchError, TutelageError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, LedgerMismatchError, UnsupportedEventError
 from tutelage.ledger import Ledger
 from tutelage.ledger.history import History
 from tutelage.privacy import PublicEpsilon, round_up
-from tutelage.publishing.proposal import Proposal
+from tutelage.publishing.proposal import Proposal, ProposalRecord
 from tutelage.publishing.publication import Publication, proposed_epsilon, publication_of
 from tutelage.publishing.recording import all_but, check_complete, check_covered, proposal_of, record_of
 from tutelage.reporting import PrivacyCard
 
 _SLACK = 1e-6  # relative: costs come out the same to more digits on every machine
-_FORMAT = 1
-CLAIM = json_form("a claim", "format", "passed", "sanitised", "data_independent", "labels", "proposal", "ledger")
 
 
 def proved_card(card: PrivacyCard, where: str, history: History | None = None) -> PrivacyCard:
@@ -268,6 +268,34 @@ class Claim(NamedTuple):
     sanitised: PublicEpsilon | None
 
 
+class Claimed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A number of a claim file."""
+
+    epsilon: Annotated[float, msgspec.Meta(ge=0)]
+    delta: Annotated[float, msgspec.Meta(ge=0)]
+    order: float | None
+    method: str
+
+    @classmethod
+    def of(cls, epsilon: PublicEpsilon) -> Self:
+        """Return what a file says of an ε."""
+        return cls(epsilon.epsilon, epsilon.delta, epsilon.order, epsilon.method)
+
+
+class ClaimRecord(Record, tag="claim"):
+    """A claim file."""
+
+    passed: bool
+    sanitised: Claimed | None
+    data_independent: Claimed
+    labels: dict[str, Any]  # the event
+    proposal: ProposalRecord
+    ledger: str  # its head
+
+
+CLAIM = record_form("a claim", ClaimRecord)
+
+
 def claim_of(publication: Publication) -> Claim:
     """Return what may stand on a card: the ε that was tested only where it passed and is the smaller one."""
     tested, otherwise = publication.epsilon, publication.data_independent
@@ -278,74 +306,53 @@ def claim_of(publication: Publication) -> Claim:
 def write_claim(path: Path, publication: Publication, released: Accountant, proposal: Proposal, ledger: Ledger) -> None:
     """Write what was published to a file that `read_claim` reads; all of it is public."""
     claim = claim_of(publication)
-
-    def stored(epsilon: PublicEpsilon) -> dict[str, Any]:
-        return {name: getattr(epsilon, name) for name in ("epsilon", "delta", "order", "method")}
-
-    record = {
-        "format": _FORMAT,
-        "passed": publication.passed,
-        "sanitised": None if claim.sanitised is None else stored(claim.sanitised),
-        "data_independent": stored(claim.data_independent),
-        "labels": released.charged().as_dict(),
-        "proposal": record_of(proposal),
-        "ledger": ledger.state().head,
-    }
-    path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    record = ClaimRecord(
+        passed=publication.passed,
+        sanitised=None if claim.sanitised is None else Claimed.of(claim.sanitised),
+        data_independent=Claimed.of(claim.data_independent),
+        labels=released.charged().as_dict(),
+        proposal=proposal.record(),
+        ledger=ledger.state().head,
+    )
+    path.write_text(record.to_text(), encoding="utf-8")
 
 
 def read_claim(path: Path, history: History) -> tuple[Claim, dict[str, Any] | None, Event]:
     """Return a claim proved again from the entries of its ledger, the record of its proposal, and what was released."""
-    record: Any = None
+    damaged = InvalidDataError(f"{path} is not a claim that `tutelage publish test --output` wrote.")
     try:
-        record = json.loads(read_text(path))
-        proposal, labels = proposal_of(record["proposal"]), _at_limits(event_from_dict(record["labels"]))
-        stated_passed, head, tested = record["passed"], record["ledger"], record["sanitised"]
-        stated, stated_tested = _claimed(record["data_independent"]), None if tested is None else _claimed(tested)
-        if record["format"] != _FORMAT or type(head) is not str or type(stated_passed) is not bool:
-            raise ValueError
+        record = ClaimRecord.from_json(read_input(path), damaged)
+        proposal, labels = Proposal.of(record.proposal), _at_limits(event_from_dict(record.labels))
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
-    except (KeyError, TypeError, ValueError, RecursionError, TutelageError):
-        found: object = cast("dict[str, Any]", record).get("format") if isinstance(record, dict) else None
-        said = "is not a claim that `tutelage publish test --output` wrote."
-        if type(found) is int and found != _FORMAT:
-            said = f"has another format ({found}); read it with the version of tutelage that made it."
-        raise InvalidDataError(f"{path} {said}") from None
-    test, passed, number = _last_test(proposal.event(), history.until_head(head, str(path)), str(path))
+    except (InvalidParameterError, UnsupportedEventError):
+        raise damaged from None
+    test, passed, number = _last_test(proposal.event(), history.until_head(record.ledger, str(path)), str(path))
     check_complete(history.until(number).given, history)
     check_covered(counted([labels]), history)
-    if stated_passed and not passed:
+    if record.passed and not passed:
         raise InvalidDataError(f"{path} states that the test passed, and the ledger remembers that it was refused.")
     published, delta = history.publications, history.state.delta
     independent = data_independent.epsilon(Composed((labels, *published)), delta)
-    _check_claimed(stated, independent, "worst-case ε", path)
+    _check_claimed(record.data_independent, independent, "worst-case ε", path)
     released = Composed((event_of(history.given), *published))
-    if stated_tested is None:
+    if record.sanitised is None:
         return Claim(independent, None), None, released
     _check_recorded_as(proposal, test, history, str(path))
-    proved = publication_of(proposal, stated_passed, labels, test, all_but(published, test), delta)
+    proved = publication_of(proposal, record.passed, labels, test, all_but(published, test), delta)
     sanitised = claim_of(proved).sanitised
     if sanitised is None:
         raise InvalidDataError(f"{path} states a tested ε, and its proposal proves none below the worst-case ε.")
-    _check_claimed(stated_tested, sanitised, "tested ε", path)
+    _check_claimed(record.sanitised, sanitised, "tested ε", path)
     return Claim(independent, sanitised), record_of(proposal), released
 
 
-def _check_claimed(stated: tuple[float, float], proved: PublicEpsilon, name: str, path: Path) -> None:
+def _check_claimed(stated: Claimed, proved: PublicEpsilon, name: str, path: Path) -> None:
     """Refuse a number of a file that is below what is proved."""
-    epsilon, delta = stated
+    epsilon, delta = stated.epsilon, stated.delta
     if delta != proved.delta or epsilon < proved.epsilon * (1 - _SLACK):
         raise InvalidDataError(
             f"{path} states a {name} of {epsilon:.6g} at δ = {delta:g}, and its proof gives {round_up(proved.epsilon)} "
             f"at δ = {proved.delta:g}. The file was changed, or an ε was published since. Run `tutelage publish test` "
             "again; the test is remembered."
         )
-
-
-def _claimed(record: Any) -> tuple[float, float]:
-    """Return the ε and δ of an entry."""
-    numbers = record["epsilon"], record["delta"]
-    if any(type(number) is not float or not isfinite(number) or number < 0 for number in numbers):
-        raise ValueError
-    return numbers

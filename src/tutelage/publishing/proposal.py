@@ -6,7 +6,6 @@ to change before the cost passes what was proposed, and passes with a chance tha
 way that differential privacy allows. The guarantee, with its proof: docs/proofs/release.md.
 """
 
-import json
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, exp, floor, inf, log, log1p
@@ -15,17 +14,16 @@ from typing import Any, Self, final
 import numpy as np
 from scipy import optimize
 
-from tutelage._internal.outputs import json_form
+from tutelage._internal.outputs import record_form
+from tutelage._internal.records import Record
 from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import integer_at_least, number_between, probability
 from tutelage.accounting import Accountant, data_independent
 from tutelage.events import CERTAIN, Composed, PublicationTest, Repeated
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, NothingToGainError, UnsupportedEventError
+from tutelage.exceptions import InvalidParameterError, NothingToGainError, UnsupportedEventError
 from tutelage.privacy import PrivacyUnit
 from tutelage.publishing.cost_envelope import reach_of
 
-FORMAT = 1
-PROPOSAL = json_form("a proposal", "format", "epsilon", "delta", "order", "caps", "chances", "unit")
 PASSING, TAIL, REFUSED = 0.8, 0.1, 0.1  # shares of δ: passes, passes by luck, and what is claimed otherwise
 _REFUSALS = 0.4  # nats by which a refusal may tell neighbors apart; ε grows by some percent, the test costs half
 _UPWARD = 1e-9  # nats or relative: far above the rounding of the few operations behind an ε
@@ -114,35 +112,39 @@ class Proposal:
         needed = np.searchsorted(self.caps, reach[: len(self.caps)], side="left") - np.arange(len(self.caps))
         return int(max(0, needed.max()))
 
+    def record(self) -> "ProposalRecord":
+        """Return the proposal as its file and ledger have it; its ε is there to be read."""
+        values = {name: getattr(self, name) for name in ("epsilon", "delta", "order", "caps", "chances", "unit")}
+        return ProposalRecord(**values)
+
     def as_dict(self) -> dict[str, Any]:
-        """Return the proposal as plain JSON-ready values; what follows from them is left out but for ε, to be read."""
-        return {
-            "format": FORMAT,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "order": self.order,
-            "caps": list(self.caps),
-            "chances": list(self.chances),
-            "unit": self.unit.as_dict(),
-        }
+        """Return the record as plain JSON-ready values."""
+        return self.record().as_dict()
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Return the proposal that `as_dict` wrote, after its ε was proved again."""
-        caps: list[float]
-        chances: list[int]
-        try:
-            fields: dict[str, Any] = json.loads(text)
-            unit = PrivacyUnit.from_dict(fields["unit"])
-            delta, order, caps, chances = (fields[key] for key in ("delta", "order", "caps", "chances"))
-            plain = type(caps) is list and type(chances) is list and fields["format"] == FORMAT
-            if not (plain and all(type(number) is float for number in (delta, order, *caps))):
-                raise TypeError
-        except InvalidDataError as error:
-            raise InvalidParameterError(f"A Proposal could not be read: {error}") from None
-        except (KeyError, TypeError, AttributeError, RecursionError, ValueError):
-            raise InvalidParameterError("A Proposal could not be read: the text is not one that was written.") from None
-        return cls(delta=delta, order=order, caps=tuple(caps), chances=tuple(chances), unit=unit)
+        refused = "A Proposal could not be read: the text is not one that was written."
+        return cls.of(ProposalRecord.from_json(text, InvalidParameterError(refused)))
+
+    @classmethod
+    def of(cls, record: "ProposalRecord") -> Self:
+        """Return the proposal of a record, after its ε was proved again."""
+        return cls(delta=record.delta, order=record.order, caps=record.caps, chances=record.chances, unit=record.unit)
+
+
+class ProposalRecord(Record, tag_field="kind", tag="proposal"):
+    """A proposal in a file, a ledger or a card."""
+
+    epsilon: float
+    delta: float
+    order: float
+    caps: tuple[float, ...]
+    chances: tuple[int, ...]
+    unit: PrivacyUnit
+
+
+PROPOSAL = record_form("a proposal", ProposalRecord)
 
 
 def best_chances(caps: FloatArray, order: float, delta: float, refusal: float) -> tuple[float, list[int]]:

@@ -75,7 +75,7 @@ def record(proposal: Proposal, ledger: Ledger) -> None:
 
 def record_of(proposal: Proposal) -> dict[str, Any]:
     """Return the plain values by which a proposal is recorded."""
-    return json.loads(json.dumps({"kind": "proposal", **proposal.as_dict()}))
+    return proposal.as_dict()
 
 
 def proposal_of(recorded: dict[str, Any]) -> Proposal:
