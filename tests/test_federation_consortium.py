@@ -154,8 +154,7 @@ INCOMPLETE = "no complete consortium file"
     (SECURE, {"mechanism": {"kind": "LNMax", "scale": 20}}, "`mechanism` of Consortium"),
     (SECURE, {"mechanism": {"kind": "Consortium"}}, "`mechanism` of Consortium"),
     (SECURE, {"unit": None}, INCOMPLETE),
-    (SECURE, {"unit": {"name": "row", "neighboring": "NEAR"}}, "`neighboring` of a consortium is none that is known"),
-    (SECURE, {"unit": {"name": "row", "neighboring": []}}, INCOMPLETE),
+    (SECURE, {"unit": {"name": "row", "neighboring": "NEAR"}}, "`neighboring` has a value that is not known"),
     (SECURE, {"identifier": ""}, "identifier"),
     (SECURE, {"quorum": "4"}, INCOMPLETE),
     (SECURE, {"mechanism": {"kind": "GNMax", "sigma": -40}}, "sigma"),
@@ -163,9 +162,8 @@ INCOMPLETE = "no complete consortium file"
     (SUM, {"teacher": {"rounds": 0}}, "rounds"),
     (SUM, {"teacher": None}, "must be VectorBallots"),
     *((SUM, changes, INCOMPLETE) for changes in ({"people": 3}, {"teacher": {"trees": 3}})),
-    *((SECURE, changes, INCOMPLETE) for changes in ({"file": "batch"}, {"format": True}, {"more": 1})),
+    *((SECURE, change, INCOMPLETE) for change in ({"file": "batch"}, {"format": True}, {"more": 1}, {"members": {}})),
     *((SECURE, {"mechanism": kind}, INCOMPLETE) for kind in ("GNMax", {"kind": "GNMax"})),
-    (SECURE, {"members": {}}, INCOMPLETE),
     (SUM, {"mechanism": {"kind": "GNMax", "sigma": 40}}, "are for a NoisySum"),
 ])  # fmt: skip
 def test_a_file_that_says_something_else_is_refused(terms, changes, why, tmp_path):

@@ -18,7 +18,7 @@ from tutelage.exceptions import (
 )
 from tutelage.federation import Aggregator, Batch, Entity, Home, Mailbox, Role
 from tutelage.federation.batches import _header, _signed
-from tutelage.federation.charges import owner_name
+from tutelage.federation.consortium import owner_name
 from tutelage.federation.mailbox import Kind
 from tutelage.federation.sharing import HEAD_BYTES, MODULUS, decode
 from tutelage.ledger import Ledger

@@ -23,7 +23,7 @@ from tutelage.exceptions import (
     QuorumError,
     StaleBatchError,
 )
-from tutelage.federation import Batch, Entity, charges
+from tutelage.federation import Batch, Entity
 from tutelage.federation.entity import ballots_of
 from tutelage.federation.mailbox import Kind
 from tutelage.federation.sharing import HEAD_BYTES, SPLIT_NAME_BYTES, added, decode, encode, split
@@ -145,7 +145,7 @@ def test_a_hospital_draws_the_noise_that_its_ledger_was_charged_for(members, mon
     event = members.consortium.sums().event_of_round(0, numbers_in(members, batch))
     wider = SummedNoise(replace(event.event, sigma=3 * event.event.sigma), event.shares)
     monkeypatch.setattr(SharedSums, "event_of", lambda *_: wider)
-    charges.reserve(members.ledger(NAMES[0]), members.consortium, batch, member, 1)
+    members.consortium.reserve(members.ledger(NAMES[0]), batch, member, 1)
     monkeypatch.undo()
     cast(members, batch, 0)
     noise = sent(members, batch, NAMES[0]) - plain(members, batch, [0])

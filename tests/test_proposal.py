@@ -159,26 +159,13 @@ def test_a_file_cannot_claim_more_than_its_numbers_prove(proposal):
 
 
 @pytest.mark.parametrize("change", [
-    {"caps": [0.1]},
-    {"caps": [float("nan")] * 99},
-    {"delta": 1e-9},
-    {"delta": 0},
-    {"order": 1.0},
-    {"chances": [CERTAIN] * 99},
-    {"chances": "many"},
-    {"unit": None},
-    {"format": 2},
+    {"caps": [0.1]}, {"caps": [float("nan")] * 99}, {"delta": 1e-9}, {"delta": 0}, {"order": 1.0}, {"format": 2},
+    {"chances": [CERTAIN] * 99}, {"chances": "many"}, {"unit": None},
 ])  # fmt: skip
 def test_what_is_no_proposal_is_refused(proposal, change):
     record = {**proposal.as_dict(), **change}
     with pytest.raises((InvalidDataError, InvalidParameterError)):
         Proposal.from_json(json.dumps(record))
-
-
-@pytest.mark.parametrize("text", ["", "[]", "null", "{", "[" * 100_000])
-def test_hostile_text_is_no_proposal(text):
-    with pytest.raises(InvalidParameterError):
-        Proposal.from_json(text)
 
 
 def test_the_test_is_charged_for_both_ways_it_can_end():

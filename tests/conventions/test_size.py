@@ -13,19 +13,19 @@ PACKAGE = Path(tutelage.__file__).parent
 MODULES = 183
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
-    "_internal": 1_300,
+    "_internal": 1_345,
     "accounting": 2_600,
     "audit": 1_615,
     "cli": 3_550,
     "datasets": 170,
     "estimator": 1_880,
     "features": 2_320,
-    "federation": 3_745,
+    "federation": 3_705,
     "ledger": 2_290,
     "mechanisms": 1_190,
     "methods": 2_010,
     "planning": 870,
-    "publishing": 1_130,
+    "publishing": 1_115,
     "reporting": 2_010,
     "students": 1_940,
     "teachers": 2_570,

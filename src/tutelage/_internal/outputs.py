@@ -20,7 +20,7 @@ from tempfile import mkdtemp
 from typing import Any, BinaryIO, NamedTuple, final
 
 from tutelage._internal.gate import user_path
-from tutelage._internal.records import Record
+from tutelage._internal.records import parse
 from tutelage.exceptions import ConfigError, InvalidDataError
 
 _LOCK, _STAGING, _REPLACED = "made-by-tutelage", "staging-", "replaced"
@@ -48,9 +48,9 @@ def form(name: str, is_own: Callable[[Path], bool]) -> Form:
     return Form(name, fault)
 
 
-def record_form(name: str, kind: type[Record]) -> Form:
-    """Return the kind of JSON files that hold such a record."""
-    return form(name, lambda path: bool(kind.from_json(path.read_bytes(), InvalidDataError(name))))
+def json_form(name: str, kind: str, key: str = "file") -> Form:
+    """Return the kind of JSON files that say that they are of this kind."""
+    return form(name, lambda path: bool(parse(path.read_bytes(), kind, InvalidDataError(name), key)))
 
 
 def npz_form(name: str, *arrays: str) -> Form:

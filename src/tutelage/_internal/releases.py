@@ -4,7 +4,8 @@ No finer time than its day is published: it would tell how long the private rows
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Generator, Mapping
+import json
+from collections.abc import Callable, Collection, Generator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Any, Self, final
 
 from tutelage._internal.gate import DOCUMENT, LARGEST, read_input, user_path
 from tutelage._internal.outputs import Claim, Form, claimed, path_of, sync_all
-from tutelage._internal.records import FORMAT, AnotherFormatError, Hash, Record
+from tutelage._internal.records import FORMAT, AnotherFormatError, Hash, made, named, parse
 from tutelage.exceptions import ConfigError, InvalidDataError
 
 MANIFEST, SIGNATURE = "manifest.json", "manifest.signature.json"
@@ -54,37 +55,15 @@ def _read(path: Path, advice: str, most: int = DOCUMENT) -> bytes:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}. {advice}") from None
 
 
-class _Release(Record, tag="release"):
-    """The manifest of a release."""
-
-    day: str
-    head: Hash | None
-    recorded: bool
-    sha256: dict[str, Hash]
-
-
-class _Plan(_Release, tag="plan"):
-    """The manifest of a plan."""
-
-
-class _Signature(Record, tag=SIGNATURE_KIND):
-    signer: str
-    manifest: Hash
-    signature: str
-
-
-_KINDS = {"release": _Release, "plan": _Plan}
-
-
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """Content of a folder of results; public."""
 
     day: str  # of the release
-    head: str | None  # of the ledger just before the entry that names this manifest, if there is a ledger
+    head: Hash | None  # of the ledger just before the entry that names this manifest, if there is a ledger
     recorded: bool  # whether there is such an entry
-    sha256: Mapping[str, str]  # of each file, by name
+    sha256: dict[str, Hash]  # of each file, by name
     hash: str  # SHA-256 of the manifest itself
 
     @classmethod
@@ -93,13 +72,13 @@ class Manifest:
         path = folder / MANIFEST
         content = _read(path, "Name a results folder, with all its files.")
         damaged = InvalidDataError(f"{path} is not a manifest that tutelage wrote. Get the results folder again.")
-        found = _KINDS[kind].from_json(content, damaged)
+        entries = parse(content, kind, damaged) | {"hash": hashlib.sha256(content).hexdigest()}
+        found = made(entries, cls, damaged)
         # A manifest names files in the folder itself, and not itself.
         foreign = any(Path(name).name != name or name in (MANIFEST, SIGNATURE) for name in found.sha256)
         if foreign or (found.recorded and found.head is None):
             raise damaged
-        digest = hashlib.sha256(content).hexdigest()
-        return cls(day=found.day, head=found.head, recorded=found.recorded, sha256=found.sha256, hash=digest)
+        return found
 
     @classmethod
     def checked(cls, folder: Path) -> Self:
@@ -156,7 +135,8 @@ def _foreign(folder: Path, names: Collection[str], kind: str) -> Path | None:
 def read_signature(path: Path) -> dict[str, Any]:
     """Return what a signature file says; whether it is genuine is not checked."""
     damaged = InvalidDataError(f"{path} is not a signature of a release. Sign the folder again.")
-    return _Signature.from_json(_read(path, "Sign the folder with --sign."), damaged).as_dict()
+    content = parse(_read(path, "Sign the folder with --sign."), SIGNATURE_KIND, damaged)
+    return named(SIGNATURE_KIND, made(content, dict[str, str], damaged))
 
 
 def signed_manifest(path: Path) -> object:
@@ -197,8 +177,8 @@ def released(
         hashes = {path.name: _hash(path) for path in sorted(part.iterdir())}
 
         def write(head: str | None) -> str:
-            manifest = _KINDS[kind](day=today(), head=head, recorded=record is not None, sha256=hashes)
-            text = manifest.to_text().encode()
+            content = {"day": today(), "head": head, "recorded": record is not None, "sha256": hashes}
+            text = (json.dumps(named(kind, content), indent=1) + "\n").encode()
             (part / MANIFEST).write_bytes(text)
             sync_all(part)  # before the ledger names it
             return hashlib.sha256(text).hexdigest()

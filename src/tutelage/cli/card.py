@@ -21,7 +21,7 @@ from tutelage._internal.releases import (
     today,
 )
 from tutelage.cli.ledger import opened
-from tutelage.cli.settings import read_settings
+from tutelage.cli.settings import read_entries, read_settings
 from tutelage.cli.text import print_json, say
 from tutelage.events import Check, Event, InteractiveCheck, PublicationTest, SummedNoise
 from tutelage.exceptions import ConfigError, InvalidDataError
@@ -276,13 +276,11 @@ def _publish(cards: Claim, made: PrivacyCard, before: Manifest | None, ledger: P
 
 
 def _statements(given: list[str], file: Path | None) -> dict[str, str]:
-    found = {} if file is None else read_settings(file)
+    given_there = {} if file is None else read_settings(file)
+    found = read_entries(given_there, dict.fromkeys(given_there, str), "the statements")
     for entry in given:
         topic, equals, text = entry.partition("=")
         if not equals:
             raise ConfigError(f"--state must be TOPIC=TEXT. Got {entry!r}.")
         found[topic.strip().replace("-", "_")] = text
-    for topic, text in found.items():
-        if not isinstance(text, str):
-            raise ConfigError(f"The statement {topic!r} must be text. Got {text!r}.")
     return found

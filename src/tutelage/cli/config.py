@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, final
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 from msgspec.structs import fields, replace
@@ -26,8 +26,7 @@ Labels = Annotated[list[str | int], Meta(min_length=1)]
 ColumnKind = Literal["number", "date", "category", "text", "ignore"] | Labels
 
 
-@final
-class PrivateSection(Section):
+class PrivateSection(Section, frozen=True):
     """The sensitive rows."""
 
     file: Annotated[str, about("Table or npz file of the private rows.")]
@@ -41,8 +40,7 @@ class PrivateSection(Section):
     people: Annotated[Annotated[int, Meta(ge=2)] | None, about("About how many people, for the plan; public.")] = None
 
 
-@final
-class PublicSection(Section):
+class PublicSection(Section, frozen=True):
     """The public rows."""
 
     file: Annotated[str | None, about("Table or npz file of the public rows.")] = None
@@ -50,8 +48,7 @@ class PublicSection(Section):
     evaluate_last: Annotated[Positive | None, about("Number of last rows, used for the score alone.")] = None
 
 
-@final
-class FeaturesSection(Section):
+class FeaturesSection(Section, frozen=True):
     """A map that is learned from the public rows."""
 
     map: Annotated[Literal["pca", "steps", "images"] | None, about("Default: steps; with trained teachers none.")] = (
@@ -62,24 +59,21 @@ class FeaturesSection(Section):
     student: Annotated[Literal["features", "rows"], about("What the student sees.")] = "features"
 
 
-@final
-class TrainingSection(Section):
+class TrainingSection(Section, frozen=True):
     """The seed of everything but the noise, and how many teachers are trained at once."""
 
     seed: Annotated[int, about("For partition, teachers and student, never for the noise.", ge=0)] = 0
     jobs: Annotated[int, about("Number of teachers trained at once; -1 for all cores.", ge=-1024, le=1024)] = -1
 
 
-@final
-class TuningSection(Section):
+class TuningSection(Section, frozen=True):
     """Settings of noisy-moments, one of which the private rows choose."""
 
     settings: Annotated[list[dict[str, Any]], about("Each table lists what it changes; {} changes nothing.")]
     share: Annotated[float, about("Share of all 1/σ² that the choice spends.")] = DEFAULT_SHARE
 
 
-@final
-class PrivacySection(Section):
+class PrivacySection(Section, frozen=True):
     """The privacy budget."""
 
     delta: Annotated[float, about("Below 1 / the number of people.")] = 1e-5
@@ -91,16 +85,14 @@ class PrivacySection(Section):
     insist: Annotated[bool, about("Continue although the rows are refused; the card says so.")] = False
 
 
-@final
-class OutputSection(Section):
+class OutputSection(Section, frozen=True):
     """The results folder."""
 
     folder: Annotated[str, about("Folder of the results, all of which may be published.")]
     votes: Annotated[bool, about("Also store the private votes, for the data set owner.")] = False
 
 
-@final
-class PublishedSection(Section):
+class PublishedSection(Section, frozen=True):
     """A result from elsewhere, printed beside the run's own."""
 
     source: Annotated[str, about("Where it is from.")]
@@ -110,7 +102,7 @@ class PublishedSection(Section):
     note: Annotated[str, about("What to print beside it.")] = ""
 
 
-class Settings(Section):
+class Settings(Section, frozen=True):
     """Configuration of `tutelage run`. Paths are relative to the file."""
 
     output: OutputSection
@@ -126,8 +118,7 @@ class Settings(Section):
     published: tuple[PublishedSection, ...] = ()
 
 
-@final
-class RunConfig(Settings, kw_only=True):
+class RunConfig(Settings, frozen=True, kw_only=True):
     """A checked run configuration; `base` is the folder of the file, and `tried` has each setting of [tuning]."""
 
     base: Path
@@ -287,12 +278,9 @@ def problems_of_classes(classes: list | dict) -> Iterator[str]:
 
 
 def _problems_of_features(config: RunConfig) -> Iterator[str]:
-    given = [name for name in ("components", "image_shape") if getattr(config.features, name) is not None]
-    if given and config.features.map is None:
-        yield f"`{given[0]}` in [features] is of a map. Name the map in `map`."
-
-
-def _problems_of_training(config: RunConfig) -> Iterator[str]:
+    for name in ("components", "image_shape"):
+        if getattr(config.features, name) is not None and config.features.map is None:
+            yield f"`{name}` in [features] is of a map. Name the map in `map`."
     if config.training.jobs == 0:
         yield "`jobs` in [training] must be at least 1, or -1 for all cores. Got 0."
 
@@ -316,14 +304,11 @@ def _problems_of_classifier(config: RunConfig) -> Iterator[str]:
         yield problem.replace(" of PATEClassifier", "")
 
 
-_METHOD = ("method", "private", "privacy")
-# Each check, after the sections that it looks at.
 _CHECKS: tuple[tuple[tuple[str, ...], Callable[[RunConfig], Iterable[str]]], ...] = (
     (("dataset", "private", "public"), _problems_of_sources),
     (("private",), _problems_of_private),
     (("private", "public", "columns"), _problems_of_columns),
-    (("features",), _problems_of_features),
-    (("training",), _problems_of_training),
-    (_METHOD, _problems_of_method),
-    ((*_METHOD, "features", "training", "tuning"), _problems_of_classifier),
+    (("features", "training"), _problems_of_features),
+    (("method", "private", "privacy"), _problems_of_method),
+    (("method", "private", "privacy", "features", "training", "tuning"), _problems_of_classifier),
 )

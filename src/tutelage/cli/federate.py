@@ -1,7 +1,7 @@
 """``tutelage federate``: PATE between hospitals, over files that may be sent in any way."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from tutelage._internal.typing import ABSTAIN
 from tutelage._internal.validation import number_between
 from tutelage.cli.ledger import Neighbors, unit_of
 from tutelage.cli.method import read_method
-from tutelage.cli.settings import Section, read_entries, read_mechanism, read_section, read_settings
+from tutelage.cli.settings import read_entries, read_mechanism, read_settings
 from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, plain_console, print_json, printable, say, verb_group
 from tutelage.exceptions import ConfigError, FederationError, InvalidDataError
 from tutelage.federation import Aggregator, Batch, ComputingParty, Consortium, Entity, Home, Identity, Mailbox, Role
@@ -37,59 +37,42 @@ from tutelage.privacy import round_up
 from tutelage.students.store import STUDENT, write_student
 from tutelage.teachers import VectorBallots
 
+_REQUIRED = {"name": str, "classes": int, "members": list[str], "method": dict, "unit": dict, "quorum": int}
+_OPTIONAL = {"teachers_per_entity": int, "colluding": int, "people": dict}
 _SHOWN_DELTA = 1e-5
-
-
-class _Unit(Section):
-    neighbors: Neighbors
-    name: str | None = None
-
-
-class _Terms(Section):
-    """The settings file of a consortium."""
-
-    name: str
-    classes: int
-    members: list[str]
-    method: dict[str, Any]
-    unit: dict[str, Any]
-    quorum: int
-    teachers_per_entity: int | None = None
-    colluding: int | None = None
-    people: dict[str, int] | None = None
 
 
 def read_terms(path: Path) -> Consortium:
     """Return the consortium that a settings file describes; member files are relative to it."""
-    found = read_section(_Terms, read_settings(path), "the terms file")
+    found = read_entries(read_settings(path), _REQUIRED | _OPTIONAL, "the terms file", _REQUIRED)
     mechanism, teacher = _read_method(found)
-    unit = read_section(_Unit, found.unit, "[unit]")
-    members = tuple(Member.load(path.parent / name) for name in found.members)
-    entities, people = [member.name for member in members if member.role is Role.ENTITY], found.people or {}
+    unit = read_entries(found["unit"], {"neighbors": Neighbors, "name": str}, "[unit]", ["neighbors"])
+    members = tuple(Member.load(path.parent / name) for name in found["members"])
+    entities, people = [member.name for member in members if member.role is Role.ENTITY], found.get("people", {})
     if people:
         read_entries(people, dict.fromkeys(entities, int), "[people]", entities)
     return Consortium(
-        name=found.name,
+        name=found["name"],
         members=members,
-        n_classes=found.classes,
+        n_classes=found["classes"],
         mechanism=mechanism,
-        teachers_per_entity=1 if found.teachers_per_entity is None else found.teachers_per_entity,
-        quorum=found.quorum,
-        colluding=SCHEMES[type(mechanism)].colluding if found.colluding is None else found.colluding,
-        unit=unit_of(unit.neighbors, unit.name),
+        teachers_per_entity=found.get("teachers_per_entity", 1),
+        quorum=found["quorum"],
+        colluding=found.get("colluding", SCHEMES[type(mechanism)].colluding),
+        unit=unit_of(unit["neighbors"], unit.get("name")),
         teacher=teacher,
         people=tuple(people[name] for name in entities) if people else (),
     )
 
 
-def _read_method(terms: _Terms) -> tuple[Any, VectorBallots | None]:
+def _read_method(terms: Mapping[str, Any]) -> tuple[Any, VectorBallots | None]:
     """Return the mechanism of the terms, and for sums of ballots what people cast."""
-    table = terms.method
+    table = terms["method"]
     if table.get("name") != NoisyMoments.name:
         # Nothing else is agreed on: each hospital chooses its own teachers.
         kinds = {"name": Literal["noisy-moments", "teacher-votes"], "mechanism": dict}
         read_entries(table, kinds, "[method]", kinds)
-        if terms.people is not None:
+        if "people" in terms:
             raise ConfigError(f"[people] is only for sums of ballots, with the name {NoisyMoments.name!r} in [method].")
         return read_mechanism(table["mechanism"], FEDERATED, "`mechanism` in [method]"), None
     method: Any = read_method(table)
@@ -98,7 +81,7 @@ def _read_method(terms: _Terms) -> tuple[Any, VectorBallots | None]:
             "[method] must have a `mechanism` and no `student`, because the members agree on the noise, and the "
             "student follows from the sums."
         )
-    if terms.teachers_per_entity is not None or terms.people is None:
+    if "teachers_per_entity" in terms or "people" not in terms:
         raise ConfigError(f"The terms must have [people] in place of `teachers_per_entity` for {NoisyMoments.name}.")
     return method.mechanism, method.teacher
 

@@ -78,7 +78,7 @@ def init(
         if neighbors is not None or unit is not None:
             raise ConfigError("--for reads --neighbors and --unit from the joined terms. Leave these two options out.")
         from tutelage.federation import Home
-        from tutelage.federation.charges import owner_name
+        from tutelage.federation.consortium import owner_name
 
         home = Home(member)
         terms = home.consortium()

@@ -32,7 +32,8 @@ def read_method(table: Any) -> Method:
         got = f"{table.get('name')!r}" if isinstance(table, dict) else f"{table!r}"
         raise ConfigError(f"`name` in {_WHERE} must be one of {', '.join(METHODS)}. Got {got}.")
     kind, given = METHODS[table["name"]], {key: value for key, value in table.items() if key != "name"}
-    return kind(**read_entries(given, _types(kind), f"{_WHERE} with the name {kind.name}", _required(kind), _read))
+    types, required = _types(kind)
+    return kind(**read_entries(given, types, f"{_WHERE} with the name {kind.name}", required, _read))
 
 
 def schema_of_methods() -> dict[str, Any]:
@@ -41,9 +42,9 @@ def schema_of_methods() -> dict[str, Any]:
 
 
 def _schema_of(kind: type[Method]) -> dict[str, Any]:
-    text, entries = _described(kind), {name: _schema_of_field(one) for name, one in _types(kind).items()}
-    described = {name: {"description": text.get(name, ""), **entry} for name, entry in entries.items()}
-    return table_schema(kind.name, text[""], described, _required(kind))
+    text, (types, required) = _described(kind), _types(kind)
+    described = {name: {"description": text.get(name, ""), **_schema_of_field(one)} for name, one in types.items()}
+    return table_schema(kind.name, text[""], described, required)
 
 
 def _described(kind: type[Any]) -> dict[str, str]:
@@ -67,14 +68,11 @@ def _schema_of_field(annotation: Any) -> dict[str, Any]:
     return {"anyOf": [names, {"type": "object", "properties": {"name": names}, "required": ["name"]}]}
 
 
-def _types(kind: type[Method]) -> dict[str, Any]:
-    types = get_type_hints(kind)
-    return {one.name: types[one.name] for one in fields(kind)}  # type: ignore[arg-type]
-
-
-def _required(kind: type[Method]) -> list[str]:
-    known = fields(kind)  # type: ignore[arg-type]
-    return [one.name for one in known if one.default is MISSING and one.default_factory is MISSING]
+def _types(kind: type[Method]) -> tuple[dict[str, Any], list[str]]:
+    """Return the types of the fields, and the names of those that are required."""
+    types, known = get_type_hints(kind), fields(kind)  # type: ignore[arg-type]
+    required = [one.name for one in known if one.default is MISSING and one.default_factory is MISSING]
+    return {one.name: types[one.name] for one in known}, required
 
 
 def _read(value: Any, annotation: Any, name: str, _: str) -> Any:

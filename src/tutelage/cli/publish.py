@@ -1,5 +1,6 @@
 """``tutelage publish``: a publishable ε below the worst case, proposed on public votes and tested on private ones."""
 
+import json
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +10,7 @@ import numpy.typing as npt
 from typer import Argument, Option
 
 from tutelage._internal.files import read_arrays
-from tutelage._internal.gate import read_text
+from tutelage._internal.gate import read_input
 from tutelage._internal.outputs import claimed
 from tutelage._internal.typing import Matrix
 from tutelage._internal.validation import probability
@@ -38,11 +39,9 @@ from tutelage.votes import VoteHistogram
 def read_proposal(path: Path) -> Proposal:
     """Return the proposal in a file, after its ε was proved again."""
     try:
-        return Proposal.from_json(read_text(path))
-    except (OSError, UnicodeDecodeError, InvalidDataError, InvalidParameterError) as error:
+        return Proposal.from_json(read_input(path))
+    except (OSError, InvalidDataError, InvalidParameterError) as error:
         reason = f"{error.strerror}." if isinstance(error, OSError) else str(error)
-        if isinstance(error, UnicodeDecodeError):
-            reason = "It is not text."
     raise ConfigError(f"The proposal {path} cannot be used: {reason} Make it with `tutelage publish propose`.")
 
 
@@ -146,7 +145,7 @@ def propose(
         proposal = proposed(planned, delta, queries=queries, margin=margin, refusal=refusal)
         record(proposal, paying)
         with claim.written() as part:
-            part.write_text(proposal.record().to_text(), encoding="utf-8")
+            part.write_text(json.dumps(proposal.as_dict(), indent=1) + "\n", encoding="utf-8")
     if as_json:
         print_json({**proposal.as_dict(), "refusal": proposal.refusal, "file": str(output)}, indent=None)
         return

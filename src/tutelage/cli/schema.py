@@ -52,17 +52,15 @@ def schema_of_config() -> dict[str, Any]:
     from tutelage.cli.config import Settings  # loads every method, which columns do not need
     from tutelage.cli.method import schema_of_methods
 
-    found = msgspec.json.schema(Settings, schema_hook=lambda _: schema_of_methods())
-    return {"$schema": "http://json-schema.org/draft-07/schema#", **_without_null(found)}
+    found = json.dumps(msgspec.json.schema(Settings, schema_hook=lambda _: schema_of_methods()))
+    return {"$schema": "http://json-schema.org/draft-07/schema#", **json.loads(found, object_hook=_without_null)}
 
 
-def _without_null(schema: Any) -> Any:
-    """Return a schema without null, which TOML does not have."""
-    if isinstance(schema, list):
-        return [_without_null(one) for one in schema if one != {"type": "null"}]
-    if not isinstance(schema, dict):
-        return schema
-    return {key: _without_null(one) for key, one in schema.items() if one is not None}
+def _without_null(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a part of a schema without null, which TOML does not have."""
+    kept = {key: one for key, one in part.items() if one is not None}
+    lists = {key: [each for each in one if each != {"type": "null"}] for key, one in kept.items() if type(one) is list}
+    return kept | lists
 
 
 def _described(table: Table, name: str) -> dict[str, Any]:

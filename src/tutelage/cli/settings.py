@@ -34,9 +34,9 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A table of settings. Types say what an entry may be, and descriptions what it means, here and in the schema."""
 
 
-def about(text: str, **limits: float) -> msgspec.Meta:
+def about(text: str, ge: int | None = None, le: int | None = None) -> msgspec.Meta:
     """Return what the schema says of an entry, and its limits."""
-    return msgspec.Meta(description=text, **limits)
+    return msgspec.Meta(description=text, ge=ge, le=le)
 
 
 Read = TypeVar("Read", bound=Section)
@@ -98,7 +98,7 @@ def entries_in(
 def read_entry(value: Any, kind: Any, name: str, where: str) -> Any:
     """Return an entry of this type; sections and tables are read entry by entry."""
     plain = kind.__origin__ if hasattr(kind, "__metadata__") else kind
-    parts = get_args(plain) or (plain,)
+    parts: tuple[Any, ...] = get_args(plain) or (plain,)
     for section in (one for one in parts if isinstance(one, type) and issubclass(one, Section)):
         if get_origin(plain) is tuple:
             values = value if isinstance(value, list) else [value]
@@ -141,31 +141,30 @@ class Chosen(NamedTuple):
     """The mechanism that options describe."""
 
     name: str
-    settings: dict[str, Any]
     mechanism: Mechanism
 
     def as_options(self) -> str:
         """Return the options that describe the mechanism."""
-        settings = " ".join(f"{_as_option(name)} {value:g}" for name, value in self.settings.items())
-        return f"--mechanism {self.name} {settings}"
+        settings = CENTRAL[self.name].settings_of(self.mechanism)
+        return f"--mechanism {self.name} {' '.join(f'{_as_option(name)} {one:g}' for name, one in settings.items())}"
 
 
 def choosing_mechanism(*, predictions: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Replace a verb's parameter of type `Chosen` by ``--mechanism`` and an option for each setting."""
     known = {name: entry for name, entry in CENTRAL.items() if predictions or not entry.make_sharp().takes_predictions}
+    options = _options(known)
 
     def decorate(verb: Callable[..., None]) -> Callable[..., None]:
         taken = signature(verb).parameters.values()
-        place = next(parameter.name for parameter in taken if parameter.annotation is Chosen)
-        options = _options(known)
+        (place,) = (parameter.name for parameter in taken if parameter.annotation is Chosen)
 
         @wraps(verb)
         def with_options(**arguments: Any) -> None:
             name, *given = (arguments.pop(option.name) for option in options)
             named = zip(options[1:], given, strict=True)
-            settings = {option.name: value for option, value in named if value is not None}
-            chosen = Chosen(name, settings, _build(known, name, settings, _as_option))
-            verb(**arguments, **{place: chosen})
+            settings = {_as_option(option.name): value for option, value in named if value is not None}
+            made = _made(known[name], settings, f"--mechanism {name}", _as_option)
+            verb(**arguments, **{place: Chosen(name, made)})
 
         shown = [option for parameter in taken for option in (options if parameter.name == place else [parameter])]
         with_options.__signature__ = Signature(  # type: ignore[attr-defined]
@@ -176,11 +175,41 @@ def choosing_mechanism(*, predictions: bool = False) -> Callable[[Callable[..., 
     return decorate
 
 
+def _options(known: Mapping[str, Entry[Mechanism]]) -> list[Parameter]:
+    """Return ``--mechanism`` and an option per setting, each with the mechanisms that take it."""
+
+    def option(name: str, kind: Any, default: Any, **shown: Any) -> Parameter:
+        return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, Option(**shown)])
+
+    said = {"help": f"How labels are released from the votes: {', '.join(known)}.", "metavar": "NAME"}
+    parser = {"parser": lambda text: _entry(text, known, "--mechanism").name, "autocompletion": lambda: [*known]}
+    found = [option("mechanism", str, Parameter.empty, **parser, **said)]
+    kinds = {one.name: (entry.type_of(one), one.help) for entry in known.values() for one in entry.settings}
+    for name, (kind, meaning) in kinds.items():
+        takers = [entry.name for entry in known.values() if name in {one.name for one in entry.settings}]
+        found.append(option(name, kind | None, None, help=f"{', '.join(takers)}: {meaning}."))
+    return found
+
+
 def read_mechanism(table: Any, known: Mapping[str, Entry[Kind]], where: str) -> Kind:
     """Return the mechanism that a table describes."""
-    types = {setting.name: entry.type_of(setting) for entry in known.values() for setting in entry.settings}
-    settings = read_entries(table, {"name": str, **types}, where, ["name"])
-    return _build(known, settings.pop("name"), settings, lambda setting: f"`{setting}`")
+    types = dict.fromkeys(table, Any) | {"name": str} if isinstance(table, dict) else {}
+    given = read_entries(table, types, where, ["name"])
+    entry = _entry(given.pop("name"), known, "The mechanism")
+    return _made(entry, given, f"{where} with the name {entry.name}")
+
+
+def _entry(name: str, known: Mapping[str, Entry[Kind]], where: str) -> Entry[Kind]:
+    if name not in known:
+        raise ConfigError(f"{where} must be one of {', '.join(known)}. Got {name!r}.{_meant(name, known)}")
+    return known[name]
+
+
+def _made(entry: Entry[Kind], given: dict[str, Any], where: str, spelled: Callable[[str], str] = str) -> Kind:
+    """Return the mechanism with these settings; `spelled` says what users call one."""
+    types = {spelled(one.name): entry.type_of(one) for one in entry.settings}
+    read = read_entries(given, types, where, types)
+    return entry.kind(**{one.parameter: read[spelled(one.name)] for one in entry.settings})
 
 
 def schema_of_mechanism(entry: Entry[Any]) -> dict[str, Any]:
@@ -195,50 +224,6 @@ def table_schema(name: str, text: str, entries: Mapping[str, Any], required: Ite
     """Return the JSON schema of a table with a `name`, and with no other entries than these."""
     described = {"type": "object", "title": name, "description": text, "additionalProperties": False}
     return {**described, "properties": {"name": {"const": name}, **entries}, "required": ["name", *required]}
-
-
-def _build(
-    known: Mapping[str, Entry[Kind]], name: str, given: Mapping[str, Any], spelled: Callable[[str], str]
-) -> Kind:
-    if name not in known:
-        raise ConfigError(f"The mechanism must be one of {', '.join(known)}. Got {name!r}.{_meant(name, known)}")
-    parameters = {setting.name: setting.parameter for setting in known[name].settings}
-    if set(given) != set(parameters):
-        missing = [spelled(key) for key in parameters if key not in given]
-        too_much = [spelled(key) for key in given if key not in parameters]
-        wrong = [
-            f"{' and '.join(keys)} {what}" for keys, what in ((missing, "missing"), (too_much, "too much")) if keys
-        ]
-        needed = ", ".join(map(spelled, parameters))
-        raise ConfigError(f"{name} takes {needed} and no other settings: {', '.join(wrong)}.")
-    return known[name].kind(**{parameters[key]: value for key, value in given.items()})
-
-
-def _options(known: Mapping[str, Entry[Mechanism]]) -> list[Parameter]:
-    """Return ``--mechanism`` and an option per setting, each with the mechanisms that take it."""
-
-    def named(text: str) -> str:
-        if text not in known:
-            raise ConfigError(f"--mechanism must be one of {', '.join(known)}. Got {text!r}.{_meant(text, known)}")
-        return text
-
-    def option(name: str, kind: Any, default: Any, **shown: Any) -> Parameter:
-        annotation = Annotated[kind, Option(**shown)]
-        return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-    takers: dict[str, list[str]] = {}
-    meanings: dict[str, tuple[Any, str]] = {}
-    for entry in known.values():
-        for setting in entry.settings:
-            takers.setdefault(setting.name, []).append(entry.name)
-            meanings[setting.name] = entry.type_of(setting), setting.help
-    said = {"help": f"How labels are released from the votes: {', '.join(known)}.", "metavar": "NAME"}
-    chosen = option("mechanism", str, Parameter.empty, parser=named, autocompletion=lambda: [*known], **said)
-    settings = [
-        option(name, kind | None, None, help=f"{', '.join(takers[name])}: {meaning}.")
-        for name, (kind, meaning) in meanings.items()
-    ]
-    return [chosen, *settings]
 
 
 def _as_option(setting: str) -> str:

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from tutelage._internal.records import made, parse
 from tutelage._internal.typing import IntArray
 from tutelage.digests import canonical
 from tutelage.exceptions import (
@@ -19,7 +20,6 @@ from tutelage.exceptions import (
     QuorumError,
     StaleBatchError,
 )
-from tutelage.federation import charges
 from tutelage.federation.batches import Batch
 from tutelage.federation.keys import Role
 from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, Opened, batch_status, sent_by_entities, unseal
@@ -87,7 +87,7 @@ class Aggregator:
                 else "`ledger` of Aggregator must be None in the local model, where every entity keeps its own budget."
             )
         if ledger is not None:
-            charges.require_own(ledger, terms, self._member, keys_changed=keys_changed)
+            terms.require_own(ledger, self._member, keys_changed=keys_changed)
 
     def ask(self, rows: npt.ArrayLike, mailbox: Mailbox, *, new_batch: bool = False) -> Asked:
         """Announce the rows that have no label yet as one batch, and spend its budget; a refusal spends nothing.
@@ -123,7 +123,7 @@ class Aggregator:
             batch = earlier[-1]
             if self._ledger is not None and self._reserved(batch) is None:
                 mailbox.require_room(batch)
-                charges.reserve(self._ledger, self.consortium, batch, self._member, batch.n_queries)
+                self.consortium.reserve(self._ledger, batch, self._member, batch.n_queries)
             mailbox.put_batch(batch)
             return Asked(batch, batch.n_queries)
         return Asked(None, 0)
@@ -175,7 +175,7 @@ class Aggregator:
         return sums.round_after(asked, self._remembered(sums, batch, asked.coef.T.shape), entities)
 
     def _reserved(self, batch: Batch) -> Reservation | None:
-        return self._ledger and charges.reserved(self._ledger, self.consortium, batch, self._member)
+        return self._ledger and self.consortium.reserved(self._ledger, batch, self._member)
 
     def is_collected(self, batch: Batch) -> bool:
         """Return whether the ledger has the labels of a batch; in the local model nothing is known of that."""
@@ -212,7 +212,8 @@ class Aggregator:
             for _, envelope in mailbox.labels(batch, party.name):
                 with suppress(ForgedMessageError, InvalidDataError):
                     head, _, share = unseal(me, party, header, envelope).partition(b"\n")
-                    found = Opened.from_json(head, ForgedMessageError(f"A share of {party.name} is damaged."))
+                    damaged = ForgedMessageError(f"A share of {party.name} is damaged.")
+                    found = made(parse(head, "opened", damaged), Opened, damaged)
                     yield party.name, (found.run, found.entities), share
 
     def _settled(self, scheme: Shared[Any], batch: Batch, outcome: IntArray) -> IntArray:

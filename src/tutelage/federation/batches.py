@@ -6,13 +6,13 @@ import secrets
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, final, get_args
+from typing import Annotated, Any, Literal, Self, cast, final, get_args
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from tutelage._internal.records import Record
+from tutelage._internal.records import made, named, parse
 from tutelage.digests import canonical
 from tutelage.exceptions import ForgedMessageError, InvalidDataError, InvalidParameterError, StaleBatchError
 from tutelage.federation.documents import hexadecimal, read_within, write_once
@@ -64,14 +64,14 @@ class Batch:
     def to_bytes(self) -> bytes:
         """Return the batch as its file holds it."""
         header = _header(self.consortium, self.identifier, self.rows, self.query_hash, self.signature)
-        return canonical(header.as_dict()).encode() + b"\n" + self.rows.tobytes()
+        return canonical(named("batch", header)).encode() + b"\n" + self.rows.tobytes()
 
     @classmethod
     def from_bytes(cls, data: bytes, consortium: Terms) -> Self:
         """Return the batch that `to_bytes` wrote, after checking that `consortium`'s aggregator signed all of it."""
         line = data[: data.find(b"\n", 0, _MOST_HEADER_BYTES) + 1]
         damaged = ForgedMessageError("A batch of queries is damaged. The aggregator must send it again.")
-        header, body = _Header.from_json(line, damaged), data[len(line) :]
+        header, body = made(parse(line, "batch", damaged), _Header, damaged), data[len(line) :]
         if header.consortium != consortium.fingerprint:
             raise StaleBatchError(f"A batch of queries is not for {consortium.name!r} in its present form.")
         kind = np.dtype(header.dtype)
@@ -123,7 +123,8 @@ def hash_of_rows(plain: npt.NDArray[Any]) -> str:
     return hashlib.sha256(about + b"\n" + plain.tobytes()).hexdigest()
 
 
-class _Header(Record, tag="batch"):
+@dataclass(frozen=True, slots=True)
+class _Header:
     consortium: str
     identifier: str
     dtype: DType
@@ -133,9 +134,8 @@ class _Header(Record, tag="batch"):
 
 
 def _header(consortium: str, identifier: str, plain: npt.NDArray[Any], query_hash: str, signature: str = "") -> _Header:
-    about: Any = {"consortium": consortium, "identifier": identifier, "query_hash": query_hash, "signature": signature}
-    return _Header(dtype=plain.dtype.str, shape=plain.shape, **about)
+    return _Header(consortium, identifier, cast("DType", plain.dtype.str), plain.shape, query_hash, signature)
 
 
 def _signed(header: _Header) -> bytes:
-    return _CONTEXT + canonical({**header.as_dict(), "signature": ""}).encode()
+    return _CONTEXT + canonical({**named("batch", header), "signature": ""}).encode()

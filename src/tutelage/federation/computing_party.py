@@ -3,6 +3,7 @@
 import hashlib
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, cast, final
 
@@ -10,7 +11,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from tutelage._internal.records import Record
+from tutelage._internal.records import made, named, parse
 from tutelage.digests import canonical
 from tutelage.exceptions import FederationError, ForgedMessageError, PartyLostError, StaleBatchError
 from tutelage.federation.batches import Batch
@@ -39,7 +40,8 @@ class EntityShares(NamedTuple):
 Pins = dict[str, tuple[str, str, str, str]]  # by entity: its splitting, and the hash of each party's shares of it
 
 
-class Statement(Record, tag="statement"):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
     """What a party tells the others of what it holds; public, for a salted hash hides the shares."""
 
     consortium: str
@@ -55,13 +57,13 @@ def statement_of(consortium: Consortium, batch: Batch, held: dict[str, EntitySha
     pairs = {name: (shares.split, shares.digest) for name, shares in held.items()}
     about = {"consortium": consortium.fingerprint, "batch": batch.identifier, "queries": batch.query_hash}
     said = Statement(**about, nonce=secrets.token_hex(16), held=pairs, begun=begun)
-    return canonical(said.as_dict()).encode()
+    return canonical(named("statement", said)).encode()
 
 
 def read_statement(message: bytes) -> Statement:
     """Return what a party says it holds."""
-    refused = "A computing party's statement is not in the form in which this version writes it."
-    return Statement.from_json(message, ForgedMessageError(refused))
+    damaged = ForgedMessageError("A computing party's statement is not in the form in which this version writes it.")
+    return made(parse(message, "statement", damaged), Statement, damaged)
 
 
 def agreed_pins(statements: list[Statement]) -> Pins:
@@ -196,7 +198,7 @@ class ComputingParty:
             raise found
         run, entities, result, bytes_sent = found
         header = Header.of(self.consortium, batch, Kind.LABELS, me.member.name, aggregator.name)
-        content = canonical(Opened(run=run, entities=entities).as_dict()).encode() + b"\n" + result
+        content = canonical(named("opened", Opened(run, entities))).encode() + b"\n" + result
         mailbox.put_labels(batch, me.member.name, run, seal(me, aggregator, header, content))
         return Computed(entities, left_out, batch.n_queries, bytes_sent)
 

@@ -8,16 +8,26 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, cast, final
 
+from tutelage._internal.records import made, parse
 from tutelage._internal.validation import integer_at_least
 from tutelage.accounting import data_independent
 from tutelage.digests import canonical
 from tutelage.events import Repeated
-from tutelage.exceptions import FederationError, InvalidDataError, InvalidParameterError, QuorumError
+from tutelage.exceptions import (
+    FederationError,
+    InvalidDataError,
+    InvalidParameterError,
+    LedgerMismatchError,
+    QuorumError,
+)
+from tutelage.federation.batches import Batch
 from tutelage.federation.documents import MOST_BYTES_OF_A_DOCUMENT, listed, read_within, write_once
-from tutelage.federation.keys import Role
+from tutelage.federation.keys import Member, Role
 from tutelage.federation.schemes import MOST_QUERIES, LocalVotes, SharedVotes
 from tutelage.federation.sums import SharedSums
-from tutelage.federation.terms import Terms, TermsRecord
+from tutelage.federation.terms import Terms
+from tutelage.ledger import Ledger
+from tutelage.ledger.ledger import Reservation
 from tutelage.mechanisms import NoisySum
 from tutelage.mechanisms.registry import CENTRAL, LOCAL
 from tutelage.privacy import ONE_ENTITY, PublicEpsilon
@@ -125,6 +135,39 @@ class Consortium(Terms):
             f"for {self.quorum}. Nothing was opened.{missing}{reasons}"
         )
 
+    def require_own(self, ledger: Ledger, member: Member, *, keys_changed: bool) -> None:
+        """Refuse a ledger that protects another unit than the terms, or that belongs to another member.
+
+        A ledger that names no owner becomes that of the first payer.
+        """
+        if ledger.unit != self.unit:
+            raise LedgerMismatchError(f"The ledger protects one {ledger.unit}, the consortium one {self.unit}.")
+        own = owner_name(member)
+        if keys_changed or ledger.owner == own:
+            return
+        batches = (charge.reserved.content.get("batch", "").split("/") for charge in reversed(ledger.history().charges))
+        owner = next((parts[3] for parts in batches if len(parts) == 4), ledger.owner)
+        if owner not in (None, own):
+            names = {owner_name(each): each.name for each in self.members}
+            whose = names.get(owner, f"the member with the fingerprint {owner}")
+            raise LedgerMismatchError(
+                f"{ledger.path or 'The ledger in memory'} is the ledger of {whose}, not of {member.name}. Nothing was "
+                f"spent. Name the ledger of {member.name}; if this is the one and {member.name} has made new keys "
+                "since, add --keys-changed (`keys_changed=True`)."
+            )
+
+    def reserved(self, ledger: Ledger, batch: Batch, member: Member) -> Reservation | None:
+        """Return what `reserve` spent on a batch for this member, or None."""
+        return ledger.reserved_for(self._charge(batch, member))
+
+    def reserve(self, ledger: Ledger, batch: Batch, member: Member, queries: int) -> Reservation:
+        """Spend what the first `queries` queries of a batch cost at most, once, however often it is called."""
+        return ledger.reserve(self.scheme.event_of(batch), queries, batch=self._charge(batch, member))
+
+    def _charge(self, batch: Batch, member: Member) -> str:
+        """Return what a ledger calls a batch: terms and rows are in it, so that no other batch is ever taken for it."""
+        return f"{self.fingerprint}/{batch.identifier}/{batch.query_hash}/{owner_name(member)}"
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the agreement to a JSON file; another agreement is never overwritten."""
         write_once(Path(path), canonical(self.as_dict()).encode() + b"\n")
@@ -133,17 +176,17 @@ class Consortium(Terms):
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what `save` wrote, checking every value."""
         damaged = InvalidDataError(f"{path} is no complete consortium file. Get it again.")
-        found = TermsRecord.from_json(read_within(Path(path), MOST_BYTES_OF_A_DOCUMENT), damaged)
-        mechanism = dict(found.mechanism)
+        content = parse(read_within(Path(path), MOST_BYTES_OF_A_DOCUMENT), "consortium", damaged)
         try:
-            kind = _BY_NAME.get(mechanism.pop("kind", None))
-            values = {name: getattr(found, name) for name in cls.__dataclass_fields__}
-            made = values if kind is None else values | {"mechanism": kind(**mechanism)}
-        except TypeError:
+            kind = _BY_NAME.get(content["mechanism"].pop("kind"))
+            mechanism = kind and kind(**content["mechanism"])
+        except (KeyError, TypeError, AttributeError):
             raise damaged from None
-        if kind is None:
+        if set(content) != set(cls.__dataclass_fields__):
+            raise damaged
+        if mechanism is None:
             raise InvalidParameterError(f"`mechanism` of Consortium must be one of {', '.join(_BY_NAME)}.")
-        return cls(**made)
+        return made({**content, "mechanism": mechanism}, cls, damaged)
 
     def _check_numbers_and_roles(self) -> None:
         checks = (
@@ -180,3 +223,8 @@ class Consortium(Terms):
                     f"`members` of Consortium with {type(self.mechanism).__name__} must have the role {role.value} "
                     f"{wanted} times. Got {found}."
                 )
+
+
+def owner_name(member: Member) -> str:
+    """Return how a ledger names the member that it belongs to: the fingerprint of its public keys, without spaces."""
+    return member.fingerprint.replace(" ", "")

@@ -12,7 +12,6 @@ from tutelage.events import Event, Repeated
 from tutelage.exceptions import FederationError, InvalidDataError, StaleBatchError
 from tutelage.features.base import features_of_private, require_public_map
 from tutelage.features.rowwise import finite_rows, number_rows
-from tutelage.federation import charges
 from tutelage.federation.batches import Batch
 from tutelage.federation.keys import Role
 from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, batch_status, seal
@@ -61,7 +60,7 @@ class Entity:
         self._home, self._ledger, self._member = home, ledger, home.identity.member
         terms = home.consortium_as(Role.ENTITY)
         self.consortium: Final = terms
-        charges.require_own(ledger, terms, self._member, keys_changed=keys_changed)
+        terms.require_own(ledger, self._member, keys_changed=keys_changed)
         # Where the answers go: each computing party's name and member, or the aggregator's under None.
         parties = [(party.name, party) for party in terms.computing_parties]
         self._recipients = parties or [(None, terms.aggregator)]
@@ -163,7 +162,7 @@ class Entity:
         Before anything is spent, votes that cannot be used or sent are refused, or if the budget does not allow the
         `rest`: all rounds of a sum from this one on.
         """
-        known = charges.reserved(self._ledger, self.consortium, batch, self._member)
+        known = self.consortium.reserved(self._ledger, batch, self._member)
         if known is not None:
             return known
         computed = batch_status(self.consortium, mailbox, batch).computed
@@ -180,7 +179,7 @@ class Entity:
             queries = min(queries, max(1, self._ledger.fitting(scheme.event_of())))
         if rest is not None:
             self._ledger.require(rest, queries)
-        return charges.reserve(self._ledger, self.consortium, batch, self._member, queries)
+        return self.consortium.reserve(self._ledger, batch, self._member, queries)
 
 
 def ballots_of(

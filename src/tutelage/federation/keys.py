@@ -4,13 +4,13 @@ import hashlib
 import os
 import re
 import stat
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self, final
 
-from tutelage._internal.records import Record
+from tutelage._internal.records import made, named, parse, plain
 from tutelage._internal.typing import NeverPickled
 from tutelage.digests import canonical
 from tutelage.exceptions import FederationError, ForgedMessageError, InvalidDataError, InvalidParameterError
@@ -80,13 +80,14 @@ class Member:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the member as plain values."""
-        return asdict(self)
+        return plain(self)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read the public file that `Identity.save` wrote, checking every value."""
         damaged = InvalidDataError(f"{path} is no complete public file of a member. Ask for it again.")
-        return _PublicKeys.from_json(read_within(Path(path), documents.MOST_BYTES_OF_A_DOCUMENT), damaged).member
+        document = read_within(Path(path), documents.MOST_BYTES_OF_A_DOCUMENT)
+        return made(parse(document, "member", damaged), cls, damaged)
 
     def seal(self, plaintext: bytes, info: bytes) -> bytes:
         """Encrypt to this member alone, bound to `info`: HPKE, RFC 9180, X25519, HKDF-SHA256 and AES-256-GCM."""
@@ -163,7 +164,7 @@ class Identity(NeverPickled):
             raise InvalidDataError(f"{folder} has keys of {self.member.name}, which are never overwritten.") from None
         except OSError as error:
             raise InvalidDataError(f"{private} cannot be written: {error.strerror}.") from None
-        documents.write_once(public, _document(_PublicKeys(member=self.member)))
+        documents.write_once(public, _document("member", self.member))
         return private, public
 
     @classmethod
@@ -174,7 +175,7 @@ class Identity(NeverPickled):
         if os.name == "posix" and stat.S_IMODE(path.stat().st_mode) & 0o077:
             raise InvalidDataError(f"{path} holds private keys that others may read. Run: chmod 600 {path}")
         damaged = InvalidDataError(f"{path} is no complete private file of a member. Restore it from its copy.")
-        found = _PrivateKeys.from_json(data, damaged)
+        found = made(parse(data, "identity", damaged), _PrivateKeys, damaged)
         try:
             signing = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(found.signing))
             sealing = X25519PrivateKey.from_private_bytes(bytes.fromhex(found.sealing))
@@ -186,25 +187,22 @@ class Identity(NeverPickled):
     def _private_document(self) -> bytes:
         tls = None if self.tls_key_pem is None else self.tls_key_pem.decode("ascii")
         signing, sealing = (key.private_bytes_raw().hex() for key in (self._signing, self._sealing))
-        return _document(_PrivateKeys(member=self.member, signing=signing, sealing=sealing, tls=tls))
+        return _document("identity", _PrivateKeys(self.member, signing, sealing, tls))
 
     def __repr__(self) -> str:
         return f"Identity(<keys hidden: private>, member={self.member.name!r}, role={self.member.role.value!r})"
 
 
-class _PublicKeys(Record, tag="member"):
-    member: Member
-
-
-class _PrivateKeys(Record, tag="identity"):
+@dataclass(frozen=True, slots=True)
+class _PrivateKeys:
     member: Member
     signing: str
     sealing: str
     tls: str | None
 
 
-def _document(content: Record) -> bytes:
-    return canonical(content.as_dict()).encode() + b"\n"
+def _document(kind: str, content: object) -> bytes:
+    return canonical(named(kind, content)).encode() + b"\n"
 
 
 def host_and_port(address: object, name: str = "`address` of a computing party") -> tuple[str, int]:

@@ -12,13 +12,14 @@ import shutil
 import stat
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self, TypeVar, final
 
 from tutelage._internal.outputs import sync
-from tutelage._internal.records import Record
+from tutelage._internal.records import made, named, parse, plain
 from tutelage._internal.validation import shown
 from tutelage.digests import canonical
 from tutelage.exceptions import (
@@ -65,7 +66,8 @@ class Kind(StrEnum):
 
 
 @final
-class Header(Record, tag="envelope"):
+@dataclass(frozen=True, slots=True)
+class Header:
     """Subject of a message; public."""
 
     consortium: str
@@ -78,15 +80,15 @@ class Header(Record, tag="envelope"):
     @classmethod
     def of(cls, consortium: Consortium, batch: Batch, kind: Kind, sender: str, recipient: str) -> Self:
         """Return the header of a message about `batch` from one member of `consortium` to another, by their names."""
-        about = {"consortium": consortium.fingerprint, "batch": batch.identifier, "query_hash": batch.query_hash}
-        return cls(kind=kind, sender=sender, recipient=recipient, **about)
+        return cls(consortium.fingerprint, batch.identifier, batch.query_hash, kind, sender, recipient)
 
     def to_bytes(self) -> bytes:
         """Return the header as one line of canonical JSON."""
-        return canonical(self.as_dict()).encode() + b"\n"
+        return canonical(named("envelope", self)).encode() + b"\n"
 
 
-class Opened(Record, tag="opened"):
+@dataclass(frozen=True, slots=True)
+class Opened:
     """What a computing party sends with its share: the name of the computation, and whose votes are in it."""
 
     run: str
@@ -158,12 +160,12 @@ def _refusal(line: bytes, sender: Member, expected: Header) -> ForgedMessageErro
     """Return why a message that begins with another line than the expected header is refused."""
     damaged = ForgedMessageError(f"A message from {sender.name} is damaged. It must be sent again.")
     try:
-        content = Header.from_json(line, damaged).as_dict()
+        content = plain(made(parse(line, "envelope", damaged), Header, damaged))
     except (ForgedMessageError, InvalidDataError) as error:
         if error is damaged:
             return damaged
         return ForgedMessageError(f"A message from {sender.name} cannot be read. {error}")
-    for name, wanted in expected.as_dict().items():
+    for name, wanted in plain(expected).items():
         if (got := content[name]) != wanted:
             return ForgedMessageError(f"`{name}` of a message from {sender.name} must be {wanted}. Got {shown(got)}.")
     return damaged

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from msgspec import Meta
 from sklearn.pipeline import Pipeline
 
-from tutelage._internal.records import Record
+from tutelage._internal.records import made, named, parse
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least
 from tutelage.digests import canonical
@@ -94,16 +94,16 @@ class SumRound:
         found |= arrays_of(self.features)
         arrays = {name: np.asarray(value, dtype=np.float64) for name, value in found.items()}
         shapes = [(name, array.shape) for name, array in arrays.items()]
-        header = _Header(people=self.people, maps=names_of(self.features), arrays=shapes)
+        header = _Header(self.people, names_of(self.features), shapes)
         body = b"".join(array.astype("<f8").tobytes() for array in arrays.values())
-        return np.frombuffer(canonical(header.as_dict()).encode() + b"\n" + body, dtype=np.uint8)[np.newaxis]
+        return np.frombuffer(canonical(named("round", header)).encode() + b"\n" + body, dtype=np.uint8)[np.newaxis]
 
     @classmethod
     def of_row(cls, rows: npt.NDArray[Any]) -> Self:
         """Return the round that `to_row` wrote."""
         data = rows.tobytes() if rows.dtype == np.uint8 and rows.ndim == 2 and len(rows) == 1 else b""
         line, _, body = data.partition(b"\n")
-        header = _Header.from_json(line[:_MOST_HEADER_BYTES], _damaged())
+        header = made(parse(line[:_MOST_HEADER_BYTES], "round", _damaged()), _Header, _damaged())
         try:
             arrays = _arrays(header.arrays, body)
             rounds = range(len([name for name in arrays if name.endswith(" values")]))
@@ -238,7 +238,8 @@ class SharedSums(Shared[NoisySum]):
         return sharing.added(shares, self.round_of(batch).coef.T.shape)
 
 
-class _Header(Record, tag="round"):
+@dataclass(frozen=True, slots=True)
+class _Header:
     people: Annotated[int, Meta(ge=0)]
     maps: list[str]
     arrays: list[tuple[str, Annotated[tuple[Annotated[int, Meta(gt=0)], ...], Meta(max_length=2)]]]

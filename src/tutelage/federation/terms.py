@@ -7,32 +7,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from tutelage._internal.records import Record
+from tutelage._internal.records import named
 from tutelage.digests import canonical
 from tutelage.events import settings_of
 from tutelage.exceptions import InvalidParameterError
 from tutelage.federation.documents import hexadecimal
 from tutelage.federation.keys import Member, Role
-from tutelage.mechanisms import ConfidentGNMax, GNMax, NoisySum
-from tutelage.mechanisms.local import LocalMechanism
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.teachers import VectorBallots
-
-
-class TermsRecord(Record, tag="consortium"):
-    """The file of a consortium."""
-
-    name: str
-    members: tuple[Member, ...]
-    n_classes: int
-    mechanism: dict[str, Any]  # its settings, and the name of its class as `kind`
-    teachers_per_entity: int
-    quorum: int
-    colluding: int
-    unit: PrivacyUnit
-    teacher: VectorBallots | None
-    people: tuple[int, ...]
-    identifier: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +24,7 @@ class Terms:
     name: str
     members: tuple[Member, ...]
     n_classes: int
-    mechanism: GNMax | ConfidentGNMax | NoisySum | LocalMechanism
+    mechanism: Any  # GNMax, ConfidentGNMax, NoisySum or a LocalMechanism
     teachers_per_entity: int
     quorum: int
     colluding: int
@@ -90,7 +72,7 @@ class Terms:
         """Return the agreement as plain values, with the format of its file."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         mechanism = {"kind": type(self.mechanism).__name__, **settings_of(self.mechanism)}
-        return TermsRecord(**values | {"mechanism": mechanism}).as_dict()
+        return named("consortium", values | {"mechanism": mechanism})
 
     def _with(self, role: Role) -> tuple[Member, ...]:
         return tuple(member for member in self.members if member.role is role)

@@ -4,18 +4,19 @@ A stated ε below the proved one is refused. One above it stays: it is true, and
 queries or an earlier version's theorem.
 """
 
+import json
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from math import inf, isclose
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, NoReturn, Self
+from typing import Annotated, Any, NamedTuple, NoReturn
 
-import msgspec
+from msgspec import Meta
 
 from tutelage._internal.gate import read_input
-from tutelage._internal.outputs import record_form
-from tutelage._internal.records import Record
+from tutelage._internal.outputs import json_form
+from tutelage._internal.records import made, named, parse
 from tutelage.accounting import Accountant, data_independent
 from tutelage.accounting.filter import filter_of
 from tutelage.events import (
@@ -33,11 +34,12 @@ from tutelage.exceptions import InvalidDataError, InvalidParameterError, LedgerM
 from tutelage.ledger import Ledger
 from tutelage.ledger.history import History
 from tutelage.privacy import PublicEpsilon, round_up
-from tutelage.publishing.proposal import Proposal, ProposalRecord
+from tutelage.publishing.proposal import Proposal
 from tutelage.publishing.publication import Publication, proposed_epsilon, publication_of
 from tutelage.publishing.recording import all_but, check_complete, check_covered, proposal_of, record_of
 from tutelage.reporting import PrivacyCard
 
+CLAIM = json_form("a claim", "claim")
 _SLACK = 1e-6  # relative: costs come out the same to more digits on every machine
 
 
@@ -268,32 +270,26 @@ class Claim(NamedTuple):
     sanitised: PublicEpsilon | None
 
 
-class Claimed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A number of a claim file."""
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """An ε in a claim file."""
 
-    epsilon: Annotated[float, msgspec.Meta(ge=0)]
-    delta: Annotated[float, msgspec.Meta(ge=0)]
+    epsilon: Annotated[float, Meta(ge=0)]
+    delta: Annotated[float, Meta(ge=0)]
     order: float | None
     method: str
 
-    @classmethod
-    def of(cls, epsilon: PublicEpsilon) -> Self:
-        """Return what a file says of an ε."""
-        return cls(epsilon.epsilon, epsilon.delta, epsilon.order, epsilon.method)
 
-
-class ClaimRecord(Record, tag="claim"):
-    """A claim file."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRecord:
+    """A claim file; `labels` is an event, and `ledger` its head."""
 
     passed: bool
     sanitised: Claimed | None
     data_independent: Claimed
-    labels: dict[str, Any]  # the event
-    proposal: ProposalRecord
-    ledger: str  # its head
-
-
-CLAIM = record_form("a claim", ClaimRecord)
+    labels: dict[str, Any]
+    proposal: dict[str, Any]
+    ledger: str
 
 
 def claim_of(publication: Publication) -> Claim:
@@ -306,23 +302,27 @@ def claim_of(publication: Publication) -> Claim:
 def write_claim(path: Path, publication: Publication, released: Accountant, proposal: Proposal, ledger: Ledger) -> None:
     """Write what was published to a file that `read_claim` reads; all of it is public."""
     claim = claim_of(publication)
-    record = ClaimRecord(
+
+    def stored(epsilon: PublicEpsilon) -> Claimed:
+        return Claimed(epsilon.epsilon, epsilon.delta, epsilon.order, epsilon.method)
+
+    content = ClaimRecord(
         passed=publication.passed,
-        sanitised=None if claim.sanitised is None else Claimed.of(claim.sanitised),
-        data_independent=Claimed.of(claim.data_independent),
+        sanitised=None if claim.sanitised is None else stored(claim.sanitised),
+        data_independent=stored(claim.data_independent),
         labels=released.charged().as_dict(),
-        proposal=proposal.record(),
+        proposal=proposal.as_dict(),
         ledger=ledger.state().head,
     )
-    path.write_text(record.to_text(), encoding="utf-8")
+    path.write_text(json.dumps(named("claim", content), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def read_claim(path: Path, history: History) -> tuple[Claim, dict[str, Any] | None, Event]:
     """Return a claim proved again from the entries of its ledger, the record of its proposal, and what was released."""
     damaged = InvalidDataError(f"{path} is not a claim that `tutelage publish test --output` wrote.")
     try:
-        record = ClaimRecord.from_json(read_input(path), damaged)
-        proposal, labels = Proposal.of(record.proposal), _at_limits(event_from_dict(record.labels))
+        record = made(parse(read_input(path), "claim", damaged), ClaimRecord, damaged)
+        proposal, labels = proposal_of(record.proposal), _at_limits(event_from_dict(record.labels))
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
     except (InvalidParameterError, UnsupportedEventError):

@@ -14,8 +14,8 @@ from typing import Any, Self, final
 import numpy as np
 from scipy import optimize
 
-from tutelage._internal.outputs import record_form
-from tutelage._internal.records import Record
+from tutelage._internal.outputs import json_form
+from tutelage._internal.records import FORMAT, made, parse, plain
 from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import integer_at_least, number_between, probability
 from tutelage.accounting import Accountant, data_independent
@@ -26,6 +26,7 @@ from tutelage.publishing.cost_envelope import reach_of
 
 PASSING, TAIL, REFUSED = 0.8, 0.1, 0.1  # shares of δ: passes, passes by luck, and what is claimed otherwise
 _REFUSALS = 0.4  # nats by which a refusal may tell neighbors apart; ε grows by some percent, the test costs half
+PROPOSAL = json_form("a proposal", "proposal", "kind")
 _UPWARD = 1e-9  # nats or relative: far above the rounding of the few operations behind an ε
 _MOST_LEVELS, _MOST_ORDER = 10_000, 1e6
 _LEVELS = 96  # changed teachers looked at; a test is over long before
@@ -112,39 +113,17 @@ class Proposal:
         needed = np.searchsorted(self.caps, reach[: len(self.caps)], side="left") - np.arange(len(self.caps))
         return int(max(0, needed.max()))
 
-    def record(self) -> "ProposalRecord":
-        """Return the proposal as its file and ledger have it; its ε is there to be read."""
-        values = {name: getattr(self, name) for name in ("epsilon", "delta", "order", "caps", "chances", "unit")}
-        return ProposalRecord(**values)
-
     def as_dict(self) -> dict[str, Any]:
-        """Return the record as plain JSON-ready values."""
-        return self.record().as_dict()
+        """Return the proposal as plain JSON-ready values; what follows from them is left out but for ε, to be read."""
+        return {"kind": "proposal", "format": FORMAT, "epsilon": self.epsilon, **plain(self)}
 
     @classmethod
-    def from_json(cls, text: str) -> Self:
+    def from_json(cls, text: str | bytes) -> Self:
         """Return the proposal that `as_dict` wrote, after its ε was proved again."""
-        refused = "A Proposal could not be read: the text is not one that was written."
-        return cls.of(ProposalRecord.from_json(text, InvalidParameterError(refused)))
-
-    @classmethod
-    def of(cls, record: "ProposalRecord") -> Self:
-        """Return the proposal of a record, after its ε was proved again."""
-        return cls(delta=record.delta, order=record.order, caps=record.caps, chances=record.chances, unit=record.unit)
-
-
-class ProposalRecord(Record, tag_field="kind", tag="proposal"):
-    """A proposal in a file, a ledger or a card."""
-
-    epsilon: float
-    delta: float
-    order: float
-    caps: tuple[float, ...]
-    chances: tuple[int, ...]
-    unit: PrivacyUnit
-
-
-PROPOSAL = record_form("a proposal", ProposalRecord)
+        damaged = InvalidParameterError("A Proposal could not be read: the text is not one that was written.")
+        content = parse(text, "proposal", damaged, "kind")
+        content.pop("epsilon", None)
+        return made(content, cls, damaged)
 
 
 def best_chances(caps: FloatArray, order: float, delta: float, refusal: float) -> tuple[float, list[int]]:
