@@ -22,7 +22,7 @@ class AnotherFormatError(InvalidDataError):
 
 def plain(record: Any) -> Any:
     """Return a record as plain JSON-ready values."""
-    return msgspec.json.decode(msgspec.json.encode(record))
+    return json.loads(json.dumps(msgspec.to_builtins(record)))
 
 
 def named(kind: str, record: Any) -> dict[str, Any]:
@@ -53,6 +53,9 @@ def made(content: Any, kind: type[Made], damaged: TutelageError) -> Made:
     """
     try:
         found = msgspec.convert(content, kind)
+        whole = plain(found) == plain(content)
+    except RecursionError:
+        raise damaged from None
     except msgspec.ValidationError as error:
         if isinstance(error.__cause__, TutelageError):
             raise error.__cause__ from None
@@ -60,7 +63,7 @@ def made(content: Any, kind: type[Made], damaged: TutelageError) -> Made:
             unknown = f"`{code[1]}` has a value that is not known; if a later version wrote the file, upgrade tutelage."
             raise type(damaged)(unknown) from None
         raise damaged from None
-    if plain(found) != plain(content):
+    if not whole:
         raise damaged
     return found
 

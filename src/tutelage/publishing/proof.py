@@ -325,7 +325,7 @@ def read_claim(path: Path, history: History) -> tuple[Claim, dict[str, Any] | No
         proposal, labels = proposal_of(record.proposal), _at_limits(event_from_dict(record.labels))
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
-    except (InvalidParameterError, UnsupportedEventError):
+    except (InvalidParameterError, UnsupportedEventError, RecursionError):
         raise damaged from None
     test, passed, number = _last_test(proposal.event(), history.until_head(record.ledger, str(path)), str(path))
     check_complete(history.until(number).given, history)
