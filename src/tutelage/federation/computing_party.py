@@ -78,12 +78,8 @@ def agreed_pins(statements: list[Statement]) -> Pins:
     held = [each.held for each in statements]
     if not begun:
         common = sorted(set(held[0]).intersection(*held[1:]))
-        pairs = {name: [mine[name] for mine in held] for name in common}
-        return {
-            name: (found[0][0], *(digest for _, digest in found))
-            for name, found in pairs.items()
-            if len({split for split, _ in found}) == 1
-        }
+        shares = ((name, *(mine[name] for mine in held)) for name in common)
+        return {name: (*a, b[1], c[1]) for name, a, b, c in shares if a[0] == b[0] == c[0]}
     for place, mine in enumerate(held):
         if any(mine.get(name) != (pin[0], pin[1 + place]) for name, pin in begun[0].items()):
             raise StaleBatchError(
