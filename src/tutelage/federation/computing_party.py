@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from tutelage._internal.records import made, named, parse
+from tutelage._internal.records import AnotherFormatError, made, named, parse
 from tutelage.digests import canonical
 from tutelage.exceptions import FederationError, ForgedMessageError, PartyLostError, StaleBatchError
 from tutelage.federation.batches import Batch
@@ -63,7 +63,10 @@ def statement_of(consortium: Consortium, batch: Batch, held: dict[str, EntitySha
 def read_statement(message: bytes) -> Statement:
     """Return what a party says it holds."""
     damaged = ForgedMessageError("A computing party's statement is not in the form in which this version writes it.")
-    return made(parse(message, "statement", damaged), Statement, damaged)
+    try:
+        return made(parse(message, "statement", damaged), Statement, damaged)
+    except AnotherFormatError as error:
+        raise ForgedMessageError(str(error)) from None
 
 
 def agreed_pins(statements: list[Statement]) -> Pins:
