@@ -350,7 +350,7 @@ def test_a_campaign_gets_nothing_back_and_is_settled_once(path):
     entry = next(entry for entry in ledger.export() if entry["kind"] == "answered")
     assert (entry["answers"], entry["refund"]) == (0, 0)
     request = session(path)._request(batch(0), None)
-    reservation = ledger.reserved_for(session(path)._boundary.campaign(request, EVENT))
+    reservation = ledger.reserved_for(session(path)._boundary.campaign(request))
     assert reservation is not None
     for happened in (EVENT, Repeated(EVENT, 0)):
         with pytest.raises(LedgerError):

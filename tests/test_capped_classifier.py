@@ -203,13 +203,13 @@ def test_room_is_there_for_a_campaign_that_was_paid_and_for_no_other():
 
     def require_room(rows, **changes):
         request = replace(asking._request(rows, None), **changes)
-        asking._boundary._require_room_for(request, one, asking._boundary.keys(request))
+        asking._boundary._require_room(request, asking._boundary.keys(request))
 
     require_room(PUBLIC[:9])
     asking.ask(PUBLIC[:4])
     require_room(PUBLIC[:9])
     require_room(PUBLIC[:4], campaign=False)
-    for rows, changed in ((PUBLIC[:9], {"campaign": False}), (PUBLIC[:4], {"about": {"question": "another"}})):
+    for rows, changed in ((PUBLIC[:9], {"campaign": False}), (PUBLIC[:4], {"subject": {"question": "another"}})):
         with pytest.raises(BudgetExceededError):
             require_room(rows, **changed)
 

@@ -1,12 +1,13 @@
-"""The old call: its published numbers, its misuse, and the faults it can reproduce on request."""
+"""The old call: its published numbers, its misuse, and the faults of the original."""
 
 import warnings
 
 import numpy as np
 import pytest
 
-from tutelage.compat import perform_analysis, perform_analysis_torch
+from tutelage.compat import perform_analysis
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage_reproductions.pysyft import analysis_of_pysyft
 
 EVERY = np.arange(50)
 
@@ -35,13 +36,9 @@ def test_labels_as_indices_are_refused_with_the_reason_and_no_label():
     assert not set("123456789") & set(str(caught.value).replace("shape[1]", ""))
 
 
-@pytest.mark.filterwarnings("ignore:May not have used")
-def test_the_old_number_can_be_had_by_name():
+def test_the_old_number_has_the_faults_that_are_known():
     votes, labels = seed_zero()
-    with pytest.warns(UserWarning, match="known faults"):
-        found = perform_analysis(votes, labels, 0.1, compat="pysyft")
-    assert found.data_dependent == pytest.approx(1.4828, abs=5e-5)
-    assert found.data_independent == pytest.approx(7.8376, abs=5e-5)
+    assert analysis_of_pysyft(votes, labels, 0.1, 1e-5) == pytest.approx((1.4828, 7.8376), abs=5e-5)
 
 
 @pytest.mark.filterwarnings("ignore:May not have used")
@@ -56,9 +53,7 @@ def test_only_the_answered_examples_are_counted():
 def test_theorem_3_is_not_used_where_it_does_not_hold():
     votes = np.array([[0, 0], [1, 1], [0, 0]])  # two classes, one vote ahead
     ours = perform_analysis(votes, [0], noise_eps=0.7, n_classes=2, moments=3)
-    with pytest.warns(UserWarning, match="known faults"):
-        theirs = perform_analysis(votes, [0], noise_eps=0.7, compat="pysyft", moments=3)
-    assert theirs.data_dependent < ours.data_dependent - 0.1
+    assert analysis_of_pysyft(votes, np.array([0]), 0.7, 1e-5, moments=3)[0] < ours.data_dependent - 0.1
     assert ours.data_dependent <= ours.data_independent
 
 
@@ -77,7 +72,7 @@ def test_classes_without_votes_are_asked_for():
 def test_tensors_of_torch_count_alike():
     torch = pytest.importorskip("torch")
     votes, _ = seed_zero()
-    found = perform_analysis_torch(torch.tensor(votes), torch.tensor(EVERY), noise_eps=0.1, n_classes=10)
+    found = perform_analysis(torch.tensor(votes), torch.tensor(EVERY), noise_eps=0.1, n_classes=10)
     assert found == perform_analysis(votes, EVERY, 0.1, n_classes=10)
 
 
@@ -96,7 +91,6 @@ def test_what_is_probably_not_meant_is_warned_of():
     ("teacher_preds", np.zeros(50, dtype=int)),
     ("teacher_preds", np.ma.array(np.zeros((3, 50)), mask=np.eye(3, 50, dtype=bool))),
     *((name, 0) for name in ("noise_eps", "delta", "moments")),
-    *(("compat", value) for value in ("tensorflow", "pysyft")),
 ])  # fmt: skip
 def test_what_makes_no_sense_is_refused(name, value):
     arguments = {"teacher_preds": seed_zero()[0], "indices": EVERY, "noise_eps": 0.1, "n_classes": 10, name: value}

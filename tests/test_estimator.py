@@ -1,7 +1,6 @@
 import pickle
 import re
 import traceback
-from typing import Any, ClassVar
 from unittest.mock import Mock
 
 import numpy as np
@@ -121,12 +120,12 @@ def test_missing_values_pass_where_both_models_take_them():
 
 def test_refusals_name_the_parameter_and_the_fix():
     for change, message in (
-        ({"n_teachers": 0}, "'n_teachers' parameter of PATEClassifier must be an int in the range .* Got 0"),
-        ({"n_queries": 0}, "The 'n_queries' parameter of PATEClassifier must be"),
-        ({"delta": 1.5}, "The 'delta' parameter of PATEClassifier must be"),
-        ({"public_fraction": 1.0}, "The 'public_fraction' parameter of PATEClassifier must be"),
-        ({"random_state": -1}, "The 'random_state' parameter of PATEClassifier must be"),
-        ({"mechanism": "gnmax"}, "The 'mechanism' parameter of PATEClassifier must be an instance of"),
+        ({"n_teachers": 0}, "`n_teachers` of TeacherVotes must be an integer >= 1. Got 0"),
+        ({"n_queries": 0}, "`n_queries` of TeacherVotes must be"),
+        ({"delta": 1.5}, "`delta` of PATEClassifier must lie strictly between 0 and 1"),
+        ({"public_fraction": 1.0}, "`public_fraction` of PATEClassifier must"),
+        ({"random_state": -1}, "`random_state` of PATEClassifier must be"),
+        ({"mechanism": "gnmax"}, "`mechanism` of TeacherVotes must be a Mechanism"),
         ({"noise": 42}, "must be something like SystemNoise"),
         ({"n_queries": 401}, "at most the 400 public rows. Got 401"),
         ({"teacher": "forest"}, "`teacher` of TeacherVotes must be a scikit-learn classifier"),
@@ -146,26 +145,19 @@ def test_refusals_name_the_parameter_and_the_fix():
 )
 def test_a_refused_parameter_that_holds_rows_is_not_quoted(name):
     for private in (np.array(["Anna Meier", "Bo Li"]), ["Anna Meier"] * 3, X + 1234.5):
-        with pytest.raises(InvalidParameterError, match=f"'{name}' parameter .* Got a (ndarray|list)") as caught:
+        with pytest.raises(InvalidParameterError, match=f"`{name}` of .* must be") as caught:
             model(**{name: private}).fit(X, y, X_public=X)
         assert not re.search(r"Anna|1234", "".join(traceback.format_exception(caught.value)).split("Error: ")[-1])
         assert caught.value.__context__ is None
-
-
-class TableOfItsOwn(PATEClassifier):
-    """A subclass whose table has its own parameters only."""
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = {}
 
 
 @pytest.mark.parametrize(
     "change",
     [{"public_fraction": 1.5}, {"rounds": 0}, {"delta": float("nan")}, {"n_queries": True}, {"rounds": np.True_}],
 )
-@pytest.mark.parametrize("kind", [PATEClassifier, TableOfItsOwn])
-def test_no_subclass_and_no_boolean_passes_by_the_table(kind, change):
+def test_no_boolean_passes_for_a_number(change):
     with pytest.raises(InvalidParameterError, match=next(iter(change))):
-        kind(**change).resolved()
+        PATEClassifier(**change).resolved()
 
 
 def test_refusals_of_data_quote_no_row():

@@ -125,7 +125,7 @@ def test_the_noise_of_a_release_that_has_begun_is_never_found_again(fitted, monk
     assert fitted(epsilon=0.5).mechanism_ != first.mechanism_
 
 
-@pytest.mark.parametrize("changes", [{"noise": 1}, {"noise": "1.0"}, {"about": 5}])
+@pytest.mark.parametrize("changes", [{"noise": 1}, {"noise": "1.0"}, {"subject": 5}])
 def test_an_intent_that_was_not_written_so_does_not_verify(changes, tmp_path, fitted):
     fitted()
     ledger = Ledger.open(tmp_path / "a.ledger")
@@ -133,7 +133,7 @@ def test_an_intent_that_was_not_written_so_does_not_verify(changes, tmp_path, fi
     assert kinds[:4] == [Kind.OPENED, Kind.KEPT, Kind.INTENDED, Kind.BOUND]
     with ledger._held(write=True) as write:
         last = write.last()
-        content = {"about": "ab", "noise": 1.0, **changes}
+        content = {"subject": "ab", "noise": 1.0, **changes}
         write.append(replace(Entry.after(last, Kind.INTENDED, last.spent, **content)))
         with pytest.raises(LedgerTamperedError):
             verified(write)

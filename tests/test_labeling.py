@@ -367,7 +367,7 @@ def test_queries_are_remembered_under_the_same_hash_for_ever(ledger):
     hashes, votes = [], VoteHistogram(np.eye(2, dtype=int), 1)
     for mechanism in MECHANISMS:
         request = LabelingSession(votes, mechanism, ledger, question="ill?")._request(ROWS, None)
-        context = request.context(request.event(simulated=False))
+        context = request.context(request.mechanism.most(request.form, simulated=False))
         hashes += query_hashes(bytes(32), context, np.array([[1.5, 2], [0, -1]]))
     hashes += query_hashes(bytes(32), {}, [["a", None, 2**60, 0.5]], [[0.25, 0.75]])
     assert hashlib.sha256(b"".join(hashes)).hexdigest() == GOLDEN_HASH

@@ -427,7 +427,7 @@ output = { folder = "out" }
 dataset = "adult"
 privacy = { epsilon = -1, delta = 2 }
 output = { folder = "out" }
-""": ("The 'epsilon' parameter must be", "The 'delta' parameter must be"),
+""": ("`epsilon` must be a finite number above 0", "`delta` must lie strictly between"),
 }
 
 

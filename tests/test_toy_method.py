@@ -45,7 +45,7 @@ class Present:
     labels: Any = field(repr=False)
     unit: Any
 
-    def of_owner(self, _outcome: asked.Outcome, kept: Any, /) -> dict[str, Any]:
+    def private_attributes(self, _outcome: asked.Outcome, kept: Any, /) -> dict[str, Any]:
         return {"counts_": [one.ballots.totals for one in kept]}
 
 
@@ -91,12 +91,15 @@ class Frequencies(Method):
         classes = public.classes
         form = Vector((len(classes), 1), 1, public.unit)
         answer = yield asked.Request(
-            mechanism=self.mechanism, form=form, about={"frequencies": [str(one) for one in classes]}, ballot=OneEach()
+            mechanism=self.mechanism,
+            form=form,
+            subject={"frequencies": [str(one) for one in classes]},
+            ballot=OneEach(),
         )
         counts = np.maximum(answer.values[0], max(self.least, 1))
         prior: Any = DummyClassifier(strategy="prior").fit(np.zeros((len(classes), 1)), classes, sample_weight=counts)
-        rows = np.arange(len(public.given))
-        labels = np.searchsorted(classes, prior.predict(public.given))
+        rows = np.arange(len(public.rows))
+        labels = np.searchsorted(classes, prior.predict(public.rows))
         return asked.Outcome(
             queries=rows, labels=labels, rounds=(len(rows),),
             student=prior,

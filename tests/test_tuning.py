@@ -24,16 +24,16 @@ from runs_of_people import VECTORS, configure_people, write_people
 from test_cli import ran, refusal, succeeded, tutelage
 from tutelage import GNMax, Ledger, PATEClassifier, SimulationNoise
 from tutelage.ballots import sum_of_products
-from tutelage.estimator.inputs import Inputs
 from tutelage.events import NoisySumGaussian
 from tutelage.exceptions import BudgetContinuedWarning, BudgetExceededError, InvalidBallotError, InvalidParameterError
 from tutelage.features import PublicColumns, PublicFeatureMap, PublicPCA, PublicRows, PublicScaling
 from tutelage.mechanisms import NoisySum
 from tutelage.methods import NoisyMoments, Public, Sizes, Tuned
 from tutelage.methods import tuned as tuning
+from tutelage.methods.noisy_moments import PeopleReady
 from tutelage.methods.rehearsal import PublicLabels, rehearsed
 from tutelage.methods.requests import PrivateRows
-from tutelage.methods.tuned import Candidate, ScoreBallot, TunedPeople, score_ballots, score_norm
+from tutelage.methods.tuned import Candidate, ScoreBallot, score_ballots, score_norm
 from tutelage.noise import SystemNoise
 from tutelage.partition import Shards
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
@@ -207,7 +207,7 @@ def test_a_student_that_fails_on_a_persons_rows_is_wrong_on_them():
     always = DecisionTreeClassifier().fit(PRIVATE[:2], [1, 1])
     found = cast([Failing(PRIVATE[:, 0], 9, ValueError), always], PRIVATE[:10], np.ones(10, dtype=np.int64)).totals
     assert found.tolist() == [[-10 * 2**15, 10 * 2**15]]
-    assert repr(TunedPeople((), (PRIVATE,))) == "TunedPeople()"
+    assert repr(PeopleReady((), (PRIVATE,))) == "PeopleReady()"
 
 
 @pytest.mark.parametrize(("times", "n_wrong"), [(0, 0), (1, 0), (2, 1)])
@@ -337,7 +337,7 @@ def test_without_a_ledger_nothing_but_simulated_noise_is_drawn():
 
 @pytest.mark.parametrize(("changes", "words"), [
     *(({"settings": [{}] * n}, f"2 to 100 settings. Got {n}") for n in (0, 1, 101)),
-    ({"settings": {"student": None}}, "'tune' parameter"),
+    ({"settings": {"student": None}}, "`tune` of PATEClassifier"),
     ({"settings": [{}, 3]}, "must be a mapping"),
     ({"settings": [{}, {"epsilon": 3.0}]}, "whose names are among"),
     *(({"settings": [{}, {"teacher": one}]}, "for ballots of V") for one in (GaussianNB(), NearestQueries(3))),
@@ -347,7 +347,7 @@ def test_without_a_ledger_nothing_but_simulated_noise_is_drawn():
     ({"n_queries": 10}, "about votes on single rows"),
     ({"mechanism": NoisySum(3.0), "epsilon": None}, "Leave out `mechanism`"),
     ({"mechanism": GNMax(3.0), "epsilon": None}, "`mechanism`"),
-    *(({"tune_share": share}, "'tune_share' parameter") for share in (0.0, 1.0)),
+    *(({"tune_share": share}, "`tune_share` of PATEClassifier") for share in (0.0, 1.0)),
 ])  # fmt: skip
 def test_what_cannot_be_tuned_is_refused_in_one_sentence(changes, words):
     with pytest.raises(InvalidParameterError, match=words) as caught:
@@ -381,7 +381,7 @@ def test_a_student_map_that_looks_at_other_rows_and_rows_in_batches_are_refused(
         fit(tuned([{}, {"student_features": Centered(), "student": GaussianNB()}]))
     model = tuned(classes=["a", "b"])
     with pytest.raises(InvalidParameterError, match="all private rows in memory"):
-        Inputs._check_batches(model, model.resolved(), "y", PUBLIC, None, None, None)
+        model._rows_in_batches(PRIVATE, model.resolved_settings(), "y", PUBLIC, None, None, None)
 
 
 @pytest.mark.rest

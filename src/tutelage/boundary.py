@@ -37,7 +37,18 @@ from tutelage.ledger.campaigns import Voters
 from tutelage.ledger.ledger import Reservation, existing_ledger, opened_ledger, require_terms
 from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.methods.base import Method
-from tutelage.methods.requests import Answer, Kept, Learned, Public, Request, Result, Wishes, driven
+from tutelage.methods.requests import (
+    Answer,
+    Kept,
+    Learned,
+    Public,
+    Request,
+    Result,
+    Sizes,
+    Wishes,
+    driven,
+    first_places,
+)
 from tutelage.noise import NoiseSource
 from tutelage.privacy import PrivacyUnit
 
@@ -103,37 +114,34 @@ class Boundary:
         """Answer one request after the other, and return what the method makes of the answers."""
         return driven(
             steps,
-            lambda asked: self.release_in_part(asked) if asked.in_part else self.release(asked),
+            lambda asked: self.release_in_part(asked) if asked.partial else self.release(asked),
             lambda asked: self.ledger.kept(asked.name, asked.make),
         )
 
     def require_room(self, method: Method, public: Public) -> None:
         """Refuse what a method is about to ask where there is no room for what is not remembered of it."""
         method.check(public)
-        opening = method.opening(public)
-        if opening is not None:
-            event = opening.event(simulated=self._noise.simulated)
-            self._require_room_for(opening, event, self.keys(opening))
+        first = method.first_request(public)
+        if first is not None:
+            self._require_room(first, self.keys(first))
         elif self.ledger.state().spent == 0:
             self.ledger.require(method.event_of_one(public.sizes), method.n_answers(public.sizes))
 
     def keys(self, request: Request) -> list[bytes]:
         """Return what the ledger remembers each answer by."""
         require_name_of_its_own(request.mechanism)
-        context = request.context(request.event(simulated=self._noise.simulated))
-        beside = [] if request.beside is None else [request.beside]
-        return self.ledger.query_hashes(context, request.rows, *beside)
+        predictions = [] if request.predictions is None else [request.predictions]
+        return self.ledger.query_hashes(request.context(self.event_of_one(request)), request.rows, *predictions)
 
     def room(self, request: Request) -> int:
         """Return how many more new answers the budget allows, each at its most expensive."""
-        event = request.event(simulated=self._noise.simulated)
-        fitting = self.ledger.fitting(event)
-        pays_for_all = request.form.cap is not None and (fitting > 0 or self._is_paid(request, event))
+        fitting = self.ledger.fitting(self.event_of_one(request))
+        pays_for_all = request.form.cap is not None and (fitting > 0 or self._is_paid(request))
         return sys.maxsize if pays_for_all else fitting
 
     def fitting(self, request: Request, keys: list[bytes]) -> int:
         """Return how many rows, from the first on, the budget allows now; those that were answered are free."""
-        if left := self.ledger.left_open(request.event(simulated=self._noise.simulated), keys):  # which are paid for
+        if left := self.ledger.left_open(self.event_of_one(request), keys):  # which are paid for
             return left
         fitting, remembered, new = self.room(request), set(self.ledger.recall(keys)), set[bytes]()
         for place, key in enumerate(keys):
@@ -161,25 +169,29 @@ class Boundary:
 
     def _answers(self, request: Request, keys: list[bytes]) -> tuple[Mapping[bytes, Labels], Event, float]:
         """Return the answer to each key, while no other release goes on through the ledger."""
-        event, places = request.event(simulated=self._noise.simulated), dict[bytes, int]()
-        for place, key in enumerate(keys):
-            places.setdefault(key, place)
+        event, places = self.event_of_one(request), first_places(keys)
         answers = self.ledger.recall(places)
         self._drawn = dict.fromkeys(answers, False) | self._drawn
         new = [key for key in places if key not in answers]
         if not new:
             return answers, Repeated(event, 0), 0.0
-        self._require_room_for(request, event, keys)  # for which there must be room before anybody casts a ballot
+        self._require_room(request, keys)  # before anybody casts a ballot
         mechanism: Any = request.mechanism
-        ballots: Any = request.ballot.cast(self.prepared, request, np.array([places[key] for key in new]))
-        beside = None if request.beside is None else request.beside[[places[key] for key in new]]
+        rows = np.array([places[key] for key in new])
+        ballots: Any = request.ballot.cast(self.prepared, request, rows)
+        predictions = None if request.predictions is None else request.predictions[rows]
         wishes = isinstance(ballots, Wishes)
         if not wishes:
-            mechanism.check(ballots, beside)
+            mechanism.check(ballots, predictions)
         if wishes != request.campaign or not request.form.holds(ballots.form):
             raise InvalidBallotError("The ballots that were cast are not of the form that was asked for.")
-        if wishes:
-            return self._granted(request, event, new, ballots, answers)
+        if wishes:  # people vote while they have votes left, and the first batch pays for all
+            voters, wanted = Voters(ballots.names, ballots.digest), ballots.votes.per_teacher()
+            campaign: Any = event
+            granted = self.ledger.reserve_votes(campaign, self.campaign(request), voters, wanted, queries=len(new))
+            counted, paid = ballots.counted(granted.votes), Repeated(event, int(granted.paid))
+            settled, _ = self._settled(request, granted.reservation, new, counted, None, granted.campaign)
+            return {**answers, **settled.labels}, paid, self.ledger.share_of(paid)
         answered, reservation = self.ledger.reserve_new(event, places)
         self._drawn = dict.fromkeys(answered, False) | self._drawn
         if reservation is None:
@@ -187,30 +199,21 @@ class Boundary:
         if len(answered) > len(answers):  # others were quicker, where the ledger takes no turns
             left = np.array([key not in answered for key in new])
             new = [key for key in new if key not in answered]
-            ballots, beside = ballots.select(left), None if beside is None else beside[left]
-        settled, happened = self._settled(request, reservation, new, ballots, beside)
+            ballots, predictions = ballots.select(left), None if predictions is None else predictions[left]
+        settled, happened = self._settled(request, reservation, new, ballots, predictions)
         return answered | settled.labels, happened, settled.share
 
-    def _require_room_for(self, request: Request, event: Event, keys: list[bytes]) -> None:
-        """Refuse a request where there is no room for what is new of it."""
-        if self._is_paid(request, event):
-            return
-        if request.campaign:
-            if len(self.ledger.recall(keys)) < len(set(keys)):
-                self.ledger.require(event, 1)
-        else:
-            self.ledger.unanswered(event, set(keys), request.whole)
+    def event_of_one(self, request: Request) -> Event:
+        """Return the most that one answer can be."""
+        return request.mechanism.most(request.form, simulated=self._noise.simulated)
 
-    def _granted(
-        self, request: Request, event: Any, new: list[bytes], wishes: Wishes, answers: Mapping[bytes, Labels]
-    ) -> tuple[Mapping[bytes, Labels], Event, float]:
-        """Return the answers where people vote while they have votes left: the first batch paid for all."""
-        voters, wanted = Voters(wishes.names, wishes.digest), wishes.votes.per_teacher()
-        granted = self.ledger.reserve_votes(event, self.campaign(request, event), voters, wanted, queries=len(new))
-        counted = wishes.counted(granted.votes)
-        settled, _ = self._settled(request, granted.reservation, new, counted, None, granted.campaign)
-        paid = Repeated(event, int(granted.paid))
-        return {**answers, **settled.labels}, paid, self.ledger.share_of(paid)
+    def _require_room(self, request: Request, keys: list[bytes]) -> None:
+        """Refuse a request where there is no room for what is new of it, and for the whole that it begins."""
+        event = self.event_of_one(request)
+        if not request.campaign:
+            self.ledger.unanswered(event, set(keys), request.total)
+        elif not self._is_paid(request) and len(self.ledger.recall(keys)) < len(set(keys)):
+            self.ledger.require(event, 1)
 
     def _settled(
         self,
@@ -218,16 +221,16 @@ class Boundary:
         reservation: Reservation,
         keys: list[bytes],
         ballots: Any,
-        beside: Any,
+        predictions: Any,
         campaign: Reservation | None = None,
     ) -> tuple[Any, Event]:
         """Draw and settle what was reserved; return what counts of it, and what was run."""
         with self.ledger.drawing(reservation):
-            drawn = request.mechanism.release(ballots, self._noise, beside)
+            drawn = request.mechanism.release(ballots, self._noise, predictions)
             if len(drawn.answers) != len(keys):
                 raise LedgerError("The mechanism gives another number of answers than was asked for: all are withheld.")
             answers = dict(zip(keys, drawn.answers, strict=True))
-        self.kept.append(Kept(request, ballots, drawn, beside))
+        self.kept.append(Kept(request, ballots, drawn, predictions))
         # The mechanisms of a campaign were charged once, by the campaign.
         happened = drawn.event if campaign is None else Repeated(campaign.event, 0)
         self._drawn |= dict.fromkeys(keys, True)
@@ -252,13 +255,13 @@ class Boundary:
             self._drawn |= dict.fromkeys(answers, False)
         self._unstored = None
 
-    def _is_paid(self, request: Request, event: Event) -> bool:
+    def _is_paid(self, request: Request) -> bool:
         """Return whether the budget of a campaign is spent."""
-        return request.campaign and self.ledger.reserved_for(self.campaign(request, event)) is not None
+        return request.campaign and self.ledger.reserved_for(self.campaign(request)) is not None
 
-    def campaign(self, request: Request, event: Event) -> str:
+    def campaign(self, request: Request) -> str:
         """Return the name of the campaign of a request in the ledger."""
-        context = json.dumps(request.context(event), sort_keys=True)
+        context = json.dumps(request.context(self.event_of_one(request)), sort_keys=True)
         return f"campaign {hashlib.sha256(context.encode()).hexdigest()}"
 
 
@@ -286,7 +289,7 @@ class Budget:
     data_changed: bool  # whether the rows may be others than those it is tied to
     identity: str  # of everything declared for the release: an equal one is the same release
     accounting: Accounting  # how the noise of this fit is found
-    accounting_of_new: Accounting  # how a new ledger keeps its limit
+    finds_noise: bool  # whether the noise is the least that ε, or the whole budget, allows
 
     def least_noise(self, event_of: Callable[[float], Event]) -> float:
         """Return the least noise at which a release costs at most `epsilon`, or the whole budget."""
@@ -294,23 +297,22 @@ class Budget:
         begun = None if existing is None else existing.intended_noise(self.identity)
         if begun is not None:  # never found again, which might give other digits
             return begun
-        limit = limit_of(self.budget or self._target, self.delta, self.accounting_of_new)
+        limit = limit_of(self.budget or self._target, self.delta, self._accounting_of_new)
         return noise_within(existing.limit if existing else limit, event_of, self.epsilon, self.accounting)
 
-    def opened(self, event: Event, queries: int, *, noise_by_budget: bool) -> Ledger:
+    def opened(self, method: Method, sizes: Sizes) -> Ledger:
         """Return the ledger with a binding of its own; the file of a new one appears with its first reservation."""
-        default = self._target if noise_by_budget and existing_ledger(self.ledger) is None else None
-        found = opened_ledger(
+        default = self._target if self.finds_noise and existing_ledger(self.ledger) is None else None
+        ledger = opened_ledger(
             self.ledger,
-            event,
-            queries,
+            method.event_of_one(sizes),
+            method.n_answers(sizes),
             epsilon=self.budget or default,
             delta=self.delta,
             unit=self.unit,
-            accounting=self.accounting_of_new,
-            suited=not noise_by_budget,  # which was found at the other order, and the same fit must find it again
-        )
-        ledger = found.for_release()
+            accounting=self._accounting_of_new,
+            suited=not self.finds_noise,  # which was found at the other order, and the same fit must find it again
+        ).for_release()
         if self.ledger is not None:
             ledger.bind(self.digest(), changed=self.data_changed)
         self._refuse_second(ledger)
@@ -332,6 +334,12 @@ class Budget:
     @property
     def _target(self) -> float:
         return self.epsilon or DEFAULT_EPSILON
+
+    @property
+    def _accounting_of_new(self) -> Accounting:
+        """How a new ledger keeps its limit: one that a sum fills has no room for other kinds of releases."""
+        shared = self.budget is not None and (not self.finds_noise or self.epsilon not in (None, self.budget))
+        return Accounting.RENYI if shared else self.accounting
 
     def _refuse_second(self, ledger: Ledger) -> None:
         """Refuse to create a second ledger next to one with the budget of the same people or rows."""

@@ -4,17 +4,17 @@ For new code use `tutelage.accounting.Accountant`, which finds smaller costs and
 """
 
 import warnings
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from tutelage._internal.typing import Ballots, FloatArray
 from tutelage._internal.validation import integer_at_least, noise_scale, probability
 from tutelage.accounting import pate_bounds
 from tutelage.accounting.rdp import RenyiCurve, classic
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError
 from tutelage.votes import tally
+
+_OWNER = "perform_analysis"
 
 
 class Analysis(NamedTuple):
@@ -33,15 +33,14 @@ class Analysis(NamedTuple):
 
 
 def perform_analysis(
-    teacher_preds: npt.ArrayLike,
-    indices: npt.ArrayLike,
+    teacher_preds: Any,
+    indices: Any,
     noise_eps: float,
     delta: float = 1e-5,
     moments: int = 8,
     beta: float = 0.09,  # noqa: ARG001
     *,
     n_classes: int | None = None,
-    compat: Literal["pysyft"] | None = None,
 ) -> Analysis:
     """Return ε of noisy-max answers by the analysis of PATE 2017, as `syft.frameworks.torch.dp.pate` did.
 
@@ -49,9 +48,9 @@ def perform_analysis(
 
     Parameters
     ----------
-    teacher_preds : integer array of shape (teachers, examples)
+    teacher_preds : integer array or torch tensor of shape (teachers, examples)
         The class that each teacher voted for.
-    indices : integer array of shape (answered,)
+    indices : integer array or torch tensor of shape (answered,)
         *Which* examples were answered, by column of `teacher_preds`, each once; `np.arange(examples)` for all of them.
         Not the noisy labels, which the widespread tutorial passes: then only the first ten examples are counted.
         Labels are told from columns by their repeats, so a few distinct labels pass unnoticed.
@@ -65,9 +64,6 @@ def perform_analysis(
         Kept so that old calls run; PySyft computed a smooth sensitivity with it and dropped the result.
     n_classes : int, optional
         Number of classes, also those that got no vote. Without it, the largest label seen counts as the last class.
-    compat : "pysyft", optional
-        Return the number that PySyft 0.2 returned, its faults included; labels as `indices` are not refused. Never
-        rely on it.
 
     Raises
     ------
@@ -86,59 +82,43 @@ def perform_analysis(
     >>> round(found.data_independent, 4)
     1451.5129
     """
-    probability(delta, "delta", "perform_analysis")
-    gamma = noise_scale(noise_eps, "noise_eps", "perform_analysis")
-    tried = np.arange(1.0, integer_at_least(moments, 1, "moments", "perform_analysis") + 1)
-    ballots, answered = _votes_and_columns(teacher_preds, indices)
-    if compat is None:
-        if len(np.unique(answered)) < len(answered):
-            raise InvalidDataError(
-                "`indices` must name each answered example once, and some repeat: these look like the student's "
-                "labels. With labels as indices only the first few examples are counted, and the epsilon is far too "
-                "small. Pass np.arange(teacher_preds.shape[1]) if every example was answered."
-            )
-        classes, moments_of = _number_of_classes(ballots, n_classes), pate_bounds.log_moments
-    elif compat == "pysyft":
-        classes, moments_of = _distinct_labels(ballots, n_classes), _moments_of_pysyft
-    else:
-        raise InvalidParameterError(f"`compat` of perform_analysis must be 'pysyft' or left out. Got {compat!r}.")
-    if ballots.size and (ballots.min() < 0 or ballots.max() >= classes):
+    probability(delta, "delta", _OWNER)
+    gamma = noise_scale(noise_eps, "noise_eps", _OWNER)
+    tried = np.arange(1.0, integer_at_least(moments, 1, "moments", _OWNER) + 1)
+    ballots = _integers(teacher_preds, "teacher_preds", dimensions=2)
+    answered = _integers(indices, "indices", dimensions=1)
+    if ballots.shape[0] > 10 * ballots.shape[1]:
+        warnings.warn("`teacher_preds` has far more rows than columns; teachers are rows.", stacklevel=2)
+    if not answered.size or answered.min() < 0 or answered.max() >= ballots.shape[1]:
         raise InvalidDataError(
-            "`teacher_preds` must hold classes 0, 1, … below the number of classes; compat='pysyft' counts labels."
+            f"`indices` must say which examples were answered, as column numbers from 0 to {ballots.shape[1] - 1}."
         )
-    votes = tally(cast("Ballots", ballots), classes).select(answered)
-    log_q = pate_bounds.log_q_laplace(votes, 1 / gamma)
-    each = np.minimum(moments_of(log_q, 1 / gamma, tried), 2 * gamma * tried)
+    if len(np.unique(answered)) < len(answered):
+        raise InvalidDataError(
+            "`indices` must name each answered example once, and some repeat: these look like the student's labels. "
+            "With labels as indices only the first few examples are counted, and the epsilon is far too small. Pass "
+            "np.arange(teacher_preds.shape[1]) if every example was answered."
+        )
+    if n_classes is None:
+        warnings.warn(
+            "`n_classes` of perform_analysis was not given, so classes beyond the largest label seen are not counted.",
+            stacklevel=2,
+        )
+        n_classes = max(2, int(ballots.max(initial=0)) + 1)
+    if ballots.size and (ballots.min() < 0 or ballots.max() >= integer_at_least(n_classes, 2, "n_classes", _OWNER)):
+        raise InvalidDataError("`teacher_preds` must hold classes 0, 1, … below the number of classes.")
+    log_q = pate_bounds.log_q_laplace(tally(ballots, n_classes).select(answered), 1 / gamma)
+    each = np.minimum(pate_bounds.log_moments(log_q, 1 / gamma, tried), 2 * gamma * tried)
     independent = len(answered) * 2 * gamma**2 * (tried + 1)
-    dependent = np.minimum(each.sum(axis=0) / tried, independent)
-    return Analysis(_epsilon(dependent, tried, delta), _epsilon(independent, tried, delta))
+    costs = np.minimum(each.sum(axis=0) / tried, independent), independent
+    found = [RenyiCurve(tried + 1, np.maximum(cost, 0)).to_epsilon(delta, classic) for cost in costs]
+    if len(tried) > 1 and any(one.order == tried[-1] + 1 for one in found):
+        warnings.warn("May not have used enough values of l: raise `moments`.", stacklevel=2)
+    return Analysis(*(one.epsilon for one in found))
 
 
-def perform_analysis_torch(
-    preds: Any,
-    indices: Any,
-    noise_eps: float = 0.1,
-    delta: float = 1e-5,
-    moments: int = 8,
-    beta: float = 0.09,
-    *,
-    n_classes: int | None = None,
-    compat: Literal["pysyft"] | None = None,
-) -> Analysis:
-    """Return the same as `perform_analysis`, for torch tensors on any device.
-
-    Parameters
-    ----------
-    preds, indices : integer tensors
-        As `teacher_preds` and `indices` of `perform_analysis`.
-    noise_eps, delta, moments, beta, n_classes, compat
-        As for `perform_analysis`.
-    """
-    votes, answered = (it.detach().cpu().numpy() if hasattr(it, "detach") else it for it in (preds, indices))
-    return perform_analysis(votes, answered, noise_eps, delta, moments, beta, n_classes=n_classes, compat=compat)
-
-
-def _integers(values: npt.ArrayLike, name: str, dimensions: int) -> np.ndarray:
+def _integers(values: Any, name: str, dimensions: int) -> np.ndarray:
+    values = values.detach().cpu() if hasattr(values, "detach") else values
     if np.ma.is_masked(values):
         raise InvalidDataError(f"`{name}` must not be masked: leave out what is not there.")
     array = np.asarray(values)
@@ -147,50 +127,3 @@ def _integers(values: npt.ArrayLike, name: str, dimensions: int) -> np.ndarray:
             f"`{name}` must be whole numbers in {dimensions} dimension(s). Got {array.ndim} of {array.dtype}."
         )
     return array.astype(np.int64)
-
-
-def _votes_and_columns(teacher_preds: npt.ArrayLike, indices: npt.ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    ballots = _integers(teacher_preds, "teacher_preds", dimensions=2)
-    answered = _integers(indices, "indices", dimensions=1)
-    if ballots.shape[0] > 10 * ballots.shape[1]:
-        warnings.warn("`teacher_preds` has far more rows than columns; teachers are rows.", stacklevel=3)
-    if not answered.size or answered.min() < 0 or answered.max() >= ballots.shape[1]:
-        raise InvalidDataError(
-            f"`indices` must say which examples were answered, as column numbers from 0 to {ballots.shape[1] - 1}."
-        )
-    return ballots, answered
-
-
-def _number_of_classes(ballots: np.ndarray, n_classes: int | None) -> int:
-    if n_classes is not None:
-        return integer_at_least(n_classes, 2, "n_classes", "perform_analysis")
-    warnings.warn(
-        "`n_classes` of perform_analysis was not given, so classes beyond the largest label seen are not counted.",
-        UserWarning,
-        stacklevel=3,
-    )
-    return max(2, int(ballots.max(initial=0)) + 1)
-
-
-def _distinct_labels(ballots: np.ndarray, n_classes: int | None) -> int:
-    if n_classes is not None:
-        raise InvalidParameterError("`n_classes` cannot go with compat='pysyft', which counts the distinct labels.")
-    warnings.warn("compat='pysyft' repeats known faults: its epsilon may be far too small.", stacklevel=3)
-    return len(np.unique(ballots))
-
-
-def _moments_of_pysyft(log_q: FloatArray, scale: float, moments: FloatArray) -> FloatArray:
-    """Return the log moments with Theorem 3 applied up to q < 1/2, where it does not hold."""
-    gamma, q = 1 / scale, np.exp(log_q)[:, None]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        kept = (1 - q) * ((1 - q) / (1 - np.exp(2 * gamma) * q)) ** moments
-        dependent = np.log(kept + q * np.exp(2 * gamma * moments))
-    dependent = np.where((q < 0.5) & np.isfinite(dependent), dependent, np.inf)
-    return np.minimum(dependent, 2 * gamma**2 * moments * (moments + 1))
-
-
-def _epsilon(values: FloatArray, moments: FloatArray, delta: float) -> float:
-    found = RenyiCurve(moments + 1, np.maximum(values, 0)).to_epsilon(delta, classic)
-    if found.order == moments[-1] + 1 and len(moments) > 1:
-        warnings.warn("May not have used enough values of l: raise `moments`.", UserWarning, stacklevel=3)
-    return found.epsilon

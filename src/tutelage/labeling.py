@@ -17,7 +17,7 @@ from tutelage.events import CappedArgmaxGaussian, ConfidenceCheck, InteractiveCh
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, UnsupportedEventError
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import InteractiveGNMax, Mechanism, Release
-from tutelage.methods.requests import Request
+from tutelage.methods.requests import Request, first_places
 from tutelage.methods.rounds import AskedRounds, Rounds
 from tutelage.methods.votes import VOTES, PeoplePresent, TalliedVotes, TeachersPresent
 from tutelage.noise import NoiseSource, known_noise
@@ -92,15 +92,13 @@ class LabelingSession:
         self._voters = _present(voters, X_voted)
         self.mechanism: Final = mechanism
         self.ledger: Final = ledger
-        self._noise, self._question = known_noise(noise, "LabelingSession"), question
-        self._boundary = Boundary(ledger, self._noise, self._voters)
-        one = mechanism.event_of_one(voters.n_classes, voters.unit, simulated=self._noise.simulated)
-        # A teacher's votes are held to the cap over all that is asked only where it is known whose they are.
+        source, self._question = known_noise(noise, "LabelingSession"), question
+        self._boundary = Boundary(ledger, source, self._voters)
+        one = mechanism.event_of_one(voters.n_classes, voters.unit, simulated=source.simulated)
         cap = one.cap if isinstance(one, CappedArgmaxGaussian) else None
-        self._form, self._campaign = (
-            OneHot(voters.n_classes, voters.unit, cap),
-            isinstance(self._voters, PeoplePresent) and cap is not None,
-        )
+        self._form = OneHot(voters.n_classes, voters.unit, cap)
+        # A teacher's votes are held to the cap over all that is asked only where it is known whose they are.
+        self._campaign = isinstance(self._voters, PeoplePresent) and cap is not None
 
     @property
     def takes_any_rows(self) -> bool:
@@ -145,7 +143,7 @@ class LabelingSession:
         X_public, predictions
             As for `ask`, the most wanted rows first.
         """
-        request = self._request(_as_array(X_public, "X_public", None), _as_predictions(predictions))
+        request = self._request(*_as_arrays(X_public, predictions))
         return self._boundary.fitting(request, self._boundary.keys(request))
 
     @on_one_day()
@@ -186,8 +184,8 @@ class LabelingSession:
     def run(self, rounds: Rounds) -> AskedRounds:
         """Ask round after round; `ask_in_rounds` checks the rounds before."""
 
-        def asking(chosen: IntArray, predictions: FloatArray | None, in_part: bool) -> Request:
-            return replace(self._request(*self._checked_rows(rounds.rows[chosen], predictions)), in_part=in_part)
+        def asking(chosen: IntArray, predictions: FloatArray | None, partial: bool) -> Request:
+            return replace(self._request(*self._checked_rows(rounds.rows[chosen], predictions)), partial=partial)
 
         return self._boundary.run(rounds.steps(asking))
 
@@ -207,8 +205,8 @@ class LabelingSession:
                 event = Repeated(part.event, part.times)
                 if isinstance(part.event, ConfidenceCheck):
                     accountant.add(event, votes)
-                elif isinstance(part.event, InteractiveCheck) and asked.beside is not None:
-                    offsets = InteractiveGNMax.offsets(asked.beside, votes.n_teachers)
+                elif isinstance(part.event, InteractiveCheck) and asked.predictions is not None:
+                    offsets = InteractiveGNMax.offsets(asked.predictions, votes.n_teachers)
                     accountant.add(event, votes, offsets=offsets.astype(np.float64))
                 else:
                     accountant.add(event, votes.select(asked.drawn.voted), at_most=votes.n_queries)
@@ -246,7 +244,7 @@ class LabelingSession:
                 "`X_public` holds a row that was not answered through this ledger with this mechanism, question and "
                 "columns. Name those it was asked with, or ask it first."
             )
-        first = list(_first_places(hashes).values())
+        first = list(first_places(hashes).values())
         votes: Any = self._voters.votes(request, np.array(first))
         answered = None
         if _promises(self.mechanism, "shows_every_answer"):
@@ -254,24 +252,24 @@ class LabelingSession:
         accountant, offsets = Accountant(progress=progress), None
         if isinstance(self.mechanism, InteractiveGNMax) and student is not None:
             offsets = InteractiveGNMax.offsets(student[first], votes.n_teachers).astype(np.float64)
-        accountant.add_release(request.event(simulated=self._noise.simulated), votes, answered, offsets)
+        accountant.add_release(self._boundary.event_of_one(request), votes, answered, offsets)
         return accountant
 
     def _request(self, rows: Matrix, predictions: FloatArray | None) -> Request:
         return Request(
             mechanism=self.mechanism,
             form=self._form,
-            about={"question": self._question},
+            subject={"question": self._question},
             ballot=VOTES,
             rows=rows,
-            beside=predictions,
+            predictions=predictions,
             campaign=self._campaign,
         )
 
     def _checked_rows(
         self, X_public: npt.ArrayLike, predictions: npt.ArrayLike | None
     ) -> tuple[Matrix, FloatArray | None]:
-        rows, student = _as_array(X_public, "X_public", None), _as_predictions(predictions)
+        rows, student = _as_arrays(X_public, predictions)
         if rows.ndim == 0 or len(rows) == 0:
             raise InvalidDataError(f"`X_public` must hold at least one row. Got shape {rows.shape}.")
         if student is not None and student.shape[:1] != rows.shape[:1]:
@@ -388,16 +386,9 @@ def _check_count(votes: VoteHistogram, rows: int, what: str) -> None:
         )
 
 
-def _as_predictions(predictions: npt.ArrayLike | None) -> FloatArray | None:
-    return None if predictions is None else _as_array(predictions, "predictions", np.float64)
-
-
-def _first_places(keys: list[bytes]) -> dict[bytes, int]:
-    """Return where each different key stands first, in the order of the keys."""
-    places: dict[bytes, int] = {}
-    for place, key in enumerate(keys):
-        places.setdefault(key, place)
-    return places
+def _as_arrays(X_public: npt.ArrayLike, predictions: npt.ArrayLike | None) -> tuple[Matrix, FloatArray | None]:
+    rows = _as_array(X_public, "X_public", None)
+    return rows, None if predictions is None else _as_array(predictions, "predictions", np.float64)
 
 
 def _as_array(values: npt.ArrayLike, name: str, dtype: type | None) -> npt.NDArray[Any]:

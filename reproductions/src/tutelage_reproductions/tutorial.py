@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from tutelage import compat
 from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, Matrix
 from tutelage.accounting import Accountant, data_independent
 from tutelage.accounting.pate_bounds import log_q_laplace
+from tutelage.compat import perform_analysis
 from tutelage.events import Repeated
 from tutelage.exceptions import InvalidDataError
 from tutelage.features import PublicRows
@@ -34,6 +34,7 @@ from tutelage_reproductions.datasets import ImageSplit, load_mnist, load_svhn
 from tutelage_reproductions.datasets.images import SVHN_SUBFOLDERS
 from tutelage_reproductions.datasets.releases import SVHN, first_complete, search_folders
 from tutelage_reproductions.glyphs import glyph_features
+from tutelage_reproductions.pysyft import analysis_of_pysyft
 from tutelage_reproductions.record import Interval, Record, Row, mean_share, share
 
 if TYPE_CHECKING:
@@ -188,16 +189,16 @@ def _truncated_law(count: int, values: IntArray) -> FloatArray:
 def _printed_rows(data: ImageSplit, ballots: Ballots, labels: IntArray, *, quick: bool) -> Iterator[Row]:
     """Yield what the tutorial's last call prints, and the same call with the rows that were answered."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of the faults that are shown here, and of too few moments
-        printed = compat.perform_analysis(ballots, labels, _GAMMA, _DELTA, compat="pysyft")
-        meant = compat.perform_analysis(ballots, np.arange(len(labels)), _GAMMA, _DELTA, n_classes=len(data.classes))
+        warnings.simplefilter("ignore", UserWarning)  # of too few moments
+        printed, _ = analysis_of_pysyft(ballots, labels, _GAMMA, _DELTA)
+        meant = perform_analysis(ballots, np.arange(len(labels)), _GAMMA, _DELTA, n_classes=len(data.classes))
     other_votes = (
         f"The value depends only on the votes for ten images: the first of {data.name} here, those of "
         "other teachers in the tutorial."
     )
     yield Row(
         name="ε printed by the tutorial, labels used as indices",
-        ours=printed.data_dependent,
+        ours=printed,
         published=None if quick else 59.47392676433782,
         why=None if quick else other_votes,
     )

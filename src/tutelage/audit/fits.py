@@ -95,11 +95,11 @@ def _sampled(ids: npt.NDArray[Any]) -> IntArray:
 def _in_small(whole: Intended) -> Intended:
     """Return a fit with few teachers and queries, with the noise of the whole one, and with a budget in memory."""
     public = whole.public
-    given, asked, seen = (rows[:_QUERIES] for rows in (public.given, public.asked, public.seen))
+    fewer = {name: getattr(public, name)[:_QUERIES] for name in ("rows", "teacher_rows", "student_rows")}
     return whole._replace(
-        method=whole.method.in_small(_TEACHERS, len(given)),
-        public=replace(public, given=given, asked=asked, seen=seen, training=Training(public.training.seed)),
-        budget=replace(whole.budget, ledger=None, epsilon=None, budget=None),
+        method=whole.method.reduced(_TEACHERS, len(fewer["rows"])),
+        public=replace(public, **fewer, training=Training(public.training.seed)),
+        budget=replace(whole.budget, ledger=None, epsilon=None, budget=None, finds_noise=False),
     )
 
 
@@ -107,9 +107,8 @@ def _boundary(model: PATEClassifier, fit: Intended, people: PrivateRows) -> tupl
     """Return a boundary with these people behind it, and how many ballots they cast."""
     method, public = fit.method, fit.public
     shards = model.partition(method, len(people.X), people.entity_ids, people.silos)
-    most = method.event_of_one(public.sizes), method.n_answers(public.sizes)
     prepared = method.prepare(public, People(people.X, people.y, shards))
-    return Boundary(fit.budget.opened(*most, noise_by_budget=False), SimulationNoise(0), prepared), shards.n_shards
+    return Boundary(fit.budget.opened(method, public.sizes), SimulationNoise(0), prepared), shards.n_shards
 
 
 def _check_moves(

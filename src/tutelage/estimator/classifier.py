@@ -4,7 +4,7 @@ import hashlib
 import logging
 import secrets
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 from os import PathLike
@@ -22,13 +22,12 @@ from tutelage._internal.gate import user_path
 from tutelage._internal.releases import RESULTS, claimed_folder, on_one_day, released, today
 from tutelage._internal.typing import ABSTAIN, Matrix
 from tutelage.accounting import data_independent
-from tutelage.accounting.filter import Accounting
 from tutelage.boundary import Boundary, Budget
 from tutelage.digests import canonical, data_digest, spelled_out
-from tutelage.estimator.batches import BatchReader, PeopleInBatches
-from tutelage.estimator.inputs import FitData, Inputs, People
+from tutelage.estimator.classes import question_of
+from tutelage.estimator.inputs import FitRows, Inputs
 from tutelage.estimator.parameters import Resolved
-from tutelage.estimator.together import WITHOUT_LEDGER, Spent
+from tutelage.estimator.together import WITHOUT_LEDGER
 from tutelage.events import Event
 from tutelage.exceptions import (
     BudgetContinuedWarning,
@@ -40,15 +39,14 @@ from tutelage.exceptions import (
     RepeatedFitWarning,
 )
 from tutelage.features import PublicColumns
-from tutelage.features.named import ColumnMap, by_name, labels_of_public, public_features, require_same_rows
+from tutelage.features.named import ColumnMap
 from tutelage.ledger import Ledger, LedgerState
 from tutelage.mechanisms import Release
 from tutelage.methods import Method, Public, Tuned
-from tutelage.methods.requests import Outcome, PrivateRows, Training
+from tutelage.methods.requests import Outcome, Training
 from tutelage.methods.shortcuts import DEFAULTS
 from tutelage.methods.tuned import Candidate
-from tutelage.partition import Shards, as_column, unit_of_single_people
-from tutelage.privacy import ONE_TEACHER, PrivacyUnit, PublicEpsilon, round_up
+from tutelage.privacy import ONE_TEACHER, round_up
 from tutelage.published import accuracy_by_class, card_of, joined, write_results
 from tutelage.reporting import PrivacyCard
 from tutelage.students import fit_student
@@ -82,7 +80,7 @@ class Intended(NamedTuple):
 
 
 def _student_has_probabilities(classifier: "PATEClassifier") -> bool:
-    student = classifier.student_ if hasattr(classifier, "student_") else classifier._method().student
+    student = classifier.student_ if hasattr(classifier, "student_") else classifier._unchecked().method.student
     return student is None or hasattr(student, "predict_proba")
 
 
@@ -341,7 +339,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         day, alone = today(), entity_ids is None and silos is None
         given = {"X_public": X_public, "entity_ids": entity_ids, "silos": silos, "whole_rows": whole_rows}
         run, method, _, people, public = intended = self.intended(X, y, **given)
-        kinds = type(method).__name__, len(self.classes_), len(public.seen)
+        kinds = type(method).__name__, len(self.classes_), len(public.student_rows)
         _LOGGER.info("Fit started: %s, %d classes, %d public rows.", *kinds)
         _LOGGER.info("Noise chosen: %s.", method.mechanism)
         outcome = self._release(intended)
@@ -349,10 +347,10 @@ class PATEClassifier(ClassifierMixin, Inputs):
         self.n_private_rows_ = None
         if alone:
             self.n_private_rows_ = outcome.n_teachers if method.of_people else len(people.rows)
-        student, seen = run.method.student, public.seen
+        student, seen = run.method.student, public.student_rows
         if isinstance(method, Tuned):
             best = method.candidates[outcome.extras["tuning_"].chosen]
-            student, seen, self.student_map_ = best.student, best.public.seen, best.student_map
+            student, seen, self.student_map_ = best.student, best.public.student_rows, best.student_map
         if student is None:
             self.student_ = outcome.student
             if len(np.unique(self.release_.labels)) == 1:
@@ -383,47 +381,42 @@ class PATEClassifier(ClassifierMixin, Inputs):
             As for `fit`.
         """
         runs = self.resolved_settings()
-        of_teachers, of_student = map(_integer, self._seeds()[1:])
-        checkpoints = None if self.checkpoints is None else user_path(self.checkpoints, "`checkpoints`")
-        training = Training(of_teachers, self.n_jobs, self.progress, checkpoints)
+        of_teachers, of_student = (int(seed.generate_state(1)[0]) for seed in self._seeds()[1:])
+        given = runs, y, X_public, entity_ids, silos, whole_rows
         batches = as_batches(X) if isinstance(y, str) or isinstance(X, Batches) else None
-        if batches is not None:
-            self._check_batches(runs[0], y, X_public, entity_ids, silos, whole_rows)
-            run, people, budget, public = self._in_batches(
-                runs[0], batches, y, X_public, entity_ids, of_student, training
-            )
-            return Intended(run, self._with_noise(run.method, budget, public), budget, people, public)
-        runs, data = self._taken(runs, X, y, X_public, entity_ids, silos, whole_rows)
-        run, known = runs[0], data.people
-        shards = self.partition(run.method, len(known.rows), known.entity_ids, known.silos)
-        budget = self._budget(run, known.digest, shards.unit, data.public)
-        n_teachers = shards.n_shards if shards.people is None else None
-        public = self._public(run, data, shards.unit, n_teachers, of_student, training)
-        method = run.method if self.tune is None else self._tuned(runs, data, public)
-        people = PrivateRows(known.rows, data.targets, shards)
-        return Intended(run, self._with_noise(method, budget, public), budget, people, public)
+        rows = self._rows_in_memory(X, *given) if batches is None else self._rows_in_batches(batches, *given)
+        run, checkpoints = (
+            rows.runs[0],
+            None if self.checkpoints is None else user_path(self.checkpoints, "`checkpoints`"),
+        )
+        public = Public(
+            rows=rows.public,
+            teacher_rows=rows.teacher_rows,
+            student_rows=rows.student_rows,
+            classes=self.classes_,
+            question=question_of(self.question, self.classes),
+            unit=rows.unit,
+            simulated=run.noise.simulated,
+            n_teachers=rows.n_teachers,
+            seed=of_student,
+            teacher_map=run.teacher_map,
+            training=Training(of_teachers, self.n_jobs, self.progress, checkpoints),
+        )
+        budget = self._budget(run, rows)
+        method = run.method if self.tune is None else self._tuned(rows, public)
+        return Intended(run, self._with_noise(method, budget, public), budget, rows.people, public)
 
-    def check(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        X_public: Any = None,
-        entity_ids: Any = None,
-        silos: Any = None,
-        whole_rows: Any = None,
-    ) -> Self:
+    def check(self, X: Any, y: Any, **more: Any) -> Self:
         """Check parameters, rows and ledger as `fit` does before it spends anything; reads batches once.
 
         It raises and warns as `fit` does. Nothing is trained or released, and no ledger is written.
 
         Parameters
         ----------
-        X, y, X_public, entity_ids, silos, whole_rows
+        X, y, **more
             As for `fit`.
         """
-        given = {"X_public": X_public, "entity_ids": entity_ids, "silos": silos, "whole_rows": whole_rows}
-        self.intended(X, y, **given)
+        self.intended(X, y, **more)
         return self
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
@@ -560,140 +553,39 @@ class PATEClassifier(ClassifierMixin, Inputs):
         state: Any = super().__getstate__()
         return {name: value for name, value in state.items() if name not in (*self._private, "open_ledger_", "_caller")}
 
-    def _taken(
-        self, runs: list[Resolved], X: Any, y: Any, X_public: Any, entity_ids: Any, silos: Any, whole_rows: Any
-    ) -> tuple[list[Resolved], FitData]:
-        """Return rows of any form as numbers, checked, and the maps that take them."""
-        require_same_rows(X, y=y, entity_ids=entity_ids, silos=silos, whole_rows=whole_rows)
-        public_labels = None if self.classes is not None else labels_of_public(X_public, y)
-        label = y if isinstance(y, str) else None
-        X, y, X_public, entity_ids = by_name(X, y, X_public, entity_ids)
-        runs, X, X_public, table = self._numbered(runs, X, X_public)
-        whole_rows = table if whole_rows is None else whole_rows
-        special = {"public_labels": public_labels, "label": label}
-        return runs, self._checked(runs[0], X, y, X_public, entity_ids, silos, whole_rows, **special)
-
-    def partition(self, method: Method, n_rows: int, entity_ids: Any = None, silos: Any = None) -> Shards:
-        """Return which teacher of a method gets which row; again the same if there is a `random_state`.
-
-        Parameters
-        ----------
-        method : Method
-            Who the teachers are.
-        n_rows : int
-            Number of private rows.
-        entity_ids, silos : array of shape (rows,), optional
-            As for `fit`.
-        """
-        name = self.unit or "entity"
-        if method.of_people:
-            if silos is not None:
-                raise InvalidParameterError(
-                    f"`silos` make one teacher of each owner, and with {type(method).__name__} every person is one. "
-                    "Pass `entity_ids` alone."
-                )
-            return Shards.of_single_people(n_rows, entity_ids, name=name)
-        if silos is not None:
-            return Shards.of_silos(silos, entity_ids, name=name)
-        key = np.random.default_rng(self._seeds()[0]).bytes(32)
-        if entity_ids is not None:
-            return Shards.of_entities(entity_ids, method.n_shards, key=key, name=name)
-        return Shards.of_rows(n_rows, method.n_shards, key=key)
-
-    def _seeds(self) -> list[np.random.SeedSequence]:
-        """Return the seeds of partition, teachers and student."""
-        return np.random.SeedSequence(self.random_state).spawn(3)
-
-    def _public(
-        self, run: Resolved, data: FitData, unit: PrivacyUnit, n_teachers: int | None, seed: int, training: Training
-    ) -> Public:
-        """Return all that the method may look at."""
-        return Public(
-            given=data.public,
-            asked=data.asked,
-            seen=data.seen,
-            classes=self.classes_,
-            question=self._question(),
-            unit=unit,
-            simulated=run.noise.simulated,
-            n_teachers=n_teachers,
-            seed=seed,
-            teacher_map=run.teacher_map,
-            training=training,
-        )
-
-    def _tuned(self, runs: Sequence[Resolved], data: FitData, public: Public) -> Tuned:
+    def _tuned(self, rows: FitRows, public: Public) -> Tuned:
         """Return the settings of which one is about to be chosen; the first is what the estimator is without any."""
         candidates = list[Candidate]()
-        for number, run in enumerate(runs):
-            asked, seen = self._tried(run, data.public, again=True) if number else (data.asked, data.seen)
-            its = replace(public, asked=asked, seen=seen, teacher_map=run.teacher_map, place=number)
-            setting = (self.tune or ())[number - 1] if number else {}
+        for place, (run, setting) in enumerate(zip(rows.runs, ({}, *(self.tune or ())), strict=True)):
+            of_teacher, of_student = self._tried(run, rows.public, again=True) if place else rows[-2:]
+            its = replace(
+                public,
+                teacher_rows=of_teacher,
+                student_rows=of_student,
+                teacher_map=run.teacher_map,
+                setting_number=place,
+            )
             method: Any = run.method  # of vectors, as `resolved_settings` made sure
             candidates.append(Candidate(setting, method, run.student_map, its))
         return Tuned(pilot=candidates[0], candidates=candidates[1:], share=self.tune_share)
 
-    def _in_batches(
-        self, run: Resolved, batches: Batches, label: str, X_public: Any, entity: str | None, seed: int, how: Training
-    ) -> tuple[Resolved, PeopleInBatches, Budget, Public]:
-        """Read private rows in batches; return the people, their budget, and the public rows."""
-        features = public_features(X_public, label, entity)
-        [run], _, X_public, _ = self._numbered([run], features, features)
-        if not isinstance(self.columns_, PublicColumns):
-            raise InvalidParameterError(
-                "`features` of PATEClassifier must not begin with a transformer of named columns for rows that are "
-                "read in batches. Leave it out, or begin with PublicColumns."
-            )
-        public = self._validated(X_public, reset=True)
-        self._set_classes(np.array([]))
-        reader = BatchReader(
-            batches=batches,
-            columns=self.columns_,
-            like=features,
-            label=label,
-            entity=entity,
-            checked=self._validated,
-            encoded=self._encoded_cells,
-        )
-        asked, seen = self._tried(run, public)
-        unit = unit_of_single_people(self.unit or "entity", named=entity is not None)
-        people = reader.people(unit, run.teacher_map, asked.shape[1])
-        first = people.first_rows  # what is odd in all rows is likely to be seen in these
-        rows = self._validated(np.asarray(reader.columns.transform(first)))
-        ids = None if entity is None else as_column(first.column(entity))
-        known = People(rows, self._encoded_cells(first.column(label)), ids, None, first)
-        self._preflight(run, known, public, label, n_people=people.n_people)
-        budget = self._budget(run, people.digest, unit, public)
-        data = FitData(known, known.labels, public, asked, seen)
-        n_people = people.n_people if entity is None else None
-        return run, people, budget, self._public(run, data, unit, n_people, seed, how)
-
-    def _budget(self, run: Resolved, digest: Callable[[], bytes], unit: PrivacyUnit, public: Matrix) -> Budget:
+    def _budget(self, run: Resolved, rows: FitRows) -> Budget:
         """Return the budget that this fit spends from; refuse a ledger of another budget or unit."""
+        by_epsilon = self.epsilon is not None or self.budget is not None or run.method.always_calibrated
         budget = Budget(
             ledger=self.ledger if isinstance(self.ledger, Ledger | None) else user_path(self.ledger, "`ledger`"),
             epsilon=self.epsilon,
             budget=self.budget,
             delta=self.delta,
-            digest=digest,
-            unit=unit,
+            digest=rows.digest,
+            unit=rows.unit,
             data_changed=self.data_changed,
-            identity=self._identity(run, public),
+            identity=self._identity(run, rows.public),
             accounting=run.method.accounting,
-            accounting_of_new=self._accounting_of_new(run.method),
+            finds_noise=run.method.mechanism is None and by_epsilon,
         )
         budget.check()
         return budget
-
-    def _with_noise(self, method: Method, budget: Budget, public: Public) -> Method:
-        """Return the method with its noise: as given, the least that ε allows, or the usual one."""
-        if not self._noise_by_budget(method):
-            return method if method.mechanism is not None else method.by_default(public.n_teachers or 1)
-        noise = budget.least_noise(lambda noise: method.with_noise(noise).event(public.sizes))
-        method = method.with_noise(noise)
-        if much := method.much_noise(public.n_teachers):
-            warnings.warn(much, MuchNoiseWarning, stacklevel=6)
-        return method
 
     def _identity(self, run: Resolved, public: Matrix) -> str:
         """Return what the release is known by: all that is declared for it, and the public rows as they were given."""
@@ -705,36 +597,31 @@ class PATEClassifier(ClassifierMixin, Inputs):
             return hashlib.sha256(canonical(spelled_out(given)).encode()).hexdigest()
         return secrets.token_hex(32)
 
-    def _noise_by_budget(self, method: Method) -> bool:
-        """Return whether the noise is the least that `epsilon`, or the whole budget, allows."""
-        by_epsilon = self.epsilon is not None or self.budget is not None
-        return method.mechanism is None and (by_epsilon or method.always_calibrated)
-
-    def _accounting_of_new(self, method: Method) -> Accounting:
-        """Return how a new ledger keeps its budget: one that a sum fills has no room for other kinds of releases."""
-        shared = self.budget is not None and (method.mechanism is not None or self.epsilon not in (None, self.budget))
-        return Accounting.RENYI if shared else method.accounting
+    def _with_noise(self, method: Method, budget: Budget, public: Public) -> Method:
+        """Return the method with its noise: as given, the least that ε allows, or the usual one."""
+        if not budget.finds_noise:
+            return method if method.mechanism is not None else method.with_default_noise(public.n_teachers or 1)
+        noise = budget.least_noise(lambda noise: method.with_noise(noise).event(public.sizes))
+        method = method.with_noise(noise)
+        if much := method.noise_warning(public.n_teachers):
+            warnings.warn(much, MuchNoiseWarning, stacklevel=6)
+        return method
 
     def _release(self, intended: Intended) -> Outcome:
         """Spend, draw and release; set what came out and what it cost, and return it."""
         run, method, budget, people, public = intended
-        one, sizes, by_budget = method.event_of_one(public.sizes), public.sizes, self._noise_by_budget(run.method)
-        most = method.event(sizes)
-
-        def opened() -> Ledger:
-            return budget.opened(one, method.n_answers(sizes), noise_by_budget=by_budget)
-
-        boundary = Boundary(opened(), run.noise)
+        sizes, most = public.sizes, method.event(public.sizes)
+        boundary = Boundary(budget.opened(method, sizes), run.noise)
         boundary.require_room(method, public)
         boundary.prepared = method.prepare(public, people)
-        repeated = None
+        earlier = 0
         if self.ledger is None and not run.noise.simulated:
             of_one_teacher = method.event_of_one(replace(sizes, unit=ONE_TEACHER))
-            repeated = WITHOUT_LEDGER.count(of_one_teacher, most.count, budget.unit.name, self.delta)
+            earlier = WITHOUT_LEDGER.count(of_one_teacher, most.count, budget.unit.name)
 
         def drawn() -> tuple[LedgerState, Outcome, Event | None]:
             with boundary.ledger.releasing():
-                boundary.ledger.intend(budget.identity, method.noise if by_budget else None)
+                boundary.ledger.intend(budget.identity, method.noise if budget.finds_noise else None)
                 before, made = boundary.ledger.state(), boundary.run(method.steps(public))
                 # How many were asked may have followed from answers: `most` is as many as could have been.
                 return before, made, boundary.ledger.whole_release(budget.identity, boundary.reservations, most)
@@ -742,83 +629,65 @@ class PATEClassifier(ClassifierMixin, Inputs):
         try:
             before, made, alone = drawn()
         except LedgerOvertakenError:  # before anything was spent
-            boundary.ledger = opened()
+            boundary.ledger = budget.opened(method, sizes)
             before, made, alone = drawn()
         boundary.ledger.write_binding()
-        self.queries_, self.rounds_ = made.queries, made.rounds
-        self.release_ = Release(made.labels, boundary.event, boundary.cost)
-        self.mechanism_, self.n_teachers_ = method.mechanism, made.n_teachers
+        self.open_ledger_, self.ledger_ = boundary.ledger, boundary.ledger.state()
+        self.queries_, self.rounds_, self.n_teachers_ = made.queries, made.rounds, made.n_teachers
+        self.mechanism_ = method.mechanism
         self.method_ = replace(run.method, mechanism=method.mechanism)  # type: ignore[type-var]
-        self.drawn_, self.remembered_ = boundary.n_drawn, boundary.n_remembered
-        if method.closed_form:  # all rows are labeled by what was released
-            n_drawn = len(made.labels) if boundary.cost else 0
-            self.drawn_, self.remembered_ = n_drawn, len(made.labels) - n_drawn
-        for name in (*self._private, "moments_", "tuning_"):
-            vars(self).pop(name, None)  # of an earlier fit
-        of_owner = boundary.prepared.of_owner(made, boundary.kept)
-        self._private = tuple(of_owner)
-        vars(self).update({**of_owner, **made.extras})
-        self._account(boundary.ledger, before, most, repeated, alone)
-        return made
-
-    def _account(
-        self, ledger: Ledger, before: LedgerState, most: Event, repeated: Spent | None, alone: Event | None
-    ) -> None:
-        """Set what this fit cost, and say what it spent together with others.
-
-        `alone` is all that was ever drawn through the ledger, if all of it was drawn for this release.
-        """
-        self.open_ledger_, self.ledger_ = ledger, ledger.state()
+        # `alone` is all that was ever drawn through the ledger, if all of it was drawn for this release, which may have
+        # been interrupted or repeated.
+        event = boundary.event if alone is None or before.spent == 0 else alone
+        self.release_ = Release(made.labels, event, boundary.cost)
         # Rows may have been chosen by earlier answers: then these labels have no guarantee apart from them.
         by_itself = data_independent.epsilon(most, self.delta)
         is_alone = alone is not None and by_itself.epsilon <= self.ledger_.budget
         self.epsilon_ = by_itself if is_alone else self.ledger_.guarantee()
-        if alone is not None and before.spent > 0:  # interrupted or repeated
-            self.release_ = replace(self.release_, event=alone)
+        self.drawn_, self.remembered_ = boundary.n_drawn, boundary.n_remembered
+        if method.closed_form:  # all rows are labeled by what was released
+            self.drawn_ = len(made.labels) if boundary.cost else 0
+            self.remembered_ = len(made.labels) - self.drawn_
+        for name in (*self._private, "moments_", "tuning_"):
+            vars(self).pop(name, None)  # of an earlier fit
+        of_owner = boundary.prepared.private_attributes(made, boundary.kept)
+        self._private = tuple(of_owner)
+        vars(self).update({**of_owner, **made.extras})
         if before.spent > 0:
-            said = _continued(before, self.ledger_, self.release_) + self._from_memory()
-            if self.drawn_ and self.release_.cost == 0:
-                said += f" {FEW_VOTES_LEFT}"
-            warnings.warn(said, BudgetContinuedWarning, stacklevel=6)
-        if repeated is not None and repeated.fits > 1:
-            warnings.warn(_together(repeated, self.epsilon_), RepeatedFitWarning, stacklevel=6)
+            warnings.warn(self._continued(before), BudgetContinuedWarning, stacklevel=5)
+        if earlier:
+            unit, together = WITHOUT_LEDGER.total(self.delta)
+            warnings.warn(
+                f"This is fit {earlier + 1} without a ledger in this process. If all of them used the same people, "
+                f"together they guarantee one {unit} ε = {_upward(together)} at δ = {self.delta:g}, and not the "
+                f"{_upward(self.epsilon_.epsilon)} of this fit alone. Give the fits one `ledger`, which limits what "
+                "they spend, tune on public data, or choose among settings of ballots by `tune` (docs/pitfalls.md).",
+                RepeatedFitWarning,
+                stacklevel=5,
+            )
+        return made
 
-    def _from_memory(self) -> str:
-        """Return a sentence about what was released before this fit, if it uses any of that."""
-        if self.remembered_ == 0:
-            return ""
-        if self.method_.closed_form:
-            return (
+    def _continued(self, before: LedgerState) -> str:
+        """Return what a fit says that continues a budget, of which there was so much before."""
+        after = self.ledger_
+        said = (
+            f"This fit continues a budget of ε = {_upward(after.budget)} at δ = {after.delta:g}: "
+            f"{_upward(before.spent)} was spent before it, {_upward(self.release_.cost)} by it, and "
+            f"{-round_up(-after.remaining) + 0.0:.12g} remains."
+        )
+        if self.remembered_ and self.method_.closed_form:
+            said += (
                 " The sums were released before. This fit returned them at no cost, and did not use its private rows "
                 "or labels. For another label column pass another `question`."
             )
-        which = f"{self.remembered_:,} of its queries" if self.drawn_ else "All its queries"
-        return (
-            f" {which} were answered before: they keep their labels, at no cost, and the private rows of this fit did "
-            "not vote on them. For labels from these rows, ask about other public rows, or another `question`."
-        )
-
-
-def _continued(before: LedgerState, after: LedgerState, release: Release) -> str:
-    before_it, by_it = _upward(before.spent), _upward(release.cost)
-    return (
-        f"This fit continues a budget of ε = {_upward(after.budget)} at δ = {after.delta:g}: {before_it} was spent "
-        f"before it, {by_it} by it, and {-round_up(-after.remaining) + 0.0:.12g} remains."
-    )
-
-
-def _together(spent: Spent, alone: PublicEpsilon) -> str:
-    return (
-        f"This is fit {spent.fits} without a ledger in this process. If all of them used the same people, together "
-        f"they guarantee one {spent.unit} ε = {_upward(spent.epsilon)} at δ = {alone.delta:g}, and not the "
-        f"{_upward(alone.epsilon)} of this fit alone. Give the fits one `ledger`, which limits what they spend, "
-        "tune on public data, or choose among settings of ballots by `tune` (docs/pitfalls.md)."
-    )
+        elif self.remembered_:
+            which = f"{self.remembered_:,} of its queries" if self.drawn_ else "All its queries"
+            said += (
+                f" {which} were answered before: they keep their labels, at no cost, and the private rows of this fit "
+                "did not vote on them. For labels from these rows, ask about other public rows, or another `question`."
+            )
+        return f"{said} {FEW_VOTES_LEFT}" if self.drawn_ and self.release_.cost == 0 else said
 
 
 def _upward(epsilon: float) -> str:
     return f"{round_up(epsilon):.12g}"
-
-
-def _integer(seed: np.random.SeedSequence) -> int:
-    return int(seed.generate_state(1)[0])

@@ -1,8 +1,9 @@
 """The inputs of a `PATEClassifier` fit: checked, as numbers, and tried on public rows."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +15,9 @@ from sklearn.utils.validation import validate_data
 from tutelage._internal.typing import IntArray, Matrix
 from tutelage.boundary import DEFAULT_EPSILON
 from tutelage.digests import RunningDigest, data_digest, table_digest
+from tutelage.estimator.batches import BatchReader, PeopleInBatches
 from tutelage.estimator.classes import class_of
-from tutelage.estimator.parameters import Parameters, Resolved, takes_missing_values
+from tutelage.estimator.parameters import Parameters, Resolved
 from tutelage.exceptions import (
     FewPublicRowsWarning,
     InvalidDataError,
@@ -26,12 +28,23 @@ from tutelage.exceptions import (
 )
 from tutelage.features import PublicColumns
 from tutelage.features.base import check_row_by_row
-from tutelage.features.named import ColumnMap, dense_rows, numbered_rows, without_columns
-from tutelage.partition import as_column, canonical_ids
+from tutelage.features.named import (
+    ColumnMap,
+    by_name,
+    dense_rows,
+    labels_of_public,
+    numbered_rows,
+    public_features,
+    require_same_rows,
+    without_columns,
+)
+from tutelage.methods import Method
+from tutelage.methods.requests import PrivateRows
+from tutelage.partition import Shards, as_column, canonical_ids, unit_of_single_people
 from tutelage.preflight import IN_PYTHON, Found, Given, Words, noise_of, preflight
-from tutelage.privacy import ROW
+from tutelage.privacy import ROW, PrivacyUnit
 from tutelage.students.base import refuse_class_of_unlabeled, try_student
-from tutelage.tables import TEXT_TYPE, Cells, Table, as_table, column_array, is_missing
+from tutelage.tables import TEXT_TYPE, Batches, Cells, Table, as_table, column_array, is_missing
 
 _TRIAL_ROWS_PER_CLASS = 10
 _MOST_NUMBERS, _FEWEST_ROWS_PER_NUMBER = 50, 10  # beyond which numbers are not classes, unless declared
@@ -82,17 +95,20 @@ class People(NamedTuple):
         return table_digest(whole) if isinstance(whole, Table) else data_digest(whole)
 
 
-class FitData(NamedTuple):
+class FitRows(NamedTuple):
     """Private and public rows of a fit, checked."""
 
-    people: People
-    targets: IntArray  # class index of each private row
+    runs: Sequence[Resolved]  # whose maps take these rows
+    people: PrivateRows | PeopleInBatches
+    digest: Callable[[], bytes]  # of the people
+    unit: PrivacyUnit
+    n_teachers: int | None  # of people their number where it is public
     public: Matrix
-    asked: Matrix  # public rows as the teachers see them
-    seen: Matrix  # public rows as the student sees them
+    teacher_rows: Matrix  # public rows as the teachers see them
+    student_rows: Matrix  # public rows as the student sees them
 
     def __repr__(self) -> str:
-        return "FitData(<private rows hidden>)"
+        return "FitRows(<private rows hidden>)"
 
 
 class Inputs(Parameters):
@@ -102,6 +118,136 @@ class Inputs(Parameters):
     n_features_in_: int
     classes_from_: str
     _caller = Caller()
+
+    def _rows_in_memory(
+        self, X: Any, runs: list[Resolved], y: Any, X_public: Any, entity_ids: Any, silos: Any, whole_rows: Any
+    ) -> FitRows:
+        """Return private and public rows of any form, checked, as numbers; set `classes_`."""
+        require_same_rows(X, y=y, entity_ids=entity_ids, silos=silos, whole_rows=whole_rows)
+        public_labels = None if self.classes is not None else labels_of_public(X_public, y)
+        label = y if isinstance(y, str) else None
+        X, y, X_public, entity_ids = by_name(X, y, X_public, entity_ids)
+        runs, X, X_public, table = self._numbered(runs, X, X_public)
+        y, entity_ids, silos = map(column_array, (y, entity_ids, silos))
+        if isinstance(y, np.ndarray) and y.dtype == object and any(map(is_missing, y.ravel().tolist())):
+            raise InvalidDataError(_MISSING_LABEL)
+        if _holds_text(X):
+            raise InvalidDataError(_NO_NUMBERS)
+        rows, labels = self._validated(X, self._merged(y))
+        self._check_columns(len(rows), entity_ids=entity_ids, silos=silos)
+        whole = rows
+        if table is not None or whole_rows is not None:
+            whole = as_table(table if whole_rows is None else whole_rows) or as_column(whole_rows)
+        n_whole = whole.n_rows if isinstance(whole, Table) else len(whole)
+        if n_whole != len(rows):
+            raise InvalidDataError(
+                f"`whole_rows` must have one row per private row. Got {n_whole} for {len(rows)} rows."
+            )
+        self._set_classes(labels if public_labels is None else public_labels, public=public_labels is not None)
+        targets = self._encoded(labels)
+        keep, public = self._public_rows(rows, X_public)
+        entities, owners = (None if given is None else as_column(given)[keep] for given in (entity_ids, silos))
+        if not isinstance(whole, Table):
+            whole = whole[keep]
+        elif len(keep) < len(rows):
+            whole = whole.rows()[keep]
+        known = People(rows[keep], labels[keep], entities, owners, whole)
+        self._preflight(runs[0], known, public, label)
+        asked, seen = self._tried(runs[0], public)
+        shards = self.partition(runs[0].method, len(keep), entities, owners)
+        n_teachers = shards.n_shards if shards.people is None else None
+        people = PrivateRows(known.rows, targets[keep], shards)
+        return FitRows(runs, people, known.digest, shards.unit, n_teachers, public, asked, seen)
+
+    def _rows_in_batches(
+        self,
+        batches: Batches,
+        runs: list[Resolved],
+        label: Any,
+        X_public: Any,
+        entity: Any,
+        silos: Any,
+        whole_rows: Any,
+    ) -> FitRows:
+        """Read private rows in batches, once, and return the people and the public rows; set `classes_`."""
+        run = runs[0]
+        if self.tune is not None:
+            raise InvalidParameterError(
+                "`tune` of PATEClassifier needs all private rows in memory. Load them, or leave out `tune`."
+            )
+        if not run.method.in_batches:
+            raise InvalidParameterError(
+                "`method` of PATEClassifier must be NoisyMoments() for rows that are read in batches. Got "
+                f"{type(run.method).__name__}; for another method, load all rows into memory."
+            )
+        if not isinstance(label, str) or not isinstance(entity, str | None):
+            raise InvalidParameterError(
+                "`y` and `entity_ids` must be names of columns of `X` for rows that are read in batches."
+            )
+        if self.classes is None:
+            raise InvalidParameterError(
+                "`classes` of PATEClassifier must list all class values for rows that are read in batches."
+            )
+        if as_table(X_public) is None or silos is not None or whole_rows is not None:
+            raise InvalidParameterError(
+                "Rows that are read in batches need an `X_public` with named columns, and no `silos` or `whole_rows`."
+            )
+        self._check_unit(entity)
+        features = public_features(X_public, label, entity)
+        [run], _, X_public, _ = self._numbered([run], features, features)
+        if not isinstance(self.columns_, PublicColumns):
+            raise InvalidParameterError(
+                "`features` of PATEClassifier must not begin with a transformer of named columns for rows that are "
+                "read in batches. Leave it out, or begin with PublicColumns."
+            )
+        public = self._validated(X_public, reset=True)
+        self._set_classes(np.array([]))
+        encoded = partial(self._encoded, merging=class_of(self.classes))
+        reader = BatchReader(
+            batches=batches, columns=self.columns_, like=features, label=label, entity=entity, checked=self._validated,
+            encoded=encoded,
+        )  # fmt: skip
+        asked, seen = self._tried(run, public)
+        unit = unit_of_single_people(self.unit or "entity", named=entity is not None)
+        people = PeopleInBatches(reader, unit, run.teacher_map, asked.shape[1])
+        first = people.first_rows  # what is odd in all rows is likely to be seen in these
+        rows = self._validated(np.asarray(reader.columns.transform(first)))
+        ids = None if entity is None else as_column(first.column(entity))
+        known = People(rows, encoded(first.column(label)), ids, None, first)
+        self._preflight(run, known, public, label, n_people=people.n_people)
+        n_people = people.n_people if entity is None else None
+        return FitRows([run], people, people.digest, unit, n_people, public, asked, seen)
+
+    def partition(self, method: Method, n_rows: int, entity_ids: Any = None, silos: Any = None) -> Shards:
+        """Return which teacher of a method gets which row; again the same if there is a `random_state`.
+
+        Parameters
+        ----------
+        method : Method
+            Who the teachers are.
+        n_rows : int
+            Number of private rows.
+        entity_ids, silos : array of shape (rows,), optional
+            As for `fit`.
+        """
+        name = self.unit or "entity"
+        if method.of_people:
+            if silos is not None:
+                raise InvalidParameterError(
+                    f"`silos` make one teacher of each owner, and with {type(method).__name__} every person is one. "
+                    "Pass `entity_ids` alone."
+                )
+            return Shards.of_single_people(n_rows, entity_ids, name=name)
+        if silos is not None:
+            return Shards.of_silos(silos, entity_ids, name=name)
+        key = np.random.default_rng(self._seeds()[0]).bytes(32)
+        if entity_ids is not None:
+            return Shards.of_entities(entity_ids, method.n_shards, key=key, name=name)
+        return Shards.of_rows(n_rows, method.n_shards, key=key)
+
+    def _seeds(self) -> list[np.random.SeedSequence]:
+        """Return the seeds of partition, teachers and student."""
+        return np.random.SeedSequence(self.random_state).spawn(3)
 
     def _check_columns(self, n_rows: int, **columns: npt.ArrayLike | None) -> None:
         for name, column in columns.items():
@@ -125,33 +271,6 @@ class Inputs(Parameters):
         if self.unit not in (None, ROW) and entity_ids is None:
             raise InvalidParameterError("`unit` names what `entity_ids` identify; pass `entity_ids`, or leave it out.")
 
-    def _check_batches(
-        self, run: Resolved, y: object, X_public: Any, entity_ids: object, silos: Any, whole_rows: Any
-    ) -> None:
-        """Refuse what cannot be done with rows that are read in batches."""
-        if self.tune is not None:
-            raise InvalidParameterError(
-                "`tune` of PATEClassifier needs all private rows in memory. Load them, or leave out `tune`."
-            )
-        if not run.method.in_batches:
-            raise InvalidParameterError(
-                "`method` of PATEClassifier must be NoisyMoments() for rows that are read in batches. Got "
-                f"{type(run.method).__name__}; for another method, load all rows into memory."
-            )
-        if not isinstance(y, str) or not isinstance(entity_ids, str | None):
-            raise InvalidParameterError(
-                "`y` and `entity_ids` must be names of columns of `X` for rows that are read in batches."
-            )
-        if self.classes is None:
-            raise InvalidParameterError(
-                "`classes` of PATEClassifier must list all class values for rows that are read in batches."
-            )
-        if as_table(X_public) is None or silos is not None or whole_rows is not None:
-            raise InvalidParameterError(
-                "Rows that are read in batches need an `X_public` with named columns, and no `silos` or `whole_rows`."
-            )
-        self._check_unit(entity_ids)
-
     def _numbered(
         self, runs: Sequence[Resolved], X: Any, X_public: Any
     ) -> tuple[list[Resolved], Any, Any, Table | None]:
@@ -159,17 +278,16 @@ class Inputs(Parameters):
         self.columns_ = None
         declared, maps = without_columns(*(each for run in runs for each in (run.teacher_map, run.student_map)))
         rows = None if X_public is None else numbered_rows(X, X_public, declared)
-        found, default = list[Resolved](), None
-        for run, teacher_map, student_map in zip(runs, maps[::2], maps[1::2], strict=True):
-            by_default = run.teacher_map is None or isinstance(run.teacher_map, PublicColumns)
-            if rows is not None and by_default and run.method.of_people:
-                default = rows.default_map() if default is None else default
-                seen = default if run.same_map else student_map
-                found.append(replace(run, teacher_map=default, student_map=seen))
-            else:
-                found.append(run if rows is None else replace(run, teacher_map=teacher_map, student_map=student_map))
+        default: Any = None
+        found = list(runs)
+        for place, run in enumerate(runs if rows is not None else []):
+            teacher_map, student_map = maps[2 * place : 2 * place + 2]
+            if run.method.of_people and (run.teacher_map is None or isinstance(run.teacher_map, PublicColumns)):
+                teacher_map = default = default or rows.default_map()
+                student_map = default if run.same_map else student_map
+            found[place] = replace(run, teacher_map=teacher_map, student_map=student_map)
         self.student_map_ = found[0].student_map
-        self._allow_nan = all(takes_missing_values(run.method, run.teacher_map, run.student_map) for run in found)
+        self._allow_nan = all(run.takes_missing_values for run in found)
         if rows is None:
             return found, dense_rows(X), X_public, None
         self.columns_ = rows.columns
@@ -180,47 +298,6 @@ class Inputs(Parameters):
         rows = dense_rows(X) if self.columns_ is None else np.asarray(self.columns_.transform(dense_rows(X)))
         return _mapped(self.student_map_, self._validated(rows))
 
-    def _checked(
-        self,
-        run: Resolved,
-        X: Any,
-        y: Any,
-        X_public: Any,
-        entity_ids: Any,
-        silos: Any,
-        whole_rows: Any,
-        *,
-        public_labels: npt.NDArray[Any] | None,
-        label: str | None,
-    ) -> FitData:
-        """Check everything that was given, set `classes_`, and return private and public rows."""
-        y, entity_ids, silos = map(column_array, (y, entity_ids, silos))
-        if isinstance(y, np.ndarray) and y.dtype == object and any(map(is_missing, y.ravel().tolist())):
-            raise InvalidDataError(_MISSING_LABEL)
-        if _holds_text(X):
-            raise InvalidDataError(_NO_NUMBERS)
-        rows, labels = self._validated(X, self._merged(y))
-        self._check_columns(len(rows), entity_ids=entity_ids, silos=silos)
-        table = as_table(whole_rows)
-        whole = table or (rows if whole_rows is None else as_column(whole_rows))
-        n_whole = whole.n_rows if isinstance(whole, Table) else len(whole)
-        if n_whole != len(rows):
-            raise InvalidDataError(
-                f"`whole_rows` must have one row per private row. Got {n_whole} for {len(rows)} rows."
-            )
-        self._set_classes(labels if public_labels is None else public_labels, public=public_labels is not None)
-        targets = self._encoded(labels)
-        keep, public = self._public_rows(rows, X_public)
-        entities, owners = (None if given is None else as_column(given)[keep] for given in (entity_ids, silos))
-        if not isinstance(whole, Table):
-            whole = whole[keep]
-        elif len(keep) < len(rows):
-            whole = whole.rows()[keep]
-        people = People(rows[keep], labels[keep], entities, owners, whole)
-        self._preflight(run, people, public, label)
-        asked, seen = self._tried(run, public)
-        return FitData(people, targets[keep], public, asked, seen)
-
     def _tried(self, run: Resolved, public: Matrix, *, again: bool = False) -> tuple[Matrix, Matrix]:
         """Return public rows as teachers and student see them, once everything was tried on them."""
         refuse_class_of_unlabeled(run.student, self.classes_)
@@ -230,13 +307,13 @@ class Inputs(Parameters):
                 f"{run.method.fewest_public} the student learns little for its budget. Add public rows; several "
                 "hundred are best.",
                 FewPublicRowsWarning,
-                stacklevel=5,
+                stacklevel=7,
             )
         asked, seen = _mapped(run.teacher_map, public), _mapped(run.student_map, public)
         if run.teacher_map is not None:
             check_row_by_row(run.teacher_map, public)
         # Both are tried on made-up labels, so that a wrong parameter costs nothing.
-        trials: dict[str, Any] = {"teacher": lambda: run.method.try_out(asked, len(self.classes_))}
+        trials: dict[str, Any] = {"teacher": lambda: run.method.check_training(asked, len(self.classes_))}
         if run.method.student is not None:  # the one in closed form has no settings
             trials["student"] = lambda: try_student(
                 run.student, seen, self.classes_, rows_per_class=_TRIAL_ROWS_PER_CLASS
@@ -356,22 +433,16 @@ class Inputs(Parameters):
             raise InvalidDataError(_UNKNOWN_LABEL)
         return np.array(found)
 
-    def _encoded(self, y: npt.NDArray[Any]) -> IntArray:
-        """Return y as indices into `classes_`."""
-        encoded = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
-        if np.any(self.classes_[encoded] != y):
-            raise InvalidDataError(_NOT_IN_PUBLIC if self.classes_from_ == "public" else _UNKNOWN_LABEL)
-        return encoded
-
-    def _encoded_cells(self, cells: Any) -> IntArray:
-        """Return the cells of a column of labels as indices into `classes_`."""
-        places = {value: index for index, value in enumerate(self.classes_.tolist())}
-        index_of = {label: places[name] for label, name in class_of(self.classes).items()}
-        values = cells if isinstance(cells, list) else cells.tolist()
-        found = np.array([index_of.get(value, -1) for value in values], dtype=np.int64)
+    def _encoded(self, labels: Any, merging: Mapping[Any, Any] | None = None) -> IntArray:
+        """Return labels as indices into `classes_`; `merging` has the class of each that is not merged yet."""
+        places = {name: place for place, name in enumerate(self.classes_.tolist())}
+        places = places if merging is None else {label: places[name] for label, name in merging.items()}
+        values = labels if isinstance(labels, list) else labels.tolist()
+        found = np.array([places.get(value, -1) for value in values], dtype=np.int64)
         if np.any(found < 0):
             missing = any(map(is_missing, values))
-            raise InvalidDataError(_MISSING_LABEL if missing else _UNKNOWN_LABEL)
+            in_public = self.classes_from_ == "public"
+            raise InvalidDataError(_MISSING_LABEL if missing else _NOT_IN_PUBLIC if in_public else _UNKNOWN_LABEL)
         return found
 
 

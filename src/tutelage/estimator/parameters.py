@@ -1,39 +1,53 @@
-"""The parameters of a `PATEClassifier`: what each may be, what they come to, and which go together."""
+"""The parameters of a `PATEClassifier`: what each may be, the method that they describe, and which go together."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
-from functools import wraps
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial, wraps
 from inspect import signature
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, ParamSpec, Self, final
+from typing import Any, ParamSpec, Self, final
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
-from sklearn.pipeline import Pipeline
-from sklearn.utils import get_tags
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions, validate_parameter_constraints
 
 from tutelage._internal.fitting import require_classifier
-from tutelage._internal.validation import nearest, problems_in, shown
-from tutelage.estimator.classes import class_of, question_of
+from tutelage._internal.validation import integer_at_least, nearest, positive, probability, problems_in, shown
+from tutelage.estimator.classes import class_of
 from tutelage.exceptions import InvalidParameterError, UnknownParameterError
 from tutelage.features.base import require_public_map
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.methods import Method, NoisyMoments
+from tutelage.methods.base import takes_missing_values
 from tutelage.methods.shortcuts import DEFAULTS, method_for
 from tutelage.methods.tuned import DEFAULT_SHARE, MOST_SETTINGS
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.students import NoisySumClassifier, default_student, student_named
-from tutelage.students.selection import QuerySelector, selector_named
+from tutelage.students.selection import QuerySelector
 
+_OWNER = "PATEClassifier"
 _OF_FIT = ("X", "y", "X_public", "entity_ids", "silos", "whole_rows")
 _TUNED = ("method", "teacher", "features", "student", "student_features")
 _OF_METHOD = ("teacher", "student")  # of these
+# What parameters may be; the record of the method checks its own.
+_TYPES: dict[str, tuple[Any, str]] = {
+    "unit": (str | None, "a str"),
+    "ledger": (str | PathLike | Ledger | None, "a path or a Ledger"),
+    "question": (str | Real | np.bool_ | None, "a str"),
+    "checkpoints": (str | PathLike | None, "a path"),
+    "n_jobs": (Integral | None, "an integer"),
+    "tune": (list | tuple | None, "a list of settings"),
+    **dict.fromkeys(("insist", "data_changed", "progress"), (bool | np.bool_, "True or False")),
+}
+_NUMBERS: dict[str, Callable[[Any, str, str], object]] = {
+    **dict.fromkeys(("epsilon", "budget"), positive),
+    **dict.fromkeys(("delta", "public_fraction", "tune_share"), probability),
+    "random_state": lambda value, name, owner: integer_at_least(value, 0, name, owner),
+}
 
 
 @final
@@ -52,122 +66,64 @@ class Resolved:
         """What the student is a clone of."""
         return NoisySumClassifier() if self.method.student is None else self.method.student
 
+    @property
+    def takes_missing_values(self) -> bool:
+        """Whether missing cells go through the maps or, where there is none, into teachers and student."""
+        teachers, student = self.teacher_map, self.student if self.student_map is None else self.student_map
+        of_teachers = self.method.takes_missing_values if teachers is None else takes_missing_values(teachers)
+        return of_teachers and takes_missing_values(student)
+
 
 _Init = ParamSpec("_Init")
 
 
 def _naming_unknown(init: Callable[_Init, None]) -> Callable[_Init, None]:
     """Return a constructor that refuses unknown parameters by name, with advice; its signature is unchanged."""
-    known = [name for name in signature(init).parameters if name != "self"]
+    known = list(signature(init).parameters)[1:]
 
     @wraps(init)
     def checked(*args: _Init.args, **given: _Init.kwargs) -> None:
-        problems = [
-            f"`{name}` is not a parameter of PATEClassifier. "
-            + ("Pass it to `fit`." if name in _OF_FIT else nearest(name, known))
-            for name in given
-            if name not in known
-        ]
-        if problems:
-            raise UnknownParameterError(*problems)
+        if unknown := [name for name in given if name not in known]:
+            advice = ("Pass it to `fit`." if name in _OF_FIT else nearest(name, known) for name in unknown)
+            problems = zip(unknown, advice, strict=True)
+            raise UnknownParameterError(*(f"`{name}` is not a parameter of {_OWNER}. {fix}" for name, fix in problems))
         init(*args, **given)
 
     return checked
 
 
+@dataclass(eq=False, repr=False)
 class Parameters(BaseEstimator):
     """The parameters, of which `PATEClassifier` has the documentation."""
 
-    # scikit-learn's convention: one table of allowed values. Constraints across parameters are checked in `fit`.
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "method": [Method, None],
-        "teacher": "no_validation",
-        "n_teachers": [Interval(Integral, 1, None, closed="left"), None],
-        "mechanism": [Mechanism, NoisySum, None],
-        "student": "no_validation",
-        "features": "no_validation",
-        "student_features": [StrOptions({"rows"}), HasMethods("transform"), None],
-        "classes": ["array-like", Mapping, None],
-        "n_queries": [Interval(Integral, 1, None, closed="left"), None],
-        "selection": [QuerySelector, str, None],
-        "rounds": [Interval(Integral, 1, None, closed="left"), None],
-        "unit": [str, None],
-        "insist": ["boolean"],
-        "ledger": [str, PathLike, Ledger, None],
-        "question": [str, Real, "boolean", None],
-        "epsilon": [Interval(Real, 0, None, closed="neither"), None],
-        "budget": [Interval(Real, 0, None, closed="neither"), None],
-        "data_changed": ["boolean"],
-        "delta": [Interval(Real, 0, 1, closed="neither")],
-        "public_fraction": [Interval(Real, 0, 1, closed="neither"), None],
-        "checkpoints": [str, PathLike, None],
-        "noise": "no_validation",
-        "random_state": [Interval(Integral, 0, None, closed="left"), None],
-        "n_jobs": [Integral, None],
-        "progress": ["boolean"],
-        "tune": [list, tuple, None],
-        "tune_share": [Interval(Real, 0, 1, closed="neither")],
-    }
-
-    @_naming_unknown
-    def __init__(
-        self,
-        teacher: Any = None,
-        *,
-        method: Method | None = None,
-        n_teachers: int | None = None,
-        mechanism: Mechanism | NoisySum | None = None,
-        student: Any = None,
-        features: Any = None,
-        student_features: Any = None,
-        classes: npt.ArrayLike | Mapping[Any, Any] | None = None,
-        n_queries: int | None = None,
-        selection: QuerySelector | str | None = None,
-        rounds: int | None = None,
-        unit: str | None = None,
-        ledger: str | Path | Ledger | None = None,
-        question: str = "",
-        epsilon: float | None = None,
-        budget: float | None = None,
-        data_changed: bool = False,
-        insist: bool = False,
-        delta: float = 1e-5,
-        public_fraction: float | None = None,
-        checkpoints: str | Path | None = None,
-        noise: NoiseSource | None = None,
-        random_state: int | None = None,
-        n_jobs: int | None = None,
-        progress: bool = False,
-        tune: Sequence[Mapping[str, Any]] | None = None,
-        tune_share: float = DEFAULT_SHARE,
-    ) -> None:
-        self.teacher = teacher
-        self.method = method
-        self.n_teachers = n_teachers
-        self.mechanism = mechanism
-        self.student = student
-        self.features = features
-        self.student_features = student_features
-        self.classes = classes
-        self.n_queries = n_queries
-        self.selection = selection
-        self.rounds = rounds
-        self.unit = unit
-        self.ledger = ledger
-        self.question = question
-        self.epsilon = epsilon
-        self.budget = budget
-        self.data_changed = data_changed
-        self.insist = insist
-        self.delta = delta
-        self.public_fraction = public_fraction
-        self.checkpoints = checkpoints
-        self.noise = noise
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.progress = progress
-        self.tune = tune
-        self.tune_share = tune_share
+    teacher: Any = None
+    _: KW_ONLY
+    method: Method | None = None
+    n_teachers: int | None = None
+    mechanism: Mechanism | NoisySum | None = None
+    student: Any = None
+    features: Any = None
+    student_features: Any = None
+    classes: npt.ArrayLike | Mapping[Any, Any] | None = None
+    n_queries: int | None = None
+    selection: QuerySelector | str | None = None
+    rounds: int | None = None
+    unit: str | None = None
+    ledger: str | Path | Ledger | None = None
+    question: str = ""
+    epsilon: float | None = None
+    budget: float | None = None
+    data_changed: bool = False
+    insist: bool = False
+    delta: float = 1e-5
+    public_fraction: float | None = None
+    checkpoints: str | Path | None = None
+    noise: NoiseSource | None = None
+    random_state: int | None = None
+    n_jobs: int | None = None
+    progress: bool = False
+    tune: Sequence[Mapping[str, Any]] | None = None
+    tune_share: float = DEFAULT_SHARE
 
     def resolved(self) -> Resolved:
         """Return what the parameters come to; nothing is trained or drawn.
@@ -177,33 +133,9 @@ class Parameters(BaseEstimator):
         InvalidParameterError
             If one is not what it must be, or they do not go together.
         """
-        problems = list[str]()
-        for name, allowed in Parameters._parameter_constraints.items():  # whatever table a subclass has
-            problems += problems_in(lambda one=name, kind=allowed: _check_parameter(one, getattr(self, one), kind))
-        if isinstance(self.classes, Mapping):
-            problems += problems_in(lambda: class_of(self.classes))
-        student_map = self._student_map()
-        of_student = None if self.student_features is None else student_map  # otherwise that of `features` again
-        for name, feature_map in (("features", self.features), ("student_features", of_student)):
-            if feature_map is not None:
-                problems += problems_in(
-                    lambda one=name, its=feature_map: require_public_map(its, "PATEClassifier", one)
-                )
-        for named, name in ((student_named, self.student), (selector_named, self.selection)):
-            if isinstance(name, str):
-                problems += problems_in(lambda of=named, its=name: of(its))
-        if not problems:  # otherwise they may be anything
-            problems += problems_in(self._method)
-        problems += problems_in(lambda: known_noise(self.noise, "PATEClassifier"))
-        if problems:
+        if problems := list(self._problems()):
             raise InvalidParameterError(*dict.fromkeys(problems))
-        run = Resolved(
-            method=self._method(),
-            teacher_map=self.features,
-            student_map=student_map,
-            same_map=self.student_features is None,
-            noise=known_noise(self.noise, "PATEClassifier"),
-        )
+        run = self._unchecked()
         if problems := list(self._problems_together(run)):
             raise InvalidParameterError(*problems)
         return run
@@ -216,31 +148,31 @@ class Parameters(BaseEstimator):
         InvalidParameterError
             If one is not what it must be, or they do not go together.
         """
-        run = self.resolved()
-        if self.tune is None:
+        run, settings = self.resolved(), self.tune
+        if settings is None:
             return [run]
-        if not 2 <= len(self.tune) <= MOST_SETTINGS:
+        if not 2 <= len(settings) <= MOST_SETTINGS:
             raise InvalidParameterError(
-                f"`tune` of PATEClassifier must be a list of 2 to {MOST_SETTINGS} settings. Got {len(self.tune)}."
+                f"`tune` of {_OWNER} must be a list of 2 to {MOST_SETTINGS} settings. Got {len(settings)}."
             )
-        for setting in self.tune:
-            strange = setting if not isinstance(setting, Mapping) else [name for name in setting if name not in _TUNED]
-            if strange or not isinstance(setting, Mapping):
+        for setting in settings:
+            if not isinstance(setting, Mapping) or not setting.keys() <= set(_TUNED):
+                strange = [name for name in setting if name not in _TUNED] if isinstance(setting, Mapping) else setting
                 raise InvalidParameterError(
-                    f"Each setting in `tune` of PATEClassifier must be a mapping whose names are among "
+                    f"Each setting in `tune` of {_OWNER} must be a mapping whose names are among "
                     f"{', '.join(_TUNED)}. Got {shown(strange)}."
                 )
         if run.method.mechanism is not None:
             raise InvalidParameterError(
-                "`tune` of PATEClassifier finds the noise of its sums by `epsilon`. Leave out `mechanism`."
+                f"`tune` of {_OWNER} finds the noise of its sums by `epsilon`. Leave out `mechanism`."
             )
-        runs = [self.with_setting(setting).resolved() for setting in self.tune]
-        if not all(isinstance(one.method, NoisyMoments) for one in (run, *runs)):
+        runs = [run, *(self.with_setting(setting).resolved() for setting in settings)]
+        if not all(isinstance(one.method, NoisyMoments) for one in runs):
             raise InvalidParameterError(
-                "`tune` of PATEClassifier is for ballots of VectorBallots. For other teachers, tune on public rows "
-                "in place of it."
+                f"`tune` of {_OWNER} is for ballots of VectorBallots. For other teachers, tune on public rows in place "
+                "of it."
             )
-        return [run, *runs]
+        return runs
 
     def with_setting(self, setting: Mapping[str, Any]) -> Self:
         """Return a shallow copy that has the parameters of one setting of `tune`, and no `tune`.
@@ -257,29 +189,48 @@ class Parameters(BaseEstimator):
             changes["rounds"] = None  # which are the teacher's
         return copy(self).set_params(**changes)
 
-    def _method(self) -> Method:
-        """Return the method, with the student that it teaches."""
+    def _unchecked(self) -> Resolved:
+        """Return the method, with the student that it teaches, and what else the parameters come to."""
+        student_map = self.features if self.student_features is None else self.student_features
+        student_map = None if isinstance(student_map, str) else student_map
         shortcuts = {name: getattr(self, name) for name in DEFAULTS}
         method = method_for(self.method, by_votes=self.checkpoints is not None, **shortcuts)
         student = student_named(method.student) if isinstance(method.student, str) else method.student
         if student is None and not method.closed_form:
-            student = default_student(public_features=self._student_map() is not None)
+            student = default_student(public_features=student_map is not None)
         if student is not None:
-            require_classifier(student, "student", "PATEClassifier")
-        return replace(method, student=student)  # pyright: ignore[reportArgumentType]
+            require_classifier(student, "student", _OWNER)
+        return Resolved(
+            method=replace(method, student=student),  # pyright: ignore[reportArgumentType]
+            teacher_map=self.features,
+            student_map=student_map,
+            same_map=self.student_features is None,
+            noise=known_noise(self.noise, _OWNER),
+        )
 
-    def _question(self) -> Any:
-        """Return the question by which answers are remembered."""
-        return question_of(self.question, self.classes)
-
-    def _student_map(self) -> Any | None:
-        if isinstance(self.student_features, str):
-            return None
-        return self.features if self.student_features is None else self.student_features
+    def _problems(self) -> Iterator[str]:
+        """Yield problems of single parameters; none quotes what may be rows, ids or votes."""
+        for name, (kind, rule) in _TYPES.items():
+            if not isinstance(value := getattr(self, name), kind):
+                yield f"`{name}` of {_OWNER} must be {rule}. Got {shown(value)}."
+        for name, check in _NUMBERS.items():
+            if (value := getattr(self, name)) is not None or name in ("delta", "tune_share"):
+                yield from problems_in(partial(check, value, name, _OWNER))
+        if self.classes is not None and (isinstance(self.classes, str) or not hasattr(self.classes, "__len__")):
+            yield f"`classes` of {_OWNER} must be a list of class values, or a mapping. Got {shown(self.classes)}."
+        elif isinstance(self.classes, Mapping):
+            yield from problems_in(partial(class_of, self.classes))
+        for name, feature_map in (("features", self.features), ("student_features", self.student_features)):
+            if name == "student_features" and isinstance(feature_map, str):
+                if feature_map != "rows":
+                    yield f"`{name}` of {_OWNER} must be 'rows' or a public feature map. Got {shown(feature_map)}."
+            elif feature_map is not None:
+                yield from problems_in(partial(require_public_map, feature_map, _OWNER, name))
+        yield from problems_in(self._unchecked)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = takes_missing_values(self._method(), self.features, self._student_map())
+        tags.input_tags.allow_nan = self._unchecked().takes_missing_values
         tags.non_deterministic = True  # privacy noise is fresh in every fit, whatever the random_state
         return tags
 
@@ -302,11 +253,14 @@ class Parameters(BaseEstimator):
                 "`checkpoints` of PATEClassifier needs a `random_state`; without one the next fit has other shards and "
                 "reuses nothing."
             )
-        if run.method.by_predictions and not hasattr(run.student, "predict_proba"):
+        if run.method.uses_predictions and not hasattr(run.student, "predict_proba"):
             yield (
                 "`student` of PATEClassifier must have `predict_proba`, because later rounds use its predictions. Got "
                 f"a {type(run.student).__name__}."
             )
+
+
+Parameters.__init__ = _naming_unknown(Parameters.__init__)
 
 
 def _changed(method: Any, *, teacher: Any = None, **student: Any) -> Method:
@@ -314,28 +268,3 @@ def _changed(method: Any, *, teacher: Any = None, **student: Any) -> Method:
     if teacher is None:
         return replace(method, **student)
     return method_for(None, teacher=teacher, **({"mechanism": method.mechanism, "student": method.student} | student))
-
-
-def _check_parameter(name: str, value: object, allowed: Any) -> None:
-    """Refuse what scikit-learn's table does not allow, without quoting what may be rows, ids or votes."""
-    counted = isinstance(value, bool | np.bool_) and "boolean" not in allowed  # True would pass for the integer 1
-    complaint = ""
-    try:
-        validate_parameter_constraints({name: allowed}, {name: object() if counted else value}, "PATEClassifier")
-    except (ValueError, TypeError, OverflowError) as error:
-        complaint = str(error)
-    if complaint:  # out here: raised while it is handled, the complaint would be carried along
-        rule = complaint.partition(" Got ")[0] if " Got " in complaint else f"`{name}` of PATEClassifier is unusable."
-        raise InvalidParameterError(f"{rule} Got {shown(value)}.")
-
-
-def takes_missing_values(method: Method, teacher_map: Any | None, student_map: Any | None) -> bool:
-    """Return whether missing cells go through the maps or, where there is none, into teachers and student."""
-    teacher = method.takes_missing_values if teacher_map is None else _allows_nan(teacher_map)
-    student = NoisySumClassifier() if method.student is None else method.student
-    return teacher and _allows_nan(student if student_map is None else student_map)
-
-
-def _allows_nan(estimator: Any) -> bool:
-    first = estimator.steps[0][1] if isinstance(estimator, Pipeline) else estimator
-    return get_tags(first).input_tags.allow_nan

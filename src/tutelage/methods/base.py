@@ -7,6 +7,8 @@ from dataclasses import fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
 
 from tutelage._internal.typing import ABSTAIN, IntArray, Matrix
 from tutelage.accounting.filter import Accounting
@@ -80,19 +82,19 @@ class Method(ABC):
     def with_noise(self, noise: float) -> Self:
         """Return the method with a mechanism of this noise."""
 
-    def by_default(self, _teachers: int, /) -> Self:
+    def with_default_noise(self, _teachers: int, /) -> Self:
         """Return the method with the usual noise of so many teachers, where neither ε nor mechanism is given."""
         return self
 
-    def in_small(self, _teachers: int, _queries: int, /) -> Self:
+    def reduced(self, _teachers: int, _queries: int, /) -> Self:
         """Return the method with at most so many teachers and queries, for trials; by default unchanged."""
         return self
 
-    def much_noise(self, _teachers: int | None, /) -> str:
+    def noise_warning(self, _teachers: int | None, /) -> str:
         """Return a warning if the noise hides what so many teachers vote."""
         return ""
 
-    def try_out(self, _rows: Matrix, _n_classes: int, /) -> None:
+    def check_training(self, _rows: Matrix, _n_classes: int, /) -> None:
         """Try on public rows, with made-up labels, what would otherwise fail on private ones."""
         return
 
@@ -116,7 +118,7 @@ class Method(ABC):
         return False
 
     @property
-    def by_predictions(self) -> bool:
+    def uses_predictions(self) -> bool:
         """Whether later requests use a student's predictions."""
         return False
 
@@ -132,7 +134,7 @@ class Method(ABC):
         """Return the most that everything can be, whatever the private rows are."""
         return of_queries(self.event_of_one(sizes), self.n_answers(sizes))
 
-    def opening(self, _public: Public, /) -> Request | None:
+    def first_request(self, _public: Public, /) -> Request | None:
         """Return the first request, where there must be room for it alone, and not for everything."""
         return None
 
@@ -198,6 +200,11 @@ class Method(ABC):
         student = {} if self.student is None else {"student": _shown(self.student)}
         lines = (f"{name} = {json.dumps(value)}" for name, value in (self.settings | student).items())
         return "\n".join(["[method]", f'name = "{self.name}"', *lines]) + "\n"
+
+
+def takes_missing_values(estimator: Any) -> bool:
+    """Return whether an estimator, or the first step of a pipeline, takes rows with missing cells."""
+    return get_tags(estimator.steps[0][1] if isinstance(estimator, Pipeline) else estimator).input_tags.allow_nan
 
 
 def _shown(value: Any) -> Any:

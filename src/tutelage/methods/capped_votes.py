@@ -65,11 +65,6 @@ class CappedVotes(VotesOnQueries):
         """Return the method with `CappedGNMax` of this σ."""
         return replace(self, mechanism=CappedGNMax(noise, self.cap))
 
-    def in_small(self, _teachers: int, queries: int, /) -> Self:
-        """Return the method with at most so many queries."""
-        asked = min(self.n_queries or queries, queries)
-        return replace(self, n_queries=asked, rounds=min(self.rounds, asked))
-
     @classmethod
     def proposals(cls, _people: int, _sizes: Sizes, /) -> Sequence[Self]:
         """Return the settings that a plan tries: few votes, and a few more."""
@@ -97,6 +92,6 @@ class CappedVotes(VotesOnQueries):
 
     def prepare(self, public: Public, people: PrivateRows, /) -> PeoplePresent:
         """Return the people, with their rows as the public map shows them; private."""
-        rows, seen = people.through(public.teacher_map, public.asked.shape[-1]), public.teacher_map
+        rows, seen = people.through(public.teacher_map, public.teacher_rows.shape[-1]), public.teacher_map
         n_classes, teacher = len(public.classes), NearestQueries(self.votes)
         return PeoplePresent(teacher.fit(rows, people.labels, people.shards, n_classes=n_classes, features=seen))

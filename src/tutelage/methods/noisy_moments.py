@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self, final
 
 import numpy as np
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import IntArray, Matrix, NeverPickled
@@ -15,18 +15,19 @@ from tutelage.ballots import BallotSum, Vector
 from tutelage.digests import canonical, data_digest
 from tutelage.events import Composed, Event, settings_of
 from tutelage.exceptions import InvalidParameterError
+from tutelage.features import PublicScaling
 from tutelage.features.base import FeatureMap, chained, check_row_by_row, features_of_private, require_public_map
 from tutelage.features.stored import map_from_bytes, map_to_bytes
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.base import Method
-from tutelage.methods.rehearsal import PublicLabels, Rehearsal
+from tutelage.methods.rehearsal import PublicLabels, Rehearsal, rehearsed
 from tutelage.methods.requests import Answer, Kept, Learned, Outcome, Public, Request, Sizes, Steps
 from tutelage.noise import NoiseSource
 from tutelage.partition import Shards
-from tutelage.privacy import ONE_ENTITY, NeighboringRelation, PrivacyUnit
+from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students import Moments, NoisySumClassifier
 from tutelage.teachers import VectorBallots
-from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory, PrivatePeople
+from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory
 
 _NOISE_OF_COUNT = 10.0  # times that of the ballots: the number of people takes a hundredth of what they take
 
@@ -36,9 +37,10 @@ _NOISE_OF_COUNT = 10.0  # times that of the ballots: the number of people takes 
 class PeopleReady(NeverPickled):
     """People with their rows, as the maps of one or more settings show them; private."""
 
-    views: tuple[PrivatePeople, ...] = field(repr=False)
+    views: tuple[Any, ...] = field(repr=False)  # `PrivatePeople`, as the teachers of each setting see them
+    student_rows: tuple[Matrix, ...] = field(default=(), repr=False)  # of each setting
 
-    def of_owner(self, _outcome: Outcome, kept: Sequence[Kept], /) -> dict[str, Any]:
+    def private_attributes(self, _outcome: Outcome, kept: Sequence[Kept], /) -> dict[str, Any]:
         """Return the private attributes of a fit: the sums of the ballots that the student follows from."""
         return {"ballots_": tuple(one.ballots for one in kept if getattr(one.request.ballot, "is_final", False))}
 
@@ -62,13 +64,13 @@ class VectorBallot:
     student: NoisySumClassifier
     radius: float
     number: int  # of the round
-    place: int  # of the setting
+    setting_number: int
     is_final: bool  # whether the student follows from it, and it is no trial
     progress: bool
 
     def cast(self, prepared: PeopleReady, _request: Request, _places: IntArray, /) -> BallotSum:
         """Return the private sum of all people's ballots."""
-        people = prepared.views[self.place]
+        people = prepared.views[self.setting_number]
         products_of = partial(self._products, chained(people.first_map, self.features))
         title = f"Casting ballots, round {self.number + 1} of {self.teacher.rounds}"
         blocks = progress_bar(
@@ -90,9 +92,28 @@ class SumsReleased(NamedTuple):
     student: Pipeline  # the classifier in closed form, over rows as the teachers see them
 
 
+class NoisySums(Method):
+    """Methods that release noisy sums of vectors, from which a student follows in closed form."""
+
+    __slots__ = ()
+    closed_form: ClassVar[bool] = True
+    takes_empty: ClassVar[bool] = True
+    fewest_public: ClassVar[int] = 50
+    accounting: ClassVar[Accounting] = Accounting.GAUSSIAN
+
+    @property
+    def noise(self) -> float | None:
+        """σ, in lengths of the longest ballot; None where it follows from the budget."""
+        return None if self.mechanism is None else self.mechanism.noise_multiplier
+
+    def with_noise(self, noise: float) -> Self:
+        """Return the method with this noise."""
+        return replace(self, mechanism=NoisySum(noise))  # type: ignore[type-var]
+
+
 @final
 @dataclass(frozen=True, slots=True)
-class NoisyMoments(Method):
+class NoisyMoments(NoisySums):
     """Every person casts a vector for each class, and the noisy sums of all vectors give the student in closed form.
 
     Nothing is trained, and the cost does not depend on the number of public rows: all of them get labels.
@@ -110,10 +131,6 @@ class NoisyMoments(Method):
     name: ClassVar[str] = "noisy-moments"
     title: ClassVar[str] = "vector ballots"
     in_batches: ClassVar[bool] = True
-    closed_form: ClassVar[bool] = True
-    takes_empty: ClassVar[bool] = True
-    fewest_public: ClassVar[int] = 50
-    accounting: ClassVar[Accounting] = Accounting.GAUSSIAN
     n_landmarks: int = 1000
     quantile: float = 0.4
     rounds: int = 2
@@ -134,15 +151,6 @@ class NoisyMoments(Method):
     def teacher(self) -> VectorBallots:
         """What a person casts."""
         return VectorBallots(self.n_landmarks, self.quantile, self.rounds)
-
-    @property
-    def noise(self) -> float | None:
-        """σ, in lengths of the longest ballot; None where it follows from the budget."""
-        return None if self.mechanism is None else self.mechanism.noise_multiplier
-
-    def with_noise(self, noise: float) -> Self:
-        """Return the method with this noise."""
-        return replace(self, mechanism=NoisySum(noise))
 
     def event_of_one(self, sizes: Sizes) -> Event:
         """Return what all sums are at most, with the noisy number of people where that number is private."""
@@ -168,11 +176,11 @@ class NoisyMoments(Method):
     def check(self, public: Public) -> None:
         """Refuse public rows from which no features can be learned, before the number of people is released."""
         if _count_is_private(public.unit):
-            self._features(public, len(public.asked), self.calibrated)
+            self._features(public, len(public.teacher_rows), self.calibrated)
 
     def prepare(self, public: Public, people: Any, /) -> PeopleReady:
         """Return the people, with their rows as the map shows them; private."""
-        return PeopleReady((people.people(public.teacher_map, public.asked.shape[-1]),))
+        return PeopleReady((people.people(public.teacher_map, public.teacher_rows.shape[-1]),))
 
     def steps(self, public: Public) -> Steps:
         """Ask for the number of people where it is private, and then for the sums."""
@@ -181,7 +189,10 @@ class NoisyMoments(Method):
 
     def outcome(self, public: Public, n_people: int, released: SumsReleased, **extras: Any) -> Outcome:
         """Return the labels that the student gives to all public rows, and the student."""
-        labels, n_rows = np.searchsorted(public.classes, released.student.predict(public.asked)), len(public.asked)
+        labels, n_rows = (
+            np.searchsorted(public.classes, released.student.predict(public.teacher_rows)),
+            len(public.teacher_rows),
+        )
         return Outcome(
             queries=np.arange(n_rows),
             labels=labels,
@@ -191,16 +202,16 @@ class NoisyMoments(Method):
             extras={"moments_": released.moments, **extras},
         )
 
-    def counted(self, public: Public, whole: Event) -> Generator[Request, Answer, int]:
+    def counted(self, public: Public, total: Event) -> Generator[Request, Answer, int]:
         """Return how many people there are; where that is private, about how many."""
         if not _count_is_private(public.unit):
             return public.n_teachers or 0
         count = yield Request(
             mechanism=self._count,
             form=_form_of_count(public.unit),
-            about={"sum": [*about(public), "people"]},
+            subject={"sum": [*subject_of(public), "people"]},
             ballot=CountBallot(),
-            whole=Composed((whole,)),
+            total=Composed((total,)),
         )
         return max(1, int(count.values[0, 0]))
 
@@ -219,20 +230,28 @@ class NoisyMoments(Method):
         `known` is the first mean of such a trial, which is averaged with that of the first round. There must be room
         for what is released afterwards, `then`, too.
         """
-        teacher, mechanism, classes, progress = self.teacher, self.calibrated, public.classes, public.training.progress
-        named = [*about(public), n_people, settings_of(teacher), data_digest(public.asked).hex()]
-        learned = trial_for or mechanism
-        features = map_from_bytes(
-            (
-                yield Learned(
-                    canonical([*named, learned.key()]),
-                    lambda: map_to_bytes(self._features(public, n_people, learned)),
-                )
-            )
+        learned = trial_for or self.calibrated
+        named = [*subject_of(public), n_people, settings_of(self.teacher), data_digest(public.teacher_rows).hex()]
+        stored = yield Learned(
+            canonical([*named, learned.key()]), lambda: map_to_bytes(self._features(public, n_people, learned))
         )
-        seen = require_public_map(features, "NoisyMoments").transform(public.asked)
-        student = NoisySumClassifier().fit_moments(seen, [], n_rows=n_people, classes=classes)
         named = [*named, *(["trial", trial_for.key()] if trial_for else [])]
+        return (yield from self._rounds(public, n_people, map_from_bytes(stored), named, trial_for, known, then))
+
+    def _rounds(
+        self,
+        public: Public,
+        n_people: int,
+        features: Pipeline,
+        named: list[Any],
+        trial_for: NoisySum | None = None,
+        known: Moments | None = None,
+        then: Sequence[Event] = (),
+    ) -> Generator[Request, Answer, SumsReleased]:
+        """Ask for the sums of all rounds over these features; `named` says what their subject is."""
+        teacher, mechanism, classes, progress = self.teacher, self.calibrated, public.classes, public.training.progress
+        seen = require_public_map(features, "NoisyMoments").transform(public.teacher_rows)
+        student = NoisySumClassifier().fit_moments(seen, [], n_rows=n_people, classes=classes)
         form = Vector((len(classes), seen.shape[1]), teacher.norm**2, public.unit)
         rounds, answers = list[Moments](), list[Answer]()
         for number in range(self.rounds):
@@ -244,11 +263,11 @@ class NoisyMoments(Method):
             answer = yield Request(
                 mechanism=of_round,
                 form=form,
-                about={"sum": named},
+                subject={"sum": named},
                 ballot=VectorBallot(
-                    teacher, features, student, radius, number, public.place, trial_for is None, progress
+                    teacher, features, student, radius, number, public.setting_number, trial_for is None, progress
                 ),
-                whole=None if answers else Composed((self.event_of_rounds(public.sizes), *then)),
+                total=None if answers else Composed((self.event_of_rounds(public.sizes), *then)),
             )
             answers.append(answer)
             sigma = of_round.most(form, simulated=public.simulated).sigma
@@ -256,10 +275,7 @@ class NoisyMoments(Method):
             found = Moments.of_sum(values, sigma, scale, radius)
             rounds.append(found.averaged_with(known) if known is not None and not rounds else found)
             student = NoisySumClassifier().fit_moments(seen, rounds, n_rows=n_people, classes=classes)
-        return SumsReleased(
-            moments=tuple(rounds),
-            student=Pipeline([*features.steps, ("classifier", student)]),
-        )
+        return SumsReleased(tuple(rounds), Pipeline([*features.steps, ("classifier", student)]))
 
     @property
     def _count(self) -> NoisySum:
@@ -268,12 +284,12 @@ class NoisyMoments(Method):
     def _features(self, public: Public, n_people: int, mechanism: NoisySum) -> Pipeline:
         """Return the features that the ballots are cast by, learned from public rows."""
         features = self.teacher.features(
-            public.asked,
+            public.teacher_rows,
             n_classes=len(public.classes),
             n_people=n_people,
             noise_multiplier=mechanism.noise_multiplier,
         )
-        check_row_by_row(require_public_map(features, "NoisyMoments"), public.asked)
+        check_row_by_row(require_public_map(features, "NoisyMoments"), public.teacher_rows)
         return features
 
     def check_plan(self) -> None:
@@ -285,38 +301,31 @@ class NoisyMoments(Method):
             )
 
     def rehearsal(self, known: PublicLabels, people: int) -> Rehearsal:
-        """Return students of noisy sums, as `sums` makes them, over features for the noise of the real run."""
-        teacher, noise_multiplier, classes = self.teacher, self.calibrated.noise_multiplier, np.arange(known.n_classes)
-        features = teacher.features(
-            known.rows, n_classes=known.n_classes, n_people=people, noise_multiplier=noise_multiplier
+        """Return students of noisy sums, over features for the noise of the real run, which are computed once."""
+        noise_multiplier, n_classes = self.calibrated.noise_multiplier, known.n_classes
+        features = self.teacher.features(
+            known.rows, n_classes=n_classes, n_people=people, noise_multiplier=noise_multiplier
         )
-        public, vectors = features.transform(known.rows), features.transform(known.labeled)
-        scores = NoisySumClassifier().fit_moments(public, [], n_rows=people, classes=classes)
+        vectors = features.transform(known.labeled)
+        mapped = replace(known, rows=features.transform(known.rows), labeled=vectors)
+        unchanged = make_pipeline(PublicScaling(np.zeros(vectors.shape[1]), np.ones(vectors.shape[1])))
 
-        def student(taught: IntArray, noise: NoiseSource) -> IntArray:
-            found, rounds = scores, list[Moments]()
+        def predicted(taught: IntArray, noise: NoiseSource) -> IntArray:
             shards = Shards.of_single_people(len(taught))
-            cast_by = PeopleInMemory(vectors[taught], known.classes[taught], shards)
-            for number in range(teacher.rounds):
-                radius = found.radius(public)
-                total = teacher.cast(
-                    cast_by.blocks(), lambda block, by=found: (block.rows, by.residuals(block.rows, block.labels)),
-                    radius, ONE_ENTITY,
-                ).totals  # fmt: skip
-                scale = teacher.scale(radius) * len(taught)
-                sigma = teacher.noise_of_round(noise_multiplier, number) * teacher.norm * len(taught) / people
-                rounds.append(Moments.of_sum(total + noise.discrete_gaussian(sigma, total.shape), sigma, scale, radius))
-                found = NoisySumClassifier().fit_moments(public, rounds, n_rows=len(taught), classes=classes)
-            return found.predict(vectors).astype(np.int64)
+            method = self.with_noise(noise_multiplier * len(taught) / people)
+            public = Public.of_labels(mapped, shards.unit, len(taught))
+            cast_by = PeopleReady((PeopleInMemory(vectors[taught], known.classes[taught], shards),))
+            released = rehearsed(method._rounds(public, len(taught), unchanged, []), cast_by, noise)
+            return released.student.predict(vectors).astype(np.int64)
 
-        return student
+        return predicted
 
     def describe_queries(self, _rounds: int, /) -> str:
         """Return what a card says about the choice of the queries."""
         return "all public rows of the run; labels follow from noisy sums of bounded ballots"
 
 
-def about(public: Public) -> list[Any]:
+def subject_of(public: Public) -> list[Any]:
     """Return question and class values: the beginning of the name of every sum."""
     return [public.question, *(str(value) for value in public.classes.tolist())]
 

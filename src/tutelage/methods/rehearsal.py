@@ -45,15 +45,15 @@ def rehearsed(steps: Generator[Request | Learned, Any, Result], prepared: Any, n
     """Return what a method makes of ballots that are cast by public rows; nothing is spent."""
     if not noise.simulated:
         raise InvalidParameterError("Sums that no ledger is charged for must have simulated noise.")
-    return driven(steps, lambda asked: _answered(asked, prepared, noise))
 
+    def answer_to(request: Request) -> Answer:
+        ballots: Any = request.ballot.cast(prepared, request, np.arange(len(request.rows)))
+        if isinstance(ballots, Wishes):
+            ballots = ballots.counted(ballots.cap)
+        drawn = request.mechanism.release(ballots, noise, request.predictions)
+        return Answer(np.array(drawn.answers, dtype=np.int64), drawn.event, 0.0)
 
-def _answered(request: Request, prepared: Any, noise: NoiseSource) -> Answer:
-    ballots: Any = request.ballot.cast(prepared, request, np.arange(len(request.rows)))
-    if isinstance(ballots, Wishes):
-        ballots = ballots.counted(ballots.cap)
-    drawn = request.mechanism.release(ballots, noise, request.beside)
-    return Answer(np.array(drawn.answers, dtype=np.int64), drawn.event, 0.0)
+    return driven(steps, answer_to, lambda one: one.make())
 
 
 def taught_by(student: Any, labels: IntArray, known: PublicLabels) -> IntArray:

@@ -50,9 +50,9 @@ class Training(NamedTuple):
 class Public:
     """All that a method may look at."""
 
-    given: Matrix  # public rows as they were given: by these, answers are remembered
-    asked: Matrix  # as the teachers see them
-    seen: Matrix  # as the student sees them
+    rows: Matrix  # public rows as they came: by these, answers are remembered
+    teacher_rows: Matrix  # as the teachers see them
+    student_rows: Matrix  # as the student sees them
     classes: npt.NDArray[Any]  # class values
     question: Any  # what is asked about them
     unit: PrivacyUnit
@@ -61,21 +61,21 @@ class Public:
     seed: int  # of the choice of queries and of the student
     teacher_map: FeatureMap | None = None
     training: Training = field(default_factory=Training)
-    place: int = 0  # which of the settings that are tried
+    setting_number: int = 0  # of the settings that are tried
 
     @classmethod
     def of_labels(cls, known: Any, unit: PrivacyUnit, n_people: int) -> "Public":
         """Return the public rows of a rehearsal (`PublicLabels`)."""
         rows, classes = known.rows, np.arange(known.n_classes)
         return cls(
-            given=rows, asked=rows, seen=rows, classes=classes, question="", unit=unit, simulated=True,
+            rows=rows, teacher_rows=rows, student_rows=rows, classes=classes, question="", unit=unit, simulated=True,
             n_teachers=n_people, seed=0,
         )  # fmt: skip
 
     @property
     def sizes(self) -> Sizes:
         """The sizes."""
-        return Sizes(n_classes=len(self.classes), n_public=len(self.given), unit=self.unit, simulated=self.simulated)
+        return Sizes(n_classes=len(self.classes), n_public=len(self.rows), unit=self.unit, simulated=self.simulated)
 
 
 @final
@@ -137,7 +137,7 @@ class Ballot(Protocol):
 class Prepared(Protocol):
     """Who casts ballots; private."""
 
-    def of_owner(self, outcome: "Outcome", kept: "Sequence[Kept]", /) -> dict[str, Any]:
+    def private_attributes(self, outcome: "Outcome", kept: "Sequence[Kept]", /) -> dict[str, Any]:
         """Return the private attributes of a fit."""
         ...
 
@@ -149,26 +149,22 @@ class Request:
 
     mechanism: AnyMechanism
     form: OneHot | Vector
-    about: Mapping[str, Any]  # by which, with mechanism and event, answers are remembered
+    subject: Mapping[str, Any]  # by which, with mechanism and event, answers are remembered
     ballot: Ballot
     rows: npt.NDArray[Any] = field(default_factory=lambda: np.zeros((1, 1)))  # there is one answer for each
-    beside: FloatArray | None = None  # what the student predicts of them
+    predictions: FloatArray | None = None  # of the student, for them
     campaign: bool = False  # whether one event pays for all of them, and the ledger holds each person to the cap
-    in_part: bool = False  # whether it may be the first rows only, as many as the budget allows
-    whole: Event | None = None  # for which there must be room before the first of it is spent
-
-    def event(self, *, simulated: bool) -> Event:
-        """Return the most that one answer can be."""
-        return self.mechanism.most(self.form, simulated=simulated)
+    partial: bool = False  # whether it may be the first rows only, as many as the budget allows
+    total: Event | None = None  # of all requests that it begins, for which there must be room before it is spent
 
     def of_rows(self, rows: slice) -> "Request":
         """Return the request for some of the rows."""
-        beside = None if self.beside is None else self.beside[rows]
-        return replace(self, rows=self.rows[rows], beside=beside, in_part=False, whole=None)
+        predictions = None if self.predictions is None else self.predictions[rows]
+        return replace(self, rows=self.rows[rows], predictions=predictions, partial=False, total=None)
 
     def context(self, event: Event) -> dict[str, Any]:
         """Return what all answers are remembered by; it never changes, or they would be drawn again."""
-        return {**self.about, "mechanism": self.mechanism.key(), "event": event.as_dict()}
+        return {**self.subject, "mechanism": self.mechanism.key(), "event": event.as_dict()}
 
 
 @final
@@ -203,7 +199,7 @@ class Kept(NeverPickled):
     request: Request
     ballots: Any = field(repr=False)
     drawn: Any
-    beside: FloatArray | None
+    predictions: FloatArray | None
 
 
 @final
@@ -219,6 +215,14 @@ class Outcome:
     extras: Mapping[str, Any] = field(default_factory=dict)  # further public attributes of a fit
 
 
+def first_places(keys: Sequence[bytes]) -> dict[bytes, int]:
+    """Return where each different key stands first, in the order of the keys."""
+    places = dict[bytes, int]()
+    for place, key in enumerate(keys):
+        places.setdefault(key, place)
+    return places
+
+
 Steps = Generator[Request | Learned, Any, Outcome]
 Result = TypeVar("Result")
 
@@ -226,7 +230,7 @@ Result = TypeVar("Result")
 def driven(
     steps: Generator[Request | Learned, Any, Result],
     answer_to: Callable[[Request], Answer | None],
-    learned: Callable[[Learned], bytes] = lambda one: one.make(),
+    learned: Callable[[Learned], bytes],
 ) -> Result:
     """Answer one request after the other, and return what is made of the answers."""
     answer: Any = None

@@ -139,11 +139,6 @@ def round_rows(rule: QuerySelector, known: PublicKnowledge, size: int, seed: int
     return rule.select(known, size, _seeds(seed, number)[0])
 
 
-def first_predictions(mechanism: Mechanism, n_rows: int, n_classes: int) -> FloatArray | None:
-    """Return what a mechanism that takes predictions is told before there is a student: all classes equally likely."""
-    return _on_grid(np.full((n_rows, n_classes), 1 / n_classes)) if mechanism.takes_predictions else None
-
-
 def _seeds(seed: int, number: int) -> tuple[int, int]:
     """Return the seeds of selection and training in one round."""
     selection, training = np.random.SeedSequence([seed, number]).generate_state(2)

@@ -6,14 +6,13 @@ from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.pipeline import Pipeline
-from sklearn.utils import get_tags
 
 from tutelage._internal.fitting import fit_clone, require_classifier
 from tutelage._internal.typing import ABSTAIN, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidParameterError
 from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism
+from tutelage.methods.base import takes_missing_values
 from tutelage.methods.rehearsal import PublicLabels, Rehearsal, taught_by
 from tutelage.methods.requests import PrivateRows, Public, Sizes
 from tutelage.methods.votes import STUDENT, TalliedVotes, VotesOnQueries
@@ -93,16 +92,11 @@ class TeacherVotes(VotesOnQueries):
         """Return the method with `GNMax` of this σ."""
         return replace(self, mechanism=GNMax(noise))
 
-    def by_default(self, n_teachers: int) -> Self:
+    def with_default_noise(self, n_teachers: int) -> Self:
         """Return the method with the noise that is usual for this number of teachers."""
         return replace(self, mechanism=GNMax(_SIGMA_PER_TEACHER * n_teachers))
 
-    def in_small(self, teachers: int, queries: int, /) -> Self:
-        """Return the method with at most so many teachers and queries."""
-        asked = min(self.n_queries or queries, queries)
-        return replace(self, n_teachers=min(self.n_teachers, teachers), n_queries=asked, rounds=min(self.rounds, asked))
-
-    def much_noise(self, teachers: int | None, /) -> str:
+    def noise_warning(self, teachers: int | None, /) -> str:
         """Return a warning if the noise is larger than all votes on a query."""
         noise = self.noise
         if noise is None or teachers is None or noise <= teachers:
@@ -113,7 +107,7 @@ class TeacherVotes(VotesOnQueries):
             "ballot (`NoisyMoments`)."
         )
 
-    def try_out(self, rows: Matrix, n_classes: int, /) -> None:
+    def check_training(self, rows: Matrix, n_classes: int, /) -> None:
         """Train a teacher on public rows with made-up labels."""
         places = np.resize(np.arange(len(rows)), _TRIAL_ROWS_PER_CLASS * n_classes)
         made_up = np.arange(len(places)) % n_classes
@@ -128,8 +122,7 @@ class TeacherVotes(VotesOnQueries):
         """Whether cells of rows of numbers may be missing: where the teacher takes them."""
         if _is_recipe(self.teacher):
             return getattr(self.teacher, "takes_missing_values", False) is True
-        first = self.teacher.steps[0][1] if isinstance(self.teacher, Pipeline) else self.teacher
-        return get_tags(first).input_tags.allow_nan
+        return takes_missing_values(self.teacher)
 
     @property
     def testable(self) -> bool:
@@ -183,11 +176,13 @@ class TeacherVotes(VotesOnQueries):
     def prepare(self, public: Public, people: PrivateRows, /) -> TalliedVotes:
         """Train the teachers and return their votes on all rows that may be asked; private."""
         training, n_classes, voted = public.training, len(public.classes), self.voted(public)
-        rows = people.through(public.teacher_map, public.asked.shape[-1])
+        rows = people.through(public.teacher_map, public.teacher_rows.shape[-1])
         how = {"seed": training.seed, "n_jobs": training.n_jobs, "progress": training.progress}
         teachers = ensemble_of(self.teacher, n_classes=n_classes, **how)
-        ballots = teachers.fit_ballots(rows, people.labels, people.shards, public.asked[voted], training.checkpoints)
-        return TalliedVotes.on(tally(ballots, n_classes, people.shards.unit), public.given[voted], ballots)
+        ballots = teachers.fit_ballots(
+            rows, people.labels, people.shards, public.teacher_rows[voted], training.checkpoints
+        )
+        return TalliedVotes.on(tally(ballots, n_classes, people.shards.unit), public.rows[voted], ballots)
 
 
 def _is_recipe(teacher: Any) -> bool:

@@ -10,11 +10,11 @@ of such sums and is known before the first of them. Proof: docs/proofs/ballots.m
 import warnings
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from hashlib import sha256
 from math import ceil, sqrt
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,17 +24,15 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 from tutelage._internal.threads import QUIET, on_all_cores
-from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix, NeverPickled
-from tutelage.accounting.filter import Accounting
+from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage.ballots import BallotSum, Vector, add_sums, sum_of_products
 from tutelage.digests import data_digest
 from tutelage.events import Composed, Event
 from tutelage.features.base import check_row_by_row, features_of_private
 from tutelage.mechanisms import NoisySum
-from tutelage.methods.base import Method
-from tutelage.methods.noisy_moments import NoisyMoments, PeopleReady, SumsReleased, about
+from tutelage.methods.noisy_moments import NoisyMoments, NoisySums, PeopleReady, SumsReleased, subject_of
 from tutelage.methods.rehearsal import rehearsed
-from tutelage.methods.requests import Answer, Kept, Outcome, PrivateRows, Public, Request, Sizes, Steps
+from tutelage.methods.requests import Answer, PrivateRows, Public, Request, Sizes, Steps
 from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
 from tutelage.privacy import PrivacyUnit
@@ -95,25 +93,12 @@ class Candidate:
     @property
     def ballot(self) -> tuple[Any, ...]:
         """By which settings share a rehearsal: a ledger, too, knows sums by the public rows as teachers see them."""
-        asked = self.public.asked
-        return self.method.teacher, asked.shape, sha256(np.ascontiguousarray(asked).tobytes()).digest()
+        rows = self.public.teacher_rows
+        return self.method.teacher, rows.shape, sha256(np.ascontiguousarray(rows).tobytes()).digest()
 
     def with_noise(self, mechanism: NoisySum) -> NoisyMoments:
         """Return the setting's method under this mechanism."""
         return replace(self.method, mechanism=mechanism)
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class TunedPeople(NeverPickled):
-    """People with their rows, as teachers and student of each setting see them; private."""
-
-    views: tuple[PeopleInMemory, ...] = field(repr=False)
-    seen: tuple[Matrix, ...] = field(repr=False)
-
-    def of_owner(self, outcome: Outcome, kept: Sequence[Kept], /) -> dict[str, Any]:
-        """Return the private attributes of a fit: the sums of the ballots that the student follows from."""
-        return PeopleReady(self.views).of_owner(outcome, kept)
 
 
 @final
@@ -124,7 +109,7 @@ class ScoreBallot:
     candidates: Sequence[Candidate]
     students: Sequence[Any]
 
-    def cast(self, prepared: TunedPeople, _request: Request, _places: IntArray, /) -> BallotSum:
+    def cast(self, prepared: PeopleReady, _request: Request, _places: IntArray, /) -> BallotSum:
         """Return the private sum of what all people say of the students."""
         people, classes = prepared.views[0], self.candidates[0].public.classes
 
@@ -150,7 +135,7 @@ class ScoreBallot:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Tuned(Method):
+class Tuned(NoisySums):
     """The sums of the best of several settings of `NoisyMoments`, and before them the sums by which it is chosen.
 
     Parameters
@@ -167,24 +152,11 @@ class Tuned(Method):
 
     name: ClassVar[str] = "tuned"
     title: ClassVar[str] = "vector ballots, tuned"
-    closed_form: ClassVar[bool] = True
-    takes_empty: ClassVar[bool] = True
-    fewest_public: ClassVar[int] = NoisyMoments.fewest_public
-    accounting: ClassVar[Accounting] = Accounting.GAUSSIAN
     pilot: Candidate
     candidates: Sequence[Candidate]
     share: float
     mechanism: NoisySum | None = None
     student: Any = None
-
-    @property
-    def noise(self) -> float | None:
-        """σ, in lengths of the longest ballot; None where it follows from the budget."""
-        return None if self.mechanism is None else self.mechanism.noise_multiplier
-
-    def with_noise(self, noise: float) -> Self:
-        """Return the method with this noise."""
-        return replace(self, mechanism=NoisySum(noise))
 
     def _part(self, share: float) -> NoisySum:
         """Return the release that takes a share of all 1/σ²."""
@@ -223,15 +195,15 @@ class Tuned(Method):
         for one in (self.pilot, *self.candidates):
             one.with_noise(self._final).check(one.public)
 
-    def prepare(self, _public: Public, people: PrivateRows, /) -> TunedPeople:
+    def prepare(self, _public: Public, people: PrivateRows, /) -> PeopleReady:
         """Return the people, with their rows as the maps of each setting show them; private."""
         settings = (self.pilot, *self.candidates)
         maps = {id(each): each for one in settings for each in (one.public.teacher_map, one.student_map)}
         for feature_map in filter(None, maps.values()):  # the student's is applied to private rows here
-            check_row_by_row(feature_map, self.pilot.public.given)
-        views = [people.people(one.public.teacher_map, one.public.asked.shape[-1]) for one in settings]
-        seen = [people.through(one.student_map, one.public.seen.shape[-1]) for one in settings]
-        return TunedPeople(tuple(views), tuple(seen))
+            check_row_by_row(feature_map, self.pilot.public.rows)
+        views = [people.people(one.public.teacher_map, one.public.teacher_rows.shape[-1]) for one in settings]
+        seen = [people.through(one.student_map, one.public.student_rows.shape[-1]) for one in settings]
+        return PeopleReady(tuple(views), tuple(seen))
 
     def steps(self, public: Public) -> Steps:
         """Ask for a trial, rehearse every setting in public, ask for scores, and then for the sums of the best."""
@@ -242,14 +214,14 @@ class Tuned(Method):
         trial: SumsReleased = yield from first.with_noise(self._trial).sums(
             first.public, n_people, trial_for=self._final, then=after
         )
-        students = self._rehearsed(trial.student.predict_proba(first.public.asked), n_people)
+        students = self._rehearsed(trial.student.predict_proba(first.public.teacher_rows), n_people)
         described = map(_described, self.candidates, students)
         scores: Answer = yield Request(
             mechanism=self._scores,
             form=self._form_of_scores(public.unit),
-            about={"sum": [*about(first.public), n_people, "scores", *described]},
+            subject={"sum": [*subject_of(first.public), n_people, "scores", *described]},
             ballot=ScoreBallot(self.candidates, students),
-            whole=Composed(tuple(after)),
+            total=Composed(tuple(after)),
         )
         found = scores.values[0] / (_STEPS * n_people)
         noise = self._scores.noise_multiplier * score_norm(len(found)) / (_STEPS * n_people)
@@ -275,8 +247,8 @@ class Tuned(Method):
         rehearsals = dict[Any, SumsReleased]()
         for one in self.candidates:
             if one.ballot not in rehearsals:
-                people = PeopleInMemory(np.tile(one.public.asked, (copies, 1)), labels, shards)
-                public = replace(one.public, simulated=True, unit=shards.unit, place=0)
+                people = PeopleInMemory(np.tile(one.public.teacher_rows, (copies, 1)), labels, shards)
+                public = replace(one.public, simulated=True, unit=shards.unit, setting_number=0)
                 steps = one.with_noise(mechanism).sums(public, len(labels))
                 rehearsals[one.ballot] = rehearsed(steps, PeopleReady((people,)), SimulationNoise(0))
         return [_student(one, rehearsals[one.ballot]) for one in self.candidates]
@@ -290,22 +262,22 @@ def _student(one: Candidate, rehearsal: SumsReleased) -> Any:
     """Return the student that a setting makes of its rehearsal."""
     if one.student is None:
         return rehearsal.student
-    labels = np.searchsorted(one.public.classes, rehearsal.student.predict(one.public.asked))
+    labels = np.searchsorted(one.public.classes, rehearsal.student.predict(one.public.teacher_rows))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about labels of which others may be used in the end
         # One seed, whatever that of the fit: the same settings are to find the same students again.
-        return fit_student(one.student, one.public.seen, labels, one.public.classes, seed=0)
+        return fit_student(one.student, one.public.student_rows, labels, one.public.classes, seed=0)
 
 
 def _described(one: Candidate, student: Any) -> list[Any]:
     """Return what a student of the rehearsal is known by: the rows it was learned from and what it says of them."""
     kind = NoisySumClassifier if one.student is None else type(one.student)
     public = one.public
-    predicted = student.predict(public.asked if one.student is None else public.seen)
+    predicted = student.predict(public.teacher_rows if one.student is None else public.student_rows)
     found = np.searchsorted(public.classes, predicted)
     coefficients = [data_digest(student[-1].coef_).hex()] if one.student is None else []
     name = f"{kind.__module__}.{kind.__qualname__}"
-    return [name, data_digest(public.asked, public.seen, found).hex(), *coefficients]
+    return [name, data_digest(public.teacher_rows, public.student_rows, found).hex(), *coefficients]
 
 
 def score_norm(n_settings: int) -> int:
@@ -342,7 +314,7 @@ def _fresh(student: Any) -> Any:
 def _predicted(
     one: Candidate,
     student: Any,
-    prepared: TunedPeople,
+    prepared: PeopleReady,
     places: IntArray,
     people: IntArray,
     classes: npt.NDArray[Any],
@@ -356,12 +328,12 @@ def _predicted(
     fails on the rows of a person, for example on a number beyond single precision, is wrong on them: the budget of the
     trial is spent by then. Where others may be the reason, the person is tried once more, `alone`.
     """
-    place = one.public.place
+    number = one.public.setting_number
     if one.student is None:
         each, last = np.arange(len(places))[:, np.newaxis], student[-1]
-        rows = prepared.views[place].rows[places]
+        rows = prepared.views[number].rows[places]
         return last.expected(features_of_private(student[:-1], rows, each, len(last.coef_))).argmax(axis=1)
-    of_people = np.split(prepared.seen[place][places], np.flatnonzero(np.diff(people)) + 1)
+    of_people = np.split(prepared.student_rows[number][places], np.flatnonzero(np.diff(people)) + 1)
     # scikit-learn's own check of parameters in each call would take longer than a single row.
     with QUIET, config_context(skip_parameter_validation=True):
         return np.concatenate([_of_person(student, rows.copy(), classes, alone=alone) for rows in of_people])

@@ -1,21 +1,21 @@
 """Votes on single public rows: what methods of votes have in common, and who casts them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, final
+from dataclasses import dataclass, field, replace
+from typing import Any, Self, cast, final
 
 import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.typing import Ballots, IntArray, Matrix, NeverPickled
-from tutelage._internal.validation import integer_at_least
+from tutelage._internal.validation import integer_at_least, shown
 from tutelage.ballots import OneHot
 from tutelage.digests import canonical, row_bytes
 from tutelage.events import Event
 from tutelage.exceptions import InvalidParameterError
 from tutelage.methods.base import Method
-from tutelage.methods.requests import Kept, Outcome, Public, Request, Sizes, Steps, Wishes
-from tutelage.methods.rounds import AskedRounds, Rounds, even_rounds, first_predictions, round_rows
+from tutelage.methods.requests import Kept, Outcome, Public, Request, Sizes, Steps, Wishes, first_places
+from tutelage.methods.rounds import AskedRounds, Rounds, even_rounds, round_rows
 from tutelage.students import NoisySumClassifier
 from tutelage.students.selection import Medoids, PublicKnowledge, QuerySelector, selector_named
 from tutelage.teachers import NearestTeachers
@@ -47,10 +47,7 @@ class TalliedVotes(NeverPickled):
     @classmethod
     def on(cls, histogram: VoteHistogram, rows: npt.NDArray[Any], ballots: Ballots | None = None) -> "TalliedVotes":
         """Return votes on these public rows; of equal rows the first one's count."""
-        places = dict[bytes, int]()
-        for place, row in enumerate(row_bytes(rows)):
-            places.setdefault(row, place)
-        return cls(histogram, places, ballots)
+        return cls(histogram, first_places(row_bytes(rows)), ballots)
 
     def votes(self, request: Request, places: IntArray) -> VoteHistogram:
         """Return the votes on the rows of a request at these places."""
@@ -58,7 +55,7 @@ class TalliedVotes(NeverPickled):
             places = np.array([self.rows[row] for row in row_bytes(request.rows[places])])
         return self.histogram.select(places)
 
-    def of_owner(self, outcome: Outcome, _kept: Sequence[Kept], /) -> dict[str, Any]:
+    def private_attributes(self, outcome: Outcome, _kept: Sequence[Kept], /) -> dict[str, Any]:
         """Return the private attributes of a fit: all votes, or in several rounds those that were asked for."""
         several = self.histogram.n_queries > len(outcome.queries) or len(outcome.rounds) > 1
         return {"votes_": self.histogram.select(outcome.queries) if several else self.histogram}
@@ -91,7 +88,7 @@ class PeoplePresent(NeverPickled):
         wishes = Wishes(votes, people.names, people.data_digest, request.form.cap or people.cap, people.unit)
         return wishes if request.campaign else wishes.counted(people.cap)
 
-    def of_owner(self, _outcome: Outcome, kept: Sequence[Kept], /) -> dict[str, Any]:
+    def private_attributes(self, _outcome: Outcome, kept: Sequence[Kept], /) -> dict[str, Any]:
         """Return the private attributes of a fit: the votes that noise was added to, round by round."""
         return {"ballots_": tuple(one.ballots for one in kept)}
 
@@ -106,6 +103,10 @@ class VotesOnQueries(Method):
 
     def _check(self) -> None:
         name = type(self).__name__
+        if not isinstance(self.selection, str | QuerySelector):
+            raise InvalidParameterError(
+                f"`selection` of {name} must be a rule or its name. Got {shown(self.selection)}."
+            )
         integer_at_least(self.rounds, 1, "rounds", name)
         if self.n_queries is not None and integer_at_least(self.n_queries, 1, "n_queries", name) < self.rounds:
             raise InvalidParameterError(
@@ -133,7 +134,7 @@ class VotesOnQueries(Method):
         return self.rounds > 1
 
     @property
-    def by_predictions(self) -> bool:
+    def uses_predictions(self) -> bool:
         """Whether later rounds use a student's predictions."""
         takes = self.mechanism is not None and self.mechanism.takes_predictions
         return self.rounds > 1 and (takes or self.rule.needs_student)
@@ -158,25 +159,38 @@ class VotesOnQueries(Method):
 
     def voted(self, public: Public) -> IntArray:
         """Return the numbers of the public rows that may be asked."""
-        return self._first(public) if self.rounds == 1 else np.arange(len(public.given))
+        if self.rounds > 1:
+            return np.arange(len(public.rows))
+        known, size = PublicKnowledge.before(public.student_rows), self.n_answers(public.sizes)
+        return round_rows(self._first_rule, known, size, public.seed)
 
-    def opening(self, public: Public) -> Request:
+    def first_request(self, public: Public) -> Request:
         """Return the first request."""
-        rows = self._first(public)
-        predictions = first_predictions(self.calibrated, len(rows), len(public.classes))
-        return self._request(public, rows, predictions, in_part=False)
+        return cast("Request", next(self.steps(public)))
+
+    def reduced(self, teachers: int, queries: int, /) -> Self:
+        """Return the method with at most so many teachers and queries."""
+        asked = min(self.n_queries or queries, queries)
+        fewer = {"n_teachers": min(self.n_shards, teachers)} if self.n_shards else {}
+        return replace(self, n_queries=asked, rounds=min(self.rounds, asked), **fewer)  # type: ignore[type-var]
 
     def steps(self, public: Public) -> Steps:
         """Ask for labels, round after round."""
         sizes, rule = even_rounds(self.n_answers(public.sizes), self.rounds), self.rule
         rounds = Rounds(
-            mechanism=self.calibrated, rows=public.given, seen=np.array(public.seen), n_classes=len(public.classes),
-            sizes=sizes, first=self._first_rule, then=rule, student=self.student if len(sizes) > 1 else None,
+            mechanism=self.calibrated,
+            rows=public.rows,
+            seen=np.array(public.student_rows),
+            n_classes=len(public.classes),
+            sizes=sizes,
+            first=self._first_rule,
+            then=rule,
+            student=self.student if len(sizes) > 1 else None,
             seed=public.seed,
-        )  # fmt: skip
+        )
         rounds.check()
         asked: AskedRounds = yield from rounds.steps(
-            lambda rows, predictions, in_part: self._request(public, rows, predictions, in_part=in_part)
+            lambda rows, predictions, partial: self._request(public, rows, predictions, partial=partial)
         )
         return Outcome(
             queries=asked.queries,
@@ -185,26 +199,21 @@ class VotesOnQueries(Method):
             n_teachers=public.n_teachers,
         )
 
-    def _request(self, public: Public, rows: IntArray, predictions: Any, *, in_part: bool) -> Request:
+    def _request(self, public: Public, rows: IntArray, predictions: Any, *, partial: bool) -> Request:
         return Request(
             mechanism=self.calibrated,
             form=OneHot(len(public.classes), public.unit, self.cap),
-            about={"question": canonical([public.question, [str(value) for value in public.classes.tolist()]])},
+            subject={"question": canonical([public.question, [str(value) for value in public.classes.tolist()]])},
             ballot=VOTES,
-            rows=public.given[rows],
-            beside=predictions,
-            in_part=in_part,
+            rows=public.rows[rows],
+            predictions=predictions,
+            partial=partial,
             campaign=self.cap is not None,
         )
 
     @property
     def _first_rule(self) -> QuerySelector:
         return Medoids() if self.rule.needs_answers else self.rule
-
-    def _first(self, public: Public) -> IntArray:
-        """Return the rows of the first round."""
-        size = even_rounds(self.n_answers(public.sizes), self.rounds)[0]
-        return round_rows(self._first_rule, PublicKnowledge.before(public.seen), size, public.seed)
 
     def check_selection(self, seen: Matrix, n_classes: int, /) -> None:
         """Refuse more queries or rounds than public rows, and a rule that does not fit them."""
