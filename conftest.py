@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
+from tutelage.ballots import VoteHistogram
 from tutelage.cli import main
 from tutelage.estimator.together import FitsWithoutLedger
 from tutelage.noise import SimulationNoise, SystemNoise
-from tutelage.votes import VoteHistogram
 
 REPOSITORY = Path(__file__).parent
 GOLDEN = REPOSITORY / "tests" / "golden"

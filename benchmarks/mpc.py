@@ -22,11 +22,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from tutelage.ballots import VoteHistogram
 from tutelage.federation.keys import Identity, Role
 from tutelage.federation.mpc import Endpoint, Session, run_party
 from tutelage.federation.sharing import decode, recombine, split
 from tutelage.noise import SystemNoise
-from tutelage.votes import VoteHistogram
 
 ENTITIES = 5
 THRESHOLD, SIGMA_OF_CHECK = 200, 150.0

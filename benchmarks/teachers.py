@@ -33,12 +33,12 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from tutelage._internal.typing import ABSTAIN
+from tutelage.ballots import tally
 from tutelage.datasets import load_adult
 from tutelage.features import PublicRows
 from tutelage.networks import TwoConvolutions
 from tutelage.partition import Shards
 from tutelage.teachers import ClassMeans, EstimatorTeachers, HeadTeachers, Network, NetworkTeachers
-from tutelage.votes import tally
 from tutelage_reproductions.datasets import load_mnist
 from tutelage_reproductions.glyphs import glyph_features
 

@@ -13,6 +13,7 @@ from tutelage.accounting import Accountant, data_independent, pate_bounds
 from tutelage.accounting.accountant import confident_runs
 from tutelage.accounting.exact import ExactCosts
 from tutelage.accounting.rdp import DEFAULT_ORDERS, RenyiCurve, classic, search_epsilon
+from tutelage.ballots import tally
 from tutelage.events import (
     Composed,
     ConfidenceCheck,
@@ -23,7 +24,6 @@ from tutelage.events import (
 )
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, UnsupportedEventError
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit, PrivateEpsilon
-from tutelage.votes import tally
 
 DELTA = 1e-5
 COSTS = ("data_independent", "bound_2017", "bound_2018", "exact")

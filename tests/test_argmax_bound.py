@@ -13,6 +13,7 @@ from exact import discrete_gaussian_masses, discrete_laplace_masses, log_renyi_m
 from tutelage.accounting import argmax_bound
 from tutelage.accounting.data_independent import rdp, rdp_of_three_outcomes
 from tutelage.accounting.exact import ExactCosts
+from tutelage.ballots import VoteHistogram
 from tutelage.events import (
     ConfidenceCheck,
     ExponentialArgmax,
@@ -22,7 +23,6 @@ from tutelage.events import (
     Repeated,
 )
 from tutelage.privacy import ONE_TEACHER
-from tutelage.votes import VoteHistogram
 
 ARGMAX = {
     "laplace": (NoisyArgmaxLaplace, argmax_bound.laplace_argmax),

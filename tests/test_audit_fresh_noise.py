@@ -10,10 +10,10 @@ from tutelage import ConfidentGNMax, GNMax, LNMax, SimulationNoise
 from tutelage._internal.typing import IntArray
 from tutelage.audit.checklist import Probe, audit_fresh_noise, check_mechanism, telling_probes
 from tutelage.audit.mechanism import law_p_value
+from tutelage.ballots import VoteHistogram
 from tutelage.exceptions import InvalidParameterError
 from tutelage.mechanisms import ExponentialMax, InteractiveGNMax, Mechanism, PermuteAndFlip, Release
 from tutelage.noise import NoiseSource
-from tutelage.votes import VoteHistogram
 
 pytestmark = pytest.mark.rest
 

@@ -14,6 +14,7 @@ from sklearn.naive_bayes import GaussianNB
 from blobs import LABELS, PRIVATE, PUBLIC, TEST, TRUE, blobs
 from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, Shards, SimulationNoise
 from tutelage.accounting.filter import RenyiFilter
+from tutelage.ballots import tally_few
 from tutelage.estimator.classifier import FEW_VOTES_LEFT
 from tutelage.estimator.inputs import People
 from tutelage.exceptions import (
@@ -28,7 +29,6 @@ from tutelage.mechanisms import CappedGNMax, ConfidentGNMax, NoisySum
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students import NoisySumClassifier
 from tutelage.teachers import NearestQueries
-from tutelage.votes import tally_few
 
 CAP, DELTA = 5, 1e-5
 ROW = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)

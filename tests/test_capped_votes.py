@@ -15,7 +15,7 @@ from tutelage import GNMax, LabelingSession, Ledger, VoteHistogram
 from tutelage._internal.typing import ABSTAIN
 from tutelage.accounting import data_independent
 from tutelage.accounting.filter import RenyiFilter
-from tutelage.ballots import OneHot, cap_ballots, cap_probabilities
+from tutelage.ballots import OneHot, cap_ballots, tally, tally_few
 from tutelage.events import CappedArgmaxGaussian, Repeated, of_queries
 from tutelage.exceptions import (
     BudgetExceededError,
@@ -27,7 +27,6 @@ from tutelage.exceptions import (
 )
 from tutelage.mechanisms import CappedGNMax, Mechanism
 from tutelage.privacy import ONE_TEACHER
-from tutelage.votes import tally, tally_few
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 BALLOTS = arrays(np.int16, st.tuples(st.integers(1, 8), st.integers(1, 6)), elements=st.integers(-1, 2))
@@ -208,8 +207,6 @@ def test_what_is_no_ballot_or_confidence_is_refused():
         cap_ballots(np.zeros((2, 3), dtype=int), np.zeros((2, 4)), 1)
     with pytest.raises(InvalidBallotError, match="integers"):
         cap_ballots(np.zeros((2, 3)), np.zeros((2, 3)), 1)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(InvalidBallotError, match="shape"):
-        cap_probabilities(np.zeros((2, 3)), 1)
     with pytest.raises(InvalidParameterError, match="`cap` of cap_ballots"):
         cap_ballots(np.zeros((2, 3), dtype=int), np.zeros((2, 3)), 0)
 

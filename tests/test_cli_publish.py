@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from test_cli import configure, refusal, succeeded, tutelage, write_people
+from tutelage.ballots import VoteHistogram
 from tutelage.noise import SystemNoise
-from tutelage.votes import VoteHistogram
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 

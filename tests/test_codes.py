@@ -11,6 +11,7 @@ import pytest
 
 from conftest import GOLDEN
 from tutelage import boundary, events, privacy
+from tutelage.ballots import VoteHistogram
 from tutelage.digests import canonical
 from tutelage.events import Composed, NoisyArgmaxGaussian, Repeated, event_from_dict
 from tutelage.exceptions import InvalidParameterError, TutelageError
@@ -30,7 +31,6 @@ from tutelage.noise import SystemNoise
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.publishing import Proposal
 from tutelage.reporting.reading import card_from_dict
-from tutelage.votes import VoteHistogram
 
 FORMAT_1 = GOLDEN / "format-1"
 CARD = json.loads((FORMAT_1 / "card.json").read_text())

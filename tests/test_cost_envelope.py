@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from exact import neighbors
 from tutelage.accounting import Accountant
 from tutelage.accounting.exact import ExactCosts
+from tutelage.ballots import VoteHistogram
 from tutelage.events import (
     ConfidenceCheck,
     ExponentialArgmax,
@@ -23,7 +24,6 @@ from tutelage.exceptions import NotPublishableError, UnsupportedEventError
 from tutelage.privacy import ONE_TEACHER
 from tutelage.publishing import cost_envelope, reach_of
 from tutelage.publishing.cost_envelope import reach
-from tutelage.votes import VoteHistogram
 
 STEPS = 6
 

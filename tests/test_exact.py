@@ -23,6 +23,7 @@ from exact import (
 from precise import precise_cost
 from tutelage.accounting.data_independent import rdp
 from tutelage.accounting.exact import ExactCosts
+from tutelage.ballots import VoteHistogram
 from tutelage.events import (
     ConfidenceCheck,
     Event,
@@ -35,7 +36,6 @@ from tutelage.events import (
 )
 from tutelage.exceptions import InvalidDataError, NotPublishableError, UnsupportedEventError
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
-from tutelage.votes import VoteHistogram
 
 ORDERS = np.array([1.5, 2.0, 8.0, 40.0])
 ROW = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)

@@ -9,10 +9,10 @@ import pytest
 
 from test_cli import refusal
 from tutelage._internal.files import read_arrays
+from tutelage.ballots import VoteHistogram
 from tutelage.exceptions import InvalidDataError
 from tutelage.privacy import ONE_TEACHER
 from tutelage.teachers import RecordedTeachers
-from tutelage.votes import VoteHistogram
 
 GNMAX = ("--mechanism", "gnmax", "--sigma", 4)
 

@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 
 from test_ledger_tampering import rechained
 from tutelage.accounting import Accountant
+from tutelage.ballots import VoteHistogram
 from tutelage.events import NoisyArgmaxLaplace, Repeated
 from tutelage.exceptions import LedgerStorageError, TutelageError
 from tutelage.features import PublicRows, PublicScaling
@@ -30,7 +31,6 @@ from tutelage.publishing.recording import record_of
 from tutelage.reporting import PrivacyCard, read_card
 from tutelage.students import load_student
 from tutelage.students.store import write_student
-from tutelage.votes import VoteHistogram
 
 FORMAT_1 = Path(__file__).parent / "golden" / "format-1"
 ROWS = np.arange(40.0)[:, None]

@@ -22,6 +22,7 @@ from tutelage.accounting.data_independent import (
     response_rdp,
 )
 from tutelage.accounting.rdp import DEFAULT_ORDERS
+from tutelage.ballots import VoteHistogram
 from tutelage.events import (
     Composed,
     NoisyArgmaxGaussian,
@@ -40,7 +41,6 @@ from tutelage.exceptions import (
 )
 from tutelage.planning import local_gaussian_for
 from tutelage.privacy import ONE_ENTITY, ONE_TEACHER
-from tutelage.votes import VoteHistogram
 
 ORDERS = np.array([1.01, 1.5, 2.0, 4.0, 16.0, 64.0])
 RESPONSE = RandomizedResponse(0.1, 10, ONE_ENTITY)

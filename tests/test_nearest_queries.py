@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tutelage import GNMax, LabelingSession, Ledger, Shards
+from tutelage.ballots import tally_few
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, NotPublishableError
 from tutelage.teachers import NearestQueries
 from tutelage.teachers.nearest import FewVotes
-from tutelage.votes import tally_few
 
 CLASSES = 3
 

@@ -20,13 +20,13 @@ from torch import nn
 
 from conftest import FITS_AGAIN
 from tutelage import GNMax, PATEClassifier
+from tutelage.ballots import tally
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features import PublicFeatureMap, PublicProjection, PublicRows, PublicScaling
 from tutelage.features.base import check_row_by_row, features_of_private
 from tutelage.partition import Shards
 from tutelage.privacy import ONE_TEACHER
 from tutelage.teachers import CallableTeachers, ClassMeans, EstimatorTeachers, Network, Ridge, ensemble_of
-from tutelage.votes import tally
 
 KEY = b"a key of 32 bytes for the tests."
 TEACHERS = 12

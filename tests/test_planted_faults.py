@@ -11,9 +11,9 @@ from exact import discrete_laplace_masses, label_probabilities, log_renyi_moment
 from precise import precise_cost
 from tutelage.accounting import argmax_bound, exact, outcome_probabilities, pate_bounds
 from tutelage.accounting.exact import ExactCosts
+from tutelage.ballots import VoteHistogram
 from tutelage.events import NoisyArgmaxLaplace
 from tutelage.privacy import ONE_TEACHER
-from tutelage.votes import VoteHistogram
 from tutelage_reproductions import planted_faults
 from tutelage_reproductions.planted_faults import FAULTS as PUBLISHED_FAULTS
 from tutelage_reproductions.planted_faults import Fault

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from exact import hockey_stick
 from tutelage.accounting import Accountant, data_independent
+from tutelage.ballots import VoteHistogram
 from tutelage.events import CERTAIN, Composed, ExponentialArgmax, NoisyArgmaxLaplace, PublicationTest, Repeated
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, NothingToGainError, UnsupportedEventError
 from tutelage.privacy import ONE_TEACHER
 from tutelage.publishing.cost_envelope import reach, reach_of
 from tutelage.publishing.proposal import PASSING, REFUSED, TAIL, Proposal, best_chances, propose
 from tutelage.testing.laws import label_law
-from tutelage.votes import VoteHistogram
 
 TEACHERS, QUERIES, DELTA = 24, 2, 0.02
 EVENT = NoisyArgmaxLaplace(1.6, 2, ONE_TEACHER)

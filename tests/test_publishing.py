@@ -12,6 +12,7 @@ import pytest
 
 from processes import forked
 from tutelage.accounting import Accountant, data_independent
+from tutelage.ballots import VoteHistogram
 from tutelage.events import CERTAIN, Composed, NoisyArgmaxLaplace, Repeated
 from tutelage.exceptions import (
     BudgetExceededError,
@@ -29,7 +30,6 @@ from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 from tutelage.publishing import Proposal, propose, publish_epsilon, reach_of, record
 from tutelage.publishing.publication import recalled_publication
 from tutelage.publishing.recording import record_of
-from tutelage.votes import VoteHistogram
 
 DELTA, TEACHERS = 1e-5, 62
 AGREEING = np.repeat([[57, 4, 1], [61, 1, 0]], 20, axis=0)

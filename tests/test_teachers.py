@@ -22,6 +22,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from processes import until
 from tutelage._internal.typing import ABSTAIN
+from tutelage.ballots import tally
 from tutelage.exceptions import (
     InvalidBallotError,
     InvalidDataError,
@@ -44,7 +45,6 @@ from tutelage.teachers import (
 )
 from tutelage.teachers.checkpoints import BallotFile, source_of
 from tutelage.teachers.closed_form import Head
-from tutelage.votes import tally
 
 KEY = b"a key of 32 bytes for the tests."
 X = np.random.default_rng(0).uniform(size=(400, 4))

@@ -438,7 +438,7 @@ def test_a_run_says_which_setting_was_chosen_and_what_that_took(tmp_path):
     ("[{}, { quantile = 2.0 }]", "quantile"),
     ("[{}, { student = { a = 1 } }]", "must be a name, or a table with `name` and parameters"),
     ("[{}, { student = 'os.system' }]", "dotted scikit-learn name"),
-    ("[{}, {}]\nshare = 1.0", "in the range (0.0, 1.0)"),
+    ("[{}, {}]\nshare = 1.0", "must lie strictly between 0 and 1"),
 ])  # fmt: skip
 def test_a_configuration_is_checked_before_anything_private_is_read(tmp_path, more, words):
     configure(tmp_path, more=f"[tuning]\nsettings = {more}")  # there are no files to read

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from tutelage import VoteHistogram
+from tutelage.ballots import tally
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, NotPublishableError
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
-from tutelage.votes import tally
 
 PATIENT = PrivacyUnit("patient", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
+from tutelage.ballots import VoteHistogram
 from tutelage.datasets import load_adult
-from tutelage.votes import VoteHistogram
 from tutelage_reproductions import adult, adult_sweep
 from tutelage_reproductions.figures import Panels
 

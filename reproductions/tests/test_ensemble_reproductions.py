@@ -5,9 +5,9 @@ import pytest
 from joblib import parallel_config
 
 from conftest import GOLDEN
+from tutelage.ballots import VoteHistogram
 from tutelage.exceptions import InvalidDataError
 from tutelage.privacy import ONE_TEACHER
-from tutelage.votes import VoteHistogram
 from tutelage_reproductions import fig2, fig3, mnist_baseline, protocol, svhn_baseline
 from tutelage_reproductions.datasets.images import ImageSplit
 from tutelage_reproductions.datasets.releases import DIGIT_NAMES

@@ -10,8 +10,8 @@ import pytest
 from conftest import GOLDEN
 from tutelage.accounting import pate_bounds
 from tutelage.accounting.rdp import DEFAULT_ORDERS
+from tutelage.ballots import VoteHistogram
 from tutelage.partition import Shards
-from tutelage.votes import VoteHistogram
 from tutelage_reproductions import epsilons, exact_costs, publishable
 from tutelage_reproductions.epsilons import DotChart, Dots
 

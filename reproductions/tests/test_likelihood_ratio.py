@@ -15,13 +15,13 @@ from sklearn.tree import DecisionTreeClassifier
 from conftest import REPOSITORY
 from tutelage import GNMax, SimulationNoise
 from tutelage.accounting.data_independent import epsilon
+from tutelage.ballots import tally
 from tutelage.datasets import load_adult
 from tutelage.events import Repeated
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.partition import Shards
 from tutelage.students import fit_student
 from tutelage.teachers import EstimatorTeachers
-from tutelage.votes import tally
 from tutelage_reproductions import membership as reproduction
 from tutelage_reproductions.likelihood_ratio import MembershipResult, RocPanel, lira_scores, membership_attack
 

@@ -7,8 +7,8 @@ import pytest
 
 from conftest import GOLDEN
 from test_cli import refusal
+from tutelage.ballots import VoteHistogram
 from tutelage.exceptions import InvalidParameterError
-from tutelage.votes import VoteHistogram
 from tutelage_reproductions import (
     NAMES,
     Record,

@@ -14,6 +14,7 @@ from scipy import integrate
 from exact import discrete_gaussian_masses, discrete_laplace_masses, label_probabilities, neighbors, renyi
 from tutelage.accounting import Accountant, data_independent, pate_bounds
 from tutelage.accounting.rdp import RenyiCurve
+from tutelage.ballots import VoteHistogram, tally
 from tutelage.events import (
     ConfidenceCheck,
     ExponentialArgmax,
@@ -31,7 +32,6 @@ from tutelage.exceptions import (
 )
 from tutelage.noise import SimulationNoise
 from tutelage.privacy import ONE_TEACHER
-from tutelage.votes import VoteHistogram, tally
 from tutelage_reproductions.smooth_plan import (
     CLAIMED,
     RESOLUTION,

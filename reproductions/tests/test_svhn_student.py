@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from conftest import GOLDEN
-from tutelage.votes import VoteHistogram
+from tutelage.ballots import VoteHistogram
 from tutelage_reproductions import svhn_student
 from tutelage_reproductions.datasets.images import ImageSplit
 from tutelage_reproductions.datasets.releases import DIGIT_NAMES

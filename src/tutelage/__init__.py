@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tutelage.ballots import VoteHistogram as VoteHistogram
     from tutelage.estimator import PATEClassifier as PATEClassifier
     from tutelage.exceptions import TutelageError as TutelageError
     from tutelage.labeling import LabelingSession as LabelingSession
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from tutelage.partition import Shards as Shards
     from tutelage.privacy import PrivateEpsilon as PrivateEpsilon
     from tutelage.privacy import PublicEpsilon as PublicEpsilon
-    from tutelage.votes import VoteHistogram as VoteHistogram
 
 __version__ = "0.1.0"
 
@@ -45,7 +45,7 @@ _HOME = {
     "SimulationNoise": "noise",
     "SystemNoise": "noise",
     "TutelageError": "exceptions",
-    "VoteHistogram": "votes",
+    "VoteHistogram": "ballots",
 }
 __all__ = sorted([*_HOME, "__version__"])  # pyright: ignore[reportUnsupportedDunderAll]
 

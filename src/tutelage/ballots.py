@@ -1,25 +1,31 @@
-"""Bounded ballots: each teacher casts one array of whole numbers of limited length, and only their sum goes on.
+"""Bounded ballots and their sums: the sensitive heart of PATE, with guarded printing and plain-array storage.
 
-The vote on every query (`tutelage.votes`) is one kind of ballot. Here are others: a vector for each class, and votes on
-few of the queries. The bound is checked on the numbers of every ballot, so the sensitivity of the sum needs no other
-assumption.
+A teacher votes on every query, on few of them, or casts an array of whole numbers of limited length; only counts and
+sums go on. The bound is checked on the numbers of every ballot, so the sensitivity of a sum needs no other assumption.
 """
 
+import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import sqrt
 from pathlib import Path
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.outputs import open_private
+from tutelage._internal.files import VOTES, Form, StoredArrays, name_in, read_arrays
+from tutelage._internal.gate import user_path
+from tutelage._internal.outputs import claimed, open_private
 from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, NeverPickled
-from tutelage._internal.validation import integer_at_least
+from tutelage._internal.validation import ballots_between, integer_at_least
 from tutelage.exceptions import InvalidBallotError, InvalidDataError
-from tutelage.privacy import ONE_TEACHER, PrivacyUnit
+from tutelage.privacy import ONE_TEACHER, PrivacyUnit, stored_relation
 
+_FORMAT = 1
+_MOST_ABOUT = 2**16  # bytes of whatever is said about the counts
+_MOST_COUNTS = 2**28  # 2 GiB once they are 64-bit integers
+_MOST_TEACHERS = 2**50  # counts and noise together stay far below the limit of 64-bit integers
 _MOST_ENTRY = 2**24
 _MOST_NORM = 2**30
 _UPWARD = 1 + 2.0**-40  # many times the rounding of a few operations
@@ -55,6 +61,281 @@ class Vector:
     def holds(self, other: object) -> bool:
         """Return whether ballots of another form are no longer than those of this one: only of the same."""
         return self == other
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class VoteHistogram(NeverPickled):
+    """How many teachers voted for each class on each query; private.
+
+    Parameters
+    ----------
+    counts : integer array of shape (queries, classes)
+        n_j per query, in votes. A row may sum to less than `n_teachers` where teachers abstained.
+    n_teachers : int
+        Number of teachers entitled to vote.
+    unit : PrivacyUnit
+        Whose change moves at most one ballot. Default: one teacher's whole data.
+    cap : int, optional
+        Most votes of one teacher on all queries together. Default: one on every query.
+    """
+
+    _stored_by = "save(path)"
+    counts: IntArray = field(repr=False)
+    n_teachers: int
+    unit: PrivacyUnit = ONE_TEACHER
+    cap: int | None = None
+
+    def __post_init__(self) -> None:
+        integer_at_least(self.n_teachers, 1, "n_teachers", "VoteHistogram")
+        if self.cap is not None:
+            object.__setattr__(self, "cap", integer_at_least(self.cap, 1, "cap", "VoteHistogram"))
+        counts = np.asarray(self.counts)
+        _check_counts(counts)
+        counts = counts.astype(np.int64)
+        if self.n_teachers > _MOST_TEACHERS:
+            raise InvalidDataError(f"`n_teachers` must be at most {_MOST_TEACHERS}. Got {self.n_teachers}.")
+        if counts.size and (
+            counts.min() < 0 or counts.max() > self.n_teachers or np.any(counts.sum(axis=1) > self.n_teachers)
+        ):
+            raise InvalidDataError(
+                f"Each query's vote counts must be >= 0 and sum to at most n_teachers={self.n_teachers}. "
+                "Check the axis order (queries, classes) and the number of teachers."
+            )
+        if self.cap is not None and int(counts.sum()) > self.n_teachers * self.cap:
+            raise InvalidDataError(
+                f"Vote counts with `cap` = {self.cap} must add up to at most `cap` votes per teacher. Cap the ballots "
+                "before they are counted."
+            )
+        counts.setflags(write=False)
+        object.__setattr__(self, "counts", counts)
+
+    @property
+    def n_queries(self) -> int:
+        """Number of queries voted on."""
+        return self.counts.shape[0]
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes, including those without votes."""
+        return self.counts.shape[1]
+
+    @property
+    def form(self) -> OneHot:
+        """What is public of the ballots."""
+        return OneHot(self.n_classes, self.unit, self.cap)
+
+    def moved(self, neighbor: "VoteHistogram") -> float:
+        """Return how far a neighbor's counts are from these: on the worst query or, with a cap, on all in caps."""
+        on_queries = np.abs(neighbor.counts - self.counts).sum(axis=1)
+        return float(on_queries.max()) if self.cap is None else float(on_queries.sum()) / self.cap
+
+    def first(self, queries: int) -> "VoteHistogram":
+        """Return the histogram of the first `queries` queries, at least 1 and no more than there are."""
+        integer_at_least(queries, 1, "queries", "VoteHistogram.first")
+        if queries > self.n_queries:
+            raise InvalidDataError(f"The histogram holds {self.n_queries} queries. Got a request for {queries}.")
+        return self.select(np.arange(queries))
+
+    def select(self, queries: npt.NDArray[Any]) -> "VoteHistogram":
+        """Return the histogram of the chosen queries, by a mask or by index: those that a mechanism answered."""
+        queries = np.asarray(queries)
+        mask = queries.dtype == bool and queries.shape == (self.n_queries,)
+        index = np.issubdtype(queries.dtype, np.integer) and queries.ndim == 1
+        if not mask and not (index and np.all((queries >= 0) & (queries < self.n_queries))):
+            raise InvalidDataError(
+                f"`queries` must be a mask of shape ({self.n_queries},) or indices below {self.n_queries}. "
+                f"Got {queries.dtype} of shape {queries.shape}."
+            )
+        return VoteHistogram(self.counts[queries], self.n_teachers, self.unit, self.cap)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the private counts as plain arrays to an npz file that only its owner may read.
+
+        A file that is there already is replaced only if it holds private votes or sums.
+        """
+        with claimed(path, VOTES) as output, output.written() as part:
+            self.write(part)
+
+    def write(self, path: Path) -> None:
+        """Write the same to a path at which nothing is yet."""
+        capped: dict[str, Any] = {} if self.cap is None else {"cap": np.int64(self.cap)}
+        with open_private(path) as file:
+            np.savez_compressed(
+                file,
+                format=np.int64(_FORMAT),
+                counts=self.counts,
+                n_teachers=np.int64(self.n_teachers),
+                unit=np.array([self.unit.name, self.unit.neighboring.value]),
+                **capped,
+            )
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        array: str | None = None,
+        n_teachers: int | None = None,
+        n_queries: int | None = None,
+    ) -> "VoteHistogram":
+        """Read a histogram written by `save`, or a bare array of counts from any npz file; never unpickles.
+
+        Parameters
+        ----------
+        path : path-like
+            The npz file.
+        array : str, optional
+            Name of the array of counts, shape (queries, classes). Default: ``"counts"``, or the only array there is.
+        n_teachers : int, optional
+            Number of teachers, where the file does not say and not every row sums to it.
+        n_queries : int, optional
+            Number of queries that the votes must be about. Counts of another shape or type are never unpacked.
+        """
+        arrays = read_arrays(user_path(path))
+        if "format" in arrays and array in (None, "counts"):
+            votes = cls._from_own_format(arrays, path, n_queries)
+            if n_teachers not in (None, votes.n_teachers):
+                raise InvalidDataError(f"{path} says it has {votes.n_teachers} teachers. Got n_teachers={n_teachers}.")
+            return votes
+        counts = _counts_in(arrays, name_in(arrays, path, array, "counts"), n_queries)
+        if n_teachers is None:
+            sums = np.unique(counts.sum(axis=1, dtype=np.int64))
+            if sums.size != 1:
+                raise InvalidDataError(
+                    "The rows of the vote counts do not all sum to the same number of teachers; pass `n_teachers`."
+                )
+            n_teachers = int(sums[0])
+        return cls(counts, n_teachers)
+
+    @classmethod
+    def _from_own_format(cls, arrays: StoredArrays, path: object, n_queries: int | None) -> "VoteHistogram":
+        try:
+            if any(arrays.form(name).nbytes > _MOST_ABOUT for name in arrays if name != "counts"):
+                raise ValueError
+            found = int(arrays["format"])
+            if not 1 <= found <= _FORMAT:
+                raise InvalidDataError(
+                    f"{path} has another vote format ({found}); read it with the version of tutelage that made it."
+                )
+            name, relation = (str(word) for word in arrays["unit"])
+            unit = PrivacyUnit(name, stored_relation(relation, str(path)))
+            counts, n_teachers = _counts_in(arrays, "counts", n_queries), int(arrays["n_teachers"])
+            cap = int(arrays["cap"]) if "cap" in arrays else None
+        except InvalidDataError:
+            raise
+        except (KeyError, TypeError, ValueError):
+            raise InvalidDataError(f"{path} is not a complete vote file of format {_FORMAT}. Save it again.") from None
+        return cls(counts, n_teachers, unit, cap)
+
+    def __repr__(self) -> str:
+        # Where the number of teachers is that of people, it is private too.
+        of = f"teachers={self.n_teachers}" if self.cap is None else f"cap={self.cap}"
+        return (
+            f"VoteHistogram(<counts hidden: private votes>, queries={self.n_queries}, classes={self.n_classes}, {of}, "
+            f"unit={self.unit.name!r})"
+        )
+
+
+def tally(
+    ballots: Ballots, n_classes: int, unit: PrivacyUnit = ONE_TEACHER, *, cap: int | None = None
+) -> VoteHistogram:
+    """Count ballots into a private vote histogram: n_j(x) = #{i : f_i(x) = j}.
+
+    Parameters
+    ----------
+    ballots : integer array of shape (teachers, queries)
+        Class index per teacher and query, or −1 for an abstention.
+    n_classes : int
+        Number of classes; classes without votes keep their zero column.
+    unit : PrivacyUnit
+        Whose change moves at most one ballot per query.
+    cap : int, optional
+        Most votes that one teacher may cast on all queries together.
+
+    Raises
+    ------
+    InvalidBallotError
+        If a teacher casts more.
+    """
+    integer_at_least(n_classes, 2, "n_classes", "tally")
+    ballots = ballots_between(ballots, n_classes, "Ballots", "(teachers, queries)", InvalidDataError)
+    counts = np.stack([(ballots == label).sum(axis=0) for label in range(n_classes)], axis=1)
+    if cap is not None:
+        _check_cap((ballots != ABSTAIN).sum(axis=1), integer_at_least(cap, 1, "cap", "tally"))
+    return VoteHistogram(counts, ballots.shape[0], unit, cap)
+
+
+def tally_few(
+    teachers: IntArray,
+    queries: IntArray,
+    labels: IntArray,
+    *,
+    shape: tuple[int, int, int],
+    cap: int,
+    unit: PrivacyUnit = ONE_TEACHER,
+) -> VoteHistogram:
+    """Count the votes of teachers that abstain on most queries: `tally` without a cell for every abstention.
+
+    Parameters
+    ----------
+    teachers, queries, labels : integer arrays of shape (votes,)
+        Teacher, query and class of each vote.
+    shape : tuple of int
+        Numbers of teachers, queries and classes.
+    cap : int
+        Most votes that one teacher may cast on all queries together.
+    unit : PrivacyUnit
+        Whose change moves at most one teacher's votes.
+
+    Raises
+    ------
+    InvalidBallotError
+        If a teacher casts more, or two on one query.
+    """
+    cap = integer_at_least(cap, 1, "cap", "tally_few")
+    votes = [np.asarray(array) for array in (teachers, queries, labels)]
+    if any(one.ndim != 1 or len(one) != len(votes[0]) or not np.issubdtype(one.dtype, np.integer) for one in votes):
+        raise InvalidBallotError("Votes must be one teacher, one query and one class each, as integers.")
+    if any(one.size and not 0 <= one.min() <= one.max() < size for one, size in zip(votes, shape, strict=True)):
+        raise InvalidBallotError("Votes must name a teacher, a query and a class from 0 on, below how many there are.")
+    n_teachers, n_queries, n_classes = shape
+    _check_cap(np.bincount(votes[0], minlength=1), cap)
+    who, where, what = (one.astype(np.int64) for one in votes)
+    cells = np.sort(who * n_queries + where)
+    if np.any(cells[1:] == cells[:-1]):
+        raise InvalidBallotError("A teacher must cast one vote on a query at most. One cast two.")
+    counts = np.bincount(where * n_classes + what, minlength=n_queries * n_classes)
+    return VoteHistogram(counts.reshape(n_queries, n_classes), n_teachers, unit, cap)
+
+
+def _check_cap(cast: IntArray, cap: int) -> None:
+    if np.any(cast > cap):
+        raise InvalidBallotError(
+            f"A teacher must cast at most `cap` = {cap} votes on all queries together. One cast more."
+        )
+
+
+def _counts_in(arrays: StoredArrays, name: str, n_queries: int | None) -> npt.NDArray[Any]:
+    form = arrays.form(name)
+    _check_counts(form)
+    if n_queries is not None and form.shape[0] != n_queries:
+        raise InvalidDataError(
+            f"{arrays.path} must hold votes on {n_queries} queries, one row per public row, in order. "
+            f"Got {form.shape[0]}."
+        )
+    if math.prod(form.shape) > _MOST_COUNTS:
+        raise InvalidDataError(f"{arrays.path} holds more than {_MOST_COUNTS} vote counts. Split it.")
+    return arrays[name]
+
+
+def _check_counts(counts: npt.NDArray[Any] | Form) -> None:
+    if len(counts.shape) != 2 or counts.shape[1] < 2:
+        raise InvalidDataError(
+            f"Vote counts must have shape (queries, classes) with at least 2 classes. Got shape {counts.shape}."
+        )
+    if not np.issubdtype(counts.dtype, np.integer):
+        raise InvalidDataError(f"Vote counts must be integers: whole teachers vote. Got dtype {counts.dtype}.")
 
 
 @final
@@ -100,7 +381,7 @@ class BallotSum(NeverPickled):
 
     def moved(self, neighbor: "BallotSum") -> float:
         """Return how far the sum of a neighbor is from this one, in lengths of the longest ballot."""
-        return float(np.linalg.norm((neighbor.totals - self.totals).astype(np.float64))) / sqrt(self.norm_squared)
+        return float(np.linalg.norm((neighbor.totals - self.totals).astype(np.float64))) / math.sqrt(self.norm_squared)
 
     def __repr__(self) -> str:
         return (
@@ -165,24 +446,6 @@ def cap_ballots(ballots: Ballots, confidences: npt.ArrayLike, cap: int) -> Ballo
     capped = np.full_like(ballots, ABSTAIN)
     np.put_along_axis(capped, kept, np.take_along_axis(votes, kept, 1), 1)
     return capped
-
-
-def cap_probabilities(probabilities: npt.ArrayLike, cap: int) -> Ballots:
-    """Return each teacher's most probable classes as ballots, on the queries where it is most confident.
-
-    Parameters
-    ----------
-    probabilities : array of shape (teachers, queries, classes)
-        Class probabilities of each teacher; of equal ones the first class counts.
-    cap : int
-        Most votes of one teacher.
-    """
-    found = np.asarray(probabilities)
-    if found.ndim != 3:
-        raise InvalidBallotError(
-            f"`probabilities` of cap_probabilities must have shape (teachers, queries, classes). Got {found.shape}."
-        )
-    return cap_ballots(found.argmax(axis=2).astype(np.int16), found.max(axis=2), cap)
 
 
 def sum_of_products(

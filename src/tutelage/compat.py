@@ -11,8 +11,8 @@ import numpy as np
 from tutelage._internal.validation import integer_at_least, noise_scale, probability
 from tutelage.accounting import pate_bounds
 from tutelage.accounting.rdp import RenyiCurve, classic
+from tutelage.ballots import tally
 from tutelage.exceptions import InvalidDataError
-from tutelage.votes import tally
 
 _OWNER = "perform_analysis"
 

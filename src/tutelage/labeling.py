@@ -10,7 +10,7 @@ import numpy.typing as npt
 from tutelage._internal.releases import on_one_day
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage.accounting import Accountant
-from tutelage.ballots import OneHot
+from tutelage.ballots import OneHot, VoteHistogram
 from tutelage.boundary import Boundary, require_name_of_its_own
 from tutelage.digests import row_bytes
 from tutelage.events import CappedArgmaxGaussian, ConfidenceCheck, InteractiveCheck, Repeated
@@ -24,7 +24,6 @@ from tutelage.noise import NoiseSource, known_noise
 from tutelage.students.selection import QuerySelector
 from tutelage.teachers import NearestTeachers
 from tutelage.teachers.base import TeacherEnsemble
-from tutelage.votes import VoteHistogram
 
 __all__ = ["LabelingSession", "ask_in_rounds"]
 

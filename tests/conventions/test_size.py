@@ -10,7 +10,7 @@ import tutelage
 from conftest import REPOSITORY
 
 PACKAGE = Path(tutelage.__file__).parent
-MODULES = 183
+MODULES = 181
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
     "_internal": 1_345,
@@ -18,21 +18,21 @@ CEILINGS = {
     "audit": 1_615,
     "cli": 3_550,
     "datasets": 170,
-    "estimator": 1_880,
+    "estimator": 1_675,
     "features": 2_320,
     "federation": 3_705,
     "ledger": 2_290,
     "mechanisms": 1_190,
-    "methods": 2_010,
+    "methods": 1_995,
     "planning": 870,
     "publishing": 1_115,
     "reporting": 2_010,
     "students": 1_940,
     "teachers": 2_570,
     "testing": 390,
-    "root": 4_580,
+    "root": 4_480,
 }
-TEST_LINES = 29_970
+TEST_LINES = 29_955
 
 
 def lines_of(*paths: Path) -> int:

@@ -18,7 +18,7 @@ REPRODUCTIONS = sorted(Path(tutelage_reproductions.__file__).parent.rglob("*.py"
 
 ROOT_ORDER = ["exceptions", "_internal", "privacy", "tables", "digests", "events"]  # each may import those before it
 ROOT_WORDS = set(ROOT_ORDER)
-PIPELINE = {"accounting", "ledger", "mechanisms", "noise", "partition", "students", "teachers", "votes"}
+PIPELINE = {"accounting", "ballots", "ledger", "mechanisms", "noise", "partition", "students", "teachers"}
 # Each unit of the package and what it may import besides the root words; the privacy boundary runs before "students".
 MAY_IMPORT: dict[str, set[str]] = {
     "noise": set(),
@@ -28,27 +28,25 @@ MAY_IMPORT: dict[str, set[str]] = {
     "features": set(),
     "networks": set(),
     "ballots": set(),
-    "votes": {"ballots"},
     "teachers": {"ballots", "features", "networks", "partition"},
-    "mechanisms": {"ballots", "noise", "votes"},
-    "accounting": {"votes"},
+    "mechanisms": {"ballots", "noise"},
+    "accounting": {"ballots"},
     "students": {"features"},
     "reporting": set(),
     "ledger": {"accounting"},
-    "publishing": {"accounting", "ledger", "noise", "reporting", "votes"},
-    "compat": {"accounting", "votes"},
-    "methods": PIPELINE - {"ledger"} | {"ballots", "features"},
+    "publishing": {"accounting", "ledger", "noise", "reporting", "ballots"},
+    "compat": {"accounting", "ballots"},
+    "methods": PIPELINE - {"ledger"} | {"features"},
     "boundary": {"accounting", "ledger", "mechanisms", "methods", "noise"},
     "planning": PIPELINE - {"ledger"} | {"features", "methods", "reporting"},
-    "testing": {"accounting", "mechanisms", "noise", "votes"},
-    "labeling": PIPELINE | {"ballots", "boundary", "methods"},
+    "testing": {"accounting", "ballots", "mechanisms", "noise"},
+    "labeling": PIPELINE | {"boundary", "methods"},
     "published": {"accounting", "ledger", "methods", "noise", "reporting", "students"},
     "estimator": PIPELINE | {"boundary", "features", "methods", "preflight", "published", "reporting"},
-    "federation": PIPELINE | {"ballots", "features"},
-    "audit": PIPELINE
-    | {"ballots", "boundary", "estimator", "features", "methods", "preflight", "reporting", "testing"},
+    "federation": PIPELINE | {"features"},
+    "audit": PIPELINE | {"boundary", "estimator", "features", "methods", "preflight", "reporting", "testing"},
     "cli": PIPELINE
-    | {"audit", "ballots", "datasets", "estimator", "features", "federation", "labeling", "methods"}
+    | {"audit", "datasets", "estimator", "features", "federation", "labeling", "methods"}
     | {"planning", "preflight", "published", "publishing", "reporting"},
 }
 
@@ -77,10 +75,10 @@ def imported_units(path: Path) -> set[str]:
 
 
 def test_every_spelling_of_an_import_is_seen():
-    assert units_in("from tutelage import VoteHistogram") == {"votes"}
-    assert units_in("from tutelage import votes") == {"votes"}
-    assert units_in("from tutelage.votes import tally") == {"votes"}
-    assert units_in("def f():\n    import tutelage.votes") == {"votes"}
+    assert units_in("from tutelage import VoteHistogram") == {"ballots"}
+    assert units_in("from tutelage import votes") == {"ballots"}
+    assert units_in("from tutelage.ballots import tally") == {"ballots"}
+    assert units_in("def f():\n    import tutelage.ballots") == {"ballots"}
     with pytest.raises(AssertionError, match="absolute"):
         units_in("from ..votes import tally")
 
@@ -101,7 +99,7 @@ def test_every_file_has_its_place():
 
 
 def test_beyond_the_privacy_boundary_nothing_can_hold_a_vote():
-    sensitive = {"votes", "teachers", "partition", "mechanisms", "accounting", "noise", "methods", "labeling"}
+    sensitive = {"ballots", "teachers", "partition", "mechanisms", "accounting", "noise", "methods", "labeling"}
     for unit in ("students", "reporting"):
         reached, frontier = set(), {unit}
         while frontier:
@@ -203,7 +201,7 @@ def test_privacy_noise_is_drawn_in_one_module_and_is_no_float():
 def test_only_the_simulation_takes_a_seed_on_the_privacy_path():
     owners = set()
     for path in SOURCES:
-        if unit_of(path) not in {"noise", "mechanisms", "votes", "accounting"}:
+        if unit_of(path) not in {"noise", "mechanisms", "ballots", "accounting"}:
             continue
         tree = ast.parse(path.read_text())
         for owner in [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))]:

@@ -16,11 +16,11 @@ from threadpoolctl import threadpool_limits
 
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
+from tutelage.ballots import VoteHistogram
 from tutelage.features import PublicPCA, PublicRows
 from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
 from tutelage.students.selection import LeastConfident, Medoids, PublicKnowledge, QuerySelector, RandomRows
-from tutelage.votes import VoteHistogram
 from tutelage_reproductions.datasets import ImageSplit, load_mnist
 from tutelage_reproductions.glyphs import GlyphGradients
 from tutelage_reproductions.protocol import published_votes

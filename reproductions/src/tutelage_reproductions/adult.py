@@ -16,6 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage.accounting import Accountant
 from tutelage.accounting.data_independent import epsilon
+from tutelage.ballots import VoteHistogram, tally
 from tutelage.datasets import AdultSplit, load_adult
 from tutelage.datasets.adult import EVALUATION_ROWS, NUMBERS
 from tutelage.events import Repeated
@@ -26,7 +27,6 @@ from tutelage.partition import Shards
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit
 from tutelage.students import fit_student
 from tutelage.teachers import EstimatorTeachers, HeadTeachers, Ridge
-from tutelage.votes import VoteHistogram, tally
 from tutelage_reproductions.record import Better, Record, Row, mean, mean_share, share
 from tutelage_reproductions.students.self_training import SelfTrainingStudent
 

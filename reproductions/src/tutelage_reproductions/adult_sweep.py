@@ -15,12 +15,12 @@ from sklearn.ensemble import RandomForestClassifier
 
 from tutelage._internal.progress import progress_bar
 from tutelage.accounting import Accountant
+from tutelage.ballots import VoteHistogram
 from tutelage.datasets import AdultSplit, load_adult
 from tutelage.datasets.adult import EVALUATION_ROWS
 from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
 from tutelage.privacy import round_up
-from tutelage.votes import VoteHistogram
 from tutelage_reproductions.adult import DELTA, FORESTS, ONE_PARTITION, forest_votes, publishable, score
 from tutelage_reproductions.figures import Figure, Panels, Series
 from tutelage_reproductions.record import Interval, Record, Row, mean, mean_share

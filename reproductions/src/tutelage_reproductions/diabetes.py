@@ -15,11 +15,11 @@ from sklearn.ensemble import RandomForestClassifier
 
 from tutelage._internal.progress import progress_bar
 from tutelage.accounting import Accountant
+from tutelage.ballots import tally
 from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
 from tutelage.teachers import EstimatorTeachers
-from tutelage.votes import tally
 from tutelage_reproductions.adult import publishable
 from tutelage_reproductions.datasets import DiabetesSplit, HospitalStays, load_diabetes, split_by_patient
 from tutelage_reproductions.datasets.diabetes import FEATURES, PATIENTS, ROWS

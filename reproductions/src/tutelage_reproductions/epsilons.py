@@ -22,12 +22,12 @@ from tutelage.accounting.composition import pure_dp_composition
 from tutelage.accounting.data_independent import basic_epsilon, epsilon
 from tutelage.accounting.pate_bounds import MOMENTS_2017
 from tutelage.accounting.rdp import DEFAULT_ORDERS, RenyiCurve, classic
+from tutelage.ballots import VoteHistogram, tally
 from tutelage.compat import perform_analysis
 from tutelage.datasets import load_adult
 from tutelage.events import NoisyArgmaxLaplace, RandomizedResponse, Repeated
 from tutelage.privacy import ONE_ENTITY, ONE_TEACHER
 from tutelage.publishing.proposal import Proposal
-from tutelage.votes import VoteHistogram, tally
 from tutelage_reproductions import adult, exact_costs, publishable
 from tutelage_reproductions.figures import COLORS, blank, save
 from tutelage_reproductions.protocol import published_votes

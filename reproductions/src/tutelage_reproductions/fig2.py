@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tutelage._internal.typing import IntArray
+from tutelage.ballots import VoteHistogram
 from tutelage.exceptions import InvalidDataError
 from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
-from tutelage.votes import VoteHistogram
 from tutelage_reproductions.datasets import load_svhn
 from tutelage_reproductions.figures import Figure, Panels, Series
 from tutelage_reproductions.protocol import (

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tutelage.ballots import VoteHistogram
 from tutelage.exceptions import InvalidDataError
-from tutelage.votes import VoteHistogram
 from tutelage_reproductions.figures import Figure, Series
 from tutelage_reproductions.protocol import (
     EPOCHS,

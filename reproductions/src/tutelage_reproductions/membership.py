@@ -17,6 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 from tutelage._internal.fitting import fit_clone
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage.accounting.data_independent import epsilon
+from tutelage.ballots import VoteHistogram, tally
 from tutelage.datasets import load_adult
 from tutelage.datasets.adult import EVALUATION_ROWS
 from tutelage.events import Repeated
@@ -28,7 +29,6 @@ from tutelage.privacy import ONE_TEACHER, round_up
 from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.students.selection import Medoids, PublicKnowledge
 from tutelage.teachers import ClassMeans, ensemble_of
-from tutelage.votes import VoteHistogram, tally
 from tutelage_reproductions.datasets import load_mnist
 from tutelage_reproductions.glyphs import glyph_features
 from tutelage_reproductions.likelihood_ratio import (

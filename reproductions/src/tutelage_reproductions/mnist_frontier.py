@@ -14,6 +14,7 @@ import numpy as np
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import IntArray, Matrix
 from tutelage.accounting import data_independent
+from tutelage.ballots import VoteHistogram, tally
 from tutelage.events import Repeated
 from tutelage.features import PublicRows
 from tutelage.mechanisms import GNMax
@@ -23,7 +24,6 @@ from tutelage.privacy import PrivacyUnit, round_up
 from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.students.selection import Medoids, PublicKnowledge
 from tutelage.teachers import ClassMeans, HeadTeachers
-from tutelage.votes import VoteHistogram, tally
 from tutelage_reproductions.datasets import ImageSplit, load_mnist
 from tutelage_reproductions.figures import Figure, Series
 from tutelage_reproductions.glyphs import glyph_features

@@ -16,13 +16,13 @@ from sklearn.svm import SVC
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import IntArray, Matrix
 from tutelage.accounting import Accountant, data_independent
+from tutelage.ballots import VoteHistogram
 from tutelage.events import Repeated
 from tutelage.features import PublicRows
 from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
 from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.students.selection import Medoids, PublicKnowledge, QuerySelector, RandomRows
-from tutelage.votes import VoteHistogram
 from tutelage_reproductions.datasets import ImageSplit, load_mnist
 from tutelage_reproductions.glyphs import GlyphGradients, glyph_features
 from tutelage_reproductions.protocol import Split, paper_split, published_votes, shuffled_folds

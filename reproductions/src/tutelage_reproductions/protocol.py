@@ -11,10 +11,10 @@ import numpy as np
 
 from tutelage._internal.files import read_arrays
 from tutelage._internal.typing import Ballots, IntArray
+from tutelage.ballots import VoteHistogram, tally
 from tutelage.exceptions import InvalidDataError
 from tutelage.partition import Shards
 from tutelage.privacy import PrivacyUnit
-from tutelage.votes import VoteHistogram, tally
 from tutelage_reproductions import datasets
 from tutelage_reproductions.datasets import ImageSplit, load_svhn
 from tutelage_reproductions.datasets.releases import SVHN_CONTENTS, VARIABLE, search_folders

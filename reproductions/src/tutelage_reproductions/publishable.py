@@ -13,6 +13,7 @@ import numpy as np
 
 from tutelage._internal.progress import progress_bar
 from tutelage.accounting import Accountant, data_independent
+from tutelage.ballots import VoteHistogram, tally
 from tutelage.events import CERTAIN, Composed, Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
 from tutelage.features import PublicRows
 from tutelage.mechanisms import ConfidentGNMax
@@ -22,7 +23,6 @@ from tutelage.privacy import ONE_TEACHER
 from tutelage.publishing import Proposal, propose, reach_of
 from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.teachers import ClassMeans, HeadTeachers
-from tutelage.votes import VoteHistogram, tally
 from tutelage_reproductions.datasets import load_mnist
 from tutelage_reproductions.glyphs import glyph_features
 from tutelage_reproductions.protocol import HELD_OUT, published_votes

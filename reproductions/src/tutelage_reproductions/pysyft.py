@@ -5,7 +5,7 @@ import numpy as np
 from tutelage._internal.typing import Ballots, FloatArray, IntArray
 from tutelage.accounting import pate_bounds
 from tutelage.accounting.rdp import RenyiCurve, classic
-from tutelage.votes import tally
+from tutelage.ballots import tally
 
 
 def analysis_of_pysyft(

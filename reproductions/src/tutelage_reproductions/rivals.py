@@ -15,6 +15,7 @@ from sklearn.svm import SVC
 
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import ABSTAIN, IntArray, Matrix
+from tutelage.ballots import tally
 from tutelage.estimator import PATEClassifier
 from tutelage.exceptions import InvalidDataError
 from tutelage.noise import SimulationNoise
@@ -24,7 +25,6 @@ from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.students.selection import Medoids, PublicKnowledge, QuerySelector, RandomRows
 from tutelage.teachers import ClassMeans, HeadTeachers, NearestQueries, Ridge, VectorBallots
 from tutelage.teachers.closed_form import Head
-from tutelage.votes import tally
 from tutelage_reproductions.record import Record, Row, mean_share
 from tutelage_reproductions.rivals_data import SOURCES, RivalData, Source
 from tutelage_reproductions.rivals_libraries import installed, missing

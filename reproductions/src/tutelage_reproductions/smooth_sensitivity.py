@@ -16,10 +16,10 @@ import numpy as np
 
 from tutelage._internal.typing import FloatArray, IntArray, NeverPickled
 from tutelage.accounting import Accountant, data_independent, pate_bounds
+from tutelage.ballots import VoteHistogram
 from tutelage.events import Check, ConfidenceCheck, Event, InteractiveCheck, NoisyArgmaxGaussian, NoisyArgmaxLaplace
 from tutelage.exceptions import UnsupportedEventError
 from tutelage.publishing.cost_envelope import noise_to_pass
-from tutelage.votes import VoteHistogram
 
 LEAST = -60.0  # log of the smallest probability told from 0; costs there are below 1e-20 of those of a close vote
 _WIDEST = 1e4  # the largest scale of noise whose law is tabulated, in votes

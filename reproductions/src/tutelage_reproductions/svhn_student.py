@@ -13,9 +13,9 @@ import numpy as np
 
 from tutelage._internal.typing import ABSTAIN, IntArray
 from tutelage.accounting import Accountant
+from tutelage.ballots import VoteHistogram
 from tutelage.mechanisms import ConfidentGNMax
 from tutelage.noise import SimulationNoise
-from tutelage.votes import VoteHistogram
 from tutelage_reproductions.datasets import ImageSplit, load_svhn_sample
 from tutelage_reproductions.protocol import SVHN_STUDENT, published_votes
 from tutelage_reproductions.record import Record, Row, share

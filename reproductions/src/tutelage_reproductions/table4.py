@@ -15,12 +15,12 @@ from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import ABSTAIN, IntArray, Matrix
 from tutelage.accounting import Accountant, pate_bounds
 from tutelage.accounting.rdp import RenyiCurve, classic
+from tutelage.ballots import VoteHistogram
 from tutelage.exceptions import InvalidDataError
 from tutelage.features import PublicRows
 from tutelage.mechanisms import LNMax
 from tutelage.noise import SimulationNoise
 from tutelage.students import LabelPropagationStudent, fit_student
-from tutelage.votes import VoteHistogram
 from tutelage_reproductions.datasets import ImageSplit, load_mnist, load_svhn, load_svhn_sample
 from tutelage_reproductions.glyphs import glyph_features
 from tutelage_reproductions.protocol import HELD_OUT, SVHN_STUDENT, paper_split, published_votes

@@ -17,6 +17,7 @@ from scipy import stats
 from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, Matrix
 from tutelage.accounting import Accountant, data_independent
 from tutelage.accounting.pate_bounds import log_q_laplace
+from tutelage.ballots import VoteHistogram, tally
 from tutelage.compat import perform_analysis
 from tutelage.events import Repeated
 from tutelage.exceptions import InvalidDataError
@@ -29,7 +30,6 @@ from tutelage.partition import Shards
 from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.students.selection import Medoids, PublicKnowledge, QuerySelector, RandomRows
 from tutelage.teachers import PrivateStatistics
-from tutelage.votes import VoteHistogram, tally
 from tutelage_reproductions.datasets import ImageSplit, load_mnist, load_svhn
 from tutelage_reproductions.datasets.images import SVHN_SUBFOLDERS
 from tutelage_reproductions.datasets.releases import SVHN, first_complete, search_folders

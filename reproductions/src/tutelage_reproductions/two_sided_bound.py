@@ -10,8 +10,8 @@ from tutelage._internal.typing import FloatArray
 from tutelage.accounting import pate_bounds
 from tutelage.accounting.data_independent import pure_dp_renyi
 from tutelage.accounting.rdp import DEFAULT_ORDERS, RenyiCurve
+from tutelage.ballots import VoteHistogram
 from tutelage.privacy import PrivateEpsilon
-from tutelage.votes import VoteHistogram
 
 _ROUNDING = 1e-15  # per order: several times the rounding of the logarithms, so that values err upward
 _CHUNK = 2**20  # numbers in one (queries, orders) block: 8 MiB

@@ -14,6 +14,7 @@ from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import IntArray
 from tutelage.accounting.composition import pure_dp_composition
 from tutelage.accounting.data_independent import basic_epsilon, epsilon
+from tutelage.ballots import tally
 from tutelage.events import RandomizedResponse, Repeated
 from tutelage.exceptions import AsPrintedWarning
 from tutelage.mechanisms import (
@@ -31,7 +32,6 @@ from tutelage.mechanisms.local import count_reports, invert_channel, maximize_li
 from tutelage.noise import SimulationNoise
 from tutelage.planning import local_gaussian_for
 from tutelage.privacy import ONE_ENTITY
-from tutelage.votes import tally
 from tutelage_reproductions.figures import Figure, Panels, Series
 from tutelage_reproductions.record import Record, Row, share
 

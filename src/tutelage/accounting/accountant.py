@@ -19,6 +19,7 @@ from tutelage.accounting.rdp import (
     classic,
     search_epsilon,
 )
+from tutelage.ballots import VoteHistogram
 from tutelage.events import (
     CappedArgmaxGaussian,
     Check,
@@ -33,7 +34,6 @@ from tutelage.events import (
 )
 from tutelage.exceptions import InvalidDataError, UnsupportedEventError
 from tutelage.privacy import PrivateEpsilon, PublicEpsilon
-from tutelage.votes import VoteHistogram
 
 _WITHOUT_VOTES: dict[type[Event], str] = {
     CappedArgmaxGaussian: "Capped votes have no cost that depends on them: the counts do not say how many votes a "

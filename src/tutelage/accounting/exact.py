@@ -26,6 +26,7 @@ from tutelage._internal.validation import MOST_VOTES
 from tutelage.accounting import outcome_probabilities
 from tutelage.accounting.data_independent import rdp
 from tutelage.accounting.outcome_probabilities import MoveLaws, NoiseLaw, Remainder
+from tutelage.ballots import VoteHistogram
 from tutelage.events import (
     Check,
     ConfidenceCheck,
@@ -37,7 +38,6 @@ from tutelage.events import (
     PermuteAndFlip,
 )
 from tutelage.exceptions import InvalidDataError, UnsupportedEventError
-from tutelage.votes import VoteHistogram
 
 _LARGEST_EXPONENT = 500.0  # above it sums are taken in the log domain
 _LEAST_LOG_MASS = -700.0  # a smaller mass is taken for e^−700, which adds at most e^−200 below that exponent

@@ -16,9 +16,9 @@ from scipy import special
 
 from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import noise_scale
+from tutelage.ballots import VoteHistogram
 from tutelage.events import ConfidenceCheck, Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace
 from tutelage.exceptions import UnsupportedEventError
-from tutelage.votes import VoteHistogram
 
 MOMENTS_2017: FloatArray = np.arange(1.0, 9.0)  # the l that the paper uses
 MOMENTS_2017.setflags(write=False)

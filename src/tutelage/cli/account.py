@@ -12,13 +12,13 @@ from typer import Argument, Option
 from tutelage._internal.validation import probability
 from tutelage.accounting import Accountant
 from tutelage.accounting.accountant import confident_runs
+from tutelage.ballots import VoteHistogram
 from tutelage.cli.settings import Chosen, choosing_mechanism
 from tutelage.cli.text import Array, AsJson, Teachers, plain_console, print_json, say
 from tutelage.events import CappedArgmaxGaussian, ConfidenceCheck, Event, NoisyArgmaxGaussian, of_queries
 from tutelage.exceptions import UnsupportedEventError
 from tutelage.noise import SimulationNoise
 from tutelage.privacy import PrivateEpsilon, PublicEpsilon, round_up
-from tutelage.votes import VoteHistogram
 
 _RUNS, _BY_VOTES = 20, ("bound_2017", "bound_2018", "exact")
 

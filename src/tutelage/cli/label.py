@@ -9,6 +9,7 @@ import numpy as np
 from typer import Argument, Option
 
 from tutelage._internal.outputs import claimed, form
+from tutelage.ballots import VoteHistogram
 from tutelage.cli.settings import Chosen, choosing_mechanism
 from tutelage.cli.sources import read_predictions, read_rows
 from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, Teachers, interruption_says, print_json, say
@@ -17,7 +18,6 @@ from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
 from tutelage.noise import SystemNoise
 from tutelage.privacy import round_up
-from tutelage.votes import VoteHistogram
 
 _LABELS = form(
     "labels",

@@ -15,6 +15,7 @@ from tutelage._internal.outputs import claimed
 from tutelage._internal.typing import Matrix
 from tutelage._internal.validation import probability
 from tutelage.accounting import Accountant
+from tutelage.ballots import VoteHistogram
 from tutelage.cli.config import RunConfig
 from tutelage.cli.settings import Chosen, choosing_mechanism
 from tutelage.cli.sources import read_rows
@@ -33,7 +34,6 @@ from tutelage.publishing.proposal import PROPOSAL
 from tutelage.publishing.proposal import propose as proposed
 from tutelage.publishing.publication import Publication, recalled_publication
 from tutelage.publishing.recording import check_complete, check_covered, check_recorded
-from tutelage.votes import VoteHistogram
 
 
 def read_proposal(path: Path) -> Proposal:

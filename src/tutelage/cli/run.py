@@ -17,7 +17,7 @@ from tutelage._internal.gate import user_path
 from tutelage._internal.outputs import Claim
 from tutelage._internal.releases import RESULTS, claimed_folder, released
 from tutelage.accounting import data_independent
-from tutelage.ballots import write_sums
+from tutelage.ballots import VoteHistogram, write_sums
 from tutelage.cli.config import PublishedSection, RunConfig, load_config
 from tutelage.cli.plan import plan_for
 from tutelage.cli.publish import check_proposal, read_proposal, tested
@@ -52,7 +52,6 @@ from tutelage.publishing.proof import claim_of
 from tutelage.publishing.recording import record_of
 from tutelage.reporting import ClassAccuracy, PrivacyCard
 from tutelage.reporting.lints import LARGE_EPSILON, Finding, lint
-from tutelage.votes import VoteHistogram
 
 _CHECKPOINTS, _VOTES_FILE = "checkpoints", "private-votes.npz"
 

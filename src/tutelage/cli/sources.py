@@ -19,8 +19,8 @@ from tutelage.cli.config import PrivateSection, RunConfig, problems_of_classes
 from tutelage.datasets import DATASETS
 from tutelage.digests import canonical
 from tutelage.estimator import PATEClassifier
-from tutelage.estimator.classes import class_of, question_of
 from tutelage.estimator.inputs import Caller
+from tutelage.estimator.parameters import class_of, question_of
 from tutelage.exceptions import ConfigError, InvalidDataError, PreflightWarning
 from tutelage.features import PublicColumns, PublicRows
 from tutelage.features.named import FEATURE_MAPS, Columns

@@ -4,7 +4,7 @@ import hashlib
 import logging
 import secrets
 import warnings
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from os import PathLike
@@ -24,8 +24,7 @@ from tutelage._internal.typing import ABSTAIN, Matrix
 from tutelage.accounting import data_independent
 from tutelage.boundary import Boundary, Budget
 from tutelage.digests import canonical, data_digest, spelled_out
-from tutelage.estimator.classes import question_of
-from tutelage.estimator.inputs import FitRows, Inputs
+from tutelage.estimator.inputs import Inputs
 from tutelage.estimator.parameters import Resolved
 from tutelage.estimator.together import WITHOUT_LEDGER
 from tutelage.events import Event
@@ -43,7 +42,7 @@ from tutelage.features.named import ColumnMap
 from tutelage.ledger import Ledger, LedgerState
 from tutelage.mechanisms import Release
 from tutelage.methods import Method, Public, Tuned
-from tutelage.methods.requests import Outcome, Training
+from tutelage.methods.requests import Outcome
 from tutelage.methods.shortcuts import DEFAULTS
 from tutelage.methods.tuned import Candidate
 from tutelage.privacy import ONE_TEACHER, round_up
@@ -90,9 +89,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
     A `method` says what people or teachers cast from their private rows, and what is released of it through noise. By
     default, each person casts a vector for each class, and a student follows from the noisy sums of all vectors. With
     the other methods, people or teachers vote on public rows, and a student learns from the noisy labels. Predictions
-    come from the student and spend nothing further. Every call of `fit` is a new release. With a `ledger`, all releases
-    share its budget. Without one, their epsilons add up, and from the second fit in a process on, a warning states the
-    sum; also in `GridSearchCV` and `cross_val_score`.
+    come from the student and spend nothing further. Every call of `fit` is a new release, also in `GridSearchCV`. With
+    a `ledger`, all releases share its budget. Without one, their epsilons add up, and a warning states the sum.
 
     Parameters
     ----------
@@ -106,16 +104,15 @@ class PATEClassifier(ClassifierMixin, Inputs):
         Default: `VectorBallots`, or a random forest of 100 trees if a parameter for votes on single rows is given
         (`n_teachers`, `n_queries`, `selection`, `checkpoints`, or a `Mechanism`).
     n_teachers : int, optional
-        Number of shards. With more teachers the votes tolerate more noise, but each teacher learns from less data.
-        Ignored if `fit` is given `silos`, each of which is one teacher, and if every person is a teacher. Default: 250.
+        Number of shards. More teachers tolerate more noise, but each learns from less data. Ignored with `silos`, each
+        of which is one teacher, and where every person is one. Default: 250.
     mechanism : Mechanism or NoisySum, optional
         How votes or ballots are released: a `NoisySum` for `VectorBallots`, a `CappedGNMax` for `NearestQueries`, a
         `GNMax` or another `Mechanism` for other teachers. Default: the least noise that `epsilon` allows;
         ``GNMax(0.16 * n_teachers)`` for other teachers if neither `epsilon` nor `budget` is given.
     student : scikit-learn classifier or str, optional
-        Learns from the released labels. A student of `tutelage.students` or `sklearn.semi_supervised` also learns from
-        the public rows without a label. A name must be one of `tutelage.students.STUDENTS`. Default:
-        `default_student`.
+        Learns from the released labels; students of `tutelage.students` and `sklearn.semi_supervised` also from the
+        public rows without a label. A name must be one of `tutelage.students.STUDENTS`. Default: `default_student`.
     features : public feature map, optional
         Map that the rows of teachers and student pass through: a map of `tutelage.features`, or a pipeline of such
         maps. It may be published. For rows with named columns it may begin with `PublicColumns` or with a
@@ -136,9 +133,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
         `SELECTORS` there. Default: the first rows. If the rule needs labels, `Medoids` chooses the first round.
     rounds : int, optional
         Number of rounds. Default: 2 noisy sums of vectors, or one round of votes. With votes, the queries are divided
-        among the rounds. After each round a student learns from the labels so far; rules and mechanisms that need its
-        predictions use them in the next round. Later rounds are shortened to what the budget still allows. For a given
-        `VectorBallots`, set its own `rounds`.
+        among the rounds, and rules and mechanisms that need predictions use those of a student of the labels so far.
+        Later rounds are shortened to what the budget still allows. For a given `VectorBallots`, set its own `rounds`.
     unit : str, optional
         Name of the privacy unit in reports, for the values of `entity_ids`: ``"patient"``; or ``"row"``, without
         `entity_ids`, to declare that each row is protected alone. Default: ``"entity"``, or the row without
@@ -153,8 +149,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         Largest ε of this `fit`; the noise is the least that stays within it. Default: the whole `budget`, or 1; with a
         `mechanism` that fixes the noise, the ε that follows from it.
     budget : float, optional
-        ε of all releases through the `ledger` together, fixed when the ledger is created. Default: `epsilon`, so that
-        this `fit` spends the whole budget.
+        ε of all releases through the `ledger` together, fixed when the ledger is created. Default: `epsilon`.
     data_changed : bool, default=False
         Confirms that the private data changed since the ledger was last used and still belong to it.
     insist : bool, default=False
@@ -190,59 +185,58 @@ class PATEClassifier(ClassifierMixin, Inputs):
     classes_ : ndarray of shape (n_classes,)
         Class values in sorted order.
     classes_from_ : {"declared", "public", "private"}
-        Where the class values come from: `classes`, the labels of `X_public`, or the private labels; publishable.
+        Where the class values come from: `classes`, the labels of `X_public`, or the private labels.
     student_ : scikit-learn classifier
-        The fitted student, which takes rows that went through the feature map; publishable. See `whole_student`.
+        The fitted student, which takes rows that went through the feature map. See `whole_student`.
     queries_ : ndarray of shape (queries,)
-        Indices of the queries in the public rows, in the order of `release_`; publishable.
+        Indices of the queries in the public rows, in the order of `release_`.
     rounds_ : tuple of int
-        Number of queries in each round; smaller, or with fewer rounds, if the budget ended; publishable.
+        Number of queries in each round; smaller, or with fewer rounds, if the budget ended.
     day_ : str
-        UTC day on which the release began, in ISO 8601; publishable.
+        UTC day on which the release began, in ISO 8601.
     release_ : Release
-        Released class index per query (−1 for an abstention) and the event; publishable.
-    drawn_ : int
-        Number of different queries that were labeled in this fit; publishable.
-    remembered_ : int
-        Number of different queries that kept the labels of earlier fits on this ledger. The private rows of this fit
-        did not vote on them. Publishable.
+        Released class index per query (−1 for an abstention) and the event.
+    drawn_, remembered_ : int
+        Number of different queries that were labeled in this fit, and that kept the labels of earlier fits on this
+        ledger: the private rows of this fit did not vote on these.
     epsilon_ : PublicEpsilon
-        The worst-case guarantee; publishable. It covers these labels alone if nothing else was released through the
-        ledger before; otherwise it is the ledger's budget, for all releases together.
+        The worst-case guarantee. It covers these labels alone if nothing else was released through the ledger before;
+        otherwise it is the ledger's budget, for all releases together.
     ledger_ : LedgerState
-        The budget after this `fit`, which bounds all releases through the ledger; publishable.
+        The budget after this `fit`, which bounds all releases through the ledger.
     open_ledger_ : Ledger
-        The ledger that the labels were spent from, with its history. It is left out when the estimator is pickled or
-        copied.
+        The ledger that the labels were spent from, with its history.
     votes_ : VoteHistogram
-        The private vote counts, for the data set owner only. They are left out when the estimator is pickled or copied.
+        The private vote counts.
     ballots_ : tuple of BallotSum or of VoteHistogram
         Replaces `votes_` if every person is a teacher: the private sums of the ballots that were cast in this fit, one
         per round. What was released before is remembered, and nobody casts a ballot for it.
     moments_ : tuple of Moments
-        With `VectorBallots`: the released noisy means, one per round; publishable.
+        With `VectorBallots`: the released noisy means, one per round.
     method_ : Method
-        The method, with its noise; publishable. With `tune`, that of the estimator without any setting.
+        The method, with its noise. With `tune`, that of the estimator without any setting.
     mechanism_ : Mechanism or NoisySum
-        How votes or ballots were released; publishable. With `tune`, its noise is that of one sum that spends as much
-        as the whole release.
+        How votes or ballots were released. With `tune`, its noise is that of one sum that spends as much as the whole
+        release.
     tuning_ : Tuning
-        With `tune`: the settings, their noisy scores and the chosen one; publishable.
+        With `tune`: the settings, their noisy scores and the chosen one.
     n_teachers_ : int
-        Number of teachers that voted; publishable. If every person is a teacher and the number of people is private, it
-        is the noisy count that `VectorBallots` released, and None with `NearestQueries`.
+        Number of teachers that voted. If every person is a teacher and the number of people is private, it is the noisy
+        count that `VectorBallots` released, and None with `NearestQueries`.
     n_private_rows_ : int or None
-        Number of private rows if neighboring data have as many, so that it is publishable; None with `entity_ids` or
-        `silos`.
+        Number of private rows if neighboring data have as many; None with `entity_ids` or `silos`.
     columns_ : PublicColumns, PublicTransformer or None
-        The kinds of the columns, if the rows had names or were texts; part of the student; publishable.
+        The kinds of the columns, if the rows had names or were texts; part of the student.
     student_map_ : public feature map or None
-        The map that the student's rows pass through after `columns_`; publishable.
+        The map that the student's rows pass through after `columns_`.
     n_features_in_ : int
         Number of features.
 
     Notes
     -----
+    All attributes are publishable, except `open_ledger_`, `votes_` and `ballots_`, which are for the data set owner
+    only, and are left out when the estimator is pickled or copied.
+
     The privacy argument: the rows of one entity reach one teacher (`Shards`), and a teacher depends on its own shard
     only (`EstimatorTeachers`). So one entity changes at most one ballot, and the noise hides one ballot (`Mechanism`).
 
@@ -381,30 +375,15 @@ class PATEClassifier(ClassifierMixin, Inputs):
             As for `fit`.
         """
         runs = self.resolved_settings()
-        of_teachers, of_student = (int(seed.generate_state(1)[0]) for seed in self._seeds()[1:])
         given = runs, y, X_public, entity_ids, silos, whole_rows
         batches = as_batches(X) if isinstance(y, str) or isinstance(X, Batches) else None
-        rows = self._rows_in_memory(X, *given) if batches is None else self._rows_in_batches(batches, *given)
-        run, checkpoints = (
-            rows.runs[0],
-            None if self.checkpoints is None else user_path(self.checkpoints, "`checkpoints`"),
-        )
-        public = Public(
-            rows=rows.public,
-            teacher_rows=rows.teacher_rows,
-            student_rows=rows.student_rows,
-            classes=self.classes_,
-            question=question_of(self.question, self.classes),
-            unit=rows.unit,
-            simulated=run.noise.simulated,
-            n_teachers=rows.n_teachers,
-            seed=of_student,
-            teacher_map=run.teacher_map,
-            training=Training(of_teachers, self.n_jobs, self.progress, checkpoints),
-        )
-        budget = self._budget(run, rows)
-        method = run.method if self.tune is None else self._tuned(rows, public)
-        return Intended(run, self._with_noise(method, budget, public), budget, rows.people, public)
+        if batches is None:
+            runs, people, digest, public = self._rows_in_memory(X, *given)
+        else:
+            runs, people, digest, public = self._rows_in_batches(batches, *given)
+        budget = self._budget(runs[0], digest, public)
+        method = runs[0].method if self.tune is None else self._tuned(runs, public)
+        return Intended(runs[0], self._with_noise(method, budget, public), budget, people, public)
 
     def check(self, X: Any, y: Any, **more: Any) -> Self:
         """Check parameters, rows and ledger as `fit` does before it spends anything; reads batches once.
@@ -553,23 +532,19 @@ class PATEClassifier(ClassifierMixin, Inputs):
         state: Any = super().__getstate__()
         return {name: value for name, value in state.items() if name not in (*self._private, "open_ledger_", "_caller")}
 
-    def _tuned(self, rows: FitRows, public: Public) -> Tuned:
+    def _tuned(self, runs: Sequence[Resolved], public: Public) -> Tuned:
         """Return the settings of which one is about to be chosen; the first is what the estimator is without any."""
         candidates = list[Candidate]()
-        for place, (run, setting) in enumerate(zip(rows.runs, ({}, *(self.tune or ())), strict=True)):
-            of_teacher, of_student = self._tried(run, rows.public, again=True) if place else rows[-2:]
-            its = replace(
-                public,
-                teacher_rows=of_teacher,
-                student_rows=of_student,
-                teacher_map=run.teacher_map,
-                setting_number=place,
-            )
+        for number, (run, setting) in enumerate(zip(runs, ({}, *(self.tune or ())), strict=True)):
+            its = replace(public, teacher_map=run.teacher_map, setting_number=number)
+            if number:
+                teacher_rows, student_rows = self._tried(run, public.rows, again=True)
+                its = replace(its, teacher_rows=teacher_rows, student_rows=student_rows)
             method: Any = run.method  # of vectors, as `resolved_settings` made sure
             candidates.append(Candidate(setting, method, run.student_map, its))
         return Tuned(pilot=candidates[0], candidates=candidates[1:], share=self.tune_share)
 
-    def _budget(self, run: Resolved, rows: FitRows) -> Budget:
+    def _budget(self, run: Resolved, digest: Callable[[], bytes], public: Public) -> Budget:
         """Return the budget that this fit spends from; refuse a ledger of another budget or unit."""
         by_epsilon = self.epsilon is not None or self.budget is not None or run.method.always_calibrated
         budget = Budget(
@@ -577,10 +552,10 @@ class PATEClassifier(ClassifierMixin, Inputs):
             epsilon=self.epsilon,
             budget=self.budget,
             delta=self.delta,
-            digest=rows.digest,
-            unit=rows.unit,
+            digest=digest,
+            unit=public.unit,
             data_changed=self.data_changed,
-            identity=self._identity(run, rows.public),
+            identity=self._identity(run, public.rows),
             accounting=run.method.accounting,
             finds_noise=run.method.mechanism is None and by_epsilon,
         )

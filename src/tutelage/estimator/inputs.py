@@ -12,12 +12,12 @@ from scipy.sparse import issparse
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from tutelage._internal.gate import user_path
 from tutelage._internal.typing import IntArray, Matrix
 from tutelage.boundary import DEFAULT_EPSILON
 from tutelage.digests import RunningDigest, data_digest, table_digest
 from tutelage.estimator.batches import BatchReader, PeopleInBatches
-from tutelage.estimator.classes import class_of
-from tutelage.estimator.parameters import Parameters, Resolved
+from tutelage.estimator.parameters import Parameters, Resolved, class_of, question_of
 from tutelage.exceptions import (
     FewPublicRowsWarning,
     InvalidDataError,
@@ -39,7 +39,7 @@ from tutelage.features.named import (
     without_columns,
 )
 from tutelage.methods import Method
-from tutelage.methods.requests import PrivateRows
+from tutelage.methods.requests import PrivateRows, Public, Training
 from tutelage.partition import Shards, as_column, canonical_ids, unit_of_single_people
 from tutelage.preflight import IN_PYTHON, Found, Given, Words, noise_of, preflight
 from tutelage.privacy import ROW, PrivacyUnit
@@ -95,20 +95,8 @@ class People(NamedTuple):
         return table_digest(whole) if isinstance(whole, Table) else data_digest(whole)
 
 
-class FitRows(NamedTuple):
-    """Private and public rows of a fit, checked."""
-
-    runs: Sequence[Resolved]  # whose maps take these rows
-    people: PrivateRows | PeopleInBatches
-    digest: Callable[[], bytes]  # of the people
-    unit: PrivacyUnit
-    n_teachers: int | None  # of people their number where it is public
-    public: Matrix
-    teacher_rows: Matrix  # public rows as the teachers see them
-    student_rows: Matrix  # public rows as the student sees them
-
-    def __repr__(self) -> str:
-        return "FitRows(<private rows hidden>)"
+# What a fit is about: runs, whose maps take the rows; people, and their digest; and what the method may look at.
+Checked = tuple[Sequence[Resolved], PrivateRows | PeopleInBatches, Callable[[], bytes], Public]
 
 
 class Inputs(Parameters):
@@ -121,7 +109,7 @@ class Inputs(Parameters):
 
     def _rows_in_memory(
         self, X: Any, runs: list[Resolved], y: Any, X_public: Any, entity_ids: Any, silos: Any, whole_rows: Any
-    ) -> FitRows:
+    ) -> Checked:
         """Return private and public rows of any form, checked, as numbers; set `classes_`."""
         require_same_rows(X, y=y, entity_ids=entity_ids, silos=silos, whole_rows=whole_rows)
         public_labels = None if self.classes is not None else labels_of_public(X_public, y)
@@ -135,9 +123,8 @@ class Inputs(Parameters):
             raise InvalidDataError(_NO_NUMBERS)
         rows, labels = self._validated(X, self._merged(y))
         self._check_columns(len(rows), entity_ids=entity_ids, silos=silos)
-        whole = rows
-        if table is not None or whole_rows is not None:
-            whole = as_table(table if whole_rows is None else whole_rows) or as_column(whole_rows)
+        whole_rows = table if whole_rows is None else whole_rows
+        whole = rows if whole_rows is None else as_table(whole_rows) or as_column(whole_rows)
         n_whole = whole.n_rows if isinstance(whole, Table) else len(whole)
         if n_whole != len(rows):
             raise InvalidDataError(
@@ -145,7 +132,18 @@ class Inputs(Parameters):
             )
         self._set_classes(labels if public_labels is None else public_labels, public=public_labels is not None)
         targets = self._encoded(labels)
-        keep, public = self._public_rows(rows, X_public)
+        keep = np.arange(len(rows))
+        if X_public is not None:
+            public = self._validated(X_public)
+        elif self.public_fraction is not None:
+            shuffled = np.random.default_rng(self.random_state).permutation(len(rows))
+            n_public = min(max(1, round(self.public_fraction * len(rows))), len(rows) - 1)
+            keep, public = np.sort(shuffled[n_public:]), rows[shuffled[:n_public]]
+        else:
+            raise InvalidDataError(
+                "fit needs public rows to ask about: pass X_public=..., or declare a share of X public with "
+                "`public_fraction`."
+            )
         entities, owners = (None if given is None else as_column(given)[keep] for given in (entity_ids, silos))
         if not isinstance(whole, Table):
             whole = whole[keep]
@@ -153,11 +151,11 @@ class Inputs(Parameters):
             whole = whole.rows()[keep]
         known = People(rows[keep], labels[keep], entities, owners, whole)
         self._preflight(runs[0], known, public, label)
-        asked, seen = self._tried(runs[0], public)
+        shown = self._tried(runs[0], public)
         shards = self.partition(runs[0].method, len(keep), entities, owners)
         n_teachers = shards.n_shards if shards.people is None else None
         people = PrivateRows(known.rows, targets[keep], shards)
-        return FitRows(runs, people, known.digest, shards.unit, n_teachers, public, asked, seen)
+        return runs, people, known.digest, self._public(runs[0], public, shown, shards.unit, n_teachers)
 
     def _rows_in_batches(
         self,
@@ -168,7 +166,7 @@ class Inputs(Parameters):
         entity: Any,
         silos: Any,
         whole_rows: Any,
-    ) -> FitRows:
+    ) -> Checked:
         """Read private rows in batches, once, and return the people and the public rows; set `classes_`."""
         run = runs[0]
         if self.tune is not None:
@@ -207,16 +205,36 @@ class Inputs(Parameters):
             batches=batches, columns=self.columns_, like=features, label=label, entity=entity, checked=self._validated,
             encoded=encoded,
         )  # fmt: skip
-        asked, seen = self._tried(run, public)
+        shown = self._tried(run, public)
         unit = unit_of_single_people(self.unit or "entity", named=entity is not None)
-        people = PeopleInBatches(reader, unit, run.teacher_map, asked.shape[1])
+        people = PeopleInBatches(reader, unit, run.teacher_map, shown[0].shape[1])
         first = people.first_rows  # what is odd in all rows is likely to be seen in these
         rows = self._validated(np.asarray(reader.columns.transform(first)))
         ids = None if entity is None else as_column(first.column(entity))
         known = People(rows, encoded(first.column(label)), ids, None, first)
         self._preflight(run, known, public, label, n_people=people.n_people)
         n_people = people.n_people if entity is None else None
-        return FitRows([run], people, people.digest, unit, n_people, public, asked, seen)
+        return [run], people, people.digest, self._public(run, public, shown, unit, n_people)
+
+    def _public(
+        self, run: Resolved, rows: Matrix, shown: tuple[Matrix, Matrix], unit: PrivacyUnit, n_teachers: int | None
+    ) -> Public:
+        """Return all that the method may look at: the public rows, also as `shown` to teachers and student."""
+        of_teachers, of_student = (int(seed.generate_state(1)[0]) for seed in self._seeds()[1:])
+        checkpoints = None if self.checkpoints is None else user_path(self.checkpoints, "`checkpoints`")
+        return Public(
+            rows=rows,
+            teacher_rows=shown[0],
+            student_rows=shown[1],
+            classes=self.classes_,
+            question=question_of(self.question, self.classes),
+            unit=unit,
+            simulated=run.noise.simulated,
+            n_teachers=n_teachers,
+            seed=of_student,
+            teacher_map=run.teacher_map,
+            training=Training(of_teachers, self.n_jobs, self.progress, checkpoints),
+        )
 
     def partition(self, method: Method, n_rows: int, entity_ids: Any = None, silos: Any = None) -> Shards:
         """Return which teacher of a method gets which row; again the same if there is a `random_state`.
@@ -278,14 +296,14 @@ class Inputs(Parameters):
         self.columns_ = None
         declared, maps = without_columns(*(each for run in runs for each in (run.teacher_map, run.student_map)))
         rows = None if X_public is None else numbered_rows(X, X_public, declared)
-        default: Any = None
-        found = list(runs)
-        for place, run in enumerate(runs if rows is not None else []):
-            teacher_map, student_map = maps[2 * place : 2 * place + 2]
-            if run.method.of_people and (run.teacher_map is None or isinstance(run.teacher_map, PublicColumns)):
-                teacher_map = default = default or rows.default_map()
-                student_map = default if run.same_map else student_map
-            found[place] = replace(run, teacher_map=teacher_map, student_map=student_map)
+        found, default = list(runs), None
+        if rows is not None:
+            for place, run in enumerate(runs):
+                teacher_map, student_map = maps[2 * place : 2 * place + 2]
+                if run.method.of_people and (run.teacher_map is None or isinstance(run.teacher_map, PublicColumns)):
+                    teacher_map = default = default or rows.default_map()
+                    student_map = default if run.same_map else student_map
+                found[place] = replace(run, teacher_map=teacher_map, student_map=student_map)
         self.student_map_ = found[0].student_map
         self._allow_nan = all(run.takes_missing_values for run in found)
         if rows is None:
@@ -350,21 +368,6 @@ class Inputs(Parameters):
         if y:
             _check_targets(checked[1], declared=self.classes is not None)
         return checked
-
-    def _public_rows(self, X: Matrix, X_public: npt.ArrayLike | None) -> tuple[IntArray, Matrix]:
-        """Return the numbers of the rows that stay private, and the public rows."""
-        if X_public is not None:
-            private, public = np.arange(len(X)), self._validated(X_public)
-        elif self.public_fraction is not None:
-            shuffled = np.random.default_rng(self.random_state).permutation(len(X))
-            n_public = min(max(1, round(self.public_fraction * len(X))), len(X) - 1)
-            private, public = np.sort(shuffled[n_public:]), X[shuffled[:n_public]]
-        else:
-            raise InvalidDataError(
-                "fit needs public rows to ask about: pass X_public=..., or declare a share of X public with "
-                "`public_fraction`."
-            )
-        return private, public
 
     def _preflight(
         self, run: Resolved, people: People, public: Matrix, label: str | None = None, *, n_people: int | None = None

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from tutelage._internal.typing import ABSTAIN, Ballots, IntArray
 from tutelage._internal.validation import integer_at_least, probability
 from tutelage.accounting import composition, data_independent
+from tutelage.ballots import tally
 from tutelage.events import Composed, ConfidenceCheck, Event, Repeated, SummedNoise
 from tutelage.exceptions import ForgedMessageError, InvalidDataError, InvalidParameterError, UnsupportedEventError
 from tutelage.federation import sharing
@@ -31,7 +32,6 @@ from tutelage.mechanisms import ConfidentGNMax, GNMax
 from tutelage.mechanisms.local import ClassResponse, LocalGaussian
 from tutelage.noise import NoiseSource
 from tutelage.privacy import PublicEpsilon
-from tutelage.votes import tally
 
 if TYPE_CHECKING:
     from tutelage.federation.mpc import Session

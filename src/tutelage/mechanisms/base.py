@@ -10,12 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
-from tutelage.ballots import OneHot
+from tutelage.ballots import OneHot, VoteHistogram
 from tutelage.events import CappedArgmaxGaussian, Event, of_queries, settings_of
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.noise import NoiseSource
 from tutelage.privacy import PrivacyUnit
-from tutelage.votes import VoteHistogram
 
 
 @final

@@ -10,12 +10,12 @@ import numpy as np
 
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
 from tutelage._internal.validation import noise_scale, number_of_votes, probability
+from tutelage.ballots import VoteHistogram
 from tutelage.events import Composed, ConfidenceCheck, Event, InteractiveCheck, NoisyArgmaxGaussian, Repeated
 from tutelage.mechanisms.base import Mechanism, Release
 from tutelage.mechanisms.noisy_argmax import noisy_argmax
 from tutelage.noise import NoiseSource
 from tutelage.privacy import PrivacyUnit
-from tutelage.votes import VoteHistogram
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ import numpy as np
 from tutelage import events
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least, noise_scale
+from tutelage.ballots import VoteHistogram
 from tutelage.mechanisms.base import Mechanism, Release
 from tutelage.noise import NoiseSource
 from tutelage.privacy import PrivacyUnit
-from tutelage.votes import VoteHistogram
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix, NeverPickled
-from tutelage.ballots import BallotSum, OneHot, Vector
+from tutelage.ballots import BallotSum, OneHot, Vector, VoteHistogram, tally_few
 from tutelage.events import Event
 from tutelage.features.base import FeatureMap, features_of_private
 from tutelage.mechanisms import Mechanism, NoisySum
@@ -20,7 +20,6 @@ from tutelage.partition import Shards
 from tutelage.privacy import PrivacyUnit
 from tutelage.teachers.blocks import PeopleInMemory
 from tutelage.teachers.nearest import FewVotes
-from tutelage.votes import VoteHistogram, tally_few
 
 AnyMechanism = Mechanism | NoisySum
 

@@ -10,6 +10,7 @@ from sklearn.ensemble import RandomForestClassifier
 from tutelage._internal.fitting import fit_clone, require_classifier
 from tutelage._internal.typing import ABSTAIN, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least
+from tutelage.ballots import tally
 from tutelage.exceptions import InvalidParameterError
 from tutelage.mechanisms import CappedGNMax, GNMax, Mechanism
 from tutelage.methods.base import takes_missing_values
@@ -22,7 +23,6 @@ from tutelage.privacy import ONE_TEACHER
 from tutelage.students.selection import PublicKnowledge, QuerySelector
 from tutelage.teachers import ClassMeans, ensemble_of
 from tutelage.teachers.base import TeacherRecipe
-from tutelage.votes import tally
 
 _TRIAL_ROWS_PER_CLASS = 10
 _ROWS_PER_CLASS = 3  # of a teacher, and the next two of all: what a plan tries

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from tutelage._internal.typing import Ballots, IntArray, Matrix, NeverPickled
 from tutelage._internal.validation import integer_at_least, shown
-from tutelage.ballots import OneHot
+from tutelage.ballots import OneHot, VoteHistogram, tally
 from tutelage.digests import canonical, row_bytes
 from tutelage.events import Event
 from tutelage.exceptions import InvalidParameterError
@@ -20,7 +20,6 @@ from tutelage.students import NoisySumClassifier
 from tutelage.students.selection import Medoids, PublicKnowledge, QuerySelector, selector_named
 from tutelage.teachers import NearestTeachers
 from tutelage.teachers.base import TeacherEnsemble
-from tutelage.votes import VoteHistogram, tally
 
 
 class Votes:

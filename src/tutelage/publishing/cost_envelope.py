@@ -16,10 +16,10 @@ from tutelage._internal.typing import FloatArray, IntArray
 from tutelage.accounting import Accountant, argmax_bound, data_independent
 from tutelage.accounting.argmax_bound import Noise, Positions, divergence, excess_at, excess_of_one_count, excess_of_two
 from tutelage.accounting.exact import ExactCosts
+from tutelage.ballots import VoteHistogram
 from tutelage.events import Check, Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace
 from tutelage.exceptions import UnsupportedEventError
 from tutelage.privacy import PrivacyUnit, Private
-from tutelage.votes import VoteHistogram
 
 # Rounding moves a sum by far less than this, relative, or per query. Raising U_j by it once more per ballot keeps U_j
 # of one data set below U_{j+1} of its neighbor as computed, not only as proved.

@@ -10,11 +10,11 @@ from scipy import stats
 
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
 from tutelage.accounting import data_independent
+from tutelage.ballots import VoteHistogram
 from tutelage.events import CappedArgmaxGaussian, Check, Event, InteractiveCheck, Repeated, counted
 from tutelage.mechanisms import InteractiveGNMax, Mechanism, Release
 from tutelage.noise import NoiseSource, SimulationNoise, SystemNoise
 from tutelage.testing.laws import label_law, made_up_votes
-from tutelage.votes import VoteHistogram
 
 ALPHA = 1e-7  # chance that a right mechanism fails one comparison
 _MOST_COMPARISONS = 500

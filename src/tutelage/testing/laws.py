@@ -9,6 +9,7 @@ from math import ceil, factorial
 import numpy as np
 
 from tutelage._internal.typing import FloatArray, IntArray
+from tutelage.ballots import VoteHistogram
 from tutelage.events import (
     CappedArgmaxGaussian,
     Check,
@@ -24,7 +25,6 @@ from tutelage.events import (
 )
 from tutelage.exceptions import UnsupportedEventError
 from tutelage.mechanisms import CappedGNMax, Mechanism
-from tutelage.votes import VoteHistogram
 
 _REACH = 14  # σ; the mass beyond is below 1e-42
 _LAPLACE_REACH = 60  # scales; below 1e-25

@@ -9,13 +9,12 @@ import numpy as np
 from tutelage import PATEClassifier, SimulationNoise
 from tutelage._internal.typing import Matrix
 from tutelage.audit import PrivateRows, check_fit
-from tutelage.ballots import BallotSum, add_sums
+from tutelage.ballots import BallotSum, add_sums, tally_few
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import CappedGNMax, Release
 from tutelage.partition import Shards
 from tutelage.teachers import NearestQueries, NearestTeachers, VectorBallots
-from tutelage.votes import tally_few
 from tutelage_reproductions.planted_faults.fault import Fault
 
 Cast = Callable[..., BallotSum]

@@ -12,11 +12,11 @@ from tutelage._internal.typing import FloatArray
 from tutelage.accounting import Accountant, data_independent, pate_bounds
 from tutelage.accounting.rdp import RenyiCurve, classic
 from tutelage.audit.mechanism import Neighbors, audit_mechanism, claimed_epsilon
+from tutelage.ballots import VoteHistogram
 from tutelage.events import Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
 from tutelage.mechanisms import LNMax
 from tutelage.privacy import ONE_TEACHER
 from tutelage.testing.laws import label_law
-from tutelage.votes import VoteHistogram
 from tutelage_reproductions.planted_faults.fault import Fault
 from tutelage_reproductions.smooth_sensitivity import SmoothCosts
 

@@ -6,11 +6,11 @@ from functools import partial
 import numpy as np
 
 from tutelage._internal.typing import IntArray
+from tutelage.ballots import VoteHistogram
 from tutelage.compat import perform_analysis
 from tutelage.exceptions import TutelageError
 from tutelage.ledger import Ledger
 from tutelage.privacy import ONE_TEACHER
-from tutelage.votes import VoteHistogram
 from tutelage_reproductions.planted_faults.fault import Fault
 
 _TEACHERS, _QUERIES, _CLASSES = 50, 120, 10

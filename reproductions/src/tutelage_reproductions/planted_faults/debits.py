@@ -7,6 +7,7 @@ from typing import final
 import numpy as np
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
+from tutelage.ballots import VoteHistogram
 from tutelage.events import Event, NoisyArgmaxGaussian
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
@@ -15,7 +16,6 @@ from tutelage.mechanisms.noisy_argmax import noisy_argmax
 from tutelage.noise import NoiseSource, SimulationNoise
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit
 from tutelage.students.selection import PublicKnowledge, class_balanced
-from tutelage.votes import VoteHistogram
 from tutelage_reproductions.planted_faults.fault import Fault
 
 Ask = Callable[["Watched", VoteHistogram, Ledger, Matrix], object]

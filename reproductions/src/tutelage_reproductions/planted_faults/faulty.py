@@ -10,11 +10,11 @@ from typing import final
 import numpy as np
 
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
+from tutelage.ballots import VoteHistogram
 from tutelage.events import Composed, ConfidenceCheck, Event, NoisyArgmaxGaussian, Repeated
 from tutelage.mechanisms import Mechanism, Release
 from tutelage.noise import NoiseSource, SystemNoise
 from tutelage.privacy import PrivacyUnit
-from tutelage.votes import VoteHistogram
 
 _SIGMA, _THRESHOLD = 2.0, 6.0
 
