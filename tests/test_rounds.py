@@ -220,8 +220,8 @@ def test_what_students_and_rules_do_in_place_changes_nothing():
     ({"n_queries": [100, 21]}, "Got 121 queries, 120 public rows"),
     ({"features": np.zeros((5, 1))}, "features of 5"),
     ({"first": Odd()}, "must be a rule that needs no labels"),
-    ({"then": LeastConfident()}, "`student` of ask_in_rounds must be given"),
-    ({"then": LeastConfident(), "student": RidgeClassifier()}, "with `predict_proba`. Got a RidgeClassifier"),
+    ({"then": LeastConfident()}, "rounds use its predictions. Got None"),
+    ({"then": LeastConfident(), "student": RidgeClassifier()}, "rounds use its predictions. Got a RidgeClassifier"),
     ({"then": Odd(too_few_classes=True)}, "there are too few classes"),
 ])  # fmt: skip
 def test_what_a_later_round_would_fail_at_is_refused_before_the_first_is_paid(changes, message):

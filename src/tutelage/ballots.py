@@ -90,9 +90,8 @@ class VoteHistogram(NeverPickled):
         integer_at_least(self.n_teachers, 1, "n_teachers", "VoteHistogram")
         if self.cap is not None:
             object.__setattr__(self, "cap", integer_at_least(self.cap, 1, "cap", "VoteHistogram"))
-        counts = np.asarray(self.counts)
-        _check_counts(counts)
-        counts = counts.astype(np.int64)
+        _check_counts(np.asarray(self.counts))
+        counts = np.asarray(self.counts).astype(np.int64)
         if self.n_teachers > _MOST_TEACHERS:
             raise InvalidDataError(f"`n_teachers` must be at most {_MOST_TEACHERS}. Got {self.n_teachers}.")
         if counts.size and (
@@ -159,16 +158,8 @@ class VoteHistogram(NeverPickled):
 
     def write(self, path: Path) -> None:
         """Write the same to a path at which nothing is yet."""
-        capped: dict[str, Any] = {} if self.cap is None else {"cap": np.int64(self.cap)}
-        with open_private(path) as file:
-            np.savez_compressed(
-                file,
-                format=np.int64(_FORMAT),
-                counts=self.counts,
-                n_teachers=np.int64(self.n_teachers),
-                unit=np.array([self.unit.name, self.unit.neighboring.value]),
-                **capped,
-            )
+        capped = {} if self.cap is None else {"cap": np.int64(self.cap)}
+        _write(path, self.unit, counts=self.counts, n_teachers=np.int64(self.n_teachers), **capped)
 
     @classmethod
     def load(
@@ -213,20 +204,18 @@ class VoteHistogram(NeverPickled):
         try:
             if any(arrays.form(name).nbytes > _MOST_ABOUT for name in arrays if name != "counts"):
                 raise ValueError
-            found = int(arrays["format"])
-            if not 1 <= found <= _FORMAT:
+            if (found := int(arrays["format"])) != _FORMAT:
                 raise InvalidDataError(
                     f"{path} has another vote format ({found}); read it with the version of tutelage that made it."
                 )
             name, relation = (str(word) for word in arrays["unit"])
             unit = PrivacyUnit(name, stored_relation(relation, str(path)))
-            counts, n_teachers = _counts_in(arrays, "counts", n_queries), int(arrays["n_teachers"])
             cap = int(arrays["cap"]) if "cap" in arrays else None
+            return cls(_counts_in(arrays, "counts", n_queries), int(arrays["n_teachers"]), unit, cap)
         except InvalidDataError:
             raise
         except (KeyError, TypeError, ValueError):
             raise InvalidDataError(f"{path} is not a complete vote file of format {_FORMAT}. Save it again.") from None
-        return cls(counts, n_teachers, unit, cap)
 
     def __repr__(self) -> str:
         # Where the number of teachers is that of people, it is private too.
@@ -407,15 +396,14 @@ def write_sums(sums: Sequence[BallotSum], path: Path) -> None:
     path : Path
         The file, which is not there yet.
     """
-    unit = sums[0].unit
+    norms = np.array([str(one.norm_squared) for one in sums])
+    _write(path, sums[0].unit, totals=np.stack([one.totals for one in sums]), norm_squared=norms)
+
+
+def _write(path: Path, unit: PrivacyUnit, **arrays: Any) -> None:
     with open_private(path) as file:
-        np.savez_compressed(
-            file,
-            format=np.int64(1),
-            totals=np.stack([one.totals for one in sums]),
-            norm_squared=np.array([str(one.norm_squared) for one in sums]),
-            unit=np.array([unit.name, unit.neighboring.value]),
-        )
+        words = np.array([unit.name, unit.neighboring.value])
+        np.savez_compressed(file, format=np.int64(_FORMAT), unit=words, **arrays)
 
 
 def cap_ballots(ballots: Ballots, confidences: npt.ArrayLike, cap: int) -> Ballots:

@@ -1,44 +1,5 @@
 """Every error and warning of tutelage.
 
-    TutelageError
-    ├── InvalidParameterError  (also ValueError)
-    │   └── UnknownParameterError  (also TypeError)
-    ├── InvalidDataError  (also ValueError)
-    │   ├── PreflightError
-    │   ├── OverlappingShardsError
-    │   └── InvalidBallotError
-    ├── ConfigError
-    ├── TeacherTrainingError
-    ├── UnsupportedEventError  (also TypeError)
-    ├── NothingToGainError
-    ├── LedgerError
-    │   ├── BudgetExceededError
-    │   ├── PublicationsExhaustedError
-    │   ├── LateProposalError
-    │   ├── LedgerMismatchError
-    │   ├── LedgerTamperedError
-    │   ├── LedgerLockedError
-    │   └── LedgerStorageError
-    │       ├── LedgerMissingError
-    │       └── LedgerOvertakenError
-    ├── FederationError
-    │   ├── ForgedMessageError
-    │   ├── StaleBatchError
-    │   ├── QuorumError
-    │   └── PartyLostError
-    └── NotPublishableError  (also TypeError)
-
-    UserWarning
-    ├── BudgetContinuedWarning
-    ├── RepeatedFitWarning
-    ├── PreflightWarning
-    │   └── UndeclaredClassesWarning
-    ├── FewPublicRowsWarning
-    ├── MuchNoiseWarning
-    ├── OneClassWarning
-    ├── TeacherLostWarning
-    └── AsPrintedWarning
-
 An error is an output: a message names parameters, columns and files, never a vote count, a private label or a row.
 """
 

@@ -168,10 +168,8 @@ class LabelingSession:
         ------
         BudgetExceededError
             If the new rows do not all fit; the message says how many would. Nothing was spent.
-        UnsupportedEventError
-            If no budget allows even one label of the mechanism. Nothing was spent.
-        InvalidDataError
-            If rows, votes and predictions do not fit each other. Nothing was spent.
+        UnsupportedEventError, InvalidDataError
+            If no budget allows even one label, or rows, votes and predictions do not fit. Nothing was spent.
         LedgerError
             If the ledger cannot be used. Its reserved budget stays spent; labels that were drawn and could not be
             stored are kept in this session, and the next `ask` stores them before anything else.
@@ -198,17 +196,16 @@ class LabelingSession:
         """
         _require_votes_as_given(self.mechanism)
         accountant = Accountant(progress=progress)
-        for asked in self._boundary.kept:
-            votes = asked.ballots
-            for part in asked.drawn.event.flatten():
+        for kept in self._boundary.kept:
+            votes = kept.ballots
+            for part in kept.drawn.event.flatten():
                 event = Repeated(part.event, part.times)
                 if isinstance(part.event, ConfidenceCheck):
                     accountant.add(event, votes)
-                elif isinstance(part.event, InteractiveCheck) and asked.predictions is not None:
-                    offsets = InteractiveGNMax.offsets(asked.predictions, votes.n_teachers)
-                    accountant.add(event, votes, offsets=offsets.astype(np.float64))
+                elif isinstance(part.event, InteractiveCheck) and kept.predictions is not None:
+                    accountant.add(event, votes, offsets=_offsets(kept.predictions, votes))
                 else:
-                    accountant.add(event, votes.select(asked.drawn.voted), at_most=votes.n_queries)
+                    accountant.add(event, votes.select(kept.drawn.voted), at_most=votes.n_queries)
         return accountant
 
     def released(
@@ -228,10 +225,8 @@ class LabelingSession:
 
         Raises
         ------
-        InvalidDataError
-            If a row was not answered yet, or rows, votes and predictions do not fit each other.
-        UnsupportedEventError
-            As for `accountant`.
+        InvalidDataError, UnsupportedEventError
+            If a row was not answered yet, or rows, votes and predictions do not fit; and as for `accountant`.
         """
         _require_votes_as_given(self.mechanism)
         rows, student = self._checked_rows(X_public, predictions)
@@ -245,12 +240,11 @@ class LabelingSession:
             )
         first = list(first_places(hashes).values())
         votes: Any = self._voters.votes(request, np.array(first))
-        answered = None
+        accountant, answered, offsets = Accountant(progress=progress), None, None
         if _promises(self.mechanism, "shows_every_answer"):
             answered = np.array([answers[hashes[place]] for place in first]).ravel() != ABSTAIN
-        accountant, offsets = Accountant(progress=progress), None
         if isinstance(self.mechanism, InteractiveGNMax) and student is not None:
-            offsets = InteractiveGNMax.offsets(student[first], votes.n_teachers).astype(np.float64)
+            offsets = _offsets(student[first], votes)
         accountant.add_release(self._boundary.event_of_one(request), votes, answered, offsets)
         return accountant
 
@@ -331,12 +325,9 @@ def ask_in_rounds(
 
     Raises
     ------
-    InvalidParameterError
-        If a round has no size, or needs a missing student. Nothing was spent.
-    InvalidDataError
-        If more rows are to be asked than there are. Nothing was spent.
-    BudgetExceededError
-        If the first round does not fit. Nothing was spent.
+    InvalidParameterError, InvalidDataError, BudgetExceededError
+        If a round has no size or needs a missing student, if more rows are to be asked than there are, or if the first
+        round does not fit. Nothing was spent.
     """
     rows = np.asarray(X_public)
     rounds = Rounds(
@@ -396,6 +387,10 @@ def _as_array(values: npt.ArrayLike, name: str, dtype: type | None) -> npt.NDArr
     except (ValueError, TypeError):
         kind = "values" if dtype is None else "numbers"
         raise InvalidDataError(f"`{name}` must be an array of {kind}, rows of equal length.") from None
+
+
+def _offsets(predictions: FloatArray, votes: VoteHistogram) -> FloatArray:
+    return InteractiveGNMax.offsets(predictions, votes.n_teachers).astype(np.float64)
 
 
 def _promises(mechanism: Mechanism, promise: str) -> bool:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from decimal import Context, Decimal
 from fractions import Fraction
 from math import floor
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -31,39 +31,6 @@ _DIGITS = Context(prec=60)  # of e^ε, where the chance to keep a class needs 20
 _AT_ONCE = 2**15  # draws, about a second; a progress bar moves after each such part of a longer batch
 _WIDE = 1e4  # simulated noise that is wider is drawn in steps of σ over this, evenly within a step
 _TAIL = 12.0  # the simulated discrete Gaussian is cut at 12σ, where its mass is below 1e-31
-
-
-class NoiseSource(Protocol):
-    """Draws integer noise; each call is one batch."""
-
-    @property
-    def simulated(self) -> bool:
-        """Whether the draws can be replayed and therefore give no protection."""
-        ...
-
-    def discrete_laplace(self, scale: float, shape: tuple[int, ...]) -> IntArray:
-        """Draw independent integers with P(k) ∝ exp(−|k|/scale), in an array of `shape`."""
-        ...
-
-    def discrete_gaussian(self, sigma: float, shape: tuple[int, ...]) -> IntArray:
-        """Draw independent integers with P(k) ∝ exp(−k²/2σ²), in an array of `shape`."""
-        ...
-
-    def happens(self, chance: int) -> bool:
-        """Draw whether something of probability chance·2⁻⁶⁰ happens."""
-        ...
-
-    def gumbel_argmax(self, counts: IntArray, scale: float) -> IntArray:
-        """Draw one class per row of `counts`, j with probability ∝ exp(n_j/scale): the largest after Gumbel noise."""
-        ...
-
-    def exponential_argmax(self, counts: IntArray, scale: float) -> IntArray:
-        """Draw the class with the largest sum of count and exponential noise of mean `scale`, per row of `counts`."""
-        ...
-
-    def randomized_response(self, classes: IntArray, n_classes: int, epsilon: float) -> IntArray:
-        """Keep each class with probability `keep_chance`·2⁻⁶⁰, or else draw one of the others, all equally likely."""
-        ...
 
 
 @final
@@ -210,6 +177,10 @@ class SimulationNoise:
             kept = self._generator.integers(2**_CHANCE_BITS, size=classes.size) < chance
             steps = self._generator.integers(1, n_classes, size=int(np.count_nonzero(~kept)))
         return _respond(classes, n_classes, kept, steps)
+
+
+NoiseSource = SystemNoise | SimulationNoise
+"""Draws integer noise; each call is one batch."""
 
 
 def keep_chance(epsilon: float, n_classes: int) -> int:

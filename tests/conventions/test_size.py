@@ -18,21 +18,21 @@ CEILINGS = {
     "audit": 1_615,
     "cli": 3_550,
     "datasets": 170,
-    "estimator": 1_675,
+    "estimator": 1_665,
     "features": 2_320,
     "federation": 3_705,
     "ledger": 2_290,
     "mechanisms": 1_190,
-    "methods": 1_995,
+    "methods": 1_985,
     "planning": 870,
     "publishing": 1_115,
     "reporting": 2_010,
     "students": 1_940,
     "teachers": 2_570,
     "testing": 390,
-    "root": 4_480,
+    "root": 4_390,
 }
-TEST_LINES = 29_955
+TEST_LINES = 29_950
 
 
 def lines_of(*paths: Path) -> int:

@@ -212,14 +212,8 @@ def test_only_the_simulation_takes_a_seed_on_the_privacy_path():
     assert owners == {"SimulationNoise"}
 
 
-def test_every_error_is_in_the_tree_and_the_tree_is_true():
+def test_every_error_has_a_code_of_its_own():
     classes = [value for value in vars(exceptions).values() if isinstance(value, type)]
     codes = [error.code for error in classes if issubclass(error, exceptions.TutelageError)]
     assert len(set(codes)) == len(codes)
-    for error in classes:
-        assert issubclass(error, exceptions.TutelageError | UserWarning)
-        also = re.search(rf"{error.__name__} .*\(also (\w+)\)", exceptions.__doc__ or "")
-        if also:
-            assert issubclass(error, {"ValueError": ValueError, "TypeError": TypeError}[also[1]])
-    tree = re.findall(r"(\w+(?:Error|Warning))\b(?!\))", (exceptions.__doc__ or "").split("An error is")[0])
-    assert set(tree) - {"ValueError", "TypeError", "UserWarning"} == {error.__name__ for error in classes}
+    assert all(issubclass(error, exceptions.TutelageError | UserWarning) for error in classes)

@@ -287,13 +287,12 @@ class PATEClassifier(ClassifierMixin, Inputs):
             be declared, and the result is bit-for-bit the same.
         y : array of shape (rows,) or str
             Class value of each private row. `y` and the identifiers may be columns of the same libraries, or names of
-            columns of `X`. They must be names if `X` is a LazyFrame or a relation.
+            columns of `X`, as they must be if `X` is a LazyFrame or a relation.
         X_public : array of shape (public rows, features), or rows with named columns
             Public rows: the queries, and further rows for the student to learn from without labels. All columns are
             features, except those that `y` and `entity_ids` name.
         entity_ids : array of shape (rows,) or str, optional
-            Identifier of the person of each row, who is the privacy unit. Without it the unit is one row; if a column
-            of `X` repeats as an id does, pass it here, or pass ``unit="row"`` to the constructor.
+            Identifier of the person of each row, who is the privacy unit. Without it the unit is one row.
         silos : array of shape (rows,), optional
             Identifier of the owner of each row. Each owner is one teacher.
         whole_rows : array of shape (rows, ...), optional
@@ -307,28 +306,21 @@ class PATEClassifier(ClassifierMixin, Inputs):
         PreflightError
             If a column repeats as an id does and the privacy unit was not decided. Unless `insist` is set, also if many
             public rows equal private rows, or if people or public rows are too few to learn from. Nothing was spent.
-        BudgetExceededError
-            If the ledger's budget does not allow that many queries. No teacher is trained in this case.
-        LedgerError
-            If the ledger belongs to other data or has another budget, or if its file cannot be used.
+        BudgetExceededError, LedgerError
+            If the budget does not allow the release, before any teacher is trained; if the ledger belongs to other data
+            or has another budget, or if its file cannot be used.
 
         Warns
         -----
-        BudgetContinuedWarning
-            If the ledger was used before. The warning states the spent budget and how many queries keep their labels.
-        PreflightWarning
-            If the rows have something that their owner should look at before publishing the result.
-        UndeclaredClassesWarning
-            If the class values were read from `y`.
-        FewPublicRowsWarning
-            If people cast ballots and there are fewer than 50 public rows.
-        MuchNoiseWarning
-            If the noise that `epsilon` requires is larger than the number of teachers.
-        OneClassWarning
-            If the student gives all public rows the same class.
-        RepeatedFitWarning
-            If there is no ledger, and earlier fits in this process had none either. The warning states their total ε,
-            in case they used the same people. Fits with `SimulationNoise` do not count, because they are not private.
+        BudgetContinuedWarning, RepeatedFitWarning
+            If the ledger was used before; or if there is none, as in earlier fits in this process, which may be of the
+            same people. The warning states what was spent. Fits with `SimulationNoise` do not count.
+        PreflightWarning, UndeclaredClassesWarning, FewPublicRowsWarning
+            If the rows have something that their owner should look at before publishing the result, the class values
+            were read from `y`, or people cast ballots and there are fewer than 50 public rows.
+        MuchNoiseWarning, OneClassWarning
+            If the noise that `epsilon` requires is larger than the number of teachers, or the student gives all public
+            rows the same class.
         """
         day, alone = today(), entity_ids is None and silos is None
         given = {"X_public": X_public, "entity_ids": entity_ids, "silos": silos, "whole_rows": whole_rows}
@@ -344,7 +336,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         student, seen = run.method.student, public.student_rows
         if isinstance(method, Tuned):
             best = method.candidates[outcome.extras["tuning_"].chosen]
-            student, seen, self.student_map_ = best.student, best.public.student_rows, best.student_map
+            student, seen, self.student_map_ = best.method.student, best.public.student_rows, best.student_map
         if student is None:
             self.student_ = outcome.student
             if len(np.unique(self.release_.labels)) == 1:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from sklearn.base import is_classifier
 
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
-from tutelage._internal.validation import integer_at_least
+from tutelage._internal.validation import integer_at_least, shown
 from tutelage.digests import row_bytes
 from tutelage.events import Composed
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
@@ -112,10 +112,10 @@ class Rounds:
             selector.check(self.seen, self.n_classes)
         later = any(selector.needs_student or self.mechanism.takes_predictions for selector in selectors[1:])
         student = self.student
-        if later and student is not None and not (is_classifier(student) and hasattr(student, "predict_proba")):
+        if later and (student is None or not (is_classifier(student) and hasattr(student, "predict_proba"))):
             raise InvalidParameterError(
-                "`student` of ask_in_rounds must be a scikit-learn classifier with `predict_proba`. Got a "
-                f"{type(student).__name__}."
+                "`student` of ask_in_rounds must be a scikit-learn classifier with `predict_proba`, because later "
+                f"rounds use its predictions. Got {shown(student)}."
             )
         confidence = getattr(self.mechanism, "confidence", 1.0)
         if confidence * self.n_classes <= 1:
@@ -127,10 +127,6 @@ class Rounds:
             raise InvalidParameterError(
                 "`first` of ask_in_rounds must be a rule that needs no labels, because none are released yet. Got "
                 f"{self.first}."
-            )
-        if later and student is None:
-            raise InvalidParameterError(
-                "`student` of ask_in_rounds must be given, because later rounds use its predictions."
             )
 
 

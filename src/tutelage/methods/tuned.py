@@ -86,11 +86,6 @@ class Candidate:
     public: Public
 
     @property
-    def student(self) -> Any:
-        """Who learns; None for the student in closed form."""
-        return self.method.student
-
-    @property
     def ballot(self) -> tuple[Any, ...]:
         """By which settings share a rehearsal: a ledger, too, knows sums by the public rows as teachers see them."""
         rows = self.public.teacher_rows
@@ -260,22 +255,22 @@ class Tuned(NoisySums):
 
 def _student(one: Candidate, rehearsal: SumsReleased) -> Any:
     """Return the student that a setting makes of its rehearsal."""
-    if one.student is None:
+    if one.method.student is None:
         return rehearsal.student
     labels = np.searchsorted(one.public.classes, rehearsal.student.predict(one.public.teacher_rows))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about labels of which others may be used in the end
         # One seed, whatever that of the fit: the same settings are to find the same students again.
-        return fit_student(one.student, one.public.student_rows, labels, one.public.classes, seed=0)
+        return fit_student(one.method.student, one.public.student_rows, labels, one.public.classes, seed=0)
 
 
 def _described(one: Candidate, student: Any) -> list[Any]:
     """Return what a student of the rehearsal is known by: the rows it was learned from and what it says of them."""
-    kind = NoisySumClassifier if one.student is None else type(one.student)
+    kind = NoisySumClassifier if one.method.student is None else type(one.method.student)
     public = one.public
-    predicted = student.predict(public.teacher_rows if one.student is None else public.student_rows)
+    predicted = student.predict(public.teacher_rows if one.method.student is None else public.student_rows)
     found = np.searchsorted(public.classes, predicted)
-    coefficients = [data_digest(student[-1].coef_).hex()] if one.student is None else []
+    coefficients = [data_digest(student[-1].coef_).hex()] if one.method.student is None else []
     name = f"{kind.__module__}.{kind.__qualname__}"
     return [name, data_digest(public.teacher_rows, public.student_rows, found).hex(), *coefficients]
 
@@ -329,7 +324,7 @@ def _predicted(
     trial is spent by then. Where others may be the reason, the person is tried once more, `alone`.
     """
     number = one.public.setting_number
-    if one.student is None:
+    if one.method.student is None:
         each, last = np.arange(len(places))[:, np.newaxis], student[-1]
         rows = prepared.views[number].rows[places]
         return last.expected(features_of_private(student[:-1], rows, each, len(last.coef_))).argmax(axis=1)
