@@ -81,7 +81,7 @@ def check_fit(
         noise = check_mechanism(mechanism, whole.people.shards.n_shards, len(whole.public.classes), draws=draws)
     kept = _sampled(np.arange(len(private.X)) if private.entity_ids is None else as_column(private.entity_ids))
     few = PrivateRows(whole.people.rows, whole.people.labels, **ids).only(kept)
-    moves = _check_moves(trial, _in_small(whole), few, entities, progress=progress)
+    moves = _check_moves(trial, _reduced(whole), few, entities, progress=progress)
     return [*noise, *check_rows(private, X_public), moves]
 
 
@@ -92,7 +92,7 @@ def _sampled(ids: npt.NDArray[Any]) -> IntArray:
     return np.sort(np.argsort(order, kind="stable")[:_SAMPLED_ROWS])
 
 
-def _in_small(whole: Intended) -> Intended:
+def _reduced(whole: Intended) -> Intended:
     """Return a fit with few teachers and queries, with the noise of the whole one, and with a budget in memory."""
     public = whole.public
     fewer = {name: getattr(public, name)[:_QUERIES] for name in ("rows", "teacher_rows", "student_rows")}

@@ -340,7 +340,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         if student is None:
             self.student_ = outcome.student
             if len(np.unique(self.release_.labels)) == 1:
-                warnings.warn(_ONE_CLASS, OneClassWarning, stacklevel=2)
+                warnings.warn(_ONE_CLASS, OneClassWarning, stacklevel=4)
         else:
             labels = np.full(len(seen), ABSTAIN, dtype=np.int64)
             labels[outcome.queries] = outcome.labels
