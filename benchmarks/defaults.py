@@ -23,7 +23,7 @@ from tutelage import PATEClassifier, SimulationNoise
 from tutelage.tables import read_table
 from tutelage_reproductions import rivals_data
 from tutelage_reproductions.datasets import load_diabetes, load_fashion_mnist, split_by_patient
-from tutelage_reproductions.datasets.releases import search_folders
+from tutelage_reproductions.datasets.releases import find
 from tutelage_reproductions.protocol import shuffled_folds
 from tutelage_reproductions.record import mean_share
 
@@ -58,7 +58,7 @@ def _of(dealt: rivals_data.Dealt) -> Raw:
 def stays(fold: int) -> Raw:
     """Return stays in hospitals as the columns of the csv file, without ids and the label."""
     split = split_by_patient(load_diabetes(), key=rivals_data.key_of(fold), balanced=True)
-    table = read_table(next(folder / STAYS for folder in search_folders(None) if (folder / STAYS).is_file()))
+    table = read_table(find(STAYS))
     line = {int(number): place for place, number in enumerate(table.column("encounter_id"))}
 
     def columns(encounters: Any) -> dict[str, list[str]]:

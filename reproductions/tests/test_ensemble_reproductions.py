@@ -9,8 +9,7 @@ from tutelage.ballots import VoteHistogram
 from tutelage.exceptions import InvalidDataError
 from tutelage.privacy import ONE_TEACHER
 from tutelage_reproductions import fig2, fig3, mnist_baseline, protocol, svhn_baseline
-from tutelage_reproductions.datasets.images import ImageSplit
-from tutelage_reproductions.datasets.releases import DIGIT_NAMES
+from tutelage_reproductions.datasets.images import DIGIT_NAMES, ImageSplit
 from tutelage_reproductions.figures import Figure, Panels, Series
 from tutelage_reproductions.protocol import Networks, TeacherBallots
 from tutelage_reproductions.record import Record, Row

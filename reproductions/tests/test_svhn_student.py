@@ -4,8 +4,7 @@ import pytest
 from conftest import GOLDEN
 from tutelage.ballots import VoteHistogram
 from tutelage_reproductions import svhn_student
-from tutelage_reproductions.datasets.images import ImageSplit
-from tutelage_reproductions.datasets.releases import DIGIT_NAMES
+from tutelage_reproductions.datasets.images import DIGIT_NAMES, ImageSplit
 
 
 @pytest.fixture

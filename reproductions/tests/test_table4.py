@@ -8,8 +8,7 @@ import pytest
 from tutelage.exceptions import InvalidDataError
 from tutelage_reproductions import protocol, table4
 from tutelage_reproductions.datasets import load_digits
-from tutelage_reproductions.datasets.images import ImageSplit
-from tutelage_reproductions.datasets.releases import DIGIT_NAMES
+from tutelage_reproductions.datasets.images import DIGIT_NAMES, ImageSplit
 
 POOL, HELD_OUT = 400, 100
 

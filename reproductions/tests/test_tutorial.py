@@ -13,8 +13,7 @@ from conftest import REPOSITORY
 from tutelage.exceptions import InvalidDataError
 from tutelage_reproductions import tutorial
 from tutelage_reproductions.datasets import load_digits
-from tutelage_reproductions.datasets.images import ImageSplit
-from tutelage_reproductions.datasets.releases import DIGIT_NAMES
+from tutelage_reproductions.datasets.images import DIGIT_NAMES, ImageSplit
 from tutelage_reproductions.tutorial import TutorialNetwork
 
 PAGE = REPOSITORY / "docs" / "tutorial-errors.md"

@@ -1,6 +1,5 @@
 """Parts that several reproductions share: splits of MNIST, published votes, and votes of networks."""
 
-import hashlib
 import time
 from dataclasses import dataclass, field
 from functools import cache
@@ -12,12 +11,11 @@ import numpy as np
 from tutelage._internal.files import read_arrays
 from tutelage._internal.typing import Ballots, IntArray
 from tutelage.ballots import VoteHistogram, tally
-from tutelage.exceptions import InvalidDataError
 from tutelage.partition import Shards
 from tutelage.privacy import PrivacyUnit
 from tutelage_reproductions import datasets
-from tutelage_reproductions.datasets import ImageSplit, load_svhn
-from tutelage_reproductions.datasets.releases import SVHN_CONTENTS, VARIABLE, search_folders
+from tutelage_reproductions.datasets import ImageSplit, load_svhn, releases
+from tutelage_reproductions.datasets.images import SVHN_TEST_LABELS
 
 HELD_OUT = 1_000
 # Of `ConsistencyStudent` on SVHN, wherever one is trained here.
@@ -68,15 +66,7 @@ def published_votes() -> Path:
     InvalidDataError
         If it is in none of the folders that are searched.
     """
-    folders = search_folders(None)
-    for folder in folders:
-        if (folder / _VOTES).is_file():
-            return folder / _VOTES
-    searched = ", ".join(str(folder) for folder in folders)
-    raise InvalidDataError(
-        f"{_VOTES}, the votes that the authors of PATE published, is in none of {searched}. Put it into one, or name "
-        f"its folder in {VARIABLE}."
-    )
+    return releases.find(_VOTES)
 
 
 @final
@@ -154,13 +144,8 @@ def svhn_test_labels(*, download: bool) -> IntArray:
     InvalidDataError
         If SVHN is not found or cannot be downloaded, or the labels are not its own.
     """
-    for folder in search_folders(None):
-        path = folder / _SVHN_LABELS
-        if path.is_file():
-            arrays, content = read_arrays(path), SVHN_CONTENTS["y_test"]
-            known = "y_test" in arrays and arrays.form("y_test").shape == content.shape
-            labels = arrays["y_test"] if known else None
-            if labels is None or hashlib.sha256(labels.tobytes()).hexdigest() != content.sha256:
-                raise InvalidDataError(f"y_test in {path} is not SVHN's. Replace the file, or remove it.")
-            return labels.astype(np.int64)
+    for path in releases.first_complete([_SVHN_LABELS], releases.search_places(None)):
+        labels = read_arrays(path)["y_test"]
+        releases.check(labels, SVHN_TEST_LABELS, f"y_test in {path}", "SVHN")
+        return labels.astype(np.int64)
     return load_svhn(download=download).y_test

@@ -15,7 +15,6 @@ from sklearn import datasets
 from tutelage._internal.typing import IntArray, Matrix
 from tutelage.datasets import load_adult
 from tutelage.datasets.adult import NUMBERS
-from tutelage.exceptions import InvalidDataError
 from tutelage.features import PublicRows, PublicSteps, image_features, text_features
 from tutelage_reproductions.datasets import (
     ImageSplit,
@@ -27,7 +26,7 @@ from tutelage_reproductions.datasets import (
 )
 from tutelage_reproductions.datasets.diabetes import CATEGORICAL, FEATURES
 from tutelage_reproductions.datasets.images import SVHN_SHAPE
-from tutelage_reproductions.datasets.releases import search_folders
+from tutelage_reproductions.datasets.releases import find
 from tutelage_reproductions.glyphs import glyph_features
 from tutelage_reproductions.protocol import shuffled_folds
 
@@ -372,7 +371,4 @@ def _numbers_first(is_number: Sequence[bool]) -> IntArray:
 
 
 def _text_of(file: str) -> str:
-    for folder in search_folders(None):
-        if (folder / file).is_file():
-            return gzip.decompress((folder / file).read_bytes()).decode("utf-8")
-    raise InvalidDataError(f"{file} is in none of the folders of data sets. Put it into the folder of TUTELAGE_DATA.")
+    return gzip.decompress(find(file).read_bytes()).decode("utf-8")

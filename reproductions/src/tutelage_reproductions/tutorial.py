@@ -31,8 +31,8 @@ from tutelage.students import LabelPropagationStudent, fit_student
 from tutelage.students.selection import Medoids, PublicKnowledge, QuerySelector, RandomRows
 from tutelage.teachers import PrivateStatistics
 from tutelage_reproductions.datasets import ImageSplit, load_mnist, load_svhn
-from tutelage_reproductions.datasets.images import SVHN_SUBFOLDERS
-from tutelage_reproductions.datasets.releases import SVHN, first_complete, search_folders
+from tutelage_reproductions.datasets.images import SVHN
+from tutelage_reproductions.datasets.releases import first_complete, search_places
 from tutelage_reproductions.glyphs import glyph_features
 from tutelage_reproductions.pysyft import analysis_of_pysyft
 from tutelage_reproductions.record import Interval, Record, Row, mean_share, share
@@ -111,9 +111,8 @@ def _notes(data: ImageSplit, size: _Size) -> tuple[str, ...]:
 
 def _data(*, download: bool) -> ImageSplit:
     """Return SVHN if all of it is found or may be fetched, and MNIST if not."""
-    places = [place / folder for place in search_folders(None) for folder in (*SVHN_SUBFOLDERS, "")]
-    files = [(SVHN[part].remote.name,) for part in ("train", "test")]
-    if download or first_complete(places, files) or first_complete(places, [("svhn.npz",)]):
+    files = [SVHN[part].name for part in ("train", "test")]
+    if download or first_complete(files, search_places(None, "svhn")):
         return load_svhn(download=download)
     return load_mnist()
 

@@ -9,12 +9,13 @@ There are 11,357 early readmissions, too few for that. But 46,806 is twice 23,40
 """
 
 import csv
+import gzip
 import hashlib
 import hmac
 import io
-import urllib.request
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, final
@@ -32,15 +33,13 @@ Label = Literal["readmitted", "diabetesMed"]
 CLASSES = ("readmitted within 30 days", "readmitted later or not")
 ROWS = 101_766
 PATIENTS = 71_518
-ARCHIVE = "https://archive.ics.uci.edu/static/public/296/diabetes+130-us+hospitals+for+years+1999-2008.zip"
-FILE = "diabetic_data.csv"  # its name in UCI's archive
-SUBFOLDERS = ("diabetes130",)
-
-_NAMES = ("diabetes130.csv.gz", "diabetes130.csv", FILE, f"{FILE}.gz")
-_BYTES = 19_159_383 + ROWS + 1  # of the table, whichever line ends it has
-_ARCHIVE_BYTES = 2**25
+_ARCHIVE = releases.RemoteFile(
+    "https://archive.ics.uci.edu/static/public/296/diabetes+130-us+hospitals+for+years+1999-2008.zip", None
+)
+_FILE = "diabetic_data.csv"  # its name in UCI's archive
+_SUBFOLDER = "diabetes130"
+_NAMES = ("diabetes130.csv.gz", "diabetes130.csv", _FILE, f"{_FILE}.gz")
 _SHA256 = "da21942c25a10a51a8842907ab01a8530b06232616b17d317441d592a20c4359"
-_TIMEOUT_SECONDS = 60
 
 _DOSES = ("No", "Down", "Steady", "Up")
 DRUGS = (
@@ -156,16 +155,15 @@ def load_diabetes(
 ) -> HospitalStays:
     """Return UCI Diabetes 130-US hospitals: 101,766 stays of 71,518 patients, 11,357 readmitted within 30 days.
 
-    Read is UCI's ``diabetic_data.csv``, also compressed with gzip or named ``diabetes130.csv``, in `folder` or in
-    ``diabetes130`` there. Its lines are compared with a checksum, whatever ends them.
+    Read is UCI's ``diabetic_data.csv``, also compressed with gzip or named ``diabetes130.csv``, or its archive, in
+    `folder` or in ``diabetes130`` there. Its lines are compared with a checksum, whatever ends them.
 
     Parameters
     ----------
     folder : path-like, optional
         The only folder to search; see `load_mnist`.
     download : bool
-        Fetch UCI's archive if no file is found, and keep its table in ``diabetes130`` in `folder` or, without one, in
-        the cache.
+        Fetch UCI's archive if no file is found, into ``diabetes130`` in `folder` or, without one, in the cache.
     label : {"readmitted", "diabetesMed"}
         What is to be predicted: readmission within 30 days (class 0) or not, or no drug against diabetes (class 0) or
         any.
@@ -184,49 +182,34 @@ def load_diabetes(
     Strack, DeShazo, Gennings, Olmo, Ventura, Cios and Clore, Impact of HbA1c measurement on hospital readmission rates,
     BioMed Research International 2014.
     """
-    found = releases.first_complete(releases.search_places(folder, SUBFOLDERS), [_NAMES])
-    if found:
-        path = found[0]
-        with releases.unpacked(path) as file:
-            table = file.read(_BYTES + 1)  # no more than the table can have
-    elif download:
-        path = releases.download_folder(folder, SUBFOLDERS) / FILE
-        table = _download(path)
-    else:
-        raise releases.not_found(
-            "UCI Diabetes",
-            " or ".join(_NAMES),
-            folder,
-            SUBFOLDERS,
-            f"Put UCI's {FILE} into one, name its folder in {releases.VARIABLE}, or pass `download=True`.",
-        )
-    _check(table, str(path))
-    return parse(table.decode("ascii").splitlines(), label=label, features=features)
-
-
-def parse(lines: Iterable[str], *, label: Label = "readmitted", features: Sequence[str] | None = None) -> HospitalStays:
-    """Return the stays in comma-separated text whose first line names the columns, in any order."""
     features = _chosen(label, features)
-    columns = (*_IDS, *features, label)
-    reader = csv.reader(lines)
-    header = next(reader, [])
-    missing = [name for name in columns if name not in header]
-    if missing:
-        raise InvalidDataError(f"The first line of UCI Diabetes must name the columns. Missing: {', '.join(missing)}.")
-    places = [header.index(name) for name in columns]
-    codes = [_codes(name) for name in columns]
-    records = []
-    for number, row in enumerate(reader, start=2):
-        if not row:
-            continue
-        try:
-            if len(row) != len(header):
-                raise ValueError
-            records.append([known[row[i]] if known else _count(row[i]) for i, known in zip(places, codes, strict=True)])
-        except (KeyError, ValueError):
-            raise InvalidDataError(f"Line {number} is not a record of UCI Diabetes.") from None
-    table = np.array(records, dtype=np.int64).reshape(-1, len(columns))
-    return HospitalStays(table[:, 2:-1], table[:, -1], table[:, 1], table[:, 0], features, _CLASSES[label])
+    places = releases.search_places(folder, _SUBFOLDER)
+    found = next((path for name in _NAMES for path in releases.first_complete([name], places)), None)
+    path = found or releases.obtain([_ARCHIVE], _SUBFOLDER, folder, download=download, otherwise=_FILE)[0]
+    try:
+        table = _unpacked(path).replace(b"\r\n", b"\n").rstrip(b"\n") + b"\n"
+    except (OSError, EOFError, KeyError, StopIteration, zlib.error, zipfile.BadZipFile):
+        raise InvalidDataError(f"{path} cannot be read, or is damaged. Remove it, and fetch it again.") from None
+    releases.check(table, _SHA256, str(path), "UCI Diabetes")
+    header, *rows = csv.reader(io.StringIO(table.decode("ascii")))
+    words = dict(zip(header, zip(*rows, strict=True), strict=True))
+    encounters, patients, *X, y = (_numbers(name, words[name]) for name in (*_IDS, *features, label))
+    return HospitalStays(np.stack(X, axis=1), y, patients, encounters, features, _CLASSES[label])
+
+
+def _unpacked(path: Path) -> bytes:
+    """Return the table in a file: plain, compressed, or in UCI's archive."""
+    content = path.read_bytes()
+    if zipfile.is_zipfile(path):
+        archive = zipfile.ZipFile(io.BytesIO(content))
+        return archive.read(next(name for name in archive.namelist() if name.endswith(_FILE)))
+    return gzip.decompress(content) if path.suffix == ".gz" else content
+
+
+def _numbers(name: str, words: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Return a column as numbers: counts and ids as they are, and categories as indices."""
+    codes = _READMITTED if name == "readmitted" else {word: code for code, word in enumerate(_CATEGORIES.get(name, ()))}
+    return np.array([codes[word] for word in words] if codes else words, dtype=np.int64)
 
 
 def split_by_patient(
@@ -297,42 +280,9 @@ def _chosen(label: str, features: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(features)
 
 
-def _codes(name: str) -> Mapping[str, int]:
-    if name == "readmitted":
-        return _READMITTED
-    return {value: code for code, value in enumerate(_CATEGORIES.get(name, ()))}
-
-
-def _count(word: str) -> int:
-    if not (word.isascii() and word.isdigit()) or len(word) > 12:
-        raise ValueError
-    return int(word)
-
-
 def _drawn(key: bytes, what: str, ids: IntArray) -> FloatArray:
     """Return HMAC-SHA-256(key, what and id) as a number in [0, 1) for each id."""
     values, inverse = np.unique(ids, return_inverse=True)
     words = (hmac.digest(key, f"{what} {value}".encode(), hashlib.sha256)[:6] for value in values.tolist())
     numbers = np.fromiter((int.from_bytes(word, "big") for word in words), dtype=np.float64, count=len(values))
     return (numbers / 2**48)[inverse]
-
-
-def _check(table: bytes, origin: str) -> None:
-    content = table.replace(b"\r\n", b"\n").rstrip(b"\n") + b"\n"
-    if hashlib.sha256(content).hexdigest() != _SHA256:
-        raise InvalidDataError(f"{origin} is not UCI's {FILE}: the SHA-256 of its lines differs. Replace the file.")
-
-
-def _download(path: Path) -> bytes:
-    """Return the table in UCI's archive, written to `path` once it is known to be right."""
-    with releases.arriving(ARCHIVE, path) as partial:
-        with urllib.request.urlopen(ARCHIVE, timeout=_TIMEOUT_SECONDS) as reply:
-            archive = zipfile.ZipFile(io.BytesIO(reply.read(_ARCHIVE_BYTES)))
-        member = next((name for name in archive.namelist() if name.rpartition("/")[2] == FILE), None)
-        if member is None:
-            raise zipfile.BadZipFile(f"{FILE} is not in it")
-        with archive.open(member) as unpacked:
-            table = unpacked.read(_BYTES + 1)
-        _check(table, f"{member} in {ARCHIVE}")
-        partial.write_bytes(table)
-    return table
