@@ -6,10 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, issparse
 from sklearn.datasets import make_moons
-from sklearn.linear_model import LinearRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.svm import SVC
-from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tutelage.exceptions import InvalidParameterError
@@ -125,16 +121,6 @@ def test_skewed_shares_of_the_labels_do_not_move_the_border():
     assert np.mean(student.propagated_ == y) > 0.98
 
 
-def test_shares_of_the_labels_count_where_classes_overlap_if_asked_for():
-    generator = np.random.default_rng(0)
-    y = (generator.random(500) < 0.15).astype(int)
-    X = generator.random((500, 2)) + np.outer(y, [0.5, 0])  # half of each class lies where the other does
-    equal, shares = (fitted(X, np.where(np.arange(500) < 150, y, -1), class_mass=mass) for mass in ("equal", "labels"))
-    assert np.mean(shares.propagated_ == y) > np.mean(equal.propagated_ == y)
-    overlap = (X[:, 0] > 0.6) & (X[:, 0] < 0.9)
-    assert np.mean(shares.propagated_[overlap] == 0) > np.mean(equal.propagated_[overlap] == 0)
-
-
 def test_where_no_label_reaches_nothing_is_known():
     X, y = blobs(3, 40)
     far = 1e3 + np.random.default_rng(1).random((40, 3))
@@ -148,16 +134,14 @@ def test_where_no_label_reaches_nothing_is_known():
 def test_the_same_seed_gives_the_same_student():
     X, y = make_moons(400, noise=0.2, random_state=0)
     labels = some_labels(y, 320, 0.8)
-    tree = DecisionTreeClassifier(max_features=1)
-    one, two = (fitted(X, labels, final_estimator=make_pipeline(tree), random_state=2**33) for _ in range(2))
+    one, two = (fitted(X, labels, random_state=2**33) for _ in range(2))
     assert np.array_equal(one.label_distributions_, two.label_distributions_)
     assert np.array_equal(one.predict_proba(X), two.predict_proba(X))
 
 
 @pytest.mark.parametrize(("name", "value"), [
     ("n_neighbors", 0), ("n_neighbors", 2.5), ("alpha", 1.0), ("alpha", -0.1), ("alpha", "high"), ("alpha", ()),
-    ("alpha", (0.5, 2.0)), ("alpha", None), ("class_mass", "fair"), ("random_state", -1), ("random_state", 0.5),
-    ("final_estimator", "svc"), ("final_estimator", SVC), ("final_estimator", LinearRegression()),
+    ("alpha", (0.5, 2.0)), ("alpha", None), ("random_state", -1), ("random_state", 0.5),
 ])  # fmt: skip
 def test_settings_out_of_range_are_refused(name, value):
     with pytest.raises(InvalidParameterError, match=f"`{name}` of LabelPropagationStudent"):

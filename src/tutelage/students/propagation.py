@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,9 +9,8 @@ from scipy.sparse import csr_array, diags_array
 from scipy.special import softmax
 from sklearn.neighbors import NearestNeighbors
 from sklearn.svm import SVC
-from sklearn.utils.validation import has_fit_parameter
 
-from tutelage._internal.fitting import fit_clone, require_classifier
+from tutelage._internal.fitting import fit_clone
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least, number_between
 from tutelage.exceptions import InvalidParameterError
@@ -119,14 +117,8 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
     alpha : float or tuple of float
         How much of what is at a row comes from its neighbors, below 1; the closer to 1, the further labels reach. Of
         several, each has a say by how well labels are told from one another.
-    class_mass : {"equal", "labels"}
-        Whether classes are as likely as one another before a row's place is known, or as their shares of the labels.
-        Choose "labels" if the labeled rows were drawn at random and the classes overlap and differ in size.
-    final_estimator : scikit-learn classifier, optional
-        Learns the propagated labels, weighted by confidence if it takes weights, and answers for new rows. It needs
-        `predict_proba` or `decision_function`. None stands for ``SVC()``.
     random_state : int, optional
-        Sets what of `final_estimator` is left unset, and which labels are left out together where there are many.
+        Sets which labels are left out together where there are many.
 
     Attributes
     ----------
@@ -141,9 +133,9 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
     label_noise_ : float
         Estimated share of wrong labels.
     estimator_ : classifier
-        The fitted final estimator; it knows class indices.
+        An ``SVC`` that learned the propagated labels, weighted by confidence; it knows class indices.
     temperature_ : float
-        What scores of a final estimator without `predict_proba` are divided by before they become probabilities.
+        What its scores are divided by before they become probabilities.
 
     References
     ----------
@@ -155,8 +147,6 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
     _: KW_ONLY
     n_neighbors: int = 10
     alpha: float | tuple[float, ...] = (0.9, 0.99, 0.999, 0.9999)
-    class_mass: str = "equal"
-    final_estimator: Any = None
     random_state: int | None = None
 
     def _learn(self, X: Matrix, labels: IntArray) -> None:
@@ -169,8 +159,7 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
             self.label_distributions_, self.trusts_[known], self.label_noise_ = np.ones((len(X), 1)), 1.0, 0.0
         else:
             graph = neighbor_graph(X, self.n_neighbors)
-            shares = self.class_mass == "labels"
-            beliefs = [_belief(Propagation(graph, a), known, told, shares=shares, seed=seed) for a in alphas]
+            beliefs = [_belief(Propagation(graph, a), known, told, seed) for a in alphas]
             reach = -_FAR_REACHING * np.log1p(-alphas)
             weights: FloatArray = softmax(np.array([belief.evidence for belief in beliefs]) + reach)
             self.label_distributions_ = np.tensordot(weights, [belief.rows for belief in beliefs], 1)
@@ -187,12 +176,6 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
             number_between(alpha, 0, 1, "alpha", owner)
         if not alphas:
             raise InvalidParameterError(f"`alpha` of {owner} must hold a number, at least 0 and below 1. Got none.")
-        if self.class_mass not in ("equal", "labels"):
-            raise InvalidParameterError(
-                f"`class_mass` of {owner} must be 'equal' or 'labels'. Got {self.class_mass!r}."
-            )
-        if self.final_estimator is not None:
-            require_classifier(self.final_estimator, "final_estimator", owner)
 
     def _fit_final(self, X: Matrix, seed: int) -> None:
         chosen = self.label_distributions_.argmax(axis=1)
@@ -200,31 +183,22 @@ class LabelPropagationStudent(SemiSupervisedClassifier):
         self.confidences_ = self.label_distributions_.max(axis=1)
         chance = 1 / (len(self.classes_) + 1e-9)
         weights = np.maximum((self.confidences_ - chance) / (1 - chance), _TINY)  # none where no label reaches
-        estimator = SVC() if self.final_estimator is None else self.final_estimator
-        weighted = has_fit_parameter(estimator, "sample_weight")
-        sure = weights >= (_NEXT_TO_NOTHING if weighted else 0.5) * weights.max()
-        self.estimator_ = fit_clone(estimator, X[sure], chosen[sure], seed, weights[sure] / weights.max())
-        self.temperature_ = 1.0
-        if not hasattr(self.estimator_, "predict_proba"):
-            sample = np.random.default_rng(seed).permutation(len(X))[:_CALIBRATED_ON]
-            scores, beliefs = self._scores(X[sample]), self.label_distributions_[sample]
-            losses = [-np.sum(beliefs * np.log(softmax(scores / t, axis=1) + _TINY)) for t in _TEMPERATURES]
-            self.temperature_ = float(_TEMPERATURES[np.argmin(losses)])
+        sure = weights >= _NEXT_TO_NOTHING * weights.max()
+        self.estimator_ = fit_clone(SVC(), X[sure], chosen[sure], seed, weights[sure] / weights.max())
+        sample = np.random.default_rng(seed).permutation(len(X))[:_CALIBRATED_ON]
+        scores, beliefs = self._scores(X[sample]), self.label_distributions_[sample]
+        losses = [-np.sum(beliefs * np.log(softmax(scores / t, axis=1) + _TINY)) for t in _TEMPERATURES]
+        self.temperature_ = float(_TEMPERATURES[np.argmin(losses)])
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Return the probability of each class, shape (rows, classes) in the order of `classes_`."""
-        rows = self._known_rows(X)
-        if not hasattr(self.estimator_, "predict_proba"):
-            return softmax(self._scores(rows) / self.temperature_, axis=1)
-        probabilities = np.zeros((len(rows), len(self.classes_)))
-        probabilities[:, self.estimator_.classes_] = self.estimator_.predict_proba(rows)
-        return probabilities
+        return softmax(self._scores(self._known_rows(X)) / self.temperature_, axis=1)
 
     def _scores(self, rows: Matrix) -> FloatArray:
-        """Return the final estimator's score of each class; of a class that no row was believed to have, −∞."""
-        found = self.estimator_.decision_function(rows)
-        scores = np.full((len(rows), len(self.classes_)), -np.inf)
-        scores[:, self.estimator_.classes_] = np.stack([-found, found], axis=1) if found.ndim == 1 else found
+        """Return the score of each class; of a class that no row was believed to have, −∞."""
+        known, scores = self.estimator_.classes_, np.full((len(rows), len(self.classes_)), -np.inf)
+        found = self.estimator_.decision_function(rows) if len(known) > 1 else np.zeros((len(rows), 1))
+        scores[:, known] = np.stack([-found, found], axis=1) if found.ndim == 1 else found
         return scores
 
 
@@ -238,31 +212,25 @@ class _Belief:
     evidence: float
 
 
-def _belief(field: Propagation, known: IntArray, told: FloatArray, *, shares: bool, seed: int) -> _Belief:
+def _belief(field: Propagation, known: IntArray, told: FloatArray, seed: int) -> _Belief:
     """Return what is believed once labels were weighed against the fields of all others until that settles."""
     others = _leaving_out(field, known, seed)
-    before, prior = told, _log_prior(told, shares=shares)
-    sharpness, grid, labeled = _weighed(told, others(told), prior)
+    before = told
+    sharpness, grid, labeled = _weighed(told, others(told))
     for _ in range(_ROUNDS):
         if np.abs(labeled - before).sum(axis=1).mean() < _SETTLED:
             break
-        before, prior = labeled, _log_prior(labeled, shares=shares)
-        sharpness, grid, labeled = _weighed(told, others(labeled), prior)
+        before = labeled
+        sharpness, grid, labeled = _weighed(told, others(labeled))
     evidence, weights = float(np.logaddexp.reduce(grid, axis=None) - np.log(grid.size)), softmax(grid)
     spread = _normalized(field.spread(known, labeled), labeled.sum(axis=0))
     rows = np.zeros_like(spread)
     for sharp, weight in zip(sharpness, weights.sum(axis=1), strict=True):
-        rows += weight * softmax(sharp * spread + prior, axis=1)
+        rows += weight * softmax(sharp * spread, axis=1)
     return _Belief(rows, labeled, float(weights.sum(axis=0) @ _rates(told.shape[1])), evidence)
 
 
-def _log_prior(labeled: FloatArray, *, shares: bool) -> FloatArray:
-    """Return the logarithm of each class's share of the labels; of equal shares, if none are asked for, zeros."""
-    n_labels, n_classes = labeled.shape
-    return np.log((labeled.sum(axis=0) + 1) / (n_labels + n_classes)) if shares else np.zeros(n_classes)
-
-
-def _weighed(told: FloatArray, fields: FloatArray, log_prior: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _weighed(told: FloatArray, fields: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Weigh labels against the field of all others, with the sharpness of fields and the rate of wrong labels unknown.
 
     A row's label is another class than its own at that rate, any other being as likely. Each sharpness and rate has a
@@ -270,7 +238,7 @@ def _weighed(told: FloatArray, fields: FloatArray, log_prior: FloatArray) -> tup
     """
     lead = float((fields.max(axis=1) - fields.mean(axis=1)).mean())
     sharpness = _SHARPNESS / max(lead, _TINY)
-    given = [softmax(sharp * fields + log_prior, axis=1) for sharp in sharpness]
+    given = [softmax(sharp * fields, axis=1) for sharp in sharpness]
     rates = _rates(told.shape[1])[:, np.newaxis]
     right, wrong = 1 - rates, rates / (told.shape[1] - 1)
     seen = [(classes * told).sum(axis=1) for classes in given]
