@@ -100,6 +100,10 @@ def call(
     return subprocess.run(command, cwd=cwd, env=surroundings, capture_output=True, text=True, timeout=120, check=False)
 
 
+def test_the_wheel_is_small(wheel):
+    assert wheel.stat().st_size < 870_000
+
+
 def test_the_wheel_holds_the_package_and_nothing_else(in_wheel):
     shipped = {
         path.relative_to(PACKAGE.parent).as_posix()

@@ -49,7 +49,7 @@ def columns(parts: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {
         f"{part}/{name}": column.astype(np.min_scalar_type(int(column.max())))
         for part, table in parts.items()
-        for name, column in zip(adult.COLUMNS, table.T, strict=True)
+        for name, column in zip(adult.BUNDLED, table.T, strict=True)
     }
 
 

@@ -19,8 +19,9 @@ def as_uci_lines(X_all: np.ndarray, *, test_file: bool) -> list[str]:
     for record in X_all:
         words = [
             adult._CATEGORIES[name][code] if name in adult._CATEGORIES else str(code)
-            for name, code in zip(adult.COLUMNS, record, strict=True)
+            for name, code in zip(adult.BUNDLED, record, strict=True)
         ]
+        words.insert(2, "77516")  # fnlwgt, which nothing uses
         lines.append(", ".join(words) + ("." if test_file else ""))
     return [*lines, ""]
 

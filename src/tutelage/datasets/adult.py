@@ -1,7 +1,7 @@
 """UCI Adult (Becker and Kohavi 1996, CC BY 4.0) with the split of PATE 2017, Appendix C.
 
-The whole data set is bundled; `load_adult` can also read the files as UCI distributes them. The bundle is rebuilt by
-tools/build_adult.py.
+All columns that are used are bundled; `load_adult` can also read the files as UCI distributes them. The bundle is
+rebuilt by tools/build_adult.py.
 """
 
 import csv
@@ -61,7 +61,8 @@ COLUMNS = (
 )  # fmt: skip
 # Appendix C counts 13 features of UCI's 14 without naming them. The one left out here is fnlwgt, the census bureau's
 # sampling weight, which describes the survey and not the person.
-FEATURES = tuple(column for column in COLUMNS if column not in ("fnlwgt", "income"))
+BUNDLED = tuple(column for column in COLUMNS if column != "fnlwgt")
+FEATURES = BUNDLED[:-1]
 
 
 @final
@@ -112,13 +113,11 @@ def load_adult(folder: str | Path | None = None) -> AdultSplit:
         raise InvalidDataError(
             f"Adult has {PRIVATE_ROWS} training and {PUBLIC_ROWS} test rows. Got {len(train)} and {len(test)}."
         )
-    features = [COLUMNS.index(name) for name in FEATURES]
-    income = COLUMNS.index("income")
-    return AdultSplit(train[:, features], train[:, income], test[:, features], test[:, income])
+    return AdultSplit(train[:, :-1], train[:, -1], test[:, :-1], test[:, -1])
 
 
 def parse(lines: Iterable[str], *, skip_rows: int = 0) -> IntArray:
-    """Return Adult records in comma-separated text as integers, shape (rows, 15)."""
+    """Return Adult records in comma-separated text as integers, shape (rows, 14): features, and last the label."""
     codes = {name: {value: code for code, value in enumerate(values)} for name, values in _CATEGORIES.items()}
     records = []
     for number, row in enumerate(csv.reader(lines, skipinitialspace=True)):
@@ -128,18 +127,20 @@ def parse(lines: Iterable[str], *, skip_rows: int = 0) -> IntArray:
         try:
             values[-1] = values[-1].rstrip(".")
             record = [
-                codes[name][value] if name in codes else int(value) for name, value in zip(COLUMNS, values, strict=True)
+                codes[name][value] if name in codes else int(value)
+                for name, value in zip(COLUMNS, values, strict=True)
+                if name in BUNDLED
             ]
         except (KeyError, ValueError):
             raise InvalidDataError(f"Line {number + 1} is not an Adult record of {len(COLUMNS)} columns.") from None
         records.append(record)
-    return np.array(records, dtype=np.int64).reshape(-1, len(COLUMNS))
+    return np.array(records, dtype=np.int64).reshape(-1, len(BUNDLED))
 
 
 def _read_bundle() -> tuple[IntArray, IntArray]:
     with np.load(BUNDLE, allow_pickle=False) as file:
         train, test = (
-            np.stack([file[f"{part}/{name}"].astype(np.int64) for name in COLUMNS], axis=1)
+            np.stack([file[f"{part}/{name}"].astype(np.int64) for name in BUNDLED], axis=1)
             for part in ("train", "test")
         )
     return train, test

@@ -51,7 +51,7 @@ class _Step(NamedTuple):
 def refuse_unstackable(module: nn.Module) -> None:
     """Refuse modules whose training looks across the rows of a batch, for a batch here is filled up."""
     for part in module.modules():
-        if isinstance(part, nn.modules.batchnorm._BatchNorm):
+        if isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm):
             raise InvalidParameterError(
                 f"`factory` of Network makes a {type(part).__name__}, whose statistics mix the rows of a batch; "
                 "networks are not trained together with it. Use GroupNorm, or engine='sequential'."
