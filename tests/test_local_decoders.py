@@ -48,7 +48,7 @@ def test_plurality_of_the_truncated_geometric_loses_unanimous_votes_from_alpha_o
 
 @given(alphas, st.integers(2, 7))
 def test_plurality_of_the_printed_equation_loses_unanimous_votes_above_alpha_one_half(alpha, classes):
-    channel = exact(local.truncated_geometric_as_printed(alpha, classes))
+    channel = exact(local.truncated_geometric(alpha, classes, 1))
     wrong = [own for own in range(classes) if elected(np.eye(classes, dtype=int)[own], channel) != own]
     # ε < M ln 2. Class M has the upper end to itself; report 0, the lower one, is no class and is not counted.
     assert (classes - 2 in wrong) == bool(wrong) == (alpha > Fraction(1, 2))

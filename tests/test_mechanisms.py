@@ -52,7 +52,8 @@ def test_events_tell_the_parameters_and_never_the_votes():
 
 @pytest.mark.parametrize("value", [0, -2.0, float("nan"), float("inf"), 1e300, None, "40"])
 def test_noise_must_be_a_usable_number_of_votes(value):
-    with pytest.raises(InvalidParameterError, match="`scale` of LNMax must be a number of votes between"):
-        LNMax(value)
-    with pytest.raises(InvalidParameterError, match="`sigma` of GNMax must be a number of votes between"):
-        GNMax(value)
+    for kind, name in ((LNMax, "scale"), (GNMax, "sigma")):
+        with pytest.raises(
+            InvalidParameterError, match=f"`{name}` of {kind.__name__} must be a number of votes between"
+        ):
+            kind(value)

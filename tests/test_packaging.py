@@ -100,11 +100,8 @@ def call(
     return subprocess.run(command, cwd=cwd, env=surroundings, capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_the_wheel_is_small(wheel):
+def test_the_wheel_holds_the_package_and_nothing_else(wheel, in_wheel):
     assert wheel.stat().st_size < 870_000
-
-
-def test_the_wheel_holds_the_package_and_nothing_else(in_wheel):
     shipped = {
         path.relative_to(PACKAGE.parent).as_posix()
         for path in PACKAGE.rglob("*")
@@ -172,7 +169,6 @@ def test_a_verb_whose_extra_is_missing_says_which(installed, tmp_path):
     assert refused.stdout == ""
 
 
-@pytest.mark.rest
 def test_reproductions_are_a_package_of_their_own(installed, reproductions, tmp_path):
     alone = call(installed, tmp_path, "reproduce", "--list", without={"tutelage_reproductions"})
     assert alone.returncode == 1

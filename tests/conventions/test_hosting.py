@@ -1,5 +1,6 @@
 """What a public project promises and how it is hosted: stability, workflows, hooks and forms agree with the code."""
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -15,6 +16,8 @@ yaml = pytest.importorskip("yaml")
 WORKFLOWS = sorted((REPOSITORY / ".github" / "workflows").glob("*.yml"))
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 STABILITY = (REPOSITORY / "docs" / "stability.md").read_text()
+OF_PACKAGES, OF_PRIVATE_NAMES = (REPOSITORY / "docs" / "dependencies.md").read_text().split("## Private names")
+FOLDER = REPOSITORY / "src" / "tutelage"
 SUPPORTED = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", line)]
 WRITES = {
     "release.yml": {"attest": {"attestations", "id-token"}, "publish": {"id-token"}, "announce": {"contents"}},
@@ -70,3 +73,38 @@ def test_supported_versions_are_tested_and_those_of_the_package():
     assert f"| Python | {', '.join(SUPPORTED)} |" in STABILITY
     (scikit_learn,) = (line for line in PROJECT["dependencies"] if line.startswith("scikit-learn"))
     assert f"| scikit-learn | {scikit_learn.partition('>=')[2]} and later |" in STABILITY
+
+
+def test_every_dependency_has_a_row_with_a_reason():
+    reproductions = tomllib.loads((REPOSITORY / "reproductions" / "pyproject.toml").read_text())["project"]
+    lists = PROJECT["dependencies"], reproductions["dependencies"], *PROJECT["optional-dependencies"].values()
+    declared = {re.split(r"[\[<>=]", line)[0] for lines in lists for line in lines} - {"tutelage"}
+    rows = [line.split(" | ") for line in OF_PACKAGES.splitlines() if re.match(r"\| `[\w-]+` \| ", line)]
+    assert all(len(row) == 6 and re.match(r"\d", row[3]) and re.fullmatch(r"20\d\d-\d\d", row[4]) for row in rows)
+    assert declared <= {row[0].strip("|` ") for row in rows}
+
+
+def foreign_private_names(source: str) -> set[str]:
+    """Return private names of other packages that are imported, or reached from an import."""
+    tree, homes = ast.parse(source), dict[str, str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            homes |= {alias.asname or alias.name.split(".")[0]: alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not str(node.module).startswith("tutelage"):
+            homes |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    chains = (ast.unparse(node).split(".") for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    reached = (".".join([homes[root], *rest]) for root, *rest in chains if root in homes)
+    return {
+        name
+        for name in (*homes.values(), *reached)
+        if re.search(r"\._(?!_|replace|asdict|fields|exit)\w+$|\._\w+\.\w+$", name)
+    }
+
+
+def test_private_names_of_other_packages_are_those_with_a_reason():
+    assert foreign_private_names("from a._b import C\nimport d.e\nd.e._f.g()\nfrom h import _i") >= {"a._b.C", "h._i"}
+    listed = re.findall(r"^\| `([\w.]+)` \| `([\w./]+)` \| \S", OF_PRIVATE_NAMES, re.MULTILINE)
+    for path in FOLDER.rglob("*.py"):
+        text, mine = path.read_text(), {name for name, file in listed if FOLDER / file == path}
+        assert foreign_private_names(text) <= mine
+        assert all(re.search(rf"\b{name.rpartition('.')[2]}\b", text) for name in mine)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from math import exp, inf, nextafter
-from typing import Any, TypeVar, final
+from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -111,21 +111,19 @@ def randomized_response(keep: Number, n_classes: int) -> list[list[Number]]:
     return [[keep if report == own else other for report in range(n_classes)] for own in range(n_classes)]
 
 
-def truncated_geometric(alpha: Number, n_classes: int) -> list[list[Number]]:
-    """Return the α-truncated geometric channel on the classes (Ghosh, Roughgarden and Sundararajan 2012)."""
-    return [_clamped(alpha, own, n_classes) for own in range(n_classes)]
+def truncated_geometric(alpha: Number, n_classes: int, beyond: int = 0) -> list[list[Number]]:
+    """Return the α-truncated geometric channel on the classes (Ghosh, Roughgarden and Sundararajan 2012).
 
+    The law of own + Z clamped, P(Z = k) ∝ α^|k|. With `beyond` 1 that of Zhao's equation (2), whose report 0 is not a
+    class: here the last column.
+    """
+    size = n_classes + beyond
 
-def truncated_geometric_as_printed(alpha: Number, n_classes: int) -> list[list[Number]]:
-    """Return the channel of Zhao's equation (2), whose report 0 is not a class: here the last column."""
-    rows = [_clamped(alpha, own, n_classes + 1) for own in range(1, n_classes + 1)]
-    return [[*row[1:], row[0]] for row in rows]
+    def clamped(own: int, report: int) -> Number:
+        inside = 1 if report in (0, size - 1) else 1 - alpha
+        return inside * alpha ** abs(report - own) / (1 + alpha)
 
-
-def _clamped(alpha: Number, own: int, size: int) -> list[Number]:
-    """Return the law of own + Z clamped to 0 … size − 1, P(Z = k) ∝ α^|k|."""
-    ends = (0, size - 1)
-    return [(1 if report in ends else 1 - alpha) * alpha ** abs(report - own) / (1 + alpha) for report in range(size)]
+    return [[clamped(own + beyond, (report + beyond) % size) for report in range(size)] for own in range(n_classes)]
 
 
 @final
@@ -189,9 +187,32 @@ class LocalGaussian(LocalMechanism):
         return drawn
 
 
+@dataclass(frozen=True, slots=True)
+class _Clamped(_OfEpsilon):
+    """Discrete Laplace noise on the class, clamped to the classes and to so many reports that are beyond them."""
+
+    _beyond: ClassVar[int]
+
+    def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> events.Event:
+        """Return what one response of one entity is."""
+        return events.TruncatedGeometricResponse(self._scale(n_classes), n_classes, unit, simulated)
+
+    def channel(self, n_classes: int) -> FloatArray:
+        """Return the chance of each report (columns; the last one may be no class) given each class (rows)."""
+        return np.array(truncated_geometric(exp(-1 / self._scale(n_classes)), n_classes, self._beyond))
+
+    def _scale(self, n_classes: int) -> float:
+        distance = integer_at_least(n_classes, 2, "n_classes", type(self).__name__) - 1 + self._beyond
+        return _scale_above(distance, self.epsilon)
+
+    def _respond(self, classes: IntArray, n_classes: int, noise: NoiseSource) -> IntArray:
+        size, drawn = n_classes + self._beyond, noise.discrete_laplace(self._scale(n_classes), classes.shape)
+        return (np.clip(classes + self._beyond + drawn, 0, size - 1) - self._beyond) % size
+
+
 @final
 @dataclass(frozen=True, slots=True)
-class TruncatedGeometric(_OfEpsilon):
+class TruncatedGeometric(_Clamped):
     """Add discrete Laplace noise of scale (classes − 1)/ε to the class and clamp it; each response is ε-private.
 
     Parameters
@@ -206,25 +227,12 @@ class TruncatedGeometric(_OfEpsilon):
     order, and the first and last class are reported too often: see `decode`.
     """
 
-    def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> events.Event:
-        """Return what one response of one entity is."""
-        return events.TruncatedGeometricResponse(self._scale(n_classes), n_classes, unit, simulated)
-
-    def channel(self, n_classes: int) -> FloatArray:
-        """Return the chance of each report (columns) given each class (rows); rows sum to 1."""
-        return np.array(truncated_geometric(exp(-1 / self._scale(n_classes)), n_classes))
-
-    def _scale(self, n_classes: int) -> float:
-        return _scale_above(integer_at_least(n_classes, 2, "n_classes", "TruncatedGeometric") - 1, self.epsilon)
-
-    def _respond(self, classes: IntArray, n_classes: int, noise: NoiseSource) -> IntArray:
-        drawn = noise.discrete_laplace(self._scale(n_classes), classes.shape)
-        return np.clip(classes + drawn, 0, n_classes - 1)
+    _beyond = 0
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class TruncatedGeometricAsPrinted(_OfEpsilon):
+class TruncatedGeometricAsPrinted(_Clamped):
     """Zhao's equation (2) to the letter, for comparison: each response is only ε(classes − 1)/classes-private.
 
     Classes are numbered 1, …, M there while reports are 0, …, M: report 0 is not a class and is wasted. Here its index
@@ -241,6 +249,8 @@ class TruncatedGeometricAsPrinted(_OfEpsilon):
         Always: `TruncatedGeometric` spends all of ε and reports classes only.
     """
 
+    _beyond = 1
+
     def __post_init__(self) -> None:
         _OfEpsilon.__post_init__(self)
         warnings.warn(
@@ -249,22 +259,6 @@ class TruncatedGeometricAsPrinted(_OfEpsilon):
             AsPrintedWarning,
             stacklevel=3,
         )
-
-    def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> events.Event:
-        """Return what one response of one entity is."""
-        return events.TruncatedGeometricResponse(self._scale(n_classes), n_classes, unit, simulated)
-
-    def channel(self, n_classes: int) -> FloatArray:
-        """Return the chance of each report (columns; the last: no class) given each class (rows); rows sum to 1."""
-        return np.array(truncated_geometric_as_printed(exp(-1 / self._scale(n_classes)), n_classes))
-
-    def _scale(self, n_classes: int) -> float:
-        return _scale_above(integer_at_least(n_classes, 2, "n_classes", "TruncatedGeometricAsPrinted"), self.epsilon)
-
-    def _respond(self, classes: IntArray, n_classes: int, noise: NoiseSource) -> IntArray:
-        drawn = noise.discrete_laplace(self._scale(n_classes), classes.shape)
-        printed = np.clip(classes + 1 + drawn, 0, n_classes)
-        return np.where(printed == 0, n_classes, printed - 1)
 
 
 def _scale_above(distance: int, epsilon: float) -> float:

@@ -1,6 +1,7 @@
 """Report the class with the most votes after noise: PATE (2017), Scalable PATE (2018), capped votes, other noise."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import ClassVar, final
 
@@ -10,6 +11,7 @@ from tutelage import events
 from tutelage._internal.typing import FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least, noise_scale
 from tutelage.ballots import VoteHistogram
+from tutelage.events import CappedArgmaxGaussian, Event, ExponentialArgmax, NoisyArgmaxGaussian, NoisyArgmaxLaplace
 from tutelage.mechanisms.base import Mechanism, Release
 from tutelage.noise import NoiseSource
 from tutelage.privacy import PrivacyUnit
@@ -17,7 +19,9 @@ from tutelage.privacy import PrivacyUnit
 
 @dataclass(frozen=True, slots=True)
 class _ReportsWinner(Mechanism):
-    """Reports one class for every query; the first field is the noise."""
+    """Reports one class for every query; the first field is the noise, and the event has the same fields."""
+
+    _event: ClassVar[Callable[..., Event]]
 
     def __post_init__(self) -> None:
         name = fields(self)[0].name
@@ -27,6 +31,11 @@ class _ReportsWinner(Mechanism):
         """Answer every query of `votes` once with fresh `noise`; calling again is another release and costs again."""
         self.check(votes, predictions)
         return Release(self._labels(votes.counts, noise), self.event(votes, simulated=noise.simulated))
+
+    def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> Event:
+        """Return the most that answering one query can be."""
+        settings = (getattr(self, field.name) for field in fields(self))
+        return self._event(*settings, n_classes, unit, simulated)
 
     @abstractmethod
     def _labels(self, counts: IntArray, noise: NoiseSource) -> IntArray:
@@ -51,11 +60,8 @@ class LNMax(_ReportsWinner):
 
     key_name: ClassVar[str] = "lnmax:v1"
     noises_votes_as_given = shows_every_answer = True
+    _event = NoisyArgmaxLaplace
     scale: float
-
-    def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> events.Event:
-        """Return what answering one query is."""
-        return events.NoisyArgmaxLaplace(self.scale, n_classes, unit, simulated)
 
     def _labels(self, counts: IntArray, noise: NoiseSource) -> IntArray:
         return noisy_argmax(counts, noise.discrete_laplace(self.scale, counts.shape))
@@ -79,11 +85,8 @@ class GNMax(_ReportsWinner):
 
     key_name: ClassVar[str] = "gnmax:v1"
     noises_votes_as_given = shows_every_answer = True
+    _event = NoisyArgmaxGaussian
     sigma: float
-
-    def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> events.Event:
-        """Return what answering one query is."""
-        return events.NoisyArgmaxGaussian(self.sigma, n_classes, unit, simulated)
 
     def _labels(self, counts: IntArray, noise: NoiseSource) -> IntArray:
         return noisy_argmax(counts, noise.discrete_gaussian(self.sigma, counts.shape))
@@ -111,16 +114,13 @@ class CappedGNMax(_ReportsWinner):
 
     key_name: ClassVar[str] = "capped:v1"
     noises_votes_as_given = shows_every_answer = True
+    _event = CappedArgmaxGaussian
     sigma: float
     cap: int
 
     def __post_init__(self) -> None:
         _ReportsWinner.__post_init__(self)
         object.__setattr__(self, "cap", integer_at_least(self.cap, 1, "cap", "CappedGNMax"))
-
-    def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> events.CappedArgmaxGaussian:
-        """Return what answering one query is, or any number of them."""
-        return events.CappedArgmaxGaussian(self.sigma, self.cap, n_classes, unit, simulated)
 
     def _labels(self, counts: IntArray, noise: NoiseSource) -> IntArray:
         return noisy_argmax(counts, noise.discrete_gaussian(self.sigma, counts.shape))
@@ -144,11 +144,8 @@ class ExponentialMax(_ReportsWinner):
 
     key_name: ClassVar[str] = "exponential:v1"
     noises_votes_as_given = shows_every_answer = True
+    _event = ExponentialArgmax
     scale: float
-
-    def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> events.Event:
-        """Return what answering one query is."""
-        return events.ExponentialArgmax(self.scale, n_classes, unit, simulated)
 
     def _labels(self, counts: IntArray, noise: NoiseSource) -> IntArray:
         return noise.gumbel_argmax(counts, self.scale)
@@ -172,11 +169,8 @@ class PermuteAndFlip(_ReportsWinner):
 
     key_name: ClassVar[str] = "permute-and-flip:v1"
     noises_votes_as_given = shows_every_answer = True
+    _event = events.PermuteAndFlip
     scale: float
-
-    def event_of_one(self, n_classes: int, unit: PrivacyUnit, *, simulated: bool) -> events.Event:
-        """Return what answering one query is."""
-        return events.PermuteAndFlip(self.scale, n_classes, unit, simulated)
 
     def _labels(self, counts: IntArray, noise: NoiseSource) -> IntArray:
         return noise.exponential_argmax(counts, self.scale)
