@@ -1,7 +1,7 @@
 """All checks of one fit, whatever its method: its noise, its rows, and how far one person moves its ballots.
 
 The requests of the method are answered once, in memory and with simulated noise. Then people are changed one at a time
-and cast the ballots of the same requests again. What comes out is for the data set owner; nothing is released or spent.
+and cast the ballots of the same requests again. The result is for the data set owner; nothing is released or spent.
 """
 
 import warnings

@@ -41,7 +41,7 @@ class Release:
 
     @property
     def answers(self) -> list[tuple[int, ...]]:
-        """What is remembered of each query: its label."""
+        """Return the label of each query, as a ledger remembers it."""
         return [(label,) for label in self.labels.tolist()]
 
     @property

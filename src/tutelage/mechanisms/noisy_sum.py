@@ -22,7 +22,7 @@ class ReleasedSum(NamedTuple):
 
     @property
     def answers(self) -> list[tuple[int, ...]]:
-        """What is remembered of the sum: all its numbers."""
+        """Return all numbers of the sum, as a ledger remembers them."""
         return [tuple(self.values.ravel().tolist())]
 
 
