@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tutelage import PATEClassifier, SimulationNoise
-from tutelage.tables import Table, frame_table, read_batches, read_table
+from tutelage.tables import Table, as_table, read_batches, read_table
 from tutelage.teachers import VectorBallots
 
 LABEL, CLASSES = "readmitted", ["no", "yes"]
@@ -74,7 +74,7 @@ def fitted(private: Any) -> PATEClassifier:
 
 def public(n: int, seed: int) -> Table:
     """Return rows of the same kind without labels."""
-    return frame_table(rows(n, seed)).without([LABEL])
+    return as_table(rows(n, seed)).without([LABEL])
 
 
 def measure(path: Path) -> dict[str, float]:
@@ -82,7 +82,7 @@ def measure(path: Path) -> dict[str, float]:
     start = time.perf_counter()
     found = fitted(read_batches(path))
     seconds = time.perf_counter() - start
-    test = frame_table(rows(TEST_ROWS, 10**6 + 1))
+    test = as_table(rows(TEST_ROWS, 10**6 + 1))
     score = float(np.mean(found.predict(test.without([LABEL])) == np.array(test.texts(LABEL))))
     return {"seconds": seconds, "peak": _peak(), "processor": time.process_time(), "accuracy": score}
 

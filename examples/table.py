@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 from tutelage import GNMax, PATEClassifier
 from tutelage.datasets import load_adult
 from tutelage.features import PublicColumns
-from tutelage.tables import read_csv
+from tutelage.tables import read_table
 
 folder = tempfile.TemporaryDirectory()
 private_file, public_file = Path(folder.name) / "people.csv", Path(folder.name) / "public.csv"
@@ -35,7 +35,7 @@ for path, X, y, owner in (
         )
 
 # Start here with your own files. The public table decides the kinds and categories of the columns.
-private, public = read_csv(private_file), read_csv(public_file)
+private, public = read_table(private_file), read_table(public_file)
 columns = PublicColumns.learn(public, adult.feature_names)
 X_public = columns.transform(public)
 model = PATEClassifier(

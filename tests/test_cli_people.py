@@ -18,7 +18,7 @@ from tutelage.methods import NoisyMoments
 from tutelage.privacy import round_up
 from tutelage.reporting import read_card
 from tutelage.students import load_student
-from tutelage.tables import read_csv
+from tutelage.tables import read_table
 
 pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable", "small_forests")
 OVER = ("run", "config.toml", "--overwrite")
@@ -67,7 +67,7 @@ def labels_of(folder: Path) -> set[str]:
 def test_its_student_predicts_from_the_file(by, finished, tmp_path):
     finished(by)
     student = load_student(tmp_path / "out" / "student.skops")
-    public = read_csv(tmp_path / "public.csv")
+    public = read_table(tmp_path / "public.csv")
     columns = {name: public.column(name) for name in ("age", "dose", "ward")}
     assert np.mean(student.predict(columns) == np.array(public.column("ill"))) > 0.8
 

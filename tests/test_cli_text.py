@@ -28,7 +28,7 @@ from tutelage.cli.sources import cause_of_unknown
 from tutelage.cli.text import plain_console, printable
 from tutelage.datasets import DATASETS
 from tutelage.exceptions import ConfigError, InvalidDataError
-from tutelage.features.named import FEATURE_MAPS
+from tutelage.features.columns import FEATURE_MAPS
 from tutelage.ledger import Ledger
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.reporting.lints import TUNED_ON

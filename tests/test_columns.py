@@ -12,7 +12,7 @@ from sklearn.preprocessing import OneHotEncoder
 from tutelage.exceptions import InvalidDataError
 from tutelage.features import PublicColumns, PublicTransformer
 from tutelage.features.cells import UNKNOWN
-from tutelage.tables import Table, read_csv
+from tutelage.tables import Table, read_table
 
 pandas = pytest.importorskip("pandas")
 PUBLIC = Table("public.csv", {"age": ["31", "", "45"], "city": ["Ulm", "Bonn", "Ulm"]})
@@ -132,17 +132,17 @@ def test_rows_that_lack_a_column_or_a_number_are_refused_by_its_name(rows, messa
 @pytest.mark.parametrize(("content", "message"), [
     (b"", "no rows below its header"),
     (b"age,city\n", "no rows below its header"),
-    (b"age,city\n31\n", "Line 2 of rows.csv has 1 cells, the header 2"),
-    (b"age,age\n1,2\n", "Columns 1 and 2 of .* have the same name"),
-    (b"age,\n1,2\n", "Column 2 of .* has no name"),
-    (b",age\n0,2\n", "The first column of .* has no name. Is it an index"),
+    (b"age,city\n31\n", "Row 1 of rows.csv has 1 cells, the header 2"),
+    (b"age,age\n1,2\n", "Column 2 of .* has no name of its own"),
+    (b"age,\n1,2\n", "Column 2 of .* has no name of its own"),
+    (b",age\n0,2\n", "Column 1 of .* has no name of its own.*index=False"),
     (b"name\nMrs Miller \xff\n", "not a UTF-8 csv file"),
 ])  # fmt: skip
 def test_broken_csv_is_refused_in_one_sentence(content, message, tmp_path):
     path = tmp_path / "rows.csv"
     path.write_bytes(content)
     with pytest.raises(InvalidDataError, match=message) as caught:
-        read_csv(path)
+        read_table(path)
     assert "Miller" not in str(caught.value)
     assert caught.value.__context__ is None
 

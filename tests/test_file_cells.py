@@ -10,7 +10,7 @@ import pytest
 import file_attack
 from tutelage import PATEClassifier, SimulationNoise
 from tutelage.exceptions import FewPublicRowsWarning, InvalidDataError
-from tutelage.features.named import numbered_rows
+from tutelage.features.columns import numbered_rows
 from tutelage.partition import canonical_ids
 from tutelage.tables import read_batches, read_table
 
@@ -109,7 +109,10 @@ def test_objects_of_several_types_are_refused_beyond_the_first_cells():
     # pandas reads large files in parts, and makes numbers of the cells of a part if all of them are numbers.
     X_public = pandas.DataFrame({"code": ["a", "b"] * 200})
     private = pandas.DataFrame({"code": pandas.Series(["a"] * 300 + [7] * 100, dtype=object)})
-    with pytest.raises(InvalidDataError, match="Column 'code' has cells of several types\\. One cell"):
+    with pytest.raises(
+        InvalidDataError,
+        match="Column 'code' is of several types in the private rows and text in the public rows\\. One cell",
+    ):
         numbered_rows(private, X_public, None)
     assert numbered_rows(private[:300], X_public, None) is not None
 
@@ -176,5 +179,5 @@ def test_a_cell_that_opens_with_a_mark_never_reaches_another_row(ending, tmp_pat
     assert read_table(path).n_rows == 40
     lines[11] = '10,30,",no'
     path.write_text(ending.join(lines), newline="")
-    with pytest.raises(InvalidDataError, match=r"opens a cell on line 12 of private\.csv .*Parquet"):
+    with pytest.raises(InvalidDataError, match=r"In row 11 of private\.csv, a quotation mark .*Parquet"):
         read_table(path)

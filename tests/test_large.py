@@ -26,7 +26,7 @@ from tutelage.exceptions import (
     LedgerMismatchError,
     PreflightError,
 )
-from tutelage.tables import Table, as_batches, as_table, read_batches, read_csv, read_table
+from tutelage.tables import Table, as_batches, as_table, read_batches, read_table
 from tutelage.teachers import VectorBallots
 
 duckdb, polars = map(pytest.importorskip, ("duckdb", "polars"))
@@ -343,7 +343,7 @@ def test_the_digest_is_that_of_the_cells_in_every_form(tmp_path):
     frame = PRIVATE.with_columns(size=PRIVATE["size"].cast(str), large=polars.Series(2**53 + np.arange(ROWS)))
     frame.write_csv(tmp_path / "rows.csv")
     frame.write_parquet(tmp_path / "rows.parquet")
-    text = read_csv(tmp_path / "rows.csv")
+    text = read_table(tmp_path / "rows.csv")
     truth = [cell.capitalize() for cell in text.texts("fit")]  # polars writes true, and Python True
     tables = [Table("", {**text.columns, "fit": truth}), read_table(tmp_path / "rows.parquet")]
     frames = (frame, frame.to_pandas(), frame.to_arrow(), duckdb.sql("FROM frame"))

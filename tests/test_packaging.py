@@ -22,7 +22,7 @@ pytest.importorskip("hatchling")
 pytestmark = pytest.mark.rest
 
 PACKAGE = REPOSITORY / "src" / "tutelage"
-EXTRAS = "torch safetensors matplotlib pyarrow cryptography gmpy2 mpyc dask ray onnxruntime skl2onnx"
+EXTRAS = "torch safetensors matplotlib cryptography gmpy2 mpyc dask ray onnxruntime skl2onnx"
 OF_AN_EXTRA = set(EXTRAS.split())
 
 

@@ -35,7 +35,7 @@ from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features import PublicEncoder, PublicFeatureMap, PublicRows, PublicScaling, PublicTransformer
 from tutelage.features.base import features_of_private
 from tutelage.features.cells import as_frame
-from tutelage.features.named import numbered_rows
+from tutelage.features.columns import numbered_rows
 from tutelage.students import load_student
 from tutelage.students.store import write_student
 

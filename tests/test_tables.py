@@ -13,7 +13,7 @@ import pytest
 from tutelage.exceptions import InvalidDataError
 from tutelage.features import PublicColumns
 from tutelage.features.cells import UNKNOWN
-from tutelage.tables import Table, read_csv, read_table
+from tutelage.tables import Table, read_table
 
 duckdb, pandas, polars, pyarrow = map(pytest.importorskip, ("duckdb", "pandas", "polars", "pyarrow"))
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -96,9 +96,11 @@ FORMS: dict[str, Callable[[Path], Any]] = {
     "semicolons": lambda folder: as_csv(folder, "rows.csv", ";"),
     "tabs": lambda folder: as_csv(folder, "rows.tsv", "\t"),
     "bars": lambda folder: as_csv(folder, "rows.txt", "|"),
-    "csv of pandas": lambda folder: [as_pandas().to_csv(folder / "a.csv", index=False), read_csv(folder / "a.csv")][1],
-    "csv of Polars": lambda folder: [as_polars().write_csv(folder / "a.csv"), read_csv(folder / "a.csv")][1],
-    "csv of DuckDB": lambda folder: [as_duckdb().write_csv(str(folder / "a.csv")), read_csv(folder / "a.csv")][1],
+    "csv of pandas": lambda folder: [as_pandas().to_csv(folder / "a.csv", index=False), read_table(folder / "a.csv")][
+        1
+    ],
+    "csv of Polars": lambda folder: [as_polars().write_csv(folder / "a.csv"), read_table(folder / "a.csv")][1],
+    "csv of DuckDB": lambda folder: [as_duckdb().write_csv(str(folder / "a.csv")), read_table(folder / "a.csv")][1],
     "Parquet of pandas": lambda folder: as_parquet(folder, as_pandas().to_parquet),
     "Parquet of Polars": lambda folder: as_parquet(folder, as_polars().write_parquet),
     "Parquet of DuckDB": lambda folder: as_parquet(folder, lambda path: as_duckdb().write_parquet(str(path))),

@@ -193,8 +193,6 @@ def table_digest(table: Table) -> bytes:
 
 def _cells(cells: Cells) -> _Spelled:
     """Return the cells of a column as 16 bytes each, the same whatever type they have beside each other."""
-    if isinstance(cells, list):
-        return _texts(cells)
     if cells.dtype.kind == "f":
         return _numbers(cells)
     if cells.dtype.kind in "iu":

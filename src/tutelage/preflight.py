@@ -255,14 +255,14 @@ def ids_among(columns: Mapping[str, Cells]) -> list[str]:
 def _may_be_ids(name: str, cells: Cells, columns: Mapping[str, Cells]) -> bool:
     n_rows = len(cells)
     looked = cells[:: max(1, n_rows // _LOOKED_AT)]
-    if n_rows < _FEWEST_IDS or len(set(looked if isinstance(looked, list) else looked.tolist())) < _FEWEST_IDS:
+    if n_rows < _FEWEST_IDS or len(set(looked.tolist())) < _FEWEST_IDS:
         return False
     words = set(re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()))
     most = _MOST_ROWS_OF_ONE if words & _WORDS_FOR_PEOPLE or (words and words <= _WORDS_FOR_IDS) else 0
     if not most and words & _WORDS_FOR_IDS:
         most = _MOST_ROWS_OF_ONE_UNNAMED  # of a hospital, perhaps
     if most:
-        values = len(set(cells)) if isinstance(cells, list) else len(set(cells.tolist()))
+        values = len(set(cells.tolist()))
         return n_rows > values >= _FEWEST_IDS and values * most > n_rows
     numbers = _whole_numbers(cells)
     return _are_codes(cells) if numbers is None else _are_ids(name, numbers, columns)
@@ -270,9 +270,9 @@ def _may_be_ids(name: str, cells: Cells, columns: Mapping[str, Cells]) -> bool:
 
 def _are_codes(cells: Cells) -> bool:
     """Return whether most cells are short texts with letters, as codes and names are, and many are repeated."""
-    if not isinstance(cells, list) and cells.dtype.kind not in "OU":
+    if cells.dtype.kind not in "OU":
         return False
-    texts = cells if isinstance(cells, list) else [spelled(cell) for cell in cells.tolist()]
+    texts = [spelled(cell) for cell in cells.tolist()]
     times = Counter(texts)
     if not len(texts) > len(times) >= len(texts) / _MOST_ROWS_OF_ONE_UNNAMED:
         return False
@@ -320,8 +320,8 @@ def _are_ids(name: str, numbers: IntArray, columns: Mapping[str, Cells]) -> bool
 
 def _agree(cells: Cells, rows: IntArray, others: IntArray) -> float:
     """Return how often the cells of two rows are equal."""
-    one, other = ([cells[row] for row in places.tolist()] for places in (rows, others))
-    return sum(map(bool, (first == second for first, second in zip(one, other, strict=True)))) / len(one)
+    pairs = zip(cells[rows].tolist(), cells[others].tolist(), strict=True)
+    return sum(bool(first == second) for first, second in pairs) / len(rows)
 
 
 @final

@@ -1,60 +1,52 @@
 """Tables of any form as named columns whose cells keep their kinds; errors name files and columns and quote no cell."""
 
 import csv
-import gzip
 import re
 import warnings
-import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time
-from io import TextIOWrapper
-from itertools import chain
 from math import isfinite
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from sys import getsizeof
-from typing import Any, TypeVar, final
+from typing import Any, NamedTuple, TypeVar, final
 
-import narwhals.stable.v2 as nw
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import compute, parquet, types
+from pyarrow import csv as arrow_csv
 
-from tutelage._internal.gate import (
-    LARGEST,
-    TABLE,
-    free_memory,
-    open_input,
-    require_input,
-    require_memory,
-    unpacked,
-    user_path,
-)
+from tutelage._internal import gate
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
 
 TABLE_FILES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz", ".parquet")
 """Endings of the files that `read_table` reads."""
 
-Cells = npt.NDArray[Any] | list[str]
+Cells = npt.NDArray[Any]
 MOMENT = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d(:?\d\d)?)?)?")
 """How csv files spell days and times."""
-_SEPARATORS = ",;\t|"
-_MEMORY_OF_LINE = 40  # bytes, at most, per character of a line of a csv file, while it is divided into cells
-_MEMORY_OF_CELL, _MEMORY_OF_COLUMN = 8, 64  # bytes, at least, besides what is in them
-_MOST_KEPT = 2**16
-_BUFFER = 2**20  # bytes of a column that are read at once; without it, a column of a whole row group would be
 ROWS_AT_ONCE = 2**16
-_PANDAS_INDEX = "__index_level_"
 TEXT_TYPE = "text"
 """The type of columns whose cells are converted one by one."""
+WRITTEN = "text of a csv file"
+"""The type of columns of a csv file: each cell is text, and the public rows determine what it means."""
 _EMPTY, _SEVERAL, _MOMENT = "empty", "of several types", "datetime"  # other types of columns
-_ONE_TYPE = "Write both files with one type for the column."
-_READ_AGAIN = (
-    "Read the file with tutelage.tables.read_table(path, like=public), or with the public types, in pandas with "
-    "read_csv(path, dtype=dict(public.dtypes))."
-)
+_MARKS = ",;\t|"  # between cells
+_MEMORY_OF_LINE = 40  # bytes, at most, per character of a line of a csv file, while it is divided into cells
+_MEMORY_OF_CELL, _MEMORY_OF_COLUMN = 8, 64  # bytes, at least, besides what is in them
+_AT_ONCE = 2**20  # bytes of a csv file
+_BUFFER = 2**20  # bytes of a column that are read at once; without it, a column of a whole row group would be
+_ODD_MARK = r'[\r\n]|^ +"'
+_PANDAS_INDEX = "__index_level_"
+_TWICE = "The columns of the rows must have different names."
+_COMPUTED = ("collect", "compute")  # methods of frames that are not in memory
+_WORDS = {
+    "string": TEXT_TYPE, "double": "float64", "float": "float32", "bool": "boolean", "null": _EMPTY, "binary": "bytes",
+}  # fmt: skip
 _Read = TypeVar("_Read")
 
 
@@ -63,15 +55,22 @@ _Read = TypeVar("_Read")
 class Table:
     """Named columns.
 
-    The cells of a column are an array, in which they keep their types, or text as a csv file has it, blanks trimmed,
-    whose kind is found from the public rows.
+    The cells of a column are an array, in which they keep their types. A list is text as a csv file has it, blanks
+    trimmed, whose kind is found from the public rows.
     """
 
     source: str  # the file's name, for messages; empty for rows that come from no file
     columns: Mapping[str, Cells] = field(repr=False)
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)  # order of the categories, if any
-    # The type that a column has in the memory of a frame or in a Parquet file; without one, it is that of its cells.
+    # The type that a column has in the memory of a frame or in a file; without one, it is that of its cells.
     types: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        written = {name: cells for name, cells in self.columns.items() if isinstance(cells, list)}
+        if written:
+            arrays = {name: np.array(cells, dtype=object) for name, cells in written.items()}
+            object.__setattr__(self, "columns", {**self.columns, **arrays})
+            object.__setattr__(self, "types", {**self.types, **dict.fromkeys(written, WRITTEN)})
 
     @property
     def n_rows(self) -> int:
@@ -90,40 +89,34 @@ class Table:
 
     def texts(self, name: str) -> list[str]:
         """Return the cells of column `name` as text, the same for every form of a table."""
-        cells = self.column(name)
-        return cells if isinstance(cells, list) else [spelled(cell) for cell in cells.tolist()]
+        return [spelled(cell) for cell in self.column(name).tolist()]
 
     def parts(self, at_once: int) -> Iterator["Table"]:
         """Yield the rows as tables of at most `at_once` rows, from top to bottom."""
         for start in range(0, self.n_rows, at_once):
-            columns = {name: cells[start : start + at_once] for name, cells in self.columns.items()}
-            yield Table(self.source, columns, self.levels, self.types)
+            yield self.take(slice(start, start + at_once))
 
-    def take(self, rows: Sequence[int] | npt.NDArray[np.integer]) -> "Table":
-        """Return the rows with these numbers, in this order."""
-        columns = {
-            name: [cells[row] for row in rows] if isinstance(cells, list) else cells[np.asarray(rows, dtype=int)]
-            for name, cells in self.columns.items()
-        }
-        return Table(self.source, columns, self.levels, self.types)
+    def take(self, rows: Any) -> "Table":
+        """Return the rows with these numbers, in this order; or those of a slice."""
+        some = rows if isinstance(rows, slice) else np.asarray(rows, dtype=int)
+        return Table(self.source, {name: cells[some] for name, cells in self.columns.items()}, self.levels, self.types)
 
     def without(self, names: Collection[str]) -> "Table":
         """Return the other columns."""
         columns = {name: cells for name, cells in self.columns.items() if name not in names}
-        levels = {name: self.levels[name] for name in self.levels if name in columns}
-        return Table(self.source, columns, levels, self.types)
+        return Table(self.source, columns, self.levels, self.types)
 
     def type_of(self, name: str) -> str:
         """Return the type of a column, in one word for the same type in all libraries."""
-        cells = self.column(name)
-        return self.types.get(name) or (TEXT_TYPE if isinstance(cells, list) else _type_of_cells(cells))
+        found = self.types.get(name) or _type_of_cells(self.column(name))
+        return TEXT_TYPE if found == WRITTEN else found
 
     def rows(self) -> npt.NDArray[Any]:
         """Return all cells as text, shape (rows, columns), as a csv file would have them: 1.0 where `texts` have 1."""
         written = []
         for name, cells in self.columns.items():
             texts = self.texts(name)
-            if isinstance(cells, np.ndarray) and cells.dtype.kind == "f":
+            if cells.dtype.kind == "f":
                 texts = [str(cell) if text else text for cell, text in zip(cells.tolist(), texts, strict=True)]
             written.append(texts)
         return np.array(written, dtype=object).T
@@ -149,68 +142,15 @@ class Batches:
             raise InvalidDataError(f"{self.source or 'The table'} has no column '{missing[0]}'. Check the spelling.")
 
 
-def read_batches(path: str | PathLike[str], *, rows_at_once: int = ROWS_AT_ONCE) -> Batches:
-    """Return the rows of a Parquet file as batches: a file may be larger than memory (extra ``tables``).
-
-    Parameters
-    ----------
-    path : path-like
-        The file. Do not change it while a `fit` reads it; a fit notices that, and releases nothing more.
-    rows_at_once : int
-        Most rows of a batch. No result depends on it.
-    """
-    path = user_path(path)
-    integer_at_least(rows_at_once, 1, "rows_at_once", "read_batches")
-    unreadable = f"{path} is not a readable Parquet file"
-    if path.suffix.lower() != ".parquet" and path.name.lower().endswith(TABLE_FILES):
-        raise InvalidDataError(f"{unreadable}. For other tables, use read_table.")
-
-    def opened(**options: Any) -> Any:
-        parquet = _parquet_reader(path)
-        # With `pre_buffer`, all that was read would stay in memory until the file is closed.
-        return _quietly(lambda: parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False, **options), unreadable)
-
-    def tables(names: Sequence[str]) -> Iterator[Table]:
-        from pyarrow import Table as ArrowTable
-
-        with opened(read_dictionary=list(texts)) as file:
-            batches = file.iter_batches(rows_at_once, columns=list(names))
-            while (batch := _quietly(lambda: next(batches, None), unreadable)) is not None:
-                if not batch.num_rows:
-                    continue
-                found = frame_table(ArrowTable.from_batches([batch]), texts=texts)
-                columns = {name: found.columns[name] for name in names}
-                yield Table(path.name, columns, found.levels, found.types)
-
-    with opened() as file:
-        names, texts = tuple(file.schema_arrow.names), _texts_in(file.schema_arrow)
-        _check_parquet(path, names, file.metadata.num_rows)
-    return Batches(path.name, names, tables)
-
-
-def as_batches(rows: Any) -> Batches | None:
-    """Return rows that come in batches: those of `read_batches`, or the partitions of a Dask DataFrame; else None."""
-    if isinstance(rows, Batches):
-        return rows
-    if not nw.dependencies.is_dask_dataframe(rows):
-        return None
-
-    def tables(names: Sequence[str]) -> Iterator[Table]:
-        some = rows[list(names)]
-        for number in range(rows.npartitions):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # a warning may quote a cell
-                part = _quietly(lambda one=number: some.get_partition(one).compute(), "The rows cannot be computed")
-            yield from frame_table(part).parts(ROWS_AT_ONCE)
-
-    names = tuple(map(str, rows.columns))
-    if len(set(names)) < len(names):
-        raise InvalidDataError("The columns of the rows must have different names.")
-    return Batches("", names, tables)
+# Files
 
 
 def read_table(path: str | PathLike[str], like: Any = None) -> Table:
-    """Read a csv file (see `read_csv`) or a Parquet file (``.parquet``).
+    """Read a csv file or a Parquet file (``.parquet``).
+
+    A csv file has a header row, is UTF-8, and is compressed if its name ends in ``.gz``. Cells are separated by ``,``,
+    ``;``, ``|`` or tabs, whichever divides the header into most names. Each row is one line; for texts of several
+    lines, use Parquet.
 
     Parameters
     ----------
@@ -221,8 +161,11 @@ def read_table(path: str | PathLike[str], like: Any = None) -> Table:
         determines: cells of a csv file stay text until they are converted one by one, and columns of a Parquet file
         must have the types of the public columns. No cell can choose how other people's cells are read.
     """
-    path = user_path(path)
-    table = _read_parquet(path) if path.suffix.lower() == ".parquet" else read_csv(path)
+    path = gate.user_path(path)
+    if path.suffix.lower() == ".parquet":
+        table = _quietly(lambda: _read_parquet(path), f"{path} is not a readable Parquet file")
+    else:
+        table = _quietly(lambda: _read_csv(path), f"{path} is not a UTF-8 csv file")
     if like is not None:
         public = as_table(like)
         if public is None:
@@ -241,174 +184,198 @@ def require_same_types(private: Table, public: Table, names: Iterable[str]) -> N
     person could change the numbers of all others. Text as a csv file has it is read cell by cell, and safe.
     """
     for name in names:
-        if name not in private.columns or name not in public.columns:
-            continue  # which is refused, with advice, where the columns become numbers
-        found = private.type_of(name)
-        if isinstance(private.column(name), list) or found == _EMPTY:
+        if name not in private.columns or name not in public.columns or private.types.get(name) == WRITTEN:
+            continue  # a missing one is refused, with advice, where the columns become numbers
+        found, wanted = private.type_of(name), public.type_of(name)
+        if found == _EMPTY or (found == wanted and found != _SEVERAL):
             continue
-        wanted = public.type_of(name)
-        if found != wanted or found == _SEVERAL:
-            where = f" of {private.source}" if private.source else ""
-            advice = _ONE_TYPE if private.source else _READ_AGAIN
-            differ = f"is {_in_words(found)} in the private rows and {_in_words(wanted)} in the public rows"
-            if found == _SEVERAL:
-                differ = f"has cells of several types{', in the public rows too' * (wanted == _SEVERAL)}"
-            raise InvalidDataError(
-                f"Column '{name}'{where} {differ}. One cell may have chosen this type, and with it how everybody's "
-                f"cells were read. {advice}"
+        differ = f"is {found} in the private rows and {wanted} in the public rows"
+        for word, plain in (("float64", "float"), ("boolean", "truth values"), (_MOMENT, "dates")):
+            differ = differ.replace(word, plain)
+        advice = "Write both files with one type for the column."
+        if not private.source:
+            advice = (
+                "Read the file with tutelage.tables.read_table(path, like=public), or with the public types, in pandas "
+                "with read_csv(path, dtype=dict(public.dtypes))."
             )
-
-
-def _in_words(kind: str) -> str:
-    return kind.replace("float64", "float").replace("boolean", "truth values").replace(_MOMENT, "dates")
-
-
-def read_csv(path: str | PathLike[str]) -> Table:
-    """Read a csv file with a header row (UTF-8), compressed if its name ends in ``.gz``.
-
-    Cells are separated by ``,``, ``;``, ``|`` or tabs, whichever divides the header into most names. Each row is one
-    line; for texts of several lines, use Parquet.
-    """
-    path, unreadable = user_path(path), ""
-    free, taken = free_memory(), 0
-    try:
-        with _opened(path) as file:
-            lines = _divisible(file, path, free)
-            first = next(lines, "")
-            kept: dict[str, str] = {}  # equal cells as one object
-            # Strict: an open quotation mark would swallow the lines below it, and with them other people.
-            reader = csv.reader(chain([first], lines), delimiter=_separator(first), skipinitialspace=True, strict=True)
-            header, columns = list[str](), list[list[str]]()
-            for line, row in enumerate(reader, start=1):
-                # Where marks are not doubled, one person's cell opens and another's closes; all between them would go.
-                if reader.line_num > line:
-                    raise InvalidDataError(
-                        f"A quotation mark opens a cell on line {line} of {path.name} that does not end on that line. "
-                        "Write each row on one line and double quotation marks inside cells, or use Parquet."
-                    )
-                if line == 1:
-                    header = [name.strip() for name in row]
-                    columns = [[] for _ in header]
-                    taken = _MEMORY_OF_COLUMN * len(header)
-                elif row and len(row) != len(header):
-                    raise InvalidDataError(
-                        f"Line {line} of {path.name} has {len(row)} cells, the header {len(header)}."
-                    )
-                elif row:
-                    taken += _MEMORY_OF_CELL * len(row)
-                    for column, cell in zip(columns, map(str.strip, row), strict=True):
-                        known = kept.get(cell)
-                        if known is None:
-                            known = cell
-                            taken += getsizeof(cell)
-                            if len(kept) < _MOST_KEPT:
-                                kept[cell] = cell
-                        column.append(known)
-                    require_memory(taken, path, free)
-    except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        unreadable, header, columns = type(error).__name__, [], []
-    except OSError as error:
-        raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
-    if unreadable:  # out here: a UnicodeDecodeError holds the bytes of the file
-        cause = " Is a quotation mark open, or inside a cell without another one?" if unreadable == "Error" else ""
-        raise InvalidDataError(f"{path} is not a UTF-8 csv file ({unreadable}).{cause}")
-    if not columns or not columns[0]:
-        raise InvalidDataError(f"{path} has no rows below its header.")
-    _check_header(header, path)
-    return Table(path.name, dict(zip(header, columns, strict=True)))
-
-
-def _opened(path: Path) -> TextIOWrapper:
-    file = open_input(path, TABLE)
-    try:
-        if path.suffix.lower() == ".gz":
-            file = unpacked(file, path)
-    except BaseException:
-        file.close()
-        raise
-    return TextIOWrapper(file, newline="", encoding="utf-8-sig")
-
-
-def _divisible(file: TextIOWrapper, path: Path, free: float) -> Iterator[str]:
-    """Yield the lines; refuse one that takes too much memory, whatever its cells are, after reading its beginning."""
-    most = int(min(free / _MEMORY_OF_LINE, LARGEST)) + 1
-    while line := file.readline(most):
-        require_memory(_MEMORY_OF_LINE * len(line), path, free)
-        yield line
-
-
-def _separator(header: str) -> str:
-    """Return the separator that divides the header into most names, a comma if several do."""
-    return max(_SEPARATORS, key=lambda mark: len(next(csv.reader([header], delimiter=mark, skipinitialspace=True), [])))
-
-
-def _check_header(header: list[str], path: Path) -> None:
-    """Refuse columns without a name of their own, quoting none: without a header they are a person's cells."""
-    if header[0] == "" and "" not in header[1:]:
         raise InvalidDataError(
-            f"The first column of {path} has no name. Is it an index that was saved with the table? Write the file "
-            "without it (in pandas: index=False), or name it."
+            f"Column '{name}'{f' of {private.source}' if private.source else ''} {differ}. One cell may have chosen "
+            f"this type, and with it how everybody's cells were read. {advice}"
         )
-    for number, name in enumerate(header, start=1):
-        if name == "":
-            raise InvalidDataError(f"Column {number} of {path} has no name. The header must name every column.")
-        if name in header[: number - 1]:
-            first = header.index(name) + 1
-            raise InvalidDataError(f"Columns {first} and {number} of {path} have the same name. Rename one of them.")
+
+
+def _read_csv(path: Path) -> Table:
+    free, rows = gate.free_memory(), 0
+    most = int(min(free / _MEMORY_OF_LINE, gate.LARGEST)) + 1  # bytes of a line
+    with gate.open_input(path, gate.TABLE) as opened:
+        file = gate.unpacked(opened, path) if path.suffix.lower() == ".gz" else opened
+        block = file.readline(most)
+        gate.require_memory(_MEMORY_OF_LINE * len(block), path, free)
+        header, _, block = re.split(b"(\r\n|\r|\n|$)", block, maxsplit=1)
+        names, mark = _header(header.decode("utf-8-sig"), path)
+        columns: dict[str, list[str]] = {name: [] for name in names}
+        taken = _MEMORY_OF_COLUMN * len(names)
+        while block := block + file.read(_AT_ONCE):
+            block += file.readline(most)  # to the end of a line
+            gate.require_memory(taken + _MEMORY_OF_LINE * len(block), path, free)
+            for name, (known, places) in zip(names, _divided(block, names, mark, rows, path), strict=True):
+                taken += _MEMORY_OF_CELL * len(places) + sum(map(getsizeof, known))
+                gate.require_memory(taken, path, free)
+                columns[name].extend(known[places].tolist())
+            rows, block = len(columns[names[0]]), b""
+    if not rows:
+        raise InvalidDataError(f"{path} has no rows below its header.")
+    cells = {name: np.array(columns.pop(name), dtype=object) for name in names}
+    return Table(path.name, cells, types=dict.fromkeys(names, WRITTEN))
+
+
+def _header(line: str, path: Path) -> tuple[list[str], str]:
+    """Return the names of the columns, and the mark that divides the header into most of them."""
+    options = {"skipinitialspace": True}
+    mark = max(_MARKS, key=lambda mark: len(next(csv.reader([line], delimiter=mark, **options), [])))
+    names = [name.strip() for name in next(csv.reader([line], delimiter=mark, strict=True, **options), [])]
+    if not names:
+        raise InvalidDataError(f"{path} has no rows below its header.")
+    for number, name in enumerate(names, start=1):
+        if name == "" or name in names[: number - 1]:  # which are not quoted: without a header, they are a person's
+            raise InvalidDataError(
+                f"Column {number} of {path} has no name of its own. The first line must give each column another name. "
+                "If a column is an index that was saved with the table, leave it out (in pandas: index=False)."
+            )
+    return names, mark
+
+
+def _divided(block: bytes, names: list[str], mark: str, rows: int, path: Path) -> Iterator[tuple[Cells, Cells]]:
+    """Yield, of each column of some lines below others, the different cells without blanks around them, and the places.
+
+    A cell that goes on below its line is refused: where quotation marks are not doubled, one person's cell opens and
+    another's closes, and all between them would go.
+    """
+    wrong = list[arrow_csv.InvalidRow]()
+
+    def skipped(row: arrow_csv.InvalidRow) -> str:
+        wrong.extend([] if wrong else [row])
+        return "skip"
+
+    table = arrow_csv.read_csv(
+        pa.BufferReader(block),
+        arrow_csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=names),
+        arrow_csv.ParseOptions(delimiter=mark, invalid_row_handler=skipped),
+        # All cells are text, so that none has a part in the choice of a type.
+        arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.dictionary(pa.int32(), pa.string()))),
+    )
+    for row in wrong:
+        number = rows + (row.number or 0)
+        if re.search(r"[\r\n]", row.text.strip("\r\n")):
+            raise _odd_mark(number, path)
+        raise InvalidDataError(
+            f"Row {number} of {path.name} has {row.actual_columns} cells, the header {row.expected_columns}."
+        )
+    for column in map(pa.ChunkedArray.combine_chunks, table.columns):
+        odd = compute.index(compute.match_substring_regex(column.dictionary, _ODD_MARK), True).as_py()
+        if odd >= 0:
+            raise _odd_mark(rows + compute.index(column.indices, odd).as_py() + 1, path)
+        yield compute.utf8_trim_whitespace(column.dictionary).to_numpy(zero_copy_only=False), column.indices.to_numpy()
+
+
+def _odd_mark(row: int, path: Path) -> InvalidDataError:
+    return InvalidDataError(
+        f"In row {row} of {path.name}, a quotation mark stands behind a blank, or opens a cell that does not end on "
+        "that line. Write each row on one line, no blanks before cells, and double quotation marks inside cells, or "
+        "use Parquet."
+    )
 
 
 def _read_parquet(path: Path) -> Table:
-    parquet = _parquet_reader(path)
-    stated = _quietly(lambda: parquet.read_metadata(path), f"{path} is not a readable Parquet file")
-    try:
-        require_memory(_memory_stated(stated), path)
-    except OSError as error:
-        raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
-    texts = _texts_in(stated.schema.to_arrow_schema())
-    # Otherwise pyarrow would read columns from the names of the folders, such as year=2024.
-    options = {"partitioning": None, "read_dictionary": list(texts)}
-    rows = _quietly(lambda: parquet.read_table(path, **options), f"{path} is not a readable Parquet file")
-    table = frame_table(rows, texts=texts)
-    _check_parquet(path, tuple(table.columns), table.n_rows if table.columns else 0)
-    return Table(path.name, table.columns, table.levels, table.types)
+    schema = _parquet_schema(path)
+    with parquet.ParquetFile(path, read_dictionary=_plain_texts(schema)) as file:
+        stated = file.metadata
+        groups, places = map(stated.row_group, range(stated.num_row_groups)), range(stated.num_columns)
+        widths = [max(_MEMORY_OF_CELL, file.schema.column(place).length) for place in places]
+        chunks = ((group.column(place), widths[place]) for group in groups for place in places)
+        gate.require_memory(
+            sum(max(one.total_uncompressed_size, width * one.num_values) for one, width in chunks), path
+        )
+        return _of_parquet(file.read(), path, schema)
 
 
-def _memory_stated(stated: Any) -> int:
-    """Return how many bytes the columns of a Parquet file take, at least."""
-    widths = [max(_MEMORY_OF_CELL, stated.schema.column(place).length) for place in range(stated.num_columns)]
-    groups = map(stated.row_group, range(stated.num_row_groups))
-    chunks = ((group.column(place), width) for group in groups for place, width in enumerate(widths))
-    return sum(max(chunk.total_uncompressed_size, width * chunk.num_values) for chunk, width in chunks)
-
-
-def _texts_in(schema: Any) -> dict[str, str]:
-    """Return the columns of text and bytes, with their types; many cells of them may be stored as one."""
-    words = (("string", TEXT_TYPE), ("binary", "bytes"))
-    kinds = {field.name: str(field.type).removeprefix("large_").removesuffix("_view") for field in schema}
-    return {name: dict(words)[kind] for name, kind in kinds.items() if kind in dict(words)}
-
-
-def _parquet_reader(path: Path) -> Any:
-    try:
-        from pyarrow import parquet
-    except ModuleNotFoundError:
-        raise InvalidDataError(f"{path.name} needs pyarrow: pip install 'tutelage[tables]'.") from None
-    try:
-        require_input(path, LARGEST)
-    except OSError as error:
-        raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
-    return parquet
-
-
-def _check_parquet(path: Path, names: Collection[str], n_rows: int) -> None:
-    if any(name.startswith(_PANDAS_INDEX) for name in names):
+def _parquet_schema(path: Path) -> pa.Schema:
+    """Return the columns of a Parquet file, and refuse one without rows."""
+    with parquet.ParquetFile(gate.require_input(path, gate.LARGEST)) as file:
+        schema, rows = file.schema_arrow, file.metadata.num_rows
+    if any(name.startswith(_PANDAS_INDEX) for name in schema.names):
         raise InvalidDataError(f"{path} has an index among its columns. Write the file without it (index=False).")
-    if not names or n_rows == 0:
+    if not schema.names or rows == 0:
         raise InvalidDataError(f"{path} has no rows.")
+    return schema
+
+
+def _plain_texts(schema: pa.Schema) -> list[str]:
+    """Return the columns of text and bytes without categories. What is stored once for many cells is read once."""
+    texts = (TEXT_TYPE, "bytes")
+    return [one.name for one in schema if _type_of(one.type) in texts and not types.is_dictionary(one.type)]
+
+
+def _of_parquet(rows: pa.Table, path: Path, schema: pa.Schema) -> Table:
+    columns = [(name, (rows.column(name), schema.field(name).type)) for name in rows.schema.names]
+    return _table(path.name, columns, lambda one: _arrow_column(*one), None)
+
+
+def read_batches(path: str | PathLike[str], *, rows_at_once: int = ROWS_AT_ONCE) -> Batches:
+    """Return the rows of a Parquet file as batches: a file may be larger than memory.
+
+    Parameters
+    ----------
+    path : path-like
+        The file. Do not change it while a `fit` reads it; a fit notices that, and releases nothing more.
+    rows_at_once : int
+        Most rows of a batch. No result depends on it.
+    """
+    path = gate.user_path(path)
+    integer_at_least(rows_at_once, 1, "rows_at_once", "read_batches")
+    refusal = f"{path} is not a readable Parquet file"
+    if path.suffix.lower() != ".parquet" and path.name.lower().endswith(TABLE_FILES):
+        raise InvalidDataError(f"{refusal}. For other tables, use read_table.")
+    schema = _quietly(lambda: _parquet_schema(path), refusal)
+
+    def tables(names: Sequence[str]) -> Iterator[Table]:
+        # With `pre_buffer`, all that was read would stay in memory until the file is closed.
+        options: dict[str, Any] = {"read_dictionary": _plain_texts(schema), "buffer_size": _BUFFER, "pre_buffer": False}
+        with _quietly(lambda: parquet.ParquetFile(gate.require_input(path, gate.LARGEST), **options), refusal) as file:
+            batches = file.iter_batches(rows_at_once, columns=list(names))
+            while (batch := _quietly(lambda: next(batches, None), refusal)) is not None:
+                if batch.num_rows:
+                    yield _of_parquet(pa.Table.from_batches([batch]).select(list(names)), path, schema)
+
+    return Batches(path.name, tuple(schema.names), tables)
+
+
+# Rows in memory
+
+
+def as_batches(rows: Any) -> Batches | None:
+    """Return rows that come in batches: those of `read_batches`, or the partitions of a Dask DataFrame; else None."""
+    if isinstance(rows, Batches):
+        return rows
+    if not _library(rows).startswith("dask") or not hasattr(rows, "get_partition"):
+        return None
+
+    def tables(names: Sequence[str]) -> Iterator[Table]:
+        some = rows[list(names)]
+        for number in range(rows.npartitions):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a warning may quote a cell
+                part = _quietly(lambda one=number: some.get_partition(one).compute(), "The rows cannot be computed")
+            yield from _frame_table(part).parts(ROWS_AT_ONCE)
+
+    names = tuple(map(str, rows.columns))
+    if len(set(names)) < len(names):
+        raise InvalidDataError(_TWICE)
+    return Batches("", names, tables)
 
 
 def as_table(rows: Any, names: Collection[str] | None = None) -> Table | None:
-    """Return rows with named columns as a table: a frame of any library, or a mapping of names to cells.
+    """Return rows with named columns as a table: a frame of any library that exports to Arrow, or a mapping to cells.
 
     It has only the columns of these `names`, if given. None stands for rows whose columns have no names.
     """
@@ -417,78 +384,132 @@ def as_table(rows: Any, names: Collection[str] | None = None) -> Table | None:
     if isinstance(rows, Mapping):
         needed = {name: cells for name, cells in rows.items() if names is None or name in names}
         return Table("", {str(name): _array(cells, str(name)) for name, cells in needed.items()})
-    frame = of_narwhals(rows)
-    return None if frame is rows else frame_table(frame, names)
+    return _frame_table(rows, names) if _is_frame(rows) else None
 
 
-def of_narwhals(rows: Any, *, allow_series: bool | None = None) -> Any:
-    """Return a frame of any library as one of narwhals, and anything else as it is; refuse two columns of one name."""
-    same_names = "The columns of the rows must have different names"
-    return _quietly(lambda: nw.from_native(rows, pass_through=True, allow_series=allow_series), same_names)
+def is_lazy(rows: Any) -> bool:
+    """Return whether rows are computed again, perhaps in another order, whenever they are looked at."""
+    in_memory = _library(rows) in ("polars", "pyarrow") or hasattr(rows, "iloc")
+    return _is_frame(rows) and (not in_memory or any(hasattr(type(rows), name) for name in _COMPUTED))
 
 
-def frame_table(rows: Any, names: Collection[str] | None = None, *, texts: Mapping[str, str] | None = None) -> Table:
-    """Return a frame of any library that narwhals knows as a table.
+def column_array(values: Any) -> Any:
+    """Return a column of a DataFrame library as an array; anything else as it is."""
+    if _is_frame(values):
+        columns = list(_frame_table(values).columns.values())
+        return columns[0] if len(columns) == 1 else values
+    if _library(values) == "pandas" and hasattr(values, "iloc"):
+        return _quietly(lambda: _pandas_column(values), "A column cannot be read").cells
+    if isinstance(values, pa.Array) or hasattr(values, "__arrow_c_stream__"):
+        chunks = [values] if isinstance(values, pa.Array) else values
+        return _quietly(lambda: _arrow_column(pa.chunked_array(chunks)), "A column cannot be read").cells
+    return values
 
-    `texts` has the types of columns of PyArrow that are dictionaries here, but no categories.
-    """
-    texts = texts or {}
-    frame = of_narwhals(rows)
-    # The schema first: a DuckDB relation forgets the order of its categories when it is computed.
-    schema = _quietly(frame.collect_schema, "The rows cannot be computed")
-    if isinstance(frame, nw.LazyFrame):
-        frame = _quietly(frame.collect, "The rows cannot be computed (DuckDB needs pyarrow)")
-    levels = {str(name): tuple(kind.categories) for name, kind in schema.items() if isinstance(kind, nw.Enum)}
-    columns, types = dict[str, Cells](), dict[str, str]()
-    for series in frame.iter_columns():
-        name = str(series.name)
+
+def _library(rows: Any) -> str:
+    return type(rows).__module__.lstrip("_").partition(".")[0]
+
+
+def _is_frame(rows: Any) -> bool:
+    kind = type(rows)
+    return hasattr(kind, "columns") and any(hasattr(kind, name) for name in ("__arrow_c_stream__", *_COMPUTED))
+
+
+def _frame_table(rows: Any, names: Collection[str] | None = None) -> Table:
+    computed = next((name for name in _COMPUTED if hasattr(type(rows), name)), None)
+    if computed is not None:
+        rows = _quietly(getattr(rows, computed), "The rows cannot be computed")
+    if _library(rows) == "pandas":
+        columns: Any = ((str(name), rows.iloc[:, place]) for place, name in enumerate(rows.columns))
+        return _table("", columns, _pandas_column, names)
+    in_order = _library(rows) == "duckdb"  # all its categories
+    frame = _quietly(lambda: pa.table(rows), "The rows cannot be computed")
+    columns = zip(frame.schema.names, frame.columns, strict=True)
+    return _table("", columns, lambda one: _arrow_column(one, in_order=in_order), names)
+
+
+class _Column(NamedTuple):
+    cells: Cells
+    type: str
+    order: tuple[str, ...] = ()  # of the categories, if they have one
+
+
+def _table(
+    source: str, columns: Iterable[tuple[str, Any]], read: Callable[[Any], _Column], names: Collection[str] | None
+) -> Table:
+    found = dict[str, _Column]()
+    for name, values in columns:
+        if name in found:
+            raise InvalidDataError(_TWICE)
         if names is None or name in names:
-            unreadable = f"Column '{name}' cannot be read"
-            read = _cells if name not in texts else lambda one: _arrow_texts(one.to_native())
-            columns[name] = cells = _quietly(lambda one=series, read=read: read(one), unreadable)
-            types[name] = texts.get(name) or _quietly(lambda one=series, its=cells: _type_of(one, its), unreadable)
-            levels |= _arrow_levels(series, name)
-    return Table("", columns, levels, types)
+            found[name] = _quietly(lambda one=values: read(one), f"Column '{name}' cannot be read")
+    levels = {name: one.order for name, one in found.items() if one.order}
+    return Table(source, {n: one.cells for n, one in found.items()}, levels, {n: one.type for n, one in found.items()})
 
 
-def _type_of(series: Any, cells: npt.NDArray[Any]) -> str:
-    """Return the type of a column of a frame: types that hold the same values of other people's cells are one."""
-    kind = series.dtype
-    if kind == nw.Categorical:
-        within = _type_of_categories(series)
-        return TEXT_TYPE if within in (TEXT_TYPE, _EMPTY) else f"categories of {within}"
-    if kind in (nw.String, nw.Enum):
-        # Of a column of objects of pandas, narwhals looks at the first cells only.
-        return _type_of_cells(cells) if str(getattr(series.to_native(), "dtype", "")) == "object" else TEXT_TYPE
-    if kind.is_integer():
-        return "integer"
-    if kind == nw.Datetime:
-        return f"{_MOMENT} in {kind.time_zone}" if kind.time_zone else _MOMENT
-    if kind.is_float() or kind == nw.Boolean or kind == nw.Date or kind == nw.Decimal:
-        return str(kind).partition("(")[0].lower()
-    return _type_of_cells(cells)
+def _pandas_column(series: Any) -> _Column:
+    """Return a column of pandas. For objects and categories, PyArrow would look for a type that fits all cells."""
+    if series.dtype == object:
+        return _Column(series.to_numpy(), _type_of_cells(series.to_numpy()))
+    if not hasattr(series.dtype, "categories"):
+        return _arrow_column(pa.table({"": series}).column(0))
+    known = [*series.cat.categories]
+    kind = _of_categories(_type_of_cells(np.array(known, dtype=object)))
+    order = tuple(map(spelled, known)) if series.cat.ordered else ()
+    return _Column(_coded(known, series.cat.codes.to_numpy()), kind, order)
 
 
-def _type_of_categories(series: Any) -> str:
-    """Return the type of the categories: those of pandas and PyArrow may be of any, which their cells came from."""
-    native = series.to_native()
-    kind = getattr(native, "type", None) or getattr(getattr(native, "dtype", None), "pyarrow_dtype", None)
-    if kind is not None:
-        return TEXT_TYPE if "string" in str(kind.value_type) else str(kind.value_type)
-    known = series.cat.get_categories()
-    return _type_of(known, _cells(known))
+def _arrow_column(values: Any, kind: Any = None, *, in_order: bool = False) -> _Column:
+    """Return a column of PyArrow: numbers, truth values and dates as such, the others as objects.
+
+    Its `kind` is that of the values, unless they are coded because each different text of a file is stored once.
+    """
+    found = values.type if kind is None else kind
+    coded = values if types.is_dictionary(values.type) else None
+    if _type_of(found) == TEXT_TYPE and coded is None:
+        coded = values.cast(pa.large_string()).dictionary_encode()
+    if coded is not None:
+        chunks = [np.empty(0, dtype=object)]
+        for chunk in coded.chunks:
+            codes = chunk.indices.cast(pa.int64()).fill_null(-1).to_numpy()
+            chunks.append(_coded(chunk.dictionary.to_pylist(), codes))
+        has_order = types.is_dictionary(found) and (in_order or found.ordered) and coded.num_chunks > 0
+        order = coded.unify_dictionaries().chunk(0).dictionary.to_pylist() if has_order else ()
+        return _Column(np.concatenate(chunks), _type_of(found), tuple(map(spelled, order)))
+    if types.is_timestamp(found) or types.is_date(found):
+        cells = values.to_numpy().astype("datetime64[us]")
+    elif types.is_floating(found) or (not values.null_count and (types.is_integer(found) or types.is_boolean(found))):
+        cells = values.to_numpy()
+    else:
+        cells = np.fromiter(values.to_pylist(), dtype=object, count=len(values))
+    return _Column(cells, _type_of(found))
 
 
-def _type_of_cells(cells: npt.NDArray[Any]) -> str:
+def _coded(known: list[Any], codes: npt.NDArray[Any]) -> Cells:
+    """Return the cell of each code; -1 stands for an empty one."""
+    cells = [cell if isinstance(cell, str | bytes) else spelled(cell) for cell in known]
+    return np.array([*cells, None], dtype=object)[codes]
+
+
+def _type_of(kind: Any) -> str:
+    """Return a type of PyArrow in one word: types that hold the same values of other people's cells are one."""
+    if types.is_dictionary(kind):
+        return _of_categories(_type_of(kind.value_type))
+    if types.is_timestamp(kind):
+        return f"{_MOMENT} in {kind.tz}" if kind.tz else _MOMENT
+    word = re.sub("^large_|[^a-z].*", "", str(kind))
+    return "integer" if types.is_integer(kind) else _WORDS.get(word, word)
+
+
+def _of_categories(within: str) -> str:
+    return TEXT_TYPE if within in (TEXT_TYPE, _EMPTY) else f"categories of {within}"
+
+
+def _type_of_cells(cells: Cells) -> str:
     """Return the type of the cells of an array; of objects, by those that are filled."""
-    if cells.dtype.kind == "M":
-        return _MOMENT
-    if cells.dtype.kind in "iu":
-        return "integer"
     if cells.dtype != object:
-        return "boolean" if cells.dtype.kind == "b" else cells.dtype.name
-    kinds = {type(cell) for cell in cells.tolist() if not is_missing(cell)}
-    names = {_type_of_cell(kind) for kind in kinds}
+        return {"M": _MOMENT, "i": "integer", "u": "integer", "b": "boolean"}.get(cells.dtype.kind, cells.dtype.name)
+    names = {_type_of_cell(kind) for kind in {type(cell) for cell in cells.tolist() if not is_missing(cell)}}
     if names == {"integer", "float64"}:
         return "float64"
     return names.pop() if len(names) == 1 else _SEVERAL if names else _EMPTY
@@ -500,52 +521,7 @@ def _type_of_cell(kind: type) -> str:
     return next((name for of, name in known if issubclass(kind, of)), word)
 
 
-def column_array(values: Any) -> Any:
-    """Return a column of a DataFrame library as an array; anything else as it is."""
-    series = of_narwhals(values, allow_series=True)
-    if isinstance(series, nw.Series):
-        return _cells(series)
-    if isinstance(series, nw.DataFrame):
-        columns = list(frame_table(series).columns.values())
-        return columns[0] if len(columns) == 1 else values
-    return values
-
-
-def _cells(series: Any) -> npt.NDArray[Any]:
-    """Return the cells of a column: numbers, truth values and dates as such, the others as objects."""
-    kind, complete = series.dtype, not series.null_count()
-    if kind == nw.Datetime:
-        return series.to_numpy().astype("datetime64[us]")
-    if kind == nw.Date or kind.is_float() or (complete and (kind.is_integer() or kind == nw.Boolean)):
-        return series.to_numpy()
-    native = series.to_native()
-    if kind == nw.String and hasattr(native, "dictionary_encode"):
-        return _arrow_texts(native.dictionary_encode())
-    # As a list: the arrays of some libraries fill empty cells of categories with another category.
-    cells = series.to_list()
-    if kind in (nw.Categorical, nw.Enum):
-        cells = [None if is_missing(cell) else spelled(cell) for cell in cells]
-    return np.fromiter(cells, dtype=object, count=len(cells))
-
-
-def _arrow_texts(dictionaries: Any) -> npt.NDArray[Any]:
-    """Return text of PyArrow, equal cells as one object: that is fast to make and to look up."""
-    found = [np.empty(0, dtype=object)]
-    for chunk in dictionaries.chunks:
-        texts = np.array([*chunk.dictionary.to_pylist(), None], dtype=object)
-        found.append(texts[chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False)])  # the last one is no text
-    return np.concatenate(found)
-
-
-def _arrow_levels(series: Any, name: str) -> dict[str, tuple[str, ...]]:
-    """Return the order of an ordered category of PyArrow, which narwhals does not tell from others."""
-    native = series.to_native()
-    if not getattr(getattr(native, "type", None), "ordered", False) or not native.chunks:
-        return {}
-    return {name: tuple(map(spelled, native.unify_dictionaries().chunk(0).dictionary.to_pylist()))}
-
-
-def _array(cells: Any, name: str) -> npt.NDArray[Any]:
+def _array(cells: Any, name: str) -> Cells:
     found = column_array(cells)
     found = found if isinstance(found, np.ndarray) else np.asarray(found, dtype=object)
     if found.ndim != 1:
@@ -556,13 +532,16 @@ def _array(cells: Any, name: str) -> npt.NDArray[Any]:
 
 
 def _quietly(read: Callable[[], _Read], refusal: str) -> _Read:
-    """Return what `read` returns; its errors may quote cells, so only their type is told."""
-    kind = ""
+    """Return what `read` returns. Its errors may quote cells, so only their type is told, and what the gate says."""
     try:
         return read()
+    except InvalidDataError:
+        raise
     except Exception as error:
-        kind = type(error).__name__
-    raise InvalidDataError(f"{refusal} ({kind}).")
+        refusal += f" ({type(error).__name__})"
+        if isinstance(error, OSError) and error.filename is not None and refusal.startswith(str(error.filename)):
+            refusal = f"{error.filename} cannot be read: {error.strerror}"
+    raise InvalidDataError(f"{refusal}.")
 
 
 def is_number(text: str) -> bool:

@@ -16,7 +16,7 @@ from tutelage.accounting import data_independent
 from tutelage.audit.checklist import check_mechanism
 from tutelage.cli.settings import read_mechanism
 from tutelage.datasets import DATASETS
-from tutelage.features.named import FEATURE_MAPS
+from tutelage.features.columns import FEATURE_MAPS
 from tutelage.mechanisms import LocalMechanism, Mechanism, NoisySum, local
 from tutelage.mechanisms.registry import CENTRAL, ENTRIES, FEDERATED, LOCAL, entry_of
 from tutelage.noise import SimulationNoise

@@ -31,7 +31,7 @@ from tutelage.audit.mechanism import (
 from tutelage.audit.overlap import audit_overlap, entities_in_several_shards
 from tutelage.events import Composed
 from tutelage.features import PublicColumns
-from tutelage.features.named import numbered_rows
+from tutelage.features.columns import numbered_rows
 from tutelage.mechanisms import Mechanism
 from tutelage.mechanisms.registry import entry_of
 from tutelage.noise import NoiseSource, known_noise

@@ -14,7 +14,7 @@ from tutelage.cli.method import read_method
 from tutelage.cli.settings import Section, about, entries_in, read_entry, read_section, read_settings
 from tutelage.estimator import PATEClassifier
 from tutelage.exceptions import ConfigError
-from tutelage.features.named import TABLE_MAP_OF_PEOPLE
+from tutelage.features.columns import TABLE_MAP_OF_PEOPLE
 from tutelage.methods import Method
 from tutelage.methods.shortcuts import DEFAULTS, method_for
 from tutelage.methods.tuned import DEFAULT_SHARE
@@ -23,7 +23,7 @@ from tutelage.published import is_formula
 _DEFAULT = method_for(None, **DEFAULTS)
 Positive = Annotated[int, Meta(ge=1)]
 Labels = Annotated[list[str | int], Meta(min_length=1)]
-ColumnKind = Literal["number", "date", "category", "text", "ignore"] | Labels
+ColumnKind = Literal["number", "decimal comma", "date", "dd.mm.yyyy", "category", "text", "ignore"] | Labels
 
 
 class PrivateSection(Section, frozen=True):

@@ -64,8 +64,7 @@ def _without_null(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _described(table: Table, name: str) -> dict[str, Any]:
-    cells = table.column(name)
-    missing = sum(map(is_missing, cells if isinstance(cells, list) else cells.tolist()))
+    missing = sum(map(is_missing, table.column(name).tolist()))
     try:
         kind = kind_of(table, name)
     except InvalidDataError as error:

@@ -23,7 +23,7 @@ from tutelage.estimator.inputs import Caller
 from tutelage.estimator.parameters import class_of, question_of
 from tutelage.exceptions import ConfigError, InvalidDataError, PreflightWarning
 from tutelage.features import PublicColumns, PublicRows
-from tutelage.features.named import FEATURE_MAPS, Columns
+from tutelage.features.columns import FEATURE_MAPS, Columns
 from tutelage.partition import canonical_ids
 from tutelage.preflight import Words
 from tutelage.tables import TABLE_FILES, Batches, Table, is_missing, read_batches, read_table, require_same_types
@@ -160,9 +160,7 @@ def _ids(table: Table, name: str | None) -> Matrix | None:
     """Return a column of ids in one spelling; fractions, which may have lost digits, are refused."""
     if name is None:
         return None
-    cells = table.column(name)
-    values = cells if isinstance(cells, list) else cells.tolist()
-    return canonical_ids(["" if is_missing(cell) else cell for cell in values])
+    return canonical_ids(["" if is_missing(cell) else cell for cell in table.column(name).tolist()])
 
 
 def _from_npz(private_path: Path, public_path: Path, private: PrivateSection, public_label: str | None) -> RunData:

@@ -38,7 +38,7 @@ from tutelage.exceptions import (
     RepeatedFitWarning,
 )
 from tutelage.features import PublicColumns
-from tutelage.features.named import ColumnMap
+from tutelage.features.columns import ColumnMap
 from tutelage.ledger import Ledger, LedgerState
 from tutelage.mechanisms import Release
 from tutelage.methods import Method, Public, Tuned

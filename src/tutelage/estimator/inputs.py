@@ -28,7 +28,7 @@ from tutelage.exceptions import (
 )
 from tutelage.features import PublicColumns
 from tutelage.features.base import check_row_by_row
-from tutelage.features.named import (
+from tutelage.features.columns import (
     ColumnMap,
     by_name,
     dense_rows,

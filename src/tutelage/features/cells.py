@@ -4,17 +4,28 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from importlib import import_module
 from importlib.util import find_spec
 from numbers import Real
 from typing import Any
 
-import narwhals.stable.v2 as nw
 import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.typing import FloatArray
 from tutelage.exceptions import InvalidDataError
-from tutelage.tables import MOMENT, Cells, Table, as_table, by_value, column_array, is_missing, is_number, spelled
+from tutelage.tables import (
+    MOMENT,
+    WRITTEN,
+    Cells,
+    Table,
+    as_table,
+    by_value,
+    column_array,
+    is_missing,
+    is_number,
+    spelled,
+)
 
 TEXT = "text"
 """The name of a column of texts that come without one."""
@@ -29,26 +40,27 @@ _ENOUGH_CELLS = 50  # in a column that is no category
 _WORDS_OF_TEXT = 3  # names of people mostly have fewer
 _WITH_COMMA = re.compile(r"[-+]?[\d.]*\d(,\d+)*([.]\d+)?")
 _OTHER_DATE = re.compile(r"\d{1,2}([./-])\d{1,2}\1(\d{4}|\d\d)( .*)?")  # 07.09.2024, 9/7/24 17:30
+_SIMPLE = (str, Real, Decimal, date, time)
+
+Kind = str | npt.NDArray[np.str_]
+"""A word, or the categories."""
 
 
 def named_cells(rows: Any, names: Collection[str] | None = None) -> Table | None:
     """Return rows with named columns as a table, and texts as a table of one column; None for anything else."""
     table = as_table(rows, names)
-    if table is not None:
-        return table
-    cells = column_array(rows)
+    cells = column_array(rows) if table is None else None
     if isinstance(cells, list | tuple) and any(isinstance(cell, str) for cell in cells):
         cells = np.array(cells, dtype=object)
     if not isinstance(cells, np.ndarray) or cells.ndim != 1 or cells.dtype.kind not in "OUT":
-        return None
+        return table
     cells = cells.astype(object)
     return Table("", {TEXT: cells}) if any(isinstance(cell, str) for cell in cells.tolist()) else None
 
 
 def as_texts(cells: Cells) -> npt.NDArray[Any]:
     """Return the cells of a column as texts, by their values; an empty one is blank."""
-    values = cells if isinstance(cells, list) else cells.tolist()
-    return np.array([by_value(cell) for cell in values], dtype=object)
+    return _of_each(cells, by_value, object)
 
 
 def frame_kinds(table: Table) -> dict[str, str]:
@@ -66,31 +78,25 @@ def frame_library(rows: Any) -> str:
     return library
 
 
-def as_frame(X: Any, kinds: Mapping[str, str], library: Any) -> Any:
+def as_frame(X: Any, kinds: Mapping[str, str], library: str) -> Any:
     """Return rows as a frame whose columns have the kinds of the public ones, whatever the cells of these rows are.
 
     Numbers become 64-bit floats, dates moments in microseconds, and everything else text, in which an empty cell is
     blank.
     """
     table = as_table(X, kinds)
-    columns = zip(kinds.items(), columns_of(X if table is None else table, tuple(kinds)), strict=True)
-    framed = {name: _framed(cells, kind, f"Column '{name}'") for (name, kind), cells in columns}
-    return nw.from_dict(framed, backend=library).to_native()
-
-
-def _framed(cells: Cells, kind: str, column: str) -> npt.NDArray[Any]:
-    if kind == "number":
-        return numbers_of(cells, column)
-    if kind == "date":
-        days = days_of(cells, column)
-        moments = np.rint(np.nan_to_num(days) * _DAY).astype("datetime64[us]")
-        return np.where(np.isnan(days), np.datetime64("NaT"), moments)
-    return as_texts(cells)
+    framed = dict[str, npt.NDArray[Any]]()
+    for (name, kind), cells in zip(kinds.items(), columns_of(X if table is None else table, tuple(kinds)), strict=True):
+        framed[name] = as_texts(cells) if kind == "text" else in_numbers(cells, kind, f"Column '{name}'")
+        if kind == "date":
+            moments = np.rint(np.nan_to_num(framed[name]) * _DAY).astype("datetime64[us]")
+            framed[name] = np.where(np.isnan(framed[name]), np.datetime64("NaT"), moments)
+    return import_module(library).DataFrame(framed)
 
 
 def rows_of(table: Table, names: Sequence[str]) -> npt.NDArray[Any]:
     """Return the cells of named columns as rows, shape (rows, columns)."""
-    return np.stack([np.array(cells, dtype=object) for cells in columns_of(table, names)], axis=1)
+    return np.stack([cells.astype(object) for cells in columns_of(table, names)], axis=1)
 
 
 def only_texts(rows: Any) -> npt.NDArray[Any]:
@@ -124,15 +130,18 @@ def columns_of(X: Any, names: Sequence[str]) -> Iterator[Cells]:
     return iter(rows.T)
 
 
-def kind_of(table: Table, name: str, *, short_texts: bool = False) -> str | npt.NDArray[np.str_]:
+# Kinds of public columns
+
+
+def kind_of(table: Table, name: str, *, short_texts: bool = False) -> Kind:
     """Return the kind of a public column: a word, or its categories; short texts, such as ids, are refused or text."""
     cells = table.column(name)
-    if isinstance(cells, np.ndarray) and cells.dtype.kind in "iufM" and np.any(cells == cells):  # filled: no NaN, NaT
+    if cells.dtype.kind in "iufM" and np.any(cells == cells):  # one is filled: no NaN, NaT
         return "date" if cells.dtype.kind == "M" else "number"
     filled = _filled(cells)
     if name in table.levels or all(map(_is_truth, filled)):
         return categories_of(table, name)
-    if all(map(is_number if isinstance(cells, list) else _is_number, filled)):
+    if all(map(is_number if table.types.get(name) == WRITTEN else _is_number, filled)):
         return "number"
     if all(map(_is_date, filled)):
         return "date"
@@ -144,26 +153,40 @@ def kind_of(table: Table, name: str, *, short_texts: bool = False) -> str | npt.
         )
     known = categories_of(table, name)
     different = [text for text in known.tolist() if text]
-    if not short_texts:
-        _refuse_commas(name, different)
+    if not short_texts and any("," in text for text in different) and all(map(_WITH_COMMA.fullmatch, different)):
+        raise InvalidDataError(
+            f"Column '{name}' of the public rows holds numbers with commas. Declare the kind '{COMMA}', or write "
+            "decimals with a point; write nothing between thousands."
+        )
     if len(filled) < _ENOUGH_CELLS or 2 * len(different) <= len(filled):
         return known
     if short_texts or 2 * sum(len(text.split()) >= _WORDS_OF_TEXT for text in different) > len(different):
         return "text"
-    raise InvalidDataError(_no_category(name, different))
+    if all(map(_OTHER_DATE.fullmatch, different)):
+        raise InvalidDataError(
+            f"Column '{name}' of the public rows holds dates in another form. Declare the kind '{DAY_FIRST}', if they "
+            "have this form, or write dates as 2024-09-07."
+        )
+    key = name if re.fullmatch(r"[\w-]+", name, re.ASCII) else f'"{name}"'
+    raise InvalidDataError(
+        f"Column '{name}' of the public rows holds text that differs in most rows, so it is no category, and is too "
+        f'short to learn from. In a configuration, write `{key} = "ignore"` or `{key} = "text"` in [columns]; in '
+        f"Python, drop the column, or pass kinds={{'{name}': 'text'}}. If it says whose row it is, pass it as "
+        "`entity` in [private] or as `entity_ids`."
+    )
 
 
-def require_kind(table: Table, name: str, kind: str | npt.NDArray[np.str_]) -> None:
+def require_kind(table: Table, name: str, kind: Kind) -> None:
     """Refuse public cells that are not of the declared kind."""
     cells, column = table.column(name), f"Column '{name}' of the public rows"
-    values = cells if isinstance(cells, list) else cells.tolist()
     if isinstance(kind, str):
-        if kind in ("number", "date"):
-            _converted(values, float if kind == "number" else _day, f"{column} must hold {kind}s only, as declared")
+        if kind in NUMERIC:
+            of = {"number": "numbers", "date": "dates"}.get(kind, f"cells of the form '{kind}'")
+            _converted(cells, NUMERIC[kind], f"{column} must hold {of} only, as declared")
         return
-    filled = [value for value in values if not _is_empty(value)]
-    strange = [value for value, code in zip(filled, _codes(filled, kind), strict=True) if code == UNKNOWN]
-    if strange:
+    filled = np.array([value for value in cells.tolist() if not _is_empty(value)], dtype=object)
+    strange = filled[_codes(filled, kind) == UNKNOWN]
+    if len(strange):
         raise InvalidDataError(
             f"{column} must hold its declared categories: {', '.join(kind.tolist())}. Got {spelled(strange[0])!r}."
         )
@@ -184,32 +207,7 @@ def categories_of(table: Table, name: str) -> npt.NDArray[np.str_]:
 
 
 def _filled(cells: Cells) -> list[Any]:
-    values = cells if isinstance(cells, list) else cells.tolist()
-    return [value for value in values if not is_missing(value)]
-
-
-_SIMPLE = (str, Real, Decimal, date, time)
-
-
-def _refuse_commas(name: str, texts: list[str]) -> None:
-    if any("," in text for text in texts) and all(map(_WITH_COMMA.fullmatch, texts)):
-        raise InvalidDataError(
-            f"Column '{name}' of the public rows holds numbers with commas. Write decimals with a point, and nothing "
-            "between thousands."
-        )
-
-
-def _no_category(name: str, texts: list[str]) -> str:
-    """Return why a public column whose cells are nearly all different is refused."""
-    if all(map(_OTHER_DATE.fullmatch, texts)):
-        return f"Column '{name}' of the public rows holds dates in another form. Write dates as 2024-09-07."
-    key = name if re.fullmatch(r"[\w-]+", name, re.ASCII) else f'"{name}"'
-    return (
-        f"Column '{name}' of the public rows holds text that differs in most rows, so it is no category, and is too "
-        f'short to learn from. In a configuration, write `{key} = "ignore"` or `{key} = "text"` in [columns]; in '
-        f"Python, drop the column, or pass kinds={{'{name}': 'text'}}. If it says whose row it is, pass it as "
-        "`entity` in [private] or as `entity_ids`."
-    )
+    return [value for value in cells.tolist() if not is_missing(value)]
 
 
 def _is_number(cell: Any) -> bool:
@@ -217,11 +215,7 @@ def _is_number(cell: Any) -> bool:
 
 
 def _is_truth(cell: Any) -> bool:
-    return isinstance(cell, str | bool | np.bool_) and _truth(spelled(cell)) in _TRUTH
-
-
-def _truth(text: str) -> str:
-    return text.capitalize() if text.casefold() in ("true", "false") else text
+    return isinstance(cell, str | bool | np.bool_) and by_value(cell) in _TRUTH
 
 
 def _is_date(cell: Any) -> bool:
@@ -231,6 +225,15 @@ def _is_date(cell: Any) -> bool:
         return MOMENT.fullmatch(cell.strip()) is not None and bool(datetime.fromisoformat(cell.strip()))
     except ValueError:
         return False
+
+
+# Cells in numbers, each by itself
+
+
+def _number_with_comma(cell: Any) -> float:
+    if isinstance(cell, str) and "." in cell:  # between thousands, perhaps
+        raise ValueError
+    return float(cell.replace(",", ".") if isinstance(cell, str) else cell)
 
 
 def _day(cell: Any) -> float:
@@ -243,19 +246,35 @@ def _day(cell: Any) -> float:
     return float((moment - _EPOCH) // timedelta(microseconds=1)) / _DAY
 
 
-def days_of(cells: Cells, column: str) -> FloatArray:
-    """Return dates as days since 1970-01-01; `column` is what an error calls them."""
-    if isinstance(cells, np.ndarray) and cells.dtype.kind == "M":
-        cells = cells.astype("datetime64[us]")
-        return np.where(np.isnat(cells), np.nan, cells.astype(np.int64) / _DAY)
-    return _converted(cells, _day, f"{column} must hold dates only, as the public rows do")
+def _day_first(cell: Any) -> float:
+    return _day(datetime.strptime(cell.strip(), "%d.%m.%Y") if isinstance(cell, str) else cell)
 
 
-def numbers_of(cells: Cells, column: str) -> FloatArray:
-    """Return cells as numbers; `column` is what an error calls them."""
-    if isinstance(cells, np.ndarray) and cells.dtype.kind in "buif":
-        return _steady(cells.astype(np.float64))
-    return _steady(_converted(cells, float, f"{column} holds text, but only numbers in the public rows"))
+COMMA, DAY_FIRST = "decimal comma", "dd.mm.yyyy"
+NUMERIC: dict[str, Callable[[Any], float]] = {
+    "number": float,
+    "date": _day,
+    COMMA: _number_with_comma,
+    DAY_FIRST: _day_first,
+}
+"""Kinds of columns that become one number, and what it is of a cell."""
+
+
+def is_day(kind: str) -> bool:
+    """Return whether a kind is one of dates."""
+    return kind in ("date", DAY_FIRST)
+
+
+def in_numbers(cells: Cells, kind: str, column: str) -> FloatArray:
+    """Return cells of a kind as numbers, dates as days since 1970-01-01; `column` is what an error calls them."""
+    if is_day(kind):
+        if cells.dtype.kind == "M":
+            cells = cells.astype("datetime64[us]")
+            return np.where(np.isnat(cells), np.nan, cells.astype(np.int64) / _DAY)
+        return _converted(cells, NUMERIC[kind], f"{column} must hold dates only, as the public rows do")
+    refusal = f"{column} holds text, but only numbers in the public rows"
+    plain = cells.dtype.kind in "buif"
+    return _steady(cells.astype(np.float64) if plain else _converted(cells, NUMERIC[kind], refusal))
 
 
 def _steady(numbers: FloatArray) -> FloatArray:
@@ -271,14 +290,20 @@ def _steady(numbers: FloatArray) -> FloatArray:
 
 
 def _converted(cells: Cells, convert: Callable[[Any], float], refusal: str) -> FloatArray:
-    numbers: FloatArray | None = None
     try:
-        numbers = np.array([np.nan if _is_empty(cell) else convert(cell) for cell in cells], dtype=np.float64)
+        return _of_each(cells, lambda cell: np.nan if _is_empty(cell) else convert(cell), np.float64)
     except (AttributeError, OverflowError, TypeError, ValueError):
-        numbers = None
-    if numbers is None:  # out here: Python's own error, which quotes the cell, would be carried along as the context
-        raise InvalidDataError(f"{refusal}. Clean the column, or leave it out.")
-    return numbers
+        pass
+    # Out here: Python's own error, which quotes the cell, would be carried along as the context.
+    raise InvalidDataError(f"{refusal}. Clean the column, or leave it out.")
+
+
+def _of_each(cells: Cells, convert: Callable[[Any], Any], dtype: Any) -> npt.NDArray[Any]:
+    """Return what a function makes of each cell, of equal texts once."""
+    values = cells.tolist()
+    known = {text: convert(text) for text in {cell for cell in values if isinstance(cell, str)}}
+    found = (known[cell] if isinstance(cell, str) else convert(cell) for cell in values)
+    return np.fromiter(found, dtype, count=len(values))
 
 
 def codes_of(cells: Cells, categories: npt.NDArray[np.str_], column: str) -> FloatArray:
@@ -311,13 +336,10 @@ def _kind_of_value(text: str) -> str:
 
 def _codes(cells: Cells, categories: npt.NDArray[np.str_]) -> FloatArray:
     codes = code_of(categories)
-    if isinstance(cells, np.ndarray) and cells.dtype.kind in "biufM":
+    values, places = (cells, slice(None))
+    if cells.dtype.kind in "biufM":
         values, places = np.unique(cells, return_inverse=True)
-        return np.array([_code(value, codes) for value in values.tolist()], np.float64)[places]
-    texts = {cell for cell in cells if isinstance(cell, str)}  # each different one once
-    known = {text: _code(text, codes) for text in texts}
-    found = (known[cell] if isinstance(cell, str) else _code(cell, codes) for cell in cells)
-    return np.fromiter(found, np.float64, count=len(cells))
+    return _of_each(values, lambda cell: codes.get(by_value(cell), UNKNOWN), np.float64)[places]
 
 
 def code_of(categories: npt.NDArray[np.str_]) -> dict[str, int]:
@@ -327,10 +349,6 @@ def code_of(categories: npt.NDArray[np.str_]) -> dict[str, int]:
         codes.setdefault(by_value(category), code)
     empty = next((codes[spelling] for spelling in _EMPTY if spelling in codes), UNKNOWN)
     return {**dict.fromkeys(_EMPTY, empty), **codes}
-
-
-def _code(cell: Any, codes: dict[str, int]) -> int:
-    return codes.get(by_value(cell), UNKNOWN)
 
 
 def _is_empty(cell: Any) -> bool:

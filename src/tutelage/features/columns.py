@@ -1,4 +1,4 @@
-"""Named columns of any kind as numbers, by what a public table or a declaration says they are.
+"""Named columns of any kind as numbers, by what a public table or a declaration says they are, and the named maps.
 
 A category list, a mean or a vocabulary fitted over all private rows would let one person move every teacher. So the
 type and the categories of each column are read off the public table, and a private value that it does not have gets
@@ -6,31 +6,41 @@ the code −1.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import compress
-from typing import Any, Self, final
+from os import PathLike
+from typing import Any, NamedTuple, Self, final
 
+import joblib
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import issparse
+from sklearn.pipeline import Pipeline, make_pipeline
 
-from tutelage._internal.typing import Matrix
+from tutelage._internal.typing import Matrix, Named
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.features.base import PublicFeatureMap, PublicRows
+from tutelage.features.base import PublicFeatureMap, PublicRows, features_of_private
 from tutelage.features.cells import (
+    COMMA,
+    DAY_FIRST,
+    NUMERIC,
     TEXT,
+    Kind,
     as_texts,
     categories_of,
     codes_of,
     columns_of,
-    days_of,
+    in_numbers,
+    is_day,
     kind_of,
     named_cells,
-    numbers_of,
     require_kind,
 )
 from tutelage.features.fitted import PublicTransformer
+from tutelage.features.images import image_features
+from tutelage.features.learned import PublicPCA, PublicSteps
 from tutelage.features.texts import text_features
-from tutelage.tables import as_table, spelled
+from tutelage.tables import Table, as_table, is_lazy, is_missing, require_same_types, spelled
 
 
 @final
@@ -53,6 +63,7 @@ class PublicColumns(PublicFeatureMap):
     dates: Sequence[str] = ()  # names of the columns of dates
     text_names: Sequence[str] = ()  # and of text
     text_maps: Sequence[PublicTransformer] = ()  # whose features were learned from public texts
+    forms: Mapping[str, str] = field(default_factory=dict)  # declared forms of numbers and dates: see `learn`
 
     @classmethod
     def learn(
@@ -72,7 +83,8 @@ class PublicColumns(PublicFeatureMap):
             The feature columns. Default: all.
         kinds : mapping of names to kinds, optional
             The kinds of columns that you know: ``"number"``, ``"date"``, ``"category"``, ``"text"``, or the categories,
-            as in ``{"age": "number", "grade": ["a", "b", "c"]}``. The others are read off.
+            as in ``{"age": "number", "grade": ["a", "b", "c"]}``. ``"decimal comma"`` stands for numbers written as
+            ``1,5``, and ``"dd.mm.yyyy"`` for dates. The others are read off.
         """
         if isinstance(names, str):
             raise InvalidParameterError(
@@ -90,22 +102,19 @@ class PublicColumns(PublicFeatureMap):
         learned = {name: _declared(given[name]) if name in given else kind_of(table, name) for name in names}
         for name in given:
             require_kind(table, name, learned[name])
-        for name in [name for name, kind in learned.items() if isinstance(kind, str) and kind == "category"]:
-            learned[name] = categories_of(table, name)
-        source = table.source or "the public rows"
-        texts = {name: PublicRows(as_texts(table.column(name)), source) for name in names if _is(learned[name], "text")}
-        return cls._of(learned, {name: text_features(public) for name, public in texts.items()})
-
-    @classmethod
-    def _of(cls, learned: Mapping[str, "str | npt.NDArray[np.str_]"], texts: Mapping[str, PublicTransformer]) -> Self:
-        known = tuple(None if isinstance(kind, str) else kind for kind in learned.values())
-        dates = tuple(name for name, kind in learned.items() if _is(kind, "date"))
-        return cls(tuple(learned), known, dates, tuple(texts), tuple(texts.values()))
+        words = {name: kind for name, kind in learned.items() if isinstance(kind, str)}
+        known = {name: categories_of(table, name) for name, word in words.items() if word == "category"}
+        categories = tuple(known.get(name, None if isinstance(kind, str) else kind) for name, kind in learned.items())
+        source, texts = table.source or "the public rows", [name for name, word in words.items() if word == "text"]
+        maps = [text_features(PublicRows(as_texts(table.column(name)), source)) for name in texts]
+        dates = [name for name, word in words.items() if is_day(word)]
+        forms = {name: word for name, word in words.items() if word in (COMMA, DAY_FIRST)}
+        return cls(tuple(learned), categories, tuple(dates), tuple(texts), tuple(maps), forms)
 
     @property
     def kinds(self) -> dict[str, str | list[str]]:
         """The kind of each column: ``"number"``, ``"date"``, ``"text"``, or the list of its categories."""
-        words = dict.fromkeys(self.dates, "date") | dict.fromkeys(self.text_names, "text")
+        words = dict.fromkeys(self.dates, "date") | dict.fromkeys(self.text_names, "text") | dict(self.forms)
         known = zip(self.names, self.categories, strict=True)
         return {name: words.get(name, "number") if found is None else list(map(str, found)) for name, found in known}
 
@@ -159,41 +168,236 @@ class PublicColumns(PublicFeatureMap):
         if len({len(cells) for cells in columns.values()}) > 1:
             raise InvalidDataError("The columns of the rows must have as many cells each. Got columns of two lengths.")
         source = f" of {table.source}" if table is not None and table.source else ""
+        kinds = self.kinds
+        numbers = [in_numbers(columns[name], str(kinds[name]), f"Column '{name}'{source}") for name in self.numbers]
         known = dict(zip(self.names, self.categories, strict=True))
-        numbers = [
-            (days_of if name in self.dates else numbers_of)(columns[name], f"Column '{name}'{source}")
-            for name in self.numbers
-        ]
         codes = [
             codes_of(columns[name], np.asarray(known[name]), f"Column '{name}'{source}") for name in self.categorical
         ]
-        texts = [
-            features.transform(as_texts(columns[name]))
-            for name, features in zip(self.text_names, self.text_maps, strict=True)
-        ]
+        maps = zip(self.text_names, self.text_maps, strict=True)
+        texts = [features.transform(as_texts(columns[name])) for name, features in maps]
         return np.column_stack([*numbers, *codes, *texts])
 
 
-_KINDS = ("number", "date", "category", "text")
+KINDS = (*NUMERIC, "category", "text")
+"""The words for kinds of columns."""
 
 
 def _check_kinds(kinds: Mapping[str, Any], names: Collection[str]) -> None:
     for name, kind in kinds.items():
         if name not in names:
             raise InvalidParameterError(f"`kinds` must name columns of the public rows. Got {name!r}.")
-        if isinstance(kind, str) and kind in _KINDS:
+        if isinstance(kind, str) and kind in KINDS:
             continue
         values = [] if isinstance(kind, str) or not isinstance(kind, Sequence | np.ndarray) else list(kind)
         if not values or len(set(map(spelled, values))) < len(values):
             raise InvalidParameterError(
-                f"`kinds` must give column '{name}' one of {', '.join(_KINDS)}, or the list of its categories, each "
+                f"`kinds` must give column '{name}' one of {', '.join(KINDS)}, or the list of its categories, each "
                 f"once. Got {kind!r}."
             )
 
 
-def _declared(kind: str | Sequence[Any]) -> str | npt.NDArray[np.str_]:
+def _declared(kind: str | Sequence[Any]) -> Kind:
     return kind if isinstance(kind, str) else np.array([spelled(value) for value in kind])
 
 
-def _is(kind: str | npt.NDArray[np.str_], word: str) -> bool:
-    return isinstance(kind, str) and kind == word
+ColumnMap = PublicColumns | PublicTransformer
+_COMPONENTS, _OF_IMAGES = 64, 200
+TABLE_MAP_OF_PEOPLE, IMAGE_MAP_OF_PEOPLE = "steps", "images"
+"""The maps for tables and images where every person is a teacher, unless another one is named."""
+
+
+class Columns(NamedTuple):
+    """How many columns, the first ones, are numbers, and how many, the last ones, are features of texts."""
+
+    numbers: int
+    features: int = 0
+
+
+def _principal_axes(public: PublicRows, components: int | None, image_shape: Sequence[int] | None, _: Columns) -> Any:
+    _refuse_image_shape(image_shape)
+    return PublicPCA.learn(public, components or _COMPONENTS, whiten=True)
+
+
+def _steps(public: PublicRows, _: int | None, image_shape: Sequence[int] | None, columns: Columns) -> Any:
+    _refuse_image_shape(image_shape)
+    return PublicSteps.learn(public, columns.numbers, n_features=columns.features)
+
+
+def _image_features(public: PublicRows, components: int | None, shape: Sequence[int] | None, _: Columns) -> Any:
+    return image_features(public, None if shape is None else tuple(shape), n_components=components or _OF_IMAGES)
+
+
+def _refuse_image_shape(image_shape: Sequence[int] | None) -> None:
+    if image_shape is not None:
+        raise InvalidParameterError("`image_shape` belongs to the map `images`. Leave it out.")
+
+
+# Names for configurations. Each takes public rows, a number of components (None for its default), the shape of
+# images, and which columns are numbers and features.
+FEATURE_MAPS: Mapping[str, Named[Any]] = {
+    "images": Named(_image_features, "for small images of things: edges and brightness"),
+    "pca": Named(_principal_axes, "principal axes of the public rows"),
+    "steps": Named(_steps, "for tables: numbers as steps at public quantiles, categories as 0/1 columns"),
+}
+
+
+class NumberedRows(NamedTuple):
+    """Private and public rows that were not a matrix, as numbers."""
+
+    private: Matrix
+    public: Matrix
+    columns: ColumnMap | None = None  # what they are, by the public rows or as declared; None for images
+    table: Table | None = None  # the private rows with all their columns; None for images
+    image_shape: tuple[int, ...] | None = None
+
+    def __repr__(self) -> str:
+        return "NumberedRows(<private rows hidden>)"
+
+    def default_map(self) -> Any:
+        """Return the map for people who cast ballots, learned from the public rows."""
+        public = PublicRows(self.public, "X_public")
+        if isinstance(self.columns, PublicColumns):
+            known = Columns(len(self.columns.numbers), self.columns.n_text_features)
+            return FEATURE_MAPS[TABLE_MAP_OF_PEOPLE](public, None, None, known)
+        return FEATURE_MAPS[IMAGE_MAP_OF_PEOPLE](public, None, self.image_shape, Columns(0))
+
+
+def numbered_rows(X: Any, X_public: Any, declared: ColumnMap | None) -> NumberedRows | None:
+    """Return rows with named columns, texts and images as numbers; None for rows that are a matrix.
+
+    The types of the columns are `declared`, or learned from the public rows. Refused are sparse rows, names that only
+    one of them has, a column of two types, and images of two shapes.
+    """
+    if isinstance(X, np.ndarray) and X.ndim > 2:
+        return _images(X, X_public)
+    private, public = named_cells(dense_rows(X)), named_cells(dense_rows(X_public))
+    if private is None and public is None:
+        return None
+    if private is None or public is None:
+        named, other = ("X_public", "X") if private is None else ("X", "X_public")
+        raise InvalidDataError(
+            f"`X` and `X_public` must both have named columns, or neither. Only `{named}` has; pass `{other}` with the "
+            "same columns."
+        )
+    if declared is None:
+        kinds = {TEXT: "text"} if as_table(X_public) is None else None  # one column of texts, which has no name
+        declared = PublicColumns.learn(public, kinds=kinds)
+    columns_of(private, declared.names)  # which refuses rows that lack one
+    require_same_types(private, public, declared.names)
+    if isinstance(declared, PublicColumns):
+        # As arrays, whatever scikit-learn's `set_output` makes of them elsewhere.
+        numbers, of_public = (np.asarray(declared.transform(rows)) for rows in (private, public))
+        return NumberedRows(numbers, of_public, declared, private)
+    found, cells = np.asarray(declared.transform(public)), declared.cells(private)
+    # Which rows are of one shard is not known yet, so each is taken by itself.
+    by_itself = features_of_private(declared, cells, np.arange(len(cells))[:, np.newaxis], found.shape[1])
+    return NumberedRows(by_itself, found, declared, private)
+
+
+def require_same_rows(X: Any, **columns: Any) -> None:
+    """Refuse columns that may hold the cells of other rows than `X` has at their places.
+
+    That is so if one of them, or `X` beside an array, is computed again whenever it is looked at, perhaps in another
+    order; or if `X` and one of them are of pandas and have different indexes.
+    """
+    given = {name: column for name, column in columns.items() if column is not None and not isinstance(column, str)}
+    looked_at = {**given, "X": X} if given else {}
+    lazy = next((name for name, rows in looked_at.items() if is_lazy(rows)), None)
+    if lazy is not None:
+        raise InvalidDataError(
+            f"`{lazy}` is a lazy frame or a relation, whose rows may come in another order each time. Compute the "
+            "private rows once, for example by `collect()` or `df()`, or pass `y` and `entity_ids` as names of columns."
+        )
+    index = _index(X)
+    for name, column in given.items():
+        other = _index(column)
+        if index is not None and other is not None and not index.equals(other):
+            raise InvalidDataError(
+                f"`{name}` must have the index of `X`, in the same order. Select its rows by `{name}.loc[X.index]`, or "
+                f"pass `{name}.to_numpy()` if the rows are in the right order."
+            )
+
+
+def _index(rows: Any) -> Any:
+    """Return the index of a frame or column of pandas."""
+    index = getattr(rows, "index", None)
+    return index if type(index).__module__.partition(".")[0] == "pandas" else None
+
+
+def by_name(X: Any, y: Any, X_public: Any, entity_ids: Any) -> tuple[Any, Any, Any, Any]:
+    """Return private rows, labels, public rows and ids as they are, and names of columns of `X` as these columns.
+
+    Without public rows, features could not be told from labels.
+    """
+    for rows in (X, X_public):
+        _refuse_containers(rows)
+    if not isinstance(y, str) and not isinstance(entity_ids, str):
+        return X, y, X_public, entity_ids
+    if X_public is None:
+        raise InvalidParameterError(
+            "`y` and `entity_ids` may be names of columns only with public rows; pass X_public."
+        )
+    private = as_table(X)
+    if private is None:
+        raise InvalidParameterError("`y` and `entity_ids` may be names of columns only if `X` has named columns.")
+    cells, ids = (private.column(name) if isinstance(name, str) else name for name in (y, entity_ids))
+    names = [name if isinstance(name, str) else None for name in (y, entity_ids)]
+    return private, cells, public_features(X_public, *names), ids
+
+
+def public_features(X_public: Any, *special: str | None) -> Any:
+    """Return public rows without the columns of labels and ids, if they have names."""
+    public = as_table(X_public)
+    return X_public if public is None else public.without([name for name in special if name is not None])
+
+
+def labels_of_public(X_public: Any, y: Any) -> npt.NDArray[Any] | None:
+    """Return the known labels of public rows, if `y` names a column that they have, and it has two classes or more."""
+    table = as_table(X_public) if isinstance(y, str) and X_public is not None else None
+    if table is None or y not in table.columns:
+        return None
+    cells = np.asarray(table.column(y))
+    known = cells[[not is_missing(cell) for cell in cells.tolist()]]
+    return known if len(set(known.tolist())) > 1 else None
+
+
+def _images(X: Any, X_public: Any) -> NumberedRows:
+    shape = X.shape[1:]
+    if len(shape) > 3 or np.shape(X_public)[1:] != shape:
+        raise InvalidDataError(
+            "Images must have shape (rows, height, width) or (rows, height, width, channels), in `X` and `X_public` "
+            f"alike. Got shapes {np.shape(X)} and {np.shape(X_public)}."
+        )
+    return NumberedRows(dense_rows(X), dense_rows(X_public), image_shape=shape)
+
+
+def dense_rows(rows: Any) -> Any:
+    """Return `rows`, images as one row of numbers each; refuse sparse ones."""
+    _refuse_containers(rows)
+    if issparse(rows):
+        raise InvalidDataError("Rows must be a dense array or a table. Got a sparse matrix; call its `toarray()`.")
+    return rows.reshape(len(rows), -1) if isinstance(rows, np.ndarray) and rows.ndim in (3, 4) else rows
+
+
+def _refuse_containers(rows: Any) -> None:
+    """Refuse what holds rows and is not the rows themselves."""
+    if isinstance(rows, str | PathLike):
+        raise InvalidDataError(f"Rows must be an array or a table. Got a {type(rows).__name__}; use read_table(path).")
+
+
+def without_columns(*feature_maps: Any | None) -> tuple[ColumnMap | None, list[Any | None]]:
+    """Return the columns that feature maps begin with, if any do, and the maps without them."""
+    parts = [
+        feature_map.steps if isinstance(feature_map, Pipeline) else [("", feature_map)] for feature_map in feature_maps
+    ]
+    found = [steps[0][1] for steps in parts if _takes_columns(steps[0][1])]
+    if any(columns is not found[0] and joblib.hash(columns) != joblib.hash(found[0]) for columns in found):
+        raise InvalidParameterError("All `features` and `student_features` must begin with the same PublicColumns.")
+    rest = [[step for _, step in steps if not _takes_columns(step)] for steps in parts]
+    maps = [None if not steps else steps[0] if len(steps) == 1 else make_pipeline(*steps) for steps in rest]
+    return (found[0] if found else None), maps
+
+
+def _takes_columns(step: Any) -> bool:
+    return isinstance(step, PublicColumns) or (isinstance(step, PublicTransformer) and bool(step.kinds))

@@ -13,7 +13,7 @@ from tutelage._internal.typing import Matrix
 from tutelage._internal.validation import integer_at_least, number_between, positive, probability
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import FeatureMap, require_public_map
-from tutelage.features.named import numbered_rows, public_features
+from tutelage.features.columns import numbered_rows, public_features
 from tutelage.methods import Method, NoisyMoments
 from tutelage.methods.rehearsal import PublicLabels
 from tutelage.partition import unit_of_single_people
