@@ -1,6 +1,7 @@
 """The audit of a cell in the file of private rows."""
 
 import csv
+import gzip
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 import file_attack
 from tutelage.audit import checklist
 from tutelage.features import PublicColumns
+from tutelage.features.columns import numbered_rows
 from tutelage.tables import Table, read_table
 
 pd = pytest.importorskip("pandas")
@@ -70,3 +72,48 @@ def test_a_reader_that_lets_one_mark_open_and_another_close_a_cell_is_caught():
     assert found.verdict == "fail"
     assert "column 'note'" in found.reason
     assert checklist.check_cells(table, table, columns, by={"csv": read_table}).verdict == "pass"
+
+
+PARTS = [*"09-.,_?'`\\%;|é𝟙١Z \t\r\n\0\x1f\u2028\u202e\ufeff", '"', '""', "1e", "e308", "nan", "inf", "0x1", "true"]
+PARTS += ["2024-02-30", "31.12.2024", "T25:61", "e\u0301", "secret"]
+
+
+def read_compressed(path: Path) -> Table:
+    packed = path.with_suffix(".csv.gz")
+    packed.write_bytes(gzip.compress(path.read_bytes(), 1))
+    return read_table(packed)
+
+
+FORMS = {**checklist.readers(), "csv.gz": read_compressed}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS)
+def test_ten_thousand_hostile_cells_change_their_own_rows_or_are_refused_unquoted(form, monkeypatch):
+    random, n = np.random.default_rng(0), 40
+    days, numbers = random.integers(10, 29, n), random.normal(size=n)
+    public = {
+        "number": (texts := [f"{number:.3f}" for number in numbers]),
+        "comma": [text.replace(".", ",") for text in texts],
+        "seen": [f"2024-01-{day}" for day in days],
+        "born": [f"{day}.07.1984" for day in days],
+        "ward": random.choice(["north", "1", "true", "2024-01-01"], n).tolist(),
+        "fit": random.choice(["true", "false"], n).tolist(),
+    }
+    table = Table("public.csv", public)
+    columns = PublicColumns.learn(table, kinds={"comma": "decimal comma", "born": "dd.mm.yyyy"})
+    n_cells = 10_000 // len(FORMS) // len(public) + 1
+    cells = ["".join(random.choice(PARTS, n_parts)) for n_parts in random.integers(0, 5, n_cells)]
+    said = []
+
+    def watched(*rows):
+        try:
+            return numbered_rows(*rows)
+        except Exception as error:
+            said.append(f"{error}{error.__context__}")
+            raise
+
+    monkeypatch.setattr(checklist, "_CELLS", cells)
+    monkeypatch.setattr(checklist, "numbered_rows", watched)
+    assert checklist.check_cells(table, table, columns, by={form: FORMS[form]}).verdict == "pass"
+    assert not any("secret" in one for one in said)

@@ -12,7 +12,6 @@ from tutelage.students import load_student
 from tutelage.tables import read_batches, read_table
 
 polars = pytest.importorskip("polars")
-pytest.importorskip("pyarrow")
 
 ROWS, PUBLIC_ROWS = 3_000, 200
 CLASSES = {"yes": ["<30", ">30"], "no": ["NO"]}

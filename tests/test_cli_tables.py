@@ -20,7 +20,6 @@ from tutelage.features import PublicColumns
 from tutelage.tables import read_table
 
 pandas = pytest.importorskip("pandas")
-pytest.importorskip("pyarrow")
 
 pytestmark = [pytest.mark.rest, pytest.mark.usefixtures("repeatable")]
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pyarrow import csv as arrow_csv
 
 import file_attack
 from tutelage import PATEClassifier, SimulationNoise
@@ -17,7 +18,6 @@ from tutelage.tables import read_batches, read_table
 pandas = pytest.importorskip("pandas")
 polars = pytest.importorskip("polars")
 duckdb = pytest.importorskip("duckdb")
-arrow_csv = pytest.importorskip("pyarrow.csv")
 
 READERS: dict[str, Callable[[Path], Any]] = {
     "pandas": pandas.read_csv,
@@ -109,10 +109,7 @@ def test_objects_of_several_types_are_refused_beyond_the_first_cells():
     # pandas reads large files in parts, and makes numbers of the cells of a part if all of them are numbers.
     X_public = pandas.DataFrame({"code": ["a", "b"] * 200})
     private = pandas.DataFrame({"code": pandas.Series(["a"] * 300 + [7] * 100, dtype=object)})
-    with pytest.raises(
-        InvalidDataError,
-        match="Column 'code' is of several types in the private rows and text in the public rows\\. One cell",
-    ):
+    with pytest.raises(InvalidDataError, match="Column 'code' is of several types in the private rows and text in"):
         numbered_rows(private, X_public, None)
     assert numbered_rows(private[:300], X_public, None) is not None
 

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 import tutelage
 from processes import called_by_itself
@@ -163,25 +165,17 @@ MEMORY = r"its content takes at least 0\.0 GiB of memory, and 0\.0 are free"
 
 
 def test_a_table_that_needs_more_memory_than_there_is_is_refused(tmp_path, monkeypatch):
-    pytest.importorskip("pyarrow")
-    from pyarrow import parquet, table
-
     monkeypatch.setattr(gate, "free_memory", lambda: 2**20)
     (tmp_path / "rows.csv").write_bytes(b"a,b\n" + b"1,2\n" * 100_000)
     (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 100_000))
-    parquet.write_table(table({"a": np.zeros(10**6, dtype=np.int8)}), tmp_path / "rows.parquet")
-    parquet.write_table(table({"a": [[0] * 10**6]}), tmp_path / "lists.parquet")
-    parquet.write_table(table({"a": [bytes(1000)] * 1000}, schema("a", 1000)), tmp_path / "wide.parquet")
+    parquet.write_table(pa.table({"a": np.zeros(10**6, dtype=np.int8)}), tmp_path / "rows.parquet")
+    parquet.write_table(pa.table({"a": [[0] * 10**6]}), tmp_path / "lists.parquet")
+    parquet.write_table(
+        pa.table({"a": [bytes(1000)] * 1000}, pa.schema([("a", pa.binary(1000))])), tmp_path / "wide.parquet"
+    )
     for name in ("rows.csv", "rows.csv.gz", "rows.parquet", "lists.parquet", "wide.parquet"):
         with pytest.raises(InvalidDataError, match=MEMORY):
             read_table(tmp_path / name)
-
-
-def schema(name: str, width: int) -> Any:
-    """Return the schema of a column of bytes, as many in each cell."""
-    import pyarrow as pa
-
-    return pa.schema([(name, pa.binary(width))])
 
 
 @pytest.mark.parametrize("text", [
@@ -208,8 +202,6 @@ def test_a_csv_file_is_refused_before_it_takes_the_memory_that_is_free(text, suf
 
 def memory_of_reading(*paths: str) -> None:
     """Print the most memory that PyArrow and Python took at once, in a process of its own."""
-    import pyarrow as pa
-
     tracemalloc.start()
     for path in paths:
         read_table(path)
@@ -220,9 +212,6 @@ def memory_of_reading(*paths: str) -> None:
 @pytest.mark.rest
 def test_a_cell_that_a_parquet_file_stores_once_is_in_memory_once(tmp_path):
     """The texts of all cells together would take 32 MiB."""
-    pa = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
     kinds, cell = ["string", "large_string", "string_view", "binary", "large_binary"], "x" * 2**15
     for kind in kinds:
         column = pa.array([cell, None] * 1000).cast(getattr(pa, kind)())

@@ -30,7 +30,6 @@ from tutelage.tables import Table, as_batches, as_table, read_batches, read_tabl
 from tutelage.teachers import VectorBallots
 
 duckdb, polars = map(pytest.importorskip, ("duckdb", "polars"))
-pytest.importorskip("pyarrow")
 pytestmark = [FITS_AGAIN, pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")]
 
 rest = partial(pytest.param, marks=pytest.mark.rest)

@@ -18,7 +18,6 @@ from tutelage.tables import read_table
 from tutelage.teachers import VectorBallots
 
 duckdb, pandas, polars = map(pytest.importorskip, ("duckdb", "pandas", "polars"))
-pytest.importorskip("pyarrow")
 pytestmark = FITS_AGAIN
 
 SIZES = ["large", "medium", "small"]

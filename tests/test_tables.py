@@ -85,9 +85,9 @@ def as_csv(folder: Path, name: str, separator: str) -> Table:
     return read_table(path)
 
 
-def as_parquet(folder: Path, write: Callable[[Path], object]) -> Table:
-    write(folder / "rows.parquet")
-    return read_table(folder / "rows.parquet")
+def written(folder: Path, write: Callable[[Path], object], ending: str = "parquet") -> Table:
+    write(folder / f"rows.{ending}")
+    return read_table(folder / f"rows.{ending}")
 
 
 FORMS: dict[str, Callable[[Path], Any]] = {
@@ -96,15 +96,13 @@ FORMS: dict[str, Callable[[Path], Any]] = {
     "semicolons": lambda folder: as_csv(folder, "rows.csv", ";"),
     "tabs": lambda folder: as_csv(folder, "rows.tsv", "\t"),
     "bars": lambda folder: as_csv(folder, "rows.txt", "|"),
-    "csv of pandas": lambda folder: [as_pandas().to_csv(folder / "a.csv", index=False), read_table(folder / "a.csv")][
-        1
-    ],
-    "csv of Polars": lambda folder: [as_polars().write_csv(folder / "a.csv"), read_table(folder / "a.csv")][1],
-    "csv of DuckDB": lambda folder: [as_duckdb().write_csv(str(folder / "a.csv")), read_table(folder / "a.csv")][1],
-    "Parquet of pandas": lambda folder: as_parquet(folder, as_pandas().to_parquet),
-    "Parquet of Polars": lambda folder: as_parquet(folder, as_polars().write_parquet),
-    "Parquet of DuckDB": lambda folder: as_parquet(folder, lambda path: as_duckdb().write_parquet(str(path))),
-    "Parquet in groups": lambda folder: as_parquet(folder, partial(parquet.write_table, as_arrow(), row_group_size=90)),
+    "csv of pandas": lambda folder: written(folder, lambda path: as_pandas().to_csv(path, index=False), "csv"),
+    "csv of Polars": lambda folder: written(folder, as_polars().write_csv, "csv"),
+    "csv of DuckDB": lambda folder: written(folder, lambda path: as_duckdb().write_csv(str(path)), "csv"),
+    "Parquet of pandas": lambda folder: written(folder, as_pandas().to_parquet),
+    "Parquet of Polars": lambda folder: written(folder, as_polars().write_parquet),
+    "Parquet of DuckDB": lambda folder: written(folder, lambda path: as_duckdb().write_parquet(str(path))),
+    "Parquet in groups": lambda folder: written(folder, partial(parquet.write_table, as_arrow(), row_group_size=90)),
     "pandas": lambda _: as_pandas(),
     "pandas on Arrow": lambda _: as_arrow().to_pandas(types_mapper=pandas.ArrowDtype),
     "Polars": lambda _: as_polars(),

@@ -1,7 +1,6 @@
 """A table in any form gives the same ballots and the same student, which predicts the same without this package."""
 
 import csv
-import gzip
 import json
 import subprocess
 import sys
@@ -13,28 +12,11 @@ import numpy as np
 import pytest
 
 from conftest import FITS_AGAIN
-from test_named_rows import FORMS, PRIVATE, PUBLIC, stored
+from test_named_rows import FORMS, PRIVATE, PUBLIC
 from tutelage import PATEClassifier, SimulationNoise
-from tutelage.tables import read_table
 from tutelage.teachers import VectorBallots
 
 pytestmark = [FITS_AGAIN, pytest.mark.rest]
-
-
-def compressed(frame: Any, folder: Path) -> Any:
-    path = folder / "rows.csv.gz"
-    path.write_bytes(gzip.compress(frame.to_pandas().to_csv(index=False).encode()))
-    return read_table(path)
-
-
-def with_semicolons(frame: Any, folder: Path) -> Any:
-    frame.to_pandas().to_csv(folder / "rows.csv", index=False, sep=";")
-    return read_table(folder / "rows.csv")
-
-
-TABLES = {
-    name: FORMS[name] for name in ("csv", "Parquet", "pandas", "Polars", "lazy Polars", "PyArrow", "DuckDB", "mapping")
-} | {"csv.gz": compressed, "semicolons": with_semicolons}
 
 
 def fitted(rows: Any, public: Any) -> PATEClassifier:
@@ -42,29 +24,18 @@ def fitted(rows: Any, public: Any) -> PATEClassifier:
     return model.fit(rows, "ill", X_public=public, entity_ids="person")
 
 
-def sums(model: Any) -> list[bytes]:
-    return [ballots.totals.tobytes() for ballots in model.ballots_]
-
-
 @pytest.fixture(scope="module")
 def expected() -> PATEClassifier:
     return fitted(PRIVATE, PUBLIC)
 
 
-@pytest.mark.parametrize("form", TABLES)
+@pytest.mark.parametrize("form", [name for name in FORMS if name != "reordered"])
 def test_every_form_gives_the_same_ballots_and_the_same_student(form, expected, tmp_path):
-    model = fitted(TABLES[form](PRIVATE, tmp_path), TABLES[form](PUBLIC, tmp_path))
-    assert sums(model) == sums(expected)
+    model = fitted(FORMS[form](PRIVATE, tmp_path), FORMS[form](PUBLIC, tmp_path))
+    assert [one.totals.tobytes() for one in model.ballots_] == [one.totals.tobytes() for one in expected.ballots_]
     assert model.student_[-1].coef_.tobytes() == expected.student_[-1].coef_.tobytes()
     assert model.predict_proba(PRIVATE).tobytes() == expected.predict_proba(PRIVATE).tobytes()
     assert len(np.unique(model.predict(PRIVATE))) == 2
-
-
-def test_a_form_that_loses_a_cell_would_be_found(expected, tmp_path):
-    lost = stored(PRIVATE, tmp_path, "csv")
-    lost.columns["age"][0] = str(100 - int(lost.columns["age"][0]))
-    other = fitted(lost, PUBLIC)
-    assert sums(other)[0] != sums(expected)[0]
 
 
 WITHOUT_THE_PACKAGE = """if True:

@@ -407,7 +407,8 @@ def column_array(values: Any) -> Any:
 
 
 def _library(rows: Any) -> str:
-    return type(rows).__module__.lstrip("_").partition(".")[0]
+    found = [kind.__module__.lstrip("_").partition(".")[0] for kind in type(rows).__mro__]
+    return "pandas" if "pandas" in found else found[0]
 
 
 def _is_frame(rows: Any) -> bool:
