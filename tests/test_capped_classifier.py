@@ -203,7 +203,8 @@ def test_room_is_there_for_a_campaign_that_was_paid_and_for_no_other():
 
     def require_room(rows, **changes):
         request = replace(asking._request(rows, None), **changes)
-        asking._boundary._require_room(request, asking._boundary.keys(request))
+        boundary = asking._boundary
+        boundary._recalled(request, boundary.event_of_one(request), boundary.keys(request))
 
     require_room(PUBLIC[:9])
     asking.ask(PUBLIC[:4])

@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -123,7 +123,7 @@ class Boundary:
         method.check(public)
         first = method.first_request(public)
         if first is not None:
-            self._require_room(first, self.keys(first))
+            self._recalled(first, self.event_of_one(first), self.keys(first))
         elif self.ledger.state().spent == 0:
             self.ledger.require(method.event_of_one(public.sizes), method.n_answers(public.sizes))
 
@@ -170,12 +170,11 @@ class Boundary:
     def _answers(self, request: Request, keys: list[bytes]) -> tuple[Mapping[bytes, Labels], Event, float]:
         """Return the answer to each key, while no other release goes on through the ledger."""
         event, places = self.event_of_one(request), first_places(keys)
-        answers = self.ledger.recall(places)
+        answers = self._recalled(request, event, places)  # of new ones room is found before anybody casts a ballot
         self._drawn = dict.fromkeys(answers, False) | self._drawn
         new = [key for key in places if key not in answers]
         if not new:
             return answers, Repeated(event, 0), 0.0
-        self._require_room(request, keys)  # before anybody casts a ballot
         mechanism: Any = request.mechanism
         rows = np.array([places[key] for key in new])
         ballots: Any = request.ballot.cast(self.prepared, request, rows)
@@ -207,13 +206,14 @@ class Boundary:
         """Return the most that one answer can be."""
         return request.mechanism.most(request.form, simulated=self._noise.simulated)
 
-    def _require_room(self, request: Request, keys: list[bytes]) -> None:
-        """Refuse a request where there is no room for what is new of it, and for the whole that it begins."""
-        event = self.event_of_one(request)
+    def _recalled(self, request: Request, event: Event, keys: Collection[bytes]) -> Mapping[bytes, Labels]:
+        """Return the remembered answers of a request, and refuse it where there is no room for what is new of it."""
         if not request.campaign:
-            self.ledger.unanswered(event, set(keys), request.total)
-        elif not self._is_paid(request) and len(self.ledger.recall(keys)) < len(set(keys)):
+            return self.ledger.recall_if_fits(event, keys, request.total)
+        answers = self.ledger.recall(keys)
+        if len(answers) < len(set(keys)) and not self._is_paid(request):
             self.ledger.require(event, 1)
+        return answers
 
     def _settled(
         self,

@@ -169,9 +169,9 @@ def _overlap(given: Given) -> tuple[str, bool]:
     if not given.compare or private.shape[1:] != public.shape[1:] or not len(private) or not len(public):
         return "", False  # other columns are refused in words of their own
     key = secrets.token_bytes(32)
-    ids = np.arange(len(private)) if given.entity_ids is None else given.entity_ids
+    names = None if given.entity_ids is None else list(map(str, given.entity_ids.tolist()))
     rows, others = hashes_of_numbers(private, key), hashes_of_numbers(public, key)
-    alike = Likeness.of(rows, list(map(str, ids.tolist())), others)
+    alike = Likeness.of(rows, names, others)
     same = len(rows) == len(others) and len(set(rows)) >= _FEWEST_DISTINCT and Counter(rows) == Counter(others)
     by_chance = alike.is_chance(len(public), len(private))
     if by_chance and alike.across > 0 and alike.among_private == 0:
@@ -335,13 +335,16 @@ class Likeness(NamedTuple):
     pairs_among_public: int
 
     @classmethod
-    def of(cls, private: list[bytes], names: list[str], public: list[bytes]) -> "Likeness":
-        """Count rows, given as hashes; every entity has one row of each value, however often it is repeated."""
-        held = set(zip(private, names, strict=True))
-        owners, asked = Counter(row for row, _ in held), Counter(public)
+    def of(cls, private: list[bytes], names: list[str] | None, public: list[bytes]) -> "Likeness":
+        """Count rows, given as hashes; every entity has one row of each value, however often it is repeated.
+
+        Without names, every row is an entity.
+        """
+        repeated, asked = Counter(private), Counter(public)
+        owners = repeated if names is None else Counter(row for row, _ in set(zip(private, names, strict=True)))
         return cls(
-            across=sum(row in owners for row in public),
-            among_private=sum(owners[row] > 1 for row in private),
+            across=sum(times for row, times in asked.items() if row in owners),
+            among_private=sum(times for row, times in repeated.items() if owners[row] > 1),
             pairs_across=sum(times * owners[row] for row, times in asked.items()),
             pairs_among_private=sum(times * (times - 1) // 2 for times in owners.values()),
             pairs_among_public=sum(times * (times - 1) // 2 for times in asked.values()),

@@ -44,6 +44,7 @@ _LEAST_LOG_MASS = -700.0  # a smaller mass is taken for e^−700, which adds at 
 _UPWARD = 1 + 1e-11  # covers the rounding of masses, powers and sums
 _EPS = 2.0**-52
 _EXPONENT_ROUNDING = 16 * _EPS  # relative, of log masses and of order × ratio
+_NUMBERS_AT_ONCE = 2**18  # in one array: 2 MiB, so that work stays near the processor
 _DOUBT = 1e-9  # a smaller error that changes a sign moves φ by less than its rounding
 
 
@@ -52,7 +53,16 @@ def worst_divergences(laws: MoveLaws, orders: FloatArray) -> FloatArray:
 
     Never below the truth; infinite where double precision cannot follow; 0 where no move exists.
     """
-    log_mass, away, reachable = _away_from_zero(laws)
+    queries, sources = laws.possible.shape[:2]
+    step = max(1, _NUMBERS_AT_ONCE * sources // max(1, laws.log_ratio.size))
+    parts = [laws.from_sources(slice(start, start + step)) for start in range(0, sources, step)]
+    any_in_doubt = any(_in_doubt(part).any() for part in parts)
+    worst = [_worst_of(part, orders, any_in_doubt=any_in_doubt) for part in parts]
+    return np.concatenate([np.empty((queries, 0, len(orders))), *worst], axis=1)
+
+
+def _worst_of(laws: MoveLaws, orders: FloatArray, *, any_in_doubt: bool) -> FloatArray:
+    log_mass, away, reachable = _away_from_zero(laws, any_in_doubt=any_in_doubt)
     forward, backward = _Terms.of(log_mass, away), _Terms.of(log_mass + away, -away)
     worst = np.empty((*laws.possible.shape[:2], len(orders)))
     for column, order in enumerate(orders.tolist()):
@@ -63,14 +73,20 @@ def worst_divergences(laws: MoveLaws, orders: FloatArray) -> FloatArray:
     return worst
 
 
-def _away_from_zero(laws: MoveLaws) -> tuple[FloatArray, FloatArray, np.ndarray]:
+def _in_doubt(laws: MoveLaws) -> np.ndarray:
+    """Return which log ratios may lie on the other side of 0."""
+    reachable = np.isfinite(laws.log_ratio + np.copysign(laws.slack, laws.log_ratio)).all(axis=-1, keepdims=True)
+    return (laws.slack > np.abs(laws.log_ratio)) & (laws.slack > _DOUBT) & reachable
+
+
+def _away_from_zero(laws: MoveLaws, *, any_in_doubt: bool) -> tuple[FloatArray, FloatArray, np.ndarray]:
     """Return log masses, log ratios moved away from 0 by their error bounds, and which moves could be followed."""
     slack = np.copysign(laws.slack, laws.log_ratio)
     away, log_mass = laws.log_ratio + slack, laws.log_mass
     reachable = np.asarray(np.isfinite(away).all(axis=-1))
     away[~reachable] = 0
-    in_doubt = (laws.slack > np.abs(laws.log_ratio)) & (laws.slack > _DOUBT) & np.expand_dims(reachable, -1)
-    if in_doubt.any():  # the ratio may lie on the other side of 0: count that end too
+    if any_in_doubt:  # the ratio may lie on the other side of 0: count that end too
+        in_doubt = _in_doubt(laws)
         other_end = np.subtract(laws.log_ratio, slack, out=np.zeros_like(slack), where=in_doubt)
         away = np.concatenate([away, other_end], axis=-1)
         both = np.broadcast_to(log_mass, slack.shape)
@@ -141,7 +157,6 @@ def _remainders(remainder: Remainder, order: float) -> tuple[FloatArray, FloatAr
     return _log_sum_exp(remainder.log_mass + here, axis=1), _log_sum_exp(remainder.log_mass + there, axis=1)
 
 
-_NUMBERS_AT_ONCE = 2**18  # per chunk and array: 2 MiB, so that a chunk stays near the processor
 _NUMBERS_KEPT = 2**25  # laws kept between calls: 256 MiB; beyond it they are computed again
 _ALL_KEPT = 16  # up to so many classes, each is an outcome of its own
 _FAR_MASS = 1e-10  # classes are put aside where their chance to win is below this, or below

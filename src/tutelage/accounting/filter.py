@@ -132,8 +132,7 @@ class RenyiFilter(_Filter):
     @property
     def capacity(self) -> int:
         """Grains that the budget holds."""
-        room = self.epsilon - float(_of_conversion(np.array([self.order]), self.delta)[0])
-        return floor(room / _UPWARD / GRAIN)
+        return _capacity(self.epsilon, self.delta, self.order)
 
     def cost(self, event: Event) -> int:
         """Return the worst-case budget that `event` spends, in grains."""
@@ -209,6 +208,12 @@ def accounting_of(value: object) -> Accounting:
 def _of_conversion(orders: FloatArray, delta: float) -> FloatArray:
     """Return what the conversion to (ε, δ) adds at each order (CKS 2020, Proposition 12)."""
     return RenyiCurve(orders, np.zeros(len(orders))).at(delta)
+
+
+@lru_cache(maxsize=256)
+def _capacity(epsilon: float, delta: float, order: float) -> int:
+    room = epsilon - float(_of_conversion(np.array([order]), delta)[0])
+    return floor(room / _UPWARD / GRAIN)
 
 
 @lru_cache(maxsize=4096)

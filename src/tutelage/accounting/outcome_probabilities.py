@@ -157,6 +157,12 @@ class MoveLaws:
     sources: IntArray
     remainder: Remainder | None = None
 
+    def from_sources(self, some: slice) -> "MoveLaws":
+        """Return the laws of the moves from some of the sources."""
+        mass = self.log_mass[:, some] if self.log_mass.shape[1] > 1 else self.log_mass
+        rest = (values[:, some] for values in (self.log_ratio, self.slack, self.possible, self.sources))
+        return MoveLaws(mass, *rest, self.remainder)
+
 
 def noisy_argmax(counts: IntArray, may_enter: np.ndarray, law: NoiseLaw, kept: int) -> MoveLaws:
     """Return the laws of argmax_j (n_j + Z_j), ties to the lowest index.
@@ -410,9 +416,11 @@ def _log_ratio(change: FloatArray, error: FloatArray, rounding: FloatArray) -> t
     """Return log(1 + change) and a bound on its error; both infinite where double precision loses it."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.log1p(np.maximum(change, -1))
-        slack = rounding * error / (1 + change)
-    usable = np.isfinite(ratio) & (slack < 0.5)  # beyond it the sign of the change is in doubt
-    return np.where(usable, ratio, np.inf), np.where(usable, slack, np.inf)
+        slack = rounding * error
+        slack /= 1 + change
+    lost = ~(np.isfinite(ratio) & (slack < 0.5))  # beyond it the sign of the change is in doubt
+    ratio[lost] = slack[lost] = np.inf
+    return ratio, slack
 
 
 def _with_abstention(by_class: FloatArray | IntArray, abstention: FloatArray | IntArray) -> np.ndarray:

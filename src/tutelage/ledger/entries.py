@@ -7,7 +7,7 @@ fields there are. All values are public, or keyed hashes.
 import hashlib
 import hmac
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Self, final
 
@@ -139,7 +139,7 @@ class Checkpoint:
 
     def sealed(self, key: bytes) -> tuple[str, bytes]:
         """Return the sums as text, and a code that only the holder of the ledger's key can compute for it."""
-        text = canonical(asdict(self))
+        text = canonical({item.name: getattr(self, item.name) for item in fields(self)})
         return text, _code(key, text)
 
     @classmethod

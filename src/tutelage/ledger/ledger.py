@@ -386,23 +386,27 @@ class Ledger:
             spent = read.last().spent
         self._check_room(event, of_queries(event, queries).count, spent)
 
-    def unanswered(self, event: Event, hashes: Collection[bytes], whole: Event | None = None) -> list[bytes]:
-        """Return the `query_hashes` that have no remembered answer, once they are found to fit now, as by `require`.
+    def recall_if_fits(
+        self, event: Event, hashes: Collection[bytes], whole: Event | None = None
+    ) -> dict[bytes, Labels]:
+        """Return what `recall` does, once the queries without an answer are found to fit now, as by `require`.
 
         If there are any, there must be room for the `whole` that they are part of. What `reserve_new` would take over
         is paid for.
         """
-        self._check_unit(event)
         with self._held() as read:
-            answers, spent = _recalled(read, hashes), read.last().spent
-            new = [query for query in hashes if query not in answers]
-            count = of_queries(event, len(new)).count
+            answers = _recalled(read, hashes)
+            new = set(hashes) - answers.keys()
+            if not new:
+                return answers
+            self._check_unit(event)
+            spent, count = read.last().spent, of_queries(event, len(new)).count
             paid = self._left_open(read, _step_of(new), event, count)
-        if new and whole is not None:
+        if whole is not None:
             self._check_room(whole, 1, spent - (0 if paid is None else paid.grains))
         elif paid is None:
             self._check_room(event, count, spent)
-        return new
+        return answers
 
     def left_open(self, event: Event, hashes: Sequence[bytes]) -> int:
         """Return how many of the `query_hashes`, from the first on, are a step that `reserve_new` would take over."""

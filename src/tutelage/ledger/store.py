@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import mkstemp
 from typing import Any, final
+from weakref import finalize
 
 from tutelage._internal.forks import BriefLock
 from tutelage._internal.outputs import put_new, sync
@@ -55,6 +56,7 @@ _SCHEMA = {
     "secret": "CREATE TABLE secret (key BLOB NOT NULL)",
     "checkpoint": "CREATE TABLE checkpoint (text TEXT NOT NULL, code BLOB NOT NULL)",
 }
+_INHERITED = list[sqlite3.Connection]()  # of the process from which this one was forked; never used, and never closed
 
 
 @final
@@ -67,6 +69,10 @@ class Transaction:
         self.appended: Entry | None = None  # the last entry written in it
         self.kinds = set[Kind]()  # of all entries written in it
         self._votes: str | None = None  # digest of the votes, where some were spent in it
+        # Read once: while the file is locked, they change by `append` alone.
+        self._key: bytes | None = None
+        self._last: Entry | None = None
+        self._sums: Checkpoint | None = None
 
     def copy_to(self, other: sqlite3.Connection) -> None:
         """Copy the whole file into an empty database."""
@@ -75,13 +81,20 @@ class Transaction:
 
     def key(self) -> bytes:
         """Return the secret key of this ledger."""
-        rows = self._run("SELECT key FROM secret").fetchall()
-        if len(rows) != 1 or not isinstance(rows[0][0], bytes):
-            raise LedgerTamperedError("The ledger's key is missing.")
-        return rows[0][0]
+        if self._key is None:
+            rows = self._run("SELECT key FROM secret").fetchall()
+            if len(rows) != 1 or not isinstance(rows[0][0], bytes):
+                raise LedgerTamperedError("The ledger's key is missing.")
+            self._key = rows[0][0]
+        return self._key
 
     def last(self) -> Entry:
         """Return the newest entry, checked against the hash before it."""
+        if self._last is None:
+            self._last = self._newest()
+        return self._last
+
+    def _newest(self) -> Entry:
         newest = self._run("SELECT number, text, hash FROM entries ORDER BY number DESC LIMIT 2").fetchall()
         if not newest:
             raise LedgerTamperedError("The ledger holds no entries.")
@@ -111,13 +124,14 @@ class Transaction:
 
     def checkpoint(self) -> Checkpoint:
         """Return the sums over all entries."""
-        rows = self._run("SELECT text, code FROM checkpoint").fetchall()
-        if len(rows) != 1:
-            raise LedgerTamperedError("The ledger's checkpoint is missing.")
-        found = Checkpoint.unsealed(self.key(), *rows[0])
-        if found.head != self.last().hash.hex():
-            raise LedgerTamperedError("The ledger's checkpoint is not that of its newest entry.")
-        return found
+        if self._sums is None:
+            rows = self._run("SELECT text, code FROM checkpoint").fetchall()
+            if len(rows) != 1:
+                raise LedgerTamperedError("The ledger's checkpoint is missing.")
+            self._sums = Checkpoint.unsealed(self.key(), *rows[0])
+            if self._sums.head != self.last().hash.hex():
+                raise LedgerTamperedError("The ledger's checkpoint is not that of its newest entry.")
+        return self._sums
 
     def number_of_batch(self, batch: str) -> int | None:
         """Return the number of the reservation that was named `batch`."""
@@ -219,7 +233,8 @@ class Transaction:
         self._run("INSERT INTO entries VALUES (?, ?, ?, ?)", (entry.number, entry.text, entry.hash, settles))
         self._run("DELETE FROM checkpoint")
         self._run("INSERT INTO checkpoint VALUES (?, ?)", sums.sealed(self.key()))
-        self.appended = entry
+        self.appended = self._last = entry
+        self._sums = sums
         self.kinds.add(entry.kind)
 
     def remember(self, query: bytes, labels: str, reservation: int) -> bool:
@@ -278,6 +293,9 @@ class Store:
         self._lock = BriefLock()  # held during every transaction of this process
         self._process = os.getpid()
         self._memory = memory
+        # An idle connection to the file, what it is of, and its end. It holds no lock, so that a fork, or anybody who
+        # closes the file in this process, loses none.
+        self._idle: tuple[sqlite3.Connection, tuple[int, ...], finalize[..., Any]] | None = None
         self.check: Callable[[], None] | None = None  # of the first reservation, just before it makes the file
         if self.file is not None and memory is None:
             if not read_only:
@@ -314,7 +332,7 @@ class Store:
         """Hold the file, for writing if asked, until the block ends: committed if it ends well, undone if it raises."""
         with self._lock, explained(self.path, self.timeout):
             before = self._identity()  # taken before the file is opened, so that what is committed to is what is there
-            with self._connection() as connection:
+            with self._connection(write=write) as connection:
                 held = Transaction(connection)
                 try:
                     connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
@@ -352,18 +370,38 @@ class Store:
                 yield Transaction(copy)
 
     @contextmanager
-    def _connection(self) -> Generator[sqlite3.Connection]:
+    def _connection(self, *, write: bool = False) -> Generator[sqlite3.Connection]:
         if self._memory is not None:
             if self._process != os.getpid():
                 raise LedgerError("A ledger in memory cannot be used by a second process. Give it a file.")
             yield self._memory
             return
-        file, mode = Path() if self.file is None else self.file, "rw"
-        if self.read_only:
-            resting = not Path(f"{file}-journal").exists() and not os.access(file.parent, os.W_OK)
-            mode = f"ro{'&immutable=1' if resting else ''}"
-        with durable(file, self.timeout, mode) as connection:
+        file = Path() if self.file is None else self.file
+        if not self.read_only:
+            yield self._kept_open(file, write=write)
+            return
+        resting = not Path(f"{file}-journal").exists() and not os.access(file.parent, os.W_OK)
+        with closing(connected(_address(file, f"ro{'&immutable=1' if resting else ''}"), self.timeout)) as connection:
             yield connection
+
+    def _kept_open(self, file: Path, *, write: bool) -> sqlite3.Connection:
+        """Return the connection of this process to the file that has the name now."""
+        which = os.getpid(), *self._identity()
+        if self._idle is not None and self._idle[1] != which:
+            connection, of, end = self._idle
+            if of[0] == os.getpid():
+                end()
+            else:
+                _INHERITED.append(connection)
+                end.detach()
+            self._idle = None
+        if self._idle is None:
+            connection = connected(_address(file, "rw"), self.timeout)
+            self._idle = connection, which, finalize(self, connection.close)
+            make_durable(connection)
+        elif write:
+            make_durable(self._idle[0])
+        return self._idle[0]
 
     def _identity(self) -> tuple[int, int]:
         """Return which file it is, refusing one that is not there or has a second name."""
@@ -402,14 +440,15 @@ def connected(database: str, timeout: float) -> sqlite3.Connection:
     return sqlite3.connect(database, uri=uri, timeout=timeout, isolation_level=None, check_same_thread=False)
 
 
-@contextmanager
-def durable(file: Path, timeout: float, mode: str = "rw") -> Generator[sqlite3.Connection]:
-    """Open a file in which every commit is on the disk before the call returns."""
-    with closing(connected(f"{file.as_uri()}?mode={mode}", timeout)) as connection:
-        if mode == "rw":
-            connection.execute("PRAGMA journal_mode = DELETE")
-            connection.execute("PRAGMA synchronous = EXTRA")  # FULL, and the journal's end outlives a power cut
-        yield connection
+def _address(file: Path, mode: str) -> str:
+    return f"{file.as_uri()}?mode={mode}"
+
+
+def make_durable(connection: sqlite3.Connection) -> sqlite3.Connection:
+    """Have every commit on the disk before the call returns, and nothing read of the file but under a lock."""
+    connection.execute("PRAGMA journal_mode = DELETE")
+    connection.execute("PRAGMA synchronous = EXTRA")  # FULL, and the journal's end outlives a power cut
+    return connection
 
 
 def check_schema(connection: sqlite3.Connection, expected: Mapping[str, str]) -> None:
@@ -439,7 +478,7 @@ def _write_file(
         os.close(descriptor)
         part = Path(name)
         try:
-            with durable(part, timeout) as made:
+            with closing(make_durable(connected(_address(part, "rw"), timeout))) as made:
                 made.execute("BEGIN EXCLUSIVE")
                 for name, statement in _SCHEMA.items():
                     made.execute(statement)

@@ -1,11 +1,12 @@
 """Every person casts a vector for each class, noisy sums of these are released, and a student follows from them."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self, final
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.progress import progress_bar
@@ -32,6 +33,36 @@ from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory
 _NOISE_OF_COUNT = 10.0  # times that of the ballots: the number of people takes a hundredth of what they take
 
 
+_MOST_KEPT = 2**24  # numbers, 128 MiB
+
+
+@final
+class Vectors(NeverPickled):
+    """The vectors of private rows, kept from one round to the next as far as there is room; private."""
+
+    def __init__(self) -> None:
+        self._features: object = None
+        self._of_block = dict[int, Matrix]()
+        self._room = _MOST_KEPT
+
+    def begin(self, features: object) -> None:
+        """Forget the vectors of all other features."""
+        if features is not self._features:
+            self._features, self._room = features, _MOST_KEPT
+            self._of_block.clear()
+
+    def of(self, block: PeopleBlock, make: Callable[[], Matrix]) -> Matrix:
+        """Return the vectors of a block: no person is in two."""
+        first = int(block.people[0])
+        found = self._of_block.get(first)
+        if found is None:
+            found = make()
+            if found.size <= self._room:
+                self._room -= found.size
+                self._of_block[first] = found
+        return found
+
+
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class PeopleReady(NeverPickled):
@@ -39,6 +70,7 @@ class PeopleReady(NeverPickled):
 
     views: tuple[Any, ...] = field(repr=False)  # `PrivatePeople`, as the teachers of each setting see them
     student_rows: tuple[Matrix, ...] = field(default=(), repr=False)  # of each setting
+    vectors: Vectors = field(default_factory=Vectors, repr=False)
 
     def private_attributes(self, _outcome: Outcome, kept: Sequence[Kept], /) -> dict[str, Any]:
         """Return the private attributes of a fit: the sums of the ballots that the student follows from."""
@@ -70,18 +102,22 @@ class VectorBallot:
 
     def cast(self, prepared: PeopleReady, _request: Request, _places: IntArray, /) -> BallotSum:
         """Return the private sum of all people's ballots."""
-        people = prepared.views[self.setting_number]
-        products_of = partial(self._products, chained(people.first_map, self.features))
+        people, is_last = prepared.views[self.setting_number], self.number + 1 == self.teacher.rounds
+        prepared.vectors.begin(self.features)
+        products_of = partial(self._products, chained(people.first_map, self.features), prepared.vectors)
         title = f"Casting ballots, round {self.number + 1} of {self.teacher.rounds}"
         blocks = progress_bar(
             people.blocks(), title, people.n_people, shown=self.progress, size=lambda one: len(np.unique(one.people))
         )
-        return self.teacher.cast(blocks, products_of, self.radius, people.unit)
+        try:
+            return self.teacher.cast(blocks, products_of, self.radius, people.unit)
+        finally:
+            prepared.vectors.begin(None if is_last else self.features)
 
-    def _products(self, vectors_of: FeatureMap, block: PeopleBlock) -> tuple[Matrix, Matrix]:
+    def _products(self, vectors_of: FeatureMap, kept: Vectors, block: PeopleBlock) -> tuple[Matrix, Matrix]:
         """Return the vectors of some private rows, and what the student gets wrong on them."""
         each = np.arange(len(block.rows))[:, np.newaxis]
-        vectors = features_of_private(vectors_of, block.rows, each, len(self.student.coef_))
+        vectors = kept.of(block, lambda: features_of_private(vectors_of, block.rows, each, len(self.student.coef_)))
         return vectors, self.student.residuals(vectors, block.labels)
 
 
@@ -90,6 +126,7 @@ class SumsReleased(NamedTuple):
 
     moments: tuple[Moments, ...]  # what was released of each, as the student takes it
     student: Pipeline  # the classifier in closed form, over rows as the teachers see them
+    predicted: npt.NDArray[np.generic]  # by it, of all public rows
 
 
 class NoisySums(Method):
@@ -189,10 +226,7 @@ class NoisyMoments(NoisySums):
 
     def outcome(self, public: Public, n_people: int, released: SumsReleased, **extras: Any) -> Outcome:
         """Return the labels that the student gives to all public rows, and the student."""
-        labels, n_rows = (
-            np.searchsorted(public.classes, released.student.predict(public.teacher_rows)),
-            len(public.teacher_rows),
-        )
+        labels, n_rows = np.searchsorted(public.classes, released.predicted), len(public.teacher_rows)
         return Outcome(
             queries=np.arange(n_rows),
             labels=labels,
@@ -275,7 +309,9 @@ class NoisyMoments(NoisySums):
             found = Moments.of_sum(values, sigma, scale, radius)
             rounds.append(found.averaged_with(known) if known is not None and not rounds else found)
             student = NoisySumClassifier().fit_moments(seen, rounds, n_rows=n_people, classes=classes)
-        return SumsReleased(tuple(rounds), Pipeline([*features.steps, ("classifier", student)]))
+        return SumsReleased(
+            tuple(rounds), Pipeline([*features.steps, ("classifier", student)]), predicted=student.predict(seen)
+        )
 
     @property
     def _count(self) -> NoisySum:
