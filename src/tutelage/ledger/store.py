@@ -17,7 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import mkstemp
 from typing import Any, final
-from weakref import finalize
 
 from tutelage._internal.forks import BriefLock
 from tutelage._internal.outputs import put_new, sync
@@ -56,7 +55,6 @@ _SCHEMA = {
     "secret": "CREATE TABLE secret (key BLOB NOT NULL)",
     "checkpoint": "CREATE TABLE checkpoint (text TEXT NOT NULL, code BLOB NOT NULL)",
 }
-_INHERITED = list[sqlite3.Connection]()  # of the process from which this one was forked; never used, and never closed
 
 
 @final
@@ -293,9 +291,6 @@ class Store:
         self._lock = BriefLock()  # held during every transaction of this process
         self._process = os.getpid()
         self._memory = memory
-        # An idle connection to the file, what it is of, and its end. It holds no lock, so that a fork, or anybody who
-        # closes the file in this process, loses none.
-        self._idle: tuple[sqlite3.Connection, tuple[int, ...], finalize[..., Any]] | None = None
         self.check: Callable[[], None] | None = None  # of the first reservation, just before it makes the file
         if self.file is not None and memory is None:
             if not read_only:
@@ -376,32 +371,12 @@ class Store:
                 raise LedgerError("A ledger in memory cannot be used by a second process. Give it a file.")
             yield self._memory
             return
-        file = Path() if self.file is None else self.file
-        if not self.read_only:
-            yield self._kept_open(file, write=write)
-            return
-        resting = not Path(f"{file}-journal").exists() and not os.access(file.parent, os.W_OK)
-        with closing(connected(_address(file, f"ro{'&immutable=1' if resting else ''}"), self.timeout)) as connection:
-            yield connection
-
-    def _kept_open(self, file: Path, *, write: bool) -> sqlite3.Connection:
-        """Return the connection of this process to the file that has the name now."""
-        which = os.getpid(), *self._identity()
-        if self._idle is not None and self._idle[1] != which:
-            connection, of, end = self._idle
-            if of[0] == os.getpid():
-                end()
-            else:
-                _INHERITED.append(connection)
-                end.detach()
-            self._idle = None
-        if self._idle is None:
-            connection = connected(_address(file, "rw"), self.timeout)
-            self._idle = connection, which, finalize(self, connection.close)
-            make_durable(connection)
-        elif write:
-            make_durable(self._idle[0])
-        return self._idle[0]
+        file, mode = Path() if self.file is None else self.file, "rw"
+        if self.read_only:
+            resting = not Path(f"{file}-journal").exists() and not os.access(file.parent, os.W_OK)
+            mode = f"ro{'&immutable=1' if resting else ''}"
+        with closing(connected(f"{file.as_uri()}?mode={mode}", self.timeout)) as connection:
+            yield _durable(connection) if write else connection
 
     def _identity(self) -> tuple[int, int]:
         """Return which file it is, refusing one that is not there or has a second name."""
@@ -440,12 +415,8 @@ def connected(database: str, timeout: float) -> sqlite3.Connection:
     return sqlite3.connect(database, uri=uri, timeout=timeout, isolation_level=None, check_same_thread=False)
 
 
-def _address(file: Path, mode: str) -> str:
-    return f"{file.as_uri()}?mode={mode}"
-
-
-def make_durable(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """Have every commit on the disk before the call returns, and nothing read of the file but under a lock."""
+def _durable(connection: sqlite3.Connection) -> sqlite3.Connection:
+    """Have every commit on the disk before the call returns."""
     connection.execute("PRAGMA journal_mode = DELETE")
     connection.execute("PRAGMA synchronous = EXTRA")  # FULL, and the journal's end outlives a power cut
     return connection
@@ -478,7 +449,7 @@ def _write_file(
         os.close(descriptor)
         part = Path(name)
         try:
-            with closing(make_durable(connected(_address(part, "rw"), timeout))) as made:
+            with closing(_durable(connected(f"{part.as_uri()}?mode=rw", timeout))) as made:
                 made.execute("BEGIN EXCLUSIVE")
                 for name, statement in _SCHEMA.items():
                     made.execute(statement)
