@@ -433,7 +433,7 @@ def test_a_run_says_which_setting_was_chosen_and_what_that_took(tmp_path):
 
 @pytest.mark.parametrize(("more", "words"), [
     ("[{}]", "2 to 100 settings"),
-    ("[{}, 3]", "must be a table of settings"),
+    ("[{}, 3]", "must be a list, each entry a table"),
     ("[{}, { quantil = 0.2 }]", "Did you mean `quantile`?"),
     ("[{}, { map = 'rings' }]", "must be one of"),
     ("[{}, { quantile = 2.0 }]", "quantile"),
