@@ -21,6 +21,7 @@ from mpc import free_ports, started
 from rich.console import Console
 from rich.table import Table
 from sklearn.pipeline import make_pipeline
+from tutelage.federation.charges import reserve
 
 from tutelage.features import PublicKernel, PublicProjection, UnitBall
 from tutelage.federation import (
@@ -35,7 +36,6 @@ from tutelage.federation import (
     Role,
     SumRound,
 )
-from tutelage.federation.charges import reserve
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import NoisySum
 from tutelage.privacy import NeighboringRelation, PrivacyUnit

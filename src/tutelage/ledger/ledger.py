@@ -21,7 +21,16 @@ from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import integer_at_least
 from tutelage.accounting.filter import Accounting, Filter, GaussianFilter, RenyiFilter, accounting_of, limit_of
 from tutelage.digests import canonical, fingerprint, is_fingerprint_of, keyed_name, query_hashes
-from tutelage.events import CappedArgmaxGaussian, Event, PublicationTest, Repeated, counted, event_from_dict, of_queries
+from tutelage.events import (
+    CappedArgmaxGaussian,
+    Event,
+    NoisySumGaussian,
+    PublicationTest,
+    Repeated,
+    counted,
+    event_from_dict,
+    of_queries,
+)
 from tutelage.exceptions import (
     BudgetExceededError,
     InvalidParameterError,
@@ -287,7 +296,10 @@ class Ledger:
         fixed = begun is not None and min(paid, default=0) > begun.number and paid.keys() <= set(reservations)
         within = sum(paid.values()) <= self._filter.cost(most)
         charges = [charge.most for charge in history.charges if charge.number in paid]
-        return history.released if fixed and within and not _kinds(charges) - _kinds([most]) else None
+        # Sums together cost what their 1/σ² add up to, into however many rounds they are divided.
+        only_sums = all(isinstance(event, NoisySumGaussian) for event in counted([*charges, most]))
+        alike = only_sums or not _kinds(charges) - _kinds([most])
+        return history.released if fixed and within and alike else None
 
     def write_binding(self) -> None:
         """Write the entry of `bind`, where it can be written, if no reservation did: all labels were remembered."""

@@ -127,6 +127,7 @@ class SumsReleased(NamedTuple):
     moments: tuple[Moments, ...]  # what was released of each, as the student takes it
     student: Pipeline  # the classifier in closed form, over rows as the teachers see them
     predicted: npt.NDArray[np.generic]  # by it, of all public rows
+    named: list[Any]  # what they are known by: whole numbers and settings, which are the same on every machine
 
 
 class NoisySums(Method):
@@ -287,13 +288,10 @@ class NoisyMoments(NoisySums):
         seen = require_public_map(features, "NoisyMoments").transform(public.teacher_rows)
         student = NoisySumClassifier().fit_moments(seen, [], n_rows=n_people, classes=classes)
         form = Vector((len(classes), seen.shape[1]), teacher.norm**2, public.unit)
-        rounds, answers = list[Moments](), list[Answer]()
+        rounds, named = list[Moments](), [*named, []]
         for number in range(self.rounds):
             of_round = NoisySum(teacher.noise_of_round(mechanism.noise_multiplier, number))
             radius = student.radius(seen)
-            # The subject of a later round follows from the sums before, which are part of its name: as whole numbers,
-            # which are the same on every machine.
-            named = [*named, data_digest(answers[-1].values.reshape(form.shape)).hex() if answers else []]
             answer = yield Request(
                 mechanism=of_round,
                 form=form,
@@ -301,16 +299,21 @@ class NoisyMoments(NoisySums):
                 ballot=VectorBallot(
                     teacher, features, student, radius, number, public.setting_number, trial_for is None, progress
                 ),
-                total=None if answers else Composed((self.event_of_rounds(public.sizes), *then)),
+                total=None if rounds else Composed((self.event_of_rounds(public.sizes), *then)),
             )
-            answers.append(answer)
             sigma = of_round.most(form, simulated=public.simulated).sigma
             scale, values = teacher.scale(radius) * n_people, answer.values.reshape(form.shape)
+            # The subject of a later round follows from the sums before, which are part of its name: as whole numbers,
+            # which are the same on every machine.
+            named = [*named, data_digest(values).hex()]
             found = Moments.of_sum(values, sigma, scale, radius)
             rounds.append(found.averaged_with(known) if known is not None and not rounds else found)
             student = NoisySumClassifier().fit_moments(seen, rounds, n_rows=n_people, classes=classes)
         return SumsReleased(
-            tuple(rounds), Pipeline([*features.steps, ("classifier", student)]), predicted=student.predict(seen)
+            moments=tuple(rounds),
+            student=Pipeline([*features.steps, ("classifier", student)]),
+            predicted=student.predict(seen),
+            named=named,
         )
 
     @property

@@ -9,6 +9,7 @@ of such sums and is known before the first of them. Proof: docs/proofs/ballots.m
 
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -26,8 +27,8 @@ from sklearn.tree import DecisionTreeClassifier
 from tutelage._internal.threads import QUIET, on_all_cores
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage.ballots import BallotSum, Vector, add_sums, sum_of_products
-from tutelage.digests import data_digest
-from tutelage.events import Composed, Event
+from tutelage.digests import data_digest, spelled_out
+from tutelage.events import Composed, Event, settings_of
 from tutelage.features.base import check_row_by_row, features_of_private
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.noisy_moments import NoisyMoments, NoisySums, PeopleReady, SumsReleased, subject_of
@@ -36,7 +37,7 @@ from tutelage.methods.requests import Answer, PrivateRows, Public, Request, Size
 from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
 from tutelage.privacy import PrivacyUnit
-from tutelage.students import NoisySumClassifier, fit_student
+from tutelage.students import fit_student
 from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory, blocks_of
 from tutelage.teachers.parallel import MachineFaultError, is_of_machine
 
@@ -47,8 +48,8 @@ _REHEARSED = 10_000  # rows, about; at least all public rows, and no more than t
 # Students whose `predict` changes nothing: others are copied for every person, for a random state would carry over.
 _KEEP_NOTHING = (LogisticRegression, DecisionTreeClassifier, RandomForestClassifier)
 _STEPS = 2**16  # to which a score of one is rounded
-# The proof covers every setting: all cost the same but for the rounding of a few floats, which is far below this.
-_A_LITTLE_LESS = 1 - 1e-9
+# The proof covers every setting: all cost the same but for the rounding of each round upward, which is far below this.
+_A_LITTLE_LESS = 1 - 1e-6
 
 
 @final
@@ -210,7 +211,7 @@ class Tuned(NoisySums):
             first.public, n_people, trial_for=self._final, then=after
         )
         students = self._rehearsed(trial.student.predict_proba(first.public.teacher_rows), n_people)
-        described = map(_described, self.candidates, students)
+        described = [trial.named, self._final.key(), *map(_described, self.candidates, students)]
         scores: Answer = yield Request(
             mechanism=self._scores,
             form=self._form_of_scores(public.unit),
@@ -265,14 +266,12 @@ def _student(one: Candidate, rehearsal: SumsReleased) -> Any:
 
 
 def _described(one: Candidate, student: Any) -> list[Any]:
-    """Return what a student of the rehearsal is known by: the rows it was learned from and what it says of them."""
-    kind = NoisySumClassifier if one.method.student is None else type(one.method.student)
-    public = one.public
-    predicted = student.predict(public.teacher_rows if one.method.student is None else public.student_rows)
-    found = np.searchsorted(public.classes, predicted)
-    coefficients = [data_digest(student[-1].coef_).hex()] if one.method.student is None else []
-    name = f"{kind.__module__}.{kind.__qualname__}"
-    return [name, data_digest(public.teacher_rows, public.student_rows, found).hex(), *coefficients]
+    """Return what a student of the rehearsal follows from, beside the trial."""
+    public, learner = one.public, one.method.student
+    rows = [settings_of(one.method.teacher), data_digest(public.teacher_rows, public.student_rows).hex()]
+    with suppress(Exception):  # a learner that cannot be spelled out is known by what it says
+        return [*rows, spelled_out(learner)]
+    return [*rows, data_digest(np.searchsorted(public.classes, student.predict(public.student_rows))).hex()]
 
 
 def score_norm(n_settings: int) -> int:

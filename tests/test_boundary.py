@@ -1,0 +1,387 @@
+"""What the boundary promises and no other module tests: what methods see, names of releases, order, room and cost."""
+
+import ast
+import os
+import subprocess
+import sys
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tutelage
+from test_toy_method import PUBLIC as TOY_PUBLIC
+from test_toy_method import Frequencies, OneEach
+from test_toy_method import X as TOY_X
+from test_toy_method import Y as TOY_Y
+from test_toy_method import of as of_toy
+from tutelage import ConfidentGNMax, GNMax, InteractiveGNMax, LabelingSession, Ledger, PATEClassifier, VoteHistogram
+from tutelage.accounting.filter import GaussianFilter, RenyiFilter
+from tutelage.audit import fits
+from tutelage.audit.checklist import PrivateRows
+from tutelage.audit.fits import check_fit
+from tutelage.ballots import BallotSum, OneHot, Vector
+from tutelage.digests import data_digest, spelled_out
+from tutelage.events import Composed, Repeated
+from tutelage.exceptions import BudgetExceededError, InvalidParameterError, LedgerMismatchError, LedgerStorageError
+from tutelage.mechanisms import CappedGNMax, NoisySum
+from tutelage.methods import METHODS, CappedVotes, NoisyMoments, Sizes, TeacherVotes, Tuned
+from tutelage.methods import tuned as tuning
+from tutelage.methods.requests import Answer, driven
+from tutelage.methods.tuned import Candidate
+from tutelage.partition import unit_of_single_people
+from tutelage.privacy import ONE_TEACHER
+from tutelage.teachers import ClassMeans, VectorBallots
+
+PACKAGE = Path(tutelage.__file__).parent
+RNG = np.random.default_rng(0)
+LABELS = (RNG.random(300) < 0.5).astype(int)
+PRIVATE = RNG.normal(size=(300, 3)) + LABELS[:, None]
+PUBLIC = RNG.normal(size=(80, 3))
+IDS = np.arange(300) // 2
+EVERY = {
+    "noisy-moments": NoisyMoments(n_landmarks=20),
+    "capped-votes": CappedVotes(3, n_queries=20, rounds=2, student="label-propagation", selection="least-confident"),
+    "teacher-votes": TeacherVotes(
+        ClassMeans(), 20, n_queries=20, rounds=2, student="label-propagation", selection="least-confident"
+    ),
+}
+
+
+@pytest.fixture
+def fitted(tmp_path):
+    def fit(**settings: Any) -> Any:
+        settings = {"epsilon": 1.0, "budget": 1.0, "classes": [0, 1], "unit": "row", "insist": True} | settings
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = PATEClassifier(**{"ledger": tmp_path / "a.ledger"} | settings)
+            return model.fit(PRIVATE, LABELS, X_public=PUBLIC)
+
+    return fit
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.filterwarnings("ignore")
+def test_what_a_method_sees_and_asks_is_the_same_of_neighboring_people(name):
+    def asked(kept: Any, flip: bool) -> Any:
+        y = np.where(flip & (IDS == 3), 1 - LABELS, LABELS)[kept]
+        model = PATEClassifier(method=EVERY[name], epsilon=1.0, classes=[0, 1], random_state=0, unit="person")
+        whole = model.intended(PRIVATE[kept] * (1 + flip * (IDS[kept] == 3)[:, None]), y, X_public=PUBLIC,
+                               entity_ids=IDS[kept])  # fmt: skip
+        noise, seen = np.random.default_rng(1), list[Any]()
+
+        def answer(request: Any) -> Answer:
+            event = request.mechanism.most(request.form, simulated=False)
+            seen.append([request.context(event), data_digest(request.rows, request.predictions).hex()])
+            shape = (1, np.prod(request.form.shape)) if isinstance(request.form, Vector) else (len(request.rows), 1)
+            values = noise.integers(0, 2, shape) * (300 if isinstance(request.form, Vector) else 1)
+            return Answer(values.astype(np.int64), event, 0.0)
+
+        driven(whole.method.steps(whole.public), answer, lambda asked: asked.make())
+        names = "rows", "teacher_rows", "student_rows", "classes", "unit", "n_teachers"
+        return spelled_out([getattr(whole.public, one) for one in names]), seen
+
+    everybody = np.ones(300, dtype=bool)
+    here = asked(everybody, flip=False)
+    assert here == asked(everybody, flip=True) == asked(IDS != 3, flip=False)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "form"),
+    [
+        (NoisySum(5.0), OneHot(3, ONE_TEACHER)),
+        (NoisySum(5.0), OneHot(3, ONE_TEACHER, 2)),
+        *((one, Vector((3, 1), 1, ONE_TEACHER)) for one in (GNMax(5.0), CappedGNMax(5.0, 2), ConfidentGNMax(9, 5, 5))),
+        (CappedGNMax(5.0, 2), OneHot(3, ONE_TEACHER, 3)),
+        (CappedGNMax(5.0, 2), OneHot(3, ONE_TEACHER)),
+    ],
+)
+def test_a_mechanism_refuses_a_form_for_which_it_has_no_theorem(mechanism, form):
+    with pytest.raises(InvalidParameterError):
+        mechanism.most(form, simulated=False)
+
+
+def test_no_method_claims_ballots_without_negative_numbers_which_nothing_checks():
+    """Then σ could be less by the root of two; ballots would have to be checked for it, block by block."""
+    unit = unit_of_single_people("person", named=False)
+    sizes = Sizes(n_classes=3, n_public=80, unit=unit)
+    candidates = [Candidate({}, NoisyMoments(rounds=n), None, None) for n in (1, 2)]  # type: ignore[arg-type]
+    tuned = Tuned(pilot=candidates[0], candidates=candidates, share=0.4)
+    for method in (*EVERY.values(), tuned):
+        parts = method.with_noise(9.0).event(sizes).flatten()
+        assert not any(getattr(part.event, "nonnegative", False) for part in parts)
+    sources = [path for path in PACKAGE.rglob("*.py") if "nonnegative=True" in path.read_text()]
+    assert sources == []
+
+
+CALL = """
+import sys, warnings
+import numpy as np
+from tutelage import PATEClassifier
+from tutelage.teachers import VectorBallots
+warnings.simplefilter("ignore")
+rows = np.load(sys.argv[1])
+X, y = rows["X"], rows["y"]
+tune = [{}, {"teacher": VectorBallots(n_landmarks=20)}]
+model = PATEClassifier(VectorBallots(n_landmarks=50), tune=tune, epsilon=1.0, budget=6.0, classes=[0, 1], unit="row",
+                       insist=True, random_state=0, ledger=sys.argv[2])
+model.fit(X[:300], y[:300], X_public=X[300:])
+print(model.ledger_.spent, *model.release_.labels)
+"""
+
+
+def test_a_repeat_of_a_tuned_fit_under_another_blas_kernel_spends_nothing(tmp_path):
+    X = np.random.default_rng(0).uniform(size=(400, 4))
+    y = (X[:, 0] > 0.5).astype(int)
+    np.savez(tmp_path / "rows.npz", X=X @ np.random.default_rng(1).normal(size=(4, 30)), y=y)
+    command = [sys.executable, "-c", CALL, str(tmp_path / "rows.npz"), str(tmp_path / "a.ledger")]
+    said = [
+        subprocess.run(command, env={**os.environ, "OPENBLAS_CORETYPE": kernel}, capture_output=True, check=True).stdout
+        for kernel in ("Haswell", "Nehalem")
+    ]
+    assert said[0] == said[1]
+
+
+def test_the_identity_of_a_release_does_not_depend_on_threads_progress_hash_seed_or_print_options():
+    def identity(**settings: Any) -> str:
+        method = replace(EVERY["teacher-votes"], student=None)
+        model: Any = PATEClassifier(method=method, epsilon=1.0, classes=[0, 1], random_state=0, **settings)
+        model.classes_ = np.array([0, 1])
+        return model._identity(model.resolved(), PUBLIC)
+
+    with np.printoptions(precision=2, floatmode="fixed"):
+        assert identity() == identity(n_jobs=2, progress=True, insist=True)
+    assert identity() != identity(question="other")
+    spell = "from tutelage.digests import *; from sklearn.ensemble import *; from tutelage.students import *; " + (
+        "print(canonical(spelled_out([{'b': 1.5, 'a': 1}, RandomForestClassifier(3), NoisySumClassifier()])))"
+    )
+    said = {
+        subprocess.run([sys.executable, "-c", spell], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True,
+                       check=True).stdout
+        for seed in "12"
+    }  # fmt: skip
+    assert len(said) == 1
+    assert b"version" not in said.pop()
+
+
+def test_a_tuned_release_states_its_own_epsilon_whichever_setting_is_chosen(fitted, monkeypatch):
+    honest = tuning.score_ballots
+
+    def for_the_second(*given: Any) -> BallotSum:
+        found = honest(*given)
+        return BallotSum(np.array([[-(10**9), 10**9]]), found.norm_squared, found.unit)
+
+    monkeypatch.setattr(tuning, "score_ballots", for_the_second)
+    short = {"teacher": VectorBallots(n_landmarks=50, rounds=1)}
+    found = fitted(teacher=VectorBallots(n_landmarks=50, rounds=2), tune=[{}, short], budget=6.0)
+    if found.tuning_.chosen != 1:
+        raise RuntimeError
+    assert found.epsilon_.epsilon <= 1.0
+
+
+def test_another_fit_does_not_take_the_room_between_the_rounds_of_a_fit(fitted, monkeypatch):
+    begun, drawn, honest = threading.Event(), [], NoisySum.release
+
+    def slow(self: Any, *given: Any) -> Any:
+        drawn.append(threading.get_ident())
+        begun.set()
+        other.join(0.5)  # which waits for its turn
+        return honest(self, *given)
+
+    def spend() -> None:
+        begun.wait()
+        with pytest.raises(BudgetExceededError):
+            fitted(question="other")
+        refused.append(1)
+
+    refused = list[int]()
+    other = threading.Thread(target=spend)
+    monkeypatch.setattr(NoisySum, "release", slow)
+    other.start()
+    found = fitted()
+    other.join()
+    assert (len(drawn), len(set(drawn)), refused) == (2, 1, [1])
+    assert found.release_.cost == found.ledger_.spent
+
+
+VOTED, ROWS = VoteHistogram(np.tile([25, 25], (20, 1)), 50), np.arange(20.0)[:, np.newaxis]
+
+
+def test_a_step_whose_owner_lives_is_waited_for_and_not_drawn_again(tmp_path, monkeypatch):
+    Ledger.create(tmp_path / "a.ledger", epsilon=20.0, delta=1e-5, unit=VOTED.unit)
+    drawing, let_go, drawn, honest = threading.Event(), threading.Event(), [], GNMax.release
+
+    def slow(self: Any, *given: Any) -> Any:
+        drawn.append(1)
+        drawing.set()
+        assert let_go.wait(60)
+        return honest(self, *given)
+
+    def ask(_: int) -> list[int]:
+        return LabelingSession(VOTED, GNMax(40.0), Ledger.open(tmp_path / "a.ledger")).ask(ROWS).labels.tolist()
+
+    monkeypatch.setattr(GNMax, "release", slow)
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(ask, 0)
+        assert drawing.wait(60)
+        second = threads.submit(ask, 1)
+        threading.Event().wait(0.5)
+        assert not second.done()
+        let_go.set()
+        assert first.result() == second.result()
+    assert len(drawn) == 1
+    kinds = [entry["kind"] for entry in Ledger.open(tmp_path / "a.ledger").export()]
+    assert kinds == ["opened", "reserved", "answered"]
+
+
+def test_answers_that_come_late_to_a_step_that_another_took_over_are_never_released(tmp_path, monkeypatch):
+    Ledger.create(tmp_path / "a.ledger", epsilon=20.0, delta=1e-5, unit=VOTED.unit)
+    one, two = (LabelingSession(VOTED, GNMax(40.0), Ledger.open(tmp_path / "a.ledger")) for _ in range(2))
+
+    def full(*_: Any) -> Any:
+        raise LedgerStorageError("The disk is full.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "settle", full)
+        with pytest.raises(LedgerStorageError):
+            one.ask(ROWS)
+    late = one._boundary._unstored
+    assert late is not None
+    taken = two.ask(ROWS)
+    assert taken.cost == one.ledger.state().spent > 0
+    again = one.ask(ROWS)
+    assert again.labels.tolist() == taken.labels.tolist() != [label for (label,) in late[1].values()]
+    assert (again.cost, one.n_drawn, one.ledger.verify().unsettled) == (0, 0, 0)
+    assert one._boundary.kept == []  # no vote-dependent cost is of what was not released
+
+
+def test_a_step_is_recalled_cast_compared_reserved_drawn_and_settled_in_this_order(monkeypatch):
+    order, unit = list[str](), VOTED.unit
+    ledger = Ledger.in_memory(epsilon=20.0, delta=1e-5, unit=unit)
+
+    class Teachers:
+        n_classes = 2
+        fail = False
+
+        def ballots(self, X: Any) -> Any:
+            order.append("cast")
+            if self.fail:
+                raise ValueError("a teacher fails")
+            return np.zeros((50, len(X)), dtype=np.int16)
+
+    teachers: Any = Teachers()
+    teachers.unit = unit
+    steps = {"recall_if_fits": Ledger, "check": GNMax, "reserve_new": Ledger, "release": GNMax, "settle": Ledger}
+    for name, owner in steps.items():
+        honest = getattr(owner, name)
+        monkeypatch.setattr(
+            owner, name, lambda *given, of=name, call=honest, **more: (order.append(of), call(*given, **more))[1]
+        )
+    session = LabelingSession(teachers, GNMax(40.0), ledger)
+    session.ask(ROWS)
+    short = [name for place, name in enumerate(order) if name not in order[:place]]
+    assert short == ["recall_if_fits", "cast", "check", "reserve_new", "release", "settle"]
+    order.clear()
+    session.ask(ROWS)
+    assert set(order) == {"recall_if_fits"}
+    spent, teachers.fail = ledger.state(), True
+    with pytest.raises(ValueError, match="a teacher fails"):
+        session.ask(ROWS + 100)
+    assert ledger.state() == spent  # a teacher that fails costs nothing
+
+
+UNITS = unit_of_single_people("person", named=False)
+LIMITS = [GaussianFilter(1.0, 1e-5), RenyiFilter.suited_to(1.0, 1e-5), RenyiFilter(30.0, 1e-5, 2.0)]
+
+
+@pytest.mark.parametrize(("noise", "share"), [(150.0, 0.2), (300.0, 0.5)])
+def test_no_branch_of_a_tuned_fit_costs_more_grains_than_was_planned(noise, share):
+    found = [Candidate({}, NoisyMoments(rounds=n), None, None) for n in (3, 4, 5)]  # type: ignore[arg-type]
+    tuned = Tuned(pilot=found[0], candidates=found, share=share, mechanism=NoisySum(noise))
+    sizes = Sizes(n_classes=3, n_public=80, unit=ONE_TEACHER)
+    planned = tuned._after_trial(sizes)[1]
+    actual = [one.with_noise(tuned._final).event_of_rounds(sizes) for one in found]
+    for limit in LIMITS:
+        assert max(map(limit.cost, actual)) <= limit.cost(planned)
+
+
+@given(st.integers(1, 40), st.floats(0.0, 1.0), st.floats(3.0, 300.0), st.floats(3.0, 300.0))
+def test_what_happened_never_costs_more_grains_than_was_reserved(queries, passed, check, vote):
+    for mechanism in (ConfidentGNMax(200.0, check, vote), InteractiveGNMax(50.0, check, vote, 0.9), GNMax(vote)):
+        one = mechanism.event_of_one(3, ONE_TEACHER, simulated=False)
+        *checks, answer = one.flatten()
+        times = round(passed * queries) if checks else queries
+        happened = Composed((*(Repeated(part.event, queries) for part in checks), Repeated(answer.event, times)))
+        for limit in LIMITS[1:] if checks else LIMITS:
+            reserved, spent = queries * limit.cost(one), limit.cost(happened)
+            assert spent <= reserved == limit.cost(Repeated(one, queries))
+            assert reserved - spent == (queries - times) * limit.cost(answer.event)
+
+
+def test_a_label_that_is_released_while_a_proposal_is_tested_is_covered_by_no_claim(monkeypatch):
+    from test_publishing import AGREEING, DELTA, ONE, ROWS, ledger, released
+    from tutelage.publishing import propose, publish_epsilon
+
+    proposal = propose(released(AGREEING), DELTA)
+    paid = ledger(proposal)
+    honest = Ledger.reserve_new
+
+    def raced(self: Any, event: Any, hashes: Any) -> Any:
+        if type(event).__name__ == "PublicationTest":  # another session releases a label in between
+            self.settle(self.reserve(ONE, 1), {bytes([99]) * 32: (0,)}, ONE)
+        return honest(self, event, hashes)
+
+    monkeypatch.setattr(Ledger, "reserve_new", raced)
+    with pytest.raises(LedgerMismatchError):
+        publish_epsilon(released(), paid, proposal, ROWS)
+
+
+@given(st.lists(st.integers(0, 30), min_size=2, max_size=4), st.integers(0, 3), st.integers(0, 2**32 - 1))
+def test_a_person_who_joins_moves_the_check_of_interactive_gnmax_by_one_at_most(counts, vote, seed):
+    """The expected votes are a share of a private number of people, which moves with them."""
+    here = np.array([counts])
+    there = here + np.eye(here.shape[1], dtype=int)[[vote % here.shape[1]]]
+    predictions = np.random.default_rng(seed).dirichlet(np.ones(here.shape[1]), 1)
+    over = [(one - InteractiveGNMax.offsets(predictions, int(one.sum()))).max() for one in (here, there)]
+    assert abs(int(over[0]) - int(over[1])) <= 1
+
+
+def test_sums_are_added_only_where_blocks_hold_different_people():
+    users = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Name) and node.id == "add_sums"
+    }
+    assert users == {"teachers/vectors.py", "methods/tuned.py"}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_audit_finds_a_ballot_of_ones_own_that_is_too_long(monkeypatch):
+    honest = OneEach.cast
+
+    def thrice(self: Any, *given: Any) -> BallotSum:
+        found = honest(self, *given)
+        return BallotSum(3 * found.totals, found.norm_squared, found.unit)
+
+    monkeypatch.setitem(METHODS, Frequencies.name, Frequencies)
+    for slow in ("check_noise_of_sum", "check_claim_of_sum"):
+        monkeypatch.setattr(fits, slow, lambda **_: None)
+    monkeypatch.setattr(OneEach, "cast", thrice)
+    found = check_fit(of_toy(Frequencies(), epsilon=1.0), PrivateRows(TOY_X, TOY_Y), TOY_PUBLIC, entities=8)[-1]
+    assert (found.verdict, "do not release" in found.reason) == ("fail", True)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_that_is_not_calibrated_does_not_run(name):
+    sizes = Sizes(n_classes=3, n_public=80, unit=UNITS)
+    assert EVERY[name].noise is None
+    with pytest.raises(InvalidParameterError, match="is not calibrated"):
+        EVERY[name].event(sizes)
