@@ -145,7 +145,7 @@ def test_a_batch_is_written_in_two_transactions_and_a_remembered_one_in_none(led
 
     monkeypatch.setattr(Store, "transaction", counted)
     session = LabelingSession(VOTES, GNMax(40.0), ledger)
-    new = ["read", "read", "write", "write"]
+    new = ["read", "write", "write"]
     for asked, expected in ((ROWS, new), (ROWS, ["read"]), (ROWS + 1, new)):
         session.ask(asked)
         assert held == expected

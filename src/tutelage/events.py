@@ -83,9 +83,7 @@ class Event:
         A field that a later version adds is left out where it is as it is by default.
         """
         written = settings_of(self).keys() | {"simulated"}  # the one default there was when events were first stored
-        found = ((field.name, getattr(self, field.name)) for field in fields(self) if field.name in written)
-        values = {name: asdict(value) if isinstance(value, PrivacyUnit) else value for name, value in found}
-        return {"event": type(self).__name__, **values}
+        return {"event": type(self).__name__, **{name: v for name, v in asdict(self).items() if name in written}}
 
     def flatten(self, times: int = 1) -> "list[Releases]":
         """Return the single releases of which the event is made, each with how often; the event happened `times` times.

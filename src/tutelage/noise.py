@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Context, Decimal
 from fractions import Fraction
-from functools import lru_cache
 from math import floor
 from typing import Any, final
 
@@ -56,12 +55,12 @@ class SystemNoise:
     def discrete_laplace(self, scale: float, shape: tuple[int, ...]) -> IntArray:
         """Draw independent integers with P(k) ∝ exp(−|k|/scale), in an array of `shape`."""
         noise_scale(scale, "scale", "SystemNoise")
-        return self._draw("laplace", scale, shape)
+        return self._draw(lambda dp: dp.m.make_laplace(_integers(dp), dp.l1_distance(T="i64"), scale=scale), shape)
 
     def discrete_gaussian(self, sigma: float, shape: tuple[int, ...]) -> IntArray:
         """Draw independent integers with P(k) ∝ exp(−k²/2σ²), in an array of `shape`."""
         noise_scale(sigma, "sigma", "SystemNoise")
-        return self._draw("gaussian", sigma, shape)
+        return self._draw(lambda dp: dp.m.make_gaussian(_integers(dp), dp.l2_distance(T="f64"), scale=sigma), shape)
 
     def happens(self, chance: int) -> bool:
         """Draw whether something of probability chance·2⁻⁶⁰ happens: exact, for 60 uniform bits are compared."""
@@ -87,11 +86,11 @@ class SystemNoise:
         steps = _uniform_below(n_classes - 1, int(np.count_nonzero(~kept))) + 1
         return _respond(classes, n_classes, kept, steps)
 
-    def _draw(self, kind: str, scale: float, shape: tuple[int, ...]) -> IntArray:
-        """Draw one batch by adding the noise of a measurement to a vector of zeros."""
+    def _draw(self, build: Callable[[Any], Any], shape: tuple[int, ...]) -> IntArray:
+        """Draw one batch by adding the noise of the measurement that `build` makes to a vector of zeros."""
         zeros = [0] * int(np.prod(shape, dtype=np.int64))
-        with _opendp():
-            measurement = _measurement(kind, scale)
+        with _opendp() as dp:
+            measurement = build(dp)
             parts = [zeros[start : start + _AT_ONCE] for start in range(0, len(zeros), _AT_ONCE)]
             drawn = [value for part in self._shown(parts) for value in measurement(part)]
         return np.asarray(drawn, dtype=np.int64).reshape(shape)
@@ -231,16 +230,6 @@ def _uniform_below(limit: int, count: int) -> IntArray:
     while (beyond := np.flatnonzero(words > last)).size:
         words[beyond] = _words(beyond.size)
     return (words % np.uint64(limit)).astype(np.int64)
-
-
-@lru_cache(maxsize=64)
-def _measurement(kind: str, scale: float) -> Any:
-    """Return what adds fresh noise to a vector at each call; it keeps nothing but its parameters."""
-    import opendp.prelude as dp
-
-    if kind == "laplace":
-        return dp.m.make_laplace(_integers(dp), dp.l1_distance(T="i64"), scale=scale)
-    return dp.m.make_gaussian(_integers(dp), dp.l2_distance(T="f64"), scale=scale)
 
 
 def _integers(dp: Any) -> Any:

@@ -169,8 +169,8 @@ def _overlap(given: Given) -> tuple[str, bool]:
     if not given.compare or private.shape[1:] != public.shape[1:] or not len(private) or not len(public):
         return "", False  # other columns are refused in words of their own
     key = secrets.token_bytes(32)
-    names = None if given.entity_ids is None else list(map(str, given.entity_ids.tolist()))
     rows, others = hashes_of_numbers(private, key), hashes_of_numbers(public, key)
+    names = None if given.entity_ids is None else list(map(str, given.entity_ids.tolist()))
     alike = Likeness.of(rows, names, others)
     same = len(rows) == len(others) and len(set(rows)) >= _FEWEST_DISTINCT and Counter(rows) == Counter(others)
     by_chance = alike.is_chance(len(public), len(private))
@@ -336,10 +336,7 @@ class Likeness(NamedTuple):
 
     @classmethod
     def of(cls, private: list[bytes], names: list[str] | None, public: list[bytes]) -> "Likeness":
-        """Count rows, given as hashes; every entity has one row of each value, however often it is repeated.
-
-        Without names, every row is an entity.
-        """
+        """Count rows, given as hashes; an entity, or without names a row, has one row of each value."""
         repeated, asked = Counter(private), Counter(public)
         owners = repeated if names is None else Counter(row for row, _ in set(zip(private, names, strict=True)))
         return cls(

@@ -398,9 +398,7 @@ class Ledger:
             spent = read.last().spent
         self._check_room(event, of_queries(event, queries).count, spent)
 
-    def recall_if_fits(
-        self, event: Event, hashes: Collection[bytes], whole: Event | None = None
-    ) -> dict[bytes, Labels]:
+    def recall_if_fits(self, event: Event, hashes: Collection[bytes], whole: Event | None) -> dict[bytes, Labels]:
         """Return what `recall` does, once the queries without an answer are found to fit now, as by `require`.
 
         If there are any, there must be room for the `whole` that they are part of. What `reserve_new` would take over

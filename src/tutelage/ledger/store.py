@@ -88,8 +88,7 @@ class Transaction:
 
     def last(self) -> Entry:
         """Return the newest entry, checked against the hash before it."""
-        if self._last is None:
-            self._last = self._newest()
+        self._last = self._last or self._newest()
         return self._last
 
     def _newest(self) -> Entry:

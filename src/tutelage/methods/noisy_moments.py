@@ -1,6 +1,6 @@
 """Every person casts a vector for each class, noisy sums of these are released, and a student follows from them."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self, final
@@ -28,39 +28,9 @@ from tutelage.partition import Shards
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students import Moments, NoisySumClassifier
 from tutelage.teachers import VectorBallots
-from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory
+from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory, Vectors
 
 _NOISE_OF_COUNT = 10.0  # times that of the ballots: the number of people takes a hundredth of what they take
-
-
-_MOST_KEPT = 2**24  # numbers, 128 MiB
-
-
-@final
-class Vectors(NeverPickled):
-    """The vectors of private rows, kept from one round to the next as far as there is room; private."""
-
-    def __init__(self) -> None:
-        self._features: object = None
-        self._of_block = dict[int, Matrix]()
-        self._room = _MOST_KEPT
-
-    def begin(self, features: object) -> None:
-        """Forget the vectors of all other features."""
-        if features is not self._features:
-            self._features, self._room = features, _MOST_KEPT
-            self._of_block.clear()
-
-    def of(self, block: PeopleBlock, make: Callable[[], Matrix]) -> Matrix:
-        """Return the vectors of a block: no person is in two."""
-        first = int(block.people[0])
-        found = self._of_block.get(first)
-        if found is None:
-            found = make()
-            if found.size <= self._room:
-                self._room -= found.size
-                self._of_block[first] = found
-        return found
 
 
 @final

@@ -1,18 +1,19 @@
 """Private rows in blocks of whole people: a ballot must be seen whole to be measured."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, final
 
 import numpy as np
 
-from tutelage._internal.typing import IntArray, Matrix
+from tutelage._internal.typing import IntArray, Matrix, NeverPickled
 from tutelage.exceptions import InvalidBallotError, InvalidDataError
 from tutelage.features.base import FeatureMap
 from tutelage.partition import Shards
 from tutelage.privacy import PrivacyUnit
 
 _AT_ONCE = 2**13  # rows, about
+_MOST_KEPT = 2**24  # numbers, 128 MiB
 
 
 class PeopleBlock(NamedTuple):
@@ -79,6 +80,33 @@ class PeopleInMemory:
     def blocks(self) -> Iterator[PeopleBlock]:
         """Yield all rows, of whole people at a time."""
         return blocks_of(self.rows, self.labels, self.shards.assignment)
+
+
+@final
+class Vectors(NeverPickled):
+    """The vectors of private rows, kept from one round to the next as far as there is room; private."""
+
+    def __init__(self) -> None:
+        self._features: object = None
+        self._of_block = dict[int, Matrix]()
+        self._room = _MOST_KEPT
+
+    def begin(self, features: object) -> None:
+        """Forget the vectors of all other features."""
+        if features is not self._features:
+            self._features, self._room = features, _MOST_KEPT
+            self._of_block.clear()
+
+    def of(self, block: PeopleBlock, make: Callable[[], Matrix]) -> Matrix:
+        """Return the vectors of a block: no person is in two."""
+        first = int(block.people[0])
+        found = self._of_block.get(first)
+        if found is None:
+            found = make()
+            if found.size <= self._room:
+                self._room -= found.size
+                self._of_block[first] = found
+        return found
 
 
 def require_finite(rows: Matrix) -> None:
