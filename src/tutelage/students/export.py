@@ -47,8 +47,8 @@ except ModuleNotFoundError as error:  # pragma: no cover  an environment without
 _ROWS = "rows"
 _FLOAT, _DOUBLE = 1, 11  # codes of types in ONNX
 _MADE_UP, _SAME = 256, 0.99  # rows, and the share of labels that must be the same
-_WITH_GAPS = DecisionTreeClassifier, ExtraTreesClassifier, RandomForestClassifier  # trees that take missing values
-_TREES = *_WITH_GAPS, GradientBoostingClassifier  # which round rows to 32 bits
+_WITH_GAPS: tuple[type, ...] = (DecisionTreeClassifier, ExtraTreesClassifier, RandomForestClassifier)  # missing values
+_TREES: tuple[type, ...] = (*_WITH_GAPS, GradientBoostingClassifier)  # which round rows to 32 bits
 _MISSING_TO_LEFT = "nodes_missing_value_tracks_true"
 _ONNX = form("an ONNX student", lambda path: b"skl2onnx" in path.read_bytes()[:64])
 

@@ -21,7 +21,7 @@ from tutelage.exceptions import InvalidDataError
 from tutelage_reproductions.datasets import releases
 from tutelage_reproductions.datasets.releases import RemoteFile, check
 
-ARRAYS = ("x_train", "y_train", "x_test", "y_test")  # as in the npz files that Keras distributes
+ARRAYS: tuple[str, ...] = ("x_train", "y_train", "x_test", "y_test")  # as in the npz files that Keras distributes
 IDX_NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 DIGIT_NAMES = tuple("0123456789")
 SVHN_SHAPE = (32, 32, 3)
@@ -74,7 +74,7 @@ def _idx_release(
     name: str, classes: tuple[str, ...], subfolder: str, url: str, files: tuple[str, ...], contents: tuple[str, ...]
 ) -> IdxRelease:
     remote = tuple(RemoteFile(f"{url}/{file}.gz", sha256) for file, sha256 in zip(IDX_NAMES, files, strict=True))
-    shapes = (60_000, 28, 28), (60_000,), (10_000, 28, 28), (10_000,)
+    shapes: list[tuple[int, ...]] = [(60_000, 28, 28), (60_000,), (10_000, 28, 28), (10_000,)]
     of_arrays = dict(zip(ARRAYS, zip(shapes, contents, strict=True), strict=True))
     return IdxRelease(name, classes, subfolder, remote, of_arrays)
 
