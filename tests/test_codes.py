@@ -30,7 +30,7 @@ from tutelage.mechanisms import (
 from tutelage.noise import SystemNoise
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.publishing import Proposal
-from tutelage.reporting.reading import card_from_dict
+from tutelage.reporting.card import card_from_dict
 
 FORMAT_1 = GOLDEN / "format-1"
 CARD = json.loads((FORMAT_1 / "card.json").read_text())

@@ -30,7 +30,7 @@ from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.publishing import proof
-from tutelage.reporting import reading
+from tutelage.reporting import read_card
 from tutelage.students import load_student
 from tutelage.tables import read_batches, read_table
 
@@ -88,7 +88,7 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "votes": (".npz", VoteHistogram.load),
     "TOML": (".toml", settings.read_settings),
     "configuration": (".toml", config.load_config),
-    "card": (".json", reading.read_card),
+    "card": (".json", read_card),
     "signature": (".json", releases.read_signature),
     "proposal": (".json", publish.read_proposal),
     "claim": (".json", lambda path: proof.read_claim(path, NONE)),

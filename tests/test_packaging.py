@@ -108,7 +108,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel, in_wheel):
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert {name for name in in_wheel if ".dist-info/" not in name} == shipped
-    needed = "py.typed", "datasets/adult.npz", "datasets/adult-LICENSE.txt", "reporting/page.css"
+    needed = "py.typed", "datasets/adult.npz", "datasets/adult-LICENSE.txt", "reporting/templates/card.jinja"
     assert {f"tutelage/{name}" for name in (*needed, "cli/examples/adult.toml", "cli/examples/files.toml")} <= in_wheel
 
 

@@ -10,20 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
+from test_card import card
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit, PublicEpsilon
 from tutelage.reporting.lints import lint, verdict_of
-from tutelage.reporting.meaning import (
-    RULE,
-    advantage,
-    bayes_factor,
-    cases,
-    guessing,
-    likelihood,
-    neighbors,
-    percent,
-    right_guesses,
-    verdict,
-)
+from tutelage.reporting.meaning import RULE, advantage, bayes_factor, cases, percent, right_guesses, verdict
 
 EPSILONS = st.floats(0, 700)
 DELTAS = st.floats(0, 1)
@@ -61,26 +51,35 @@ def test_printed_shares_are_rounded_upward_and_stay_shares(share):
     assert float(percent(share)) <= 100
 
 
+def said(epsilon: PublicEpsilon) -> str:
+    """Return a card of a budget of ε = 3."""
+    return card(epsilon).as_markdown()
+
+
 def test_the_sentence_to_read_aloud_gives_the_bound_of_the_worst_case():
-    fair = guessing(PublicEpsilon(math.log(3), 0.0, ONE_TEACHER, "a theorem"), whole=False)
+    fair = said(PublicEpsilon(math.log(3), 0.0, ONE_TEACHER, "a theorem"))
     assert "After seeing everything published here, they guess the true version in at most 75 of 100 cases." in fair
-    hopeless = guessing(PublicEpsilon(9.0, 1e-5, ONE_TEACHER, "a theorem"), whole=False)
+    assert "δ = 0: the bound holds for every outcome." in fair
+    hopeless = said(PublicEpsilon(9.0, 1e-6, ONE_TEACHER, "a theorem"))
     assert "they guess the true version in up to 100 of 100 cases" in hopeless
     seeded = PublicEpsilon(0.1, 1e-5, ONE_TEACHER, "a theorem", simulated=True)
-    assert "can remove the noise" in guessing(seeded, whole=True)
+    assert "can remove the noise" in said(seeded)
 
 
 @pytest.mark.parametrize("relation", NeighboringRelation)
 def test_the_sentences_name_the_unit_in_the_words_of_the_user(relation):
     of_visits = PublicEpsilon(1.0, 0.0, PrivacyUnit("visit_id", relation), "a theorem")
-    said, limited = guessing(of_visits, whole=False), neighbors(of_visits)
-    assert " visit" in said
-    assert "visit_id" not in said
+    aloud = re.search(r"Suppose .*", said(of_visits))
+    limited = re.search(r"### Unit of privacy\n\n(.*)", said(of_visits))
+    assert aloud is not None
+    assert limited is not None
+    assert " visit" in aloud[0]
+    assert "visit_id" not in aloud[0]
     ballots = (NeighboringRelation.CHANGE_ONE_ROW, NeighboringRelation.CHANGE_ONE_BALLOT)
-    assert ("may be missing" in said) == (relation not in ballots)
-    assert limited.startswith("ε limits the effect of ")
-    assert "(visit_id)" in limited
-    assert "No ε" in neighbors(replace(of_visits, simulated=True))
+    assert ("may be missing" in aloud[0]) == (relation not in ballots)
+    assert limited[1].startswith("ε limits the effect of ")
+    assert "(visit_id)" in limited[1]
+    assert "No ε" in said(replace(of_visits, simulated=True))
 
 
 @given(EPSILONS, DELTAS)
@@ -104,8 +103,9 @@ def test_what_no_epsilon_counts_makes_a_verdict_weak_and_seeded_noise_makes_none
     assert verdict_of(small, None).word == "strong"
 
 
-@pytest.mark.parametrize(("whole", "about"), [(False, "published here"), (True, "ever released from this budget")])
-def test_only_the_guarantee_of_a_ledger_is_said_to_be_about_everything(whole, about):
-    epsilon = PublicEpsilon(1.0, 1e-5, ONE_TEACHER, "a theorem")
-    assert f"everything {about}" in guessing(epsilon, whole=whole)
-    assert ("released through this ledger" in likelihood(epsilon, "the labels, the student", whole=whole)) == whole
+@pytest.mark.parametrize(("epsilon", "about"), [(1.0, "published here"), (3.0, "ever released from this budget")])
+def test_only_the_guarantee_of_a_ledger_is_said_to_be_about_everything(epsilon, about):
+    text = said(PublicEpsilon(epsilon, 1e-5, ONE_TEACHER, "a theorem"))
+    assert f"everything {about}" in text
+    assert ("any outcome (everything released through this ledger)" in text) == (epsilon == 3)
+    assert ("This release has ε" in text) == (epsilon < 3)

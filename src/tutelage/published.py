@@ -22,8 +22,8 @@ from tutelage.methods import Method
 from tutelage.noise import SystemNoise
 from tutelage.privacy import NeighboringRelation
 from tutelage.reporting import Batch, ClassAccuracy, PrivacyCard
-from tutelage.reporting.evidence import FrontierPoint, merged
 from tutelage.reporting.lints import lint
+from tutelage.reporting.record import FrontierPoint, merged
 from tutelage.students.store import write_student
 from tutelage.tables import is_number
 

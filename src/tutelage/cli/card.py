@@ -31,7 +31,6 @@ from tutelage.published import batches_of, frontier_of
 from tutelage.publishing.proof import proved_card, read_claim
 from tutelage.reporting import ClassAccuracy, PrivacyCard, read_card
 from tutelage.reporting.lints import FROM_CARD, NOISE_FROM_SHARES, NOT_CHECKED, Finding, lint
-from tutelage.reporting.pages import NOT_STATED
 from tutelage.reporting.record import STATEMENTS
 from tutelage.reporting.signature import check_signature, signature_of
 
@@ -202,11 +201,11 @@ def _from_ledger(history: History) -> PrivacyCard:
         queries=queries,
         answered=None,
         teachers=None,
-        selection=NOT_STATED,
+        selection="not stated",
         classes=(),
         features=(),
-        feature_map=NOT_STATED,
-        student=NOT_STATED,
+        feature_map="not stated",
+        student="not stated",
         student_accuracy=None,
         evaluation_rows=0,
         budget=now.as_dict(),

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 from typer import Exit, Option
 
 from tutelage._internal.files import read_arrays
-from tutelage._internal.html import escape, facts
 from tutelage._internal.releases import claimed_folder, released
 from tutelage.cli.config import RunConfig, load_config
 from tutelage.cli.sources import RunData, check, check_public_rows, learn_features, load_sources, pool_of
@@ -19,8 +18,6 @@ from tutelage.cli.text import AsJson, plain_console, say
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
 from tutelage.planning import Plan
 from tutelage.planning import plan as make_plan
-from tutelage.planning.recommendation import HEADINGS
-from tutelage.reporting.pages import document
 from tutelage.tables import TABLE_FILES, read_table
 
 _FILES = ("plan.json", "plan.html")
@@ -86,7 +83,7 @@ def plan(
             if results is not None:
                 with released(results, kind=_KIND) as folder:
                     (folder / _FILES[0]).write_text(as_text + "\n", encoding="utf-8")
-                    (folder / _FILES[1]).write_text(html_of(found), encoding="utf-8")
+                    (folder / _FILES[1]).write_text(found.as_html(), encoding="utf-8")
                 for name in _FILES:
                     say(f"Wrote {results.path / name}", err=True)
     except InvalidParameterError as error:
@@ -168,21 +165,6 @@ def _complete(target: Mapping[str, Any]) -> dict[str, Any]:
         if target.get(name) is None:
             raise ConfigError(f"--{name} is missing. {why}")
     return {name: value for name, value in target.items() if value is not None}
-
-
-def html_of(found: Plan) -> str:
-    """Return the plan as one HTML file, with the accuracy to expect at other ε."""
-    heads = "".join(f"<th scope=col>{name}</th>" for name in HEADINGS)
-    rows = ("".join(f"<td>{escape(cell)}</td>" for cell in option.cells()) for option in found.options)
-    lines = "".join(f"<tr>{row}</tr>" for row in rows)
-    title = f"Plan for ε = {found.target.epsilon:.10g} at δ = {found.target.delta:.10g}"
-    objections = (f"{finding.severity.capitalize()}: {finding.reason}" for finding in found.findings)
-    sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in (*found.sentences(), *objections))
-    settings = f"<h2>For the configuration of tutelage run</h2><pre>{escape(found.as_config())}</pre>"
-    table = f"<div class=scroll><table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table></div>"
-    curve = tuple((f"ε = {point.epsilon:.3g}", f"{point.expected:.1%} expected") for point in found.curve)
-    body = f"{sentences}{table}<h2>At other ε</h2>{facts(curve)}{settings if found.recommended else ''}"
-    return document(title, f"<header><h1>{title}</h1></header><main class=part><section>{body}</section></main>")
 
 
 def _by_option(sentence: str) -> str:

@@ -8,6 +8,7 @@ from tutelage.methods import Method
 from tutelage.planning.methods import Target
 from tutelage.privacy import PublicEpsilon, round_up
 from tutelage.reporting.lints import Finding
+from tutelage.reporting.render import render
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -248,6 +249,10 @@ class Plan:
         if self.majority is not None:
             table.add_row("majority class", "no release", "0", "", f"{self.majority:.1%}")
         return table
+
+    def as_html(self) -> str:
+        """Return the plan as one HTML file, with the accuracy to expect at other ε."""
+        return render("plan.jinja", "html", plan=self, headings=HEADINGS)
 
     def as_config(self) -> str:
         """Return the sections of a configuration of ``tutelage run`` that this plan settles, as TOML."""

@@ -1,19 +1,28 @@
-"""The privacy card: what was protected, how, and at which cost."""
+"""The privacy card: what was protected, how, and at which cost; as pages and as a file that can be read again."""
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NoReturn, final
 
-from tutelage._internal.html import fragment
+from tutelage._internal.gate import read_text, user_path
 from tutelage._internal.releases import CARD, claimed_folder, released
-from tutelage.privacy import PublicEpsilon
-from tutelage.reporting.pages import markdown_of, page_of
-from tutelage.reporting.record import CardRecord
-from tutelage.reporting.sections import NOT_PROTECTED, pages_of
+from tutelage._internal.validation import shown
+from tutelage.events import event_from_dict
+from tutelage.exceptions import InvalidDataError, TutelageError
+from tutelage.privacy import KEY, PrivacyUnit, PublicEpsilon, stored_relation
+from tutelage.reporting.lints import Finding, verdict_of
+from tutelage.reporting.record import FIRST_PAGE, STATEMENTS, Batch, CardRecord, ClassAccuracy, FrontierPoint
+from tutelage.reporting.render import Form, render
 
 FORMAT = 1
+_MOST_DIGITS = 20
+_PARTS = {"accuracy_by_class": ClassAccuracy, "batches": Batch}
+_AS_STORED = (
+    "proposal", "mechanism", "noise_source", "queries", "answered", "teachers", "selection", "feature_map", "student",
+    "student_accuracy", "evaluation_rows", "budget", "statements", "versions", "created",
+)  # fmt: skip
 
 
 @final
@@ -86,10 +95,9 @@ class PrivacyCard(CardRecord):
 
     def as_dict(self) -> dict[str, Any]:
         """Return the card as plain JSON-ready values."""
-        epsilon, sanitised, alone = self.epsilon, self.sanitised, self.alone
+        epsilon = self.epsilon
         return {
             "format": FORMAT,
-            "created": self.created,
             "private": not epsilon.simulated,
             "noise": "simulated" if epsilon.simulated else "real",
             "public_epsilon": epsilon.epsilon,
@@ -97,49 +105,38 @@ class PrivacyCard(CardRecord):
             "epsilon_kind": "none" if epsilon.simulated else "data-independent",
             "epsilon_method": epsilon.method,
             "epsilon_order": epsilon.order,
-            "sanitised": None if sanitised is None else _epsilon_as_dict(sanitised),
-            "proposal": self.proposal,
-            "alone": None if alone is None else _epsilon_as_dict(alone),
-            "unit": epsilon.unit.name,
-            "neighboring": epsilon.unit.neighboring.value,
-            "mechanism": self.mechanism,
-            "noise_source": self.noise_source,
             "epsilon_if_added_or_removed": self.if_added_or_removed,
+            **{
+                name: cost and _stored_epsilon(cost)
+                for name, cost in (("sanitised", self.sanitised), ("alone", self.alone))
+            },
+            "unit": epsilon.unit.name,
+            KEY: epsilon.unit.neighboring.value,
             "event": self.event.as_dict(),
-            "queries": self.queries,
-            "answered": self.answered,
-            "teachers": self.teachers,
-            "selection": self.selection,
+            "majority_share": self.majority_share,
+            **{name: getattr(self, name) for name in _AS_STORED},
             "classes": list(self.classes),
             "features": list(self.features),
-            "feature_map": self.feature_map,
-            "student": self.student,
-            "student_accuracy": self.student_accuracy,
-            "evaluation_rows": self.evaluation_rows,
-            "majority_share": self.majority_share,
-            "accuracy_by_class": [asdict(entry) for entry in self.accuracy_by_class],
-            "budget": self.budget,
-            "batches": [asdict(batch) for batch in self.batches],
-            "frontier": [{"queries": point.queries, **_epsilon_as_dict(point.epsilon)} for point in self.frontier],
+            "frontier": [{"queries": point.queries, **_stored_epsilon(point.epsilon)} for point in self.frontier],
+            **{name: [asdict(part) for part in getattr(self, name)] for name in _PARTS},
             "findings": None if self.findings is None else [asdict(finding) for finding in self.findings],
-            "statements": self.statements,
-            "not_protected": list(NOT_PROTECTED),
-            "versions": self.versions,
         }
 
     def as_markdown(self) -> str:
         """Return the card as Markdown."""
-        return markdown_of(pages_of(self))
+        return self._rendered("card.jinja", "markdown")
 
     def as_html(self) -> str:
         """Return the card as one self-contained HTML file: it runs no script and loads nothing."""
-        return page_of(pages_of(self))
+        return self._rendered("card.jinja", "html")
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show: the verdict and the known lines of the first page."""
-        page = pages_of(self)
-        alarm = () if page.alarm is None else (("warning", page.alarm),)
-        return fragment(f"{page.title}:", page.sentence, (*alarm, ("Verdict", page.verdict.word), *page.facts.rows))
+        """Return what notebooks show: the first page."""
+        return self._rendered("first.jinja", "html")
+
+    def _rendered(self, template: str, form: Form) -> str:
+        judged = verdict_of(self.epsilon, self.findings)
+        return render(template, form, card=self, topics=STATEMENTS, first_page=FIRST_PAGE, verdict=judged)
 
     def save(self, folder: str | os.PathLike[str]) -> tuple[Path, Path, Path]:
         """Write ``card.json``, ``card.md`` and ``card.html`` with their manifest as a folder and return their paths.
@@ -162,5 +159,109 @@ class PrivacyCard(CardRecord):
         return as_json, as_markdown, as_html
 
 
-def _epsilon_as_dict(epsilon: PublicEpsilon) -> dict[str, Any]:
+def read_card(path: str | os.PathLike[str]) -> PrivacyCard:
+    """Return the card that `PrivacyCard.save` wrote as JSON.
+
+    Parameters
+    ----------
+    path : path-like
+        ``card.json``.
+
+    Raises
+    ------
+    InvalidDataError
+        If the file is missing, larger than 16 MiB, or not a card; the message names the entry.
+    """
+    path = user_path(path)
+    try:
+        record = json.loads(read_text(path), parse_int=_whole, parse_constant=_no_number)
+    except OSError as error:
+        raise InvalidDataError(f"{path} cannot be read: {error.strerror}. Name a card.json.") from None
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, InvalidDataError):
+            raise
+        raise InvalidDataError(f"{path} is not a JSON file of finite numbers. Name a card.json.") from None
+    try:
+        return card_from_dict(record)
+    except TutelageError as error:
+        raise InvalidDataError(f"{path} is not a privacy card: {error}") from None
+
+
+def card_from_dict(record: object) -> PrivacyCard:
+    """Return the card that `PrivacyCard.as_dict` gave; the card itself checks types and ranges."""
+    card = _entries(record, "the card")
+    if type(card["format"]) is not int or card["format"] != FORMAT:
+        raise InvalidDataError(
+            f"it has another format ({shown(card['format'])}); read it with the version of tutelage that made it."
+        )
+    if card["noise"] not in ("real", "simulated") or type(card["private"]) is not bool:
+        raise InvalidDataError("`noise` must be real or simulated, and `private` true or false.")
+    event = event_from_dict(_entries(card["event"], "`event`"))
+    unit = PrivacyUnit(card["unit"], stored_relation(card[KEY]))
+    simulated = event.is_simulated or not card["private"] or card["noise"] == "simulated"
+
+    def cost(name: str) -> PublicEpsilon | None:
+        return None if card[name] is None else _epsilon(_entries(card[name], f"`{name}`"), unit, simulated)
+
+    sanitised, findings = cost("sanitised"), card["findings"]
+    return PrivacyCard(
+        epsilon=_epsilon(card, unit, simulated, "public_epsilon", "epsilon_"),
+        sanitised=sanitised and replace(sanitised, output_dependent=True),
+        alone=cost("alone"),
+        if_added_or_removed=card["epsilon_if_added_or_removed"],
+        event=event,
+        classes=tuple(_listed(card, "classes")),
+        features=tuple(_listed(card, "features")),
+        frontier=tuple(
+            FrontierPoint(point["queries"], _epsilon(point, unit, simulated)) for point in _nested(card, "frontier")
+        ),
+        findings=None if findings is None else _records(card, "findings", Finding),
+        **{name: _records(card, name, kind) for name, kind in _PARTS.items()},
+        **{name: card[name] for name in _AS_STORED},
+    )
+
+
+class _Entries(dict[str, Any]):
+    """A JSON object; an entry that is missing is refused by its name."""
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise InvalidDataError(f"an object has no `{name}`.")
+
+
+def _entries(record: object, where: str) -> _Entries:
+    if type(record) is not dict:
+        raise InvalidDataError(f"{where} must be a JSON object.")
+    return _Entries(record)
+
+
+def _listed(card: _Entries, name: str) -> list[Any]:
+    if type(card[name]) is not list:
+        raise InvalidDataError(f"`{name}` must be a list.")
+    return card[name]
+
+
+def _nested(card: _Entries, name: str) -> list[_Entries]:
+    return [_entries(part, f"`{name}`") for part in _listed(card, name)]
+
+
+def _records(card: _Entries, name: str, kind: type) -> tuple[Any, ...]:
+    return tuple(kind(*(part[item.name] for item in fields(kind))) for part in _nested(card, name))
+
+
+def _stored_epsilon(epsilon: PublicEpsilon) -> dict[str, Any]:
     return {name: getattr(epsilon, name) for name in ("epsilon", "delta", "method", "order")}
+
+
+def _epsilon(card: _Entries, unit: PrivacyUnit, simulated: bool, name: str = "epsilon", of: str = "") -> PublicEpsilon:
+    return PublicEpsilon(card[name], card["delta"], unit, card[f"{of}method"], card[f"{of}order"], simulated)
+
+
+def _whole(digits: str) -> int:
+    """Return a whole number of a size that can be counted with."""
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError
+    return int(digits)
+
+
+def _no_number(_: str) -> NoReturn:
+    raise ValueError

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import Any, Literal, final
 
 from tutelage._internal.validation import integer_at_least, number_between, number_of_votes, probability
 from tutelage.exceptions import InvalidParameterError
@@ -30,6 +30,79 @@ FROM_CARD = (
 _UNCOUNTED = (
     "delta-too-large", "stopped-by-votes", "tuned-on-private", "public-overlaps-private", "refusals-overridden",
 )  # fmt: skip
+_REASONS: dict[str, tuple[Literal["warning", "danger"], str]] = {
+    "epsilon-too-large": (
+        "danger",
+        "{meaning} This guarantee protects almost no one. Ask fewer queries, add noise, or train more teachers.",
+    ),
+    "epsilon-large": ("warning", "{meaning} Ask fewer queries, add noise, or train more teachers."),
+    "delta-too-large": (
+        "danger",
+        "δ = {delta:g} is at least 1/n for n people: publishing all rows of one random person would satisfy the "
+        "guarantee. Choose δ well below 1/n.",
+    ),
+    "teachers-without-rows": (
+        "warning",
+        "There are fewer than {least} people per teacher: at least one teacher in twenty has no row and abstains, and "
+        "noise may outweigh the other teachers. Train fewer teachers.",
+    ),
+    "threshold-above-teachers": (
+        "danger",
+        "The threshold of {threshold:g} votes is above the {teachers:,} teachers: only noise can pass the check, and "
+        "every query spends budget. Choose a threshold below the number of teachers.",
+    ),
+    "threshold-passes-always": (
+        "warning",
+        "The threshold of {threshold:g} votes is at most {teachers:,}/{classes}, which some class always has if all "
+        "teachers vote: the check spends budget and rejects nothing. Raise the threshold, or use gnmax.",
+    ),
+    "stopped-by-votes": (
+        "danger",
+        "A cost that depends on the votes decided when to stop: the number of labels reveals votes, and ε does not "
+        "count this. Stop after a number of queries that is fixed in advance, or by the worst-case cost.",
+    ),
+    "tuned-on-private": (
+        "danger",
+        "Settings were chosen by private votes or private accuracy: every look was a release that ε does not count. "
+        "Choose settings on public data (tutelage plan), or spend budget on every try.",
+    ),
+    "public-overlaps-private": (
+        "danger",
+        "Some public rows equal private rows: public rows are not protected at all, and teachers have seen their "
+        "labels. Remove these rows from the public data.",
+    ),
+    "refusals-overridden": (
+        "danger",
+        "The data set owner turned refusals off (`insist`). The checks that were turned off look for private rows "
+        "among the public rows, and for too few people or public rows. Repeat the release without `insist`.",
+    ),
+    "classes-from-private-labels": (
+        "warning",
+        "The class values were read from the private labels, and ε does not count what they reveal: a class that only "
+        "one person has reveals that person. Declare the classes from public knowledge.",
+    ),
+    NOISE_FROM_SHARES: (
+        "warning",
+        "Each hospital adds a part of the noise. ε holds only if {shares} of the hospitals that took part keep their "
+        "part secret, the three computing parties follow the protocol, and no two of them combine their data. Choose "
+        "computing parties from different organizations, and name them on the card.",
+    ),
+    "lost-class": (
+        "warning",
+        "The student labels no public row of these classes correctly: {lost}. Few teachers know a rare class, and "
+        "noise outvotes them. Ask about more rows of the class, or merge it with another class.",
+    ),
+    "no-better-than-majority": (
+        "warning",
+        "The student labels {share:.2%} of the public labeled rows correctly, and always naming the majority class "
+        "{majority:.2%}. The student is useless. Ask more queries, add less noise, or train other teachers.",
+    ),
+    "not-checked": (
+        "warning",
+        "The settings were not checked. A ledger does not store whether settings were tuned on private rows, whether "
+        "public rows are private, or how many people there are.",
+    ),
+}
 
 
 @final
@@ -64,13 +137,14 @@ class Finding:
         if self.severity not in _SEVERITIES:
             raise InvalidParameterError("`severity` of Finding must be warning or danger.")
 
+    @classmethod
+    def of(cls, code: str, **values: Any) -> "Finding":
+        """Return the finding of that code, with these values in its reason."""
+        severity, reason = _REASONS[code]
+        return cls(code, severity, reason.format(**values))
 
-NOT_CHECKED = Finding(
-    "not-checked",
-    "warning",
-    "The settings were not checked. A ledger does not store whether settings were tuned on private rows, whether "
-    "public rows are private, or how many people there are.",
-)
+
+NOT_CHECKED = Finding.of("not-checked")
 
 
 def lint(
@@ -134,21 +208,46 @@ def lint(
     for (name, known), word in zip(_WORDS.items(), (stopping, tuned_on, classes_from), strict=True):
         if word is not None and word not in known:
             raise InvalidParameterError(f"`{name}` of lint must be one of {', '.join(known)}. Got {word!r}.")
-    findings = [
-        _of_epsilon(epsilon, unit),
-        _of_delta(delta, entities),
-        _of_teachers(teachers, entities),
-        _of_threshold(threshold, teachers, classes, mechanism),
-        _DATA_DEPENDENT_STOPPING if stopping == "data-dependent" else None,
-        _PRIVATE_TUNING if tuned_on == "private" else None,
-        _PUBLIC_IS_PRIVATE if public_overlap else None,
-        _OVERRIDDEN if insisted else None,
-        _CLASSES_FROM_PRIVATE if classes_from == "private" else None,
-        _of_shares(shares),
-        _of_lost_classes(accuracy),
-        _of_majority(accuracy),
+    found = list[Finding]()
+
+    def objects(code: str, **values: Any) -> None:
+        found.append(Finding.of(code, **values))
+
+    if epsilon is not None and epsilon > LARGE_EPSILON:
+        code = "epsilon-too-large" if epsilon > _HUGE_EPSILON else "epsilon-large"
+        objects(code, meaning=_odds(epsilon, unit))
+    if delta is not None and entities is not None and delta * entities >= 1:
+        objects("delta-too-large", delta=delta)
+    if teachers is not None and entities is not None and entities < _PEOPLE_PER_TEACHER * teachers:
+        objects("teachers-without-rows", least=_PEOPLE_PER_TEACHER)
+    if threshold is not None and teachers is not None:
+        if threshold > teachers:
+            objects("threshold-above-teachers", threshold=threshold, teachers=teachers)
+        elif classes is not None and mechanism != "interactive" and threshold * classes <= teachers:
+            objects("threshold-passes-always", threshold=threshold, teachers=teachers, classes=classes)
+    if stopping == "data-dependent":
+        objects("stopped-by-votes")
+    if tuned_on == "private":
+        objects("tuned-on-private")
+    if public_overlap:
+        objects("public-overlaps-private")
+    if insisted:
+        objects("refusals-overridden")
+    if classes_from == "private":
+        objects("classes-from-private-labels")
+    if shares is not None:
+        objects(NOISE_FROM_SHARES, shares=shares)
+    lost = [
+        f"{name} ({rows:,} {'row' if rows == 1 else 'rows'})" for name, rows, right in accuracy if rows > right == 0
     ]
-    return tuple(finding for finding in findings if finding is not None)
+    if lost:
+        more = f" and {len(lost) - _MOST_NAMED:,} more" if len(lost) > _MOST_NAMED else ""
+        objects("lost-class", lost=", ".join(lost[:_MOST_NAMED]) + more)
+    rows, right = sum(n for _, n, _ in accuracy), sum(n for _, _, n in accuracy)
+    most = max((n for _, n, _ in accuracy), default=0)
+    if rows and right <= most:
+        objects("no-better-than-majority", share=right / rows, majority=most / rows)
+    return tuple(found)
 
 
 def verdict_of(epsilon: PublicEpsilon, findings: Sequence[Finding] | None) -> Verdict:
@@ -156,130 +255,11 @@ def verdict_of(epsilon: PublicEpsilon, findings: Sequence[Finding] | None) -> Ve
     return verdict(epsilon, tuple(one.code for one in findings or () if one.code in _UNCOUNTED))
 
 
-def _of_epsilon(epsilon: float | None, unit: PrivacyUnit | None) -> Finding | None:
-    if epsilon is None:
-        return None
+def _odds(epsilon: float, unit: PrivacyUnit | None) -> str:
     if epsilon == float("inf"):
-        meaning = "ε is infinite: there is no guarantee."
-    else:
-        changed = "" if unit is None else f" ({unit.neighboring.sentence}; unit of privacy: {unit.name})"
-        meaning = (
-            f"ε = {round_up(epsilon)}: an outcome may be up to {bayes_factor(epsilon)} times as likely as it is on "
-            f"neighboring data{changed}."
-        )
-    if epsilon > _HUGE_EPSILON:
-        reason = (
-            f"{meaning} This guarantee protects almost no one. Ask fewer queries, add noise, or train more teachers."
-        )
-        return Finding("epsilon-too-large", "danger", reason)
-    if epsilon > LARGE_EPSILON:
-        return Finding("epsilon-large", "warning", f"{meaning} Ask fewer queries, add noise, or train more teachers.")
-    return None
-
-
-def _of_delta(delta: float | None, entities: int | None) -> Finding | None:
-    if delta is None or entities is None or delta * entities < 1:
-        return None
-    reason = (
-        f"δ = {delta:g} is at least 1/n for n people: publishing all rows of one random person would satisfy the "
-        "guarantee. Choose δ well below 1/n."
+        return "ε is infinite: there is no guarantee."
+    changed = "" if unit is None else f" ({unit.neighboring.sentence}; unit of privacy: {unit.name})"
+    return (
+        f"ε = {round_up(epsilon)}: an outcome may be up to {bayes_factor(epsilon)} times as likely as it is on "
+        f"neighboring data{changed}."
     )
-    return Finding("delta-too-large", "danger", reason)
-
-
-def _of_teachers(teachers: int | None, entities: int | None) -> Finding | None:
-    if teachers is None or entities is None or entities >= _PEOPLE_PER_TEACHER * teachers:
-        return None
-    reason = (
-        f"There are fewer than {_PEOPLE_PER_TEACHER} people per teacher: at least one teacher in twenty has no row and "
-        "abstains, and noise may outweigh the other teachers. Train fewer teachers."
-    )
-    return Finding("teachers-without-rows", "warning", reason)
-
-
-def _of_threshold(
-    threshold: float | None, teachers: int | None, classes: int | None, mechanism: str | None
-) -> Finding | None:
-    if threshold is None or teachers is None:
-        return None
-    if threshold > teachers:
-        reason = (
-            f"The threshold of {threshold:g} votes is above the {teachers:,} teachers: only noise can pass the check, "
-            "and every query spends budget. Choose a threshold below the number of teachers."
-        )
-        return Finding("threshold-above-teachers", "danger", reason)
-    if classes is not None and mechanism != "interactive" and threshold * classes <= teachers:
-        reason = (
-            f"The threshold of {threshold:g} votes is at most {teachers:,}/{classes}, which some class always has if "
-            "all teachers vote: the check spends budget and rejects nothing. Raise the threshold, or use gnmax."
-        )
-        return Finding("threshold-passes-always", "warning", reason)
-    return None
-
-
-def _of_shares(shares: int | None) -> Finding | None:
-    if shares is None:
-        return None
-    reason = (
-        f"Each hospital adds a part of the noise. ε holds only if {shares} of the hospitals that took part keep their "
-        "part secret, the three computing parties follow the protocol, and no two of them combine their data. Choose "
-        "computing parties from different organizations, and name them on the card."
-    )
-    return Finding(NOISE_FROM_SHARES, "warning", reason)
-
-
-def _of_lost_classes(accuracy: Sequence[tuple[str, int, int]]) -> Finding | None:
-    lost = [(name, rows) for name, rows, right in accuracy if rows and not right]
-    if not lost:
-        return None
-    shown = ", ".join(f"{name} ({rows:,} {'row' if rows == 1 else 'rows'})" for name, rows in lost[:_MOST_NAMED])
-    more = f" and {len(lost) - _MOST_NAMED:,} more" if len(lost) > _MOST_NAMED else ""
-    reason = (
-        f"The student labels no public row of these classes correctly: {shown}{more}. Few teachers know a rare class, "
-        "and noise outvotes them. Ask about more rows of the class, or merge it with another class."
-    )
-    return Finding("lost-class", "warning", reason)
-
-
-def _of_majority(accuracy: Sequence[tuple[str, int, int]]) -> Finding | None:
-    rows, right = sum(rows for _, rows, _ in accuracy), sum(right for _, _, right in accuracy)
-    most = max((rows for _, rows, _ in accuracy), default=0)
-    if not rows or right > most:
-        return None
-    reason = (
-        f"The student labels {right / rows:.2%} of the public labeled rows correctly, and always naming the majority "
-        f"class {most / rows:.2%}. The student is useless. Ask more queries, add less noise, or train other teachers."
-    )
-    return Finding("no-better-than-majority", "warning", reason)
-
-
-_DATA_DEPENDENT_STOPPING = Finding(
-    "stopped-by-votes",
-    "danger",
-    "A cost that depends on the votes decided when to stop: the number of labels reveals votes, and ε does not count "
-    "this. Stop after a number of queries that is fixed in advance, or by the worst-case cost.",
-)
-_PRIVATE_TUNING = Finding(
-    "tuned-on-private",
-    "danger",
-    "Settings were chosen by private votes or private accuracy: every look was a release that ε does not count. Choose "
-    "settings on public data (tutelage plan), or spend budget on every try.",
-)
-_PUBLIC_IS_PRIVATE = Finding(
-    "public-overlaps-private",
-    "danger",
-    "Some public rows equal private rows: public rows are not protected at all, and teachers have seen their labels. "
-    "Remove these rows from the public data.",
-)
-_OVERRIDDEN = Finding(
-    "refusals-overridden",
-    "danger",
-    "The data set owner turned refusals off (`insist`). The checks that were turned off look for private rows among "
-    "the public rows, and for too few people or public rows. Repeat the release without `insist`.",
-)
-_CLASSES_FROM_PRIVATE = Finding(
-    "classes-from-private-labels",
-    "warning",
-    "The class values were read from the private labels, and ε does not count what they reveal: a class that only one "
-    "person has reveals that person. Declare the classes from public knowledge.",
-)

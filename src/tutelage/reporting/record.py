@@ -1,30 +1,32 @@
-"""The values of a privacy card: public values only, each checked for type and range."""
+"""The values of a privacy card: public values only, each checked for its type and range.
 
-from dataclasses import dataclass, field, fields
-from types import NoneType
-from typing import Any
+The annotations are the allow-list. In a field of any other type, private numbers could hide.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, is_dataclass
+from functools import cache
+from itertools import pairwise
+from types import NoneType, UnionType
+from typing import Any, Literal, NamedTuple, final, get_args, get_origin, get_type_hints
 
 from tutelage.events import (
+    Composed,
     Event,
     NoisyBallot,
     NoisySumGaussian,
     RandomizedResponse,
+    Repeated,
+    Single,
     SummedNoise,
     TruncatedGeometricResponse,
 )
 from tutelage.exceptions import InvalidParameterError, NotPublishableError
-from tutelage.privacy import NeighboringRelation, PublicEpsilon
-from tutelage.reporting.evidence import Batch, ClassAccuracy, FrontierPoint, Spending
+from tutelage.privacy import NeighboringRelation, PublicEpsilon, round_up
 from tutelage.reporting.lints import NOISE_FROM_SHARES, Finding
-from tutelage.reporting.publishable import (
-    check_all,
-    check_budget,
-    check_kinds,
-    check_number,
-    check_proposal,
-    check_public,
-    check_table,
-)
+from tutelage.reporting.meaning import interval
 
 # Statements that only the people behind the data can make, in their own words, for a card to quote: the topics
 # of the first page, then those of the annex. A topic is in files, so it is never renamed.
@@ -58,17 +60,131 @@ STATEMENTS = {
     "exit": "how the software was obtained and can be rebuilt; which network it may reach",
 }
 _LONGEST = 4000
-# A field of another type could contain a list of private numbers.
-_KINDS: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("mechanism", "noise_source", "selection", "feature_map", "student", "created"), (str,)),
-    **dict.fromkeys(("queries", "evaluation_rows"), (int,)),
-    **dict.fromkeys(("answered", "teachers"), (int, NoneType)),
-    **dict.fromkeys(("student_accuracy", "if_added_or_removed"), (float, int, NoneType)),
-    **dict.fromkeys(("sanitised", "alone"), (PublicEpsilon, NoneType)),
-}
-_TUPLES: dict[str, type] = {
-    "classes": str, "features": str, "accuracy_by_class": ClassAccuracy, "batches": Batch, "frontier": FrontierPoint,
+_MOST = 1e15  # whole numbers up to it are floats exactly
+_MOST_BARS = 12
+_EVENTS = {*get_args(Single), Repeated, Composed}
+
+
+_NEEDED = ("budget", "delta", "spent", "entries", "head")
+# What the dictionaries of a card may contain: `LedgerState.as_dict`, and `tutelage.publishing.recording.record_of`.
+_ENTRIES: dict[str, dict[str, Any]] = {
+    "budget": {
+        "budget": float, "delta": float, "spent": float, "entries": int, "head": str, "remaining": float,
+        "order": float, "unit": str, "neighboring": str, "opened": str, "accounting": str, "answers": int,
+        "unsettled": int, "bound": bool, "simulated": bool,
+    },
+    "proposal": {
+        "kind": str, "format": int, "epsilon": float, "delta": float, "order": float, "caps": list[float],
+        "chances": list[int], "unit": dict[str, str],
+    },
 }  # fmt: skip
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Budget that one batch of queries spent, by worst-case costs.
+
+    Parameters
+    ----------
+    written : str
+        UTC day of its release in ISO 8601.
+    queries : int
+        Number of queries; 0 for noisy sums, and for the publication of an ε.
+    checks, answers : float
+        What its checks or the publication, and what its labels or sums spent, as shares of the budget's ε.
+    sums : int
+        Number of noisy sums.
+    """
+
+    written: str
+    queries: int
+    checks: float
+    answers: float
+    sums: int = 0
+
+    @property
+    def share(self) -> float:
+        """Spend of the whole batch, as a share of the budget's ε."""
+        return self.checks + self.answers
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FrontierPoint:
+    """The worst-case cost of a number of queries, released at once by the mechanism of the card.
+
+    Parameters
+    ----------
+    queries : int
+        Number of queries.
+    epsilon : PublicEpsilon
+        The cost, for all possible votes.
+    """
+
+    queries: int
+    epsilon: PublicEpsilon
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ClassAccuracy:
+    """Accuracy of the student on the public labeled rows of one class.
+
+    Parameters
+    ----------
+    name : str
+        The class.
+    rows : int
+        Number of public rows with this label.
+    right : int
+        Number of these rows that the student labels correctly.
+    """
+
+    name: str
+    rows: int
+    right: int
+
+    @property
+    def share(self) -> float:
+        """Share of the rows that is right."""
+        return self.right / self.rows
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Bounds of the share: Wilson's 95 % score interval."""
+        return interval(self.right, self.rows)
+
+
+class Spending(NamedTuple):
+    """A budget as it is printed: `spent` is rounded upward, and `left` is the rest, so that both add up."""
+
+    budget: float
+    spent: float
+    left: float
+
+    @classmethod
+    def of(cls, budget: float, spent: float) -> "Spending":
+        """Return the numbers to print."""
+        whole = round_up(budget)
+        used = min(whole, round_up(spent))
+        return cls(whole, used, round(whole - used, 9))
+
+    def __str__(self) -> str:
+        return "all of it is spent" if not self.left else f"{self.spent:.10g} is spent"
+
+
+_SUMS = ("queries", "checks", "answers", "sums")
+
+
+def merged(batches: Sequence[Batch], most: int) -> tuple[Batch, ...]:
+    """Return at most `most` batches with the same sums: batches next in time are merged, each named by its last."""
+    groups = min(len(batches), most)
+    edges = [len(batches) * number // groups for number in range(groups + 1)] if groups else [0]
+    parts = [batches[first:last] for first, last in pairwise(edges)]
+    return tuple(
+        Batch(part[-1].written, *(sum(getattr(one, name) for one in part) for name in _SUMS)) for part in parts
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,32 +219,21 @@ class CardRecord:
     created: str
 
     def __post_init__(self) -> None:
-        check_kinds(self.epsilon, (PublicEpsilon,), "epsilon")
-        for item in fields(self):
-            check_public(getattr(self, item.name), item.name)
-        for name, kinds in _KINDS.items():
-            check_kinds(getattr(self, name), kinds, name)
-        if not isinstance(self.event, Event):
-            raise NotPublishableError(f"`event` of a card must be an Event. Got a {type(self.event).__name__}.")
-        for name, kind in _TUPLES.items():
-            check_all(getattr(self, name), (kind,), name)
-        if self.findings is not None:
-            check_all(self.findings, (Finding,), "findings")
-        check_budget(self.budget)
-        check_proposal(self.proposal)
-        check_table(self.statements, (str,), "statements")
-        check_table(self.versions, (str,), "versions")
-        for name in ("queries", "answered", "teachers", "evaluation_rows"):
-            check_number(getattr(self, name), name)
-        check_number(self.student_accuracy, "student_accuracy", 1)
-        check_number(self.if_added_or_removed, "if_added_or_removed", self.epsilon.epsilon)
-        if self.answered is not None:
-            check_number(self.answered, "answered", self.queries)
+        for name, hint in _hints(CardRecord).items():
+            check_public(getattr(self, name), hint, name)
+        budget = self.budget
+        missing = [name for name in _NEEDED if name not in budget]
+        if missing:
+            raise InvalidParameterError(f"`budget` of a card must have an entry {missing[0]}.")
+        for name in _NEEDED:
+            _check_range(budget[name], f"budget[{name!r}]")
+        if not budget["budget"] > 0 or not re.fullmatch("[0-9a-f]{64}", budget["head"]):
+            raise InvalidParameterError("`budget` of a card must be above 0, and its head 64 hexadecimal digits.")
+        _check_range(self.student_accuracy, "student_accuracy", 1)
+        _check_range(self.if_added_or_removed, "if_added_or_removed", self.epsilon.epsilon)
+        _check_range(self.answered, "answered", self.queries)
         for entry in self.accuracy_by_class:
-            check_number(entry.right, "accuracy_by_class.right", entry.rows)
-        for cost in (self.epsilon, self.sanitised, self.alone, *(point.epsilon for point in self.frontier)):
-            if cost is not None:
-                check_number(cost.delta, "delta", 1)
+            _check_range(entry.right, "accuracy_by_class.right", entry.rows)
         for topic, text in self.statements.items():
             if topic not in STATEMENTS:
                 raise InvalidParameterError(
@@ -144,17 +249,13 @@ class CardRecord:
 
     def _check_costs(self) -> None:
         """Refuse costs in the wrong field, or about another unit of privacy."""
-        always = [
-            self.epsilon,
-            *([] if self.alone is None else [self.alone]),
-            *(point.epsilon for point in self.frontier),
-        ]
+        first, second = self.alone or self.epsilon, self.sanitised
+        always = [self.epsilon, first, *(point.epsilon for point in self.frontier)]
         if any(cost.output_dependent for cost in always):
             raise NotPublishableError(
                 "`epsilon`, `alone` and `frontier` of a card must be worst-case, for every outcome. An ε that holds "
                 "for the outcome at hand goes into `sanitised`."
             )
-        first, second = self.epsilon if self.alone is None else self.alone, self.sanitised
         if second is not None and (not second.output_dependent or second.epsilon >= first.epsilon):
             raise NotPublishableError(
                 "`sanitised` of a card must be an ε that holds for the outcome at hand, and smaller than the one that "
@@ -165,17 +266,24 @@ class CardRecord:
             raise NotPublishableError(
                 "`if_added_or_removed` of a card needs a unit of privacy that may be added and removed. Leave it out."
             )
-        about = {(cost.unit, cost.simulated) for cost in (*always, *([] if second is None else [second]))}
-        if len(about) > 1:
+        costs = always if second is None else [*always, second]
+        if len({(cost.unit, cost.simulated) for cost in costs}) > 1:
             raise NotPublishableError(
                 "`sanitised`, `alone` and `frontier` of a card must be about the same unit of privacy as its "
                 "`epsilon`, and simulated only where that is."
             )
+        for cost in costs:
+            _check_range(cost.delta, "delta", 1)
 
     @property
     def covers_ledger(self) -> bool:
         """Whether `epsilon` bounds everything that is ever released through the ledger, not only this release."""
         return self.epsilon.epsilon >= self.budget["budget"] and self.epsilon.delta >= self.budget["delta"]
+
+    @property
+    def whole_budget(self) -> PublicEpsilon:
+        """The guarantee once all of the budget is spent."""
+        return PublicEpsilon(self.budget["budget"], self.budget["delta"], self.epsilon.unit, "budget")
 
     @property
     def model(self) -> str:
@@ -197,17 +305,90 @@ class CardRecord:
         return sum(part.times for part in self.event.flatten()) if self.releases_sums else 0
 
     @property
-    def outcome(self) -> str:
-        """The parts of this release, in words."""
-        return "the noisy sums, the student, its labels" if self.releases_sums else "the labels, the student"
-
-    @property
     def spending(self) -> Spending:
         """The budget as every page prints it."""
         return Spending.of(self.budget["budget"], self.budget["spent"])
+
+    @property
+    def spent_on_checks(self) -> float:
+        """What checks and publications spent, as it is printed."""
+        return min(self.spending.spent, round_up(sum(batch.checks for batch in self.batches)))
+
+    @property
+    def bars(self) -> list[tuple[Batch, float]]:
+        """The batches, merged to at most 12, each with its share as it is printed; they add up to what is spent."""
+        shown, spent = merged(self.batches, _MOST_BARS), self.spending.spent
+        until, told, found = 0.0, 0.0, list[tuple[Batch, float]]()
+        for batch in shown:
+            until += batch.share
+            upto = spent if batch is shown[-1] else min(spent, round_up(until))
+            found.append((batch, round(upto - told, 9)))
+            told = upto
+        return found
 
     @property
     def majority_share(self) -> float | None:
         """Share of the most frequent class among the public labeled rows; None if there are no such rows."""
         rows = sum(entry.rows for entry in self.accuracy_by_class)
         return max(entry.rows for entry in self.accuracy_by_class) / rows if rows else None
+
+
+_hints = cache(get_type_hints)
+
+
+def check_public(value: Any, hint: Any, where: str, *, ranged: bool = True) -> None:
+    """Refuse a value that its annotation does not allow, however deeply nested; numbers are from 0 on if `ranged`."""
+    options = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    kind = type(value)
+    if kind is not NoneType and any(isinstance(one, type) and issubclass(one, Event) for one in options):
+        if kind not in _EVENTS:
+            raise _refusal(where, "takes the events of `tutelage.events` only", value)
+        options, ranged = (kind,), False  # an event checks its ranges itself
+    chosen = next((one for one in options if kind is _type_of(one) or (one is float and kind is int)), None)
+    if chosen is None:
+        takes = " or ".join("None" if one is NoneType else _type_of(one).__name__ for one in options)
+        raise _refusal(where, f"takes {takes} only", value)
+    if kind is str and any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise InvalidParameterError(f"`{where}` of a card must be text that UTF-8 can encode. It has lone surrogates.")
+    if kind is float and not math.isfinite(value):
+        raise InvalidParameterError(f"`{where}` of a card must be a finite number. Got {value!r}.")
+    if ranged:
+        _check_range(value, where)
+    for name, part, of_part in _parts(value, chosen, where):
+        check_public(part, of_part, name, ranged=ranged and where not in _ENTRIES)
+
+
+def _parts(value: Any, hint: Any, where: str) -> list[tuple[str, object, Any]]:
+    """Return what a value of that annotation holds: the place, the value and the annotation of each part."""
+    if type(value) is dict:
+        known = _ENTRIES.get(where)
+        for name, part in value.items():
+            check_public(name, str, f"{where} keys")
+            if known is not None and name not in known:
+                raise _refusal(where, f"takes only {', '.join(known)}", part)
+        return [
+            (f"{where}[{name!r}]", part, get_args(hint)[1] if known is None else known[name])
+            for name, part in value.items()
+        ]
+    if type(value) in (tuple, list):
+        return [(f"{where}[{number}]", part, get_args(hint)[0]) for number, part in enumerate(value)]
+    if is_dataclass(value):
+        return [(f"{where}.{name}", getattr(value, name), part) for name, part in _hints(type(value)).items()]
+    return []
+
+
+def _type_of(hint: Any) -> type:
+    origin = get_origin(hint) or hint
+    return str if origin is Literal else origin  # `Finding` checks which word it is
+
+
+def _check_range(value: object, where: str, most: float = _MOST) -> None:
+    """Refuse a number that is not from 0 to `most`; other values pass."""
+    if type(value) in (float, int) and not 0 <= value <= most:  # type: ignore[operator]
+        raise InvalidParameterError(f"`{where}` of a card must be from 0 to {most:g}.")
+
+
+def _refusal(where: str, takes: str, value: object) -> NotPublishableError:
+    return NotPublishableError(
+        f"`{where}` of a card {takes}. Got a {type(value).__name__}, which may depend on the private votes."
+    )

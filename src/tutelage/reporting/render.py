@@ -1,0 +1,70 @@
+"""Templates to pages: every value is escaped, as HTML or as Markdown, wherever it stands in a template.
+
+`html.jinja` and `markdown.jinja` have the same blocks, and all other templates are written in these blocks alone. So a
+page says the same in both forms, and a template cannot forget to escape a value.
+"""
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
+
+from tutelage._internal.html import straight
+from tutelage.privacy import round_up
+from tutelage.reporting import meaning
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+Form = Literal["html", "markdown"]
+_SIGNS = re.compile(r"[\\`*\[\]{}<>|~&$]|(?<![^\W_])_|_(?![^\W_])")  # an underscore inside a word is text
+_AT_START = re.compile(r"^ ?(?=[-+=#])|^ ?\d{1,9}(?=[.)](?:\s|$))")  # headings, lists and rules
+
+
+def render(template: str, form: Form, **values: Any) -> str:
+    """Return a template of this package with its values, as one HTML file or as Markdown."""
+    text = _environment(form).get_template(template).render(values).strip()
+    if form == "markdown":  # no value has a line break: see `plain`
+        text = re.sub(r"\n{3,}", "\n\n", "\n".join(line.strip() for line in text.split("\n")))
+    return text + "\n"
+
+
+def plain(text: str) -> str:
+    """Return text in one line in which no sign is Markdown, HTML or a template, and that runs one way."""
+    return _AT_START.sub(r"\g<0>\\", _SIGNS.sub(r"\\\g<0>", re.sub(r"\s+", " ", straight(text))))
+
+
+def counted(number: int, one: str, more: str) -> str:
+    """Return a number of things."""
+    return f"{number:,} {one if number == 1 else more}"
+
+
+@cache
+def _environment(form: Form) -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def shown(value: Any) -> Any:
+        """Return a value as text of the form, unless it is a block that was rendered before."""
+        if isinstance(value, Markup):
+            return value
+        return straight(str(value)) if form == "html" else Markup(plain(str(value)))  # noqa: S704
+
+    environment = Environment(
+        loader=PackageLoader("tutelage.reporting"), autoescape=True, finalize=shown, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.globals |= {"form": form, "rule": meaning.RULE}
+    environment.filters |= {
+        "advantage": meaning.printed_advantage,
+        "anchor": lambda title: title.lower().replace(" ", "-"),
+        "bayes_factor": meaning.bayes_factor,
+        "cases": meaning.cases,
+        "claim": meaning.claim,
+        "counted": counted,
+        "number": "{:,}".format,
+        "short": "{:.10g}".format,
+        "line": lambda block: Markup(" ".join(block.split())),  # noqa: S704  a block is escaped already
+        "one_in": meaning.one_in,
+        "up": round_up,
+    }
+    return environment
