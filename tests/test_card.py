@@ -6,11 +6,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from html.parser import HTMLParser
+from importlib.resources import files
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tutelage import VoteHistogram
 from tutelage.events import Composed, ConfidenceCheck, Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
@@ -18,7 +21,7 @@ from tutelage.exceptions import InvalidParameterError, NotPublishableError
 from tutelage.privacy import NeighboringRelation, PrivacyUnit, PrivateEpsilon, PublicEpsilon
 from tutelage.reporting import Batch, ClassAccuracy, PrivacyCard
 from tutelage.reporting.lints import Finding, lint
-from tutelage.reporting.record import FIRST_PAGE, STATEMENTS, FrontierPoint
+from tutelage.reporting.record import FIRST_PAGE, STATEMENTS, FrontierPoint, merged
 
 PATIENT = PrivacyUnit("patient_id", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
 BUDGET = {"budget": 3.0, "delta": 1e-5, "spent": 2.5, "remaining": 0.5, "entries": 3, "head": "ab" * 32}
@@ -85,10 +88,7 @@ class Outline(HTMLParser):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
+        assert tag in self.VOID or self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
         if "style" not in self.open:
@@ -174,18 +174,12 @@ def test_no_place_on_a_card_takes_a_private_value_however_deep():
 
 
 @pytest.mark.parametrize("changes", [
-    *({"proposal": record} for record in ({"votes": LIST}, {"caps": [0.1, [4711.0]]}, {"chances": [0.4711]}, LIST)),
-    {"budget": {**BUDGET, "votes": LIST}},
-    {"budget": {**BUDGET, "exact epsilon": 0.4711}},
-    {"budget": {**BUDGET, "spent": "4711"}},
-    {"classes": ((4711, 289),)},
-    {"queries": 4711.5},
-    {"mechanism": 4711},
-    {"epsilon": 0.4711},
+    *({"proposal": record} for record in ({"votes": LIST}, {"caps": [0.1, [4711.0]]}, {"chances": [0.4711]})),
+    *({"budget": {**BUDGET, **entry}} for entry in ({"votes": LIST}, {"exact epsilon": 0.4711}, {"spent": "4711"})),
+    *({"queries": 4711.5}, {"mechanism": 4711}, {"epsilon": 0.4711}),
     {"event": NoisyArgmaxLaplace(20.0, 2, PATIENT, simulated=LIST)},
     {"event": NoisyArgmaxLaplace(20.0, 2, PrivacyUnit(LIST, PATIENT.neighboring))},
-    {"event": Repeated(LIST, 3)},
-    {"event": Composed((Repeated(NoisyArgmaxLaplace(20.0, 2, PATIENT), 3), LIST))},
+    *({"event": event} for event in (Repeated(LIST, 3), Composed((Repeated(LIST, 3),)))),
 ])  # fmt: skip
 def test_numbers_are_refused_where_they_do_not_belong(changes):
     with pytest.raises(NotPublishableError) as refused:
@@ -337,3 +331,74 @@ def test_the_page_can_be_heard_and_walked():
     places = [attributes["id"] for _, attributes in found.tags if "id" in attributes]
     assert len(set(places)) == len(places)
     assert {f"#{place}" for place in places} == {link["href"] for link in found.all("a")}
+
+
+# Bars are true to the numbers, and words are readable in light, in dark and on paper
+
+COSTS = st.floats(0, 10)
+BATCHES = st.lists(
+    st.builds(Batch, st.just("2026-01-01"), st.integers(0, 10**6), COSTS, COSTS), min_size=1, max_size=40
+)
+
+
+def numbers(page: str, before: str = "<b>", after: str = "</b>") -> list[float]:
+    return [float(number) for number in re.findall(rf"{before}([\d.e-]+){after}", page)]
+
+
+def widths(page: str, kind: int) -> list[float]:
+    return numbers(page, f'<i class="bar-{kind}" style="width:', "%")
+
+
+@given(BATCHES, st.floats(0.1, 100))
+def test_bars_fit_into_their_cells_and_their_numbers_add_up(batches, left):
+    spent = sum(batch.share for batch in batches)
+    page = card(budget={**BUDGET, "budget": spent + left, "spent": spent}, batches=tuple(batches)).as_html()
+    answers, checks, rest = (widths(page, kind) for kind in (1, 2, 3))
+    assert all(first + second <= 100.02 for first, second in zip(answers, checks, strict=True))
+    assert max([*rest, *(first + second for first, second in zip(answers, checks, strict=True))]) >= 99.98
+    assert sum(numbers(page)) == pytest.approx(spent + left, abs=1e-3)
+
+
+def test_bars_are_as_long_as_what_they_stand_for():
+    batches = (Batch("2026-01-01", 5, 0.1, 0.3), Batch("2026-01-02", 5, 0.0, 0.6))
+    page = card(budget={**BUDGET, "budget": 1.8, "spent": 1.0}, batches=batches).as_html()
+    first, second, none = widths(page, 1)
+    checks, *others = widths(page, 2)
+    assert (second, first) == (pytest.approx(2 * first, abs=0.02), pytest.approx(3 * checks, abs=0.03))
+    assert (none, others) == (0, [0, 0])
+    assert widths(page, 3) == [pytest.approx(0.8 / 0.6 * second, abs=0.02)]
+    assert numbers(page) == [0.4, 0.6, 0.8]
+
+
+@given(BATCHES, st.integers(1, 50))
+def test_merged_batches_have_the_same_sums(batches, most):
+    fewer = merged(batches, most)
+    assert len(fewer) == min(most, len(batches))
+    assert sum(batch.queries for batch in fewer) == sum(batch.queries for batch in batches)
+    assert math.fsum(b.checks for b in fewer) == pytest.approx(math.fsum(b.checks for b in batches))
+    assert math.fsum(b.answers for b in fewer) == pytest.approx(math.fsum(b.answers for b in batches))
+
+
+STYLE = files("tutelage.reporting").joinpath("templates/page.css").read_text(encoding="utf-8")
+LIGHT, DARK, PAPER = (
+    dict(re.findall(r"--([\w-]+): (#\w{6})", block)) for block in re.findall(r":root \{(.*?)\}", STYLE, re.S)
+)
+
+
+def luminance(color: str) -> float:
+    parts = zip((0.2126, 0.7152, 0.0722), (part / 255 for part in bytes.fromhex(color[1:])), strict=True)
+    return sum(weight * (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4) for weight, c in parts)
+
+
+INKS = {  # on which papers each is read
+    "ink": ("paper", "panel", "danger-soft", "warning-soft"), "soft": ("paper", "panel"), "accent": ("paper",),
+    "paper": ("danger",), "danger": ("danger-soft",), "warning": ("warning-soft",), "second": ("paper",),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK, PAPER])
+@pytest.mark.parametrize(("ink", "paper"), [(ink, paper) for ink, papers in INKS.items() for paper in papers])
+def test_words_stand_out_from_what_is_behind_them(palette, ink, paper):
+    dark, light = sorted((luminance(palette[ink]), luminance(palette[paper])))
+    needed = 3 if ink == "second" else 4.5  # it colors bars only
+    assert (light + 0.05) / (dark + 0.05) >= needed  # the contrast of WCAG 2.1

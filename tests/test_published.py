@@ -133,7 +133,7 @@ def shown(value: Any) -> str:
     """Return the text of well-formed HTML that has one section and neither script nor style."""
     root = ET.fromstring(value._repr_html_().replace("<table class=facts>", "<table>"))  # noqa: S314
     assert (root.tag, bool(root.get("aria-label"))) == ("section", True)
-    assert {node.tag for node in root.iter()} <= {"section", "p", "strong", "table", "tbody", "tr", "th", "td"}
+    assert {node.tag for node in root.iter()} <= {"section", "p", "strong", "span", "table", "tbody", "tr", "th", "td"}
     return "".join(root.itertext())
 
 

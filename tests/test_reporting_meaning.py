@@ -69,16 +69,14 @@ def test_the_sentence_to_read_aloud_gives_the_bound_of_the_worst_case():
 @pytest.mark.parametrize("relation", NeighboringRelation)
 def test_the_sentences_name_the_unit_in_the_words_of_the_user(relation):
     of_visits = PublicEpsilon(1.0, 0.0, PrivacyUnit("visit_id", relation), "a theorem")
-    aloud = re.search(r"Suppose .*", said(of_visits))
-    limited = re.search(r"### Unit of privacy\n\n(.*)", said(of_visits))
-    assert aloud is not None
-    assert limited is not None
-    assert " visit" in aloud[0]
-    assert "visit_id" not in aloud[0]
+    (aloud,) = re.findall(r"Suppose .*", said(of_visits))
+    (limited,) = re.findall(r"### Unit of privacy\n\n(.*)", said(of_visits))
+    assert re.search(r" visit(?!_id)", aloud)
+    assert "visit_id" not in aloud
     ballots = (NeighboringRelation.CHANGE_ONE_ROW, NeighboringRelation.CHANGE_ONE_BALLOT)
-    assert ("may be missing" in aloud[0]) == (relation not in ballots)
-    assert limited[1].startswith("ε limits the effect of ")
-    assert "(visit_id)" in limited[1]
+    assert ("may be missing" in aloud) == (relation not in ballots)
+    assert limited.startswith("ε limits the effect of ")
+    assert "(visit_id)" in limited
     assert "No ε" in said(replace(of_visits, simulated=True))
 
 
