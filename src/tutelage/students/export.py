@@ -241,7 +241,7 @@ def _row(values: Any) -> Any:
     """Return constants as one row, of 64 bits unless they have 32."""
     if isinstance(values, _Node):
         return values
-    return np.atleast_2d(values if isinstance(values, np.float32) else np.asarray(values, np.float64))
+    return np.atleast_2d(values if getattr(values, "dtype", None) == np.float32 else np.asarray(values, np.float64))
 
 
 def _columns(part: PublicColumns, *cells: _Node) -> _Node:
