@@ -10,27 +10,27 @@ import tutelage
 from conftest import REPOSITORY
 
 PACKAGE = Path(tutelage.__file__).parent
-MODULES = 181
+MODULES = 175
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
     "_internal": 1_345,
-    "accounting": 2_600,
-    "audit": 1_615,
+    "accounting": 2_630,
+    "audit": 1_610,
     "cli": 3_530,
     "datasets": 170,
     "estimator": 1_665,
-    "features": 2_320,
+    "features": 2_315,
     "federation": 3_705,
-    "ledger": 2_290,
-    "mechanisms": 1_190,
-    "methods": 1_985,
+    "ledger": 2_310,
+    "mechanisms": 1_175,
+    "methods": 1_995,
     "planning": 870,
     "publishing": 1_115,
-    "reporting": 1_180,
-    "students": 1_940,
-    "teachers": 2_570,
-    "testing": 390,
-    "root": 4_390,
+    "reporting": 1_175,
+    "students": 1_840,
+    "teachers": 2_590,
+    "testing": 385,
+    "root": 4_370,
 }
 TEST_LINES = 29_950
 
