@@ -102,8 +102,7 @@ def test_ten_thousand_hostile_cells_change_their_own_rows_or_are_refused_unquote
     }
     table = Table("public.csv", public)
     columns = PublicColumns.learn(table, kinds={"comma": "decimal comma", "born": "dd.mm.yyyy"})
-    n_cells = 10_000 // len(FORMS) // len(public) + 1
-    cells = ["".join(random.choice(PARTS, n_parts)) for n_parts in random.integers(0, 5, n_cells)]
+    cells = ["".join(random.choice(PARTS, n)) for n in random.integers(0, 5, 10_000 // len(FORMS) // len(public))]
     said = []
 
     def watched(*rows):

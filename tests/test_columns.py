@@ -161,5 +161,7 @@ def test_text_that_differs_in_most_public_rows_is_no_category(cells):
 def test_numbers_with_commas_are_no_categories_however_few_differ(cells):
     with pytest.raises(InvalidDataError, match="holds numbers with commas"):
         PublicColumns.learn(Table("public.csv", {"dose": cells}))
-    declared = PublicColumns.learn(Table("public.csv", {"dose": cells}), kinds={"dose": "category"})
-    assert declared.categorical == ("dose",)
+    assert PublicColumns.learn({"dose": cells}, kinds={"dose": "category"}).categorical == ("dose",)
+    table = Table("public.csv", {"dose": cells, "day": ["03.01.1970"] * len(cells)})
+    forms = PublicColumns.learn(table, kinds={"dose": "decimal comma", "day": "dd.mm.yyyy"})
+    assert forms.transform({"dose": ["1,5", "?"], "day": ["1.2.1970", ""]})[0].tolist() == [1.5, 31]

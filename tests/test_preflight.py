@@ -30,7 +30,7 @@ from tutelage.mechanisms import GNMax, NoisySum
 from tutelage.partition import canonical_ids, folded_ids
 from tutelage.preflight import IN_PYTHON, Found, Given, differ_by_spelling_only, ids_among, noise_of, preflight
 from tutelage.reporting.lints import verdict_of
-from tutelage.tables import read_table
+from tutelage.tables import Table, read_table
 from tutelage.teachers import VectorBallots
 
 pytestmark = pytest.mark.usefixtures("repeatable")
@@ -298,15 +298,15 @@ def test_simulated_noise_releases_nothing_so_that_refusals_are_warnings():
     ("email", ["ann@example.org"] * 2 + [f"p{number}@example.org" for number in range(998)], True),
 ])  # fmt: skip
 def test_columns_that_say_whose_row_it_is_are_told_from_others(name, cells, found):
-    assert bool(ids_among({name: cells})) is found
+    assert bool(ids_among(Table("", {name: cells}).columns)) is found
 
 
 def test_sparse_numbers_are_ids_if_their_rows_agree_as_those_of_a_person_do():
     rng = np.random.default_rng(0)
     numbers, sex = rng.integers(10**6, 10**8, 400).repeat(3), rng.choice(["f", "m"], 400).repeat(3)
     order = rng.permutation(1200)
-    assert ids_among({"nr": numbers[order], "sex": sex[order]}) == ["nr"]
-    assert ids_among({"nr": numbers[order], "sex": rng.choice(["f", "m"], 1200)}) == []
+    assert ids_among(Table("", {"nr": numbers[order], "sex": sex[order]}).columns) == ["nr"]
+    assert ids_among(Table("", {"nr": numbers[order], "sex": rng.choice(["f", "m"], 1200)}).columns) == []
 
 
 @pytest.mark.rest

@@ -47,6 +47,7 @@ _COMPUTED = ("collect", "compute")  # methods of frames that are not in memory
 _WORDS = {
     "string": TEXT_TYPE, "double": "float64", "float": "float32", "bool": "boolean", "null": _EMPTY, "binary": "bytes",
 }  # fmt: skip
+_compute: Any = compute  # whose functions are made while it is imported
 _Read = TypeVar("_Read")
 
 
@@ -60,7 +61,7 @@ class Table:
     """
 
     source: str  # the file's name, for messages; empty for rows that come from no file
-    columns: Mapping[str, Cells] = field(repr=False)
+    columns: Mapping[str, Any] = field(repr=False)
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)  # order of the categories, if any
     # The type that a column has in the memory of a frame or in a file; without one, it is that of its cells.
     types: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -231,7 +232,7 @@ def _read_csv(path: Path) -> Table:
 
 def _header(line: str, path: Path) -> tuple[list[str], str]:
     """Return the names of the columns, and the mark that divides the header into most of them."""
-    options = {"skipinitialspace": True}
+    options: dict[str, Any] = {"skipinitialspace": True}
     mark = max(_MARKS, key=lambda mark: len(next(csv.reader([line], delimiter=mark, **options), [])))
     names = [name.strip() for name in next(csv.reader([line], delimiter=mark, strict=True, **options), [])]
     if not names:
@@ -272,10 +273,10 @@ def _divided(block: bytes, names: list[str], mark: str, rows: int, path: Path) -
             f"Row {number} of {path.name} has {row.actual_columns} cells, the header {row.expected_columns}."
         )
     for column in map(pa.ChunkedArray.combine_chunks, table.columns):
-        odd = compute.index(compute.match_substring_regex(column.dictionary, _ODD_MARK), True).as_py()
+        odd = _compute.index(_compute.match_substring_regex(column.dictionary, _ODD_MARK), True).as_py()
         if odd >= 0:
-            raise _odd_mark(rows + compute.index(column.indices, odd).as_py() + 1, path)
-        yield compute.utf8_trim_whitespace(column.dictionary).to_numpy(zero_copy_only=False), column.indices.to_numpy()
+            raise _odd_mark(rows + _compute.index(column.indices, odd).as_py() + 1, path)
+        yield _compute.utf8_trim_whitespace(column.dictionary).to_numpy(zero_copy_only=False), column.indices.to_numpy()
 
 
 def _odd_mark(row: int, path: Path) -> InvalidDataError:

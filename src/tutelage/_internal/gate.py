@@ -88,16 +88,14 @@ def read_text(path: str | PathLike[str]) -> str:
 
 
 def unpacked(file: BinaryIO, path: Path) -> gzip.GzipFile:
-    """Return the content of a gzip file, which closes the file too; refuse one that unpacks to many times its size."""
+    """Return the content of a gzip file; refuse one that unpacks to many times its size."""
     most, size = max(_UNPACKED_SMALL, _UNPACKED_TIMES * os.fstat(file.fileno()).st_size), 0
     content = gzip.GzipFile(fileobj=file)
     while part := content.read(_CHUNK):
         size += len(part)
         if size > most:
             _refuse(errno.EFBIG, f"it unpacks to more than {most} bytes; unpack it first", path)
-    file.seek(0)
-    content = gzip.GzipFile(fileobj=file)
-    content.myfileobj = file  # pyright: ignore[reportAttributeAccessIssue]  what `gzip.open` sets too
+    content.seek(0)
     return content
 
 
