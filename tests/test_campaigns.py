@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ from tutelage.teachers.nearest import FewVotes
 CLASSES, DELTA = 3, 1e-5
 PERSON = PrivacyUnit("person", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
 MECHANISM = CappedGNMax(sigma=20.0, cap=5)
-EVENT = MECHANISM.event_of_one(CLASSES, PERSON, simulated=False)
+EVENT: Any = MECHANISM.event_of_one(CLASSES, PERSON, simulated=False)
 
 
 def private_rows(seed=0, n_rows=60, n_people=40):

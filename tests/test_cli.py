@@ -171,7 +171,7 @@ def test_a_run_leaves_a_student_its_labels_and_a_card(folder):
     assert set(card) == {
         "format", "created", "private", "public_epsilon", "delta", "epsilon_kind", "epsilon_method", "unit",
         "neighboring", "mechanism", "noise_source", "event", "queries", "selection", "answered", "teachers", "classes",
-        "features", "feature_map", "student", "student_accuracy", "evaluation_rows", "budget", "not_protected",
+        "features", "feature_map", "student", "student_accuracy", "evaluation_rows", "budget",
         "versions", "noise", "epsilon_order", "epsilon_if_added_or_removed", "sanitised", "proposal", "alone",
         "majority_share", "accuracy_by_class", "batches", "frontier", "findings", "statements",
     }  # fmt: skip

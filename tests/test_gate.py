@@ -49,7 +49,6 @@ WITHOUT_GATE = {
     "ledger/store.py": "refuses what is no regular file; SQLite reads it page by page",
     "students/store.py": "an archive in memory, which passed the gate",
     "datasets/adult.py": "the table in the package",
-    "reporting/pages.py": "a file of the package",
     "cli/app.py": "files of the package, and writing",
     "students/export.py": "a network in memory",
 }

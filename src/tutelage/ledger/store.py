@@ -79,12 +79,13 @@ class Transaction:
 
     def key(self) -> bytes:
         """Return the secret key of this ledger."""
-        if self._key is None:
-            rows = self._run("SELECT key FROM secret").fetchall()
-            if len(rows) != 1 or not isinstance(rows[0][0], bytes):
-                raise LedgerTamperedError("The ledger's key is missing.")
-            self._key = rows[0][0]
-        return self._key
+        if self._key is not None:
+            return self._key
+        rows = self._run("SELECT key FROM secret").fetchall()
+        if len(rows) != 1 or not isinstance(rows[0][0], bytes):
+            raise LedgerTamperedError("The ledger's key is missing.")
+        self._key = rows[0][0]
+        return rows[0][0]
 
     def last(self) -> Entry:
         """Return the newest entry, checked against the hash before it."""

@@ -48,13 +48,15 @@ class CappedVotes(VotesOnQueries):
     student: Any = None
 
     def __post_init__(self) -> None:
+        self._check(self._check_own)
+
+    def _check_own(self) -> None:
         integer_at_least(self.votes, 1, "votes", "CappedVotes")
         if self.mechanism is not None and not isinstance(self.mechanism, CappedGNMax):
             raise InvalidParameterError(
                 f"`mechanism` must be a CappedGNMax where every person has few votes. Got a "
                 f"{type(self.mechanism).__name__}; leave it out for as little noise as ε allows."
             )
-        self._check()
 
     @property
     def cap(self) -> int:

@@ -73,6 +73,9 @@ class TeacherVotes(VotesOnQueries):
     student: Any = None
 
     def __post_init__(self) -> None:
+        self._check(self._check_own)
+
+    def _check_own(self) -> None:
         integer_at_least(self.n_teachers, 1, "n_teachers", "TeacherVotes")
         if not _is_recipe(self.teacher):
             require_classifier(self.teacher, "teacher", "TeacherVotes")
@@ -81,7 +84,6 @@ class TeacherVotes(VotesOnQueries):
                 "`mechanism` of TeacherVotes must be a Mechanism for votes on every query. `NoisySum` is for "
                 "NoisyMoments (`VectorBallots`), `CappedGNMax` for CappedVotes (`NearestQueries`)."
             )
-        self._check()
 
     @property
     def n_shards(self) -> int:

@@ -1,6 +1,6 @@
 """Votes on single public rows: what methods of votes have in common, and who casts them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, cast, final
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.typing import Ballots, IntArray, Matrix, NeverPickled
-from tutelage._internal.validation import integer_at_least, shown
+from tutelage._internal.validation import integer_at_least, problems_in, shown
 from tutelage.ballots import OneHot, VoteHistogram, tally
 from tutelage.digests import canonical, row_bytes
 from tutelage.events import Event
@@ -16,7 +16,7 @@ from tutelage.exceptions import InvalidParameterError
 from tutelage.methods.base import Method
 from tutelage.methods.requests import Kept, Outcome, Public, Request, Sizes, Steps, Wishes, first_places
 from tutelage.methods.rounds import AskedRounds, Rounds, even_rounds, round_rows
-from tutelage.students import NoisySumClassifier
+from tutelage.students import NoisySumClassifier, student_named
 from tutelage.students.selection import Medoids, PublicKnowledge, QuerySelector, selector_named
 from tutelage.teachers import NearestTeachers
 from tutelage.teachers.base import TeacherEnsemble
@@ -100,26 +100,38 @@ class VotesOnQueries(Method):
     selection: str | QuerySelector
     rounds: int
 
-    def _check(self) -> None:
-        name = type(self).__name__
+    def _check(self, own: Callable[[], object]) -> None:
+        """Refuse settings that do not fit, those of the kind of votes among them: all at once."""
+        checks = own, self._check_selection, self._check_rounds, self._check_student
+        if found := [problem for check in checks for problem in problems_in(check)]:
+            raise InvalidParameterError(*found)
+
+    def _check_selection(self) -> None:
         if not isinstance(self.selection, str | QuerySelector):
             raise InvalidParameterError(
-                f"`selection` of {name} must be a rule or its name. Got {shown(self.selection)}."
+                f"`selection` of {type(self).__name__} must be a rule or its name. Got {shown(self.selection)}."
             )
+        if self.rule.needs_answers and self.rounds == 1:
+            raise InvalidParameterError(
+                "`selection` needs earlier labels, so `rounds` must be at least 2. Got "
+                f"{type(self.rule).__name__} and 1."
+            )
+
+    def _check_rounds(self) -> None:
+        name = type(self).__name__
         integer_at_least(self.rounds, 1, "rounds", name)
         if self.n_queries is not None and integer_at_least(self.n_queries, 1, "n_queries", name) < self.rounds:
             raise InvalidParameterError(
                 f"`rounds` must be at most `n_queries`. Got {self.rounds} and {self.n_queries}."
             )
+
+    def _check_student(self) -> None:
+        if isinstance(self.student, str):
+            student_named(self.student)
         if isinstance(self.student, NoisySumClassifier):
             raise InvalidParameterError(
-                f"`student` of {name} must learn from labels, and NoisySumClassifier learns from the sums of "
-                "NoisyMoments (`VectorBallots`). Leave it out."
-            )
-        if self.rule.needs_answers and self.rounds == 1:  # in this order: an unknown rule is refused in any case
-            raise InvalidParameterError(
-                "`selection` needs earlier labels, so `rounds` must be at least 2. Got "
-                f"{type(self.rule).__name__} and 1."
+                f"`student` of {type(self).__name__} must learn from labels, and NoisySumClassifier learns from the "
+                "sums of NoisyMoments (`VectorBallots`). Leave it out."
             )
 
     @property
