@@ -154,9 +154,11 @@ def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
         return new
     if is_dataclass(value) and not isinstance(value, type):
         return replace(value, **{path[0]: put(getattr(value, path[0]), path[1:], new)})
-    items: Any = dict(value) if isinstance(value, dict) else list(value)
+    whole: Any = value
+    kind: Any = type(whole)
+    items: Any = dict(whole) if kind is dict else list(whole)
     items[path[0]] = put(items[path[0]], path[1:], new)
-    return items if isinstance(value, dict) else type(value)(items)
+    return items if kind is dict else kind(items)
 
 
 def test_no_place_on_a_card_takes_a_private_value_however_deep():

@@ -159,11 +159,14 @@ class MoveLaws:
 
     def from_sources(self, some: slice) -> "MoveLaws":
         """Return the laws of the moves from some of the sources."""
-        mass = self.log_mass[:, some] if self.log_mass.shape[1] > 1 else self.log_mass
-        ratio, slack, possible, sources = (
-            values[:, some] for values in (self.log_ratio, self.slack, self.possible, self.sources)
+        return MoveLaws(
+            self.log_mass[:, some] if self.log_mass.shape[1] > 1 else self.log_mass,
+            self.log_ratio[:, some],
+            self.slack[:, some],
+            self.possible[:, some],
+            self.sources[:, some],
+            self.remainder,
         )
-        return MoveLaws(mass, ratio, slack, possible, sources, self.remainder)
 
 
 def noisy_argmax(counts: IntArray, may_enter: np.ndarray, law: NoiseLaw, kept: int) -> MoveLaws:
