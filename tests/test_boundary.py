@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import threading
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import test_toy_method as toy
 import tutelage
-from test_toy_method import PUBLIC as TOY_PUBLIC
-from test_toy_method import Frequencies, OneEach
-from test_toy_method import X as TOY_X
-from test_toy_method import Y as TOY_Y
-from test_toy_method import of as of_toy
+from test_intents import fitted  # noqa: F401  the fixture
 from tutelage import ConfidentGNMax, GNMax, InteractiveGNMax, LabelingSession, Ledger, PATEClassifier, VoteHistogram
 from tutelage.accounting.filter import GaussianFilter, RenyiFilter
 from tutelage.audit import fits
@@ -53,18 +49,6 @@ EVERY = {
         ClassMeans(), 20, n_queries=20, rounds=2, student="label-propagation", selection="least-confident"
     ),
 }
-
-
-@pytest.fixture
-def fitted(tmp_path):
-    def fit(**settings: Any) -> Any:
-        settings = {"epsilon": 1.0, "budget": 1.0, "classes": [0, 1], "unit": "row", "insist": True} | settings
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model = PATEClassifier(**{"ledger": tmp_path / "a.ledger"} | settings)
-            return model.fit(PRIVATE, LABELS, X_public=PUBLIC)
-
-    return fit
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -121,34 +105,6 @@ def test_no_method_claims_ballots_without_negative_numbers_which_nothing_checks(
     assert sources == []
 
 
-CALL = """
-import sys, warnings
-import numpy as np
-from tutelage import PATEClassifier
-from tutelage.teachers import VectorBallots
-warnings.simplefilter("ignore")
-rows = np.load(sys.argv[1])
-X, y = rows["X"], rows["y"]
-tune = [{}, {"teacher": VectorBallots(n_landmarks=20)}]
-model = PATEClassifier(VectorBallots(n_landmarks=50), tune=tune, epsilon=1.0, budget=6.0, classes=[0, 1], unit="row",
-                       insist=True, random_state=0, ledger=sys.argv[2])
-model.fit(X[:300], y[:300], X_public=X[300:])
-print(model.ledger_.spent, *model.release_.labels)
-"""
-
-
-def test_a_repeat_of_a_tuned_fit_under_another_blas_kernel_spends_nothing(tmp_path):
-    X = np.random.default_rng(0).uniform(size=(400, 4))
-    y = (X[:, 0] > 0.5).astype(int)
-    np.savez(tmp_path / "rows.npz", X=X @ np.random.default_rng(1).normal(size=(4, 30)), y=y)
-    command = [sys.executable, "-c", CALL, str(tmp_path / "rows.npz"), str(tmp_path / "a.ledger")]
-    said = [
-        subprocess.run(command, env={**os.environ, "OPENBLAS_CORETYPE": kernel}, capture_output=True, check=True).stdout
-        for kernel in ("Haswell", "Nehalem")
-    ]
-    assert said[0] == said[1]
-
-
 def test_the_identity_of_a_release_does_not_depend_on_threads_progress_hash_seed_or_print_options():
     def identity(**settings: Any) -> str:
         method = replace(EVERY["teacher-votes"], student=None)
@@ -171,7 +127,7 @@ def test_the_identity_of_a_release_does_not_depend_on_threads_progress_hash_seed
     assert b"version" not in said.pop()
 
 
-def test_a_tuned_release_states_its_own_epsilon_whichever_setting_is_chosen(fitted, monkeypatch):
+def test_a_tuned_release_states_its_own_epsilon_whichever_setting_is_chosen(fitted, monkeypatch):  # noqa: F811
     honest = tuning.score_ballots
 
     def for_the_second(*given: Any) -> BallotSum:
@@ -186,7 +142,7 @@ def test_a_tuned_release_states_its_own_epsilon_whichever_setting_is_chosen(fitt
     assert found.epsilon_.epsilon <= 1.0
 
 
-def test_another_fit_does_not_take_the_room_between_the_rounds_of_a_fit(fitted, monkeypatch):
+def test_another_fit_does_not_take_the_room_between_the_rounds_of_a_fit(fitted, monkeypatch):  # noqa: F811
     begun, drawn, honest = threading.Event(), [], NoisySum.release
 
     def slow(self: Any, *given: Any) -> Any:
@@ -198,14 +154,14 @@ def test_another_fit_does_not_take_the_room_between_the_rounds_of_a_fit(fitted, 
     def spend() -> None:
         begun.wait()
         with pytest.raises(BudgetExceededError):
-            fitted(question="other")
+            fitted(question="other", budget=1.0)
         refused.append(1)
 
     refused = list[int]()
     other = threading.Thread(target=spend)
     monkeypatch.setattr(NoisySum, "release", slow)
     other.start()
-    found = fitted()
+    found = fitted(budget=1.0)
     other.join()
     assert (len(drawn), len(set(drawn)), refused) == (2, 1, [1])
     assert found.release_.cost == found.ledger_.spent
@@ -263,12 +219,10 @@ def test_answers_that_come_late_to_a_step_that_another_took_over_are_never_relea
 
 
 def test_a_step_is_recalled_cast_compared_reserved_drawn_and_settled_in_this_order(monkeypatch):
-    order, unit = list[str](), VOTED.unit
-    ledger = Ledger.in_memory(epsilon=20.0, delta=1e-5, unit=unit)
+    order, ledger = list[str](), Ledger.in_memory(epsilon=20.0, delta=1e-5, unit=VOTED.unit)
 
     class Teachers:
-        n_classes = 2
-        fail = False
+        n_classes, unit, fail = 2, VOTED.unit, False
 
         def ballots(self, X: Any) -> Any:
             order.append("cast")
@@ -277,7 +231,6 @@ def test_a_step_is_recalled_cast_compared_reserved_drawn_and_settled_in_this_ord
             return np.zeros((50, len(X)), dtype=np.int16)
 
     teachers: Any = Teachers()
-    teachers.unit = unit
     steps = {"recall_if_fits": Ledger, "check": GNMax, "reserve_new": Ledger, "release": GNMax, "settle": Ledger}
     for name, owner in steps.items():
         honest = getattr(owner, name)
@@ -365,17 +318,18 @@ def test_sums_are_added_only_where_blocks_hold_different_people():
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_audit_finds_a_ballot_of_ones_own_that_is_too_long(monkeypatch):
-    honest = OneEach.cast
+    honest = toy.OneEach.cast
 
     def thrice(self: Any, *given: Any) -> BallotSum:
         found = honest(self, *given)
         return BallotSum(3 * found.totals, found.norm_squared, found.unit)
 
-    monkeypatch.setitem(METHODS, Frequencies.name, Frequencies)
+    monkeypatch.setitem(METHODS, toy.Frequencies.name, toy.Frequencies)
     for slow in ("check_noise_of_sum", "check_claim_of_sum"):
         monkeypatch.setattr(fits, slow, lambda **_: None)
-    monkeypatch.setattr(OneEach, "cast", thrice)
-    found = check_fit(of_toy(Frequencies(), epsilon=1.0), PrivateRows(TOY_X, TOY_Y), TOY_PUBLIC, entities=8)[-1]
+    monkeypatch.setattr(toy.OneEach, "cast", thrice)
+    model = toy.of(toy.Frequencies(), epsilon=1.0)
+    found = check_fit(model, PrivateRows(toy.X, toy.Y), toy.PUBLIC, entities=8)[-1]
     assert (found.verdict, "do not release" in found.reason) == ("fail", True)
 
 

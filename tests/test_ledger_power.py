@@ -29,13 +29,13 @@ for number in range({ASKED}):
     ledger.settle(reservation, {{bytes([number]) * 32: (1,)}}, EVENT)
     os.write(marks, b"s")  # now the answer is used
 """
-CALL = re.compile(r"\d+ +(\w+)\((.*)\) += +(-?\d+)")
-SECTOR = 512
+CALL = re.compile(r"^\d+ +(\w+)\((.*)\) += +-?\d+")
+LEDGER, JOURNAL, SECTOR = "a.ledger", "a.ledger-journal", 512
 
 
 class Call(NamedTuple):
     name: str
-    file: str  # "a.ledger", "a.ledger-journal", "marks", or "" for the folder
+    file: str  # LEDGER, JOURNAL, "marks", or "" for the folder
     content: bytes = b""
     place: int = 0
 
@@ -43,16 +43,13 @@ class Call(NamedTuple):
 def calls_in(log: Path, folder: Path) -> Iterator[Call]:
     """Yield what was written, synced, made and removed, in turn."""
     for line in log.read_text().splitlines():
-        found = CALL.match(line)
-        assert found, line
-        name, given, _ = found.groups()
-        given = re.sub(r"((?:\\x[0-9a-f]{2})+)", lambda text: text[1].replace("\\x", ""), given)
+        ((name, given),) = CALL.findall(line.replace("\\x", ""))
         path = Path(bytes.fromhex(re.findall(r'[<"]([0-9a-f]+)[>"]', given)[name == "openat"]).decode())
         file = "" if path == folder else path.name
         if name == "pwrite64":
-            content, place = re.search(r'"([0-9a-f]*)", \d+, (\d+)$', given).groups()
+            ((content, place),) = re.findall(r'"([0-9a-f]*)", \d+, (\d+)$', given)
             yield Call(name, file, bytes.fromhex(content), int(place))
-        elif name != "openat" or ("O_CREAT" in given and file.endswith("-journal")):
+        elif name != "openat" or ("O_CREAT" in given and file == JOURNAL):
             yield Call(name, file)
 
 
@@ -60,56 +57,46 @@ class Disk:
     """What is on the disk for sure, and what may be."""
 
     def __init__(self, ledger: bytes) -> None:
-        self.synced = {"a.ledger": ledger, "a.ledger-journal": None}  # None where there is no such file
-        self.pending: dict[str, list[Call]] = {"a.ledger": [], "a.ledger-journal": []}
-        self.journal: bytes | None = None  # what is synced of the present journal, whether its name is or not
+        self.synced: dict[str, bytes | None] = {LEDGER: ledger, JOURNAL: None}  # None where there is no such file
+        self.named = dict(self.synced)  # the same under the names that the folder had when it was synced
+        self.pending: dict[str, list[Call]] = {LEDGER: [], JOURNAL: []}
 
     def take(self, call: Call, *, syncs: bool) -> None:
-        if call.name == "openat" and self.journal is None:
-            self.journal = b""
+        if call.name == "openat" and self.synced[JOURNAL] is None:
+            self.synced[JOURNAL] = b""
         elif call.name == "unlink":
-            self.journal, self.pending["a.ledger-journal"] = None, []
+            self.synced[JOURNAL], self.pending[JOURNAL] = None, []
         elif call.name == "pwrite64":
             self.pending[call.file].append(call)
+        elif call.name == "fdatasync" and syncs and not call.file:
+            self.named[JOURNAL] = self.synced[JOURNAL]
         elif call.name == "fdatasync" and syncs:
-            if not call.file:
-                self.synced["a.ledger-journal"] = self.journal
-                return
-            before = self.journal if call.file.endswith("-journal") else self.synced[call.file]
-            content = with_writes(before, self.pending[call.file])
+            self.synced[call.file] = with_writes(self.synced[call.file], self.pending[call.file])
             self.pending[call.file] = []
-            if call.file.endswith("-journal"):
-                self.journal = content
-            if self.synced[call.file] is not None:
-                self.synced[call.file] = content
+            if self.named[call.file] is not None:
+                self.named[call.file] = self.synced[call.file]
 
     def after_power_loss(self, random: np.random.Generator) -> dict[str, bytes]:
         """Return the files as they may be found: any part of what was not synced has reached the disk, or none."""
         share = random.choice([0.0, 0.5, 0.9, 1.0])
-        named_now = bool(random.integers(2))  # whether the folder is as it is now, or as it was synced
-        present = {"a.ledger": self.synced["a.ledger"]}
-        present["a.ledger-journal"] = self.journal if named_now else self.synced["a.ledger-journal"]
-        found = {}
-        for file, before in present.items():
-            if before is not None:
-                is_of_now = file == "a.ledger" or named_now or self.journal is not None
-                writes = [torn(one, random) for one in self.pending[file] if is_of_now and random.random() < share]
-                found[file] = with_writes(before, writes)
-        return found
+        present = self.synced if random.integers(2) else self.named  # the folder is as it is now, or as it was synced
+        return {
+            file: with_writes(before, [torn(one, random) for one in self.pending[file] if random.random() < share])
+            for file, before in present.items()
+            if before is not None
+        }
 
 
 def torn(write: Call, random: np.random.Generator) -> Call:
     """Return a write of which some first sectors may be all that arrived."""
     sectors = len(write.content) // SECTOR
-    return (
-        write
-        if sectors < 2 or random.random() < 0.7
-        else write._replace(content=write.content[: SECTOR * int(random.integers(1, sectors))])
-    )
+    if sectors < 2 or random.random() < 0.7:
+        return write
+    return write._replace(content=write.content[: SECTOR * int(random.integers(1, sectors))])
 
 
-def with_writes(before: bytes, writes: list[Call]) -> bytes:
-    content = bytearray(before)
+def with_writes(before: bytes | None, writes: list[Call]) -> bytes:
+    content = bytearray(before or b"")
     for write in writes:
         content.extend(bytes(max(0, write.place + len(write.content) - len(content))))
         content[write.place : write.place + len(write.content)] = write.content
@@ -118,11 +105,10 @@ def with_writes(before: bytes, writes: list[Call]) -> bytes:
 
 def faults_of(calls: list[Call], ledger: bytes, folder: Path, *, syncs: bool, states: int) -> list[str]:
     """Return what is wrong with the ledgers that are found after power is lost at each of the calls."""
-    random, disk, faults = np.random.default_rng(0), Disk(ledger), []
-    reserved = settled = 0
+    random, disk, faults, marks = np.random.default_rng(0), Disk(ledger), [], 0
     for number, call in enumerate(calls):
-        if call.file == "marks":
-            reserved, settled = reserved + (reserved == settled), settled + (reserved > settled)
+        if call.file == "marks":  # of reserving and settling, in turn
+            marks += 1
         else:
             disk.take(call, syncs=syncs)
         for state in range(states):
@@ -131,12 +117,12 @@ def faults_of(calls: list[Call], ledger: bytes, folder: Path, *, syncs: bool, st
             for file, content in disk.after_power_loss(random).items():
                 (place / file).write_bytes(content)
             try:
-                found = Ledger.open(place / "a.ledger")
+                found = Ledger.open(place / LEDGER)
                 answers, entries = found.verify().answers, found.export()
             except LedgerError as error:
                 faults.append(f"{number}: {error}")
             else:
-                if sum(one["kind"] == "reserved" for one in entries) < reserved or answers < settled:
+                if sum(one["kind"] == "reserved" for one in entries) < (marks + 1) // 2 or answers < marks // 2:
                     faults.append(f"{number}: what was committed is lost")
             shutil.rmtree(place)
     return faults
