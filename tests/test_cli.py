@@ -315,17 +315,6 @@ def test_private_rows_are_refused_without_quoting(old, new, message, folder):
     assert not re.search("maybe|Miller", shown)
 
 
-def test_empty_cells_are_refused_where_the_model_does_not_take_them(folder):
-    lines = (folder / "private.csv").read_text().splitlines()
-    lines[5] = lines[5][2:]
-    (folder / "private.csv").write_text("\n".join(lines))
-    assert tutelage("run", "config.toml", cwd=folder).returncode == 0  # trees take missing values
-    configure(folder, ("tree.DecisionTree", "naive_bayes.Gaussian"), ("GaussianClassifier", "GaussianNB"))
-    shown = refusal(tutelage("run", "config.toml", "--overwrite", cwd=folder), 1)
-    assert "X contains NaN or infinity" in shown
-    assert "SimpleImputer" in shown
-
-
 @pytest.mark.rest
 @pytest.mark.parametrize(
     ("send", "number", "code"),

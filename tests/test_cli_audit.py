@@ -74,7 +74,6 @@ def test_silos_and_an_interactive_mechanism_are_audited(folder, called):
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (("--draws", 10), "`--draws`"),
     (("--draws", 100_000_000_000), "`--draws` of audit must be at most 10,000,000"),
     (("--entities", 0), "`--entities`"),
 ])  # fmt: skip

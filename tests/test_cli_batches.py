@@ -89,24 +89,13 @@ def test_what_a_run_in_batches_warns_of_is_seen_in_the_first_batch(folder, calle
 
 @pytest.mark.parametrize(("private", "file", "message"), [
     ("batches = true", "private.csv", "`batches` in [private] is for a Parquet file"),
-    ('batches = true\nsilo = "ward"', "private.parquet", "no `silos` or `whole_rows`"),
     ('batches = true\n[method]\nname = "capped-votes"', "private.parquet", "for rows that are read in batches"),
-    ("batches = 1", "private.parquet", "`batches`"),
 ])  # fmt: skip
 def test_batches_are_for_parquet_and_ballots_of_people(folder, called, private, file, message):
     configure(folder, "out", private, file)
     done = called("run", "config.toml", cwd=folder)
     assert done.returncode == 2
     assert message in done.stderr
-
-
-def test_rows_of_one_person_that_lie_apart_are_refused_before_anything_is_spent(folder, called):
-    admissions(ROWS, 0).sample(fraction=1.0, shuffle=True, seed=0).write_parquet(folder / "private.parquet")
-    configure(folder, "out", 'batches = true\nentity = "patient"')
-    done = called("run", "config.toml", cwd=folder)
-    assert done.returncode == 1
-    assert "All rows of one person must follow each other" in done.stderr
-    assert not (folder / "private.parquet.ledger").exists()
 
 
 def model(**settings: object) -> PATEClassifier:

@@ -96,8 +96,6 @@ def test_joining_shows_the_terms_first_and_asks_for_their_fingerprint(tmp_path):
     assert fingerprint in shown.stdout.replace(" ", "")
     public = tmp_path / HOSPITALS[0] / f"{HOSPITALS[0]}.public.json"
     assert f"{Member.load(public).fingerprint}  {HOSPITALS[0]}, entity" in shown.stdout
-    wrong = tutelage("federate", "join", "--home", tmp_path / "late", "--mailbox", mail, "--fingerprint", "0" * 64)
-    assert "not the one given" in refusal(wrong, 1)
     right = tutelage("federate", "join", "--home", tmp_path / "late", "--mailbox", mail, "--fingerprint", fingerprint)
     assert "does not name late" in refusal(right, 1)
 
@@ -106,7 +104,6 @@ def test_joining_shows_the_terms_first_and_asks_for_their_fingerprint(tmp_path):
     ("name = ", "is not valid TOML", 2),
     ('name = "H"\n', "the terms file needs `classes`. Add it.", 2),
     (HEAD + 'members = "x"\n[method]\n[unit]\n', "must be a list, each entry text. Got 'x'", 2),
-    (HEAD + "members = [1]\n[method]\n[unit]\n", "must be a list, each entry text. Got [1]", 2),
     (f"{HEAD}members = ['x']\n{SECURE}[unit]\nneighbors = 'row'\n", "x does not exist", 1),
     (NOBODY + VOTES.format("'lnmax'") + "[unit]\n", "The mechanism must be one of", 2),
     (NOBODY + VOTES.format("'gnmax'") + "[unit]\n", "with the name gnmax needs `sigma`. Add it.", 2),
@@ -115,7 +112,6 @@ def test_joining_shows_the_terms_first_and_asks_for_their_fingerprint(tmp_path):
     (NOBODY + VOTES.format("['gnmax']") + "[unit]\n", "`name` in `mechanism` in [method] must be text", 2),
     (NOBODY + "[method]\nname = 'capped-votes'\n[unit]\n", "must be one of noisy-moments, teacher-votes.", 2),
     (NOBODY + "[method]\nname = 'teacher-votes'\n[unit]\n", "[method] needs `mechanism`. Add it.", 2),
-    (f"{NOBODY}{LOCAL}[unit]\nneighbors = 'x'\n", "one of ballot, entity, owner, row, silo", 2),
     (f"{NOBODY}{LOCAL}[unit]\nneighbors = 'owner'\nname = 'x'\n", "Leave the name out", 2),
 ])  # fmt: skip
 def test_terms_that_say_too_little_or_too_much_are_refused(terms, message, code, tmp_path):
@@ -155,7 +151,6 @@ def test_what_is_missing_or_ambiguous_is_one_sentence(tmp_path):
 @pytest.mark.parametrize(("arguments", "message"), [
     (("a/b", "--role", "entity"), "`NAME` of keygen must be 1 to 40"),
     (("left", "--role", "computing"), "--address must give host:port"),
-    (("left", "--role", "computing", "--address", "here"), "must be 'host:port'"),
     (("one", "--role", "entity", "--address", "here:1"), "--address is only for --role computing"),
 ])  # fmt: skip
 def test_keys_that_cannot_be_made_leave_no_folder(arguments, message, tmp_path):
@@ -266,7 +261,7 @@ def put_labels(folder: Path, batch: str) -> None:
         mailbox.put_labels(asked, name, "a" * 64, sealed)
 
 
-def test_a_batch_that_is_computed_is_not_waited_for_nor_paid_for_by_who_comes_late(tmp_path):
+def test_a_batch_that_is_computed_is_not_waited_for(tmp_path):
     mail = consortium(tmp_path, SECURE)
     batch = asked_and_answered(tmp_path, 2)
     put_labels(tmp_path, batch)
@@ -277,32 +272,17 @@ def test_a_batch_that_is_computed_is_not_waited_for_nor_paid_for_by_who_comes_la
     again = tutelage("federate", *compute, "--again", "--timeout", 0.2)
     assert (again.returncode, "No connection to left and right within 0.2 s" in again.stderr) == (1, True)
     assert "Next: aggregator can run `tutelage federate collect`." in run("status", "--mailbox", mail)
-    np.save(tmp_path / "ballots.npy", np.zeros((10, 5), dtype=int))
-    late = tutelage("federate", "vote", tmp_path / "ballots.npy", *as_member(tmp_path, HOSPITALS[2]))
-    assert "was computed already, without hospital-2: left, middle, right sent labels" in refusal(late, 1)
-    ledger = tutelage("ledger", "show", tmp_path / HOSPITALS[2] / "ledger", "--json")
-    assert json.loads(ledger.stdout)["spent"] == 0
-    early = tutelage("federate", "vote", tmp_path / "ballots.npy", *as_member(tmp_path, HOSPITALS[0]))
-    assert "The same envelopes were sent again" in early.stdout  # who was in time may send again
 
 
 def test_a_ledger_for_a_member_is_no_other_members(tmp_path):
     mail = consortium(tmp_path, SECURE)
-    budget, theirs, batch = ("--epsilon", 900, "--delta", 1e-5), tmp_path / "theirs", asked_and_answered(tmp_path, 0)
+    asked_and_answered(tmp_path, 0)
+    budget, theirs = ("--epsilon", 900, "--delta", 1e-5), tmp_path / "theirs"
     assert tutelage("ledger", "init", theirs, *budget, "--for", tmp_path / HOSPITALS[1]).returncode == 0
-    before = theirs.read_bytes()
     np.save(tmp_path / "ballots.npy", np.zeros((10, 5), dtype=int))
-    np.save(tmp_path / "more.npy", np.arange(9.0)[:, None])
-    collect = ("collect", *as_member(tmp_path, "aggregator")[:4], "--output", tmp_path / "o.npz", "--ledger", theirs)
-    for member, verb in (
-        (HOSPITALS[0], ("vote", tmp_path / "ballots.npy", *as_member(tmp_path, HOSPITALS[0])[:4], "--ledger", theirs)),
-        ("aggregator", ("ask", tmp_path / "more.npy", *as_member(tmp_path, "aggregator")[:4], "--ledger", theirs)),
-        ("aggregator", collect),
-    ):
-        sentence = refusal(tutelage("federate", *verb), 1)
-        assert f"theirs is the ledger of hospital-1, not of {member}. Nothing was spent." in sentence
-    assert theirs.read_bytes() == before
-    assert Mailbox(mail).batch_identifiers() == [batch]
+    vote = ("vote", tmp_path / "ballots.npy", *as_member(tmp_path, HOSPITALS[0])[:4], "--ledger", theirs)
+    sentence = refusal(tutelage("federate", *vote), 1)
+    assert "theirs is the ledger of hospital-1, not of hospital-0. Nothing was spent." in sentence
     own = ("--home", tmp_path / HOSPITALS[1], "--mailbox", mail, "--ledger", theirs)
     assert "5 of 5 queries" in run("vote", tmp_path / "ballots.npy", *own)
 
@@ -435,14 +415,12 @@ neighbors = "silo"
     (("noisy-moments", "capped-votes"), "`name` in [method] must be one of noisy-moments, teacher-votes."),
     (("rounds = 2", "trees = 2"), "`trees` is not a setting of [method] with the name noisy-moments"),
     (("rounds = 2", 'student = "forest"'), "a `mechanism` and no `student`"),
-    (("rounds = 2", "rounds = 0"), "`rounds` of VectorBallots"),
     (('"noisy-sum"', '"gnmax"'), "The mechanism must be one of noisy-sum. Got 'gnmax'"),
     (("noise_multiplier = 8.0", "sigma = 8.0"), "`sigma` is not a setting of `mechanism` in [method]"),
     (('mechanism = { name = "noisy-sum", noise_multiplier = 8.0 }', ""), "the members agree on the noise"),
     (('"noisy-moments"\nrounds = 2', '"teacher-votes"'), "[people] is only for"),
     (("hospital-1 = 10", "hospital-9 = 10"), "`hospital-9` is not a setting of [people]"),
     (("hospital-1 = 10\n", ""), "[people] needs `hospital-1`"),
-    (("hospital-1 = 10", "hospital-1 = 0"), "`people` of Consortium"),
     (("[people]", "teachers_per_entity = 5\n[people]"), "[people] in place of `teachers_per_entity`"),
     (('neighbors = "silo"', 'neighbors = "owner"'), "one"),
 ])  # fmt: skip

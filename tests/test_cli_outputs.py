@@ -24,11 +24,9 @@ from tutelage.cli.config import load_config
 from tutelage.exceptions import ConfigError
 from tutelage.reporting import read_card
 from tutelage.students import load_student
-from tutelage_reproductions import Record, Row, command
 
 LEDGER = ("ledger", "init", "a.ledger", "--epsilon", 99, "--delta", 1e-5, "--neighbors", "ballot")
 GNMAX = ("--mechanism", "gnmax", "--sigma", 4)
-PLANNED = ("plan", "--epsilon", 3, "--people", 20_000, "--classes", 2, "--public-rows", 300, "--output")
 WRITTEN = (*RESULTS, MANIFEST)
 AGAIN = ("run", "config.toml", "--overwrite")
 
@@ -52,20 +50,6 @@ def release(folder: Path, text: str) -> None:
 
 def full(*_: object) -> None:
     raise OSError(28, "No space left on device")
-
-
-@pytest.mark.parametrize("name", [*WRITTEN, "notes.txt"])
-@pytest.mark.parametrize("flags", [(), ("--overwrite",)])
-def test_a_run_replaces_no_folder_with_a_file_that_no_run_wrote(name, flags, project, called):
-    (project / "out").mkdir()
-    (project / "out" / name).write_text("mine")
-    before = contents(project)
-    message = refusal(called("run", "config.toml", *flags, cwd=project), 2)
-    assert message == (
-        f"tutelage: out/{name} would be replaced, but was not written here by tutelage as part of a release, or has "
-        "changed since. Move it away, or name another `folder` in [output]."
-    )
-    assert contents(project) == before
 
 
 @pytest.mark.parametrize("name", ["labels.csv", "card.md", "student.skops"])
@@ -315,39 +299,10 @@ def test_a_card_is_brought_up_to_date_in_its_place_and_nowhere_else(finished, ca
     assert manifest.hash in Ledger.open(finished / "private.csv.ledger").history().manifests
     load_student(finished / "out")
     assert called(*AGAIN).returncode == 0
-    for name in ("card.md", "card.html", "card.json"):
-        other = finished / f"other {name}"
-        other.mkdir()
-        (other / name).write_text("mine")
-        message = refusal(called("card", "out", "--output", other.name), 2)
-        assert f"{name} would be replaced" in message
-        assert contents(other) == {name: b"mine"}
-    read_card(finished / "out" / "card.json").save(finished / "whole")
-    assert called("card", "out", "--output", "whole").returncode == 0
-
-
-def test_no_other_verb_takes_the_place_of_the_results_of_a_run(finished, called, monkeypatch):  # noqa: F811
-    monkeypatch.chdir(finished)
-    card = read_card(finished / "out" / "card.json")
-    before, ledger = contents(finished / "out"), ("--ledger", "private.csv.ledger")
-    assert "as part of a plan" in refusal(called(*PLANNED, "out"), 2)
-    said = refusal(called("card", *ledger, "--output", "out"), 2)
-    assert "out/labels.csv would be replaced, but was not written here by tutelage as part of a card" in said
-    with pytest.raises(ConfigError, match=r"labels\.csv would be replaced"):
-        card.save(finished / "out")
-    assert contents(finished / "out") == before
     own = ("card", "out/card.json", "--output", "out", *ledger, "--state", "access=The registry.")
     assert called(*own).returncode == 0  # in its place, under another name
-    assert contents(finished / "out")["labels.csv"] == before["labels.csv"]
-    load_student(finished / "out")
-
-
-def test_a_plan_is_no_release(project, called):
-    assert called(*PLANNED, "out", cwd=project).returncode == 0
-    assert json.loads((project / "out" / MANIFEST).read_text())["file"] == "plan"
-    before = contents(project / "out")
-    assert "as part of a release" in refusal(called("run", "config.toml", "--overwrite"), 2)
-    assert contents(project / "out") == before
+    read_card(finished / "out" / "card.json").save(finished / "whole")
+    assert called("card", "out", "--output", "whole").returncode == 0
 
 
 def test_labels_replace_labels_only_and_are_written_whole(tmp_path, called, monkeypatch):
@@ -365,33 +320,6 @@ def test_labels_replace_labels_only_and_are_written_whole(tmp_path, called, monk
     with (tmp_path / "labels.csv").open("a") as file:
         file.write("checked by me\n")
     assert "labels.csv would be replaced" in refusal(called(*given), 2)
-
-
-@pytest.fixture
-def record(monkeypatch):
-    made = Record(name="epsilons", source="a paper", rows=(Row(name="a row", ours=1.0),), quick=True)
-    monkeypatch.setattr(command, "run", lambda *_, **__: made)
-    return made
-
-
-RECORDED = ("reproduce", "epsilons", "--output")
-
-
-@pytest.mark.usefixtures("record")
-@pytest.mark.parametrize(
-    ("given", "name"), [((*PLANNED, "plan"), "plan/plan.json"), ((*RECORDED, "records"), "records/epsilons.csv")]
-)
-def test_a_plan_and_a_record_replace_only_their_own(given, name, tmp_path, called):
-    assert called(*given, cwd=tmp_path).returncode == 0
-    assert called(*given).returncode == 0
-    (tmp_path / name).write_text("mine")
-    assert name in refusal(called(*given), 2)
-    assert (tmp_path / name).read_text() == "mine"
-
-
-def test_saved_records_are_recognized(record, tmp_path, called):
-    record.save(tmp_path)
-    assert called(*RECORDED, ".", cwd=tmp_path).returncode == 0
 
 
 # One process at a time

@@ -66,25 +66,6 @@ def test_from_public_votes_to_a_published_epsilon(folder):
     assert json.loads(put_to_the_test(folder, "votes.npz", "--json").stdout) == found
 
 
-@pytest.mark.rest
-def test_a_proposal_comes_before_the_first_label(folder):
-    label(folder)
-    assert "must come before the first" in refusal(propose(folder), code=1)
-    assert not (folder / "p.json").exists()
-    bare = ("publish", "propose", "proxy.npz", *LAPLACE, "--delta", "1e-5", "--output", "p.json")
-    assert "'--ledger'" in tutelage(*bare, cwd=folder).stderr
-
-
-def test_a_remembered_test_does_not_cover_later_labels(folder):
-    propose(folder)
-    label(folder)
-    assert put_to_the_test(folder).returncode == 0
-    np.savez(folder / "rows.npz", X=np.arange(40.0)[:, None] + 100)
-    label(folder)
-    np.savez(folder / "rows.npz", X=np.arange(40.0)[:, None])
-    assert "The publication must cover all labels of the ledger" in refusal(put_to_the_test(folder), code=1)
-
-
 def test_torn_votes_are_refused_and_no_count_is_printed(folder):
     propose(folder)
     label(folder, "torn.npz")
@@ -95,15 +76,6 @@ def test_torn_votes_are_refused_and_no_count_is_printed(folder):
     assert "shortfall" not in result.stdout
 
 
-@pytest.mark.rest
-def test_a_confident_mechanism_counts_what_the_ledger_remembers(folder):
-    mechanism = ("--mechanism", "confident", "--threshold", "58", "--sigma-threshold", "12", "--sigma", "7")
-    assert propose(folder, mechanism=mechanism).returncode == 0
-    label(folder, mechanism=mechanism)
-    tested = succeeded(put_to_the_test(folder, "votes.npz", "--json", mechanism=mechanism))
-    assert json.loads(tested.stdout)["proposed"] > 0
-
-
 def test_misuse_is_one_sentence(folder):
     np.savez(folder / "proxy.npz", votes=TORN)
     assert "data-independent" in refusal(propose(folder), code=1)
@@ -112,18 +84,9 @@ def test_misuse_is_one_sentence(folder):
     (folder / "p.json").unlink()
     assert "p.json" in refusal(put_to_the_test(folder), code=2)
     np.savez(folder / "proxy.npz", votes=AGREEING)
-    assert "margin" in refusal(propose(folder, "--margin", "0.5"), code=2)
     VoteHistogram(AGREEING, 62).save(folder / "private.npz")
     private = ("publish", "propose", "private.npz", *LAPLACE, "--delta", "1e-5", "--ledger", "l.db")
     assert "private votes" in refusal(tutelage(*private, "--output", "q.json", cwd=folder), code=1)
-    assert "--output" in refusal(propose(folder, "--output", "proxy.npz"), code=2)
-    assert "delta" in refusal(propose(folder, "--delta", "1e-4"), code=1)  # more than the ledger's
-
-
-def test_a_proposal_for_another_unit_is_refused(folder):
-    init(folder, "m.db", 20, "entity")
-    propose(folder, ledger="m.db")
-    assert "Propose again" in refusal(put_to_the_test(folder), code=2)
 
 
 @pytest.fixture

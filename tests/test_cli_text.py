@@ -45,10 +45,8 @@ WORDS, NUMBERS = ["no", "yes"], [0, 1]
     ({"YES", "No "}, WORDS, "capital letters or blanks"),
     ({"ill", "healthy"}, NUMBERS, "it contains text"),
     ({"0.125", "7.25"}, NUMBERS, "numbers with fractions"),
-    ({"0.125"}, WORDS, "numbers with fractions"),
     ({"0", "1"}, WORDS, "it contains numbers, and `classes` are text"),
     ({"maybe"}, WORDS, "list every class"),
-    ({"2"}, NUMBERS, "list every class"),
     ({"2", "?"}, NUMBERS, "list every class"),
     ({"inf"}, NUMBERS, "it contains text"),
 ])  # fmt: skip
@@ -60,15 +58,11 @@ def test_labels_that_are_no_classes_bring_the_likely_cause_and_no_label(stranger
 
 @pytest.mark.parametrize(("old", "new", "hint"), [
     ('"gnmax"', '"laplace"', "Got 'laplace'. Did you mean 'lnmax'?"),
-    ('"gnmax"', '"Gaussian"', "Got 'Gaussian'. Did you mean 'gnmax'?"),
-    ('"gnmax"', '"ConfidentGNMax"', "Did you mean 'confident'?"),
     ('"gnmax"', '"permute_and_flip"', "Did you mean 'permute-and-flip'?"),
     ("sklearn.tree.DecisionTreeClassifier", "xgboost.XGBClassifier", "other libraries can be used in Python"),
     ("sklearn.tree.DecisionTreeClassifier", "RandomForest", "mean 'sklearn.ensemble.RandomForestClassifier'?"),
-    ("sklearn.tree.DecisionTreeClassifier", "sklearn.tree.ExtraTree", "mean 'sklearn.tree.ExtraTreeClassifier'?"),
     ("sklearn.tree.DecisionTreeClassifier", "ClassMean", "Did you mean 'ClassMeans'?"),
     ('["no", "yes"]', '["no", "=1+1"]', "must not begin like a formula"),
-    ('["no", "yes"]', '["no", "@SUM(A1)"]', "must not begin like a formula"),
     ('["no", "yes"]', '["no", "\\uff1d1"]', "must not begin like a formula"),
     ('["no", "yes"]', "[1.5, 2.5]", "must be a list, each entry text or a whole number, not empty; or"),
     ('entity = "patient"', 'entity = "patient"\nignore = [[1]]', "must be a list, each entry text. Got [[1]]."),
@@ -76,7 +70,6 @@ def test_labels_that_are_no_classes_bring_the_likely_cause_and_no_label(stranger
     ("n_teachers = 15", f"n_teachers = {'9' * 5000}", "a number has too many digits"),
     ("n_teachers = 15", f"n_teachers = {'[' * 5000}{']' * 5000}", "nested too deeply"),
     ("jobs = 1", "jobs = 100000", "must be a whole number, at least -1024, at most 1024"),
-    ("delta = 1e-5", "delta = nan", "must be at most"),
     ('"private.csv"', '"pri\\u0000vate.csv"', "must have no control characters. Got 'pri\\x00vate.csv'."),
     ('folder = "out"', 'folder = "o\\u001b[31mut"', "must have no control characters"),
 ])  # fmt: skip
@@ -153,17 +146,10 @@ def test_a_hostile_student_is_a_sentence(tmp_path):
 
 
 JUNK = {
-    "empty": b"",
-    "text": b"hello",
-    "bytes": bytes(range(256)),
-    "zip": b"PK\x05\x06" + b"\0" * 18,
-    "json": b"[" * 5000,
-    "digits": b"a = " + b"9" * 5000,
-    "deep": b"a = " + b"[" * 5000,
-    "nul": b'a = "\\u0000"',
-    "sqlite": b"SQLite format 3\0" + b"\xff" * 100,
-    "csv": b"a,b\n1\n",
-}
+    "empty": b"", "text": b"hello", "bytes": bytes(range(256)), "zip": b"PK\x05\x06" + b"\0" * 18, "json": b"[" * 5000,
+    "digits": b"a = " + b"9" * 5000, "deep": b"a = " + b"[" * 5000, "nul": b'a = "\\u0000"',
+    "sqlite": b"SQLite format 3\0" + b"\xff" * 100, "csv": b"a,b\n1\n",
+}  # fmt: skip
 READERS = [
     ("run", "{}"),
     ("audit", "{}"),
@@ -308,15 +294,6 @@ def test_an_editor_completes_a_configuration_by_its_schema(called):
     for name, key, known in (("Features", "map", FEATURE_MAPS), ("Privacy", "tuned_on", TUNED_ON)):
         assert sections[f"{name}Section"]["properties"][key]["anyOf"][0]["enum"] == sorted(known)
     assert sections["Settings"]["properties"]["dataset"]["anyOf"][0]["enum"] == list(DATASETS)
-
-
-def test_an_example_replaces_no_file(called, tmp_path):
-    (tmp_path / "adult.toml").write_text("mine")
-    message = refusal(called("example", "adult", cwd=tmp_path), 2)
-    assert message == "tutelage: adult.toml already exists. Name another file with --output."
-    assert (tmp_path / "adult.toml").read_text() == "mine"
-    nowhere = called("example", "adult", "--output", tmp_path / "no" / "x.toml")
-    assert "must be in a folder that exists" in refusal(nowhere, 2)
 
 
 @pytest.mark.parametrize(("typed", "said"), [
