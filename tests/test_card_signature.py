@@ -197,7 +197,6 @@ def test_no_signature_stays_beside_a_card_that_it_is_not_of(called, signed):
     (("out", "--verify", "keys/officer.public.json", "--json"), 2, "Nothing else."),
     (("out", "--verify", "keys/officer.private.json"), 1, "public file of a member"),
     (("out", "--sign", "keys/officer.public.json"), 1, "chmod 600"),
-    (("out", "--sign", "keys/nobody.private.json"), 1, "does not exist"),
 ])  # fmt: skip
 def test_wrong_calls_are_refused_in_a_sentence(options, code, said, called, signed):
     before = {path: path.read_bytes() for path in (signed / "out").iterdir()}

@@ -145,7 +145,6 @@ def test_ballots_need_a_fit_and_as_many_columns():
 
 @pytest.mark.parametrize(("make", "parameter"), [
     (lambda: HeadTeachers(Ridge, n_classes=2), "head"),  # type: ignore[arg-type]
-    (lambda: HeadTeachers("ridge", n_classes=2), "head"),  # type: ignore[arg-type]
     (lambda: Ridge(0.0), "alpha"),
     (lambda: Ridge(class_weights=(1, 0)), "class_weights"),
     (lambda: HeadTeachers(Ridge(class_weights=(1, 2)), n_classes=N_CLASSES).fit(X, Y, SHARDS), "class_weights"),

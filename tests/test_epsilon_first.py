@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
-from test_cli import configure, ran, refusal, tutelage, write_people
+from test_cli import configure, ran, tutelage, write_people
 from tutelage import GNMax, Ledger, PATEClassifier, SimulationNoise
 from tutelage.accounting.filter import RenyiFilter
 from tutelage.events import of_queries
@@ -56,14 +56,9 @@ def test_the_noise_is_the_least_with_which_all_queries_fit(binary_rows, epsilon,
 
 
 @pytest.mark.rest
-def test_the_same_fit_again_is_remembered_and_another_one_trains_no_teacher(binary_rows, tmp_path, monkeypatch):
+def test_another_fit_than_the_budget_holds_trains_no_teacher(binary_rows, tmp_path, monkeypatch):
     path = tmp_path / "a.ledger"
-    first: Any = model(ledger=path).fit(*binary_rows, X_public=PUBLIC)
-    with pytest.warns(BudgetContinuedWarning):
-        again: Any = model(ledger=path).fit(*binary_rows, X_public=PUBLIC)
-    assert again.mechanism_ == first.mechanism_
-    assert again.drawn_ == again.release_.cost == 0
-    assert again.release_.labels.tolist() == first.release_.labels.tolist()
+    model(ledger=path).fit(*binary_rows, X_public=PUBLIC)
     monkeypatch.setattr("tutelage.methods.TeacherVotes.prepare", lambda *_, **__: 1 / 0)
     with pytest.raises(BudgetExceededError):
         model(ledger=path, question="another").fit(*binary_rows, X_public=PUBLIC)
@@ -128,10 +123,3 @@ def test_a_run_without_a_mechanism_spends_its_epsilon(tmp_path):
     audited = tutelage("audit", "config.toml", "--draws", "1000", "--json", cwd=tmp_path)
     checks = {check["check"]: check["reason"] for check in json.loads(audited.stdout)["checks"]}
     assert any(card["mechanism"] in reason for reason in checks.values()), checks
-
-
-def test_a_run_needs_an_epsilon_or_a_mechanism(tmp_path):
-    write_people(tmp_path)
-    configure(tmp_path, (MECHANISM, ""))
-    said = refusal(tutelage("run", "config.toml", cwd=tmp_path), 2)
-    assert "The amount of noise is missing. Set `epsilon` in [privacy], or `mechanism` in [method]." in said

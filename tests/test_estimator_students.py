@@ -1,7 +1,6 @@
 """How PATEClassifier chooses queries and trains students that learn from unlabelled rows."""
 
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -16,12 +15,11 @@ from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 from tutelage import ConfidentGNMax, GNMax, Ledger, PATEClassifier, SimulationNoise
 from tutelage.accounting import data_independent
 from tutelage.events import Repeated
-from tutelage.exceptions import BudgetContinuedWarning, InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features import PublicPCA, PublicRows
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
-from tutelage.students import ForestStudent, LabelPropagationStudent, load_student
+from tutelage.students import ForestStudent, LabelPropagationStudent
 from tutelage.students.selection import FirstRows, GivenRows, LeastConfident, Medoids
-from tutelage.students.store import write_student
 
 pytestmark = [pytest.mark.rest, pytest.mark.usefixtures("repeatable", "small_forests")]
 
@@ -62,7 +60,7 @@ def test_a_student_that_learns_from_unlabeled_rows_needs_few_answers():
     LabelPropagationStudent(), make_pipeline(StandardScaler(), LabelPropagationStudent()), ForestStudent(),
     LabelSpreading(kernel="knn"), SelfTrainingClassifier(LogisticRegression()),
 ], ids=lambda student: type(student).__name__)  # fmt: skip
-def test_students_speak_in_the_users_class_values(student, tmp_path):
+def test_students_speak_in_the_users_class_values(student):
     values = np.array([3, 7])
     if not isinstance(student, LabelSpreading | SelfTrainingClassifier):  # scikit-learn's own take numbers only
         values = np.array(["well", "ill"])
@@ -70,10 +68,6 @@ def test_students_speak_in_the_users_class_values(student, tmp_path):
     assert set(fitted.predict(X_public).tolist()) == set(values.tolist())
     assert fitted.predict_proba(X_public).shape == (300, 2)
     assert fitted.score(X, values[y]) > 0.5
-    if not isinstance(student, LabelSpreading):
-        write_student(fitted.student_, tmp_path / "student.skops")
-        back = load_student(tmp_path / "student.skops")
-        assert np.array_equal(back.predict(X_public), fitted.student_.predict(X_public))
 
 
 def test_public_features_make_propagation_the_default():
@@ -99,36 +93,6 @@ def test_the_asked_rows_are_those_of_the_rule():
     assert isinstance(copy.resolved().method.rule, Medoids)
     usual: Any = model().resolved().method
     assert isinstance(usual.rule, FirstRows)
-
-
-def test_rounds_ask_where_the_student_doubts():
-    fitted = tree_like(n_queries=40, rounds=4, selection="least-confident", student=LogisticRegression())
-    fitted.fit(X, y, X_public=X_public)
-    assert (len(set(fitted.queries_.tolist())), fitted.votes_.n_queries) == (40, 40)
-    # In another order than that of the queries, at most 25 of the 40 agree.
-    assert np.mean(fitted.release_.labels == y_public[fitted.queries_]) > 0.85
-    assert np.mean(fitted.votes_.counts.argmax(axis=1) == y_public[fitted.queries_]) > 0.85
-    assert fitted.ledger_.spent == pytest.approx(fitted.release_.cost)
-
-
-def test_an_interrupted_fit_in_rounds_pays_once(tmp_path, monkeypatch):
-    settings = {"n_queries": 20, "rounds": 2, "ledger": tmp_path / "a.ledger", "selection": "least-confident"}
-
-    with monkeypatch.context() as patch:
-        patch.setattr("tutelage.methods.rounds.fit_student", Mock(side_effect=KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            model(**settings).fit(X, y, X_public=X_public)
-    spent = Ledger.open(tmp_path / "a.ledger").state().spent
-    assert spent > 0
-    with pytest.warns(BudgetContinuedWarning):
-        fitted = model(**settings).fit(X, y, X_public=X_public)
-    assert len(fitted.queries_) == 20
-    assert fitted.release_.cost == pytest.approx(fitted.ledger_.spent - spent)
-    assert fitted.ledger_.spent <= fitted.ledger_.budget
-    with pytest.warns(BudgetContinuedWarning):
-        again = model(**settings).fit(X, y, X_public=X_public)
-    assert again.release_.cost == 0
-    assert np.array_equal(again.queries_, fitted.queries_)
 
 
 @pytest.mark.parametrize(("changes", "message"), [

@@ -177,9 +177,3 @@ def test_the_nearest_points_are_those_of_a_full_search():
         assert np.array_equal(distances, expected[:, :k])
         assert np.array_equal(((rows[:, np.newaxis] - points[indices]) ** 2).sum(axis=2), distances)
         assert all(len(set(row)) == k for row in indices.tolist())
-
-
-@pytest.mark.parametrize("count", [0, 11])
-def test_more_than_public_rows_can_tell_is_refused(count):
-    with pytest.raises(InvalidParameterError, match="`n_components` of PublicPCA"):
-        PublicPCA.learn(PublicRows(DIGITS[:10], "ten digits"), count)

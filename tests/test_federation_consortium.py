@@ -10,7 +10,7 @@ from tutelage.digests import canonical
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, TutelageError
 from tutelage.federation.consortium import Consortium
 from tutelage.federation.keys import Identity, Role
-from tutelage.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, NoisySum, PermuteAndFlip
+from tutelage.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, NoisySum
 from tutelage.mechanisms.local import KRandomizedResponse, LocalGaussian, TruncatedGeometric
 from tutelage.privacy import ONE_ENTITY, ONE_TEACHER, NeighboringRelation, PrivacyUnit
 from tutelage.teachers import VectorBallots
@@ -90,7 +90,6 @@ def test_the_digest_covers_every_field_of_a_member(field):
     *((SECURE, {"n_classes": number}, "n_classes") for number in (1, 10.0, 2**21)),
     (SECURE, {"mechanism": LNMax(20)}, "Laplace noise have no exact sampler"),
     (SECURE, {"mechanism": InteractiveGNMax(200, 150, 40, 0.9)}, "predictions"),
-    (SECURE, {"mechanism": PermuteAndFlip(20)}, "Got PermuteAndFlip"),
     (SECURE, {"mechanism": KRandomizedResponse(2), "colluding": 0}, "local mechanism must be at most 1"),
     (SECURE, {"mechanism": KRandomizedResponse(2), "teachers_per_entity": 1}, "local mechanism must be at most 0"),
     (SECURE, {"members": (ENTITIES[0], AGGREGATOR, *PARTIES), "quorum": 1, "colluding": 0}, "entity 2 or more"),
@@ -99,16 +98,13 @@ def test_the_digest_covers_every_field_of_a_member(field):
     *((SECURE, {"teachers_per_entity": number}, "teachers_per_entity") for number in (0, 2**31)),
     (SECURE, {"quorum": 0}, "quorum"),
     (SECURE, {"quorum": 6}, "`quorum` of Consortium must be at most 5"),
-    (SECURE, {"colluding": -1}, "colluding"),
     (SECURE, {"colluding": 4}, "`colluding` of Consortium must be below `quorum`"),
     *((SECURE, {"name": name}, "printable") for name in ("a\nb", "a" * 201)),
     (SECURE, {"identifier": "A" * 32}, "identifier"),
-    (SECURE, {"unit": "patient"}, "unit"),
     (SECURE, {"unit": PrivacyUnit("\n", NeighboringRelation.CHANGE_ONE_ROW)}, "unit"),
     (SECURE, {"unit": PrivacyUnit("row", "near")}, "unit"),  # type: ignore[arg-type]
     (SECURE, {"members": (*SECURE.members, "bob")}, "of type Member"),
     (SUM, {"teacher": None}, "`teacher` of Consortium must be VectorBallots for a NoisySum. Got a NoneType"),
-    (SUM, {"teacher": "VectorBallots"}, "must be VectorBallots"),
     (SUM, {"people": ()}, "`people` of Consortium must hold one number per entity, 5. Got 0"),
     *((SUM, {"people": (1, 1, 1, 1, number)}, "`people` of Consortium") for number in (0, 2.5)),
     (SUM, {"people": (1, 1, 1, 1, 2**27)}, "at most 67108864 per entity"),
@@ -157,7 +153,6 @@ INCOMPLETE = "no complete consortium file"
     (SECURE, {"unit": {"name": "row", "neighboring": "NEAR"}}, "`neighboring` has a value that is not known"),
     (SECURE, {"identifier": ""}, "identifier"),
     (SECURE, {"quorum": "4"}, INCOMPLETE),
-    (SECURE, {"mechanism": {"kind": "GNMax", "sigma": -40}}, "sigma"),
     (SECURE, {"mechanism": {"kind": "GNMax", "sigma": True}}, "sigma"),
     (SUM, {"teacher": {"rounds": 0}}, "rounds"),
     (SUM, {"teacher": None}, "must be VectorBallots"),

@@ -27,15 +27,9 @@ PARTIES = [Identity.generate(f"party{place}", Role.COMPUTING, f"127.0.0.1:{7001 
 AGGREGATOR = Identity.generate("aggregator", Role.AGGREGATOR)
 MEMBERS = tuple(identity.member for identity in (ENTITY, OTHER_ENTITY, AGGREGATOR, *PARTIES))
 CONSORTIUM = Consortium(
-    name="Two hospitals",
-    members=MEMBERS,
-    n_classes=3,
-    mechanism=GNMax(40),
-    teachers_per_entity=50,
-    quorum=2,
-    colluding=1,
-    unit=ONE_TEACHER,
-)
+    name="Two hospitals", members=MEMBERS, n_classes=3, mechanism=GNMax(40), teachers_per_entity=50, quorum=2,
+    colluding=1, unit=ONE_TEACHER,
+)  # fmt: skip
 SAME_TERMS = replace(CONSORTIUM, identifier="0" * 32)
 ROWS = np.arange(12, dtype=np.float32).reshape(3, 4)
 BATCH = Batch.make(AGGREGATOR, CONSORTIUM, ROWS)

@@ -97,13 +97,6 @@ def test_other_shapes_are_refused(shape):
         EdgesAndLevels(shape)
 
 
-def test_missing_pixels_are_refused():
-    images = PUBLIC.astype(float).copy()
-    images[3, 2, 1] = np.nan
-    with pytest.raises(InvalidDataError, match="Fill the missing pixels"):
-        EdgesAndLevels((8, 8)).transform(images)
-
-
 def test_images_go_in_and_labels_come_out(tmp_path):
     model = fitted(PRIVATE, PUBLIC)
     assert model.score(PUBLIC, DIGITS.y_test) > 0.85

@@ -233,13 +233,11 @@ def test_simulated_noise_taints_the_ledger_and_is_not_taken_for_an_answer(ledger
 @pytest.mark.parametrize(("mechanism", "rows", "predictions", "message"), [
     (GNMax(40.0), ROWS[:3], None, "The votes are about 4 queries, and there are 3 public rows"),
     (GNMax(40.0), np.zeros((0, 2)), None, "must hold at least one row"),
-    (GNMax(40.0), np.float64(3), None, "must hold at least one row"),
     (GNMax(40.0), ROWS, np.full((4, 3), 1 / 3), "GNMax takes no predictions"),
     (GNMax(40.0), ROWS, np.full((3, 3), 1 / 3), "must have one row per public row"),
     (GNMax(40.0), [[1], [2, 3], [4], [5]], None, "`X_public` must be an array of values, rows of equal length"),
     (InteractiveGNMax(50, 20, 20, 0.9), ROWS, [["a", "b", "c"]] * 4, "`predictions` must be an array of numbers"),
     (InteractiveGNMax(50, 20, 20, 0.9), ROWS, None, "`predictions` of InteractiveGNMax must be"),
-    (InteractiveGNMax(50, 20, 20, 0.9), ROWS, np.ones((4, 3)), "rows summing to 1"),
     (InteractiveGNMax(50, 20, 20, 0.9), ROWS, np.full((4, 3), np.nan), "rows summing to 1"),
     (InteractiveGNMax(50, 20, 20, 0.9), ROWS, np.tile([1.5, -0.5, 0], (4, 1)), "rows summing to 1"),
     (InteractiveGNMax(50, 20, 20, 0.9), ROWS, np.full((4, 2), 0.5), "of shape \\(4, 3\\)"),

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn import config_context
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 
 from conftest import FITS_AGAIN
 from tutelage import GNMax, PATEClassifier, SimulationNoise
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
-from tutelage.features import PublicColumns
+from tutelage.features import PublicColumns, PublicKernel, PublicPCA, PublicRows, PublicScaling, PublicSteps, UnitBall
 from tutelage.tables import read_table
 from tutelage.teachers import VectorBallots
 
@@ -175,3 +177,36 @@ def test_output_that_is_set_for_all_of_scikit_learn_changes_no_ballot(teacher):
         model = classifier(**people).fit(PRIVATE, labels, X_public=PUBLIC)
         assert np.array_equal(model.predict(PRIVATE), expected.predict(PRIVATE))
     assert np.array_equal(model.release_.labels, expected.release_.labels)
+
+
+# Features have names, and `set_output` makes frames of them without changing a label
+
+ROWS = np.random.default_rng(0).normal(size=(60, 9))
+NAMES = [f"column {number}" for number in range(9)]
+MAPS: dict[str, Any] = {
+    "axes": PublicPCA.learn(PublicRows(ROWS, "made up"), 3),
+    "scales": PublicScaling.learn(PublicRows(ROWS, "made up")),
+    "kernel": PublicKernel.learn(PublicRows(ROWS, "made up"), 20),
+    "steps": PublicSteps.learn(PublicRows(np.round(ROWS), "made up"), 5),
+    "ball": UnitBall(1.0),
+}
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("name", MAPS)
+def test_every_map_names_each_of_its_features_once(name):
+    found = list(MAPS[name].get_feature_names_out(NAMES))
+    assert len(set(found)) == len(found) == MAPS[name].transform(ROWS).shape[1]
+
+
+@pytest.mark.rest
+def test_maps_that_make_frames_change_no_ballot():
+    columns = PublicColumns.learn(PUBLIC)
+    steps = PublicSteps.learn(PublicRows(columns.transform(PUBLIC), "public"), len(columns.numbers))
+    plain, framed = make_pipeline(columns, steps), make_pipeline(clone(columns), clone(steps))
+    framed.set_output(transform="pandas")
+    one, other = (
+        classifier(features=one).fit(PRIVATE, PRIVATE["ill"].to_numpy(), X_public=PUBLIC) for one in (plain, framed)
+    )
+    assert np.array_equal(one.votes_.counts, other.votes_.counts)
+    assert np.array_equal(one.predict(PRIVATE), other.predict(PRIVATE))

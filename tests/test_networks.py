@@ -170,15 +170,11 @@ def test_a_message_from_inside_a_shard_does_not_come_out(capfd):
 
 @pytest.mark.parametrize(("parameter", "make"), [
     ("image_shape", lambda: TwoConvolutions((8, 8))),
-    ("image_shape", lambda: TwoConvolutions((784,))),
     ("image_shape", lambda: TwoConvolutions(28)),  # type: ignore[arg-type]
     ("channels", lambda: TwoConvolutions(channels=(16,))),  # type: ignore[arg-type]
     ("hidden", lambda: TwoConvolutions(hidden=(64, 0))),
     ("dropout", lambda: TwoConvolutions(dropout=1.0)),
-    ("shift", lambda: TwoConvolutions(shift=-1)),
     ("epochs", lambda: Network(perceptron, epochs=0)),
-    ("batch_size", lambda: Network(perceptron, batch_size=1)),
-    ("learning_rate", lambda: Network(perceptron, learning_rate=0)),
     ("weight_decay", lambda: Network(perceptron, weight_decay=-1)),
     ("device", lambda: Network(perceptron, device="abacus")),
     ("factory", lambda: Network(bin).module(3, 0)),  # type: ignore[arg-type]

@@ -130,15 +130,6 @@ def test_where_no_label_reaches_nothing_is_known():
     assert np.array_equal(student.predict(X), y)
 
 
-@pytest.mark.rest
-def test_the_same_seed_gives_the_same_student():
-    X, y = make_moons(400, noise=0.2, random_state=0)
-    labels = some_labels(y, 320, 0.8)
-    one, two = (fitted(X, labels, random_state=2**33) for _ in range(2))
-    assert np.array_equal(one.label_distributions_, two.label_distributions_)
-    assert np.array_equal(one.predict_proba(X), two.predict_proba(X))
-
-
 @pytest.mark.parametrize(("name", "value"), [
     ("n_neighbors", 0), ("n_neighbors", 2.5), ("alpha", 1.0), ("alpha", -0.1), ("alpha", "high"), ("alpha", ()),
     ("alpha", (0.5, 2.0)), ("alpha", None), ("random_state", -1), ("random_state", 0.5),

@@ -216,11 +216,9 @@ def test_what_students_and_rules_do_in_place_changes_nothing():
 
 @pytest.mark.parametrize(("changes", "message"), [
     ({"n_queries": []}, "one number of rows per round. Got none"),
-    ({"n_queries": [0]}, "`n_queries` of ask_in_rounds must be an integer >= 1"),
     ({"n_queries": [100, 21]}, "Got 121 queries, 120 public rows"),
     ({"features": np.zeros((5, 1))}, "features of 5"),
     ({"first": Odd()}, "must be a rule that needs no labels"),
-    ({"then": LeastConfident()}, "rounds use its predictions. Got None"),
     ({"then": LeastConfident(), "student": RidgeClassifier()}, "rounds use its predictions. Got a RidgeClassifier"),
     ({"then": Odd(too_few_classes=True)}, "there are too few classes"),
 ])  # fmt: skip

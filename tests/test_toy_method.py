@@ -251,5 +251,3 @@ def test_silos_do_not_choose_the_method(tmp_path, called):
     (tmp_path / "config.toml").write_text(f'{text}\n[privacy]\nepsilon = 1.0\n[output]\nfolder = "out"\n')
     said = called("run", "config.toml", cwd=tmp_path).stderr
     assert "with NoisyMoments every person is one" in " ".join(said.split())
-    with pytest.raises(ValueError, match="with NoisyMoments every person is one"):
-        PATEClassifier(classes=[0, 1], epsilon=1.0).fit(X, Y, X_public=PUBLIC, silos=np.arange(400) % 9)
