@@ -14,7 +14,7 @@ MODULES = 175
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
     "_internal": 1_345,
-    "accounting": 2_630,
+    "accounting": 2_635,
     "audit": 1_610,
     "cli": 3_530,
     "datasets": 170,
@@ -23,7 +23,7 @@ CEILINGS = {
     "federation": 3_705,
     "ledger": 2_310,
     "mechanisms": 1_175,
-    "methods": 1_995,
+    "methods": 2_010,
     "planning": 870,
     "publishing": 1_115,
     "reporting": 1_175,
@@ -32,7 +32,7 @@ CEILINGS = {
     "testing": 385,
     "root": 4_370,
 }
-TEST_LINES = 29_950
+TEST_LINES = 29_900
 
 
 def lines_of(*paths: Path) -> int:
