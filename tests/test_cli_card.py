@@ -311,7 +311,6 @@ def tested(called, tmp_path):
 @pytest.mark.rest
 def test_an_epsilon_that_passed_its_test_stands_on_the_card_beside_the_other(called, tested):
     made = tested()
-    Ledger.open(made / "l.db").reserve(NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), 3)  # interrupted: it spoils no claim
     succeeded(called(*ON_CARD, cwd=made))
     card, claim = read_card(made / "out" / "card.json"), json.loads((made / "claim.json").read_text())
     assert card.sanitised is not None
@@ -322,6 +321,8 @@ def test_an_epsilon_that_passed_its_test_stands_on_the_card_beside_the_other(cal
     # As 8 is, and not 20, the budget.
     assert [finding.code for finding in card.findings] == ["not-checked", "epsilon-large"]
     assert "borne out by a private test that passed" in (made / "out" / "card.md").read_text()
+    Ledger.open(made / "l.db").reserve(NoisyArgmaxLaplace(5.0, 3, ONE_TEACHER), 3)  # interrupted, without an answer
+    assert called(*ON_CARD, cwd=made).returncode == 0
 
 
 @pytest.mark.rest
