@@ -171,9 +171,9 @@ def test_a_run_with_the_printed_schema_is_the_run_without_it(typed, called):
     ('wrad = "number"', "`wrad` in [columns] must be a column of public.csv. Check the spelling"),
     ('patient = "number"', "`patient` in [columns] is no feature: it is `entity` in [private]. Leave it out"),
     ('ill = "category"', "`ill` in [columns] is no feature: it is `label` in [private]"),
-    ('age = "numbers"', "must be one of number, date, decimal comma, dd.mm.yyyy, category, text, ignore"),
-    ("age = []", "`age` in [columns] must be one of number"),
-    ('age = ["a", ["b"]]', "`age` in [columns] must be one of number"),
+    ('age = "numbers"', "must be one of category, date, dd.mm.yyyy, decimal comma, ignore, number, text"),
+    ("age = []", "`age` in [columns] must be one of category"),
+    ('age = ["a", ["b"]]', "`age` in [columns] must be one of category"),
 ])  # fmt: skip
 def test_a_kind_that_the_public_rows_contradict_is_refused_in_a_sentence(line, message, typed, called):
     declared(typed, line, 'code = "ignore"')

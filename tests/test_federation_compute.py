@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from consortia import PARTIES, TEACHERS, Computing, all_ended, compute, found, unanimous
+from tutelage._internal.records import named
 from tutelage.exceptions import FederationError, ForgedMessageError, PartyLostError, QuorumError, StaleBatchError
 from tutelage.federation import ComputingParty, Identity, Role
 from tutelage.federation.computing_party import EntityShares, read_statement
-from tutelage.federation.mailbox import Kind
+from tutelage.federation.mailbox import Kind, Opened
 from tutelage.federation.sharing import HEAD_BYTES, MODULUS, decode, recombine, split
 from tutelage.mechanisms import ConfidentGNMax, GNMax
 
@@ -279,8 +280,8 @@ def test_a_label_that_one_party_falsified_is_found_out(members):
     batch = voted(members)
     all_ended(members, batch)
     (place,) = (members.folder / "mailbox" / "labels" / batch.identifier).glob("middle.*")
-    content = {"run": place.name.split(".")[1], "entities": [f"hospital-{number}" for number in range(4)]}
-    false = json.dumps(content).encode() + b"\n" + bytes(12 * len(LABELS))
+    content = Opened(place.name.split(".")[1], tuple(f"hospital-{number}" for number in range(4)))
+    false = json.dumps(named("opened", content)).encode() + b"\n" + bytes(12 * len(LABELS))
     place.write_bytes(members.sealed(batch, Kind.LABELS, "middle", "aggregator", false))
     with pytest.raises(ForgedMessageError, match="contradict each other"):
         members.aggregator().collect(batch, members.mailbox)

@@ -121,7 +121,7 @@ class VoteHistogram(NeverPickled):
 
     @property
     def form(self) -> OneHot:
-        """What is public of the ballots."""
+        """The public form of the ballots."""
         return OneHot(self.n_classes, self.unit, self.cap)
 
     def moved(self, neighbor: "VoteHistogram") -> float:
@@ -365,7 +365,7 @@ class BallotSum(NeverPickled):
 
     @property
     def form(self) -> Vector:
-        """What is public of the ballots."""
+        """The public form of the ballots."""
         return Vector((self.totals.shape[0], self.totals.shape[1]), self.norm_squared, self.unit)
 
     def moved(self, neighbor: "BallotSum") -> float:

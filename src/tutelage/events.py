@@ -29,9 +29,8 @@ from tutelage._internal.validation import (
     noise_scale,
     number_of_votes,
     probability,
-    shown,
 )
-from tutelage.exceptions import InvalidDataError, InvalidParameterError, UnsupportedEventError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, UnsupportedEventError, shown
 from tutelage.privacy import PrivacyUnit
 
 LEAST_SHARE = 2.0  # σ, from which on sums of discrete Gaussians are one: docs/proofs/summed_noise.md

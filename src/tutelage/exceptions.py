@@ -4,7 +4,16 @@ An error is an output: a message names parameters, columns and files, never a vo
 """
 
 import re
+from numbers import Real
 from typing import ClassVar
+
+_MOST_LETTERS = 60
+
+
+def shown(value: object) -> str:
+    """Return a value as an error quotes it: a number or short text; of all else, which may be rows, its type."""
+    plain = value is None or isinstance(value, Real | str)
+    return repr(value) if plain and len(repr(value)) <= _MOST_LETTERS else f"a {type(value).__name__}"
 
 
 class TutelageError(Exception):

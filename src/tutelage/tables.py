@@ -312,7 +312,7 @@ def _parquet_schema(path: Path) -> pa.Schema:
 
 
 def _plain_texts(schema: pa.Schema) -> list[str]:
-    """Return the columns of text and bytes without categories. What is stored once for many cells is read once."""
+    """Return the columns of text and bytes without categories, whose cells are stored one by one."""
     texts = (TEXT_TYPE, "bytes")
     return [one.name for one in schema if _type_of(one.type) in texts and not types.is_dictionary(one.type)]
 

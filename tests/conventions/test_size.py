@@ -13,7 +13,7 @@ PACKAGE = Path(tutelage.__file__).parent
 MODULES = 175
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
-    "_internal": 1_345,
+    "_internal": 1_335,
     "accounting": 2_635,
     "audit": 1_610,
     "cli": 3_530,
@@ -30,9 +30,9 @@ CEILINGS = {
     "students": 1_840,
     "teachers": 2_590,
     "testing": 385,
-    "root": 4_370,
+    "root": 4_380,
 }
-TEST_LINES = 29_900
+TEST_LINES = 29_910
 
 
 def lines_of(*paths: Path) -> int:

@@ -7,8 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from tutelage._internal.validation import shown
-from tutelage.exceptions import InvalidDataError, TutelageError
+from tutelage.exceptions import InvalidDataError, TutelageError, shown
 
 FORMAT = 1  # of every kind of file
 Hash = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
@@ -49,7 +48,7 @@ def parse(data: bytes | str, kind: str, damaged: TutelageError, key: str = "file
 def made(content: Any, kind: type[Made], damaged: TutelageError) -> Made:
     """Return the record of these entries; an entry that is missing, unknown or of another type is damage.
 
-    What a class of values refuses is raised as it is.
+    A refusal of the class itself is raised unchanged.
     """
     try:
         found = msgspec.convert(content, kind)

@@ -11,20 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.typing import ABSTAIN
-from tutelage.exceptions import ConfigError, InvalidBallotError, InvalidDataError, InvalidParameterError
+from tutelage.exceptions import ConfigError, InvalidBallotError, InvalidDataError, InvalidParameterError, shown
 
 MOST_VOTES = 1e15
-_MOST_LETTERS = 60
 _LOCAL_RANGE = (1e-6, 100.0)  # above, a response hides nothing; below, it carries no information
 # Above, noise could reach the limit of 64-bit integers, where adding a vote would no longer be hidden: there,
 # P(|noise| > 2^62) is below e^-4000. Below, it is not noise.
 _NOISE_RANGE = (1e-6, MOST_VOTES)
-
-
-def shown(value: object) -> str:
-    """Return a value as an error quotes it: a number or short text; of all else, which may be rows, its type."""
-    plain = value is None or isinstance(value, Real | str)
-    return repr(value) if plain and len(repr(value)) <= _MOST_LETTERS else f"a {type(value).__name__}"
 
 
 def noise_scale(value: object, name: str, owner: str) -> float:

@@ -56,7 +56,7 @@ class FeaturesSection(Section, frozen=True):
     )
     image_shape: Annotated[list | None, about("For images: height, width, and the channels if there are any.")] = None
     components: Annotated[Positive | None, about("For pca (default 64) and images (default 200).")] = None
-    student: Annotated[Literal["features", "rows"], about("What the student sees.")] = "features"
+    student: Annotated[Literal["features", "rows"], about("The rows that the student sees.")] = "features"
 
 
 class TrainingSection(Section, frozen=True):
@@ -99,7 +99,7 @@ class PublishedSection(Section, frozen=True):
     student_accuracy: Annotated[float | None, about("Its accuracy.")] = None
     epsilon: Annotated[float | None, about("Its ε.")] = None
     delta: Annotated[float | None, about("Its δ.")] = None
-    note: Annotated[str, about("What to print beside it.")] = ""
+    note: Annotated[str, about("A remark, printed beside it.")] = ""
 
 
 class Settings(Section, frozen=True):

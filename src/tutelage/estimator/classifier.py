@@ -66,7 +66,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class Intended(NamedTuple):
-    """What a fit is about to release; private."""
+    """A release that a fit is about to make; private."""
 
     run: Resolved
     method: Method  # with its noise
@@ -210,7 +210,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         The private vote counts.
     ballots_ : tuple of BallotSum or of VoteHistogram
         Replaces `votes_` if every person is a teacher: the private sums of the ballots that were cast in this fit, one
-        per round. What was released before is remembered, and nobody casts a ballot for it.
+        per round. An earlier release is remembered, and no ballot is cast for it.
     moments_ : tuple of Moments
         With `VectorBallots`: the released noisy means, one per round.
     method_ : Method

@@ -95,7 +95,7 @@ class People(NamedTuple):
         return table_digest(whole) if isinstance(whole, Table) else data_digest(whole)
 
 
-# What a fit is about: runs, whose maps take the rows; people, and their digest; and what the method may look at.
+# Parts of a fit: runs, whose maps take the rows; people, and their digest; and the rows that the method may see.
 Checked = tuple[Sequence[Resolved], PrivateRows | PeopleInBatches, Callable[[], bytes], Public]
 
 

@@ -15,9 +15,9 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
 from tutelage._internal.fitting import require_classifier
-from tutelage._internal.validation import integer_at_least, nearest, positive, probability, problems_in, shown
+from tutelage._internal.validation import integer_at_least, nearest, positive, probability, problems_in
 from tutelage.digests import canonical
-from tutelage.exceptions import InvalidParameterError, UnknownParameterError
+from tutelage.exceptions import InvalidParameterError, UnknownParameterError, shown
 from tutelage.features.base import require_public_map
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import Mechanism, NoisySum
@@ -33,7 +33,7 @@ _OWNER = "PATEClassifier"
 _OF_FIT = ("X", "y", "X_public", "entity_ids", "silos", "whole_rows")
 _TUNED = ("method", "teacher", "features", "student", "student_features")
 _OF_METHOD = ("teacher", "student")  # of these
-# What parameters may be; the record of the method checks its own.
+# Limits of parameters; the record of the method checks its own.
 _TYPES: dict[str, tuple[Any, str]] = {
     "unit": (str | None, "a str"),
     "ledger": (str | PathLike | Ledger | None, "a path or a Ledger"),
@@ -63,7 +63,7 @@ class Resolved:
 
     @property
     def student(self) -> Any:
-        """What the student is a clone of."""
+        """The student that is cloned."""
         return NoisySumClassifier() if self.method.student is None else self.method.student
 
     @property

@@ -42,7 +42,7 @@ Pins = dict[str, tuple[str, str, str, str]]  # by entity: its splitting, and the
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """What a party tells the others of what it holds; public, for a salted hash hides the shares."""
+    """The statement of a party to the others about its shares; public, for a salted hash hides the shares."""
 
     consortium: str
     batch: str

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from tutelage._internal.gate import read_input
 from tutelage._internal.outputs import put_new, sync
-from tutelage._internal.validation import shown
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, shown
 
 MOST_BYTES_OF_A_DOCUMENT = 2**22  # a consortium of a thousand members takes 300 kB
 MOST_BYTES = 2**28  # of a message: two million queries of ten classes

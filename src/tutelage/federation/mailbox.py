@@ -20,7 +20,6 @@ from typing import NamedTuple, Self, TypeVar, final
 
 from tutelage._internal.outputs import sync
 from tutelage._internal.records import made, named, parse, plain
-from tutelage._internal.validation import shown
 from tutelage.digests import canonical
 from tutelage.exceptions import (
     FederationError,
@@ -28,6 +27,7 @@ from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
     StaleBatchError,
+    shown,
 )
 from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium
@@ -89,7 +89,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What a computing party sends with its share: the name of the computation, and whose votes are in it."""
+    """The name of a computation, and whose votes are in it; sent with the share of a computing party."""
 
     run: str
     entities: tuple[str, ...]

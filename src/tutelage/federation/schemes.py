@@ -54,7 +54,7 @@ class Draft(NamedTuple):
 
 
 class Scheme(ABC, Generic[M]):
-    """What one kind of terms means for every member; public."""
+    """The meaning of one kind of terms for every member; public."""
 
     n_parties: ClassVar[int] = 0  # that compute on shares; none in the local model
     spenders: ClassVar[tuple[Role, ...]] = (Role.ENTITY,)  # who has a ledger

@@ -126,7 +126,7 @@ class SharedSums(Shared[NoisySum]):
 
     @property
     def teacher(self) -> VectorBallots:
-        """What every person casts."""
+        """The ballots that every person casts."""
         return cast("VectorBallots", self.terms.teacher)
 
     def check_ballots(self) -> None:

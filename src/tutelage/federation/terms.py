@@ -1,4 +1,4 @@
-"""What the members of a consortium agree on, as plain values: who they are, and how a query is answered."""
+"""The agreement of the members of a consortium, as plain values: who they are, and how a query is answered."""
 
 import hashlib
 import secrets

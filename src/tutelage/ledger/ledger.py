@@ -401,8 +401,8 @@ class Ledger:
     def recall_if_fits(self, event: Event, hashes: Collection[bytes], whole: Event | None) -> dict[bytes, Labels]:
         """Return what `recall` does, once the queries without an answer are found to fit now, as by `require`.
 
-        If there are any, there must be room for the `whole` that they are part of. What `reserve_new` would take over
-        is paid for.
+        If there are any, there must be room for the `whole` that they are part of. Steps that `reserve_new` would take
+        over are paid for.
         """
         with self._held() as read:
             answers = _recalled(read, hashes)

@@ -1,4 +1,4 @@
-"""What a method is: a public record, and a generator of requests that never sees a private row."""
+"""A method: a public record, and a generator of requests that never sees a private row."""
 
 import json
 from abc import ABC, abstractmethod
@@ -146,7 +146,7 @@ class Method(ABC):
     def prepare(self, public: Public, people: Any, /) -> Prepared:
         """Return who casts ballots, of people whose rows are here (`PrivateRows`); private, and executed there.
 
-        It trains teachers, or sends rows through a public map. Nobody's row may make it fail.
+        It trains teachers, or sends rows through a public map. No row of a person may make it fail.
         """
 
     @abstractmethod

@@ -92,7 +92,7 @@ class VectorBallot:
 
 
 class SumsReleased(NamedTuple):
-    """What several sums came to; public."""
+    """The result of several sums; public."""
 
     moments: tuple[Moments, ...]  # what was released of each, as the student takes it
     student: Pipeline  # the classifier in closed form, over rows as the teachers see them
@@ -157,7 +157,7 @@ class NoisyMoments(NoisySums):
 
     @property
     def teacher(self) -> VectorBallots:
-        """What a person casts."""
+        """The ballots that a person casts."""
         return VectorBallots(self.n_landmarks, self.quantile, self.rounds)
 
     def event_of_one(self, sizes: Sizes) -> Event:

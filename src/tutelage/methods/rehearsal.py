@@ -1,4 +1,4 @@
-"""Rehearsals: the generator of a method, driven in memory over public rows, whose noise protects nobody."""
+"""Rehearsals: the generator of a method, driven in memory over public rows, whose noise protects no one."""
 
 import warnings
 from collections.abc import Callable, Generator

@@ -1,4 +1,4 @@
-"""What methods ask, what they are answered, and what they may look at.
+"""Requests of methods, their answers, and the rows that methods may look at.
 
 The boundary (`tutelage.boundary`) holds people, ledger and noise. It answers each request of a generator; a resumed
 fit, a rehearsal on public rows and an audit drive the same generator.
@@ -113,7 +113,7 @@ class Wishes(NeverPickled):
 
     @property
     def form(self) -> OneHot:
-        """What is public of the ballots."""
+        """The public form of the ballots."""
         return OneHot(self.votes.shape[2], self.unit, self.cap)
 
     def counted(self, granted: npt.ArrayLike) -> VoteHistogram:
@@ -126,15 +126,15 @@ Ballots = VoteHistogram | BallotSum | Wishes
 
 
 class Ballot(Protocol):
-    """What people are asked to cast: a public record, which is executed where the private rows are."""
+    """The ballots that people are asked to cast: a public record, which is executed where the private rows are."""
 
     def cast(self, prepared: Any, request: "Request", places: IntArray, /) -> Ballots:
-        """Return the private ballots on the rows of a request at these places; nobody's row may make it fail."""
+        """Return the private ballots on the rows of a request at these places; no row of a person may make it fail."""
         ...
 
 
 class Prepared(Protocol):
-    """Who casts ballots; private."""
+    """The people who cast ballots; private."""
 
     def private_attributes(self, outcome: "Outcome", kept: "Sequence[Kept]", /) -> dict[str, Any]:
         """Return the private attributes of a fit."""
@@ -144,7 +144,7 @@ class Prepared(Protocol):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Request:
-    """What a method asks: ballots of one form, to be released by one mechanism; public."""
+    """A request of a method: ballots of one form, to be released by one mechanism; public."""
 
     mechanism: AnyMechanism
     form: OneHot | Vector
@@ -178,7 +178,7 @@ class Learned:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """What was released for a request; public."""
+    """The release for a request; public."""
 
     values: IntArray  # shape (answers, numbers): a class index each, or all numbers of a sum
     event: Event  # what was charged for it now, as it happened
@@ -204,7 +204,7 @@ class Kept(NeverPickled):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Outcome:
-    """What a method made of the answers; public."""
+    """The result that a method made of the answers; public."""
 
     queries: IntArray  # numbers of the public rows that have an answer, in their order
     labels: IntArray  # class index of each, or −1

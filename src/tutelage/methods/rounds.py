@@ -9,10 +9,10 @@ import numpy.typing as npt
 from sklearn.base import is_classifier
 
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray
-from tutelage._internal.validation import integer_at_least, shown
+from tutelage._internal.validation import integer_at_least
 from tutelage.digests import row_bytes
 from tutelage.events import Composed
-from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, shown
 from tutelage.mechanisms import Mechanism, Release
 from tutelage.methods.requests import Answer, Learned, Request
 from tutelage.students import fit_student

@@ -5,8 +5,7 @@ from typing import Any
 
 from sklearn.ensemble import RandomForestClassifier
 
-from tutelage._internal.validation import shown
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, shown
 from tutelage.mechanisms import Mechanism
 from tutelage.methods.base import Method
 from tutelage.methods.capped_votes import CappedVotes

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.typing import Ballots, IntArray, Matrix, NeverPickled
-from tutelage._internal.validation import integer_at_least, problems_in, shown
+from tutelage._internal.validation import integer_at_least, problems_in
 from tutelage.ballots import OneHot, VoteHistogram, tally
 from tutelage.digests import canonical, row_bytes
 from tutelage.events import Event
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidParameterError, shown
 from tutelage.methods.base import Method
 from tutelage.methods.requests import Kept, Outcome, Public, Request, Sizes, Steps, Wishes, first_places
 from tutelage.methods.rounds import AskedRounds, Rounds, even_rounds, round_rows

@@ -8,9 +8,8 @@ from typing import Any, NoReturn, final
 
 from tutelage._internal.gate import read_text, user_path
 from tutelage._internal.releases import CARD, claimed_folder, released
-from tutelage._internal.validation import shown
 from tutelage.events import event_from_dict
-from tutelage.exceptions import InvalidDataError, TutelageError
+from tutelage.exceptions import InvalidDataError, TutelageError, shown
 from tutelage.privacy import KEY, PrivacyUnit, PublicEpsilon, stored_relation
 from tutelage.reporting.lints import Finding, verdict_of
 from tutelage.reporting.record import FIRST_PAGE, STATEMENTS, Batch, CardRecord, ClassAccuracy, FrontierPoint
