@@ -71,6 +71,18 @@ def mnist_votes(data_folder: Path) -> VoteHistogram:
     return VoteHistogram.load(path, array="mnist_250_teachers")
 
 
+@pytest.fixture(scope="module")
+def dask_client():
+    """Two workers, each a process of its own; a nanny starts one again when it dies."""
+    dask, distributed = map(pytest.importorskip, ("dask", "distributed"))
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        distributed.LocalCluster(2, threads_per_worker=1, memory_limit=0, dashboard_address=":0") as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
 @pytest.fixture
 def binary_rows() -> tuple[np.ndarray, np.ndarray]:
     """400 rows of four features whose first decides between two classes."""

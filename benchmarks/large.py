@@ -2,6 +2,8 @@
 
     python benchmarks/large.py FOLDER [--rows 50000000] [--cores 1] [--check]
 
+    python benchmarks/large.py FOLDER --dask 2     # beside one process: two workers of Dask, on the same cores
+
 The file is written into FOLDER unless it is there: 20 columns (ten decimals, five integers, four categories and a label
 made of them), a few GB at most. The memory is the most that the fitting process ever held (peak resident set), measured
 in a process that did not write the file. `--check` fits the same rows in memory, too, and compares every number.
@@ -10,6 +12,7 @@ in a process that did not write the file. `--check` fits the same rows in memory
 import argparse
 import json
 import os
+import pickle
 import platform
 import resource
 import subprocess
@@ -99,6 +102,35 @@ def measured(path: Path, cores: int) -> dict[str, float]:
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)  # noqa: S603  its own file
 
 
+def over_dask(path: Path, workers: int) -> None:
+    """Fit the file in one process and over Dask, and compare time, memory and every number of the ballots."""
+    import dask.dataframe
+    from distributed import Client, LocalCluster
+
+    from tutelage.teachers import partitions
+
+    start = time.perf_counter()
+    alone = fitted(read_batches(path))
+    print(f"one process: {time.perf_counter() - start:,.0f} s, peak memory {_peak():.2f} GiB", flush=True)
+    received, computed = list[int](), partitions._computed
+    partitions._computed = lambda task: received.append(len(pickle.dumps(found := computed(task)))) or found
+    options: Any = {"threads_per_worker": 1, "memory_limit": 0, "dashboard_address": ":0"}
+    with LocalCluster(workers, **options) as cluster, Client(cluster) as client:
+        # One partition per row group, whose columns are read as they are.
+        frame = dask.dataframe.read_parquet(path, split_row_groups=1, aggregate_files=False)
+        start = time.perf_counter()
+        spread = fitted(frame)
+        seconds, peaks = time.perf_counter() - start, client.run(_peak).values()
+    print(
+        f"Dask, {workers} workers: {seconds:,.0f} s, peak memory of the workers "
+        f"{', '.join(f'{peak:.2f}' for peak in peaks)} GiB, {sum(received):,} bytes to the client"
+    )
+    for one, other in zip(alone.ballots_, spread.ballots_, strict=True):
+        if not np.array_equal(one.totals, other.totals):
+            raise SystemExit("The ballots differ.")
+    print(f"All {sum(one.totals.size for one in alone.ballots_)} numbers of the ballots are the same.")
+
+
 def check(path: Path) -> None:
     """Compare the ballots and the student with those of a fit in memory."""
     in_memory, in_batches = fitted(read_table(path)), fitted(read_batches(path))
@@ -117,6 +149,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rows", type=int, default=50_000_000)
     parser.add_argument("--cores", type=int, default=os.cpu_count())
+    parser.add_argument("--dask", type=int, metavar="WORKERS")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -130,6 +163,9 @@ def main() -> None:
         write(path, options.rows)
     if options.check:
         check(path)
+        return
+    if options.dask:
+        over_dask(path, options.dask)
         return
     found = measured(path, options.cores)
     print(

@@ -1,8 +1,14 @@
 """Private rows that are read in batches: the same ballots, the same ledger, the same refusals as in memory."""
 
 import hashlib
+import os
+import pickle
+import signal
 import subprocess
 import sys
+import threading
+import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -16,7 +22,7 @@ from hypothesis import strategies as st
 from sklearn.naive_bayes import GaussianNB
 
 from conftest import FITS_AGAIN
-from processes import surroundings
+from processes import surroundings, until
 from tutelage import Ledger, PATEClassifier, SimulationNoise
 from tutelage.digests import RunningDigest, table_digest
 from tutelage.exceptions import (
@@ -26,8 +32,9 @@ from tutelage.exceptions import (
     LedgerMismatchError,
     PreflightError,
 )
-from tutelage.tables import Table, as_batches, as_table, read_batches, read_table
-from tutelage.teachers import VectorBallots
+from tutelage.preflight import Found
+from tutelage.tables import Table, as_table, read_batches, read_table
+from tutelage.teachers import VectorBallots, partitions
 
 duckdb, polars = map(pytest.importorskip, ("duckdb", "polars"))
 pytestmark = [FITS_AGAIN, pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")]
@@ -116,12 +123,77 @@ def test_batches_of_any_size_cast_the_ballots_of_rows_in_memory(file, in_memory,
     assert same(fitted(read_batches(file, rows_at_once=rows_at_once), ids), in_memory[ids])
 
 
-@pytest.mark.parametrize("ids", IDS)
-def test_a_dask_frame_casts_the_ballots_of_rows_in_memory(in_memory, ids, monkeypatch):
+def unsorted(npartitions: int) -> Any:
+    """Return the rows in an order in which those of a person lie apart, as Dask has them."""
     dask = pytest.importorskip("dask.dataframe")
-    monkeypatch.setattr("tutelage.tables.ROWS_AT_ONCE", 100)
-    frame = dask.from_pandas(PRIVATE.to_pandas(), npartitions=5)
-    assert same(fitted(frame, ids), in_memory[ids])
+    order = np.random.default_rng(3).permutation(ROWS)
+    return dask.from_pandas(PRIVATE[order].to_pandas(), npartitions=npartitions)
+
+
+@pytest.mark.parametrize("ids", [rest("person"), None])
+def test_workers_of_dask_cast_the_ballots_of_rows_in_memory_and_only_sums_come_back(
+    ids, in_memory, dask_client, monkeypatch
+):
+    received, computed = list[Any](), partitions._computed
+    monkeypatch.setattr(partitions, "_computed", lambda task: received.append(computed(task)) or received[-1])
+    assert same(fitted(unsorted(4), ids), in_memory[ids])
+    checked, look, *sums = received
+    assert {type(one) for one in (checked, *sums)} == {partitions._Found}
+    assert isinstance(look, Found)
+    assert len(pickle.dumps(received)) < 10_000  # bytes; the rows take ten times as many
+    assert "person" not in pickle.dumps(received).decode("latin-1")
+
+
+@pytest.mark.rest
+def test_sums_are_the_same_if_a_worker_of_dask_dies_in_the_middle(in_memory, tmp_path):
+    dask, distributed = map(pytest.importorskip, ("dask", "distributed"))
+
+    def slow(part: Any) -> Any:
+        (tmp_path / uuid.uuid4().hex).touch()
+        while len(list(tmp_path.iterdir())) > 6 and not (tmp_path / "go").exists():
+            time.sleep(0.01)
+        return part
+
+    def kill() -> None:
+        until(lambda: len(list(tmp_path.iterdir())) > 6)
+        os.kill(victim, signal.SIGKILL)
+        (tmp_path / "go").touch()
+
+    options: Any = {"threads_per_worker": 1, "memory_limit": 0, "dashboard_address": ":0"}
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 3}),  # Dask's default; `dask_client` has none
+        distributed.LocalCluster(2, **options) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        victim = next(iter(client.run(os.getpid).values()))
+        killer = threading.Thread(target=kill)
+        killer.start()
+        frame = unsorted(4)
+        found = fitted(frame.map_partitions(slow, meta=frame), "person")
+        killer.join()
+        assert victim not in client.run(os.getpid).values()
+    assert same(found, in_memory["person"])
+
+
+def test_dask_without_a_cluster_casts_the_ballots_of_rows_in_memory(in_memory, monkeypatch):
+    monkeypatch.setattr("tutelage.teachers.partitions.ROWS_AT_ONCE", 100)
+    assert same(fitted(unsorted(3), "person"), in_memory["person"])
+
+
+def test_rows_of_one_person_in_two_partitions_are_refused():
+    one, other = (partitions._Found(rows=1, buckets=frozenset(some)) for some in ([1, 2], [2, 3]))
+    assert "together" in partitions._added([one, other]).refusal
+    assert not partitions._added([one, one._replace(buckets=frozenset([3]))]).refusal
+
+
+def test_rows_of_dask_that_change_between_the_rounds_are_refused(tmp_path):
+    def changing(part: Any) -> Any:
+        return part.assign(dose=np.random.default_rng().normal(size=len(part)))
+
+    frame = unsorted(2)
+    with pytest.raises(InvalidDataError, match="changed while they were read"):
+        fitted(frame.map_partitions(changing, meta=frame), ledger=tmp_path / "a.ledger", noise=None)
+    assert not (tmp_path / "a.ledger").exists()
 
 
 def test_what_was_read_of_a_file_does_not_stay_in_memory(tmp_path):
@@ -147,7 +219,7 @@ def test_a_person_whose_rows_lie_apart_is_refused_and_not_named(tmp_path):
 
 
 def test_blocks_of_parts_of_people_are_found(file, monkeypatch):
-    monkeypatch.setattr("tutelage.estimator.batches.whole_people", lambda parts: parts)
+    monkeypatch.setattr("tutelage.teachers.batches.whole_people", lambda parts: parts)
     with pytest.raises(InvalidBallotError, match="all rows of its people"):
         fitted(read_batches(file, rows_at_once=10), "person")
 
@@ -192,7 +264,14 @@ def test_what_is_refused_in_memory_is_refused_and_not_quoted(tmp_path, column, c
     kind = polars.String if isinstance(cell, str) or column != "dose" else polars.Float64
     cells = [each if each is None or kind != polars.String else str(each) for each in cells]
     PRIVATE.with_columns(polars.Series(column, cells, dtype=kind)).write_parquet(tmp_path / "rows.parquet")
-    for rows in (read_batches(tmp_path / "rows.parquet", rows_at_once=100), read_table(tmp_path / "rows.parquet")):
+    in_parts = pytest.importorskip("dask.dataframe").from_pandas(
+        polars.read_parquet(tmp_path / "rows.parquet").to_pandas()
+    )
+    for rows in (
+        read_batches(tmp_path / "rows.parquet", rows_at_once=100),
+        read_table(tmp_path / "rows.parquet"),
+        in_parts,
+    ):
         with pytest.raises(InvalidDataError, match=said) as caught:
             fitted(rows, "person")
         assert not cell or cell not in str(caught.value)
@@ -239,7 +318,7 @@ def test_an_error_of_dask_is_not_quoted():
     meta = PRIVATE.to_pandas()
     frame = dask.from_pandas(meta, npartitions=2).map_partitions(fail, meta=meta)
     with pytest.raises(InvalidDataError, match=r"cannot be computed \(ValueError\)"):
-        list(as_batches(frame).tables(["dose"]))  # type: ignore[union-attr]
+        fitted(frame)
 
 
 # The ledger

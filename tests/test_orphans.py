@@ -66,24 +66,3 @@ def test_a_worker_that_starts_after_its_parent_ended_ends_too(tmp_path):
     script = "import os; from tutelage.teachers.parallel import _end_after; _end_after(os.getpid())"
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=False)
     assert done.returncode == -signal.SIGKILL
-
-
-@pytest.mark.rest
-def test_an_initializer_of_the_users_own_is_called(tmp_path):
-    script = textwrap.dedent("""
-        import os, sys
-        from pathlib import Path
-        from joblib import delayed, parallel_config
-        from tutelage.teachers.parallel import parallel
-
-        def mark(folder): Path(folder, str(os.getpid())).touch()
-
-        if __name__ == "__main__":
-            with parallel_config(backend="loky", initializer=mark, initargs=(sys.argv[1],)):
-                pids = set(parallel(2)(delayed(os.getpid)() for _ in range(4)))
-            assert {path.name for path in Path(sys.argv[1]).iterdir()} >= set(map(str, pids))
-    """)
-    (tmp_path / "script.py").write_text(script)
-    (tmp_path / "marks").mkdir()
-    command = [sys.executable, "script.py", "marks"]
-    assert subprocess.run(command, cwd=tmp_path, check=False).returncode == 0

@@ -6,6 +6,7 @@ import textwrap
 import threading
 import uuid
 import warnings
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from tutelage.exceptions import TeacherLostWarning, TeacherTrainingError
 from tutelage.partition import Shards
 from tutelage.teachers import EstimatorTeachers
 from tutelage.teachers import parallel as teacher_workers
-from tutelage.teachers.parallel import guarded
+from tutelage.teachers.parallel import ONE_BLAS_THREAD, guarded
 
 KEY = b"a key of 32 bytes for the tests."
 TEACHERS = 12
@@ -95,18 +96,6 @@ class Failing(DecisionTreeClassifier):
 
 
 @pytest.fixture(scope="module")
-def dask_client():
-    """Two workers, each a process of its own; a nanny starts one again when it dies."""
-    dask, distributed = map(pytest.importorskip, ("dask", "distributed"))
-    with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
-        distributed.LocalCluster(2, threads_per_worker=1, memory_limit=0, dashboard_address=None) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client
-
-
-@pytest.fixture(scope="module")
 def ray_cluster():
     ray, joining = pytest.importorskip("ray"), pytest.importorskip("ray.util.joblib")
     with warnings.catch_warnings():
@@ -169,12 +158,12 @@ def test_the_last_thread_out_undoes_what_the_first_one_in_did():
     before, second_is_in, first_is_out = threadpool_info(), threading.Event(), threading.Event()
 
     def second():
-        with teacher_workers._whole_process:
+        with ONE_BLAS_THREAD:
             second_is_in.set()
             first_is_out.wait()
 
     thread = threading.Thread(target=second)
-    with teacher_workers._whole_process:
+    with ONE_BLAS_THREAD:
         thread.start()
         second_is_in.wait()
         assert max(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas") == 1
@@ -228,7 +217,7 @@ def test_a_verdict_is_reached_with_no_other_teacher_in_flight(monkeypatch):
             in_flight = numbers[first : first + 4]
             started.update(in_flight)
             if 5 in in_flight and job.shared:
-                raise teacher_workers._WorkerDiedError(OSError())
+                raise CancelledError
             for number in in_flight:
                 started.discard(number)
                 yield number, job.work(*job.own(number), *job.shared)
@@ -247,12 +236,12 @@ def test_where_nobody_can_work_at_all_the_reason_comes_out(where, monkeypatch):
     def crew(job, numbers, started):
         if where == "whatever a teacher does":
             started.update(numbers)
-        raise teacher_workers._WorkerDiedError(OSError("no worker is left"))
+        raise CancelledError("no worker is left")
         yield
 
     job = teacher_workers.Job(print, own=lambda number: (), shared=(), seed=0)
     monkeypatch.setattr(teacher_workers, "_crew", lambda n_jobs: crew)
-    with pytest.raises(OSError, match="no worker is left"):
+    with pytest.raises(CancelledError, match="no worker is left"):
         list(teacher_workers.train_each(job, range(3), 2))
 
 
@@ -315,7 +304,7 @@ def test_a_child_forked_while_another_thread_trains_is_not_locked_out():
     inside, done = threading.Event(), threading.Event()
 
     def train():
-        with own_streams(0, 0), teacher_workers._whole_process:
+        with own_streams(0, 0), ONE_BLAS_THREAD:
             inside.set()
             done.wait(30)
 

@@ -176,6 +176,10 @@ class RunningDigest:
         self._add([hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest() for name in ids])
         return self
 
+    def add_digest(self, other: "RunningDigest") -> None:
+        """Add all that was added to another digest."""
+        self._total, self._count = (self._total + other._total) % 2 ** (32 * _WORDS), self._count + other._count
+
     def digest(self) -> bytes:
         """Return the digest."""
         return hashlib.sha256(self._count.to_bytes(8, "big") + self._total.to_bytes(4 * _WORDS, "big")).digest()

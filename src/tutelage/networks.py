@@ -85,10 +85,8 @@ class RandomShift(nn.Module):
         steps = torch.randint(0, 2 * self.pixels + 1, (2, n_images, 1), device=images.device)
         lines = steps[0] + torch.arange(height, device=images.device)
         columns = steps[1] + torch.arange(width, device=images.device)
-        moved = padded.permute(0, 2, 3, 1)[
-            torch.arange(n_images, device=images.device)[:, None, None], lines[:, :, None], columns[:, None, :]
-        ]
-        return moved.permute(0, 3, 1, 2)
+        each = torch.arange(n_images, device=images.device)[:, None, None]
+        return padded.permute(0, 2, 3, 1)[each, lines[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
 
 
 @final
@@ -127,11 +125,8 @@ class TwoConvolutions:
         integer_at_least(self.shift, 0, "shift", "TwoConvolutions")
         number_between(self.dropout, 0, 1, "dropout", "TwoConvolutions")
         positive(self.scale, "scale", "TwoConvolutions")
-        for name, sizes, count in (
-            ("image_shape", self.image_shape, (2, 3)),
-            ("channels", self.channels, (2,)),
-            ("hidden", self.hidden, None),
-        ):
+        for name, count in {"image_shape": (2, 3), "channels": (2,), "hidden": None}.items():
+            sizes = getattr(self, name)
             if not isinstance(sizes, tuple) or (count is not None and len(sizes) not in count):
                 raise InvalidParameterError(f"`{name}` of TwoConvolutions must be a tuple of sizes. Got {sizes!r}.")
             for size in sizes:

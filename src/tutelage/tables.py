@@ -2,7 +2,6 @@
 
 import csv
 import re
-import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time
@@ -355,24 +354,23 @@ def read_batches(path: str | PathLike[str], *, rows_at_once: int = ROWS_AT_ONCE)
 
 
 def as_batches(rows: Any) -> Batches | None:
-    """Return rows that come in batches: those of `read_batches`, or the partitions of a Dask DataFrame; else None."""
+    """Return rows that come in batches, which are those of `read_batches`; else None.
+
+    A Dask DataFrame has batches where its partitions are (`tutelage.teachers.partitions`), and here only their names.
+    """
     if isinstance(rows, Batches):
         return rows
     if not _library(rows).startswith("dask") or not hasattr(rows, "get_partition"):
         return None
 
-    def tables(names: Sequence[str]) -> Iterator[Table]:
-        some = rows[list(names)]
-        for number in range(rows.npartitions):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # a warning may quote a cell
-                part = _quietly(lambda one=number: some.get_partition(one).compute(), "The rows cannot be computed")
-            yield from _frame_table(part).parts(ROWS_AT_ONCE)
-
     names = tuple(map(str, rows.columns))
     if len(set(names)) < len(names):
         raise InvalidDataError(_TWICE)
-    return Batches("", names, tables)
+    return Batches("", names, _no_tables)
+
+
+def _no_tables(_names: Sequence[str]) -> Iterator[Table]:
+    return iter(())
 
 
 def as_table(rows: Any, names: Collection[str] | None = None) -> Table | None:

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from joblib import delayed
+from joblib import Parallel, delayed
 from sklearn.neighbors import KNeighborsClassifier
 
 from tutelage._internal.typing import IntArray, Matrix
 from tutelage.features import PublicRows
 from tutelage.partition import Shards
 from tutelage.teachers import ClassMeans, Ridge, ensemble_of
-from tutelage.teachers.parallel import parallel
 from tutelage_reproductions.datasets import ImageSplit, load_mnist
 from tutelage_reproductions.glyphs import glyph_features
 from tutelage_reproductions.record import Record, Row, mean_share, share
@@ -123,7 +122,7 @@ def answers_right(network: "Network", trial: Trial, seeds: Sequence[int]) -> tup
     started = time.perf_counter()
     on_processors = network.torch_device().type == "cpu"  # an accelerator trains one after the other
     n_jobs = min(len(seeds), os.cpu_count() or 1) if on_processors else 1
-    right = parallel(n_jobs)(delayed(_right)(network, trial, seed) for seed in seeds)
+    right = Parallel(n_jobs)(delayed(_right)(network, trial, seed) for seed in seeds)
     return np.array(right), time.perf_counter() - started
 
 

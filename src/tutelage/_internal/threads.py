@@ -1,15 +1,18 @@
-"""Work on all processors, and work on private rows without warnings."""
+"""Work on all processors, and settings of the whole process while any thread is at work on private rows."""
 
 import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from typing import Any, TypeVar
 
 from joblib import cpu_count
 from threadpoolctl import threadpool_limits
+
+from tutelage._internal.forks import BriefLock, repair_in_child
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -22,7 +25,8 @@ def on_all_cores(function: Callable[[Item], Result], items: Iterable[Item]) -> I
         yield from map(function, items)
         return
     n_threads, waiting = cpu_count(), deque[Future[Any]]()
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(n_threads, initializer=_enter) as pool:
+    mark = partial(setattr, _thread, "is_worker", True)  # pools within pools would have more threads than processors
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(n_threads, initializer=mark) as pool:
         for item in items:
             waiting.append(pool.submit(function, item))
             if len(waiting) > n_threads:  # each thread is at work, and one item waits
@@ -31,30 +35,35 @@ def on_all_cores(function: Callable[[Item], Result], items: Iterable[Item]) -> I
             yield done.result()
 
 
-def _enter() -> None:
-    _thread.is_worker = True  # a pool within a pool would have more threads than there are processors
+class WholeProcess:
+    """Settings that the first thread in makes and the last one out undoes: others may still be at work in between."""
 
-
-class _Quiet:
-    """No warnings in this process from the first thread in to the last one out: a warning may quote a private row."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._inside = 0
-        self._undo = ExitStack()
+    def __init__(self, settings: Callable[[], AbstractContextManager[object]]) -> None:
+        self.lock, self._settings, self._inside = BriefLock(), settings, 0
+        self._here, self._undo = threading.local(), ExitStack()
+        repair_in_child(self._forget_other_threads)
 
     def __enter__(self) -> None:
-        with self._lock:
+        with self.lock:
             if not self._inside:
-                self._undo.enter_context(warnings.catch_warnings())
-                warnings.simplefilter("ignore")
-            self._inside += 1
+                self._undo.enter_context(self._settings())
+            self._add(1)
 
     def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._inside -= 1
+        with self.lock:
+            self._add(-1)
             if not self._inside:
                 self._undo.close()
 
+    def _add(self, count: int) -> None:
+        self._inside += count
+        self._here.inside = getattr(self._here, "inside", 0) + count
 
-QUIET = _Quiet()
+    def _forget_other_threads(self) -> None:
+        """Undo in a child what was for threads that did not come along."""
+        self._inside = getattr(self._here, "inside", 0)
+        if not self._inside:
+            self._undo.close()
+
+
+QUIET = WholeProcess(partial(warnings.catch_warnings, action="ignore"))  # a warning may quote a private row

@@ -282,9 +282,9 @@ class PATEClassifier(ClassifierMixin, Inputs):
             Private rows. Images are an array of shape (rows, height, width) or (rows, height, width, channels); texts
             are a list, an array or a column. A frame of pandas, Polars or PyArrow, a DuckDB relation, a `Table`, or a
             mapping of names to cells has named columns, in any order. `X_public` decides which columns are used and of
-            which kind they are; text becomes `text_features`. Rows larger than memory can be read in batches for
-            `VectorBallots`, from `read_batches` or a Dask DataFrame. Then `y` is the name of a column, `classes` must
-            be declared, and the result is bit-for-bit the same.
+            which kind they are; text becomes `text_features`. For `VectorBallots`, rows larger than memory can be read
+            in batches by `read_batches`, or stay on the workers of a Dask DataFrame. Then `y` is the name of a column,
+            `classes` must be declared, and the result is bit-for-bit the same.
         y : array of shape (rows,) or str
             Class value of each private row. `y` and the identifiers may be columns of the same libraries, or names of
             columns of `X`, as they must be if `X` is a LazyFrame or a relation.
@@ -372,7 +372,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         if batches is None:
             runs, people, digest, public = self._rows_in_memory(X, *given)
         else:
-            runs, people, digest, public = self._rows_in_batches(batches, *given)
+            runs, people, digest, public = self._rows_in_batches(X, batches, *given)
         budget = self._budget(runs[0], digest, public)
         method = runs[0].method if self.tune is None else self._tuned(runs, public)
         return Intended(runs[0], self._with_noise(method, budget, public), budget, people, public)

@@ -10,13 +10,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import issparse
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_array, validate_data
 
 from tutelage._internal.gate import user_path
 from tutelage._internal.typing import IntArray, Matrix
 from tutelage.boundary import DEFAULT_EPSILON
 from tutelage.digests import RunningDigest, data_digest, table_digest
-from tutelage.estimator.batches import BatchReader, PeopleInBatches
 from tutelage.estimator.parameters import Parameters, Resolved, class_of, question_of
 from tutelage.exceptions import (
     FewPublicRowsWarning,
@@ -45,6 +44,8 @@ from tutelage.preflight import IN_PYTHON, Found, Given, Words, noise_of, preflig
 from tutelage.privacy import ROW, PrivacyUnit
 from tutelage.students.base import refuse_class_of_unlabeled, try_student
 from tutelage.tables import TEXT_TYPE, Batches, Cells, Table, as_table, column_array, is_missing
+from tutelage.teachers.batches import BatchReader, PeopleInBatches
+from tutelage.teachers.partitions import PeopleInPartitions
 
 _TRIAL_ROWS_PER_CLASS = 10
 _MOST_NUMBERS, _FEWEST_ROWS_PER_NUMBER = 50, 10  # beyond which numbers are not classes, unless declared
@@ -96,7 +97,7 @@ class People(NamedTuple):
 
 
 # Parts of a fit: runs, whose maps take the rows; people, and their digest; and the rows that the method may see.
-Checked = tuple[Sequence[Resolved], PrivateRows | PeopleInBatches, Callable[[], bytes], Public]
+Checked = tuple[Sequence[Resolved], PrivateRows | PeopleInBatches | PeopleInPartitions, Callable[[], bytes], Public]
 
 
 class Inputs(Parameters):
@@ -150,7 +151,8 @@ class Inputs(Parameters):
         elif len(keep) < len(rows):
             whole = whole.rows()[keep]
         known = People(rows[keep], labels[keep], entities, owners, whole)
-        self._preflight(runs[0], known, public, label)
+        given = self._given(runs[0], known, public, label)
+        self._told(runs[0], preflight(given, self._caller.words, insist=self.insist))
         shown = self._tried(runs[0], public)
         shards = self.partition(runs[0].method, len(keep), entities, owners)
         n_teachers = shards.n_shards if shards.people is None else None
@@ -159,6 +161,7 @@ class Inputs(Parameters):
 
     def _rows_in_batches(
         self,
+        X: Any,
         batches: Batches,
         runs: list[Resolved],
         label: Any,
@@ -200,19 +203,23 @@ class Inputs(Parameters):
             )
         public = self._validated(X_public, reset=True)
         self._set_classes(np.array([]))
-        encoded = partial(self._encoded, merging=class_of(self.classes))
-        reader = BatchReader(
-            batches=batches, columns=self.columns_, like=features, label=label, entity=entity, checked=self._validated,
-            encoded=encoded,
-        )  # fmt: skip
+        places = {name: place for place, name in enumerate(self.classes_.tolist())}
+        reader = BatchReader(  # which travels to the workers of Dask, and this estimator does not
+            batches=batches,
+            columns=self.columns_,
+            like=features,
+            label=label,
+            entity=entity,
+            checked=partial(_checked_rows, allow_nan=self._allow_nan),
+            encoded=partial(_encoded, places={label: places[name] for label, name in class_of(self.classes).items()}),
+        )
         shown = self._tried(run, public)
         unit = unit_of_single_people(self.unit or "entity", named=entity is not None)
-        people = PeopleInBatches(reader, unit, run.teacher_map, shown[0].shape[1])
-        first = people.first_rows  # what is odd in all rows is likely to be seen in these
-        rows = self._validated(np.asarray(reader.columns.transform(first)))
-        ids = None if entity is None else as_column(first.column(entity))
-        known = People(rows, encoded(first.column(label)), ids, None, first)
-        self._preflight(run, known, public, label, n_people=people.n_people)
+        settings = reader, unit, run.teacher_map, shown[0].shape[1]
+        people = PeopleInBatches(*settings) if batches is X else PeopleInPartitions.of(X, *settings)
+        nobody = People(public[:0], np.array([]), None, None, Table("", {name: [] for name in batches.names}))
+        given = self._given(run, nobody, public, label, n_people=people.n_people)
+        self._told(run, people.look(partial(_found_in, people.reader, given, self._caller.words, self.insist)))
         n_people = people.n_people if entity is None else None
         return [run], people, people.digest, self._public(run, public, shown, unit, n_people)
 
@@ -351,28 +358,15 @@ class Inputs(Parameters):
 
     def _validated(self, X: Any, *y: Any, reset: bool = False) -> Any:
         """Check inputs as scikit-learn does: with `y` they define the features, without they must match them."""
-        # One dtype whatever the cells hold: a dtype inferred from all private rows would depend on each of them.
-        allow_nan = "allow-nan" if self._allow_nan else True
-        checked, complaint = None, ""
-        try:
-            with np.errstate(all="ignore"):  # a warning that a sum overflows would tell of a row
-                checked = validate_data(
-                    self, X, *y, reset=reset or bool(y), ensure_all_finite=allow_nan, dtype=np.float64
-                )
-        except ValueError as error:
-            complaint = str(error)
-        except OverflowError:  # of a whole number beyond all floats
-            complaint = "Input X contains infinity"
-        if checked is None:  # out here: raised while it is handled, the complaint would be carried along
-            raise InvalidDataError(_without_values(complaint, allow_nan=self._allow_nan))
+        checked = _validated(partial(validate_data, self, X, *y, reset=reset or bool(y)), allow_nan=self._allow_nan)
         if y:
             _check_targets(checked[1], declared=self.classes is not None)
         return checked
 
-    def _preflight(
+    def _given(
         self, run: Resolved, people: People, public: Matrix, label: str | None = None, *, n_people: int | None = None
-    ) -> None:
-        """Refuse rows that should not be released from as they are, and warn the owner, before anything is spent."""
+    ) -> Given:
+        """Return what `preflight` looks at."""
         caller, named = self._caller, getattr(self, "columns_", None)
         learned = named if isinstance(named, PublicColumns) else caller.columns
         whole, names = people.whole_rows, getattr(self, "feature_names_in_", range(people.rows.shape[1]))
@@ -383,27 +377,26 @@ class Inputs(Parameters):
             columns = {**dict(zip(features, people.rows.T, strict=True)), **caller.others}
             if whole.ndim == 2 and whole.shape != people.rows.shape:
                 columns |= {f"column {number} of `whole_rows`": cells for number, cells in enumerate(whole.T)}
-        found = preflight(
-            Given(
-                private=people.rows,
-                public=public,
-                numbers=features if learned is None else learned.numbers,
-                categories=() if learned is None else learned.categorical,
-                columns={name: cells for name, cells in columns.items() if name not in (label, *caller.apart)},
-                labels=people.labels,
-                n_classes=len(self.classes_),
-                entity_ids=people.entity_ids,
-                silos=people.silos,
-                named=caller.named,
-                unit_is_row=self.unit == ROW,
-                noise=noise_of(run.method.mechanism, self._epsilon_of_fit(run), self.delta),
-                n_people=n_people,
-                takes_empty=run.method.takes_empty,
-                compare=self.public_fraction is None,
-            ),
-            caller.words,
-            insist=self.insist,
+        return Given(
+            private=people.rows,
+            public=public,
+            numbers=features if learned is None else learned.numbers,
+            categories=() if learned is None else learned.categorical,
+            columns={name: cells for name, cells in columns.items() if name not in (label, *caller.apart)},
+            labels=people.labels,
+            n_classes=len(self.classes_),
+            entity_ids=people.entity_ids,
+            silos=people.silos,
+            named=caller.named,
+            unit_is_row=self.unit == ROW,
+            noise=noise_of(run.method.mechanism, self._epsilon_of_fit(run), self.delta),
+            n_people=n_people,
+            takes_empty=run.method.takes_empty,
+            compare=self.public_fraction is None,
         )
+
+    def _told(self, run: Resolved, found: Found) -> None:
+        """Refuse rows that should not be released from as they are, and warn the owner, before anything is spent."""
         if run.noise.simulated:  # nothing private is released, so there is nothing to refuse
             found = Found((), (*found.refusals, *found.warnings))
         if self.classes_from_ == "private":
@@ -436,17 +429,54 @@ class Inputs(Parameters):
             raise InvalidDataError(_UNKNOWN_LABEL)
         return np.array(found)
 
-    def _encoded(self, labels: Any, merging: Mapping[Any, Any] | None = None) -> IntArray:
-        """Return labels as indices into `classes_`; `merging` has the class of each that is not merged yet."""
+    def _encoded(self, labels: Any) -> IntArray:
+        """Return labels as indices into `classes_`."""
         places = {name: place for place, name in enumerate(self.classes_.tolist())}
-        places = places if merging is None else {label: places[name] for label, name in merging.items()}
-        values = labels if isinstance(labels, list) else labels.tolist()
-        found = np.array([places.get(value, -1) for value in values], dtype=np.int64)
-        if np.any(found < 0):
-            missing = any(map(is_missing, values))
-            in_public = self.classes_from_ == "public"
-            raise InvalidDataError(_MISSING_LABEL if missing else _NOT_IN_PUBLIC if in_public else _UNKNOWN_LABEL)
-        return found
+        return _encoded(labels, places, _NOT_IN_PUBLIC if self.classes_from_ == "public" else _UNKNOWN_LABEL)
+
+
+def _validated(validate: Callable[..., Any], *, allow_nan: bool) -> Any:
+    """Return what a validation of scikit-learn does; of its complaint come out no values."""
+    # One dtype whatever the cells hold: a dtype inferred from all private rows would depend on each of them.
+    checked, complaint = None, ""
+    try:
+        with np.errstate(all="ignore"):  # a warning that a sum overflows would tell of a row
+            checked = validate(ensure_all_finite="allow-nan" if allow_nan else True, dtype=np.float64)
+    except ValueError as error:
+        complaint = str(error)
+    except OverflowError:  # of a whole number beyond all floats
+        complaint = "Input X contains infinity"
+    if checked is None:  # out here: raised while it is handled, the complaint would be carried along
+        raise InvalidDataError(_without_values(complaint, allow_nan=allow_nan))
+    return checked
+
+
+# What a `BatchReader` takes to the workers of Dask
+
+
+def _checked_rows(rows: Matrix, *, allow_nan: bool) -> Matrix:
+    return _validated(partial(check_array, rows, input_name="X"), allow_nan=allow_nan)
+
+
+def _encoded(labels: Any, places: Mapping[Any, int], unknown: str = _UNKNOWN_LABEL) -> IntArray:
+    """Return the place of the class of each label."""
+    values = labels if isinstance(labels, list) else labels.tolist()
+    found = np.array([places.get(value, -1) for value in values], dtype=np.int64)
+    if np.any(found < 0):
+        raise InvalidDataError(_MISSING_LABEL if any(map(is_missing, values)) else unknown)
+    return found
+
+
+def _found_in(reader: BatchReader, given: Given, words: Words, insist: bool, table: Table) -> Found:
+    """Return what `preflight` finds in the first of many rows, where they are read."""
+    here = replace(
+        given,
+        private=reader.checked(np.asarray(reader.columns.transform(table))),
+        labels=reader.encoded(table.column(reader.label)),
+        entity_ids=None if reader.entity is None else as_column(table.column(reader.entity)),
+        columns={name: cells for name, cells in table.columns.items() if name in given.columns},
+    )
+    return preflight(here, words, insist=insist)
 
 
 def _holds_text(X: Any) -> bool:

@@ -1,6 +1,6 @@
 """Every person casts a vector for each class, noisy sums of these are released, and a student follows from them."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self, final
@@ -74,15 +74,24 @@ class VectorBallot:
         """Return the private sum of all people's ballots."""
         people, is_last = prepared.views[self.setting_number], self.number + 1 == self.teacher.rounds
         prepared.vectors.begin(self.features)
-        products_of = partial(self._products, chained(people.first_map, self.features), prepared.vectors)
+        sum_of = partial(self._sum_of, chained(people.first_map, self.features), people.unit)
         title = f"Casting ballots, round {self.number + 1} of {self.teacher.rounds}"
-        blocks = progress_bar(
-            people.blocks(), title, people.n_people, shown=self.progress, size=lambda one: len(np.unique(one.people))
-        )
+
+        def shown(blocks: Iterable[PeopleBlock], n_people: int) -> Iterable[PeopleBlock]:
+            return progress_bar(
+                blocks, title, n_people, shown=self.progress, size=lambda one: len(np.unique(one.people))
+            )
+
         try:
-            return self.teacher.cast(blocks, products_of, self.radius, people.unit)
+            return people.summed(sum_of, shown, prepared.vectors)
         finally:
             prepared.vectors.begin(None if is_last else self.features)
+
+    def _sum_of(
+        self, vectors_of: FeatureMap, unit: PrivacyUnit, blocks: Iterable[PeopleBlock], kept: Vectors
+    ) -> BallotSum:
+        """Return the private sum of the ballots of some people."""
+        return self.teacher.cast(blocks, partial(self._products, vectors_of, kept), self.radius, unit)
 
     def _products(self, vectors_of: FeatureMap, kept: Vectors, block: PeopleBlock) -> tuple[Matrix, Matrix]:
         """Return the vectors of some private rows, and what the student gets wrong on them."""

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol, final
 import numpy as np
 
 from tutelage._internal.typing import IntArray, Matrix, NeverPickled
+from tutelage.ballots import BallotSum
 from tutelage.exceptions import InvalidBallotError, InvalidDataError
 from tutelage.features.base import FeatureMap
 from tutelage.partition import Shards
@@ -32,7 +33,7 @@ class PeopleBlock(NamedTuple):
 
 
 class PrivatePeople(Protocol):
-    """Private rows, in memory or read again in each pass."""
+    """Private rows: in memory, read again in each pass, or on the workers of a cluster."""
 
     @property
     def unit(self) -> PrivacyUnit:
@@ -49,9 +50,16 @@ class PrivatePeople(Protocol):
         """Map of the rows before the teachers see them, if any."""
         ...
 
-    def blocks(self) -> Iterator[PeopleBlock]:
-        """Yield all rows, of whole people at a time."""
+    def summed(self, sum_of: "SumOfBlocks", shown: "Shown", kept: "Vectors", /) -> BallotSum:
+        """Return the sum of the ballots of all people.
+
+        `sum_of` is a function of the rows of some people alone. Vectors may be kept of rows that are in this process.
+        """
         ...
+
+
+SumOfBlocks = Callable[[Iterable[PeopleBlock], "Vectors"], BallotSum]
+Shown = Callable[[Iterable[PeopleBlock], int], Iterable[PeopleBlock]]  # with a progress bar to this many people
 
 
 @final
@@ -81,20 +89,24 @@ class PeopleInMemory:
         """Yield all rows, of whole people at a time."""
         return blocks_of(self.rows, self.labels, self.shards.assignment)
 
+    def summed(self, sum_of: SumOfBlocks, shown: Shown, kept: "Vectors") -> BallotSum:
+        """Return the sum of the ballots of all people."""
+        return sum_of(shown(self.blocks(), self.n_people), kept)
+
 
 @final
 class Vectors(NeverPickled):
     """The vectors of private rows, kept from one round to the next as far as there is room; private."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = _MOST_KEPT) -> None:
         self._features: object = None
         self._of_block = dict[int, Matrix]()
-        self._room = _MOST_KEPT
+        self._most = self._room = most
 
     def begin(self, features: object) -> None:
         """Forget the vectors of all other features."""
         if features is not self._features:
-            self._features, self._room = features, _MOST_KEPT
+            self._features, self._room = features, self._most
             self._of_block.clear()
 
     def of(self, block: PeopleBlock, make: Callable[[], Matrix]) -> Matrix:

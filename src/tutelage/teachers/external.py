@@ -19,7 +19,7 @@ from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidBallotError, InvalidDataError, InvalidParameterError, TeacherTrainingError
 from tutelage.privacy import PrivacyUnit
 from tutelage.teachers.base import Ensemble
-from tutelage.teachers.parallel import Lost, MachineFaultError, withheld, without_lost
+from tutelage.teachers.parallel import MachineFaultError, withheld, without_lost
 
 Teacher = Callable[[Any], npt.ArrayLike]
 _BALLOTS = "`ballots` of RecordedTeachers"
@@ -75,7 +75,7 @@ class CallableTeachers(Ensemble):
         `MemoryError` may be due to other people, so no teacher abstains because of it: the call fails.
         """
 
-        def ask(numbered: tuple[int, Teacher]) -> tuple[int, Ballots | Lost]:
+        def ask(numbered: tuple[int, Teacher]) -> tuple[int, Ballots | TeacherTrainingError]:
             number, teacher = numbered
             name = f"eacher {number} of CallableTeachers"
             try:
@@ -84,8 +84,10 @@ class CallableTeachers(Ensemble):
                 return number, _checked(answer[None], len(X_public), self._n_classes, f"The answer of t{name}")[0]
             except MachineFaultError:
                 raise
-            except (TeacherTrainingError, InvalidBallotError) as error:
-                return number, Lost(str(error))
+            except TeacherTrainingError as error:
+                return number, error.with_traceback(None)
+            except InvalidBallotError as error:
+                return number, TeacherTrainingError(str(error))
 
         ballots = np.full((len(self._teachers), len(X_public)), ABSTAIN, dtype=np.int16)
         with ThreadPoolExecutor(self._max_workers) as threads:

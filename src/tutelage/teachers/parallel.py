@@ -13,28 +13,26 @@ import signal
 import sys
 import threading
 import time
-import uuid
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
 from copy import deepcopy
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from importlib import import_module
 from itertools import islice
-from multiprocessing import current_process
-from queue import SimpleQueue
 from typing import Any, NamedTuple, final
 
 import numpy as np
 import sklearn
 from joblib import Parallel, delayed, parallel_config
-from joblib._parallel_backends import LokyBackend, MultiprocessingBackend
 from joblib.externals.loky import reusable_executor
 from joblib.parallel import get_active_backend
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
-from tutelage._internal.forks import BriefLock, repair_in_child
+from tutelage._internal.forks import repair_in_child
 from tutelage._internal.streams import own_streams, stream_may_come
+from tutelage._internal.threads import QUIET, WholeProcess
 from tutelage._internal.typing import ABSTAIN
 from tutelage.exceptions import TeacherLostWarning, TeacherTrainingError
 
@@ -44,75 +42,11 @@ _DEATHS = {
     "ObjectLostError", "OutOfMemoryError",
 }  # fmt: skip
 TRIES_ALONE = 3
+_BEAT, _UNTIL_A_WORKER = 0.5, 600  # seconds
 _ABSTAINS = (
     "At least one teacher abstains because it failed on its own rows, or its training killed its process each time. "
     "Train with more memory, or with an estimator that survives every shard."
 )
-
-
-def _is_death(error: Exception) -> bool:
-    """Return whether a process died, rather than its work having failed."""
-    return not _DEATHS.isdisjoint(kind.__name__ for kind in type(error).__mro__)
-
-
-@final
-class _Dask:
-    """Workers that take one task at a time, as `_Ray` is too."""
-
-    def __init__(self, backend: Any) -> None:
-        self._client, self._options = backend.client, backend.submit_kwargs
-        self._done: SimpleQueue[Any] = SimpleQueue()
-        self.room = 2 * backend.effective_n_jobs(-1)
-
-    def share(self, value: Any) -> Any:
-        return self._client.scatter([value], broadcast=True, hash=False)[0]
-
-    def submit(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Dask would say how large a shard is
-            task = self._client.submit(work, *arguments, key=f"teacher-{uuid.uuid4().hex}", pure=False, **self._options)
-        task.add_done_callback(self._done.put)
-        return task
-
-    def first_done(self, tasks: Collection[Any]) -> Any:
-        while (task := self._done.get()) not in tasks:
-            pass  # one that was let go
-        return task
-
-    def result(self, task: Any) -> Any:
-        return task.result()
-
-    def cancel(self, tasks: Collection[Any]) -> None:
-        self._client.cancel(list(tasks))
-
-
-@final
-class _Ray:
-    def __init__(self, backend: Any) -> None:
-        self._ray: Any = import_module("ray")
-        self._options = {**(backend.ray_remote_args or {}), "max_retries": 0}
-        if not self._ray.is_initialized():
-            self._ray.init()
-        self.room = 2 * max(1, int(self._ray.cluster_resources().get("CPU", 1)))
-
-    def share(self, value: Any) -> Any:
-        return self._ray.put(value)
-
-    def submit(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        return self._ray.remote(work).options(**self._options).remote(*arguments)
-
-    def first_done(self, tasks: Collection[Any]) -> Any:
-        return self._ray.wait(list(tasks), num_returns=1)[0][0]
-
-    def result(self, task: Any) -> Any:
-        try:
-            return self._ray.get(task)
-        except self._ray.exceptions.RayTaskError as error:
-            raise error.cause from None
-
-    def cancel(self, tasks: Collection[Any]) -> None:
-        for task in tasks:
-            self._ray.cancel(task)
 
 
 @final
@@ -126,33 +60,15 @@ class Job(NamedTuple):
     teachers: int = 0  # how many there are; where all fail, the rows of none are the reason
 
 
-@final
-class Lost(NamedTuple):
-    """The result of a teacher that failed on its rows, and so abstains."""
-
-    complaint: str  # without the teacher's own message
-
-
-def without_lost(results: Iterable[tuple[int, Any]], teachers: int) -> Iterator[tuple[int, Any]]:
-    """Yield the results but for those that are `Lost`, and warn of these; if all that had rows are, raise an error."""
-    seen, complaint, some_are_not = 0, "", False
-    for number, result in results:
-        seen += 1
-        if isinstance(result, Lost):
-            complaint = complaint or result.complaint
-        else:
-            # Nothing, no weights, or abstentions alone are the result of a teacher without rows.
-            empty = (result == ABSTAIN).all() if isinstance(result, np.ndarray) else result is None or result == {}
-            some_are_not |= not empty
-            yield number, result
-    if complaint and seen == teachers and not some_are_not:
-        raise TeacherTrainingError(complaint)
-    if complaint:
-        warnings.warn(_ABSTAINS, TeacherLostWarning, stacklevel=2)
+Crew = Callable[[Job, Sequence[int], set[int]], Iterator[tuple[int, Any]]]
 
 
 class MachineFaultError(TeacherTrainingError):
     """A teacher that ran out of memory or time, or was cut off: what others use may be the reason."""
+
+
+class _WorkerDiedError(Exception):
+    """A process died with work in it, which its argument tells."""
 
 
 def is_of_machine(error: BaseException | None) -> bool:
@@ -166,21 +82,31 @@ def is_of_machine(error: BaseException | None) -> bool:
     return False
 
 
-class _WorkerDiedError(Exception):
-    """A process died with work in it, which its argument tells."""
-
-
-Crew = Callable[[Job, Sequence[int], set[int]], Iterator[tuple[int, Any]]]
-
-
 def train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Iterator[tuple[int, Any]]:
     """Yield each teacher's number and result as they finish, in any order; lost teachers are left out."""
     return without_lost(_train_each(job, numbers, n_jobs), job.teachers)
 
 
+def without_lost(results: Iterable[tuple[int, Any]], teachers: int) -> Iterator[tuple[int, Any]]:
+    """Yield the results but for those that are errors, and warn of these; if all that had rows are, raise one."""
+    seen, error, some_are_not = 0, None, False
+    for number, result in results:
+        seen += 1
+        if isinstance(result, TeacherTrainingError):
+            error = error or result
+        else:
+            # Nothing, no weights, or abstentions alone are the result of a teacher without rows.
+            empty = (result == ABSTAIN).all() if isinstance(result, np.ndarray) else result is None or result == {}
+            some_are_not |= not empty
+            yield number, result
+    if error is not None and seen == teachers and not some_are_not:
+        raise error
+    if error is not None:
+        warnings.warn(_ABSTAINS, TeacherLostWarning, stacklevel=2)
+
+
 def _train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Iterator[tuple[int, Any]]:
-    crew = _crew(n_jobs)
-    waiting = dict.fromkeys(numbers)
+    crew, waiting = partial(_at_work, _crew(n_jobs)), dict.fromkeys(numbers)
     while waiting:
         before, started, death = len(waiting), set[int](), None
         try:
@@ -196,23 +122,155 @@ def _train_each(job: Job, numbers: Sequence[int], n_jobs: int | None) -> Iterato
         for number in suspects:
             results = _tried_alone(crew, job, number)
             del waiting[number]
-            yield from results or [(number, Lost("A teacher kills its process each time."))]
+            yield from results or [(number, TeacherTrainingError("A teacher kills its process each time."))]
 
 
-def attempted(shard: int | str, seed: int, work: Callable[..., Any], *arguments: Any) -> Any | Lost:
-    """Return what `guarded` does, or that the teacher is lost."""
+def _tried_alone(crew: Crew, job: Job, number: int) -> list[tuple[int, Any]]:
+    """Return the result of one teacher that runs alone; nothing if it always kills its worker.
+
+    Under joblib the last tries are in a new process, for the one before died; a cluster may choose another old one.
+    """
+    for _ in range(TRIES_ALONE):
+        try:
+            return list(crew(job, [number], set()))
+        except _WorkerDiedError:
+            continue
+    try:
+        list(crew(Job(tuple, own=lambda _: (), shared=(), seed=0), [number], set()))
+    except _WorkerDiedError as death:
+        raise death.args[0] from None  # workers die of nothing: that is no teacher's fault
+    return []
+
+
+def _at_work(crew: Crew, job: Job, numbers: Sequence[int], started: set[int]) -> Iterator[tuple[int, Any]]:
+    """Yield the results of a crew; raise `_WorkerDiedError` if a process died, rather than its work having failed."""
+    try:
+        yield from crew(job, numbers, started)
+        return
+    except TeacherTrainingError:
+        raise
+    except Exception as error:
+        failure = error
+    if not _DEATHS.isdisjoint(kind.__name__ for kind in type(failure).__mro__):
+        raise _WorkerDiedError(failure)
+    raise TeacherTrainingError(
+        f"A teacher or its rows could not be sent between processes: {type(failure).__name__}. The message may quote "
+        "private rows and is withheld; store a teacher trained on made-up rows to read it."
+    )
+
+
+def _crew(n_jobs: int | None) -> Crew:
+    backend: Any = get_active_backend()[0]
+    if hasattr(backend, "client"):
+        return partial(_over_cluster, _dask(backend))
+    if type(backend).__module__.startswith("ray."):
+        return partial(_over_cluster, _ray(backend))
+    return partial(_over_joblib, n_jobs, "generator_unordered" if backend.supports_return_generator else "list")
+
+
+def _over_joblib(
+    n_jobs: int | None, return_as: str, job: Job, numbers: Sequence[int], started: set[int]
+) -> Iterator[tuple[int, Any]]:
+    def call(number: int) -> Any:
+        started.add(number)
+        return delayed(_in_worker)(os.getpid(), number, job.seed, job.work, job.own(number), job.shared)
+
+    # max_nbytes: private rows travel through pipes; joblib would leave larger shards in shared memory after a kill.
+    yield from Parallel(n_jobs=n_jobs, return_as=return_as, max_nbytes=None)(map(call, numbers))
+
+
+class _Cluster(NamedTuple):
+    """How a cluster takes work.
+
+    Joblib chooses it, but does not drive it: joblib 1.6 waits for ever once a worker of Dask died, and of Ray it has no
+    result before all are there, so that a death loses every teacher.
+    """
+
+    room: int  # for work, most of it waiting
+    share: Callable[[Any], Any]
+    submit: Callable[..., Future[Any]]
+
+
+def _dask(backend: Any) -> _Cluster:
+    client = backend.client
+
+    def shared(value: Any) -> Any:  # by workers, of which all may have died and be about to come back
+        return client.scatter([value], broadcast=True, hash=False, timeout=_UNTIL_A_WORKER)[0]
+
+    submit = partial(client.get_executor().submit, pure=False, **backend.submit_kwargs)
+    return _Cluster(2 * backend.effective_n_jobs(-1), shared, submit)
+
+
+def _ray(backend: Any) -> _Cluster:
+    ray: Any = import_module("ray")
+    if not ray.is_initialized():
+        ray.init()
+    options = {**(backend.ray_remote_args or {}), "max_retries": 0}
+    return _Cluster(
+        2 * max(1, int(ray.cluster_resources().get("CPU", 1))),
+        ray.put,
+        lambda work, *task: ray.remote(work).options(**options).remote(*task).future(),
+    )
+
+
+def _over_cluster(cluster: _Cluster, job: Job, numbers: Sequence[int], started: set[int]) -> Iterator[tuple[int, Any]]:
+    shared, upcoming, death = cluster.share(job.shared), iter(numbers), None
+    in_flight = set[Future[Any]]()
+    while True:
+        for number in islice(upcoming, cluster.room - len(in_flight)):
+            started.add(number)
+            with QUIET:  # Dask would say how large a shard is
+                task = number, job.seed, job.work, job.own(number), shared
+                in_flight.add(cluster.submit(_never_raising, *task))
+        if not in_flight:
+            break
+        done, in_flight = wait(in_flight, return_when=FIRST_COMPLETED)
+        for one in done:
+            try:
+                number, result = one.result()
+            except Exception as error:
+                death, upcoming = error, iter(())  # those in flight go on, for a suspect must be alone
+                continue
+            if isinstance(result, MachineFaultError):
+                raise result
+            yield number, result
+    if death is not None:
+        raise death
+
+
+def _in_worker(parent: int, *arguments: Any) -> tuple[int, Any]:
+    _end_with(parent, os.getpid())
+    return _numbered(*arguments)
+
+
+def _never_raising(number: int, *arguments: Any) -> tuple[int, Any]:
+    """Return what `_numbered` does, or its error: clusters write to a log which rows a work failed on."""
+    try:
+        return _numbered(number, *arguments)
+    except MachineFaultError as error:
+        return number, error.with_traceback(None)
+
+
+def _numbered(
+    number: int, seed: int, work: Callable[..., Any], own: tuple[Any, ...], shared: tuple[Any, ...]
+) -> tuple[int, Any]:
+    return number, attempted(number, seed, work, *own, *shared)
+
+
+def attempted(shard: int | str, seed: int, work: Callable[..., Any], *arguments: Any) -> Any | TeacherTrainingError:
+    """Return what `guarded` does, or its error if the teacher failed on its own rows."""
     try:
         return guarded(shard, seed, work, *arguments)
     except MachineFaultError:
         raise
     except TeacherTrainingError as error:
-        return Lost(str(error))
+        return error.with_traceback(None)
 
 
 def guarded(shard: int | str, seed: int, work: Callable[..., Any], *arguments: Any) -> Any:
     """Run `work` for the teacher of `shard` by itself: on one thread, on random streams of its own, and in silence."""
     # A warning of the estimator, like an error, may quote rows or class counts of one shard, so neither passes.
-    with _whole_process, _one_openmp_thread(), parallel_config(backend="sequential"):
+    with QUIET, ONE_BLAS_THREAD, _one_openmp_thread(), parallel_config(backend="sequential"):
         while True:
             once_more = deepcopy(arguments) if stream_may_come() else None
             with own_streams(shard, seed), np.errstate(), sklearn.config_context():
@@ -242,205 +300,61 @@ def withheld(who: str, work: Callable[..., Any], *arguments: Any) -> Any:
     )
 
 
-def _tried_alone(crew: Crew, job: Job, number: int) -> list[tuple[int, Any]]:
-    """Return the result of one teacher that runs alone; nothing if it always kills its worker.
-
-    Under joblib the last tries are in a new process, for the one before died; a cluster may choose another old one.
-    """
-    for _ in range(TRIES_ALONE):
-        try:
-            return list(crew(job, [number], set()))
-        except _WorkerDiedError:
-            continue
-    try:
-        list(crew(Job(tuple, own=lambda _: (), shared=(), seed=0), [number], set()))
-    except _WorkerDiedError as death:
-        raise death.args[0] from None  # workers die of nothing: that is no teacher's fault
-    return []
-
-
-def _crew(n_jobs: int | None) -> Crew:
-    backend: Any = get_active_backend()[0]
-    if hasattr(backend, "client"):
-        return partial(_over_cluster, _Dask(backend))
-    if type(backend).__module__.startswith("ray."):
-        return partial(_over_cluster, _Ray(backend))
-    return partial(_over_joblib, n_jobs, "generator_unordered" if backend.supports_return_generator else "list")
-
-
-def _over_joblib(
-    n_jobs: int | None, return_as: str, job: Job, numbers: Sequence[int], started: set[int]
-) -> Iterator[tuple[int, Any]]:
-    def calls() -> Iterator[Any]:
-        for number in numbers:
-            started.add(number)
-            yield delayed(_in_worker)(number, job.seed, job.work, job.own(number), job.shared)
-
-    # max_nbytes: private rows travel through pipes; joblib would leave larger shards in shared memory after a kill.
-    run = parallel(n_jobs, return_as=return_as, max_nbytes=None)
-    failure: Exception | None = None
-    try:
-        yield from run(calls())
-    except TeacherTrainingError:
-        raise
-    except Exception as error:
-        if _is_death(error):
-            raise _WorkerDiedError(error) from None
-        failure = error
-    if failure is not None:
-        raise _unsendable(failure)
-
-
-def _over_cluster(
-    cluster: _Dask | _Ray, job: Job, numbers: Sequence[int], started: set[int]
-) -> Iterator[tuple[int, Any]]:
-    shared = cluster.share(job.shared)
-    upcoming, in_flight, death = iter(numbers), set[Any](), None
-    try:
-        while True:
-            for number in islice(upcoming, cluster.room - len(in_flight)):
-                started.add(number)
-                in_flight.add(cluster.submit(_numbered, number, job.seed, job.work, job.own(number), shared))
-            if not in_flight:
-                break
-            task = cluster.first_done(in_flight)
-            in_flight.remove(task)
-            try:
-                result = cluster.result(task)
-            except TeacherTrainingError:
-                raise
-            except Exception as error:
-                death, upcoming = error, iter(())
-            else:
-                yield result
-    finally:
-        cluster.cancel(in_flight)
-    if death is not None:
-        raise _WorkerDiedError(death) if _is_death(death) else _unsendable(death)
-
-
-def _unsendable(error: Exception) -> TeacherTrainingError:
-    return TeacherTrainingError(
-        f"A teacher or its rows could not be sent between processes: {type(error).__name__}. The message may quote "
-        "private rows and is withheld; store a teacher trained on made-up rows to read it."
-    )
-
-
-def _in_worker(*arguments: Any) -> tuple[int, Any]:
-    # A terminal sends Ctrl-C to workers too. Theirs would print what they were doing; the parent ends them anyway.
-    if type(current_process()).__name__ == "LokyProcess" and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return _numbered(*arguments)
-
-
-def _numbered(
-    number: int, seed: int, work: Callable[..., Any], own: tuple[Any, ...], shared: tuple[Any, ...]
-) -> tuple[int, Any]:
-    return number, attempted(number, seed, work, *own, *shared)
-
-
-class _WholeProcess:
-    """No warnings, and one thread of linear algebra, while any thread of this process is at work on a teacher.
-
-    Both are settings of a process. The first thread in makes them and the last one out undoes them; would each thread
-    undo its own, it would undo them for teachers that are still at work.
-    """
-
-    def __init__(self) -> None:
-        self.lock = BriefLock()
-        self._inside = 0
-        self._here = threading.local()
-        self._undo = ExitStack()
-        repair_in_child(self._forget_other_threads)
-
-    def __enter__(self) -> None:
-        with self.lock:
-            if not self._inside:
-                self._undo.enter_context(warnings.catch_warnings())
-                warnings.simplefilter("ignore")
-                with _setting_blas():
-                    limiter = _libraries("blas").limit(limits=1)
-                self._undo.callback(limiter.restore_original_limits)
-            self._add(1)
-
-    def __exit__(self, *_: object) -> None:
-        with self.lock:
-            self._add(-1)
-            if not self._inside:
-                with _setting_blas():
-                    self._undo.close()
-
-    def _add(self, count: int) -> None:
-        self._inside += count
-        self._here.inside = getattr(self._here, "inside", 0) + count
-
-    def _forget_other_threads(self) -> None:
-        """Undo in a child what was for threads that did not come along."""
-        self._inside = getattr(self._here, "inside", 0)
-        if not self._inside:
-            with _setting_blas():
-                self._undo.close()
-
-
 @contextmanager
-def _setting_blas() -> Iterator[None]:
-    """Let this thread set and undo limits: from threadpoolctl 3.8 on, only the thread that set one may undo it."""
+def _one_blas_thread() -> Iterator[None]:
+    # From threadpoolctl 3.8 on, only the thread that set a limit may undo it, unless it is released.
     release: Callable[..., object] = getattr(OpenBLASController, "clear_controlling_thread", lambda **_: None)
     release(force=True)
-    yield
+    limiter = _libraries("blas", len(sys.modules)).limit(limits=1)
     release(force=True)
+    try:
+        yield
+    finally:
+        release(force=True)
+        limiter.restore_original_limits()
+        release(force=True)
 
 
-_whole_process = _WholeProcess()
+ONE_BLAS_THREAD = WholeProcess(_one_blas_thread)
 
 
 @contextmanager
 def _one_openmp_thread() -> Iterator[None]:
-    with _whole_process.lock:  # to look for libraries holds a lock of the loader
-        libraries = _libraries("openmp")
+    with ONE_BLAS_THREAD.lock:  # to look for libraries holds a lock of the loader
+        libraries = _libraries("openmp", len(sys.modules))
     with libraries.limit(limits=1):  # a setting of each thread
         yield
 
 
-def _libraries(kind: str) -> ThreadpoolController:
-    """Return the thread pools of this process of one kind; looking for them takes milliseconds.
+@lru_cache(maxsize=2)
+def _libraries(kind: str, _imports: int) -> ThreadpoolController:
+    """Return the thread pools of this process of one kind; looking for them takes milliseconds, imports bring more.
 
-    Undoing a limit sets the threads of every library again: those of OpenBLAS only under the lock of `_WholeProcess`,
+    Undoing a limit sets the threads of every library again: those of OpenBLAS only under the lock of a `WholeProcess`,
     or a fork may come in the middle and the child wait for ever.
     """
-    return _libraries_after(len(sys.modules), kind)  # imports bring libraries
-
-
-@lru_cache(maxsize=2)
-def _libraries_after(_imports: int, kind: str) -> ThreadpoolController:
     return ThreadpoolController().select(user_api=kind)
 
 
-_BEAT = 0.5  # seconds
-_parents: list[object] = []  # kept, for letting go of workers would end them
+@cache
+def _end_with(parent: int, _pid: int) -> None:
+    """Let a worker end with the process that started it, which it would outlive by minutes, and leave Ctrl-C to that.
 
-
-def parallel(n_jobs: int | None, **options: Any) -> Any:
-    """Return `joblib.Parallel(n_jobs, **options)`, whose processes would otherwise outlive this one by minutes."""
-    backend: Any = get_active_backend()[0]
-    if isinstance(backend, LokyBackend | MultiprocessingBackend):
-        theirs = backend.backend_kwargs
-        arguments = os.getpid(), theirs.get("initializer"), theirs.get("initargs", ())
-        options |= {"initializer": _start_worker, "initargs": arguments}
-    return Parallel(n_jobs=n_jobs, **options)
-
-
-def _start_worker(parent: int, initializer: Callable[..., object] | None, arguments: tuple[Any, ...]) -> None:
-    # Linux could send a signal instead, but does so already when the thread ends that started the worker.
-    threading.Thread(target=_end_after, args=(parent,), daemon=True).start()
-    if initializer is not None:
-        initializer(*arguments)
+    Linux could send a signal instead, but does so already when the thread ends that started the worker.
+    """
+    if os.getppid() == parent:
+        threading.Thread(target=_end_after, args=(parent,), daemon=True).start()
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _end_after(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(_BEAT)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+_parents: list[object] = []  # kept, for letting go of workers would end them
 
 
 def _leave_workers_to_parent() -> None:

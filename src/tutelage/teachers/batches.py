@@ -4,12 +4,13 @@ import hashlib
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self, final
+from typing import NamedTuple, Self, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.typing import IntArray, Matrix
+from tutelage.ballots import BallotSum
 from tutelage.digests import RunningDigest
 from tutelage.exceptions import InvalidDataError
 from tutelage.features import PublicColumns
@@ -17,7 +18,13 @@ from tutelage.features.base import FeatureMap, features_of_private
 from tutelage.partition import canonical_ids
 from tutelage.privacy import PrivacyUnit
 from tutelage.tables import Batches, Cells, Table, require_same_types
-from tutelage.teachers.blocks import PeopleBlock, require_finite, whole_people
+from tutelage.teachers.blocks import PeopleBlock, Shown, SumOfBlocks, Vectors, require_finite, whole_people
+
+Result = TypeVar("Result")
+CHANGED = (
+    "The private rows, or their order, changed while they were read. Run again, with rows that stay as they are; of a "
+    "Dask DataFrame, call `persist()`, or write it to a Parquet file first."
+)
 
 
 class _Read(NamedTuple):
@@ -74,14 +81,14 @@ class PeopleInBatches:
     """
 
     def __init__(self, reader: BatchReader, unit: PrivacyUnit, first_map: FeatureMap | None, n_features: int) -> None:
-        self.unit, self.first_map, self.n_people, self._reader = unit, first_map, 0, reader
+        self.unit, self.first_map, self.n_people, self.reader = unit, first_map, 0, reader
         reader.batches.require(reader.used)
         # A keyed hash of 64 bits stands for a person. Two people with one hash are refused as one whose rows lie apart,
         # which happens once in 15,000 fits of fifty million people; one person is never taken for two.
         digest, seal, key, hashes = RunningDigest(), _Seal(), secrets.token_bytes(32), bytearray()
         for read in reader.read(reader.batches.names if reader.entity is None else reader.used):
             if not self.n_people:
-                self.first_rows = read.table
+                self._first_rows = read.table
             # Rows that the map does not take are refused before anything is spent; the rounds would find them too late.
             rows = read.block.rows
             if first_map is not None:
@@ -103,17 +110,22 @@ class PeopleInBatches:
                 "All rows of one person must follow each other where rows are read in batches. Sort the rows by "
                 f"'{reader.entity}' and run again."
             )
-        self._known_by, self._seal = digest.digest(), seal.digest()
+        self.known_by, self._seal = digest, seal.digest()
 
     def blocks(self) -> Iterator[PeopleBlock]:
         """Yield all rows, of whole people at a time; raise `InvalidDataError` where they are not those of before."""
         seal = _Seal()
-        yield from whole_people(map(seal.add, self._reader.read(self._reader.used)))
+        yield from whole_people(map(seal.add, self.reader.read(self.reader.used)))
         if seal.digest() != self._seal:
-            raise InvalidDataError(
-                "The private rows, or their order, changed while they were read. Run again, with rows that stay as "
-                "they are; of a Dask DataFrame, call `persist()`, or write it to a Parquet file first."
-            )
+            raise InvalidDataError(CHANGED)
+
+    def summed(self, sum_of: SumOfBlocks, shown: Shown, kept: Vectors) -> BallotSum:
+        """Return the sum of the ballots of all people."""
+        return sum_of(shown(self.blocks(), self.n_people), kept)
+
+    def look(self, at: Callable[[Table], Result]) -> Result:
+        """Return what is seen in the first rows: something odd in all rows is likely to be in these."""
+        return at(self._first_rows)
 
     def people(self, _first_map: FeatureMap | None, _n_features: int, /) -> Self:
         """Return the people as the map shows them, through which the rows went already."""
@@ -121,7 +133,7 @@ class PeopleInBatches:
 
     def digest(self) -> bytes:
         """Return the digest of the entities or, where none are named, of the rows with all their columns."""
-        return self._known_by
+        return self.known_by.digest()
 
 
 class _Seal:
