@@ -5,7 +5,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, TypeVar
 
@@ -38,7 +38,7 @@ def on_all_cores(function: Callable[[Item], Result], items: Iterable[Item]) -> I
 class WholeProcess:
     """Settings that the first thread in makes and the last one out undoes: others may still be at work in between."""
 
-    def __init__(self, settings: Callable[[], AbstractContextManager[object]]) -> None:
+    def __init__(self, settings: Callable[[], Any]) -> None:
         self.lock, self._settings, self._inside = BriefLock(), settings, 0
         self._here, self._undo = threading.local(), ExitStack()
         repair_in_child(self._forget_other_threads)
@@ -66,4 +66,4 @@ class WholeProcess:
             self._undo.close()
 
 
-QUIET = WholeProcess(partial(warnings.catch_warnings, action="ignore"))  # a warning may quote a private row
+QUIET = WholeProcess(lambda: warnings.catch_warnings(action="ignore"))  # a warning may quote a private row

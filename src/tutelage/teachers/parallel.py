@@ -176,7 +176,8 @@ def _over_joblib(
         return delayed(_in_worker)(os.getpid(), number, job.seed, job.work, job.own(number), job.shared)
 
     # max_nbytes: private rows travel through pipes; joblib would leave larger shards in shared memory after a kill.
-    yield from Parallel(n_jobs=n_jobs, return_as=return_as, max_nbytes=None)(map(call, numbers))
+    run: Any = Parallel(n_jobs=n_jobs, return_as=return_as, max_nbytes=None)
+    yield from run(map(call, numbers))
 
 
 class _Cluster(NamedTuple):

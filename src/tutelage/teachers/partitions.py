@@ -7,6 +7,7 @@ one whose worker died; and sums are of whole numbers, so that no result depends 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib import import_module
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -30,7 +31,7 @@ _ADDED_AT_ONCE = 8
 
 
 class _Found(NamedTuple):
-    """What was found in some of the partitions; private."""
+    """Findings in some of the partitions; private."""
 
     refusal: str = ""  # quotes no cell
     rows: int = 0
@@ -119,7 +120,7 @@ def _over(frame: Any, reader: BatchReader, work: Callable[..., _Found], *setting
 
 
 def _delayed(what: Any, **options: Any) -> Any:
-    from dask import delayed
+    from dask.delayed import delayed
 
     return delayed(what, pure=False, **options)
 
@@ -138,14 +139,14 @@ def _computed(task: Any) -> Any:
 
 def _buckets(ids: Any, n_buckets: int) -> Any:
     """Return a number for each row that all rows of one person have."""
-    import pandas as pd
+    pandas: Any = import_module("pandas")
 
     try:
         names, codes = _people_in(ids)
-        found = (pd.util.hash_array(names.astype(object)) % n_buckets).astype(np.int64)[codes]
+        found = (pandas.util.hash_array(names.astype(object)) % n_buckets).astype(np.int64)[codes]
     except Exception:  # whatever they are, it is refused as soon as it is a table
         found = np.zeros(len(ids), dtype=np.int64)
-    return pd.Series(found, index=ids.index, name=_BUCKET)
+    return pandas.Series(found, index=ids.index, name=_BUCKET)
 
 
 def _people_in(ids: Any) -> tuple[npt.NDArray[np.str_], IntArray]:
@@ -162,7 +163,7 @@ def _in_partition(rows: Any, shared: tuple[BatchReader, Callable[..., _Found], t
 
 
 def _found(reader: BatchReader, work: Callable[..., _Found], settings: tuple[Any, ...], rows: Any) -> _Found:
-    import pandas as pd
+    pandas: Any = import_module("pandas")
 
     if not len(rows):
         return _Found()
@@ -172,7 +173,7 @@ def _found(reader: BatchReader, work: Callable[..., _Found], settings: tuple[Any
             names, codes = _people_in(rows[reader.entity])
             rows = rows.iloc[np.argsort(np.unique(names, return_inverse=True)[1][codes], kind="stable")]
         rows = rows.drop(columns=_BUCKET, errors="ignore")
-        hashes = int(pd.util.hash_pandas_object(rows[list(reader.used)], index=False).to_numpy().sum())
+        hashes = int(pandas.util.hash_pandas_object(rows[list(reader.used)], index=False).to_numpy().sum())
         table: Any = as_table(rows)
 
         def tables(some: Sequence[str]) -> Iterator[Table]:
