@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -150,8 +149,8 @@ def test_sums_are_the_same_if_a_worker_of_dask_dies_in_the_middle(in_memory, tmp
 
     def slow(part: Any) -> Any:
         (tmp_path / uuid.uuid4().hex).touch()
-        while len(list(tmp_path.iterdir())) > 6 and not (tmp_path / "go").exists():
-            time.sleep(0.01)
+        if len(list(tmp_path.iterdir())) > 6:
+            until((tmp_path / "go").exists)
         return part
 
     def kill() -> None:

@@ -21,10 +21,6 @@ from tutelage.tables import Batches, Cells, Table, require_same_types
 from tutelage.teachers.blocks import PeopleBlock, Shown, SumOfBlocks, Vectors, require_finite, whole_people
 
 Result = TypeVar("Result")
-CHANGED = (
-    "The private rows, or their order, changed while they were read. Run again, with rows that stay as they are; of a "
-    "Dask DataFrame, call `persist()`, or write it to a Parquet file first."
-)
 
 
 class _Read(NamedTuple):
@@ -117,7 +113,7 @@ class PeopleInBatches:
         seal = _Seal()
         yield from whole_people(map(seal.add, self.reader.read(self.reader.used)))
         if seal.digest() != self._seal:
-            raise InvalidDataError(CHANGED)
+            raise changed()
 
     def summed(self, sum_of: SumOfBlocks, shown: Shown, kept: Vectors) -> BallotSum:
         """Return the sum of the ballots of all people."""
@@ -163,6 +159,14 @@ def _new_people(cells: Cells, last: str) -> tuple[npt.NDArray[np.bool_], list[st
     is_first = np.zeros(len(values), dtype=bool)
     is_first[starts[differs]] = True
     return is_first, ids[differs].tolist(), str(ids[-1])
+
+
+def changed() -> InvalidDataError:
+    """Return the error where rows are not those that were read before."""
+    return InvalidDataError(
+        "The private rows, or their order, changed while they were read. Run again, with rows that stay as they are; "
+        "of a Dask DataFrame, call `persist()`, or write it to a Parquet file first."
+    )
 
 
 def _bytes(name: str) -> bytes:

@@ -22,7 +22,7 @@ from tutelage.features.base import FeatureMap
 from tutelage.partition import canonical_ids
 from tutelage.privacy import PrivacyUnit
 from tutelage.tables import ROWS_AT_ONCE, Batches, Table, as_table
-from tutelage.teachers.batches import CHANGED, BatchReader, PeopleInBatches
+from tutelage.teachers.batches import BatchReader, PeopleInBatches, changed
 from tutelage.teachers.blocks import SumOfBlocks, Vectors, whole_people
 
 _BUCKET = "__bucket_of_person__"
@@ -89,7 +89,7 @@ class PeopleInPartitions(NeverPickled):
             seen = _computed(_delayed(_seen)(part, _delayed(at, traverse=False)))
             if seen is not None:
                 return seen
-        raise InvalidDataError(CHANGED)
+        raise changed()
 
     def summed(self, sum_of: SumOfBlocks, _shown: object, _kept: object, /) -> BallotSum:
         """Return the sum of the ballots of all people; raise `InvalidDataError` where the rows are not those of before.
@@ -98,7 +98,7 @@ class PeopleInPartitions(NeverPickled):
         """
         found = _over(self.frame[list(self.reader.used)], self.reader, _cast, sum_of)
         if found.totals is None or found[1:5] != self.checked[1:5]:
-            raise InvalidDataError(CHANGED)
+            raise changed()
         return BallotSum(found.totals, found.norm_squared, self.unit)
 
 
