@@ -10,29 +10,29 @@ import tutelage
 from conftest import REPOSITORY
 
 PACKAGE = Path(tutelage.__file__).parent
-MODULES = 175
+MODULES = 176
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
-    "_internal": 1_335,
+    "_internal": 1_345,
     "accounting": 2_635,
     "audit": 1_610,
     "cli": 3_530,
     "datasets": 170,
-    "estimator": 1_665,
+    "estimator": 1_540,
     "features": 2_315,
     "federation": 3_705,
     "ledger": 2_310,
     "mechanisms": 1_175,
-    "methods": 2_010,
+    "methods": 2_015,
     "planning": 870,
     "publishing": 1_115,
     "reporting": 1_175,
     "students": 1_840,
-    "teachers": 2_590,
+    "teachers": 2_930,
     "testing": 385,
-    "root": 4_380,
+    "root": 4_375,
 }
-TEST_LINES = 29_910
+TEST_LINES = 29_950
 
 
 def lines_of(*paths: Path) -> int:
