@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from processes import called_by_itself, die_at_event
 from runs_of_people import CAPPED, NEAREST, VECTORS, configure_people
@@ -106,10 +107,13 @@ def done(folder: Path, call: tuple[str, ...], event: int = 0) -> int:
 
 
 def warm(folder: Path, call: tuple[str, ...]) -> None:
-    """Call the command line in this process, so that its children need not load and compute the same again."""
+    """Call the command line in this process, so that its children need not load and compute the same again.
+
+    On one thread: GNU OpenMP hangs in a child whose parent had its threads.
+    """
     os.chdir(folder)
     sys.argv = ["tutelage", *call]
-    with redirect_stdout(StringIO()), suppress(SystemExit):
+    with redirect_stdout(StringIO()), suppress(SystemExit), threadpool_limits(1, "openmp"):
         main()
     os.chdir(folder.parent)
 

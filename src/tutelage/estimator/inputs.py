@@ -451,7 +451,7 @@ def _validated(validate: Callable[..., Any], *, allow_nan: bool) -> Any:
     return checked
 
 
-# What a `BatchReader` takes to the workers of Dask
+# Functions that a `BatchReader` takes to the workers of Dask
 
 
 def _checked_rows(rows: Matrix, *, allow_nan: bool) -> Matrix:
