@@ -153,7 +153,7 @@ def test_networks_are_trained_once_in_a_process(monkeypatch):
 
 
 def test_labels_that_are_not_svhns_are_refused(monkeypatch, tmp_path):
-    monkeypatch.setattr(protocol, "search_folders", lambda folder: (tmp_path,))
+    monkeypatch.setattr(protocol.releases, "search_places", lambda folder: [tmp_path])
     monkeypatch.setattr(protocol, "load_svhn", lambda download: made_up((32, 32, 3), 10, 10))
     assert np.array_equal(protocol.svhn_test_labels(download=False), np.arange(10))
     np.savez(tmp_path / "svhn_labels.npz", y_test=np.zeros(26_032, dtype=np.uint8))

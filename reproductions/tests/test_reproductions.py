@@ -46,7 +46,7 @@ def test_a_name_that_is_none_is_refused_with_those_that_are(called):
 def test_missing_data_are_named(called, monkeypatch, tmp_path):
     monkeypatch.setenv("TUTELAGE_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert "MNIST" in refusal(called("reproduce", "mnist-teachers"), 1)
+    assert "mnist.npz" in refusal(called("reproduce", "mnist-teachers"), 1)
 
 
 @pytest.fixture
