@@ -20,7 +20,7 @@ from tutelage._internal.validation import hmac_key, integer_at_least
 from tutelage.exceptions import InvalidDataError, OverlappingShardsError
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 
-_WHOLE = re.compile("([+-]?)0*([0-9]+)")
+_WHOLE = re.compile(r"([+-]?)0*([0-9]+)(?:\.0*)?")
 
 
 @final
@@ -172,10 +172,10 @@ def as_column(values: npt.ArrayLike) -> npt.NDArray[Any]:
 
 
 def canonical_ids(values: npt.ArrayLike) -> npt.NDArray[np.str_]:
-    """Return integers or strings as strings in one spelling, so that 17, "17" and " 017" are the same entity.
+    """Return integers or strings as strings in one spelling, so that 17, "17", "17.0" and " 017" are the same entity.
 
     A reader of files makes integers of a column only if every cell is one, so the cell of one person must not decide
-    whether "17" and "017" are two people. Type and spelling do not matter here.
+    whether "17" and "017" are two people; and Dask makes texts of objects. Type and spelling do not matter here.
 
     No message shows an id.
     """

@@ -258,7 +258,7 @@ def _divided(block: bytes, names: list[str], mark: str, rows: int, path: Path) -
         return "skip"
 
     table = arrow_csv.read_csv(
-        pa.BufferReader(block),
+        pa.BufferReader(b"\n" + block),  # of which a byte order mark would go if it came first, wherever a block begins
         arrow_csv.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=names),
         arrow_csv.ParseOptions(delimiter=mark, invalid_row_handler=skipped),
         # All cells are text, so that none has a part in the choice of a type.
