@@ -5,6 +5,7 @@ one whose worker died; and sums are of whole numbers, so that no result depends 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
@@ -104,11 +105,11 @@ class PeopleInPartitions(NeverPickled):
 
 def _over(frame: Any, reader: BatchReader, work: Callable[..., _Found], *settings: Any) -> _Found:
     """Return what `work` finds in all partitions, with all rows of each person in one of them."""
+    n_buckets = _BUCKETS * frame.npartitions
     if reader.entity is not None:
-        n_buckets = _BUCKETS * frame.npartitions
         numbers = frame[reader.entity].map_partitions(_buckets, n_buckets, meta=(_BUCKET, "int64"))
         frame = frame.assign(**{_BUCKET: numbers}).shuffle(_BUCKET, ignore_index=True)
-    shared = _delayed((reader, work, settings), traverse=False)
+    shared = _delayed((reader, n_buckets, work, settings), traverse=False)
     found = [_delayed(_in_partition)(part, shared) for part in frame.to_delayed()]
     while len(found) > 1:
         groups = [found[at : at + _ADDED_AT_ONCE] for at in range(0, len(found), _ADDED_AT_ONCE)]
@@ -140,37 +141,38 @@ def _computed(task: Any) -> Any:
 def _buckets(ids: Any, n_buckets: int) -> Any:
     """Return a number for each row that all rows of one person have."""
     pandas: Any = import_module("pandas")
-
     try:
-        names, codes = _people_in(ids)
-        found = (pandas.util.hash_array(names.astype(object)) % n_buckets).astype(np.int64)[codes]
+        _, buckets, codes = _people_in(ids, n_buckets)
+        found = buckets[codes]
     except Exception:  # whatever they are, it is refused as soon as it is a table
         found = np.zeros(len(ids), dtype=np.int64)
     return pandas.Series(found, index=ids.index, name=_BUCKET)
 
 
-def _people_in(ids: Any) -> tuple[npt.NDArray[np.str_], IntArray]:
-    """Return the canonical ids in a column, and which of these each row has; missing ones are refused later."""
-    import pandas as pd
+def _people_in(ids: Any, n_buckets: int) -> tuple[npt.NDArray[np.str_], IntArray, IntArray]:
+    """Return the canonical ids in a column, their buckets, and which of them each row has, if any."""
+    pandas: Any = import_module("pandas")
+    codes, spelled = pandas.factorize(ids)
+    names = canonical_ids(np.asarray(spelled, dtype=object))
+    return names, (pandas.util.hash_array(names.astype(object)) % n_buckets).astype(np.int64), codes
 
-    codes, spelled = pd.factorize(ids)
-    return canonical_ids(np.asarray(spelled, dtype=object)), codes
 
-
-def _in_partition(rows: Any, shared: tuple[BatchReader, Callable[..., _Found], tuple[Any, ...]]) -> _Found:
+def _in_partition(rows: Any, shared: tuple[BatchReader, int, Callable[..., _Found], tuple[Any, ...]]) -> _Found:
     with QUIET:  # and in one thread, because other partitions have their own
         return next(on_all_cores(partial(_found, *shared), [rows]))
 
 
-def _found(reader: BatchReader, work: Callable[..., _Found], settings: tuple[Any, ...], rows: Any) -> _Found:
+def _found(
+    reader: BatchReader, n_buckets: int, work: Callable[..., _Found], settings: tuple[Any, ...], rows: Any
+) -> _Found:
     pandas: Any = import_module("pandas")
-
     if not len(rows):
         return _Found()
     try:
-        buckets = frozenset(rows[_BUCKET].unique().tolist()) if _BUCKET in rows else frozenset()
-        if reader.entity is not None:
-            names, codes = _people_in(rows[reader.entity])
+        buckets = frozenset[int]()
+        if reader.entity is not None:  # by the ids that are here: whatever they were when Dask shuffled, they count
+            names, found, codes = _people_in(rows[reader.entity], n_buckets)
+            buckets = frozenset(found.tolist())
             rows = rows.iloc[np.argsort(np.unique(names, return_inverse=True)[1][codes], kind="stable")]
         rows = rows.drop(columns=_BUCKET, errors="ignore")
         hashes = int(pandas.util.hash_pandas_object(rows[list(reader.used)], index=False).to_numpy().sum())
@@ -179,8 +181,8 @@ def _found(reader: BatchReader, work: Callable[..., _Found], settings: tuple[Any
         def tables(some: Sequence[str]) -> Iterator[Table]:
             return table.without(table.columns.keys() - set(some)).parts(ROWS_AT_ONCE)
 
-        found = work(replace(reader, batches=Batches("", reader.batches.names, tables)), *settings)
-        return found._replace(rows=len(rows), hashes=hashes, buckets=buckets)
+        made = work(replace(reader, batches=Batches("", reader.batches.names, tables)), *settings)
+        return made._replace(rows=len(rows), hashes=hashes, buckets=buckets)
     except TutelageError as error:
         return _Found(str(error))
     except Exception as error:
@@ -206,9 +208,10 @@ def _cast(reader: BatchReader, sum_of: SumOfBlocks) -> _Found:
 
 
 def _seen(rows: Any, at: Callable[[Table], Any]) -> Any:
-    with QUIET:
+    with QUIET, suppress(Exception):  # these rows were checked: then they changed, as `look` says
         table = as_table(rows.head(ROWS_AT_ONCE))
         return at(table) if table is not None and table.n_rows else None
+    return None
 
 
 def _added(some: Iterable[_Found]) -> _Found:
