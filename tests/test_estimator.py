@@ -160,6 +160,10 @@ def test_refusals_of_data_quote_no_row():
         model().fit(X, np.zeros(400), X_public=X)
     with pytest.raises(InvalidDataError, match="not among the declared"):
         model(classes=[0, 5]).fit(X, y, X_public=X)
+    for odd, classes, said in ((b"Anna", None, "one type"), ({"Anna": 1}, {0: ["0"], 1: ["1"]}, "not among the decl")):
+        labels = np.array([*"01" * 199, "0", odd], dtype=object)
+        with pytest.raises(InvalidDataError, match=said):
+            model(classes=classes).fit(X, labels, X_public=X)
     for name in ("entity_ids", "silos"):
         for length in (399, 401):
             with pytest.raises(InvalidDataError, match=f"`{name}` must have one entry per private row"):

@@ -170,7 +170,7 @@ def _overlap(given: Given) -> tuple[str, bool]:
         return "", False  # other columns are refused in words of their own
     key = secrets.token_bytes(32)
     rows, others = hashes_of_numbers(private, key), hashes_of_numbers(public, key)
-    names = None if given.entity_ids is None else list(map(str, given.entity_ids.tolist()))
+    names = None if given.entity_ids is None else canonical_ids(given.entity_ids).tolist()
     alike = Likeness.of(rows, names, others)
     same = len(rows) == len(others) and len(set(rows)) >= _FEWEST_DISTINCT and Counter(rows) == Counter(others)
     by_chance = alike.is_chance(len(public), len(private))

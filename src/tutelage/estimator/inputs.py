@@ -1,7 +1,7 @@
 """The inputs of a `PATEClassifier` fit: checked, as numbers, and tried on public rows."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -60,6 +60,7 @@ _UNDECLARED = (
     "knowledge: classes=[...]."
 )
 _UNKNOWN_LABEL = "y holds a value that is not among the declared `classes`. Compare spelling, blanks and type."
+_UNLIKE = "y must hold one class value per row, all of one type."
 _NO_NUMBERS = "X must hold numbers. Encode text columns by categories that are public."
 
 
@@ -424,7 +425,7 @@ class Inputs(Parameters):
         if not isinstance(self.classes, Mapping) or np.ndim(labels) != 1:
             return labels
         known = class_of(self.classes)
-        found = [known.get(label) for label in np.asarray(labels).tolist()]
+        found = [known.get(label) if isinstance(label, Hashable) else None for label in np.asarray(labels).tolist()]
         if None in found:
             raise InvalidDataError(_UNKNOWN_LABEL)
         return np.array(found)
@@ -461,7 +462,7 @@ def _checked_rows(rows: Matrix, *, allow_nan: bool) -> Matrix:
 def _encoded(labels: Any, places: Mapping[Any, int], unknown: str = _UNKNOWN_LABEL) -> IntArray:
     """Return the place of the class of each label."""
     values = labels if isinstance(labels, list) else labels.tolist()
-    found = np.array([places.get(value, -1) for value in values], dtype=np.int64)
+    found = np.array([places.get(value, -1) if isinstance(value, Hashable) else -1 for value in values], dtype=np.int64)
     if np.any(found < 0):
         raise InvalidDataError(_MISSING_LABEL if any(map(is_missing, values)) else unknown)
     return found
@@ -501,8 +502,8 @@ def _check_targets(labels: Any, *, declared: bool) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the number of classes: see below
             check_classification_targets(labels)
-    except ValueError as error:
-        complaint = str(error)
+    except Exception as error:  # such as one of a label, which may quote it
+        complaint = str(error) if str(error).startswith(("Unknown label type:", "You appear")) else _UNLIKE
     if not complaint and not declared and labels.dtype.kind in "iuf":
         values = len(np.unique(labels))
         regression = values > _MOST_NUMBERS and values * _FEWEST_ROWS_PER_NUMBER > len(labels)
