@@ -206,7 +206,7 @@ def _canonical(text: str) -> str:
 def folded_ids(ids: npt.NDArray[np.str_]) -> npt.NDArray[np.str_]:
     """Return canonical ids as a person would read them, to find those that may mean one entity.
 
-    Without case, width, invisible characters and inner blanks; of whole numbers also without leading and decimal zeros.
+    Without case, width, invisible characters and inner blanks.
     """
     spelled, place = np.unique(ids, return_inverse=True)
     return np.array([_folded(name) for name in spelled.tolist()])[place]
@@ -214,5 +214,5 @@ def folded_ids(ids: npt.NDArray[np.str_]) -> npt.NDArray[np.str_]:
 
 def _folded(name: str) -> str:
     visible = "".join(letter for letter in name if unicodedata.category(letter) not in ("Cf", "Cc"))
-    folded = " ".join(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", visible).casefold()).split())
-    return re.sub(r"^0+(?=\d)|\.0+$", "", folded) if re.fullmatch(r"\d+(\.0+)?", folded) else folded
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", visible).casefold())
+    return _canonical(" ".join(folded.split()))

@@ -235,9 +235,9 @@ def _odd_ids(given: Given) -> Iterator[str]:
     for name, column in (("entity_ids", given.entity_ids), ("silos", given.silos)):
         if column is not None and differ_by_spelling_only(column):
             yield (
-                f"Some values of {given.named.get(name, f'`{name}`')} differ only by case, by width, by invisible "
-                "characters, or by zeros around a number. They count as different, so that rows of one person may "
-                "reach several teachers. If they mean the same, write them in one way."
+                f"Some values of {given.named.get(name, f'`{name}`')} differ only by case, by width or by "
+                "invisible characters. They count as different, so that rows of one person may reach several teachers. "
+                "If they mean the same, write them in one way."
             )
 
 
