@@ -372,7 +372,7 @@ def test_a_student_map_that_looks_at_other_rows_and_rows_in_batches_are_refused(
     batches: Any = PRIVATE
     model = tuned(classes=["a", "b"])
     with pytest.raises(InvalidParameterError, match="all private rows in memory"):
-        model._rows_in_batches(batches, batches, model.resolved_settings(), "y", PUBLIC, None, None, None)
+        model._rows_in_batches(batches, batches, model.resolved_settings(), "y", PUBLIC, None, None, None, None)
 
 
 @pytest.mark.rest

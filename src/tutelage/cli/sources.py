@@ -342,7 +342,10 @@ def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATECla
 
 def fit(model: PATEClassifier, settings: RunConfig, data: RunData) -> None:
     """Fit the classifier on the private rows, and on the public rows that are not kept for scoring."""
-    X, y, given = _rows(data, len(pool_of(settings, data)))
+    n_public = len(pool_of(settings, data))
+    X, y, given = _rows(data, n_public)
+    if data.y_public is not None and settings.chosen.takes_labels:
+        given["y_public"] = data.y_public[:n_public]
     model.fit(X, y, **given)
 
 

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tutelage._internal.gate import user_path
 from tutelage._internal.releases import RESULTS, claimed_folder, on_one_day, released, today
-from tutelage._internal.typing import ABSTAIN, Matrix
+from tutelage._internal.typing import ABSTAIN
 from tutelage.accounting import data_independent
 from tutelage.boundary import Boundary, Budget
 from tutelage.digests import canonical, data_digest, spelled_out
@@ -270,6 +270,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         y: Any,
         *,
         X_public: Any = None,
+        y_public: Any = None,
         entity_ids: Any = None,
         silos: Any = None,
         whole_rows: Any = None,
@@ -291,6 +292,9 @@ class PATEClassifier(ClassifierMixin, Inputs):
         X_public : array of shape (public rows, features), or rows with named columns
             Public rows: the queries, and further rows for the student to learn from without labels. All columns are
             features, except those that `y` and `entity_ids` name.
+        y_public : array of shape (public rows,) or str, optional
+            Labels of public rows, or the name of a column of them; some may be missing. `NoisyMoments` starts from a
+            model of these labels, and the private rows say what it gets wrong. Do not score by these rows afterwards.
         entity_ids : array of shape (rows,) or str, optional
             Identifier of the person of each row, who is the privacy unit. Without it the unit is one row.
         silos : array of shape (rows,), optional
@@ -323,7 +327,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
             rows the same class.
         """
         day, alone = today(), entity_ids is None and silos is None
-        given = {"X_public": X_public, "entity_ids": entity_ids, "silos": silos, "whole_rows": whole_rows}
+        of_people = {"entity_ids": entity_ids, "silos": silos, "whole_rows": whole_rows}
+        given = {"X_public": X_public, "y_public": y_public, **of_people}
         run, method, _, people, public = intended = self.intended(X, y, **given)
         kinds = type(method).__name__, len(self.classes_), len(public.student_rows)
         _LOGGER.info("Fit started: %s, %d classes, %d public rows.", *kinds)
@@ -355,6 +360,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         y: Any,
         *,
         X_public: Any = None,
+        y_public: Any = None,
         entity_ids: Any = None,
         silos: Any = None,
         whole_rows: Any = None,
@@ -363,11 +369,11 @@ class PATEClassifier(ClassifierMixin, Inputs):
 
         Parameters
         ----------
-        X, y, X_public, entity_ids, silos, whole_rows
+        X, y, X_public, y_public, entity_ids, silos, whole_rows
             As for `fit`.
         """
         runs = self.resolved_settings()
-        given = runs, y, X_public, entity_ids, silos, whole_rows
+        given = runs, y, X_public, y_public, entity_ids, silos, whole_rows
         batches = as_batches(X) if isinstance(y, str) or isinstance(X, Batches) else None
         if batches is None:
             runs, people, digest, public = self._rows_in_memory(X, *given)
@@ -530,8 +536,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
         for number, (run, setting) in enumerate(zip(runs, ({}, *(self.tune or ())), strict=True)):
             its = replace(public, teacher_map=run.teacher_map, setting_number=number)
             if number:
-                teacher_rows, student_rows = self._tried(run, public.rows, again=True)
-                its = replace(its, teacher_rows=teacher_rows, student_rows=student_rows)
+                run, shown = self._begun(run, public.rows, public.labels, again=True)
+                its = replace(its, teacher_map=run.teacher_map, teacher_rows=shown[0], student_rows=shown[1])
             method: Any = run.method  # of vectors, as `resolved_settings` made sure
             candidates.append(Candidate(setting, method, run.student_map, its))
         return Tuned(pilot=candidates[0], candidates=candidates[1:], share=self.tune_share)
@@ -547,20 +553,20 @@ class PATEClassifier(ClassifierMixin, Inputs):
             digest=digest,
             unit=public.unit,
             data_changed=self.data_changed,
-            identity=self._identity(run, public.rows),
+            identity=self._identity(run, *public.given),
             accounting=run.method.accounting,
             finds_noise=run.method.mechanism is None and by_epsilon,
         )
         budget.check()
         return budget
 
-    def _identity(self, run: Resolved, public: Matrix) -> str:
+    def _identity(self, run: Resolved, *public: Any) -> str:
         """Return what the release is known by: all that is declared for it, and the public rows as they were given."""
         # In whatever words the method was given: shortcuts and the record that they stand for are one release.
         left_out = {*_NOT_OF_THE_RELEASE, *DEFAULTS, "method"}
         declared = {name: one for name, one in self.get_params(deep=False).items() if name not in left_out}
         with suppress(Exception):  # where a teacher cannot be spelled, no other release is known to be the same
-            given = [declared, run.method, self.classes_, run.noise.simulated, data_digest(public).hex()]
+            given = [declared, run.method, self.classes_, run.noise.simulated, data_digest(*public).hex()]
             return hashlib.sha256(canonical(spelled_out(given)).encode()).hexdigest()
         return secrets.token_hex(32)
 

@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, validate_data
 
 from tutelage._internal.gate import user_path
-from tutelage._internal.typing import IntArray, Matrix
+from tutelage._internal.typing import ABSTAIN, IntArray, Matrix
 from tutelage.boundary import DEFAULT_EPSILON
 from tutelage.digests import RunningDigest, data_digest, table_digest
 from tutelage.estimator.parameters import Parameters, Resolved, class_of, question_of
@@ -37,6 +37,7 @@ from tutelage.features.columns import (
     require_same_rows,
     without_columns,
 )
+from tutelage.features.scored import ScoredRows
 from tutelage.methods import Method
 from tutelage.methods.requests import PrivateRows, Public, Training
 from tutelage.partition import Shards, as_column, canonical_ids, unit_of_single_people
@@ -110,12 +111,21 @@ class Inputs(Parameters):
     _caller = Caller()
 
     def _rows_in_memory(
-        self, X: Any, runs: list[Resolved], y: Any, X_public: Any, entity_ids: Any, silos: Any, whole_rows: Any
+        self,
+        X: Any,
+        runs: list[Resolved],
+        y: Any,
+        X_public: Any,
+        y_public: Any,
+        entity_ids: Any,
+        silos: Any,
+        whole_rows: Any,
     ) -> Checked:
         """Return private and public rows of any form, checked, as numbers; set `classes_`."""
         require_same_rows(X, y=y, entity_ids=entity_ids, silos=silos, whole_rows=whole_rows)
         public_labels = None if self.classes is not None else labels_of_public(X_public, y)
         label = y if isinstance(y, str) else None
+        X_public, y_public = _apart(X_public, y_public)
         X, y, X_public, entity_ids = by_name(X, y, X_public, entity_ids)
         runs, X, X_public, table = self._numbered(runs, X, X_public)
         y, entity_ids, silos = map(column_array, (y, entity_ids, silos))
@@ -154,11 +164,13 @@ class Inputs(Parameters):
         known = People(rows[keep], labels[keep], entities, owners, whole)
         given = self._given(runs[0], known, public, label)
         self._told(runs[0], preflight(given, self._caller.words, insist=self.insist))
-        shown = self._tried(runs[0], public)
+        known_labels = self._labels_of_public(runs[0], y_public, len(public))
+        runs[0], shown = self._begun(runs[0], public, known_labels)
+        self.student_map_ = runs[0].student_map
         shards = self.partition(runs[0].method, len(keep), entities, owners)
         n_teachers = shards.n_shards if shards.people is None else None
         people = PrivateRows(known.rows, targets[keep], shards)
-        return runs, people, known.digest, self._public(runs[0], public, shown, shards.unit, n_teachers)
+        return runs, people, known.digest, self._public(runs[0], public, shown, shards.unit, n_teachers, known_labels)
 
     def _rows_in_batches(
         self,
@@ -167,6 +179,7 @@ class Inputs(Parameters):
         runs: list[Resolved],
         label: Any,
         X_public: Any,
+        y_public: Any,
         entity: Any,
         silos: Any,
         whole_rows: Any,
@@ -195,6 +208,7 @@ class Inputs(Parameters):
                 "Rows that are read in batches need an `X_public` with named columns, and no `silos` or `whole_rows`."
             )
         self._check_unit(entity)
+        X_public, y_public = _apart(X_public, y_public)
         features = public_features(X_public, label, entity)
         [run], _, X_public, _ = self._numbered([run], features, features)
         if not isinstance(self.columns_, PublicColumns):
@@ -214,7 +228,9 @@ class Inputs(Parameters):
             checked=partial(_checked_rows, allow_nan=self._allow_nan),
             encoded=partial(_encoded, places={label: places[name] for label, name in class_of(self.classes).items()}),
         )
-        shown = self._tried(run, public)
+        known_labels = self._labels_of_public(run, y_public, len(public))
+        run, shown = self._begun(run, public, known_labels)
+        self.student_map_ = run.student_map
         unit = unit_of_single_people(self.unit or "entity", named=entity is not None)
         settings = reader, unit, run.teacher_map, shown[0].shape[1]
         people = PeopleInBatches(*settings) if batches is X else PeopleInPartitions.of(X, *settings)
@@ -222,10 +238,50 @@ class Inputs(Parameters):
         given = self._given(run, nobody, public, label, n_people=people.n_people)
         self._told(run, people.look(partial(_found_in, people.reader, given, self._caller.words, self.insist)))
         n_people = people.n_people if entity is None else None
-        return [run], people, people.digest, self._public(run, public, shown, unit, n_people)
+        return [run], people, people.digest, self._public(run, public, shown, unit, n_people, known_labels)
+
+    def _labels_of_public(self, run: Resolved, labels: Any, n_rows: int) -> IntArray | None:
+        """Return the class index of each public row, or −1 where its label is missing; None without labels."""
+        if labels is None:
+            return None
+        if not run.method.takes_labels:
+            raise InvalidParameterError(
+                f"`y_public` is for NoisyMoments, and {type(run.method).__name__} does not use it. Leave it out."
+            )
+        cells = column_array(labels)
+        if cells.shape != (n_rows,):
+            raise InvalidDataError(f"`y_public` must have one label per public row, {n_rows}. Got shape {cells.shape}.")
+        places = {name: place for place, name in enumerate(self.classes_.tolist())}
+        declared = {} if self.classes is None else class_of(self.classes)
+        found = [None if is_missing(one) else declared.get(one, one) for one in cells.tolist()]
+        if unknown := sorted({str(one) for one in found if one is not None and one not in places}):
+            raise InvalidDataError(
+                f"`y_public` holds {unknown[0]!r}, which is not among the classes. Use one spelling, or declare it in "
+                "`classes`."
+            )
+        return np.array([ABSTAIN if one is None else places[one] for one in found], dtype=np.int64)
+
+    def _begun(
+        self, run: Resolved, public: Matrix, labels: IntArray | None, *, again: bool = False
+    ) -> tuple[Resolved, tuple[Matrix, Matrix]]:
+        """Return public rows as teachers and student see them, beside the scores by a model of their labels, if any."""
+        asked, seen = self._tried(run, public, again=again)
+        if labels is None:
+            return run, (asked, seen)
+        scored, rows = ScoredRows.learn(public, run.teacher_map, asked, labels, len(self.classes_))
+        check_row_by_row(scored, public)
+        if run.method.student is not None:  # which learns from the rows without scores
+            return replace(run, teacher_map=scored), (rows, seen)
+        return replace(run, teacher_map=scored, student_map=scored), (rows, rows)
 
     def _public(
-        self, run: Resolved, rows: Matrix, shown: tuple[Matrix, Matrix], unit: PrivacyUnit, n_teachers: int | None
+        self,
+        run: Resolved,
+        rows: Matrix,
+        shown: tuple[Matrix, Matrix],
+        unit: PrivacyUnit,
+        n_teachers: int | None,
+        labels: IntArray | None,
     ) -> Public:
         """Return all that the method may look at: the public rows, also as `shown` to teachers and student."""
         of_teachers, of_student = (int(seed.generate_state(1)[0]) for seed in self._seeds()[1:])
@@ -242,6 +298,7 @@ class Inputs(Parameters):
             seed=of_student,
             teacher_map=run.teacher_map,
             training=Training(of_teachers, self.n_jobs, self.progress, checkpoints),
+            labels=labels,
         )
 
     def partition(self, method: Method, n_rows: int, entity_ids: Any = None, silos: Any = None) -> Shards:
@@ -478,6 +535,16 @@ def _found_in(reader: BatchReader, given: Given, words: Words, insist: bool, tab
         columns={name: cells for name, cells in table.columns.items() if name in given.columns},
     )
     return preflight(here, words, insist=insist)
+
+
+def _apart(X_public: Any, y_public: Any) -> tuple[Any, Any]:
+    """Return public rows without their labels, and the labels, which may be a column of them."""
+    if not isinstance(y_public, str):
+        return X_public, y_public
+    table = as_table(X_public)
+    if table is None:
+        raise InvalidParameterError("`y_public` may be the name of a column only if `X_public` has named columns.")
+    return table.without([y_public]), table.column(y_public)
 
 
 def _holds_text(X: Any) -> bool:

@@ -30,7 +30,7 @@ from tutelage.students import NoisySumClassifier, default_student, student_named
 from tutelage.students.selection import QuerySelector
 
 _OWNER = "PATEClassifier"
-_OF_FIT = ("X", "y", "X_public", "entity_ids", "silos", "whole_rows")
+_OF_FIT = ("X", "y", "X_public", "y_public", "entity_ids", "silos", "whole_rows")
 _TUNED = ("method", "teacher", "features", "student", "student_features")
 _OF_METHOD = ("teacher", "student")  # of these
 # Limits of parameters; the record of the method checks its own.

@@ -140,7 +140,7 @@ def check_row_by_row(features: FeatureMap, X_public: npt.NDArray[Any]) -> None:
         whole = np.asarray(features.transform(np.array(rows)))
         backwards = features.transform(np.array(rows[::-1]))[::-1]
         others = [backwards, *(features.transform(np.array(rows[:count])) for count in (1, third))]
-    together = _takes_rows_together(features)
+    together = takes_rows_together(features)
     for other in others:
         if not _agree(np.asarray(other), whole[: len(other)], exactly=together):
             exact = "to the last bit, or leave `row_by_row` out"
@@ -170,7 +170,7 @@ def features_of_private(
     number of features of a public row; a map that makes another number of private ones is refused.
     """
     parts = parts_of(features)
-    apart = next((number for number in range(len(parts), 0, -1) if not _takes_rows_together(parts[number - 1])), 0)
+    apart = next((number for number in range(len(parts), 0, -1) if not takes_rows_together(parts[number - 1])), 0)
     rows = np.array(X)
     found = _shard_by_shard(parts[:apart], rows, shards) if apart else rows
     if found is None or (apart == len(parts) and found.shape[1] != n_features):
@@ -182,9 +182,9 @@ def features_of_private(
 
 def _shard_by_shard(parts: Sequence[Any], X: Matrix, shards: Iterable[IntArray]) -> FloatArray | None:
     """Return the features of the rows of each shard; None if a map does not make the same numbers of all of them."""
-    keeps_nothing = all(_is_ours(part) and getattr(part, "keeps_nothing", lambda: True)() for part in parts)
+    together = keeps_nothing(parts)
     places = [rows for rows in shards if len(rows)]
-    made = _quietly(lambda: [_through(parts if keeps_nothing else deepcopy(parts), X[rows]) for rows in places])
+    made = _quietly(lambda: [_through(parts if together else deepcopy(parts), X[rows]) for rows in places])
     widths = {part.shape[1] if part.ndim == 2 and part.dtype.kind in "buif" else -1 for part in made}
     if len(widths) != 1 or -1 in widths or any(map(ne, map(len, made), map(len, places))):
         return None
@@ -198,6 +198,11 @@ def _through(parts: Sequence[Any], rows: Matrix) -> Matrix:
     for part in parts:
         rows = np.asarray(part.transform(rows))
     return rows
+
+
+def keeps_nothing(parts: Sequence[Any]) -> bool:
+    """Return whether maps are known to keep nothing of the rows that they transform."""
+    return all(_is_ours(part) and getattr(part, "keeps_nothing", lambda: True)() for part in parts)
 
 
 def _is_ours(part: object) -> bool:
@@ -223,7 +228,7 @@ def _quietly(work: Callable[[], _Result]) -> _Result:
     )
 
 
-def _takes_rows_together(features: object) -> bool:
+def takes_rows_together(features: object) -> bool:
     """Return whether the features of a row depend on no other row, to the last bit: by proof, or as a user states."""
     return all(_is_ours(part) and getattr(part, "row_by_row", True) for part in parts_of(features))
 

@@ -41,6 +41,8 @@ class Method(ABC):
         Whether rows may be read in batches.
     takes_empty : bool
         Whether cells of a table may be empty.
+    takes_labels : bool
+        Whether it starts from labels of public rows.
     fewest_public : int
         Public rows below which a warning is due.
     accounting : Accounting
@@ -56,6 +58,7 @@ class Method(ABC):
     closed_form: ClassVar[bool] = False
     in_batches: ClassVar[bool] = False
     takes_empty: ClassVar[bool] = False
+    takes_labels: ClassVar[bool] = False
     fewest_public: ClassVar[int] = 0
     accounting: ClassVar[Accounting] = Accounting.RENYI
     mechanism: Any  # None until it is calibrated, or given

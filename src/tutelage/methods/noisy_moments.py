@@ -1,8 +1,10 @@
 """Every person casts a vector for each class, noisy sums of these are released, and a student follows from them."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import sqrt
 from typing import Any, ClassVar, NamedTuple, Self, final
 
 import numpy as np
@@ -11,13 +13,22 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import IntArray, Matrix, NeverPickled
+from tutelage._internal.validation import probability
 from tutelage.accounting.filter import Accounting
-from tutelage.ballots import BallotSum, Vector
+from tutelage.ballots import BallotSum, Vector, sum_of_products
 from tutelage.digests import canonical, data_digest
 from tutelage.events import Composed, Event, settings_of
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features import PublicScaling
-from tutelage.features.base import FeatureMap, chained, check_row_by_row, features_of_private, require_public_map
+from tutelage.features.base import (
+    FeatureMap,
+    chained,
+    check_row_by_row,
+    features_of_private,
+    parts_of,
+    require_public_map,
+)
+from tutelage.features.scored import BesideScores, chances_of
 from tutelage.features.stored import map_from_bytes, map_to_bytes
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.base import Method
@@ -27,8 +38,10 @@ from tutelage.noise import NoiseSource
 from tutelage.partition import Shards
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students import Moments, NoisySumClassifier
+from tutelage.students.stacking import Stacking, numbers_of, stacking_norm
 from tutelage.teachers import VectorBallots
 from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory, Vectors
+from tutelage.teachers.vectors import sum_of_blocks
 
 _NOISE_OF_COUNT = 10.0  # times that of the ballots: the number of people takes a hundredth of what they take
 
@@ -56,26 +69,23 @@ class CountBallot:
         return BallotSum(np.array([[people.n_people]]), 1, people.unit)
 
 
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class VectorBallot:
-    """The ballot of one round: features of a person's rows, times what the student so far gets wrong; public."""
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class SummedBallot(ABC):
+    """A ballot of one round that is cast from the features of a person's rows; public."""
 
-    teacher: VectorBallots
-    features: Pipeline
-    student: NoisySumClassifier
-    radius: float
+    features: Any  # public map
     number: int  # of the round
+    rounds: int
     setting_number: int
     is_final: bool  # whether the student follows from it, and it is no trial
     progress: bool
 
     def cast(self, prepared: PeopleReady, _request: Request, _places: IntArray, /) -> BallotSum:
         """Return the private sum of all people's ballots."""
-        people, is_last = prepared.views[self.setting_number], self.number + 1 == self.teacher.rounds
+        people, is_last = prepared.views[self.setting_number], self.number + 1 == self.rounds
         prepared.vectors.begin(self.features)
         sum_of = partial(self._sum_of, chained(people.first_map, self.features), people.unit)
-        title = f"Casting ballots, round {self.number + 1} of {self.teacher.rounds}"
+        title = f"Casting ballots, round {self.number + 1} of {self.rounds}"
 
         def shown(blocks: Iterable[PeopleBlock], n_people: int) -> Iterable[PeopleBlock]:
             return progress_bar(
@@ -87,17 +97,60 @@ class VectorBallot:
         finally:
             prepared.vectors.begin(None if is_last else self.features)
 
+    @abstractmethod
     def _sum_of(
         self, vectors_of: FeatureMap, unit: PrivacyUnit, blocks: Iterable[PeopleBlock], kept: Vectors
     ) -> BallotSum:
         """Return the private sum of the ballots of some people."""
+
+    def _seen(self, vectors_of: FeatureMap, kept: Vectors, block: PeopleBlock, n_features: int) -> Matrix:
+        """Return the features of some private rows, which are kept for the next round."""
+        each = np.arange(len(block.rows))[:, np.newaxis]
+        return kept.of(block, lambda: features_of_private(vectors_of, block.rows, each, n_features))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class VectorBallot(SummedBallot):
+    """The ballot that is vectors of a person's rows, times what the student so far gets wrong."""
+
+    teacher: VectorBallots
+    student: NoisySumClassifier
+    radius: float
+    n_scores: int  # columns after the vectors
+
+    def _sum_of(
+        self, vectors_of: FeatureMap, unit: PrivacyUnit, blocks: Iterable[PeopleBlock], kept: Vectors
+    ) -> BallotSum:
         return self.teacher.cast(blocks, partial(self._products, vectors_of, kept), self.radius, unit)
 
     def _products(self, vectors_of: FeatureMap, kept: Vectors, block: PeopleBlock) -> tuple[Matrix, Matrix]:
         """Return the vectors of some private rows, and what the student gets wrong on them."""
-        each = np.arange(len(block.rows))[:, np.newaxis]
-        vectors = kept.of(block, lambda: features_of_private(vectors_of, block.rows, each, len(self.student.coef_)))
-        return vectors, self.student.residuals(vectors, block.labels)
+        n_vectors = len(self.student.coef_)
+        seen = self._seen(vectors_of, kept, block, n_vectors + self.n_scores)
+        start = _start(seen, self.n_scores)
+        return seen[:, :n_vectors], self.student.residuals(seen[:, :n_vectors], block.labels, start)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class StackingBallot(SummedBallot):
+    """The ballot that says how much to believe of public labels and of the sums before."""
+
+    stacking: Stacking
+
+    def _sum_of(
+        self, vectors_of: FeatureMap, unit: PrivacyUnit, blocks: Iterable[PeopleBlock], kept: Vectors
+    ) -> BallotSum:
+        student = self.stacking.student
+
+        def cast_by(block: PeopleBlock) -> BallotSum:
+            seen = self._seen(vectors_of, kept, block, len(student.coef_) + len(student.classes_))
+            return sum_of_means(
+                self.stacking.ballots(seen, block.labels), block.people, stacking_norm(len(student.classes_)), unit
+            )
+
+        return sum_of_blocks(blocks, cast_by)
 
 
 class SumsReleased(NamedTuple):
@@ -115,6 +168,7 @@ class NoisySums(Method):
     __slots__ = ()
     closed_form: ClassVar[bool] = True
     takes_empty: ClassVar[bool] = True
+    takes_labels: ClassVar[bool] = True
     fewest_public: ClassVar[int] = 50
     accounting: ClassVar[Accounting] = Accounting.GAUSSIAN
 
@@ -139,6 +193,9 @@ class NoisyMoments(NoisySums):
     ----------
     n_landmarks, quantile, rounds
         As for `VectorBallots`, which says what a ballot is.
+    stack : float
+        Where public rows have labels: share of all 1/σ² for a last sum, which says how much to believe of the public
+        labels and of the sums before. Without public labels it is not used.
     mechanism : NoisySum, optional
         The noise of one sum that costs as much as all rounds together. Default: the least that ε allows.
     student : scikit-learn classifier, optional
@@ -151,11 +208,13 @@ class NoisyMoments(NoisySums):
     n_landmarks: int = 1000
     quantile: float = 0.4
     rounds: int = 2
+    stack: float = 0.3
     mechanism: NoisySum | None = None
     student: Any = None
 
     def __post_init__(self) -> None:
         VectorBallots(self.n_landmarks, self.quantile, self.rounds)  # which checks them
+        probability(self.stack, "stack", "NoisyMoments")
         if isinstance(self.student, NoisySumClassifier):  # which has no settings
             object.__setattr__(self, "student", None)
         if self.mechanism is not None and not isinstance(self.mechanism, NoisySum):
@@ -174,15 +233,28 @@ class NoisyMoments(NoisySums):
         return Composed((self.event_of_rounds(sizes), *self.event_of_count(sizes)))
 
     def event_of_rounds(self, sizes: Sizes) -> Event:
-        """Return what all rounds are at most."""
-        teacher, noise = self.teacher, self.calibrated.noise_multiplier
+        """Return what all rounds are at most, with the sum that stacks where public rows have labels."""
+        teacher, noise = self.teacher, self._of_rounds(self.calibrated, labeled=sizes.labeled)
         numbers = teacher.most_numbers(sizes.n_classes)
-        return Composed(
-            tuple(
-                teacher.event_of_round(noise, number, numbers, sizes.unit, simulated=sizes.simulated)
-                for number in range(self.rounds)
-            )
+        rounds = tuple(
+            teacher.event_of_round(noise, number, numbers, sizes.unit, simulated=sizes.simulated)
+            for number in range(self.rounds)
         )
+        return Composed((*rounds, *([self._event_of_stacking(sizes)] if sizes.labeled else [])))
+
+    def _of_rounds(self, mechanism: NoisySum, *, labeled: bool) -> float:
+        """Return σ of one sum that costs as much as all rounds without the one that stacks."""
+        return mechanism.noise_multiplier / (sqrt(1 - self.stack) if labeled else 1)
+
+    def _stacking(self, sizes: Sizes) -> tuple[NoisySum, Vector]:
+        """Return how the sum that stacks is released, and the form of its ballots."""
+        numbers = numbers_of(sizes.n_classes)
+        form = Vector((1, numbers), stacking_norm(sizes.n_classes) ** 2, sizes.unit)
+        return NoisySum(self.calibrated.noise_multiplier / sqrt(self.stack)), form
+
+    def _event_of_stacking(self, sizes: Sizes) -> Event:
+        mechanism, form = self._stacking(sizes)
+        return mechanism.most(form, simulated=sizes.simulated)
 
     def event_of_count(self, sizes: Sizes) -> list[Event]:
         """Return what the noisy number of people is, if that number is private."""
@@ -245,7 +317,7 @@ class NoisyMoments(NoisySums):
         for what is released afterwards, `then`, too.
         """
         learned = trial_for or self.calibrated
-        named = [*subject_of(public), n_people, settings_of(self.teacher), data_digest(public.teacher_rows).hex()]
+        named = [*subject_of(public), n_people, settings_of(self.teacher), *public.digests]
         stored = yield Learned(
             canonical([*named, learned.key()]), lambda: map_to_bytes(self._features(public, n_people, learned))
         )
@@ -263,20 +335,30 @@ class NoisyMoments(NoisySums):
         then: Sequence[Event] = (),
     ) -> Generator[Request, Answer, SumsReleased]:
         """Ask for the sums of all rounds over these features; `named` says what their subject is."""
-        teacher, mechanism, classes, progress = self.teacher, self.calibrated, public.classes, public.training.progress
-        seen = require_public_map(features, "NoisyMoments").transform(public.teacher_rows)
-        student = NoisySumClassifier().fit_moments(seen, [], n_rows=n_people, classes=classes)
-        form = Vector((len(classes), seen.shape[1]), teacher.norm**2, public.unit)
+        teacher, classes, n_scores = self.teacher, public.classes, public.n_scores
+        noise = self._of_rounds(self.calibrated, labeled=n_scores > 0)
+        whole: Any = BesideScores(features, n_scores) if n_scores else features
+        seen = require_public_map(whole, "NoisyMoments").transform(public.teacher_rows)
+        vectors, start = seen[:, : seen.shape[1] - n_scores], _start(seen, n_scores)
+        student = NoisySumClassifier().fit_moments(vectors, [], n_rows=n_people, classes=classes, start=start)
+        form = Vector((len(classes), vectors.shape[1]), teacher.norm**2, public.unit)
+        ballot: dict[str, Any] = {
+            "features": whole,
+            "rounds": self.rounds + (n_scores > 0),
+            "setting_number": public.setting_number,
+            "is_final": trial_for is None,
+            "progress": public.training.progress,
+        }
         rounds, named = list[Moments](), [*named, []]
         for number in range(self.rounds):
-            of_round = NoisySum(teacher.noise_of_round(mechanism.noise_multiplier, number))
-            radius = student.radius(seen)
+            of_round = NoisySum(teacher.noise_of_round(noise, number))
+            radius = student.radius(vectors, start)
             answer = yield Request(
                 mechanism=of_round,
                 form=form,
                 subject={"sum": named},
                 ballot=VectorBallot(
-                    teacher, features, student, radius, number, public.setting_number, trial_for is None, progress
+                    teacher=teacher, student=student, radius=radius, n_scores=n_scores, number=number, **ballot
                 ),
                 total=None if rounds else Composed((self.event_of_rounds(public.sizes), *then)),
             )
@@ -287,11 +369,18 @@ class NoisyMoments(NoisySums):
             named = [*named, data_digest(values).hex()]
             found = Moments.of_sum(values, sigma, scale, radius)
             rounds.append(found.averaged_with(known) if known is not None and not rounds else found)
-            student = NoisySumClassifier().fit_moments(seen, rounds, n_rows=n_people, classes=classes)
+            student = NoisySumClassifier().fit_moments(vectors, rounds, n_rows=n_people, classes=classes, start=start)
+        classifier: Any = student
+        if n_scores:
+            stacking, (mechanism, form) = Stacking.of(student, seen), self._stacking(public.sizes)
+            cast = StackingBallot(stacking=stacking, number=self.rounds, **ballot)
+            answer = yield Request(mechanism=mechanism, form=form, subject={"sum": [*named, "stacking"]}, ballot=cast)
+            sigma = mechanism.most(form, simulated=public.simulated).sigma
+            classifier = stacking.classifier(answer.values[0], sigma, n_people)
         return SumsReleased(
             moments=tuple(rounds),
-            student=Pipeline([*features.steps, ("classifier", student)]),
-            predicted=student.predict(seen),
+            student=Pipeline([*make_pipeline(*parts_of(whole)).steps, ("classifier", classifier)]),
+            predicted=classifier.predict(seen),
             named=named,
         )
 
@@ -305,7 +394,8 @@ class NoisyMoments(NoisySums):
             public.teacher_rows,
             n_classes=len(public.classes),
             n_people=n_people,
-            noise_multiplier=mechanism.noise_multiplier,
+            noise_multiplier=self._of_rounds(mechanism, labeled=public.labels is not None),
+            n_scores=public.n_scores,
         )
         check_row_by_row(require_public_map(features, "NoisyMoments"), public.teacher_rows)
         return features
@@ -341,6 +431,22 @@ class NoisyMoments(NoisySums):
     def describe_queries(self, _rounds: int, /) -> str:
         """Return what a card says about the choice of the queries."""
         return "all public rows of the run; labels follow from noisy sums of bounded ballots"
+
+
+def sum_of_means(ballots: IntArray, people: IntArray, norm: int, unit: PrivacyUnit) -> BallotSum:
+    """Return the sum of one ballot per person, the mean of the ballots of the person's rows, in whole numbers.
+
+    `people`, shape (rows,), says whose row it is, in ascending order, with all rows of these people.
+    """
+    starts = np.flatnonzero(np.diff(people, prepend=people[0] - 1))
+    sums, n_rows = np.add.reduceat(ballots, starts, axis=0), np.diff(starts, append=len(people))[:, np.newaxis]
+    means = np.rint(sums / n_rows).astype(np.int64)
+    return sum_of_products(np.ones((len(means), 1), dtype=np.int64), means, np.arange(len(means)), norm=norm, unit=unit)
+
+
+def _start(seen: Matrix, n_scores: int) -> Matrix | None:
+    """Return what is expected of rows by their scores, less the chance of a class at random."""
+    return chances_of(seen[:, -n_scores:]) - 1 / n_scores if n_scores else None
 
 
 def subject_of(public: Public) -> list[Any]:

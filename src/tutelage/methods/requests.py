@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix, NeverPickled
 from tutelage.ballots import BallotSum, OneHot, Vector, VoteHistogram, tally_few
+from tutelage.digests import data_digest
 from tutelage.events import Event
 from tutelage.features.base import FeatureMap, features_of_private
 from tutelage.mechanisms import Mechanism, NoisySum
@@ -33,6 +34,7 @@ class Sizes:
     n_public: int  # public rows
     unit: PrivacyUnit
     simulated: bool = False
+    labeled: bool = False  # whether public rows have labels
 
 
 class Training(NamedTuple):
@@ -61,6 +63,8 @@ class Public:
     teacher_map: FeatureMap | None = None
     training: Training = field(default_factory=Training)
     setting_number: int = 0  # of the settings that are tried
+    # Class index of each public row, or −1. Where there are labels, the last columns of `teacher_rows` are scores.
+    labels: IntArray | None = None
 
     @classmethod
     def of_labels(cls, known: Any, unit: PrivacyUnit, n_people: int) -> "Public":
@@ -74,7 +78,30 @@ class Public:
     @property
     def sizes(self) -> Sizes:
         """The sizes."""
-        return Sizes(n_classes=len(self.classes), n_public=len(self.rows), unit=self.unit, simulated=self.simulated)
+        return Sizes(
+            n_classes=len(self.classes),
+            n_public=len(self.rows),
+            unit=self.unit,
+            simulated=self.simulated,
+            labeled=self.labels is not None,
+        )
+
+    @property
+    def n_scores(self) -> int:
+        """How many columns of `teacher_rows` are scores by a model of public labels."""
+        return 0 if self.labels is None else len(self.classes)
+
+    @property
+    def given(self) -> list[Matrix]:
+        """The public rows, and their labels if there are any, as they were given."""
+        return [self.rows] if self.labels is None else [self.rows, self.labels]
+
+    @property
+    def digests(self) -> list[str]:
+        """By what sums know these rows: scores follow from the labels, but for the last bits."""
+        if self.labels is None:
+            return [data_digest(self.teacher_rows).hex()]
+        return [data_digest(self.rows, self.teacher_rows[:, : -self.n_scores], self.labels).hex(), "labels"]
 
 
 @final

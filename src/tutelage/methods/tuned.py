@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from hashlib import sha256
 from math import ceil, sqrt
 from typing import Any, ClassVar, final
@@ -37,7 +37,8 @@ from tutelage.methods.requests import Answer, PrivateRows, Public, Request, Size
 from tutelage.noise import SimulationNoise
 from tutelage.partition import Shards
 from tutelage.privacy import PrivacyUnit
-from tutelage.students import fit_student
+from tutelage.students import NoisySumClassifier, fit_student
+from tutelage.students.stacking import linear_scores
 from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory, blocks_of
 from tutelage.teachers.parallel import MachineFaultError, is_of_machine
 
@@ -268,7 +269,10 @@ def _student(one: Candidate, rehearsal: SumsReleased) -> Any:
 def _described(one: Candidate, student: Any) -> list[Any]:
     """Return what a student of the rehearsal follows from, beside the trial."""
     public, learner = one.public, one.method.student
-    rows = [settings_of(one.method.teacher), data_digest(public.teacher_rows, public.student_rows).hex()]
+    rows = [settings_of(one.method.teacher), *public.digests]
+    if learner is None:
+        return rows
+    rows = [*rows, data_digest(public.student_rows).hex()]
     with suppress(Exception):  # a learner that cannot be spelled out is known by what it says
         return [*rows, spelled_out(learner)]
     return [*rows, data_digest(np.searchsorted(public.classes, student.predict(public.student_rows))).hex()]
@@ -325,8 +329,8 @@ def _predicted(
     number = one.public.setting_number
     if one.method.student is None:
         each, last = np.arange(len(places))[:, np.newaxis], student[-1]
-        rows = prepared.views[number].rows[places]
-        return last.expected(features_of_private(student[:-1], rows, each, len(last.coef_))).argmax(axis=1)
+        seen = features_of_private(student[:-1], prepared.views[number].rows[places], each, last.n_features_in_)
+        return (last.expected if isinstance(last, NoisySumClassifier) else partial(linear_scores, last))(seen).argmax(1)
     of_people = np.split(prepared.student_rows[number][places], np.flatnonzero(np.diff(people)) + 1)
     # scikit-learn's own check of parameters in each call would take longer than a single row.
     with QUIET, config_context(skip_parameter_validation=True):

@@ -12,11 +12,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidDataError
 from tutelage.features.rowwise import projector
+from tutelage.features.scored import LEAST_CHANCE
 
 _POWERS = (-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0)  # of the public spread, in proportion to which weights are expected
 _LEVELS = np.exp(np.arange(-25, 25, 0.5))  # how large the weights are expected to be
 _LEAST_SPREAD = 1e-9  # of the largest
-LEAST_CHANCE = 1e-3  # of a class, before they are made to sum to one
 # Share of a class's variance that the features explain and earlier rounds have not, in the first and in later rounds.
 _UNEXPLAINED, _UNEXPLAINED_LATER = 0.5, 0.05
 _QUANTILE = 0.85  # of the lengths of what a student gets wrong: longer ones are shortened
@@ -88,6 +88,9 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         Class values.
     coef_ : array of shape (features, classes)
         Weights; a row belongs to the class of the largest sum.
+    whole_coef_ : array of shape (features, classes)
+        The weights of a classifier without a start, where one was given: by the same moments, and by what the start
+        says of the public rows.
     """
 
     def fit(self, X: Matrix, y: npt.NDArray[np.generic]) -> Self:
@@ -106,7 +109,13 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         return self.fit_moments(rows, [Moments(values, 0.0, np.inf)], n_rows=len(rows), classes=classes)
 
     def fit_moments(
-        self, X_public: Matrix, rounds: Sequence[Moments], *, n_rows: int, classes: npt.NDArray[np.generic]
+        self,
+        X_public: Matrix,
+        rounds: Sequence[Moments],
+        *,
+        n_rows: int,
+        classes: npt.NDArray[np.generic],
+        start: FloatArray | None = None,
     ) -> Self:
         """Fit the classifier; costs no privacy.
 
@@ -121,6 +130,8 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             How many private rows, or people, the means are over.
         classes : array of shape (classes,)
             Class values.
+        start : array of shape (public rows, classes), optional
+            What is expected of the public rows before anything is learned. Default: that classes are equally likely.
         """
         self.classes_, self.n_features_in_ = np.asarray(classes), X_public.shape[1]
         m = len(self.classes_)
@@ -133,8 +144,9 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         spread, axes = values[kept][:, np.newaxis], axes[:, kept]
         weighted, precision = np.zeros((len(spread), m)), np.zeros((len(spread), 1))
         self.coef_ = np.zeros((self.n_features_in_, m))
+        given = 0.0 if start is None else axes.T @ (X_public.T @ start / len(X_public))
         for number, moments in enumerate(rounds):
-            share = self._share_within(X_public, moments.radius)
+            share = self._share_within(X_public, moments.radius, start)
             known = spread * (axes.T @ self.coef_)  # what the rounds before have explained
             seen = axes.T @ (moments.values - moments.values.mean(axis=0)).T / share + known
             # A mean over n rows varies by itself, too: along a direction by spread/n times the variance of a class. So
@@ -149,9 +161,13 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             if number:
                 found = _corrected(_mean(prior, spread, *before), found, spread, prior, (before[1], precision))
             self.coef_ = axes @ found
+        if start is not None and rounds:
+            seen = weighted / precision + given
+            prior = _likeliest_prior(seen, spread, 1 / precision)
+            self.whole_coef_ = axes @ _mean(prior, spread, seen * precision, precision)
         return self
 
-    def residuals(self, X: Matrix, y: npt.NDArray[np.integer]) -> FloatArray:
+    def residuals(self, X: Matrix, y: npt.NDArray[np.integer], start: FloatArray | None = None) -> FloatArray:
         """Return the residual of each row: 1 for its class, 0 for others, minus what is expected of it.
 
         Parameters
@@ -160,9 +176,11 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             Rows.
         y : integer array of shape (rows,)
             Class index of each row.
+        start : array of shape (rows, classes), optional
+            What is expected of each row at the start, less the chance of a class at random.
         """
         m = len(self.classes_)
-        return np.eye(m)[y] - (self.expected(X) + 1 / m)
+        return np.eye(m)[y] - ((0.0 if start is None else start) + self.expected(X) + 1 / m)
 
     def expected(self, X: Matrix) -> FloatArray:
         """Return the `decision_function` to about six digits, to the last bit whatever rows are beside a row.
@@ -174,20 +192,21 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         """
         return projector(np.zeros(len(self.coef_)), self.coef_, 1.0)(np.asarray(X, dtype=np.float64))
 
-    def radius(self, X_public: Matrix) -> float:
+    def radius(self, X_public: Matrix, start: FloatArray | None = None) -> float:
         """Return the length beyond which products of residuals and features are to be shortened, by public rows."""
-        return float(np.quantile(self._lengths(X_public), _QUANTILE)) or 1.0
+        return float(np.quantile(self._lengths(X_public, start), _QUANTILE)) or 1.0
 
-    def _lengths(self, X_public: Matrix) -> FloatArray:
+    def _lengths(self, X_public: Matrix, start: FloatArray | None) -> FloatArray:
         """Return the lengths of the products, of public rows with classes drawn as the classifier expects them."""
-        up_to = np.cumsum(self.predict_proba(X_public), axis=1)
+        begun = 0.0 if start is None else start
+        up_to = np.cumsum(self._chances(self.decision_function(X_public) + begun), axis=1)
         drawn = np.random.default_rng(0).random((len(X_public), 1))
         y = np.minimum((drawn > up_to).sum(axis=1), len(self.classes_) - 1)
-        return np.linalg.norm(self.residuals(X_public, y), axis=1) * np.linalg.norm(X_public, axis=1)
+        return np.linalg.norm(self.residuals(X_public, y, start), axis=1) * np.linalg.norm(X_public, axis=1)
 
-    def _share_within(self, X_public: Matrix, radius: float) -> float:
+    def _share_within(self, X_public: Matrix, radius: float, start: FloatArray | None) -> float:
         """Return the share of the products that shortening leaves, by public rows."""
-        lengths = self._lengths(X_public)
+        lengths = self._lengths(X_public, start)
         return float(np.minimum(lengths, radius).sum() / lengths.sum()) if lengths.sum() else 1.0
 
     def decision_function(self, X: Matrix) -> FloatArray:
@@ -196,7 +215,10 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Matrix) -> FloatArray:
         """Return the probability of each class, shape (rows, classes)."""
-        chances = np.maximum(self.decision_function(X) + 1 / len(self.classes_), LEAST_CHANCE)
+        return self._chances(self.decision_function(X))
+
+    def _chances(self, expected: FloatArray) -> FloatArray:
+        chances = np.maximum(expected + 1 / len(self.classes_), LEAST_CHANCE)
         return chances / chances.sum(axis=1, keepdims=True)
 
     def predict(self, X: Matrix) -> npt.NDArray[np.generic]:

@@ -69,17 +69,21 @@ class VectorBallots:
                 f"`rounds` of VectorBallots must be at most {_MOST_ROUNDS}. Got {self.rounds}; two are enough, mostly."
             )
 
-    def features(self, X_public: Matrix, *, n_classes: int, n_people: int, noise_multiplier: float) -> Pipeline:
+    def features(
+        self, X_public: Matrix, *, n_classes: int, n_people: int, noise_multiplier: float, n_scores: int = 0
+    ) -> Pipeline:
         """Return the map from rows to vectors of length at most one, learned from public rows; see `ballot_features`.
 
         `n_people` is about how many there are where that is private, and `noise_multiplier` is σ of the noise on the
-        sum, in lengths of the longest ballot.
+        sum, in lengths of the longest ballot. The last `n_scores` columns are scores by a model of public labels.
         """
         # Both the ballots of the first round and a class deviate by the root of (classes − 1)/classes; the latter by
         # another root of 1/classes.
         in_deviations = noise_multiplier * sqrt(n_classes) / n_people
         public = PublicRows(X_public, "the public rows")
-        scales = [PublicScaling.learn(public)] if _is_uneven(X_public) else []
+        scales = [PublicScaling.learn(public)] if _is_uneven(X_public[:, : X_public.shape[1] - n_scores]) else []
+        if n_scores:
+            scales = [_with_scores(scales[0] if scales else None, X_public, n_scores)]
         for scale in scales:
             public = public.through(scale)
         features = ballot_features(public, noise=in_deviations, n_landmarks=self.n_landmarks, quantile=self.quantile)
@@ -103,8 +107,7 @@ class VectorBallots:
         def cast_by(block: PeopleBlock) -> BallotSum:
             return self._cast(*products_of(block), block.people, radius, unit)
 
-        with QUIET:
-            return reduce(add_sums, on_all_cores(cast_by, in_turn(blocks)))
+        return sum_of_blocks(blocks, cast_by)
 
     def _cast(
         self, vectors: Matrix, residuals: Matrix, people: IntArray, radius: float, unit: PrivacyUnit
@@ -153,6 +156,25 @@ class VectorBallots:
     def scale(self, radius: float) -> float:
         """Return what a ballot's numbers are divided by to be residuals times vectors again."""
         return self.norm / radius
+
+
+def sum_of_blocks(blocks: Iterable[PeopleBlock], cast_by: Callable[[PeopleBlock], BallotSum]) -> BallotSum:
+    """Return the sum of the ballots of all people, whom each block holds with all their rows."""
+    with QUIET:
+        return reduce(add_sums, on_all_cores(cast_by, in_turn(blocks)))
+
+
+def _with_scores(scaling: PublicScaling | None, X_public: Matrix, n_scores: int) -> PublicScaling:
+    """Return the scaling that gives scores, taken together, the deviation of a usual column."""
+    if scaling is None:
+        center, deviation = np.zeros(X_public.shape[1]), np.ones(X_public.shape[1])
+        spread = np.std(np.asarray(X_public[:, :-n_scores], dtype=np.float64), axis=0)
+    else:
+        center, deviation = scaling.center.copy(), scaling.deviation.copy()
+        spread = (deviation[:-n_scores] > 0).astype(np.float64)
+    usual = float(np.median(spread[spread > 0])) if np.any(spread > 0) else 1.0
+    center[-n_scores:], deviation[-n_scores:] = 0.0, float(np.std(X_public[:, -n_scores:])) / usual
+    return PublicScaling(center, deviation)
 
 
 def _is_uneven(X_public: Matrix) -> bool:

@@ -1,0 +1,185 @@
+"""Rows beside what a model of public labels says of them: the start from which ballots go on.
+
+The model never sees a private row while it is learned, so its scores are a public map of one row.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, Self, final
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize_scalar
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline
+from threadpoolctl import threadpool_limits
+
+from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
+from tutelage.exceptions import InvalidDataError
+from tutelage.features.base import FeatureMap, PublicFeatureMap, PublicRows, keeps_nothing, takes_rows_together
+from tutelage.features.learned import PublicProjection, PublicScaling
+from tutelage.features.rowwise import reach_of
+
+LEAST_CHANCE = 1e-3  # of a class, before they are made to sum to one
+_FOLDS = 5
+_PENALTIES = (1e-3, 1e-2, 1e-1, 1.0)  # inverse, of a logistic regression over rows of unit deviation
+_MOST_COLUMNS = 200  # that trees are grown on: images have more, and edges that trees do not find
+_FEWEST_OF_TREES = 200  # rows with labels
+_TREES = {"max_iter": 100, "learning_rate": 0.06, "max_leaf_nodes": 15, "random_state": 0}
+_SHARPEST = 3.0  # times that scores are made larger or smaller, as logarithms up to about this
+
+
+class PublicModel(NamedTuple):
+    """A classifier that was fitted to public rows: a logistic regression or trees; its scores are exact by row."""
+
+    linear: PublicProjection | None  # of the rows as teachers see them
+    offsets: FloatArray  # what is added to its scores
+    trees: HistGradientBoostingClassifier | None  # of the rows as they came, if not linear
+    present: IntArray  # indices of the classes that have public rows
+    n_classes: int
+    sharpness: float = 1.0  # what scores are multiplied by, so that chances are right on average
+
+    def scores(self, rows: Matrix, seen: Matrix) -> FloatArray:
+        """Return the logarithm of the chance of each class, less their mean, shape (rows, classes)."""
+        if self.linear is not None:
+            found = self.linear.transform(seen) + self.offsets
+        else:
+            with threadpool_limits(1, "openmp"):  # whose threads do not survive a fork, and wait busily for each other
+                found = np.asarray(self.trees.decision_function(rows), dtype=np.float64)  # type: ignore[union-attr]
+        if found.ndim == 1:
+            found = np.stack([np.zeros_like(found), found], axis=1)
+        chances = np.zeros((len(found), self.n_classes))
+        chances[:, self.present] = chances_of(self.sharpness * found)
+        return log_chances(chances)
+
+
+@final
+@dataclass(eq=False, repr=False)
+class ScoredRows(PublicFeatureMap):
+    """Rows as teachers see them, and after them a score for each class, from a model of public labels."""
+
+    seen_by: Any  # public map, or None
+    model: PublicModel
+
+    @classmethod
+    def learn(
+        cls, rows: Matrix, seen_by: FeatureMap | None, seen: Matrix, labels: IntArray, n_classes: int
+    ) -> tuple[Self, Matrix]:
+        """Return the map, and what it makes of the public rows where a model sees no label of the rows it scores.
+
+        Parameters
+        ----------
+        rows, seen : arrays of shape (public rows, columns)
+            Public rows as they came, and through the map `seen_by`.
+        labels : integer array of shape (public rows,)
+            Class index of each, or −1 where it is not known.
+        n_classes : int
+            Number of classes.
+        """
+        known = labels != ABSTAIN
+        counts = np.bincount(labels[known], minlength=n_classes)
+        if np.count_nonzero(counts > 1) < 2:
+            raise InvalidDataError(
+                "`y_public` must hold at least two classes with two rows each, which a model can learn from. Leave it "
+                "out, or give more labels."
+            )
+        places = np.flatnonzero(known)
+        fold = np.full(len(labels), ABSTAIN)
+        shuffled = np.random.default_rng(0).permutation(places)
+        fold[shuffled[np.argsort(labels[shuffled], kind="stable")]] = np.arange(len(places)) % _FOLDS
+        best = None
+        for fit in _fits(rows, known):
+            # A row without a label is scored by the model of the first fold.
+            unseen, apart = np.where(known, fold, 0), np.zeros((len(labels), n_classes))
+            for number in range(_FOLDS):
+                taught, scored = known & (fold != number), unseen == number
+                if scored.any():
+                    model = fit(rows[taught], seen[taught], labels[taught], n_classes)
+                    apart[scored] = model.scores(rows[scored], seen[scored])
+            sharpness, surprise = _sharpness(apart[known], labels[known])
+            if best is None or surprise < best[0]:
+                best = surprise, fit, sharpness, apart
+        _, fit, sharpness, apart = best  # type: ignore[misc]
+        model = fit(rows[known], seen[known], labels[known], n_classes)._replace(sharpness=sharpness)
+        return cls(seen_by, model), np.hstack([seen, log_chances(chances_of(sharpness * apart))])
+
+    @property
+    def row_by_row(self) -> bool:
+        """Whether rows of several people may go through it together."""
+        return self.seen_by is None or takes_rows_together(self.seen_by)
+
+    def keeps_nothing(self) -> bool:
+        """Return whether no part keeps anything of the rows that it transforms."""
+        return self.seen_by is None or keeps_nothing([self.seen_by])
+
+    def transform(self, X: npt.ArrayLike) -> FloatArray:
+        """Return the rows as teachers see them beside the scores, shape (rows, features + classes)."""
+        rows = np.asarray(X)
+        seen = rows if self.seen_by is None else np.asarray(self.seen_by.transform(rows))
+        return np.hstack([seen, self.model.scores(rows, seen)])
+
+
+@final
+@dataclass(eq=False, repr=False)
+class BesideScores(PublicFeatureMap):
+    """Features of rows with scores, and after them the scores."""
+
+    features: Pipeline
+    n_scores: int
+
+    def transform(self, X: npt.ArrayLike) -> FloatArray:
+        """Return features and scores, shape (rows, features + scores)."""
+        rows = np.asarray(X, dtype=np.float64)
+        return np.hstack([self.features.transform(rows), rows[:, -self.n_scores :]])
+
+
+def chances_of(scores: FloatArray) -> FloatArray:
+    """Return the chance of each class by its score, along the last axis."""
+    found = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return found / found.sum(axis=1, keepdims=True)
+
+
+def log_chances(chances: FloatArray) -> FloatArray:
+    """Return the logarithm of chances that are not too small, less its mean over the classes."""
+    found = np.log(np.maximum(chances, LEAST_CHANCE))
+    return found - found.mean(axis=1, keepdims=True)
+
+
+def _fits(rows: Matrix, known: npt.NDArray[np.bool_]) -> Iterator[Any]:
+    """Yield how models are fitted; the better one is chosen by what it says of rows whose labels it has not seen."""
+    yield from (partial(_linear, penalty=penalty) for penalty in _PENALTIES)
+    numbers = rows.ndim == 2 and rows.dtype.kind in "buif" and rows.shape[1] <= _MOST_COLUMNS
+    if numbers and np.count_nonzero(known) >= _FEWEST_OF_TREES:
+        yield _trees
+
+
+def _linear(_rows: Matrix, seen: Matrix, labels: IntArray, n_classes: int, *, penalty: float) -> PublicModel:
+    scaling = PublicScaling.learn(PublicRows(seen, "public rows with labels"))
+    with threadpool_limits(1, "blas"):  # or the last bits would depend on the machine's load
+        fitted = LogisticRegression(C=penalty, max_iter=500).fit(scaling.transform(seen), labels)
+    directions = fitted.coef_.T / np.where(scaling.deviation > 0, scaling.deviation, np.inf)[:, np.newaxis]
+    offsets = np.asarray(fitted.intercept_)
+    if len(fitted.classes_) == 2:
+        directions, offsets = np.hstack([-directions, directions]) / 2, np.hstack([-offsets, offsets]) / 2
+    linear = PublicProjection(scaling.center, directions, reach_of(seen, scaling.center))
+    return PublicModel(linear, offsets, None, fitted.classes_.astype(np.int64), n_classes)
+
+
+def _trees(rows: Matrix, _seen: Matrix, labels: IntArray, n_classes: int) -> PublicModel:
+    with threadpool_limits(1, "openmp"):
+        fitted = HistGradientBoostingClassifier(**_TREES).fit(rows, labels)
+    return PublicModel(None, np.zeros(0), fitted, np.asarray(fitted.classes_, dtype=np.int64), n_classes)
+
+
+def _sharpness(scores: FloatArray, labels: IntArray) -> tuple[float, float]:
+    """Return by what scores are to be multiplied so that labels are likeliest, and how surprising they are then."""
+    each = np.arange(len(labels))
+
+    def surprise(power: float) -> float:
+        return -float(np.log(chances_of(np.exp(power) * scores)[each, labels]).mean())
+
+    limit = float(np.log(_SHARPEST))
+    best = minimize_scalar(surprise, bounds=(-2 * limit, limit), method="bounded")
+    return float(np.exp(best.x)), float(best.fun)

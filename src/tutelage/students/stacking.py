@@ -1,0 +1,200 @@
+"""A last noisy sum that says how much to believe of several scores: gradient and Gram matrix of private rows.
+
+Where public rows differ from private ones, what they say of weights is wrong. So the weights of a few scores are found
+on the private rows themselves, by one Newton step from the model of public labels: a multinomial logistic regression
+of the scores and of a bias for each class. The step is as long as the noise lets it be believed.
+"""
+
+from dataclasses import dataclass
+from math import ceil, sqrt
+from typing import Any, Self, final
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+
+from tutelage._internal.typing import FloatArray, IntArray
+from tutelage.features.rowwise import projector
+from tutelage.features.scored import chances_of
+from tutelage.students.noisy_sums import NoisySumClassifier
+
+N_SCORES = 3  # of the public labels, of the ballots beyond them, and of the ballots with them
+_STEPS = 2**12  # to which chances and scores are rounded: sums of their products stay below 2⁵³, and so exact
+_NUMBERS_AT_ONCE = 2**20
+_BALLOT_STEPS = 2**16  # to which the numbers of a ballot are rounded
+_QUANTILE = 0.9  # of the lengths of scores: longer ones are shortened
+_LEAST_DEVIATION = 0.05  # of a score: smaller ones are not stretched
+# The Gram matrix is that of softer chances, with scores times this: where the model of public labels is too sure, the
+# step would be too long. Chosen, as the penalty below, on splits that are not those of docs/ballots.md.
+_SOFTER = 0.7
+_PASSES = 3  # over the weights of scores and of classes, each given the other
+_DOUBT = 4.0  # by how much a step must make the sums likelier than none, as twice a logarithm
+_SPREADS = np.exp(np.arange(-12, 14, 0.5))  # how large the weights are expected to be, as variances
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Stacking:
+    """The ballot that says how scores are to be weighted, and the student that follows from their noisy sum; public.
+
+    Rows are vectors of length at most one, and after them a score for each class by the model of public labels.
+    """
+
+    student: NoisySumClassifier  # of the rounds before
+    deviations: FloatArray  # of the scores
+    radius: float
+
+    @classmethod
+    def of(cls, student: NoisySumClassifier, seen: FloatArray) -> Self:
+        """Return the ballot whose scales follow from the public rows `seen`, shape (public rows, features)."""
+        made = cls(student, np.ones(N_SCORES), 1.0)
+        scores = made._scores(seen)
+        deviations = np.sqrt((scores**2).sum(axis=2).mean(axis=0) / (len(student.classes_) - 1))
+        made = cls(student, np.maximum(deviations, _LEAST_DEVIATION), 1.0)
+        lengths = 2 * made._lengths(made._explained(seen))
+        return cls(student, made.deviations, float(np.quantile(lengths, _QUANTILE)))
+
+    @property
+    def n_weights(self) -> int:
+        """How many weights there are: one for each score and each class."""
+        return N_SCORES + len(self.student.classes_)
+
+    @property
+    def n_numbers(self) -> int:
+        """How many numbers a ballot has: the gradient, and the upper half of the Gram matrix."""
+        return numbers_of(len(self.student.classes_))
+
+    def ballots(self, seen: FloatArray, labels: IntArray) -> IntArray:
+        """Return the numbers of each row, shape (rows, numbers), of a length of at most about 2¹⁶.
+
+        With v_c the scores of class c, of length at most ½, and p the chances by public labels, the gradient is
+        v_y − Σ p_c v_c, and the Gram matrix Σ p_c v_c v_cᵀ − (Σ p_c v_c)(Σ p_c v_c)ᵀ. The length of the former is at
+        most 1 and that of the latter at most ¼, the largest variance within a ball of radius ½. All products are of
+        whole numbers, so that a row's are the same to the last bit whatever is beside it.
+        """
+        at_once = max(1, _NUMBERS_AT_ONCE // (self.n_weights * len(self.student.classes_)))
+        parts = (slice(start, start + at_once) for start in range(0, len(seen), at_once))
+        return np.concatenate([self._ballots(seen[part], labels[part]) for part in parts])
+
+    def _ballots(self, seen: FloatArray, labels: IntArray) -> IntArray:
+        shown, m = self._shown(seen), len(self.student.classes_)
+        mean, _ = _moments(shown, _whole(chances_of(seen[:, -m:])))
+        gradient = _STEPS * shown[np.arange(len(shown)), labels] - mean
+        mean, second = _moments(shown, _whole(chances_of(_SOFTER * seen[:, -m:])))
+        rows, columns = np.triu_indices(self.n_weights)
+        gram = _STEPS * second[:, rows, columns] - mean[:, rows] * mean[:, columns]
+        gram *= np.where(rows == columns, 1, sqrt(2)) * (4 / _STEPS**4)
+        both = np.hstack([gradient / _STEPS**2, gram]) / sqrt(2)
+        return np.rint(both * _BALLOT_STEPS).astype(np.int64)
+
+    def classifier(self, total: IntArray, sigma: float, n_people: int) -> LogisticRegression:
+        """Return the student, over vectors and scores.
+
+        Parameters
+        ----------
+        total : integer array of shape (numbers,)
+            The noisy sum of the mean ballots of all people.
+        sigma : float
+            Standard deviation of its noise.
+        n_people : int
+            How many people there are.
+        """
+        size, n = self.n_weights, n_people
+        means, noise = sqrt(2) / (_BALLOT_STEPS * n) * total, sqrt(2) / (_BALLOT_STEPS * n) * sigma
+        rows, columns = np.triu_indices(size)
+        gram = np.zeros((size, size))
+        gram[rows, columns] = gram[columns, rows] = means[size:] / np.where(rows == columns, 4, 4 * sqrt(2))
+        parts, weights = (slice(N_SCORES), slice(N_SCORES, None)), np.zeros(size)
+        for _ in range(_PASSES):
+            for part, other in (parts, parts[::-1]):
+                left = means[:size][part] - gram[part, other] @ weights[other]
+                weights[part] = _step(left, gram[part, part], noise, n)
+        weights /= self.radius
+        return self._classifier(weights[:N_SCORES] / self.deviations, weights[N_SCORES:])
+
+    def _classifier(self, weights: FloatArray, biases: FloatArray) -> LogisticRegression:
+        m = len(self.student.classes_)
+        beyond, whole = (coef - coef.mean(axis=1, keepdims=True) for coef in self._coefs)
+        coef = np.vstack([weights[1] * beyond + weights[2] * whole, (1 + weights[0]) * np.eye(m)]).T
+        offsets = biases - biases.mean()
+        if m == 2:  # as scikit-learn has it: one row, of the second class against the first
+            coef, offsets = coef[1:] - coef[:1], offsets[1:] - offsets[:1]
+        made: Any = LogisticRegression()
+        made.classes_, made.n_features_in_ = self.student.classes_, coef.shape[1]
+        made.coef_, made.intercept_, made.n_iter_ = coef, offsets, np.ones(1, dtype=np.int32)
+        return made
+
+    @property
+    def _coefs(self) -> tuple[FloatArray, FloatArray]:
+        return self.student.coef_, self.student.whole_coef_
+
+    def _scores(self, seen: FloatArray) -> FloatArray:
+        """Return the scores of each class, less their mean, shape (rows, scores, classes); exact by row."""
+        m = len(self.student.classes_)
+        vectors, start = seen[:, :-m], seen[:, -m:]
+        found = [projector(np.zeros(len(coef)), coef, 1.0)(vectors) for coef in self._coefs]
+        scores = np.stack([start, *found], axis=1)
+        return scores - scores.mean(axis=2, keepdims=True)
+
+    def _explained(self, seen: FloatArray) -> FloatArray:
+        """Return what the weights explain: scores in deviations and one number for each class, for each class."""
+        m = len(self.student.classes_)
+        scores = self._scores(seen) / self.deviations[:, np.newaxis]
+        ones = np.broadcast_to(np.eye(m) - 1 / m, (len(seen), m, m))
+        return np.concatenate([np.swapaxes(scores, 1, 2), ones], axis=2)
+
+    def _lengths(self, explained: FloatArray) -> FloatArray:
+        return np.sqrt((explained * explained).sum(axis=2)).max(axis=1)
+
+    def _shown(self, seen: FloatArray) -> FloatArray:
+        """Return what the weights explain at a length of at most ½, in whole steps."""
+        explained = self._explained(seen)
+        sizes = np.maximum(2 * self._lengths(explained), self.radius)[:, np.newaxis, np.newaxis]
+        return np.rint(explained / sizes * (_STEPS - sqrt(self.n_weights)))
+
+
+def numbers_of(n_classes: int) -> int:
+    """Return how many numbers a ballot about so many classes has."""
+    size = N_SCORES + n_classes
+    return size + size * (size + 1) // 2
+
+
+def stacking_norm(n_classes: int) -> int:
+    """Return the largest norm of a ballot, in whole steps: of length one, and rounded by row and by person."""
+    return ceil(_BALLOT_STEPS + sqrt(numbers_of(n_classes))) + 1
+
+
+def linear_scores(classifier: LogisticRegression, X: FloatArray) -> FloatArray:
+    """Return the scores of rows for each class by a linear classifier, exact by row."""
+    coef, offsets = classifier.coef_, classifier.intercept_
+    if len(coef) == 1:
+        coef, offsets = np.vstack([np.zeros_like(coef), coef]), np.hstack([np.zeros_like(offsets), offsets])
+    return projector(np.zeros(coef.shape[1]), coef.T, 1.0)(X) + offsets
+
+
+def _whole(chances: FloatArray) -> FloatArray:
+    """Return chances in whole steps that add up to one."""
+    steps = np.floor(chances * _STEPS)
+    steps[np.arange(len(steps)), steps.argmax(axis=1)] += _STEPS - steps.sum(axis=1)
+    return steps
+
+
+def _moments(shown: FloatArray, chances: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the first and second moments over the classes, times the steps of the chances."""
+    weighted = chances[:, :, np.newaxis] * shown
+    return weighted.sum(axis=1), np.matmul(np.swapaxes(weighted, 1, 2), shown)
+
+
+def _step(gradient: FloatArray, gram: FloatArray, noise: float, n_people: int) -> FloatArray:
+    """Return the expected weights, whose variance is the likeliest one: none if there is no better one."""
+    values, axes = np.linalg.eigh(gram)
+    # The noise alone gives a matrix of this size eigenvalues up to about half of that (Wigner).
+    values = np.maximum(values, max(noise / 2 * sqrt(len(gradient) / 2), 1e-12))
+    seen = axes.T @ gradient
+    around = noise**2 + values / n_people  # a mean over people varies by itself, too
+    best, spread = float((np.log(around) + seen**2 / around).sum()), 0.0
+    for variance in _SPREADS:
+        total = variance * values**2 + around
+        surprise = float((np.log(total) + seen**2 / total).sum()) + _DOUBT
+        if surprise < best:
+            best, spread = surprise, float(variance)
+    return axes @ (spread * values * seen / (spread * values**2 + around))

@@ -1,0 +1,198 @@
+"""Labels of public rows: a model of them, ballots that correct it, and a sum that says how much to believe of each."""
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from blobs import LABELS, PRIVATE, PUBLIC, TEST, TRUE
+from tutelage import PATEClassifier, SimulationNoise
+from tutelage.exceptions import BudgetContinuedWarning, BudgetExceededError, InvalidDataError, InvalidParameterError
+from tutelage.features import PublicFeatureMap
+from tutelage.features.scored import ScoredRows, log_chances
+from tutelage.methods import CappedVotes, NoisyMoments
+from tutelage.methods.noisy_moments import sum_of_means
+from tutelage.privacy import ONE_TEACHER
+from tutelage.students import NoisySumClassifier, load_student
+from tutelage.students.stacking import _STEPS, Stacking, stacking_norm
+from tutelage.tables import read_batches
+
+RNG = np.random.default_rng(4)
+NEAR = ((PUBLIC[:, None] - TEST[None]) ** 2).sum(axis=2).argmin(axis=1)
+PUBLIC_LABELS = np.asarray(TRUE)[NEAR]  # nearly right
+
+
+def fitted(labels: Any = PUBLIC_LABELS, **changes) -> Any:
+    settings = {"epsilon": 1.0, "random_state": 0, "noise": SimulationNoise(0), "classes": sorted(set(LABELS))}
+    return PATEClassifier(**{**settings, **changes}).fit(PRIVATE, LABELS, X_public=PUBLIC, y_public=labels)
+
+
+def seen_rows(n_rows: int, n_classes: int, rng: np.random.Generator) -> np.ndarray:
+    vectors = rng.normal(size=(n_rows, 4))
+    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1)
+    return np.hstack([vectors, log_chances(rng.dirichlet(np.full(n_classes, 0.3), n_rows))])
+
+
+def stacking(n_classes: int, rng: np.random.Generator) -> Stacking:
+    student = NoisySumClassifier()
+    student.classes_, student.coef_ = np.arange(n_classes), rng.normal(size=(4, n_classes))
+    student.whole_coef_ = 3 * rng.normal(size=(4, n_classes))
+    return Stacking.of(student, seen_rows(60, n_classes, rng))
+
+
+@given(n_classes=st.integers(2, 7), seed=st.integers(0, 10_000))
+def test_a_ballot_of_any_row_is_short_and_the_same_whatever_is_beside_it(n_classes, seed):
+    rng = np.random.default_rng(seed)
+    ballot, seen = stacking(n_classes, rng), seen_rows(25, n_classes, rng)
+    seen[:5, :4] *= 1e3  # beyond what a vector can be: still no ballot is longer
+    labels = rng.integers(n_classes, size=25)
+    cast = ballot.ballots(seen, labels)
+    assert (cast.astype(object) ** 2).sum(axis=1).max() <= stacking_norm(n_classes) ** 2
+    backwards = ballot.ballots(seen[::-1].copy(), labels[::-1])[::-1]
+    assert_array_equal(cast, backwards)
+    assert_array_equal(cast[3:4], ballot.ballots(seen[3:4], labels[3:4]))
+
+
+@given(seed=st.integers(0, 10_000), replaced=st.booleans())
+def test_one_person_moves_the_sum_by_one_ballot_whoever_that_is(seed, replaced):
+    rng = np.random.default_rng(seed)
+    m = int(rng.integers(2, 5))
+    ballot, people = stacking(m, rng), np.sort(rng.integers(6, size=20))
+    seen, labels, person = seen_rows(20, m, rng), rng.integers(m, size=20), rng.choice(people)
+
+    def total(rows, classes, whose):
+        return sum_of_means(ballot.ballots(rows, classes), whose, stacking_norm(m), ONE_TEACHER).totals
+
+    others = people != person
+    after = total(seen[others], labels[others], people[others])
+    if replaced:
+        other = np.where(others, labels, (labels + 1) % m)
+        after = total(np.where(others[:, None], seen, seen[::-1]), other, people)
+    moved = float(np.linalg.norm((total(seen, labels, people) - after).astype(float)))
+    assert moved <= (1 + replaced) * stacking_norm(m)
+
+
+def test_the_numbers_of_a_ballot_are_gradient_and_gram_matrix_of_a_logistic_regression():
+    rng = np.random.default_rng(1)
+    ballot, seen = stacking(3, rng), seen_rows(1, 3, rng)
+    shown = [[Fraction(int(number), _STEPS) for number in row] for row in ballot._shown(seen)[0]]
+    chances = [np.exp(power * seen[0, -3:]) for power in (1.0, 0.7)]
+    sharp, soft = (one / one.sum() for one in chances)
+    gradient = np.array(shown[1], float) - sharp @ np.array(shown, float)
+    mean, size = soft @ np.array(shown, float), ballot.n_weights
+    gram = 4 * sum(p * np.outer(row, row) for p, row in zip(soft, np.array(shown, float), strict=True))
+    gram = gram - 4 * np.outer(mean, mean)
+    cast = ballot.ballots(seen, np.array([1]))[0] * np.sqrt(2) / 2**16
+    upper = np.triu_indices(size)
+    expected = np.hstack([gradient, gram[upper] * np.where(upper[0] == upper[1], 1, np.sqrt(2))])
+    np.testing.assert_allclose(cast, expected, atol=2e-3)
+    assert np.linalg.norm(expected[:size]) <= 1 >= np.linalg.norm(expected[size:])
+
+
+def test_without_noise_the_step_finds_what_to_believe():
+    rng, m, n = np.random.default_rng(2), 3, 40_000
+    student = NoisySumClassifier()
+    student.classes_, student.coef_, student.whole_coef_ = np.arange(m), rng.normal(size=(4, m)), np.zeros((4, m))
+    seen = seen_rows(n, m, rng)
+    truth = 0.5 * seen[:, -m:] + 0.4 * (seen[:, :4] @ student.coef_) + np.array([0.3, 0.0, -0.3])
+    labels = (truth + rng.gumbel(size=truth.shape)).argmax(axis=1)
+    ballot = Stacking.of(student, seen[:1000])
+    found = ballot.classifier(ballot.ballots(seen, labels).sum(axis=0), 1.0, n)
+    best = np.mean(truth.argmax(axis=1) == labels)
+    alone = np.mean(seen[:, -m:].argmax(axis=1) == labels)
+    assert np.mean(found.predict(seen) == labels) > alone + 0.7 * (best - alone)
+
+
+@pytest.mark.parametrize("kind", ["linear", "trees"])
+def test_scores_are_of_one_row_and_no_row_is_scored_by_its_own_label(kind):
+    rows = RNG.normal(size=(400, 3))
+    labels = RNG.integers(2, size=400)
+    if kind == "trees":  # what no line tells apart; and cells are missing
+        labels = (rows[:, 0] * rows[:, 1] > 0).astype(np.int64)
+        rows[::7, 2] = np.nan
+    seen = np.nan_to_num(rows)
+    scored, apart = ScoredRows.learn(rows, _Filled(), seen, labels, 2)
+    assert (scored.model.trees is not None) == (kind == "trees")
+    whole = scored.transform(rows)
+    for number in (0, 7, 399):
+        assert_array_equal(scored.transform(rows[number : number + 1]), whole[number : number + 1])
+    assert_array_equal(scored.transform(rows[::-1])[::-1], whole)
+    right = np.mean((apart[:, -1] > apart[:, -2]) == labels)
+    assert right > 0.8 if kind == "trees" else 0.4 < right < 0.6
+
+
+class _Filled(PublicFeatureMap):
+    def transform(self, X):
+        return np.nan_to_num(X)
+
+
+def test_a_fit_is_better_than_its_ballots_and_costs_what_was_asked(tmp_path):
+    ledger = tmp_path / "private.ledger"
+    alone, both = fitted(None), fitted(ledger=ledger)
+    assert both.score(TEST, TRUE) > alone.score(TEST, TRUE) - 0.01
+    assert 0.9998 < both.epsilon_.epsilon <= 1.0
+    assert [part.times for part in both.release_.event.flatten()] == [1, 1, 1]
+    with pytest.warns(BudgetContinuedWarning):
+        again = fitted(ledger=ledger, noise=SimulationNoise(7))
+    assert again.drawn_ == 0
+    assert_array_equal(again.predict_proba(TEST), both.predict_proba(TEST))
+    with pytest.raises(BudgetExceededError):  # other labels are another release
+        fitted(np.roll(PUBLIC_LABELS, 1), ledger=ledger)
+    folder = both.save(tmp_path / "out")
+    assert_array_equal(load_student(folder).predict_proba(TEST), both.predict_proba(TEST))
+
+
+def test_labels_that_are_wrong_about_the_people_are_put_right():
+    names = sorted(set(LABELS))
+    wrong = np.array([names[(names.index(label) + 1) % len(names)] for label in PUBLIC_LABELS])
+    model = fitted(wrong, epsilon=3.0)
+    assert model.score(TEST, TRUE) > 0.5 > np.mean(wrong == PUBLIC_LABELS)
+
+
+def test_some_labels_may_be_missing_and_settings_are_tuned_with_them():
+    some = np.array(PUBLIC_LABELS, dtype=object)
+    some[::3] = None
+    model = fitted(some, tune=[{}, {"method": NoisyMoments(n_landmarks=20, stack=0.5)}])
+    assert model.score(TEST, TRUE) > 0.7
+
+
+def test_columns_of_names_are_read_in_batches_alike(tmp_path):
+    columns = [f"x{number}" for number in range(PRIVATE.shape[1])]
+    private = pd.DataFrame(PRIVATE, columns=columns).assign(y=LABELS)
+    public = pd.DataFrame(PUBLIC, columns=columns).assign(known=PUBLIC_LABELS)
+    names = sorted(set(LABELS))
+
+    def fit(rows):
+        model = PATEClassifier(epsilon=1.0, random_state=0, noise=SimulationNoise(0), classes=names)
+        return model.fit(rows, "y", X_public=public, y_public="known")
+
+    private.to_parquet(tmp_path / "private.parquet")
+    one, other = fit(private), fit(read_batches(tmp_path / "private.parquet", rows_at_once=500))
+    assert_array_equal(one.predict_proba(public), other.predict_proba(public))
+
+
+@pytest.mark.parametrize(
+    ("labels", "changes", "said"),
+    [
+        (PUBLIC_LABELS[:-1], {}, "one label per public row"),
+        (np.where(np.arange(len(PUBLIC)) == 3, 7, PUBLIC_LABELS), {}, "'7', which is not among"),
+        (np.full(len(PUBLIC), LABELS[0]), {}, "two classes with two rows"),
+        (PUBLIC_LABELS, {"method": CappedVotes()}, "CappedVotes does not use it"),
+        ("known", {}, "named columns"),
+        (PUBLIC_LABELS, {"method": NoisyMoments(stack=0.5)} | {"epsilon": -1.0}, "epsilon"),
+    ],
+)
+def test_labels_that_mean_nothing_are_refused(labels, changes, said):
+    with pytest.raises((InvalidDataError, InvalidParameterError), match=said):
+        fitted(labels, **changes)
+
+
+@pytest.mark.parametrize("stack", [0.0, 1.0, float("nan")])
+def test_a_share_of_nothing_or_all_is_refused(stack):
+    with pytest.raises(InvalidParameterError, match="`stack` of NoisyMoments"):
+        NoisyMoments(stack=stack)
