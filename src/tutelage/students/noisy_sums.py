@@ -162,7 +162,8 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             Class index of each row.
         """
         m = len(self.classes_)
-        return np.eye(m)[y] - (self.expected(X) + 1 / m)
+        expected = self.expected(X) if self.coef_.any() else 0.0  # before the first round
+        return np.eye(m)[y] - (expected + 1 / m)
 
     def expected(self, X: Matrix) -> FloatArray:
         """Return the `decision_function` to about six digits, to the last bit whatever rows are beside a row.
