@@ -90,9 +90,9 @@ def binary_rows() -> tuple[np.ndarray, np.ndarray]:
     return X, (X[:, 0] > 0.5).astype(np.int64)
 
 
-@pytest.fixture
-def small_forests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Default students of a fifth of the trees, where it is not asked how much they learn."""
+@pytest.fixture(autouse=True)
+def _small_forests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let default students have a fifth of the trees: they see public rows and released labels only."""
     monkeypatch.setattr("tutelage.students.forest.RandomForestClassifier", partial(RandomForestClassifier, 20))
 
 

@@ -20,7 +20,7 @@ from tutelage.reporting import read_card
 from tutelage.students import load_student
 from tutelage.tables import read_table
 
-pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable", "small_forests")
+pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
 OVER = ("run", "config.toml", "--overwrite")
 SILO = 'silo = "ward"\nentity = "patient"'
 LITTLE = CAPPED.format(8.0, 15)

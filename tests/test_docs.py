@@ -173,7 +173,6 @@ def test_the_documented_card_is_made(tmp_path, monkeypatch):
 
 @FITS_AGAIN
 @pytest.mark.rest
-@pytest.mark.usefixtures("small_forests")
 def test_the_documented_teachers_work():
     names = executed(blocks("docs/teachers.md", "python")[:-1])  # the last one needs MNIST
     X, y, X_public = names["X"], names["y"], names["X_public"]

@@ -21,7 +21,7 @@ from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students import ForestStudent, LabelPropagationStudent
 from tutelage.students.selection import FirstRows, GivenRows, LeastConfident, Medoids
 
-pytestmark = [pytest.mark.rest, pytest.mark.usefixtures("repeatable", "small_forests")]
+pytestmark = [pytest.mark.rest, pytest.mark.usefixtures("repeatable")]
 
 
 # Private rows and labels, public rows and labels: four groups, of which each class has two.

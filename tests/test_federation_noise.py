@@ -125,6 +125,7 @@ def test_honest_votes_are_far_below_the_bound_and_not_out_of_proportion(mechanis
     assert bound / 16 < largest < bound / 2
 
 
+@pytest.mark.rest
 def test_a_planted_fault_of_dividing_by_everybody_costs_more_than_it_says():
     """If the noise were sized for all N, the h honest ones would leave σ·√(h/N): more than what is charged."""
     charged = epsilon_if_fewer_honest(votes(PLAIN, 8), 8, 100, 1e-5).epsilon

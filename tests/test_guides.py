@@ -127,7 +127,7 @@ def log_as_before() -> Iterator[None]:
 
 @FITS_AGAIN
 @pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")  # where a page continues a ledger
-@pytest.mark.usefixtures("few_people", "small_forests", "log_as_before")
+@pytest.mark.usefixtures("few_people", "log_as_before")
 @pytest.mark.parametrize(
     "page",
     [page if page in MAIN else pytest.param(page, marks=pytest.mark.rest) for page in PAGES],

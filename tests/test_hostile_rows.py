@@ -29,7 +29,6 @@ from tutelage.tables import Batches, as_table
 from tutelage.teachers import CallableTeachers, ClassMeans, EstimatorTeachers, NearestQueries, Ridge, VectorBallots
 
 pytestmark = [
-    pytest.mark.usefixtures("small_forests"),  # a student sees public rows and released labels only
     pytest.mark.filterwarnings("ignore::tutelage.exceptions.TeacherLostWarning"),
     pytest.mark.filterwarnings("ignore::tutelage.exceptions.MuchNoiseWarning"),
     pytest.mark.filterwarnings("ignore::tutelage.exceptions.OneClassWarning"),

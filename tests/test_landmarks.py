@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features import PublicKernel, PublicProjection, PublicRows, UnitBall, ballot_features
 from tutelage.features.base import check_row_by_row
-from tutelage.features.landmarks import _EXPLAINED, _LINEAR, _POWER, _SCALES, _off_grid, water_filling
+from tutelage.features.landmarks import _EXPLAINED, _LINEAR, _POWER, _SCALES, water_filling
 from tutelage.features.rowwise import EXACT_FLOAT64, distance_levels
 
 
@@ -57,7 +57,7 @@ def test_the_kernel_is_partly_nearness_and_partly_direction():
     rows = public()
     kernel = PublicKernel.learn(rows, 40)
     X, center = rows.values[:7], rows.values.mean(axis=0)
-    landmarks = _off_grid(kernel)
+    landmarks = kernel.points * kernel.weights.step + kernel.center
     squared = ((X[:, None] - landmarks) ** 2).sum(axis=2)
     size = np.median(((landmarks - center) ** 2).sum(axis=1))
     near = np.mean([np.exp(-squared / (2 * (scale * kernel.distance) ** 2)) for scale in _SCALES], axis=0)

@@ -129,10 +129,14 @@ def unsorted(npartitions: int) -> Any:
     return dask.from_pandas(PRIVATE[order].to_pandas(), npartitions=npartitions)
 
 
-@pytest.mark.parametrize("ids", [rest("person"), None])
-def test_workers_of_dask_cast_the_ballots_of_rows_in_memory_and_only_sums_come_back(
-    ids, in_memory, dask_client, monkeypatch
+@pytest.mark.parametrize("cluster", [rest(True), False])
+@pytest.mark.parametrize("ids", IDS)
+def test_dask_casts_the_ballots_of_rows_in_memory_and_only_sums_come_back(
+    cluster, ids, in_memory, request, monkeypatch
 ):
+    if cluster:
+        request.getfixturevalue("dask_client")
+    monkeypatch.setattr(partitions, "ROWS_AT_ONCE", 100)
     received, computed = list[Any](), partitions._computed
     monkeypatch.setattr(partitions, "_computed", lambda task: received.append(computed(task)) or received[-1])
     assert same(fitted(unsorted(4), ids), in_memory[ids])
@@ -172,11 +176,6 @@ def test_sums_are_the_same_if_a_worker_of_dask_dies_in_the_middle(in_memory, tmp
         killer.join()
         assert victim not in client.run(os.getpid).values()
     assert same(found, in_memory["person"])
-
-
-def test_dask_without_a_cluster_casts_the_ballots_of_rows_in_memory(in_memory, monkeypatch):
-    monkeypatch.setattr("tutelage.teachers.partitions.ROWS_AT_ONCE", 100)
-    assert same(fitted(unsorted(3), "person"), in_memory["person"])
 
 
 def test_rows_of_one_person_in_two_partitions_are_refused_whatever_they_were_shuffled_by(monkeypatch):

@@ -105,7 +105,9 @@ def kill_every(step: int, path: Path) -> None:
     sys.stdout.write(f"{states.total()} kills: {dict(states)}")
 
 
-@pytest.mark.parametrize("step", [23, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "step", [67, pytest.param(23, marks=pytest.mark.rest), pytest.param(2, marks=pytest.mark.slow)]
+)
 def test_a_process_killed_at_any_line_of_ask_leaves_no_answer_without_a_debit(step, path):
     call = "load(); kill_every(int(given[0]), Path(given[1]))"
     assert " kills: " in called_by_itself("test_ledger_crashes", call, step, path)

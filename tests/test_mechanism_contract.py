@@ -22,6 +22,7 @@ for entry in CENTRAL.values():
         globals()[name] = pytest.mark.rest(tests) if entry.name in SLOW_TO_DRAW else tests
 
 
+@pytest.mark.rest
 class TestConfidentGNMaxThatAbstains(MechanismContract):
     mechanism = ConfidentGNMax(threshold=6.5, sigma_threshold=2.0, sigma_vote=2.0)
 

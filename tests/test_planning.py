@@ -29,7 +29,7 @@ from tutelage.planning.references import guessed
 from tutelage.planning.trials import tried
 from tutelage.teachers import ClassMeans, NearestQueries, VectorBallots
 
-QUICK = pytest.mark.usefixtures("short_trials", "small_forests")
+QUICK = pytest.mark.usefixtures("short_trials")
 rest = partial(pytest.param, marks=pytest.mark.rest)
 ROW = unit_of_single_people("row", named=False)
 PATIENT = unit_of_single_people("patient", named=True)
@@ -68,7 +68,6 @@ def test_every_method_is_proved_to_keep_epsilon_and_nearly_spends_it(epsilon, un
         assert 0.97 * epsilon < proved(method, target).epsilon <= epsilon
 
 
-@pytest.mark.usefixtures("small_forests")
 @pytest.mark.parametrize("unit", [None, "patient"])
 @pytest.mark.parametrize("place", [0, 2, 3])
 def test_a_plan_costs_what_the_fit_costs(place, unit):

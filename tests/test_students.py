@@ -80,7 +80,6 @@ def test_noisier_labels_need_larger_leaves_and_mislead_less_than_with_small_ones
 
 
 @pytest.mark.filterwarnings("ignore:Every released label is the same class:UserWarning")
-@pytest.mark.usefixtures("small_forests")
 @pytest.mark.parametrize("labels", [[0, -1, -1], [1, 1, 1], [0, 1, -1], [2, 0, 1], [0, 0, 0, 0, 1, 2, -1, 2]], ids=str)
 def test_a_forest_takes_a_handful_of_labels_and_missing_cells(labels):
     X = np.random.default_rng(0).random((len(labels), 2))
@@ -96,7 +95,6 @@ def test_a_forest_takes_a_handful_of_labels_and_missing_cells(labels):
     # scikit-learn itself leaves semi-supervised classifiers out of this check, by name.
     expected_failed_checks=lambda _: {"check_classifiers_classes": "−1 is no class here: it marks an unlabeled row"},
 )
-@pytest.mark.usefixtures("small_forests")
 @pytest.mark.filterwarnings("ignore:Every released label is the same class:UserWarning")
 def test_the_forest_keeps_scikit_learns_contract(estimator, check):
     assert check(estimator) is None

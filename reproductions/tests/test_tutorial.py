@@ -141,7 +141,7 @@ def _no_noise() -> Any:
     return tutorial._Noisy(np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, bool))
 
 
-@pytest.mark.usefixtures("repeatable", "small_forests")
+@pytest.mark.usefixtures("repeatable")
 def test_the_page_of_errors_runs_and_prints_what_it_says(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     page = PAGE.read_text()

@@ -381,5 +381,6 @@ def hashes_of_numbers(rows: npt.NDArray[Any], key: bytes, steps: FloatArray | No
             numbers = np.rint(numbers / steps)
         numbers += 0.0  # −0 becomes 0
         numbers[np.isnan(numbers)] = np.nan  # of one spelling
-        found += [blake2b(row.tobytes(), key=key).digest() for row in numbers]
+        cells, width = numbers.tobytes(), numbers.shape[1] * numbers.itemsize
+        found += [blake2b(cells[at * width : (at + 1) * width], key=key).digest() for at in range(len(numbers))]
     return found

@@ -10,7 +10,7 @@ import tutelage
 from conftest import REPOSITORY
 
 PACKAGE = Path(tutelage.__file__).parent
-MODULES = 176
+MODULES = 178
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
     "_internal": 1_345,
@@ -18,21 +18,21 @@ CEILINGS = {
     "audit": 1_610,
     "cli": 3_530,
     "datasets": 170,
-    "estimator": 1_540,
-    "features": 2_315,
+    "estimator": 1_615,
+    "features": 2_505,
     "federation": 3_705,
     "ledger": 2_310,
     "mechanisms": 1_175,
-    "methods": 2_015,
+    "methods": 2_155,
     "planning": 870,
     "publishing": 1_115,
     "reporting": 1_175,
-    "students": 1_840,
-    "teachers": 2_930,
+    "students": 2_065,
+    "teachers": 2_955,
     "testing": 385,
     "root": 4_375,
 }
-TEST_LINES = 29_950
+TEST_LINES = 30_150
 
 
 def lines_of(*paths: Path) -> int:

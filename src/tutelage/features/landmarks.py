@@ -28,7 +28,7 @@ from tutelage.features.rowwise import (
     squared_distances,
 )
 
-_SCALES = (1.0, 2.0)  # bandwidths, in distances of the kernel
+_SCALES = (1.0, 2.0)  # bandwidths, in distances of the kernel; `transform` counts on one being twice the other
 _LINEAR = 0.5  # weight of the inner product beside them
 _LEAST_EIGENVALUE = 1e-7  # of the largest: smaller ones are rounding
 _ROWS_PER_FEATURE = 10  # public rows that the spread along one direction is estimated from, at least
@@ -95,11 +95,13 @@ class PublicKernel(PublicFeatureMap):
 
         def alike(rows: Matrix) -> FloatArray:
             on = _on_grid(rows, self.center, self.reach)
-            distances = squared_distances(on, self.points)
-            inner = ((on**2).sum(axis=1, keepdims=True) + (self.points**2).sum(axis=1) - distances) / 2
-            found = by.linear * inner / by.size
-            for width in by.widths:
-                found += by.gaussian * np.exp(-distances / (2 * width**2))
+            near = squared_distances(on, self.points)
+            near /= -2 * by.widths[-1] ** 2
+            np.exp(near, out=near)  # in place: new memory would take as long as the rest
+            found = np.square(near * near)  # the Gaussian of half the width is the fourth power
+            found += near
+            found *= by.gaussian
+            found += np.multiply(on @ self.points.T, by.linear / by.size, out=near)
             return found
 
         return in_chunks(alike, finite_rows(X, len(self.center), "PublicKernel"))
@@ -183,8 +185,8 @@ def ballot_features(
         kernel = replace(kernel, distance=_NARROW * kernel.distance)
     with threadpool_limits(1, "blas"):  # or the last bits would depend on the machine's load
         alike = kernel.transform(values)
-        center = alike.mean(axis=0)
-        directions = _shaped(alike - center, kernel.transform(_off_grid(kernel)), noise)
+        center, landmarks = alike.mean(axis=0), kernel.points * kernel.weights.step + kernel.center
+        directions = _shaped(alike - center, kernel.transform(landmarks), noise)
     projection = PublicProjection(center, directions, reach_of(alike, center))
     lengths = np.linalg.norm(projection.transform(alike), axis=1)
     return make_pipeline(kernel, projection, UnitBall(float(np.quantile(lengths, quantile)) or 1.0))
@@ -203,7 +205,7 @@ def _shaped(alike: FloatArray, among: FloatArray, noise: float) -> FloatArray:
     values, axes = np.linalg.eigh(among)  # Nyström: features are K(x, Z)·K(Z, Z)^−½
     kept = values > _LEAST_EIGENVALUE * values.max()
     whitening = axes[:, kept] / np.sqrt(values[kept])
-    spread, turned = np.linalg.eigh((alike @ whitening).T @ (alike @ whitening) / len(alike))
+    spread, turned = np.linalg.eigh((white := alike @ whitening).T @ white / len(white))
     most = max(1, min(len(spread), len(alike) // _ROWS_PER_FEATURE))
     spread, turned = spread[::-1][:most], turned[:, ::-1][:, :most]
     shares = water_filling(np.maximum(spread, 0), noise**2)
@@ -236,8 +238,3 @@ def _step(center: FloatArray, reach: float) -> float:
 
 def _on_grid(rows: Matrix, center: FloatArray, reach: float) -> FloatArray:
     return on_grid(rows, center, _step(center, reach), distance_levels(len(center), EXACT_FLOAT64))
-
-
-def _off_grid(kernel: PublicKernel) -> FloatArray:
-    """Return the landmarks as rows."""
-    return kernel.points * _step(kernel.center, kernel.reach) + kernel.center

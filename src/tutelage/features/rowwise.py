@@ -22,13 +22,17 @@ EXACT_FLOAT64 = 2**53
 _LARGEST_VALUE = 2**24  # times _LARGEST_WEIGHTS this is 2^53, up to which float64 holds all integers
 _LARGEST_WEIGHTS = 2**29
 _BEYOND_PUBLIC = 16  # times the largest public value: what lies further out is moved here
-_CHUNK = 512  # rows that are worked on at once by one thread; no result depends on it
+_CHUNK = 256  # rows that are worked on at once by one thread; no result depends on it
 
 
 def in_chunks(function: Callable[[Matrix], Matrix], X: Matrix, at_once: int = _CHUNK) -> Matrix:
     """Return `function` of all rows of `X`, some hundreds at a time on all processors."""
     starts = range(0, max(len(X), 1), at_once)
-    return np.concatenate(list(on_all_cores(lambda start: function(X[start : start + at_once]), starts)))
+    found = np.empty(0)
+    for start, part in zip(starts, on_all_cores(lambda at: function(X[at : at + at_once]), starts), strict=True):
+        found = found if start else np.empty((len(X), *part.shape[1:]), part.dtype)
+        found[start : start + at_once] = part
+    return found
 
 
 def number_rows(X: npt.ArrayLike, n_features: int, owner: str) -> Matrix:
@@ -59,8 +63,9 @@ def reach_of(X: Matrix, center: FloatArray) -> float:
 
 def on_grid(X: Matrix, center: FloatArray, step: float, limit: int) -> FloatArray:
     """Return X − center in whole steps, at most `limit` of them either way."""
-    inside = np.clip(X, center - limit * step, center + limit * step)
-    return np.clip(np.rint((inside - center) / step), -limit, limit)
+    with np.errstate(over="ignore"):  # what is infinite is at the limit
+        steps = (X - center) / step
+    return np.clip(np.rint(steps, out=steps), -limit, limit, out=steps)
 
 
 class Projection(NamedTuple):
@@ -76,9 +81,8 @@ def projection(directions: FloatArray, reach: float) -> Projection:
     """Return what a product with `directions` comes to in whole numbers."""
     step = reach * _BEYOND_PUBLIC / _LARGEST_VALUE
     with np.errstate(all="ignore"):  # what does not come out finite is refused
-        unit = (np.abs(directions).sum(axis=0).max() or 1.0) / (
-            _LARGEST_WEIGHTS - len(directions)
-        )  # rounding adds some
+        # Rounding adds some.
+        unit = (np.abs(directions).sum(axis=0).max() or 1.0) / (_LARGEST_WEIGHTS - len(directions))
         weights = np.rint(directions / unit)
         _require_exact(weights, (step, unit, step * unit))
     return Projection(step, _LARGEST_VALUE, weights, step * unit)

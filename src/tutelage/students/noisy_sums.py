@@ -180,7 +180,8 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             What is expected of each row at the start, less the chance of a class at random.
         """
         m = len(self.classes_)
-        return np.eye(m)[y] - ((0.0 if start is None else start) + self.expected(X) + 1 / m)
+        expected = self.expected(X) if self.coef_.any() else 0.0  # before the first round
+        return np.eye(m)[y] - ((0.0 if start is None else start) + expected + 1 / m)
 
     def expected(self, X: Matrix) -> FloatArray:
         """Return the `decision_function` to about six digits, to the last bit whatever rows are beside a row.
