@@ -60,6 +60,7 @@ def full_card(**changes: Any) -> PrivacyCard:
         "sanitised": replace(cost(0.81), method="a test of its own, noise of its own", output_dependent=True),
         "event": Composed(tuple(Repeated(event, times) for event, times in checked)),
         "accuracy_by_class": (ClassAccuracy("no", 90, 88), ClassAccuracy("yes", 110, 92), ClassAccuracy("?", 0, 0)),
+        "public_labels_accuracy": 0.8,
         "batches": tuple(Batch(f"2026-01-0{day}T10:00:00+00:00", 100, 0.1, 0.02 * day) for day in range(1, 9)),
         "frontier": tuple(FrontierPoint(queries, cost(queries**0.5 / 10)) for queries in (250, 500, 1000)),
         "findings": lint(epsilon=12.0, threshold=300, teachers=250, classes=3),

@@ -392,12 +392,13 @@ def write_sums(sums: Sequence[BallotSum], path: Path) -> None:
     Parameters
     ----------
     sums : sequence of BallotSum
-        Of one shape and unit, the first round first.
+        Of one unit, the first round first.
     path : Path
         The file, which is not there yet.
     """
     norms = np.array([str(one.norm_squared) for one in sums])
-    _write(path, sums[0].unit, totals=np.stack([one.totals for one in sums]), norm_squared=norms)
+    totals = {f"totals_{number}": one.totals for number, one in enumerate(sums)}
+    _write(path, sums[0].unit, norm_squared=norms, **totals)
 
 
 def _write(path: Path, unit: PrivacyUnit, **arrays: Any) -> None:

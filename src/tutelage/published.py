@@ -38,11 +38,16 @@ def is_formula(value: object) -> bool:
 
 
 def card_of(
-    model: Any, accuracy: tuple[ClassAccuracy, ...], features: Sequence[str], statements: dict[str, str]
+    model: Any,
+    accuracy: tuple[ClassAccuracy, ...],
+    by_public_labels: float | None,
+    features: Sequence[str],
+    statements: dict[str, str],
 ) -> PrivacyCard:
     """Return the card of a fitted `PATEClassifier`.
 
-    `accuracy` is of public labeled rows, and `statements` are what the people behind the data say, by topic.
+    `accuracy` is of public labeled rows, of which a model of public labels alone has the share `by_public_labels`
+    right; `statements` are what the people behind the data say, by topic.
     """
     release, mechanism, epsilon = model.release_, model.mechanism_, model.epsilon_
     history = model.open_ledger_.history().before_releases if hasattr(model, "open_ledger_") else None
@@ -78,6 +83,7 @@ def card_of(
         student=named if isinstance(named, str) else type(_final_step(taught)).__name__,
         student_accuracy=sum(entry.right for entry in accuracy) / evaluated if evaluated else None,
         evaluation_rows=evaluated,
+        public_labels_accuracy=by_public_labels,
         accuracy_by_class=accuracy,
         budget=(model.ledger_ if history is None else history.state).as_dict(),
         batches=() if history is None else batches_of(history),
@@ -87,6 +93,7 @@ def card_of(
             delta=epsilon.delta,
             unit=epsilon.unit,
             accuracy=[astuple(entry) for entry in accuracy],
+            by_public_labels=by_public_labels,
             entities=public_number_of_people(model),
             teachers=model.n_teachers_ if by_votes else None,
             classes=len(model.classes_),

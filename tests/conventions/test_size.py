@@ -16,9 +16,9 @@ CEILINGS = {
     "_internal": 1_345,
     "accounting": 2_635,
     "audit": 1_610,
-    "cli": 3_530,
+    "cli": 3_555,
     "datasets": 170,
-    "estimator": 1_615,
+    "estimator": 1_640,
     "features": 2_505,
     "federation": 3_705,
     "ledger": 2_310,
@@ -26,11 +26,11 @@ CEILINGS = {
     "methods": 2_155,
     "planning": 870,
     "publishing": 1_115,
-    "reporting": 1_175,
+    "reporting": 1_190,
     "students": 2_065,
     "teachers": 2_955,
     "testing": 385,
-    "root": 4_375,
+    "root": 4_385,
 }
 TEST_LINES = 30_150
 

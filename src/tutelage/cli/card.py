@@ -220,7 +220,8 @@ def _from_ledger(history: History) -> PrivacyCard:
 def _judged_again(made: PrivacyCard) -> tuple[Finding, ...]:
     """Return the objections; those that follow from the card itself are not taken from its file."""
     before = (NOT_CHECKED,) if made.findings is None else made.findings
-    again = {one.code: one for one in _objections(made.event, made.epsilon, made.teachers, made.accuracy_by_class)}
+    scored: Any = {"accuracy": made.accuracy_by_class, "by_public_labels": made.public_labels_accuracy}
+    again = {one.code: one for one in _objections(made.event, made.epsilon, made.teachers, **scored)}
     kept = [again.pop(one.code, one) for one in before if one.code in again or one.code not in FROM_CARD]
     return (*kept, *again.values())
 
@@ -231,11 +232,16 @@ def _fewest_shares(event: Event) -> int | None:
 
 
 def _objections(
-    event: Event, epsilon: PublicEpsilon, teachers: int | None, accuracy: tuple[ClassAccuracy, ...] = ()
+    event: Event,
+    epsilon: PublicEpsilon,
+    teachers: int | None,
+    accuracy: tuple[ClassAccuracy, ...] = (),
+    by_public_labels: float | None = None,
 ) -> tuple[Finding, ...]:
     """Return the objections to the public settings of a release, and to a student that was scored."""
     settings: dict[str, Any] = {"epsilon": epsilon.epsilon, "delta": epsilon.delta, "unit": epsilon.unit}
     settings |= {"teachers": teachers, "accuracy": [astuple(entry) for entry in accuracy]}
+    settings["by_public_labels"] = by_public_labels
     settings["shares"] = _fewest_shares(event)
     for done in (part.event.without_shares() for part in event.flatten()):
         if isinstance(done, Check):

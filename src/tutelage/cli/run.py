@@ -205,13 +205,15 @@ def _card(settings: RunConfig, data: RunData, model: Any, proposal: Proposal | N
         sanitised = claim.sanitised
         if independent != model.ledger_.guarantee():  # otherwise the budget holds the test already
             independent = claim.data_independent
-    card = card_of(model, _accuracy(settings, data, model), data.features, {})
+    accuracy, by_public_labels = _accuracy(settings, data, model)
+    card = card_of(model, accuracy, by_public_labels, data.features, {})
     publications = model.open_ledger_.history().publications
     chosen = settings if settings.tuning is None else settings.tried[model.tuning_.chosen]
     # Nothing on the card may be counted on rows whose number is no public fact.
     declared = None if settings.private is None else settings.private.people
     people = public_number_of_people(model) or declared
-    scored: Any = {"unit": independent.unit, "accuracy": [astuple(entry) for entry in card.accuracy_by_class]}
+    scored: Any = {"unit": independent.unit, "by_public_labels": by_public_labels}
+    scored["accuracy"] = [astuple(entry) for entry in accuracy]
     return replace(
         card,
         epsilon=independent,
@@ -223,17 +225,26 @@ def _card(settings: RunConfig, data: RunData, model: Any, proposal: Proposal | N
     )
 
 
-def _accuracy(settings: RunConfig, data: RunData, model: PATEClassifier) -> tuple[ClassAccuracy, ...]:
-    """Return how many public labeled rows of each class the student has right, of those not asked about, if any."""
+def _accuracy(
+    settings: RunConfig, data: RunData, model: PATEClassifier
+) -> tuple[tuple[ClassAccuracy, ...], float | None]:
+    """Return how many public labeled rows of each class the student has right, of those not asked about, if any.
+
+    Beside it the share of them that a model of the other public labels has right, if there is one.
+    """
     scored = np.ones(len(data.X_public), dtype=bool)
     if settings.public.evaluate_last is None:
         scored[model.queries_] = False
     else:
         scored[: len(pool_of(settings, data))] = False
     if data.y_public is None or not scored.any():
-        return ()
+        return (), None
     rows = data.X_public[scored] if data.batches is None else data.batches.public.take(np.flatnonzero(scored))
-    return accuracy_by_class(model.classes_, model.predict(rows), data.y_public[scored])
+    truth = data.y_public[scored]
+    alone = None
+    if model.public_model_ is not None:
+        alone = float(np.mean(model.predict_by_public_labels(rows) == truth))
+    return accuracy_by_class(model.classes_, model.predict(rows), truth), alone
 
 
 def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
@@ -243,6 +254,8 @@ def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
         row("student accuracy", "not measured" if card.student_accuracy is None else f"{card.student_accuracy:.2%}")
         if card.majority_share is not None:
             row("accuracy of the majority class", f"{card.majority_share:.2%}")
+        if card.public_labels_accuracy is not None:
+            row("accuracy of public labels alone (ε = 0)", f"{card.public_labels_accuracy:.2%}")
     of = "this release" if card.epsilon != model.ledger_.guarantee() else "whole budget"
     row(f"ε to publish ({of})", f"{round_up(card.epsilon.epsilon):.4f}")
     if card.sanitised is not None:
@@ -299,13 +312,16 @@ def _comparison(published: tuple[PublishedSection, ...], card: PrivacyCard) -> T
     guarantee: Any = {"epsilon": round_up(card.epsilon.epsilon), "delta": card.epsilon.delta}
     score, note = card.student_accuracy, "worst case, publishable"
     ours = PublishedSection(source="this student", student_accuracy=score, note=note, **guarantee)
-    majority = PublishedSection(source="majority class", student_accuracy=card.majority_share)
+    free = [PublishedSection(source="majority class", student_accuracy=card.majority_share)]
+    if card.public_labels_accuracy is not None:
+        alone = card.public_labels_accuracy
+        free.append(PublishedSection(source="public labels alone", student_accuracy=alone, epsilon=0.0, delta=0.0))
 
     def shown(value: float | None, form: str) -> str:
         return "" if value is None else format(value, form)
 
     table = Table("", "accuracy", "ε", "δ", "", title="Comparison", title_justify="left")
-    for one in sorted((majority, *published, ours), key=lambda it: it.student_accuracy or 0):
+    for one in sorted((*free, *published, ours), key=lambda it: it.student_accuracy or 0):
         figures = (shown(one.student_accuracy, ".2%"), shown(one.epsilon, "g"), shown(one.delta, "g"))
         table.add_row(one.source, *figures, one.note, style="bold" if one is ours else None)
     return table

@@ -227,6 +227,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
         Number of private rows if neighboring data have as many; None with `entity_ids` or `silos`.
     columns_ : PublicColumns, PublicTransformer or None
         The kinds of the columns, if the rows had names or were texts; part of the student.
+    public_model_ : public feature map or None
+        With `y_public`: the map from rows to what teachers see and the scores of a model of the public labels.
     student_map_ : public feature map or None
         The map that the student's rows pass through after `columns_`.
     n_features_in_ : int
@@ -335,6 +337,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         _LOGGER.info("Noise chosen: %s.", method.mechanism)
         outcome = self._release(intended)
         self.day_ = day
+        self.public_model_ = None if public.labels is None else public.teacher_map
         self.n_private_rows_ = None
         if alone:
             self.n_private_rows_ = outcome.n_teachers if method.of_people else len(people.rows)
@@ -422,6 +425,20 @@ class PATEClassifier(ClassifierMixin, Inputs):
         probabilities[:, np.searchsorted(self.classes_, self.student_.classes_)] = known
         return probabilities
 
+    @available_if(lambda classifier: getattr(classifier, "public_model_", None) is not None)
+    def predict_by_public_labels(self, X: Any) -> npt.NDArray[Any]:
+        """Return the class of each row by the model of public labels alone, which no private row had a part in.
+
+        A student is worth its ε where it is right more often than that. There is such a model if `fit` got `y_public`.
+
+        Parameters
+        ----------
+        X : array of shape (rows, features), or rows with named columns
+            Rows to classify.
+        """
+        scores = self.public_model_.transform(self._numbers_of(X))[:, -len(self.classes_) :]
+        return self.classes_[scores.argmax(axis=1)]
+
     def score(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> float:
         """Return the share of public rows that the student is right on; costs no privacy.
 
@@ -470,9 +487,14 @@ class PATEClassifier(ClassifierMixin, Inputs):
             raise InvalidParameterError("`X` and `y` of PATEClassifier.card go together: public rows and their labels.")
         truth = None if y is None else np.asarray(self._merged(column_array(y)))
         accuracy = () if truth is None else accuracy_by_class(self.classes_, self.predict(X), truth)
+        by_public_labels = None
+        if truth is not None and self.public_model_ is not None:
+            by_public_labels = float(np.mean(self.predict_by_public_labels(X) == truth))
         columns = self._named_columns()
         names = range(self.n_features_in_) if columns is None else columns.names
-        return card_of(self, accuracy, [str(name) for name in feature_names or names], statements or {})
+        return card_of(
+            self, accuracy, by_public_labels, [str(name) for name in feature_names or names], statements or {}
+        )
 
     def save(self, folder: str | PathLike[str], card: PrivacyCard | None = None) -> Path:
         """Write what may be published of this fit as one folder, and return the folder.

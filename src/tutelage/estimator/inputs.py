@@ -378,8 +378,11 @@ class Inputs(Parameters):
 
     def _seen(self, X: Any) -> Matrix:
         """Return rows as the student sees them."""
+        return _mapped(self.student_map_, self._numbers_of(X))
+
+    def _numbers_of(self, X: Any) -> Matrix:
         rows = dense_rows(X) if self.columns_ is None else np.asarray(self.columns_.transform(dense_rows(X)))
-        return _mapped(self.student_map_, self._validated(rows))
+        return self._validated(rows)
 
     def _tried(self, run: Resolved, public: Matrix, *, again: bool = False) -> tuple[Matrix, Matrix]:
         """Return public rows as teachers and student see them, once everything was tried on them."""

@@ -20,7 +20,7 @@ _MOST_DIGITS = 20
 _PARTS = {"accuracy_by_class": ClassAccuracy, "batches": Batch}
 _AS_STORED = (
     "proposal", "mechanism", "noise_source", "queries", "answered", "teachers", "selection", "feature_map", "student",
-    "student_accuracy", "evaluation_rows", "budget", "statements", "versions", "created",
+    "student_accuracy", "public_labels_accuracy", "evaluation_rows", "budget", "statements", "versions", "created",
 )  # fmt: skip
 
 
@@ -66,6 +66,8 @@ class PrivacyCard(CardRecord):
         The estimator of the student.
     student_accuracy, evaluation_rows : float or None, int
         Accuracy on public labeled rows, if the user gave some, and the number of these rows.
+    public_labels_accuracy : float, optional
+        Accuracy, on the same rows, of a model of public labels alone, which costs nobody any privacy.
     accuracy_by_class : tuple of ClassAccuracy
         The accuracy by class.
     budget : dict

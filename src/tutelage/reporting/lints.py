@@ -24,7 +24,7 @@ _LEAST = {"entities": 1, "teachers": 1, "classes": 2, "shares": 1, "public_overl
 # Findings that follow from the other values of a card, so that they are not taken from its file.
 FROM_CARD = (
     "epsilon-large", "epsilon-too-large", "threshold-above-teachers", "threshold-passes-always", NOISE_FROM_SHARES,
-    "lost-class", "no-better-than-majority",
+    "lost-class", "no-better-than-majority", "no-better-than-public-labels",
 )  # fmt: skip
 # Findings about what ε does not count: however small it is, the guarantee is weak.
 _UNCOUNTED = (
@@ -97,6 +97,11 @@ _REASONS: dict[str, tuple[Literal["warning", "danger"], str]] = {
         "The student labels {share:.2%} of the public labeled rows correctly, and always naming the majority class "
         "{majority:.2%}. The student is useless. Ask more queries, add less noise, or train other teachers.",
     ),
+    "no-better-than-public-labels": (
+        "warning",
+        "The student labels {share:.2%} of the public labeled rows correctly, and a model of public labels alone "
+        "{public:.2%}, which spends nothing. Publish that model instead, or use more people or a larger ε.",
+    ),
     "not-checked": (
         "warning",
         "The settings were not checked. A ledger does not store whether settings were tuned on private rows, whether "
@@ -164,6 +169,7 @@ def lint(
     mechanism: str | None = None,
     shares: int | None = None,
     accuracy: Sequence[tuple[str, int, int]] = (),
+    by_public_labels: float | None = None,
 ) -> tuple[Finding, ...]:
     """Return the objections of a privacy officer; a parameter that is None is not judged.
 
@@ -189,6 +195,8 @@ def lint(
         Number of hospitals whose noise ε counts, if the noise of several hospitals was summed.
     accuracy : sequence of (class, rows, right), optional
         Public labeled rows of each class, and how many of them the student labels correctly.
+    by_public_labels : float, optional
+        Share of these rows that a model of public labels alone labels correctly.
 
     Raises
     ------
@@ -247,6 +255,8 @@ def lint(
     most = max((n for _, n, _ in accuracy), default=0)
     if rows and right <= most:
         objects("no-better-than-majority", share=right / rows, majority=most / rows)
+    if rows and by_public_labels is not None and right / rows <= by_public_labels:
+        objects("no-better-than-public-labels", share=right / rows, public=by_public_labels)
     return tuple(found)
 
 

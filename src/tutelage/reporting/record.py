@@ -209,6 +209,7 @@ class CardRecord:
     student: str
     student_accuracy: float | None
     evaluation_rows: int
+    public_labels_accuracy: float | None = None
     accuracy_by_class: tuple[ClassAccuracy, ...] = ()
     budget: dict[str, Any]
     batches: tuple[Batch, ...] = ()
@@ -230,6 +231,7 @@ class CardRecord:
         if not budget["budget"] > 0 or not re.fullmatch("[0-9a-f]{64}", budget["head"]):
             raise InvalidParameterError("`budget` of a card must be above 0, and its head 64 hexadecimal digits.")
         _check_range(self.student_accuracy, "student_accuracy", 1)
+        _check_range(self.public_labels_accuracy, "public_labels_accuracy", 1)
         _check_range(self.if_added_or_removed, "if_added_or_removed", self.epsilon.epsilon)
         _check_range(self.answered, "answered", self.queries)
         for entry in self.accuracy_by_class:
