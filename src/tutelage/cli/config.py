@@ -44,7 +44,7 @@ class PublicSection(Section, frozen=True):
     """The public rows."""
 
     file: Annotated[str | None, about("Table or npz file of the public rows.")] = None
-    label: Annotated[str | None, about("Label column, for the plan and the score.")] = None
+    label: Annotated[str | None, about("Label column: the start of the student, and for plan and score.")] = None
     evaluate_last: Annotated[Positive | None, about("Number of last rows, used for the score alone.")] = None
 
 
