@@ -18,7 +18,7 @@ from tutelage.features.scored import ScoredRows, log_chances
 from tutelage.methods import CappedVotes, NoisyMoments
 from tutelage.methods.noisy_moments import sum_of_means
 from tutelage.privacy import ONE_TEACHER
-from tutelage.students import NoisySumClassifier, load_student
+from tutelage.students import NoisySumClassifier, export_onnx, load_student
 from tutelage.students.stacking import _STEPS, Stacking, stacking_norm
 from tutelage.tables import read_batches
 
@@ -124,6 +124,20 @@ def test_scores_are_of_one_row_and_no_row_is_scored_by_its_own_label(kind):
     assert_array_equal(scored.transform(rows[::-1])[::-1], whole)
     right = np.mean((apart[:, -1] > apart[:, -2]) == labels)
     assert right > 0.8 if kind == "trees" else 0.4 < right < 0.6
+
+
+@pytest.mark.parametrize("kind", ["linear", "trees"])
+def test_a_student_predicts_alike_in_onnx(kind, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    rows, public = RNG.normal(size=(3000, 4)), RNG.normal(size=(500, 4))
+    told = (lambda X: X[:, 0] + X[:, 1] > 0) if kind == "linear" else (lambda X: X[:, 0] * X[:, 1] > 0)
+    model: Any = PATEClassifier(epsilon=3.0, classes=[False, True], noise=SimulationNoise(0), random_state=0)
+    model.fit(rows, told(rows), X_public=public, y_public=told(public))
+    assert (model.public_model_.model.trees is not None) == (kind == "trees")
+    path = str(export_onnx(model.whole_student(), tmp_path / "student.onnx"))
+    labels, chances = onnxruntime.InferenceSession(path).run(None, {"rows": rows[:500]})
+    np.testing.assert_allclose(chances, model.predict_proba(rows[:500]), atol=1e-5)
+    assert np.mean(labels.astype(bool) == model.predict(rows[:500])) > 0.99
 
 
 class _Filled(PublicFeatureMap):

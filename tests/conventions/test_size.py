@@ -27,12 +27,12 @@ CEILINGS = {
     "planning": 870,
     "publishing": 1_115,
     "reporting": 1_190,
-    "students": 2_065,
+    "students": 2_095,
     "teachers": 2_955,
     "testing": 385,
     "root": 4_385,
 }
-TEST_LINES = 30_150
+TEST_LINES = 30_200
 
 
 def lines_of(*paths: Path) -> int:

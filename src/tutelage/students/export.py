@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from tutelage._internal.outputs import claimed, form
 from tutelage._internal.typing import FloatArray
 from tutelage.exceptions import InvalidParameterError
+from tutelage.features.base import parts_of
 from tutelage.features.cells import code_of
 from tutelage.features.columns import PublicColumns
 from tutelage.features.fitted import PublicTransformer
@@ -29,6 +30,7 @@ from tutelage.features.images import LEVELS, EdgesAndLevels
 from tutelage.features.landmarks import PublicKernel, UnitBall
 from tutelage.features.learned import FURTHEST, PublicPCA, PublicProjection, PublicScaling, PublicSteps
 from tutelage.features.rowwise import EXACT_FLOAT64, distance_levels, projection
+from tutelage.features.scored import BesideScores, ScoredRows
 from tutelage.students.forest import ForestStudent
 from tutelage.students.noisy_sums import LEAST_CHANCE, NoisySumClassifier
 from tutelage.tables import by_value
@@ -38,6 +40,7 @@ try:
     from onnxruntime import InferenceSession
     from skl2onnx import convert_sklearn, get_model_alias, update_registered_converter
     from skl2onnx.algebra import onnx_ops
+    from skl2onnx.algebra.onnx_operator import OnnxSubEstimator
     from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, Int64TensorType, StringTensorType
     from skl2onnx.operator_converters.random_forest import convert_sklearn_random_forest_classifier
     from skl2onnx.sklapi import CastTransformer
@@ -205,13 +208,13 @@ class _Node:
     """A value of a graph, with the operators of ONNX as methods, and those of numpy for numbers."""
 
     def __init__(self, node: Any, version: int) -> None:
-        self.node, self._version = node, version
+        self.node, self.version = node, version
 
     def __getattr__(self, kind: str) -> Callable[..., "_Node"]:
         def apply(*others: Any, **settings: Any) -> _Node:
             inputs = [one.node if isinstance(one, _Node) else one for one in (self, *others)]
-            made = getattr(onnx_ops, f"Onnx{kind}")(*inputs, **{"op_version": self._version, **settings})
-            return _Node(made, self._version)
+            made = getattr(onnx_ops, f"Onnx{kind}")(*inputs, **{"op_version": self.version, **settings})
+            return _Node(made, self.version)
 
         return apply
 
@@ -332,6 +335,30 @@ def _edge_histograms(part: EdgesAndLevels, gray: _Node) -> _Node:
     return (counted / counted.sums().Max(_row(1))).Sqrt().Cast(to=_FLOAT).Cast(to=_DOUBLE)
 
 
+def _through(feature_map: Any, rows: _Node) -> _Node:
+    for part in parts_of(feature_map):
+        rows = _MAPS[type(part)](part, rows)
+    return rows
+
+
+def _scored(part: ScoredRows, rows: _Node) -> _Node:
+    model, seen = part.model, rows if part.seen_by is None else _through(part.seen_by, rows)
+    if model.linear is not None:
+        scores = _projected(model.linear, seen) + model.offsets
+    else:
+        chances = OnnxSubEstimator(model.trees, rows.node, op_version=rows.version, options={"zipmap": False})[1]
+        scores = _Node(chances, rows.version).Cast(to=_DOUBLE).Log()
+    each = (scores * model.sharpness).Exp()
+    places = np.eye(model.n_classes)[model.present]
+    logarithms = ((each / each.sums()) @ places).Max(_row(LEAST_CHANCE)).Log()
+    return seen.Concat(logarithms - logarithms.sums() / model.n_classes, axis=1)
+
+
+def _beside(part: BesideScores, rows: _Node) -> _Node:
+    scores = rows.Slice(np.array([-part.n_scores]), np.array([np.iinfo(np.int64).max]), np.array([1]))
+    return _through(part.features, rows).Concat(scores, axis=1)
+
+
 _MAPS: dict[type, Callable[..., _Node]] = {
     PublicColumns: _columns,
     PublicScaling: _scaled,
@@ -341,6 +368,8 @@ _MAPS: dict[type, Callable[..., _Node]] = {
     PublicKernel: _alike,
     EdgesAndLevels: _edges_and_levels,
     UnitBall: _in_ball,
+    ScoredRows: _scored,
+    BesideScores: _beside,
 }
 
 
