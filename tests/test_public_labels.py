@@ -1,5 +1,6 @@
 """Labels of public rows: a model of them, ballots that correct it, and a sum that says how much to believe of each."""
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -9,18 +10,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
+from sklearn.ensemble import HistGradientBoostingClassifier
 
 from blobs import LABELS, PRIVATE, PUBLIC, TEST, TRUE
 from tutelage import PATEClassifier, SimulationNoise
+from tutelage.accounting.composition import rounding_variance
 from tutelage.exceptions import BudgetContinuedWarning, BudgetExceededError, InvalidDataError, InvalidParameterError
 from tutelage.features import PublicFeatureMap
-from tutelage.features.scored import ScoredRows, log_chances
-from tutelage.methods import CappedVotes, NoisyMoments
-from tutelage.methods.noisy_moments import sum_of_means
+from tutelage.features.scored import PublicModel, ScoredRows, chances_of, log_chances
+from tutelage.mechanisms import NoisySum
+from tutelage.methods import CappedVotes, NoisyMoments, Public, Tuned
+from tutelage.methods import noisy_moments as moments
+from tutelage.methods.noisy_moments import StackingBallot, sum_of_means
+from tutelage.methods.rehearsal import PublicLabels
+from tutelage.methods.tuned import Candidate
 from tutelage.privacy import ONE_TEACHER
 from tutelage.students import NoisySumClassifier, export_onnx, load_student
 from tutelage.students.stacking import _STEPS, Stacking, stacking_norm
 from tutelage.tables import read_batches
+from tutelage.teachers.blocks import PeopleBlock, Vectors
 
 RNG = np.random.default_rng(4)
 NEAR = ((PUBLIC[:, None] - TEST[None]) ** 2).sum(axis=2).argmin(axis=1)
@@ -138,6 +146,43 @@ def test_a_student_predicts_alike_in_onnx(kind, tmp_path):
     labels, chances = onnxruntime.InferenceSession(path).run(None, {"rows": rows[:500]})
     np.testing.assert_allclose(chances, model.predict_proba(rows[:500]), atol=1e-5)
     assert np.mean(labels.astype(bool) == model.predict(rows[:500])) > 0.99
+
+
+def test_scores_of_many_classes_are_of_one_row_where_trees_give_columns():
+    rows = RNG.normal(size=(300, 3))
+    trees = HistGradientBoostingClassifier(max_iter=2).fit(rows, np.arange(300) % 12)
+    model = PublicModel(None, np.zeros(0), trees, np.arange(12), 12)
+    whole, columns = model.scores(rows, rows), np.asfortranarray(RNG.normal(size=(300, 12)))
+    assert_array_equal(np.vstack([model.scores(row[None], row[None]) for row in rows]), whole)
+    assert_array_equal(np.vstack([chances_of(row[None]) for row in columns]), chances_of(columns))
+
+
+def test_ballots_of_many_classes_are_added_a_few_people_at_a_time(monkeypatch):
+    rng = np.random.default_rng(3)
+    cast: Any = {"features": None, "number": 2, "rounds": 3, "setting_number": 0, "is_final": True, "progress": False}
+    ballot = StackingBallot(stacking=stacking(3, rng), **cast)
+    block = PeopleBlock(seen_rows(40, 3, rng), rng.integers(3, size=40), np.sort(rng.integers(9, size=40)))
+    (kept := Vectors()).of(block, lambda: block.rows)
+    whole = ballot._sum_of(_Filled(), ONE_TEACHER, [block], kept).totals
+    monkeypatch.setattr(moments, "_NUMBERS_AT_ONCE", 100)
+    assert_array_equal(ballot._sum_of(_Filled(), ONE_TEACHER, [block], kept).totals, whole)
+
+
+def test_settings_that_differ_in_the_last_sum_are_told_apart_and_paid_for():
+    known = PublicLabels(PUBLIC, PUBLIC, NEAR % 3, 3, own=True)
+    public = replace(Public.of_labels(known, ONE_TEACHER, 100), labels=known.classes)
+    found = [Candidate({}, NoisyMoments(stack=stack), None, public) for stack in (0.01, 0.99)]
+    assert found[0].ballot != found[1].ballot
+    assert found[0].method.known_by(public) != found[1].method.known_by(public)
+    tuned = Tuned(pilot=found[0], candidates=found, share=0.4, mechanism=NoisySum(1e-3))
+
+    def cost(event: Any) -> float:
+        return sum(4 * one.norm_squared / (one.sigma**2 - rounding_variance(one.sigma)) for one in event.events)
+
+    for one in found:
+        assert cost(one.with_noise(tuned._final).event_of_rounds(public.sizes)) <= cost(
+            tuned._after_trial(public.sizes)[1]
+        )
 
 
 class _Filled(PublicFeatureMap):

@@ -19,11 +19,11 @@ CEILINGS = {
     "cli": 3_555,
     "datasets": 170,
     "estimator": 1_640,
-    "features": 2_505,
+    "features": 2_506,
     "federation": 3_705,
     "ledger": 2_310,
     "mechanisms": 1_175,
-    "methods": 2_155,
+    "methods": 2_166,
     "planning": 870,
     "publishing": 1_115,
     "reporting": 1_190,
@@ -32,7 +32,7 @@ CEILINGS = {
     "testing": 385,
     "root": 4_385,
 }
-TEST_LINES = 30_200
+TEST_LINES = 30_240
 
 
 def lines_of(*paths: Path) -> int:

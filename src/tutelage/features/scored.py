@@ -136,7 +136,8 @@ class BesideScores(PublicFeatureMap):
 
 
 def chances_of(scores: FloatArray) -> FloatArray:
-    """Return the chance of each class by its score, along the last axis."""
+    """Return the chance of each class by its score, shape (rows, classes)."""
+    scores = np.ascontiguousarray(scores)  # trees give columns: sums of many rows would be in another order than of one
     found = np.exp(scores - scores.max(axis=1, keepdims=True))
     return found / found.sum(axis=1, keepdims=True)
 

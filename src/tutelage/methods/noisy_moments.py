@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from math import sqrt
 from typing import Any, ClassVar, NamedTuple, Self, final
 
@@ -15,7 +15,7 @@ from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import IntArray, Matrix, NeverPickled
 from tutelage._internal.validation import probability
 from tutelage.accounting.filter import Accounting
-from tutelage.ballots import BallotSum, Vector, sum_of_products
+from tutelage.ballots import BallotSum, Vector, add_sums, sum_of_products
 from tutelage.digests import canonical, data_digest
 from tutelage.events import Composed, Event, settings_of
 from tutelage.exceptions import InvalidParameterError
@@ -43,6 +43,7 @@ from tutelage.teachers import VectorBallots
 from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory, Vectors
 from tutelage.teachers.vectors import sum_of_blocks
 
+_NUMBERS_AT_ONCE = 2**22  # of the ballots that stack: with a hundred classes one has thousands
 _NOISE_OF_COUNT = 10.0  # times that of the ballots: the number of people takes a hundredth of what they take
 
 
@@ -142,12 +143,17 @@ class StackingBallot(SummedBallot):
     def _sum_of(
         self, vectors_of: FeatureMap, unit: PrivacyUnit, blocks: Iterable[PeopleBlock], kept: Vectors
     ) -> BallotSum:
-        student = self.stacking.student
+        n_vectors, m = len(self.stacking.student.coef_), len(self.stacking.student.classes_)
+        at_once = max(1, _NUMBERS_AT_ONCE // self.stacking.n_numbers)
 
         def cast_by(block: PeopleBlock) -> BallotSum:
-            seen = self._seen(vectors_of, kept, block, len(student.coef_) + len(student.classes_))
-            return sum_of_means(
-                self.stacking.ballots(seen, block.labels), block.people, stacking_norm(len(student.classes_)), unit
+            seen = self._seen(vectors_of, kept, block, n_vectors + m)
+            starts = np.flatnonzero(np.diff(block.people, prepend=-1))
+            parts = np.split(np.arange(len(seen)), starts[1:][np.diff(starts // at_once) > 0])  # of whole people
+            ballots = (self.stacking.ballots(seen[part], block.labels[part]) for part in parts)
+            whose = (block.people[part] for part in parts)
+            return reduce(
+                add_sums, (sum_of_means(*one, stacking_norm(m), unit) for one in zip(ballots, whose, strict=True))
             )
 
         return sum_of_blocks(blocks, cast_by)
@@ -317,12 +323,16 @@ class NoisyMoments(NoisySums):
         for what is released afterwards, `then`, too.
         """
         learned = trial_for or self.calibrated
-        named = [*subject_of(public), n_people, settings_of(self.teacher), *public.digests]
+        named = [*subject_of(public), n_people, *self.known_by(public)]
         stored = yield Learned(
             canonical([*named, learned.key()]), lambda: map_to_bytes(self._features(public, n_people, learned))
         )
         named = [*named, *(["trial", trial_for.key()] if trial_for else [])]
         return (yield from self._rounds(public, n_people, map_from_bytes(stored), named, trial_for, known, then))
+
+    def known_by(self, public: Public) -> list[Any]:
+        """Return what features and ballots follow from, beside the question, the number of people and the noise."""
+        return [settings_of(self.teacher), *([] if public.labels is None else [self.stack]), *public.digests]
 
     def _rounds(
         self,

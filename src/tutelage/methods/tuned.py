@@ -28,7 +28,7 @@ from tutelage._internal.threads import QUIET, on_all_cores
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage.ballots import BallotSum, Vector, add_sums, sum_of_products
 from tutelage.digests import data_digest, spelled_out
-from tutelage.events import Composed, Event, settings_of
+from tutelage.events import Composed, Event
 from tutelage.features.base import check_row_by_row, features_of_private
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.noisy_moments import NoisyMoments, NoisySums, PeopleReady, SumsReleased, subject_of
@@ -90,8 +90,8 @@ class Candidate:
     @property
     def ballot(self) -> tuple[Any, ...]:
         """By which settings share a rehearsal: a ledger, too, knows sums by the public rows as teachers see them."""
-        rows = self.public.teacher_rows
-        return self.method.teacher, rows.shape, sha256(np.ascontiguousarray(rows).tobytes()).digest()
+        rows, stack = self.public.teacher_rows, 0.0 if self.public.labels is None else self.method.stack
+        return self.method.teacher, stack, rows.shape, sha256(np.ascontiguousarray(rows).tobytes()).digest()
 
     def with_noise(self, mechanism: NoisySum) -> NoisyMoments:
         """Return the setting's method under this mechanism."""
@@ -177,8 +177,9 @@ class Tuned(NoisySums):
 
     def _after_trial(self, sizes: Sizes) -> list[Event]:
         """Return what the scores are, and the final sums at most, whichever setting is chosen."""
-        longest = max(self.candidates, key=lambda one: one.method.rounds)
-        final = longest.with_noise(NoisySum(self._final.noise_multiplier * _A_LITTLE_LESS))
+        longest = max((one.method for one in self.candidates), key=lambda one: one.rounds)
+        stack = max(one.method.stack for one in self.candidates)  # whose ballots have the coarser steps
+        final = replace(longest, stack=stack, mechanism=NoisySum(self._final.noise_multiplier * _A_LITTLE_LESS))
         scores = self._scores.most(self._form_of_scores(sizes.unit), simulated=sizes.simulated)
         return [scores, final.event_of_rounds(sizes)]
 
@@ -269,7 +270,7 @@ def _student(one: Candidate, rehearsal: SumsReleased) -> Any:
 def _described(one: Candidate, student: Any) -> list[Any]:
     """Return what a student of the rehearsal follows from, beside the trial."""
     public, learner = one.public, one.method.student
-    rows = [settings_of(one.method.teacher), *public.digests]
+    rows = one.method.known_by(public)
     if learner is None:
         return rows
     rows = [*rows, data_digest(public.student_rows).hex()]
