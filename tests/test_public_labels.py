@@ -17,7 +17,7 @@ from tutelage import PATEClassifier, SimulationNoise
 from tutelage.accounting.composition import rounding_variance
 from tutelage.exceptions import BudgetContinuedWarning, BudgetExceededError, InvalidDataError, InvalidParameterError
 from tutelage.features import PublicFeatureMap
-from tutelage.features.scored import PublicModel, ScoredRows, chances_of, log_chances
+from tutelage.features.scored import PublicModel, ScoredRows, log_chances
 from tutelage.mechanisms import NoisySum
 from tutelage.methods import CappedVotes, NoisyMoments, Public, Tuned
 from tutelage.methods import noisy_moments as moments
@@ -152,9 +152,7 @@ def test_scores_of_many_classes_are_of_one_row_where_trees_give_columns():
     rows = RNG.normal(size=(300, 3))
     trees = HistGradientBoostingClassifier(max_iter=2).fit(rows, np.arange(300) % 12)
     model = PublicModel(None, np.zeros(0), trees, np.arange(12), 12)
-    whole, columns = model.scores(rows, rows), np.asfortranarray(RNG.normal(size=(300, 12)))
-    assert_array_equal(np.vstack([model.scores(row[None], row[None]) for row in rows]), whole)
-    assert_array_equal(np.vstack([chances_of(row[None]) for row in columns]), chances_of(columns))
+    assert_array_equal(np.vstack([model.scores(row[None], row[None]) for row in rows]), model.scores(rows, rows))
 
 
 def test_ballots_of_many_classes_are_added_a_few_people_at_a_time(monkeypatch):
@@ -169,8 +167,8 @@ def test_ballots_of_many_classes_are_added_a_few_people_at_a_time(monkeypatch):
 
 
 def test_settings_that_differ_in_the_last_sum_are_told_apart_and_paid_for():
-    known = PublicLabels(PUBLIC, PUBLIC, NEAR % 3, 3, own=True)
-    public = replace(Public.of_labels(known, ONE_TEACHER, 100), labels=known.classes)
+    known = PublicLabels(PUBLIC, PUBLIC, NEAR, 3, own=True)
+    public = replace(Public.of_labels(known, ONE_TEACHER, 100), labels=NEAR % 3)
     found = [Candidate({}, NoisyMoments(stack=stack), None, public) for stack in (0.01, 0.99)]
     assert found[0].ballot != found[1].ballot
     assert found[0].method.known_by(public) != found[1].method.known_by(public)
