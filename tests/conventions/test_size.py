@@ -32,7 +32,7 @@ CEILINGS = {
     "testing": 385,
     "root": 4_385,
 }
-TEST_LINES = 30_240
+TEST_LINES = 30_205
 
 
 def lines_of(*paths: Path) -> int:
