@@ -15,6 +15,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from blobs import LABELS, PRIVATE, PUBLIC, TEST, TRUE
 from tutelage import PATEClassifier, SimulationNoise
 from tutelage.accounting.composition import rounding_variance
+from tutelage.audit import PrivateRows, check_fit
 from tutelage.exceptions import BudgetContinuedWarning, BudgetExceededError, InvalidDataError, InvalidParameterError
 from tutelage.features import PublicFeatureMap
 from tutelage.features.scored import PublicModel, ScoredRows, log_chances
@@ -231,6 +232,13 @@ def test_columns_of_names_are_read_in_batches_alike(tmp_path):
     private.to_parquet(tmp_path / "private.parquet")
     one, other = fit(private), fit(read_batches(tmp_path / "private.parquet", rows_at_once=500))
     assert_array_equal(one.predict_proba(public), other.predict_proba(public))
+
+
+def test_an_audit_is_of_the_sums_that_are_released():
+    model = PATEClassifier(epsilon=1.0, classes=sorted(set(LABELS)))
+    people = PrivateRows(PRIVATE, np.asarray(LABELS))
+    found = check_fit(model, people, PUBLIC, y_public=PUBLIC_LABELS, draws=1_000, entities=2)[-1]
+    assert (found.verdict, found.reason[:14]) == ("pass", "In 3 requests,")
 
 
 @pytest.mark.parametrize(

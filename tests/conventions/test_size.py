@@ -15,8 +15,8 @@ MODULES = 178
 CEILINGS = {
     "_internal": 1_345,
     "accounting": 2_635,
-    "audit": 1_610,
-    "cli": 3_555,
+    "audit": 1_613,
+    "cli": 3_556,
     "datasets": 170,
     "estimator": 1_640,
     "features": 2_506,
@@ -32,7 +32,7 @@ CEILINGS = {
     "testing": 385,
     "root": 4_385,
 }
-TEST_LINES = 30_205
+TEST_LINES = 30_212
 
 
 def lines_of(*paths: Path) -> int:

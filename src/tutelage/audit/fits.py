@@ -47,6 +47,7 @@ def check_fit(
     private: PrivateRows,
     X_public: npt.ArrayLike,
     *,
+    y_public: npt.ArrayLike | None = None,
     draws: int = 40_000,
     entities: int = 4,
     progress: bool = False,
@@ -61,6 +62,8 @@ def check_fit(
         Rows, labels and ids, as `fit` takes them.
     X_public : array of shape (rows, features)
         Public rows.
+    y_public : array of shape (rows,), optional
+        Their labels, where `fit` gets them.
     draws : int
         Noisy labels, or sums, to draw for each check of the mechanism.
     entities : int
@@ -73,7 +76,7 @@ def check_fit(
     ids = {"entity_ids": private.entity_ids, "silos": private.silos}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they are for those who release it
-        whole = trial.intended(private.X, private.y, X_public=X_public, **ids)
+        whole = trial.intended(private.X, private.y, X_public=X_public, y_public=y_public, **ids)
     mechanism = whole.method.mechanism
     if isinstance(mechanism, NoisySum):
         noise = [check_noise_of_sum(draws=draws), check_claim_of_sum(draws=draws)]
@@ -95,7 +98,8 @@ def _sampled(ids: npt.NDArray[Any]) -> IntArray:
 def _reduced(whole: Intended) -> Intended:
     """Return a fit with few teachers and queries, with the noise of the whole one, and with a budget in memory."""
     public = whole.public
-    fewer = {name: getattr(public, name)[:_QUERIES] for name in ("rows", "teacher_rows", "student_rows")}
+    given = {name: getattr(public, name) for name in ("rows", "teacher_rows", "student_rows", "labels")}
+    fewer: dict[str, Any] = {name: None if one is None else one[:_QUERIES] for name, one in given.items()}
     return whole._replace(
         method=whole.method.reduced(_TEACHERS, len(fewer["rows"])),
         public=replace(public, **fewer, training=Training(public.training.seed)),

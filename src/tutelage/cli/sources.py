@@ -99,6 +99,12 @@ def pool_of(config: RunConfig, data: RunData) -> Matrix:
     return data.X_public[: len(data.X_public) - (config.public.evaluate_last or 0)]
 
 
+def labels_of_pool(config: RunConfig, data: RunData) -> Matrix | None:
+    """Return the labels of these rows, if there are any and the method starts from them."""
+    labels = data.y_public if config.chosen.takes_labels else None
+    return None if labels is None else labels[: len(pool_of(config, data))]
+
+
 def _bundled(name: str) -> RunData:
     split = DATASETS[name]()
     names = np.array(split.classes)
@@ -342,11 +348,8 @@ def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATECla
 
 def fit(model: PATEClassifier, settings: RunConfig, data: RunData) -> None:
     """Fit the classifier on the private rows, and on the public rows that are not kept for scoring."""
-    n_public = len(pool_of(settings, data))
-    X, y, given = _rows(data, n_public)
-    if data.y_public is not None and settings.chosen.takes_labels:
-        given["y_public"] = data.y_public[:n_public]
-    model.fit(X, y, **given)
+    X, y, given = _rows(data, len(pool_of(settings, data)))
+    model.fit(X, y, y_public=labels_of_pool(settings, data), **given)
 
 
 def check(settings: RunConfig, data: RunData, **more: Any) -> None:
