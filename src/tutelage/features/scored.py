@@ -28,6 +28,7 @@ _PENALTIES = (1e-3, 1e-2, 1e-1, 1.0)  # inverse, of a logistic regression over r
 _MOST_COLUMNS = 200  # that trees are grown on: images have more, and edges that trees do not find
 _FEWEST_OF_TREES = 200  # rows with labels
 _TREES = {"max_iter": 100, "learning_rate": 0.06, "max_leaf_nodes": 15, "random_state": 0}
+_MOST_CLASSES = 10  # of which a plan grows trees, one for each class
 _SHARPEST = 3.0  # times that scores are made larger or smaller, as logarithms up to about this
 
 
@@ -119,6 +120,54 @@ class ScoredRows(PublicFeatureMap):
         rows = np.asarray(X)
         seen = rows if self.seen_by is None else np.asarray(self.seen_by.transform(rows))
         return np.hstack([seen, self.model.scores(rows, seen)])
+
+
+class Start(NamedTuple):
+    """Public rows in five parts, and their scores by models of the labels of other parts."""
+
+    parts: tuple[IntArray, ...]
+    apart: FloatArray  # of each row, by a model of the four other parts
+    pairs: tuple[FloatArray, ...]  # of each part and its partner by a model of the three other parts, and else as above
+
+    @classmethod
+    def learn(cls, rows: Matrix, seen: Matrix, labels: IntArray, n_classes: int, order: IntArray) -> Self | None:
+        """Return the scores of public rows, of which those in `order` are dealt; None if there are too few of a class.
+
+        One kind of model is chosen, by the first part, for all.
+        """
+        if np.count_nonzero(np.bincount(labels[order]) > 2) < 2:  # or a model could be left with one class
+            return None
+        fold = np.full(len(labels), ABSTAIN)
+        fold[order[np.argsort(labels[order], kind="stable")]] = np.arange(len(order)) % _FOLDS
+        parts = tuple(order[fold[order] == number] for number in range(_FOLDS))
+
+        def scores_by(fit: Any, without: tuple[int, ...], places: IntArray) -> FloatArray:
+            taught = np.setdiff1d(order, np.concatenate([parts[number] for number in without]))
+            return fit(rows[taught], seen[taught], labels[taught], n_classes).scores(rows[places], seen[places])
+
+        def surprise(fit: Any) -> float:
+            return _sharpness(scores_by(fit, (0,), parts[0]), labels[parts[0]])[1]
+
+        kinds = [fit for fit in _fits(rows, fold != ABSTAIN) if fit is not _trees or n_classes <= _MOST_CLASSES]
+        best, apart = min(kinds, key=surprise), np.zeros((len(labels), n_classes))
+        for number, part in enumerate(parts):  # rows that are not dealt are scored as the first part is
+            places = np.flatnonzero((fold == 0) | (fold == ABSTAIN)) if number == 0 else part
+            apart[places] = scores_by(best, (number,), places)
+        sharpness, pairs = _sharpness(apart[order], labels[order])[0], list[FloatArray]()
+        apart = log_chances(chances_of(sharpness * apart))
+        for pair in ((0, 1), (2, 3), (4, 0)):
+            both = np.concatenate([parts[number] for number in pair])
+            pairs.append(apart.copy())
+            pairs[-1][both] = log_chances(chances_of(sharpness * scores_by(best, pair, both)))
+        return cls(parts, apart, (pairs[0], pairs[0], pairs[1], pairs[1], pairs[2]))
+
+    def partner(self, number: int) -> IntArray:
+        """Return the part that casts ballots where another one is scored."""
+        return self.parts[(1, 0, 3, 2, 0)[number]]
+
+    def right_by_labels(self, labels: IntArray) -> FloatArray:
+        """Return how accurate a model of public labels is on each part that it was not shown."""
+        return np.array([np.mean(self.apart[part].argmax(axis=1) == labels[part]) for part in self.parts])
 
 
 @final

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
-from tutelage._internal.typing import ABSTAIN, IntArray, Matrix
+from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage.accounting.filter import Accounting
 from tutelage.events import Event, Repeated, of_queries
 from tutelage.exceptions import InvalidParameterError
@@ -176,7 +176,7 @@ class Method(ABC):
         """
         classes = np.arange(known.n_classes)
 
-        def predicted(taught: IntArray, noise: NoiseSource) -> IntArray:
+        def predicted(taught: IntArray, noise: NoiseSource, _scores: FloatArray | None = None) -> IntArray:
             method = self.with_noise((self.noise or 0.0) * len(taught) / people)
             shards = Shards.of_single_people(len(taught))
             rows = PrivateRows(known.labeled[taught], known.classes[taught], shards)

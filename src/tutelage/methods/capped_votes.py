@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self, final
 
 import numpy as np
 
-from tutelage._internal.typing import IntArray
+from tutelage._internal.typing import FloatArray, IntArray
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidParameterError
 from tutelage.mechanisms import CappedGNMax
@@ -81,7 +81,7 @@ class CappedVotes(VotesOnQueries):
         votes = (ballots.at(ballots.queries != ballots.teachers) if known.own else ballots).first(self.votes)
         sigma = self.calibrated.sigma
 
-        def student(taught: IntArray, noise: NoiseSource) -> IntArray:
+        def student(taught: IntArray, noise: NoiseSource, _scores: FloatArray | None = None) -> IntArray:
             takes_part = np.zeros(len(known.labeled), dtype=bool)
             takes_part[taught] = True
             cast = votes.at(takes_part[votes.teachers])

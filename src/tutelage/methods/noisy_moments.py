@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from tutelage._internal.progress import progress_bar
-from tutelage._internal.typing import IntArray, Matrix, NeverPickled
+from tutelage._internal.typing import FloatArray, IntArray, Matrix, NeverPickled
 from tutelage._internal.validation import probability
 from tutelage.accounting.filter import Accounting
 from tutelage.ballots import BallotSum, Vector, add_sums, sum_of_products
@@ -328,7 +328,9 @@ class NoisyMoments(NoisySums):
             canonical([*named, learned.key()]), lambda: map_to_bytes(self._features(public, n_people, learned))
         )
         named = [*named, *(["trial", trial_for.key()] if trial_for else [])]
-        return (yield from self._rounds(public, n_people, map_from_bytes(stored), named, trial_for, known, then))
+        features: Any = map_from_bytes(stored)
+        whole = BesideScores(features, public.n_scores) if public.n_scores else features
+        return (yield from self._rounds(public, n_people, whole, named, trial_for, known, then))
 
     def known_by(self, public: Public) -> list[Any]:
         """Return what features and ballots follow from, beside the question, the number of people and the noise."""
@@ -338,16 +340,15 @@ class NoisyMoments(NoisySums):
         self,
         public: Public,
         n_people: int,
-        features: Pipeline,
+        whole: Any,
         named: list[Any],
         trial_for: NoisySum | None = None,
         known: Moments | None = None,
         then: Sequence[Event] = (),
     ) -> Generator[Request, Answer, SumsReleased]:
-        """Ask for the sums of all rounds over these features; `named` says what their subject is."""
+        """Ask for the sums of all rounds over features, with scores after them; `named` says what their subject is."""
         teacher, classes, n_scores = self.teacher, public.classes, public.n_scores
         noise = self._of_rounds(self.calibrated, labeled=n_scores > 0)
-        whole: Any = BesideScores(features, n_scores) if n_scores else features
         seen = require_public_map(whole, "NoisyMoments").transform(public.teacher_rows)
         vectors, start = seen[:, : seen.shape[1] - n_scores], _start(seen, n_scores)
         student = NoisySumClassifier().fit_moments(vectors, [], n_rows=n_people, classes=classes, start=start)
@@ -419,19 +420,39 @@ class NoisyMoments(NoisySums):
             )
 
     def rehearsal(self, known: PublicLabels, people: int) -> Rehearsal:
-        """Return students of noisy sums, over features for the noise of the real run, which are computed once."""
-        noise_multiplier, n_classes = self.calibrated.noise_multiplier, known.n_classes
-        features = self.teacher.features(
-            known.rows, n_classes=n_classes, n_people=people, noise_multiplier=noise_multiplier
-        )
-        vectors = features.transform(known.labeled)
-        mapped = replace(known, rows=features.transform(known.rows), labeled=vectors)
-        unchanged = make_pipeline(PublicScaling(np.zeros(vectors.shape[1]), np.ones(vectors.shape[1])))
+        """Return students of noisy sums, over features for the noise of the real run, which are computed once.
 
-        def predicted(taught: IntArray, noise: NoiseSource) -> IntArray:
+        They start from scores by public labels, if there are any: of each row by a model that was not shown its label.
+        """
+        noise_multiplier, n_classes, start = self.calibrated.noise_multiplier, known.n_classes, known.start(0)
+        n_scores = 0 if start is None else n_classes
+
+        def beside(rows: Matrix, scores: FloatArray | None) -> Matrix:
+            return rows if start is None else np.hstack([rows, start.apart if scores is None else scores])
+
+        public_rows = beside(known.rows, None)
+        features = self.teacher.features(
+            public_rows,
+            n_classes=n_classes,
+            n_people=people,
+            noise_multiplier=self._of_rounds(self.calibrated, labeled=start is not None),
+            n_scores=n_scores,
+        )
+        whole: Any = BesideScores(features, n_scores) if n_scores else features
+        first = whole.transform(beside(known.labeled, None))
+        of_public = first if start is not None else whole.transform(known.rows)
+        unchanged = make_pipeline(PublicScaling(np.zeros(first.shape[1]), np.ones(first.shape[1])))
+
+        def predicted(taught: IntArray, noise: NoiseSource, scores: FloatArray | None = None) -> IntArray:
+            vectors = first
+            if start is not None and scores is not None:
+                changed = np.flatnonzero((scores != start.apart).any(axis=1))
+                vectors = first.copy()
+                vectors[changed] = whole.transform(beside(known.rows, scores)[changed])
             shards = Shards.of_single_people(len(taught))
             method = self.with_noise(noise_multiplier * len(taught) / people)
-            public = Public.of_labels(mapped, shards.unit, len(taught))
+            mapped = replace(known, rows=of_public if start is None else vectors)
+            public = Public.of_labels(mapped, shards.unit, len(taught), scored=n_scores > 0)
             cast_by = PeopleReady((PeopleInMemory(vectors[taught], known.classes[taught], shards),))
             released = rehearsed(method._rounds(public, len(taught), unchanged, []), cast_by, noise)
             return released.student.predict(vectors).astype(np.int64)

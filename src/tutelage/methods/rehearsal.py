@@ -7,14 +7,18 @@ from typing import Any, final
 
 import numpy as np
 
-from tutelage._internal.typing import IntArray, Matrix
+from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidParameterError, OneClassWarning
+from tutelage.features.scored import Start
 from tutelage.methods.requests import Answer, Learned, Request, Result, Wishes, driven
 from tutelage.noise import NoiseSource
 from tutelage.students import fit_student, student_named
 
-Rehearsal = Callable[[IntArray, NoiseSource], IntArray]
-"""Maps the places of labeled rows that take part, and noise, to the predicted class of every labeled row."""
+Rehearsal = Callable[[IntArray, NoiseSource, FloatArray | None], IntArray]
+"""Maps the places of labeled rows that cast ballots, noise, and scores by public labels, which are used if the method
+takes labels, to the predicted class of every labeled row."""
+
+_MOST_LABELED = 5_000  # rows whose labels are dealt
 
 
 @final
@@ -27,6 +31,8 @@ class PublicLabels:
     classes: IntArray = field(repr=False)  # their class indices
     n_classes: int
     own: bool  # whether the labeled rows are the public rows, in their order
+    came: Matrix | None = field(default=None, repr=False)  # own rows as they came, if teachers see them otherwise
+    _starts: dict[int, Start | None] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def majority(self) -> float:
@@ -37,8 +43,20 @@ class PublicLabels:
         """Return a random share of the public rows, and of the labels if they belong to the public rows."""
         kept = np.sort(np.random.default_rng(0).permutation(len(self.rows))[: max(2, round(share * len(self.rows)))])
         if self.own:
-            return PublicLabels(self.rows[kept], self.labeled[kept], self.classes[kept], self.n_classes, True)
+            came = None if self.came is None else self.came[kept]
+            return PublicLabels(self.rows[kept], self.labeled[kept], self.classes[kept], self.n_classes, True, came)
         return replace(self, rows=self.rows[kept])
+
+    def order(self, number: int) -> IntArray:
+        """Return the labels that are dealt, in the order of a deal."""
+        return np.random.default_rng(number).permutation(len(self.classes))[:_MOST_LABELED]
+
+    def start(self, number: int) -> Start | None:
+        """Return scores by models of public labels, which each deal learns once; None without enough labels."""
+        if self.own and number not in self._starts:
+            rows = self.rows if self.came is None else self.came
+            self._starts[number] = Start.learn(rows, self.rows, self.classes, self.n_classes, self.order(number))
+        return self._starts.get(number)
 
 
 def rehearsed(steps: Generator[Request | Learned, Any, Result], prepared: Any, noise: NoiseSource) -> Result:

@@ -67,12 +67,12 @@ class Public:
     labels: IntArray | None = None
 
     @classmethod
-    def of_labels(cls, known: Any, unit: PrivacyUnit, n_people: int) -> "Public":
-        """Return the public rows of a rehearsal (`PublicLabels`)."""
+    def of_labels(cls, known: Any, unit: PrivacyUnit, n_people: int, *, scored: bool = False) -> "Public":
+        """Return the public rows of a rehearsal (`PublicLabels`), whose last columns may be scores."""
         rows, classes = known.rows, np.arange(known.n_classes)
         return cls(
             rows=rows, teacher_rows=rows, student_rows=rows, classes=classes, question="", unit=unit, simulated=True,
-            n_teachers=n_people, seed=0,
+            n_teachers=n_people, seed=0, labels=known.classes if scored else None,
         )  # fmt: skip
 
     @property

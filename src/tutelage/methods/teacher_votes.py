@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.ensemble import RandomForestClassifier
 
 from tutelage._internal.fitting import fit_clone, require_classifier
-from tutelage._internal.typing import ABSTAIN, IntArray, Matrix
+from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import integer_at_least
 from tutelage.ballots import tally
 from tutelage.exceptions import InvalidParameterError
@@ -158,7 +158,7 @@ class TeacherVotes(VotesOnQueries):
         queries = self.rule.select(PublicKnowledge.before(known.rows), asked, seed=0)
         teachers, sigma = ensemble_of(self.teacher, n_classes=known.n_classes, seed=0), self.noise or 0.0
 
-        def student(taught: IntArray, noise: NoiseSource) -> IntArray:
+        def student(taught: IntArray, noise: NoiseSource, _scores: FloatArray | None = None) -> IntArray:
             number = max(2, round(self.n_teachers * len(taught) / people))
             shards = Shards.of_rows(len(taught), number, key=_KEY)
             ballots = teachers.fit_ballots(known.labeled[taught], known.classes[taught], shards, known.rows[queries])

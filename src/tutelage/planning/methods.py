@@ -25,11 +25,12 @@ class Target:
     people: int  # their number, as of all sizes
     public_rows: int
     classes: int
+    labeled: bool = False  # whether the run starts from labels of public rows, if its method takes them
 
     @property
     def sizes(self) -> Sizes:
         """The sizes, from which the cost of a method follows."""
-        return Sizes(n_classes=self.classes, n_public=self.public_rows, unit=self.unit)
+        return Sizes(n_classes=self.classes, n_public=self.public_rows, unit=self.unit, labeled=self.labeled)
 
     def limit(self, accounting: Accounting) -> Filter:
         """Return the budget of the whole release."""

@@ -20,11 +20,11 @@ from tutelage.partition import unit_of_single_people
 from tutelage.planning.methods import Target, calibrated, method_of, methods_for, proved
 from tutelage.planning.recommendation import DECLARED, NOTHING, OWN_LABELS, STAND_IN, Advice, Option, Plan, PlanPoint
 from tutelage.planning.references import Guess, guessed
-from tutelage.planning.trials import STILL_TO_COME, Trial, tried
+from tutelage.planning.trials import STILL_TO_COME, Trial, labels_alone, tried
 from tutelage.reporting.lints import lint
 from tutelage.tables import as_table, column_array, is_missing
 
-_QUICK_ROWS, _FEW_FOLDS = 2_000, 2  # in the first, short trial of every method
+_QUICK_ROWS, _FEW_FOLDS = 1_500, 2  # in the first, short trial of every method
 _FEW_ROWS = 1_000  # up to this number, the first trial uses all folds
 _CLOSE = 0.02  # methods this far behind vector ballots in the first trial are still tried in full
 _WORTH = 0.01  # by which a method must beat vector ballots, and a student the majority class, to be recommended
@@ -99,6 +99,7 @@ def plan(
     known = _known(X_public, y_public, features, stand_in, public_rows)
     n_public = _counted(public_rows, X_public, known)
     n_classes = classes if known is None else max(known.n_classes, classes or 0)
+    known = None if known is None else replace(known, n_classes=n_classes)
     if n_classes is None:
         raise InvalidParameterError("`classes` of plan must be the number of classes, if there are no labels.")
     target = Target(
@@ -108,6 +109,7 @@ def plan(
         people=integer_at_least(people, 2, "people", "plan"),
         public_rows=n_public,
         classes=integer_at_least(n_classes, 2, "classes", "plan"),
+        labeled=known is not None and known.start(0) is not None,
     )
     if goal is not None:
         number_between(goal, 0, 1, "goal", "plan")
@@ -124,7 +126,7 @@ def plan(
         if accuracy is not None:
             accuracy = number_between(accuracy, 1 / target.classes, 1, "accuracy", "plan")
         return _by_references(target, accuracy, goal)
-    return _by_trials(target, replace(known, n_classes=n_classes), asked, goal, progress=progress)
+    return _by_trials(target, known, asked, goal, progress=progress)
 
 
 def _known(
@@ -138,7 +140,8 @@ def _known(
     own = y_public is not None
     if not own and (not isinstance(stand_in, tuple) or len(stand_in) != 2):
         raise InvalidParameterError("`stand_in` of plan must be a pair: rows of another data set and their labels.")
-    rows, labels = _numbers(X_public, y_public, features) if own else _numbers(stand_in[0], stand_in[1], features)
+    given = (X_public, y_public) if own else stand_in
+    came, rows, labels = _numbers(*given, features)
     if missing := sum(map(is_missing, labels.tolist())):
         raise InvalidDataError(
             f"All labels of plan must be known. {missing:,} of {len(labels):,} are missing; leave out these rows."
@@ -156,15 +159,15 @@ def _known(
         )
     codes = classes.astype(np.int64)
     if own:
-        return PublicLabels(rows, rows, codes, len(found), own)
+        return PublicLabels(rows, rows, codes, len(found), own, came)
     # Rows of a stand-in are public rows or labeled rows, never both: a vote on one's own row would give its label away.
     order = np.random.default_rng(0).permutation(len(rows))
     public, labeled = np.split(order, [min(public_rows or len(rows), len(rows) // 2)])
     return PublicLabels(rows[public], rows[labeled], codes[labeled], len(found), own)
 
 
-def _numbers(X: Any, y: Any, features: FeatureMap | None) -> tuple[Matrix, npt.NDArray[Any]]:
-    """Return rows as people's ballots see them, and their labels."""
+def _numbers(X: Any, y: Any, features: FeatureMap | None) -> tuple[Matrix, Matrix, npt.NDArray[Any]]:
+    """Return rows as numbers and as people's ballots see them, and their labels."""
     labels = y
     if isinstance(y, str):
         table = as_table(X)
@@ -180,10 +183,10 @@ def _numbers(X: Any, y: Any, features: FeatureMap | None) -> tuple[Matrix, npt.N
         by = require_public_map(features, "plan")
     elif named is not None:
         by = named.default_map()
-    rows = rows if by is None else np.asarray(by.transform(rows))
+    came, rows = rows, rows if by is None else np.asarray(by.transform(rows))
     if rows.ndim != 2 or not np.isfinite(rows).all():
         raise InvalidDataError("The public rows of plan must be finite numbers, or rows with named columns.")
-    return rows, np.asarray(column_array(labels))
+    return came, rows, np.asarray(column_array(labels))
 
 
 def _counted(public_rows: int | None, X_public: Any, known: PublicLabels | None) -> int:
@@ -207,7 +210,7 @@ def _by_trials(
     methods = own if asked is None or asked in own else [*own, asked]
     ballots = own[0]
     # Methods are compared on rows that are few enough for label propagation; ballots are tried on all of them, too.
-    looked = known.fewer(min(1.0, _QUICK_ROWS / len(known.rows)))
+    looked = known if len(known.rows) <= _QUICK_ROWS else known.fewer(_QUICK_ROWS / len(known.rows))
     few = len(looked.rows) <= _FEW_ROWS
     bar = progress_bar(methods, "Methods", len(methods), shown=progress)
     first = {method: tried(method, looked, target.people, folds=None if few else _FEW_FOLDS, deals=1) for method in bar}
@@ -215,7 +218,7 @@ def _by_trials(
     enough = first[ballots].expected + (-_CLOSE if few else _WORTH)
     close = [method for method in methods[1:] if first[method].expected >= enough or method == asked]
     again = {method: tried(method, looked, target.people) for method in ([ballots, *close] if close else [])}
-    whole = tried(ballots, known, target.people)
+    whole, alone = tried(ballots, known, target.people), labels_alone(known)
     shift = whole.expected - (again or first)[ballots].expected
     trials = {ballots: whole, **{method: again[method].moved(shift) for method in close}}
     # Settings that a user named are compared and never recommended: their noise is not what `parameters` asks for.
@@ -242,7 +245,7 @@ def _by_trials(
         # The noise is about inversely proportional to ε.
         curve[factor] = changed(shortly(best.with_noise((best.noise or 0.0) / factor), looked) - here)
     half = looked.fewer(0.5)
-    if best.closed_form:  # all labels stay
+    if best.closed_form and not target.labeled:  # all labels stay
         half = replace(looked, rows=half.rows, own=False)
     # With twice the public rows, half of the last doubling's gain is added.
     with_more_rows = changed(STILL_TO_COME * max(here - shortly(best, half), 0.0))
@@ -250,6 +253,7 @@ def _by_trials(
         target,
         evidence=OWN_LABELS if known.own else STAND_IN,
         majority=known.majority,
+        alone=None if alone is None else _interval(alone, known),
         options=[*options.values()],
         best=options[best],
         asked=None if asked is None else options[asked],
@@ -291,6 +295,7 @@ def _by_references(target: Target, accuracy: float | None, goal: float | None) -
         target,
         evidence=NOTHING if accuracy is None else DECLARED,
         majority=None,
+        alone=None,
         options=[best],
         best=best,
         asked=None,
@@ -310,6 +315,7 @@ def _plan(
     *,
     evidence: str,
     majority: float | None,
+    alone: Guess | None,
     options: Sequence[Option],
     best: Option,
     asked: Option | None,
@@ -326,11 +332,13 @@ def _plan(
         classes=target.classes,
         tuned_on="public",
     )
-    useless = majority is not None and best.expected - error < majority + _WORTH
+    without = max(majority or 0.0, 0.0 if alone is None else alone.expected)  # which any student must beat
+    useless = majority is not None and best.expected - error < without + _WORTH
     return Plan(
         target=target,
         evidence=evidence,
         majority=majority,
+        alone=alone,
         options=tuple(sorted(options, key=lambda option: -option.expected)),
         best=best,
         recommended=None if useless else best,

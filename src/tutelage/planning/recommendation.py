@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, final
 from tutelage.exceptions import InvalidParameterError
 from tutelage.methods import Method
 from tutelage.planning.methods import Target
+from tutelage.planning.references import Guess
 from tutelage.privacy import PublicEpsilon, round_up
 from tutelage.reporting.lints import Finding
 from tutelage.reporting.render import render
@@ -95,13 +96,15 @@ class Plan:
         Source of the prediction: ``"public-labels"``, ``"stand-in"``, ``"declared-accuracy"`` or ``"nothing"``.
     majority : float or None
         Share of the most frequent class, if known.
+    alone : Guess or None
+        Accuracy of a model of the public labels alone, and its interval, if the run can start from them.
     options : tuple of Option
         All methods that were compared, the most accurate one first.
     best : Option
         The most accurate option that keeps ε, among those that were tried in full.
     recommended : Option or None
-        The option to use: the best one. None if no method is expected to beat the majority class by a point
-        beyond the standard error of the trials.
+        The option to use: the best one. None if no method is expected to beat the majority class and public labels
+        alone by a point beyond the standard error of the trials.
     asked : Option or None
         The option with the settings that the caller asked about, if any. It is compared, and never recommended.
     curve : tuple of PlanPoint
@@ -117,6 +120,7 @@ class Plan:
     target: Target
     evidence: str
     majority: float | None
+    alone: Guess | None
     options: tuple[Option, ...]
     best: Option
     recommended: Option | None
@@ -137,10 +141,13 @@ class Plan:
         best = self.best
         with_epsilon = f"With ε = {self.target.epsilon:.10g} and {self.target.people:,} people"
         if self.recommended is None:
+            others, instead = f"the majority class ({self.majority:.1%})", "Release nothing"
+            if self.alone is not None and self.alone.expected > (self.majority or 0):
+                others = f"a model of the public labels alone ({self.alone.expected:.1%})"
+                instead = "Use that model, which costs no ε"
             return (
-                f"{with_epsilon}, no method is expected to beat the majority class ({self.majority:.1%}) by a "
-                f"point beyond the standard error of the trials: the best student is expected to be right on "
-                f"{best.expected:.1%}. Release nothing, or ask for more. "
+                f"{with_epsilon}, no method is expected to beat {others} by a point beyond the standard error of the "
+                f"trials: the best student is expected to be right on {best.expected:.1%}. {instead}, or ask for more. "
                 f"Expected if doubled: {self._what_would_help()}."
             )
         if self.goal is not None and best.expected < self.goal:
@@ -156,7 +163,7 @@ class Plan:
         Raises
         ------
         InvalidParameterError
-            If no method is expected to beat the majority class.
+            If no method is expected to beat the majority class and public labels alone.
         """
         if self.recommended is None:
             raise InvalidParameterError(f"The plan recommends no release. {self.obstacle}")
@@ -177,6 +184,8 @@ class Plan:
             if best.rough:
                 right = f"right on {interval} of the rows {where}; how accurate it is on yours is unknown"
             majority = "" if self.majority is None else f"; the majority class is right on {self.majority:.1%}"
+            if self.alone is not None:
+                majority += f", and a model of the public labels alone on {self.alone.expected:.1%}"
             said.append(f"Use {best.method.title}. The student is {right}{majority}.")
             said.append(f"The proved worst-case ε is {best.claim} at δ = {self.target.delta:.10g}.")
         if self.asked is not None and self.asked != best:
@@ -213,7 +222,7 @@ class Plan:
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as plain values, for JSON."""
         return {
-            "version": 2,
+            "version": 3,
             "possible": self.possible,
             "obstacle": self.obstacle,
             "target_epsilon": self.target.epsilon,
@@ -223,6 +232,7 @@ class Plan:
             "classes": self.target.classes,
             "evidence": self.evidence,
             "majority": self.majority,
+            "public_labels_alone": None if self.alone is None else self.alone._asdict(),
             "goal": self.goal,
             "recommended": None if self.recommended is None else self.recommended.as_dict(),
             "asked": None if self.asked is None else self.asked.as_dict(),
@@ -246,9 +256,19 @@ class Plan:
         for option in self.options:
             style = "bold" if option == self.recommended else None
             table.add_row(*option.cells(), style=style)
-        if self.majority is not None:
-            table.add_row("majority class", "no release", "0", "", f"{self.majority:.1%}")
+        for cells in self.without_release():
+            table.add_row(*cells)
         return table
+
+    def without_release(self) -> list[tuple[str, ...]]:
+        """Return the cells of a table under `HEADINGS` for what needs no release."""
+        rows = list[tuple[str, ...]]()
+        if (alone := self.alone) is not None:
+            interval = f"{alone.low:.0%} to {alone.high:.0%}"
+            rows.append(("public labels alone", "no release", "0", interval, f"{alone.expected:.1%}"))
+        if self.majority is not None:
+            rows.append(("majority class", "no release", "0", "", f"{self.majority:.1%}"))
+        return rows
 
     def as_html(self) -> str:
         """Return the plan as one HTML file, with the accuracy to expect at other ε."""
