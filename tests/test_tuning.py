@@ -393,7 +393,7 @@ def test_named_columns_and_maps_of_several_settings_survive_a_clone():
 
 
 configure = partial(configure_people, by=VECTORS)
-CLOSED = "NoisySumClassifier"
+CLOSED = "LogisticRegression"
 SECTION = """[tuning]
 settings = [
     { quantile = 0.6, n_landmarks = 30, rounds = 1 },

@@ -15,16 +15,16 @@ MODULES = 178
 CEILINGS = {
     "_internal": 1_345,
     "accounting": 2_635,
-    "audit": 1_613,
-    "cli": 3_556,
+    "audit": 1_615,
+    "cli": 3_560,
     "datasets": 170,
     "estimator": 1_640,
-    "features": 2_506,
+    "features": 2_555,
     "federation": 3_705,
     "ledger": 2_310,
     "mechanisms": 1_175,
-    "methods": 2_166,
-    "planning": 870,
+    "methods": 2_205,
+    "planning": 930,
     "publishing": 1_115,
     "reporting": 1_190,
     "students": 2_095,
@@ -32,7 +32,7 @@ CEILINGS = {
     "testing": 385,
     "root": 4_385,
 }
-TEST_LINES = 30_212
+TEST_LINES = 30_250
 
 
 def lines_of(*paths: Path) -> int:
