@@ -261,6 +261,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
     votes_: Any  # which of these there are follows from the method
     moments_: Any
     tuning_: Any
+    public_model_: Any
 
     _private: tuple[str, ...] = ()  # names of attributes that only the owner of the rows may see
 
