@@ -10,15 +10,14 @@ from test_cli import refusal, succeeded
 
 pytestmark = [pytest.mark.rest, pytest.mark.usefixtures("short_trials")]
 NAMED = '[method]\nname = "noisy-moments"\n'
-COLUMNS = [f"f{number}" for number in range(6)]
+COLUMNS = [f"f{number}" for number in range(2)]
 
 
-def write(path, n, seed=0, noise=1.0, entity=False):
-    """Write a table of two classes that differ in their first column."""
+def write(path, n, seed=0, noise=0.0, entity=False):
+    """Write a table of two classes that no line parts, so that people know better than a few public labels."""
     rng = np.random.default_rng(seed)
-    y = rng.integers(0, 2, n)
-    X = rng.normal(size=(n, 6)) * noise
-    X[:, 0] += 3 * y
+    X = rng.uniform(-1, 1, size=(n, 2))
+    y = (X[:, 0] * X[:, 1] + noise * rng.normal(size=n) > 0).astype(int)
     patients = np.arange(n) // 2
     lines = [",".join([*COLUMNS, "kind", *(["patient"] if entity else [])])]
     for row, kind, patient in zip(X.tolist(), y.tolist(), patients.tolist(), strict=True):
@@ -27,9 +26,9 @@ def write(path, n, seed=0, noise=1.0, entity=False):
     return path
 
 
-def configuration(folder, more="", private="", noise=1.0):
+def configuration(folder, more="", private="", noise=0.0):
     write(folder / "private.csv", 600, 1, noise, entity=True)
-    write(folder / "public.csv", 300, 2, noise)
+    write(folder / "public.csv", 230, 2, noise)
     config = folder / "run.toml"
     private = private or 'unit = "row"\n'
     config.write_text(
@@ -41,18 +40,19 @@ def configuration(folder, more="", private="", noise=1.0):
 
 
 def test_labeled_public_rows_give_a_method_and_an_interval(called, tmp_path):
-    public = write(tmp_path / "public.csv", 200)
+    public = write(tmp_path / "public.csv", 190)
     target = "plan", "--epsilon", 1, "--people", 2000, "--public", public, "--label", "kind"
     printed = succeeded(called(*target, "--output", tmp_path / "out"))
     text = " ".join(printed.stdout.split())
-    assert "Use vector ballots. The student is expected to be right on" in text
+    assert "The student is expected to be right on" in text
     assert "in nine of ten runs" in text
     assert "majority class no release" in text
+    assert "public labels alone no release" in text
     assert max(map(len, printed.stdout.splitlines())) <= 80
     toml = printed.stdout[printed.stdout.index("[method]") :]
     assert tomllib.loads(toml)["privacy"]["epsilon"] == 1.0
     found, page = json.loads((tmp_path / "out" / "plan.json").read_text()), (tmp_path / "out" / "plan.html").read_text()
-    assert "Use vector ballots." in page
+    assert "public labels alone" in page
     assert "At other ε" in page
     assert "://" not in page
     assert found["evidence"] == "public-labels"
@@ -64,7 +64,8 @@ def test_a_hopeless_target_says_so_and_ends_with_another_code(called, tmp_path):
     target = "plan", "--epsilon", 1, "--people", 2000, "--public", public, "--label", "kind"
     printed = called(*target)
     assert printed.returncode == 3
-    assert "Infeasible: With ε = 1 and 2,000 people, no method is expected to beat" in " ".join(printed.stdout.split())
+    text = " ".join(printed.stdout.split())
+    assert "Infeasible: With ε = 1 and 2,000 people, no method is expected to beat" in text
     assert "[method]" not in printed.stdout
 
 
@@ -101,7 +102,7 @@ def test_a_run_that_nothing_would_come_of_stops_before_it_spends(called, tmp_pat
     config = configuration(tmp_path, noise=300.0)
     printed = called("run", config)
     text = refusal(printed, 2)
-    assert "no method is expected to beat the majority class" in text
+    assert "no method is expected to beat" in text
     assert "Nothing was spent" in text
     assert not list(tmp_path.glob("*.ledger"))
     named = configuration(tmp_path, NAMED, noise=300.0)

@@ -11,8 +11,10 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
 
 from conftest import REPOSITORY
 from tutelage import PATEClassifier
@@ -26,7 +28,7 @@ from tutelage.partition import unit_of_single_people
 from tutelage.planning import Option, Plan, plan
 from tutelage.planning.methods import Target, method_of, methods_for, proved
 from tutelage.planning.references import guessed
-from tutelage.planning.trials import tried
+from tutelage.planning.trials import labels_alone, tried
 from tutelage.teachers import ClassMeans, NearestQueries, VectorBallots
 
 QUICK = pytest.mark.usefixtures("short_trials")
@@ -47,6 +49,12 @@ def clusters(n, seed=0, noise=1.0):
     return 3 * np.eye(3, 6)[y] + noise * rng.normal(size=(n, 6)), y
 
 
+def checkered(n, seed=0):
+    """Return rows of two classes that no line parts, too few for trees: people know better than public labels."""
+    X = np.random.default_rng(seed).uniform(-1, 1, size=(n, 2))
+    return X, (X[:, 0] * X[:, 1] > 0).astype(int)
+
+
 def best(found: Plan) -> Option:
     assert found.recommended is not None
     return found.recommended
@@ -54,7 +62,7 @@ def best(found: Plan) -> Option:
 
 @pytest.fixture(scope="module")
 def found():
-    X, y = clusters(240)
+    X, y = checkered(190)
     with pytest.MonkeyPatch.context() as quick:
         quick.setattr("tutelage.planning.trials._FOLDS", 2)
         quick.setattr("tutelage.students.forest.RandomForestClassifier", partial(RandomForestClassifier, 20))
@@ -69,17 +77,18 @@ def test_every_method_is_proved_to_keep_epsilon_and_nearly_spends_it(epsilon, un
 
 
 @pytest.mark.parametrize("unit", [None, "patient"])
-@pytest.mark.parametrize("place", [0, 2, 3])
-def test_a_plan_costs_what_the_fit_costs(place, unit):
+@pytest.mark.parametrize(("place", "labeled"), [(0, False), (0, True), (2, True), (3, False)])
+def test_a_plan_costs_what_the_fit_costs(place, labeled, unit):
     X, y = clusters(400)
-    target = target_of(people=300, public_rows=100, unit=PATIENT if unit else ROW)
+    target = target_of(people=300, public_rows=100, unit=PATIENT if unit else ROW, labeled=labeled)
     method = methods_for(target)[place]
     ids = np.arange(300).astype(str) if unit else None
     asked = replace(method, mechanism=None)
     model = PATEClassifier(method=asked, epsilon=1.0, noise=SimulationNoise(0), random_state=0, unit=unit)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MuchNoiseWarning)
-        model.fit(X[:300], y[:300], X_public=X[300:], entity_ids=ids)
+        y_public = y[300:] if labeled and method.takes_labels else None
+        model.fit(X[:300], y[:300], X_public=X[300:], y_public=y_public, entity_ids=ids)
     chosen = model.mechanism_
     assert isinstance(chosen, NoisySum | CappedGNMax | GNMax)
     noise = chosen.noise_multiplier if isinstance(chosen, NoisySum) else chosen.sigma
@@ -89,9 +98,9 @@ def test_a_plan_costs_what_the_fit_costs(place, unit):
 
 def test_a_trial_without_noise_is_a_fit_without_noise():
     X, y = clusters(300, noise=2.0)
-    known = PublicLabels(X, X, y, 3, own=True)
+    known = PublicLabels(X, X, y, 3, own=False)
     method = NoisyMoments(mechanism=NoisySum(0.05))
-    predicted = method.rehearsal(known, 300)(np.arange(300), SimulationNoise(0))
+    predicted = method.rehearsal(known, 300)(np.arange(300), SimulationNoise(0), None)
     model = PATEClassifier(method=method, noise=SimulationNoise(0)).fit(X, y, X_public=X)
     assert np.mean(predicted == model.predict(X)) > 0.995
 
@@ -102,12 +111,15 @@ def test_trials_predict_runs(noise):
     """Expected and measured accuracy agree within four points, at standard errors below one."""
     X, y = clusters(4600, noise=noise)
     known, target = PublicLabels(X[:600], X[:600], y[:600], 3, own=True), target_of(people=2000, public_rows=600)
+    target = replace(target, labeled=True)
     for method in methods_for(target)[::2]:
         expected = tried(method, known, 2000).expected
         scores = []
         for seed in range(3):
             model = PATEClassifier(method=method, noise=SimulationNoise(seed), random_state=seed, classes=range(3))
-            scores.append(model.fit(X[600:2600], y[600:2600], X_public=X[:600]).score(X[2600:], y[2600:]))
+            labels = y[:600] if method.takes_labels else None
+            model.fit(X[600:2600], y[600:2600], X_public=X[:600], y_public=labels)
+            scores.append(model.score(X[2600:], y[2600:]))
         assert abs(expected - np.mean(scores)) < 0.04
 
 
@@ -119,8 +131,42 @@ def test_few_votes_are_not_cast_on_a_persons_own_row():
     known = PublicLabels(X, X, y, 2, own=True)
     few = CappedVotes(votes=1, mechanism=CappedGNMax(1e-3, 1), student="label-propagation")
     many = TeacherVotes(ClassMeans(), 100, selection="medoids", mechanism=GNMax(1e-3), student="label-propagation")
-    for method in (few, many):
+    for method in (few, many, NoisyMoments(mechanism=NoisySum(1e-3))):
         assert tried(method, known, 300).expected < 0.6
+    alone = labels_alone(known)
+    assert alone is not None
+    assert alone.expected < 0.6
+
+
+def test_scored_labels_and_those_of_ballots_are_kept_from_the_model_of_public_labels():
+    """With other labels there, the chances of these rows stay, but for how sharp they are on average."""
+    X, y = clusters(150)
+    known = PublicLabels(X, X, y, 3, own=True)
+    start = known.start(0)
+    assert start is not None
+    assert sorted(np.concatenate(start.parts)) == [*range(150)]
+    for number, (part, scores) in enumerate(zip(start.parts, start.pairs, strict=True)):
+        both, asked = np.concatenate([part, start.partner(number)]), start.partner(number)
+        assert not set(part) & set(asked)
+        rest = np.setdiff1d(np.arange(150), both)
+        sure = LogisticRegression(max_iter=500).fit(X[rest], y[rest]).predict(X[both])
+        assert np.mean(scores[both].argmax(axis=1) == sure) > 0.95
+        assert_array_equal(scores[rest], start.apart[rest])
+    assert known.fewer(0.05).start(0) is None  # too few of each class
+
+
+@pytest.mark.rest
+@QUICK
+def test_nothing_is_released_where_public_labels_alone_do_as_well(found):
+    X, _ = checkered(190)
+    enough = plan(1.0, people=2000, X_public=X, y_public=X[:, 0] > 0)
+    assert enough.recommended is None
+    assert enough.alone is not None
+    assert enough.alone.low < enough.alone.expected > enough.best.expected - 0.01
+    assert f"beat a model of the public labels alone ({enough.alone.expected:.1%})" in str(enough.obstacle)
+    assert enough.as_dict()["public_labels_alone"]["expected"] == enough.alone.expected
+    assert "a model of the public labels alone on" in " ".join(found.sentences())
+    assert "public labels alone" in found.as_html()
 
 
 @pytest.mark.rest
@@ -154,20 +200,20 @@ def test_nothing_is_released_where_nothing_beats_the_majority_class():
 @pytest.mark.rest
 @QUICK
 def test_a_goal_out_of_reach_is_named_with_what_would_help():
-    X, y = clusters(240, noise=4.0)
+    X, y = checkered(190)
     assert "even at ε = 4 it is" in str(plan(1.0, people=2000, X_public=X, y_public=y, goal=0.999).obstacle)
-    X, y = clusters(240, noise=2.0)
-    found = plan(1.0, people=50, X_public=X, y_public=y, goal=0.7)
-    assert "not on 70.0%; an ε of about 4 would do" in str(found.obstacle)
+    X, y = clusters(480, noise=2.0)
+    found = plan(1.0, people=50, stand_in=(X, y), public_rows=240, goal=0.65)
+    assert "not on 65.0%; an ε of about 4 would do" in str(found.obstacle)
 
 
 @pytest.mark.rest
 @QUICK
 def test_a_stand_in_is_tried_and_widens_the_interval():
-    X, y = clusters(240)
+    X, y = checkered(190)
     own = plan(1.0, people=2000, X_public=X, y_public=y)
-    other = plan(1.0, people=2000, stand_in=(X, y), public_rows=240)
-    assert (other.evidence, other.target.public_rows) == ("stand-in", 240)
+    other = plan(1.0, people=2000, stand_in=checkered(380), public_rows=190)
+    assert (other.evidence, other.target.public_rows, other.alone) == ("stand-in", 190, None)
     assert best(other).high - best(other).low > best(own).high - best(own).low
 
 
@@ -209,10 +255,10 @@ def test_settings_of_ones_own_are_tried_in_full():
 def test_frames_are_planned_for_as_they_are_fitted():
     frame: Any = load_breast_cancer(as_frame=True)["frame"].head(240)  # type: ignore[call-overload, index]
     found = plan(1.0, people=400, X_public=frame, y_public="target")
-    assert best(found).expected > 0.85
+    assert found.best.expected > 0.85
     words = [words for number in range(120) for words in (f"win {number} prize now", f"see you {number} at home")]
     texts = pd.DataFrame({"text": words, "spam": [1, 0] * 120})
-    assert best(plan(1.0, people=400, X_public=texts, y_public="spam")).expected > 0.9
+    assert plan(1.0, people=400, X_public=texts, y_public="spam").best.expected > 0.9
 
 
 NO_ROWS = {"X_public": None, "y_public": None}
@@ -255,13 +301,13 @@ def test_the_documented_plan_works(capsys):
     page = (REPOSITORY / "docs" / "planning.md").read_text()
     (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     exec(example.replace("[:2000]", "[:400]"), {})  # noqa: S102  our own documentation, on fewer rows
-    assert "Use vector ballots." in capsys.readouterr().out
+    assert "a model of the public labels alone" in capsys.readouterr().out
 
 
 @pytest.mark.rest
 @QUICK
 def test_named_noise_that_breaks_epsilon_is_never_recommended():
-    X, y = clusters(240)
+    X, y = checkered(190)
     found = plan(1.0, people=2000, X_public=X, y_public=y, parameters={"mechanism": NoisySum(0.05)})
     assert found.asked is not None
     assert found.asked.epsilon.epsilon > 100

@@ -154,7 +154,7 @@ def _mean_cell(name: str, epsilon: float, labels: int, found: FloatArray) -> _Ce
 
 def _labeled(rows: Matrix, data: RivalData) -> PublicLabels:
     X = np.asarray(rows, dtype=np.float64)
-    return PublicLabels(X, X, data.y_public, data.n_classes, own=True)
+    return PublicLabels(X, X, data.y_public, data.n_classes, own=False)  # no labels to start from
 
 
 def _target(data: RivalData, epsilon: float) -> Target:

@@ -38,6 +38,7 @@ from tutelage.noise import NoiseSource
 from tutelage.partition import Shards
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students import Moments, NoisySumClassifier
+from tutelage.students.noisy_sums import Spectrum
 from tutelage.students.stacking import Stacking, numbers_of, stacking_norm
 from tutelage.teachers import VectorBallots
 from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory, Vectors
@@ -345,13 +346,17 @@ class NoisyMoments(NoisySums):
         trial_for: NoisySum | None = None,
         known: Moments | None = None,
         then: Sequence[Event] = (),
+        spectrum: Spectrum | None = None,
     ) -> Generator[Request, Answer, SumsReleased]:
         """Ask for the sums of all rounds over features, with scores after them; `named` says what their subject is."""
         teacher, classes, n_scores = self.teacher, public.classes, public.n_scores
         noise = self._of_rounds(self.calibrated, labeled=n_scores > 0)
         seen = require_public_map(whole, "NoisyMoments").transform(public.teacher_rows)
         vectors, start = seen[:, : seen.shape[1] - n_scores], _start(seen, n_scores)
-        student = NoisySumClassifier().fit_moments(vectors, [], n_rows=n_people, classes=classes, start=start)
+        of_public: dict[str, Any] = {
+            "n_rows": n_people, "classes": classes, "start": start, "spectrum": spectrum or Spectrum.of(vectors)
+        }  # fmt: skip
+        student = NoisySumClassifier().fit_moments(vectors, [], **of_public)
         form = Vector((len(classes), vectors.shape[1]), teacher.norm**2, public.unit)
         ballot: dict[str, Any] = {
             "features": whole,
@@ -380,7 +385,7 @@ class NoisyMoments(NoisySums):
             named = [*named, data_digest(values).hex()]
             found = Moments.of_sum(values, sigma, scale, radius)
             rounds.append(found.averaged_with(known) if known is not None and not rounds else found)
-            student = NoisySumClassifier().fit_moments(vectors, rounds, n_rows=n_people, classes=classes, start=start)
+            student = NoisySumClassifier().fit_moments(vectors, rounds, **of_public)
         classifier: Any = student
         if n_scores:
             stacking, (mechanism, form) = Stacking.of(student, seen), self._stacking(public.sizes)
@@ -430,9 +435,8 @@ class NoisyMoments(NoisySums):
         def beside(rows: Matrix, scores: FloatArray | None) -> Matrix:
             return rows if start is None else np.hstack([rows, start.apart if scores is None else scores])
 
-        public_rows = beside(known.rows, None)
         features = self.teacher.features(
-            public_rows,
+            beside(known.rows, None),
             n_classes=n_classes,
             n_people=people,
             noise_multiplier=self._of_rounds(self.calibrated, labeled=start is not None),
@@ -443,18 +447,26 @@ class NoisyMoments(NoisySums):
         of_public = first if start is not None else whole.transform(known.rows)
         unchanged = make_pipeline(PublicScaling(np.zeros(first.shape[1]), np.ones(first.shape[1])))
 
+        at_hand = dict[int, tuple[Matrix, Matrix, Spectrum]]()  # with the last scores: several trials have the same
+
+        def with_scores(scores: FloatArray | None) -> tuple[Matrix, Matrix, Spectrum]:
+            if id(scores) not in at_hand:
+                at_hand.clear()
+                labeled, public = first, of_public
+                if start is not None and scores is not None:
+                    changed = np.flatnonzero((scores != start.apart).any(axis=1))
+                    public = labeled = first.copy()
+                    labeled[changed] = whole.transform(beside(known.rows, scores)[changed])
+                at_hand[id(scores)] = labeled, public, Spectrum.of(public[:, : public.shape[1] - n_scores])
+            return at_hand[id(scores)]
+
         def predicted(taught: IntArray, noise: NoiseSource, scores: FloatArray | None = None) -> IntArray:
-            vectors = first
-            if start is not None and scores is not None:
-                changed = np.flatnonzero((scores != start.apart).any(axis=1))
-                vectors = first.copy()
-                vectors[changed] = whole.transform(beside(known.rows, scores)[changed])
+            vectors, public_rows, spectrum = with_scores(scores)
             shards = Shards.of_single_people(len(taught))
             method = self.with_noise(noise_multiplier * len(taught) / people)
-            mapped = replace(known, rows=of_public if start is None else vectors)
-            public = Public.of_labels(mapped, shards.unit, len(taught), scored=n_scores > 0)
+            public = Public.of_labels(replace(known, rows=public_rows), shards.unit, len(taught), scored=n_scores > 0)
             cast_by = PeopleReady((PeopleInMemory(vectors[taught], known.classes[taught], shards),))
-            released = rehearsed(method._rounds(public, len(taught), unchanged, []), cast_by, noise)
+            released = rehearsed(method._rounds(public, len(taught), unchanged, [], spectrum=spectrum), cast_by, noise)
             return released.student.predict(vectors).astype(np.int64)
 
         return predicted

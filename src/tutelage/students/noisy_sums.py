@@ -73,6 +73,20 @@ class Moments(NamedTuple):
         return Moments(values, self.noise * other.noise / sqrt(self.noise**2 + other.noise**2), self.radius)
 
 
+class Spectrum(NamedTuple):
+    """How far the features of public rows spread in which directions."""
+
+    spread: FloatArray  # a column
+    axes: FloatArray
+
+    @classmethod
+    def of(cls, X_public: Matrix) -> Self:
+        """Return the spectrum of features of public rows."""
+        values, axes = np.linalg.eigh(X_public.T @ X_public / len(X_public))
+        kept = values > _LEAST_SPREAD * values.max()
+        return cls(values[kept][:, np.newaxis], axes[:, kept])
+
+
 @final
 @dataclass(eq=False, repr=False)
 class NoisySumClassifier(ClassifierMixin, BaseEstimator):
@@ -116,6 +130,7 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         n_rows: int,
         classes: npt.NDArray[np.generic],
         start: FloatArray | None = None,
+        spectrum: Spectrum | None = None,
     ) -> Self:
         """Fit the classifier; costs no privacy.
 
@@ -132,6 +147,8 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             Class values.
         start : array of shape (public rows, classes), optional
             What is expected of the public rows before anything is learned. Default: that classes are equally likely.
+        spectrum : Spectrum, optional
+            `Spectrum.of(X_public)`, if it is known.
         """
         self.classes_, self.n_features_in_ = np.asarray(classes), X_public.shape[1]
         m = len(self.classes_)
@@ -139,11 +156,11 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             raise InvalidDataError(
                 f"`values` of Moments must be of shape (classes, features), ({m}, {self.n_features_in_}) here."
             )
-        values, axes = np.linalg.eigh(X_public.T @ X_public / len(X_public))
-        kept = values > _LEAST_SPREAD * values.max()
-        spread, axes = values[kept][:, np.newaxis], axes[:, kept]
-        weighted, precision = np.zeros((len(spread), m)), np.zeros((len(spread), 1))
         self.coef_ = np.zeros((self.n_features_in_, m))
+        if not rounds:
+            return self
+        spread, axes = spectrum or Spectrum.of(X_public)
+        weighted, precision = np.zeros((len(spread), m)), np.zeros((len(spread), 1))
         given = 0.0 if start is None else axes.T @ (X_public.T @ start / len(X_public))
         for number, moments in enumerate(rounds):
             share = self._share_within(X_public, moments.radius, start)
@@ -161,7 +178,7 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             if number:
                 found = _corrected(_mean(prior, spread, *before), found, spread, prior, (before[1], precision))
             self.coef_ = axes @ found
-        if start is not None and rounds:
+        if start is not None:
             seen = weighted / precision + given
             prior = _likeliest_prior(seen, spread, 1 / precision)
             self.whole_coef_ = axes @ _mean(prior, spread, seen * precision, precision)
