@@ -41,8 +41,9 @@ ALONE, CHECK, WITHOUT, WITH = "public labels alone", "trees or logistic regressi
 TITLE = """# Labels of public rows
 
 Accuracy in % at δ = 10⁻⁵ (`python benchmarks/labels.py`). The last three columns are differences of ballots with labels
-to the others, paired by split, ± one standard error. The largest losses come first."""
-HEADINGS = f"data,ε,splits,{ALONE},{WITHOUT},{WITH},best rival,− {ALONE},− {WITHOUT},− best of all".split(",")
+to the others, paired by split, ± one standard error. The largest losses come first.
+Rivals may use the public labels."""
+HEADINGS = f"data,ε,splits,{ALONE},{WITHOUT},{WITH},− {ALONE},− {WITHOUT},− best rival".split(",")
 
 
 def fitted(split: Split, n_classes: int, epsilon: float, seed: int, labels: IntArray | None) -> PATEClassifier:
@@ -155,23 +156,31 @@ def main() -> None:
 
 
 def table_of(numbers: pd.DataFrame) -> str:
-    """Return means, and paired differences to the best of all other ways, the largest losses first."""
+    """Return means, and paired differences to the other ways, the largest losses first."""
     lines = []
     for (name, epsilon), cell in numbers[numbers.epsilon > 0].groupby(["data", "epsilon"], sort=False):
         alone = numbers[(numbers.data == name) & (numbers.epsilon == 0)]
         for measure in MEASURES[: 1 + (name in RARE)]:
-            table = pd.concat([alone, cell]).pivot_table(index="fold", columns="method", values=measure).dropna()
-            if WITH not in table or not len(table):
+            table = pd.concat([alone, cell]).pivot_table(index="fold", columns="method", values=measure)
+            if not {WITH, WITHOUT, ALONE} <= set(table):
                 continue
-            means = table.mean()
-            rival, best = (means.drop([WITH, *apart]).idxmax() for apart in ([ALONE, WITHOUT], []))
-            gaps = [table[WITH] - table[other] for other in (ALONE, WITHOUT, best)]
+            table = table.dropna(subset=[WITH, WITHOUT, ALONE])
+            gaps = {other: (table[WITH] - table[other]).dropna() for other in table if other != WITH}
+            rivals = [other for other in gaps if other not in (ALONE, WITHOUT) and len(gaps[other])]
+            best, worst = (min(others, key=lambda other: gaps[other].mean()) for others in (rivals, [*rivals, ALONE]))
             cells = [name + (", average precision" if measure != MEASURES[0] else ""), f"{epsilon:g}", str(len(table))]
-            cells += [f"{means[way]:.2f}" for way in (ALONE, WITHOUT, WITH)] + [f"{means[rival]:.2f} ({rival})"]
-            cells += [f"{gap.mean():+.2f} ± {gap.std() / np.sqrt(len(gap)):.2f}" for gap in gaps]
-            lines.append((gaps[-1].mean(), cells))
+            cells += [f"{table[way].mean():.2f}" for way in (ALONE, WITHOUT, WITH)]
+            cells += [shown_gap(gaps[other]) for other in (ALONE, WITHOUT)]
+            cells += [f"{shown_gap(gaps[best])} ({best}, {len(gaps[best])} split(s))"]
+            lines.append((gaps[worst].mean(), cells))
     rows = [HEADINGS, ["---"] * len(HEADINGS), *(cells for _, cells in sorted(lines, key=lambda line: line[0]))]
     return "\n".join([TITLE, "", *("| " + " | ".join(row) + " |" for row in rows), ""])
+
+
+def shown_gap(gaps: pd.Series) -> str:
+    """Return the mean of paired differences, and its standard error, which a single split does not have."""
+    error = f" ± {gaps.std() / np.sqrt(len(gaps)):.2f}" if len(gaps) > 1 else ""
+    return f"{gaps.mean():+.2f}{error}"
 
 
 if __name__ == "__main__":
