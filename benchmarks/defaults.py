@@ -37,6 +37,7 @@ class Raw(NamedTuple):
     private: Any
     y_private: Any
     public: Any
+    y_public: Any
     scored: Any
     y_scored: Any
 
@@ -52,7 +53,7 @@ def news(fold: int) -> Raw:
 
 
 def _of(dealt: rivals_data.Dealt) -> Raw:
-    return Raw(dealt.private, dealt.y_private, dealt.public, dealt.scored, dealt.y_scored)
+    return Raw(*dealt)
 
 
 def stays(fold: int) -> Raw:
@@ -67,14 +68,15 @@ def stays(fold: int) -> Raw:
         return {name: [table.columns[name][place] for place in lines] for name in names}
 
     private, public, test = (columns(part.encounters) for part in (split.private, split.public, split.test))
-    return Raw(private, split.private.y, public, test, split.test.y)
+    return Raw(private, split.private.y, public, split.public.y, test, split.test.y)
 
 
 def clothes(fold: int) -> Raw:
     """Return images of clothes, as images."""
     images, split = load_fashion_mnist(), shuffled_folds(rivals_data.FOLDS)[fold]
     private, rest = (X.reshape(-1, 28, 28) for X in (images.X_train, images.X_test))
-    return Raw(private, images.y_train, rest[split.pool], rest[split.held_out], images.y_test[split.held_out])
+    pool, held_out = split.pool, split.held_out
+    return Raw(private, images.y_train, rest[pool], images.y_test[pool], rest[held_out], images.y_test[held_out])
 
 
 SOURCES: dict[str, Callable[[int], Raw]] = {

@@ -16,6 +16,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import softmax
 from scipy.stats import norm
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.noise import SimulationNoise
@@ -26,16 +28,18 @@ _TUNED_ON = 8_000  # rows at most
 _DRAWS = 2  # of the noise, for each setting
 _GRID = 2**10  # steps of noise per standard deviation
 _CONSTANT = 0.3  # of the radius
+_ABSENT = -6.0  # score of a class without public rows
 _TINY = float(np.finfo(np.float32).tiny)
 
 
 class Problem(NamedTuple):
-    """Data that a rival may see: private rows with their classes, public rows without; on axes of `turned`."""
+    """Data that a rival may see: private rows with their classes, and public rows; on axes of `turned`."""
 
     private: Matrix
     classes: IntArray
     public: Matrix
     n_classes: int
+    start: Matrix | None = None  # of public labels, by `linear_of`, for rivals that start there
 
     @classmethod
     def of(cls, data: RivalData) -> "Problem":
@@ -173,6 +177,34 @@ class Means(NamedTuple):
         return Linear(replace(rows, constant=1.0), np.vstack([means, -0.5 * (means**2).sum(axis=0)]))
 
 
+class AdaSSP(NamedTuple):
+    """Least squares by noisy private second moments and a noisy private sum (Wang 2018, arXiv:1803.02596)."""
+
+    axes: int
+    quantile: float
+    bias: float  # as for `Ridge`
+
+    def fit(self, problem: Problem, mu: float, seed: int) -> Linear:
+        """Return the scores that are released with privacy μ in all: a third of μ² for each of three releases."""
+        rows = Clipped.of(problem.public, self.axes, self.quantile, _CONSTANT)
+        X, part = rows.transform(problem.private).astype(np.float64), mu / math.sqrt(3)
+        sums = centered_sums(X, problem.classes, problem.n_classes)
+        sums += gaussian(sums.shape, centered_sensitivity(rows, problem.n_classes) / part, seed)
+        # A replaced row moves XᵀX by √2 squared lengths, as inner products of squares are not negative, and its
+        # smallest eigenvalue by one.
+        moments, size, deviation = X.T @ X, X.shape[1], rows.longest**2 / part
+        noise = np.triu(gaussian(moments.shape, deviation, seed + 1_000_000))
+        moments += math.sqrt(2) * np.diag(np.diag(noise)) + np.triu(noise, 1) + np.triu(noise, 1).T
+        lowest = np.linalg.eigvalsh(X.T @ X)[0] + gaussian((1,), deviation, seed + 2_000_000)[0]
+        lowest = max(lowest - deviation * float(norm.ppf(0.95)), 0)
+        penalty = max(0, deviation * math.sqrt(size * math.log(2 * size**2 / 0.05)) - lowest)
+        values, vectors = np.linalg.eigh(moments)
+        spread = np.maximum(values + penalty, max(penalty, 1e-6 * len(X)) / 2)  # as without noise no value is negative
+        weights = vectors @ ((vectors.T @ sums) / spread[:, np.newaxis])
+        weights[-1] *= self.bias
+        return Linear(rows, weights)
+
+
 class Descent(NamedTuple):
     """Gradient descent of a logistic regression: all rows in each step, each row's gradient clipped."""
 
@@ -181,6 +213,7 @@ class Descent(NamedTuple):
     clip: float  # of the length of a row's gradient; half of the public rows are longer than 1
     rate: float
     constant: float
+    warm: bool = False  # whether it starts at the scores that `linear_of` finds, on all axes
 
     def fit(self, problem: Problem, mu: float, seed: int) -> Linear:
         """Return the scores that are released with privacy μ in all: the mean over the later half of the steps."""
@@ -189,6 +222,8 @@ class Descent(NamedTuple):
         X, n = rows.transform(problem.private) * scale, len(problem.private)
         told = np.eye(problem.n_classes, dtype=X.dtype)[problem.classes]
         weights = np.zeros((X.shape[1], problem.n_classes), X.dtype)
+        if self.warm and problem.start is not None:
+            weights += problem.start / np.append(np.full(X.shape[1] - 1, scale), self.constant)[:, np.newaxis]
         mean, lengths = np.zeros_like(weights), np.linalg.norm(X, axis=1)
         deviation = 2 * self.clip * math.sqrt(self.steps) / mu
         noise = gaussian((self.steps, *weights.shape), deviation, seed).astype(X.dtype)
@@ -200,7 +235,18 @@ class Descent(NamedTuple):
         return Linear(rows, scale * mean)
 
 
-Setting = Ridge | Means | Descent
+def linear_of(rows: Matrix, labels: IntArray, n_classes: int) -> FloatArray:
+    """Return weights of a cross-validated logistic regression, and last its biases, shape (features + 1, classes)."""
+    model = GridSearchCV(LogisticRegression(max_iter=300), {"C": (0.01, 0.1, 1.0, 10.0, 100.0)}, cv=3)
+    found = model.fit(rows, labels).best_estimator_
+    learned = np.hstack([found.coef_, found.intercept_[:, np.newaxis]]).T
+    weights = np.zeros((len(learned), n_classes))
+    weights[-1] = _ABSENT
+    weights[:, found.classes_] = np.hstack([-learned, learned]) / 2 if learned.shape[1] == 1 else learned
+    return weights
+
+
+Setting = Ridge | Means | Descent | AdaSSP
 
 
 class Rival(NamedTuple):
@@ -220,6 +266,16 @@ RIVALS = (
         [Descent(*each) for each in product((20, 100, 1000), _STEPS, _CLIPS, _RATES, (0.1, 0.3))],
     ),
 )
+
+OF_PUBLIC_LABELS = (
+    *(rival for rival in RIVALS if rival.name != "DP class means"),
+    Rival("AdaSSP", [AdaSSP(*each) for each in product(_AXES, _QUANTILES, (0.3, 1.0))]),
+    Rival(
+        "DP gradient descent from public labels",
+        [Descent(*each, warm=True) for each in product((1000,), (10, 40), (0.3, 1.0), (0.5, 2.0, 8.0, 32.0), (0.3,))],
+    ),
+)
+"""Rivals where public rows have labels."""
 
 
 def class_sums(rows: Matrix, classes: IntArray, n_classes: int) -> FloatArray:

