@@ -6,10 +6,10 @@ They read private rows without noise. So they end as errors, warnings or lines o
 import re
 import secrets
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from math import sqrt
+from math import log, log2, sqrt
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -30,6 +30,15 @@ _FEWEST_DISTINCT = 10  # rows that make two tables of the same rows no accident
 _LEVEL = 0.01  # of each test whether so many rows alike are chance
 _RARE = 0.01  # equal pairs
 _CHUNK = 1024  # rows
+
+# Differences between private and public columns, or the last public rows and the others, that are worth a warning if
+# they are significant. Numbers of alike and independent rows earn either warning in at most 1 of 100 cases.
+_FACTOR, _SPREAD, _MOST_FACTOR = 2.0, 8.0, 1e6  # of all quartiles of sizes; between quartiles; that is stated
+_OF_MISSING, _OF_CELLS = 0.3, 0.5  # shares of the cells
+_OF_LABELS, _OF_COLUMN, _FIRST_COLUMNS = 0.2, 0.5, 10  # Kolmogorov's distance; a file is sorted by a first column
+_NAMED = 3  # columns in one warning
+# Chance brings mean and deviation of a million numbers this close to 0 and 1 in fewer than 1 of 100,000 columns.
+_STANDARD = 1e-6
 
 _WORDS_FOR_PEOPLE = {
     "account", "client", "customer", "email", "employee", "household", "member", "mrn", "participant", "patient",
@@ -105,7 +114,9 @@ def preflight(given: Given, words: Words, *, insist: bool = False) -> Found:
     overlap, is_large = _overlap(given)
     refusals = [*_hopeless(given), *([overlap] if overlap and is_large else [])]
     warned = [] if not overlap or is_large else [overlap]
-    warned += [*_odd_cells(given), *_odd_ids(given), *_rare_class(given)]
+    scaled = scaled_by_private_rows(given)
+    unlike = unlike_columns(given, scaled)
+    warned += [*_odd_cells(given, unlike), *_said_of(scaled, unlike), *_odd_ids(given), *_rare_class(given)]
     if insist:
         return Found(tuple(undecided), (*refusals, *warned))
     return Found((*undecided, *(f"{one} To continue anyway, {words.insist}." for one in refusals)), tuple(warned))
@@ -202,7 +213,7 @@ def _equal_by_columns(private: Matrix, public: Matrix) -> float:
     return pairs
 
 
-def _odd_cells(given: Given) -> Iterator[str]:
+def _odd_cells(given: Given, told: Mapping[str, str]) -> Iterator[str]:
     number_columns, code_columns = np.split(given.private.T, [len(given.numbers)])
     # Text has no NaN, and is refused later.
     has_empty = [cells.dtype.kind == "f" and bool(np.isnan(cells).any()) for cells in number_columns]
@@ -212,11 +223,137 @@ def _odd_cells(given: Given) -> Iterator[str]:
             f"Private rows have empty cells in: {', '.join(empty)}. Teachers that take missing values, as forests do, "
             "learn from them; for others, impute inside the model, so that each uses its own rows."
         )
-    unknown = [name for name, cells in zip(given.categories, code_columns, strict=False) if UNKNOWN in cells]
+    coded = zip(given.categories, code_columns, strict=False)
+    unknown = [name for name, cells in coded if UNKNOWN in cells and name not in told]
     if unknown:
         yield (
             f"Private rows have values that no public row has in: {', '.join(unknown)}. All such values are treated "
             "as one 'unknown' category. Add public rows that have them, or leave the column out."
+        )
+
+
+def scaled_by_private_rows(given: Given) -> list[str]:
+    """Return the number columns that have mean 0 and standard deviation 1, in the private rows or in all rows."""
+    if not _comparable(given):
+        return []
+    columns = zip(given.numbers, given.private.T, given.public.T, strict=False)
+    return [name for name, *parts in columns if _is_standard(parts[0]) or _is_standard(np.concatenate(parts))]
+
+
+def _is_standard(cells: FloatArray) -> bool:
+    filled = cells[np.isfinite(cells)]
+    if len(filled) < _FEWEST_DISTINCT:
+        return False
+    with np.errstate(all="ignore"):  # cells of any size
+        center, deviation = filled.mean(), filled.std()
+    ways = np.sqrt([1.0, len(filled) / (len(filled) - 1)])  # to divide
+    is_standard = abs(center) < _STANDARD and np.abs(deviation * ways - 1).min() < _STANDARD
+    return bool(is_standard and np.any(filled != np.rint(filled)))  # codes such as −1 and 1 may be balanced
+
+
+def unlike_columns(given: Given, told: Collection[str] = ()) -> dict[str, str]:
+    """Return how columns differ in the private rows from the public rows, the largest differences first."""
+    if not given.compare or not _comparable(given):
+        return {}
+    names, n_numbers = (*given.numbers, *given.categories), len(given.numbers)
+    level = _LEVEL / max(1, len(names) + 2 * n_numbers)  # three tests of numbers, one of categories
+    parts = (rows[:: max(1, len(rows) // _LOOKED_AT), : len(names)].T for rows in (given.private, given.public))
+    found = list[tuple[float, str, str]]()
+    with np.errstate(all="ignore"):
+        for place, (name, private, public) in enumerate(zip(names, *parts, strict=True)):
+            how = (_unlike_numbers if place < n_numbers else _unlike_codes)(private, public, level)
+            found += [] if how is None or name in told else [(*how, name)]
+    return {name: how for _, how, name in sorted(found, key=lambda one: -one[0])}
+
+
+def _comparable(given: Given) -> bool:
+    both = given.private, given.public
+    return len({rows.shape[1:] for rows in both}) == 1 and all(len(one) and one.dtype.kind in "biuf" for one in both)
+
+
+def _unlike_numbers(private: FloatArray, public: FloatArray, level: float) -> tuple[float, str] | None:
+    """Return the size of the difference, in doublings, and its description; None without a large one."""
+    empty = np.isnan(private), np.isnan(public)
+    share, of_public = map(np.mean, empty)
+    if abs(share - of_public) >= _OF_MISSING and _differ(*empty, level):
+        return log2(_MOST_FACTOR), f"has missing cells far {'more' if share > of_public else 'less'} often"
+    one, other = private[~empty[0]], public[~empty[1]]
+    sizes = np.abs(one[one != 0]), np.abs(other[other != 0])
+    if all(map(len, sizes)):
+        factors = np.divide(*map(_quartiles, sizes))
+        is_far = factors.min() >= _FACTOR or factors.max() <= 1 / _FACTOR
+        if is_far and _differ(*sizes, level):
+            return _times("is", factors[1], "as large")
+    if not len(one) or not len(other) or not _differ(one, other, level):
+        return None
+    (low, middle, high), (of_low, _, of_high) = _quartiles(one), _quartiles(other)
+    if not other.min() <= middle <= other.max():
+        return log2(_SPREAD), "lies mostly outside the range of the public rows"
+    factor = (high - low) / (of_high - of_low)
+    if 0 < factor < np.inf and not 1 / _SPREAD < factor < _SPREAD:
+        return _times("varies", factor, "as much")
+    return None
+
+
+def _unlike_codes(private: FloatArray, public: FloatArray, level: float) -> tuple[float, str] | None:
+    # A public cell that is the only one of its category shows how often another row brings a category of its own.
+    _, place, times = np.unique(public, return_inverse=True, return_counts=True)
+    unknown, alone = private == UNKNOWN, times[place] == 1
+    if np.mean(unknown) - np.mean(alone) >= _OF_CELLS and _differ(unknown, alone, level):
+        return log2(_MOST_FACTOR), "mostly has categories that no public row has"
+    return None
+
+
+def _quartiles(numbers: FloatArray) -> FloatArray:
+    return np.quantile(numbers, (0.25, 0.5, 0.75), method="lower")
+
+
+def _differ(one: npt.NDArray[Any], other: npt.NDArray[Any], level: float, least: float = 0.0) -> bool:
+    """Return whether the distributions of two samples are not the same, and their distance is at least `least`."""
+    tested: Any = stats.ks_2samp(one, other, method="asymp")
+    # Massart 1990, Corollary 1, for each sample: within these bounds of its own distribution, at half of the level.
+    bound = sqrt(log(4 / level) / 2) * (1 / sqrt(len(one)) + 1 / sqrt(len(other)))
+    return bool(tested.statistic > max(bound, least))
+
+
+def _times(verb: str, factor: float, rest: str) -> tuple[float, str]:
+    """Return the size of a factor, in doublings, and a description to two digits."""
+    doublings = min(abs(log2(factor)), log2(_MOST_FACTOR)) if 0 < factor < np.inf else log2(_MOST_FACTOR)
+    rounded = f"{float(f'{2**doublings:.2g}'):,.10g}"
+    return doublings, f"{verb} about {f'{rounded} times' if factor > 1 else f'1/{rounded}'} {rest}"
+
+
+def _said_of(scaled: Sequence[str], unlike: Mapping[str, str]) -> Iterator[str]:
+    if scaled:
+        yield (
+            f"Private rows, alone or with public rows, have mean 0 and standard deviation 1 in: {_first_of(scaled)}. "
+            "A scaler seems to have been fitted on private rows, and ε does not count it. Pass the rows without "
+            "scaling, or scale by `PublicScaling` or `PublicTransformer`, which learn from public rows."
+        )
+    if unlike:
+        differences = _first_of([f"column '{name}' {how}" for name, how in unlike.items()], "; ")
+        yield (
+            f"Private rows seem to differ from public rows in units or codes. In the private rows, {differences}. "
+            "Use the same units and codes in both, or public rows that are like the private rows."
+        )
+
+
+def _first_of(names: Sequence[str], comma: str = ", ") -> str:
+    more = len(names) - _NAMED
+    return comma.join([*names[:_NAMED], *([f"and {more} more"] if more > 0 else [])])
+
+
+def sorted_by(columns: Mapping[str, npt.NDArray[Any]], labels: npt.NDArray[Any], last: int) -> Iterator[str]:
+    """Yield a warning if the last of the public rows differ from the others, as those of a sorted file do."""
+    named = [("label", labels, _OF_LABELS)]
+    named += [(f"column '{name}'", cells, _OF_COLUMN) for name, cells in [*columns.items()][:_FIRST_COLUMNS]]
+    coded = [(name, np.unique(cells, return_inverse=True)[1], least) for name, cells, least in named]
+    found = [name for name, codes, least in coded if _differ(codes[:-last], codes[-last:], _LEVEL / len(named), least)]
+    if found:
+        yield (
+            f"The last {last:,} public rows, which score the student, differ from the other public rows in: "
+            f"{_first_of(found)}. The file seems to be sorted. Shuffle its rows once, unless the last rows are meant "
+            "to differ, as later ones do."
         )
 
 

@@ -16,23 +16,23 @@ CEILINGS = {
     "_internal": 1_345,
     "accounting": 2_635,
     "audit": 1_615,
-    "cli": 3_560,
+    "cli": 3_570,
     "datasets": 170,
     "estimator": 1_640,
     "features": 2_555,
     "federation": 3_705,
     "ledger": 2_310,
     "mechanisms": 1_175,
-    "methods": 2_205,
+    "methods": 2_220,
     "planning": 930,
     "publishing": 1_115,
     "reporting": 1_190,
-    "students": 2_095,
+    "students": 2_115,
     "teachers": 2_955,
     "testing": 385,
-    "root": 4_385,
+    "root": 4_520,
 }
-TEST_LINES = 30_250
+TEST_LINES = 30_400
 
 
 def lines_of(*paths: Path) -> int:

@@ -25,9 +25,13 @@ from tutelage.exceptions import ConfigError, InvalidDataError, PreflightWarning
 from tutelage.features import PublicColumns, PublicRows
 from tutelage.features.columns import FEATURE_MAPS, Columns
 from tutelage.partition import canonical_ids
-from tutelage.preflight import Words
+from tutelage.preflight import Words, sorted_by
 from tutelage.tables import TABLE_FILES, Batches, Table, is_missing, read_batches, read_table, require_same_types
 
+_LIST = (
+    ". Correct these rows, or list every class in `classes`, in which `other = [...]` can merge labels. Classes are "
+    "published, so add only public knowledge. To see the labels, print `set(read_table(FILE).texts(LABEL))` in Python."
+)
 _EMPTY = {"", "nan", "none", "null", "na", "n/a", "nat"}
 _IN_TOML = Words(
     entity='set `entity = "{name}"` in [private]',
@@ -88,10 +92,16 @@ def load_sources(config: RunConfig) -> RunData:
 
 
 def check_public_rows(config: RunConfig, data: RunData) -> None:
-    """Refuse, before anything is spent, to keep all public rows for the score."""
+    """Refuse, before anything is spent, to keep all public rows for the score; warn if a sorted file is cut."""
     public, last = len(data.X_public), config.public.evaluate_last or 0
     if last >= public:
         raise ConfigError(f"`evaluate_last` in [public] must be less than the {public} public rows. Got {last}.")
+    if last and data.y_public is not None:
+        columns = dict(zip((*data.numbers, *data.categorical), data.X_public.T, strict=False))
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", PreflightWarning)
+            for found in sorted_by(columns, data.y_public, last):
+                warnings.warn(found, PreflightWarning, stacklevel=2)
 
 
 def pool_of(config: RunConfig, data: RunData) -> Matrix:
@@ -263,14 +273,14 @@ def cause_of_unknown(unknown: Iterable[str], classes: list[Any]) -> str:
     if None in numbers:
         if whole_classes and set(numbers) == {None}:
             return ": it contains text, and `classes` are whole numbers. List the text itself in `classes`."
-        return ". Correct these rows, or list every class in `classes`."
+        return _LIST
     if any(number != round(number) for number in numbers if number is not None):
         return ": it contains numbers with fractions, which cannot be classes. Group them into classes first."
     if not whole_classes:
         return ": it contains numbers, and `classes` are text. List the numbers in `classes`."
     if {round(number) for number in numbers if number is not None} <= set(classes):
         return ": it contains whole numbers with a decimal point. Write them as integers."
-    return ". Correct these rows, or list every class in `classes`."
+    return _LIST
 
 
 def _number(text: str) -> float | None:

@@ -60,7 +60,10 @@ _UNDECLARED = (
     "not count what they reveal: a class that only one person has would reveal that person. Declare them from public "
     "knowledge: classes=[...]."
 )
-_UNKNOWN_LABEL = "y holds a value that is not among the declared `classes`. Compare spelling, blanks and type."
+_UNKNOWN_LABEL = (
+    "y holds a value that is not among the declared `classes`. Compare spelling, blanks and type: `set(y)` lists all "
+    'values. A dictionary merges labels, as in `{"other": [...]}`. Classes are published: add only public knowledge.'
+)
 _UNLIKE = "y must hold one class value per row, all of one type."
 _NO_NUMBERS = "X must hold numbers. Encode text columns by categories that are public."
 
