@@ -617,14 +617,10 @@ def test_other_differences_are_told_by_their_kind_and_the_worst_are_named():
     private[:, 4], private[:, 0], public[:, 0] = np.nan, rng.normal(110, 5, 600), rng.normal(80, 5, 200)
     private[:, 5], public[:, 5] = rng.normal(100, 20, 600), rng.normal(100, 1, 200)
     (found,) = told_of(private, public)
-    missing, varies = (
-        "column 'lag' has missing cells far more often",
-        r"column 'side' varies about [12]\d times as much",
-    )
-    assert re.search(f"rows, {missing}; {varies}; column 'weight' lies mostly outside the range of the public", found)
+    assert re.search(r"'lag' has missing .*; column 'side' varies about [12]\d .*; column 'weight' lies .*", found)
     (found,) = told_of(np.nan_to_num(private, nan=2.0) * 50, public)
     assert found.count("column '") == 3
-    assert "; and 2 more. Use" in found
+    assert "; and 3 more. Use" in found  # of six, which are all 50 times as large
 
 
 @pytest.mark.parametrize("n_rows", [40, 2000])
