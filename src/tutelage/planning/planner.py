@@ -141,7 +141,7 @@ def _known(
     if not own and (not isinstance(stand_in, tuple) or len(stand_in) != 2):
         raise InvalidParameterError("`stand_in` of plan must be a pair: rows of another data set and their labels.")
     given = (X_public, y_public) if own else stand_in
-    came, rows, labels = _numbers(*given, features)
+    came, rows, labels = _numbers(given[0], given[1], features)
     if missing := sum(map(is_missing, labels.tolist())):
         raise InvalidDataError(
             f"All labels of plan must be known. {missing:,} of {len(labels):,} are missing; leave out these rows."
