@@ -98,6 +98,7 @@ def test_a_run_without_a_method_uses_the_plan(called, tmp_path):
     assert "plan:" not in named.stderr
 
 
+@pytest.mark.filterwarnings("ignore::tutelage.exceptions.OneClassWarning")
 def test_a_run_that_nothing_would_come_of_stops_before_it_spends(called, tmp_path):
     config = configuration(tmp_path, noise=300.0)
     printed = called("run", config)
