@@ -257,7 +257,7 @@ def _by_trials(
         options=[*options.values()],
         best=options[best],
         asked=None if asked is None else options[asked],
-        error=trials[best].error,
+        useful=_useful(trials[best], known.majority, alone),
         curve=_rising(curve, target.epsilon),
         advice=(
             Advice("public rows", with_more_rows),
@@ -265,6 +265,14 @@ def _by_trials(
         ),
         goal=goal,
     )
+
+
+def _useful(trial: Trial, majority: float, alone: Trial | None) -> bool:
+    """Return whether a student beats what needs no release by more than chance in the trials explains."""
+    if trial.expected - trial.error < majority + _WORTH:
+        return False
+    gain, error = (1.0, 0.0) if alone is None else trial.gain(alone)
+    return gain > error
 
 
 def _rising(curve: dict[float, float], epsilon: float) -> list[PlanPoint]:
@@ -299,7 +307,7 @@ def _by_references(target: Target, accuracy: float | None, goal: float | None) -
         options=[best],
         best=best,
         asked=None,
-        error=0.0,
+        useful=True,
         curve=sorted(curve, key=lambda point: point.epsilon),
         advice=(Advice("ε or people", expected(epsilon=2 * target.epsilon)),),
         goal=goal,
@@ -319,7 +327,7 @@ def _plan(
     options: Sequence[Option],
     best: Option,
     asked: Option | None,
-    error: float,
+    useful: bool,
     curve: Sequence[PlanPoint],
     advice: tuple[Advice, ...],
     goal: float | None,
@@ -332,8 +340,6 @@ def _plan(
         classes=target.classes,
         tuned_on="public",
     )
-    without = max(majority or 0.0, 0.0 if alone is None else alone.expected)  # which any student must beat
-    useless = majority is not None and best.expected - error < without + _WORTH
     return Plan(
         target=target,
         evidence=evidence,
@@ -341,7 +347,7 @@ def _plan(
         alone=alone,
         options=tuple(sorted(options, key=lambda option: -option.expected)),
         best=best,
-        recommended=None if useless else best,
+        recommended=best if useful else None,
         asked=asked,
         curve=tuple(curve),
         advice=tuple(sorted(advice, key=lambda one: -one.expected)),

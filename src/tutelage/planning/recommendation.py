@@ -104,7 +104,7 @@ class Plan:
         The most accurate option that keeps ε, among those that were tried in full.
     recommended : Option or None
         The option to use: the best one. None if no method is expected to beat the majority class and public labels
-        alone by a point beyond the standard error of the trials.
+        alone by more than chance.
     asked : Option or None
         The option with the settings that the caller asked about, if any. It is compared, and never recommended.
     curve : tuple of PlanPoint
@@ -146,8 +146,8 @@ class Plan:
                 others = f"a model of the public labels alone ({self.alone.expected:.1%})"
                 instead = "Use that model, which costs no ε"
             return (
-                f"{with_epsilon}, no method is expected to beat {others} by a point beyond the standard error of the "
-                f"trials: the best student is expected to be right on {best.expected:.1%}. {instead}, or ask for more. "
+                f"{with_epsilon}, no method is expected to beat {others} by more than chance: the best student is "
+                f"expected to be right on {best.expected:.1%}. {instead}, or ask for more. "
                 f"Expected if doubled: {self._what_would_help()}."
             )
         if self.goal is not None and best.expected < self.goal:

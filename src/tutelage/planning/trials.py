@@ -51,6 +51,11 @@ class Trial(NamedTuple):
         """Standard error of the expected accuracy."""
         return self.spread / len(self.shares) ** 0.5
 
+    def gain(self, other: "Trial") -> tuple[float, float]:
+        """Return how much better than another trial on the same rows it is expected to be, and the standard error."""
+        differences = np.subtract(self.shares, other.shares)
+        return self.expected - other.expected, float(np.std(differences)) / len(differences) ** 0.5
+
     def moved(self, by: float) -> "Trial":
         """Return the trial with a number added to every share."""
         shares, halves = (tuple(float(np.clip(one + by, 0, 1)) for one in ones) for ones in (self.shares, self.halves))
@@ -95,12 +100,13 @@ def _dealt(
     method: Method, known: PublicLabels, number: int
 ) -> Iterator[tuple[IntArray, IntArray, FloatArray | None, float]]:
     """Yield who casts ballots, which rows are scored, scores to start from, and what is to be added to the accuracy."""
-    start, order = known.start(number) if method.takes_labels else None, known.order(number)
-    if start is None:
-        for held_out in np.array_split(order, min(_FOLDS, len(order))):
+    start, order = known.start(number), known.order(number)
+    parts = np.array_split(order, min(_FOLDS, len(order))) if start is None else start.parts
+    for fold, held_out in enumerate(parts):
+        if start is None or not method.takes_labels:
             yield np.setdiff1d(order, held_out), held_out, None, 0.0
-        return
-    for fold, (held_out, scores) in enumerate(zip(start.parts, start.pairs, strict=True)):
+            continue
+        scores = start.pairs[fold]
         fewer, more = (_right(one.argmax(axis=1), known, held_out) for one in (scores, start.apart))
         yield start.partner(fold), held_out, scores, more - fewer
 
