@@ -24,7 +24,9 @@ from tutelage.features.rowwise import reach_of
 
 LEAST_CHANCE = 1e-3  # of a class, before they are made to sum to one
 _FOLDS = 5
-_PENALTIES = (1e-3, 1e-2, 1e-1, 1.0)  # inverse, of a logistic regression over rows of unit deviation
+# Inverse penalties of a logistic regression over columns of unit deviation, and over columns that all keep their sizes:
+# a frequent word, or a frequent category, is worth more than a rare one.
+_PENALTIES = {True: (1e-3, 1e-2, 1e-1), False: (1e-1, 1.0, 1e1, 1e2, 1e3)}
 _MOST_COLUMNS = 200  # that trees are grown on: images have more, and edges that trees do not find
 _FEWEST_OF_TREES = 200  # rows with labels
 _TREES = {"max_iter": 100, "learning_rate": 0.06, "max_leaf_nodes": 15, "random_state": 0}
@@ -199,14 +201,19 @@ def log_chances(chances: FloatArray) -> FloatArray:
 
 def _fits(rows: Matrix, known: npt.NDArray[np.bool_]) -> Iterator[Any]:
     """Yield how models are fitted; the better one is chosen by what it says of rows whose labels it has not seen."""
-    yield from (partial(_linear, penalty=penalty) for penalty in _PENALTIES)
+    for equal_columns, penalties in _PENALTIES.items():
+        yield from (partial(_linear, equal_columns=equal_columns, penalty=penalty) for penalty in penalties)
     numbers = rows.ndim == 2 and rows.dtype.kind in "buif" and rows.shape[1] <= _MOST_COLUMNS
     if numbers and np.count_nonzero(known) >= _FEWEST_OF_TREES:
         yield _trees
 
 
-def _linear(_rows: Matrix, seen: Matrix, labels: IntArray, n_classes: int, *, penalty: float) -> PublicModel:
+def _linear(
+    _rows: Matrix, seen: Matrix, labels: IntArray, n_classes: int, *, equal_columns: bool, penalty: float
+) -> PublicModel:
     scaling = PublicScaling.learn(PublicRows(seen, "public rows with labels"))
+    if not equal_columns:
+        scaling = PublicScaling(scaling.center, np.full_like(scaling.deviation, np.linalg.norm(scaling.deviation)))
     with threadpool_limits(1, "blas"):  # or the last bits would depend on the machine's load
         fitted = LogisticRegression(C=penalty, max_iter=500).fit(scaling.transform(seen), labels)
     directions = fitted.coef_.T / np.where(scaling.deviation > 0, scaling.deviation, np.inf)[:, np.newaxis]
