@@ -61,8 +61,16 @@ def ran(folder, called):
     return run
 
 
-@pytest.mark.parametrize("ids", ['entity = "patient"', pytest.param('unit = "row"', marks=pytest.mark.rest)])
-def test_a_run_in_batches_is_the_run_in_memory(folder, ran, ids, monkeypatch):
+@pytest.mark.parametrize(("ids", "label"), [
+    ('entity = "patient"\nignore = ["ward"]', "again"),
+    pytest.param('unit = "row"', "readmitted", marks=pytest.mark.rest),
+])  # fmt: skip
+def test_a_run_in_batches_is_the_run_in_memory(folder, ran, ids, label, monkeypatch):
+    public = polars.read_parquet(folder / "public.parquet").rename({"readmitted": label})
+    public.write_parquet(folder / "public.parquet")
+    # A method is named, or a plan would choose one where the rows are in memory.
+    named = CONFIG.replace('label = "readmitted", evaluate', f'label = "{label}", evaluate')
+    monkeypatch.setitem(globals(), "CONFIG", f'method.name = "noisy-moments"\n{named}')
     monkeypatch.setattr("tutelage.tables.read_batches.__kwdefaults__", {"rows_at_once": 512})
     whole, parts = ran("whole", ids), ran("parts", f"{ids}\nbatches = true")
     assert parts["budget"]["spent"] == whole["budget"]["spent"], "the second run did not know the rows of the first"
