@@ -105,6 +105,7 @@ def test_no_method_claims_ballots_without_negative_numbers_which_nothing_checks(
     assert sources == []
 
 
+@pytest.mark.rest
 def test_the_identity_of_a_release_does_not_depend_on_threads_progress_hash_seed_or_print_options():
     def identity(**settings: Any) -> str:
         method = replace(EVERY["teacher-votes"], student=None)

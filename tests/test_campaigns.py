@@ -492,9 +492,7 @@ def kill_every(step: int, path: Path) -> None:
     assert wasted > 0 or step > 100  # of few kills none may fall in between
 
 
-@pytest.mark.parametrize(
-    "step", [241, pytest.param(61, marks=pytest.mark.rest), pytest.param(3, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("step", [pytest.param(61, marks=pytest.mark.rest), pytest.param(3, marks=pytest.mark.slow)])
 def test_a_process_killed_at_any_line_wastes_votes_and_repeats_none(step, path):
     call = "load(); kill_every(int(given[0]), Path(given[1]))"
     assert " kills, " in called_by_itself("test_campaigns", call, step, path)

@@ -102,7 +102,7 @@ def project(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("passes", [True, False])
+@pytest.mark.parametrize("passes", [True, pytest.param(False, marks=pytest.mark.rest)])
 def test_a_run_tests_its_proposal_and_files_both_numbers(project, monkeypatch, passes):
     monkeypatch.setattr(SystemNoise, "happens", lambda self, chance: passes)
     done = succeeded(tutelage("run", "config.toml", "--json", cwd=project))

@@ -163,6 +163,7 @@ def test_terms_are_joined_by_their_fingerprint_only(members, tmp_path):
     assert home.consortium_as(Role.ENTITY) == consortium
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("step", [97, pytest.param(7, marks=pytest.mark.slow)])
 def test_an_entity_killed_all_along_its_vote_pays_once_and_sends_one_thing(step, members, tmp_path):
     batch = members.ask(6)

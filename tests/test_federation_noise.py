@@ -59,10 +59,8 @@ def test_more_cannot_be_honest_than_there_are():
         _ = votes(GNMax(5.0), 8).sigmas
 
 
-@pytest.mark.parametrize(
-    ("mechanism", "half"),
-    [(PLAIN, GNMax(20.0)), pytest.param(CONFIDENT, ConfidentGNMax(200, 75.0, 20.0), marks=pytest.mark.rest)],
-)
+@pytest.mark.rest
+@pytest.mark.parametrize(("mechanism", "half"), [(PLAIN, GNMax(20.0)), (CONFIDENT, ConfidentGNMax(200, 75.0, 20.0))])
 def test_a_quarter_of_the_honest_is_half_the_noise_and_all_of_them_cost_the_plan(mechanism, half):
     costs = [epsilon_if_fewer_honest(votes(mechanism, 16, n_classes=3), honest, 5, 1e-5).epsilon for honest in (4, 16)]
     for cost, same in zip(costs, (half, mechanism), strict=True):

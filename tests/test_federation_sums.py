@@ -333,6 +333,7 @@ def test_the_event_has_the_noise_of_the_honest(members):
     assert terms.most_queries() == 1
 
 
+@pytest.mark.rest
 def test_the_parties_tell_each_other_whose_ballots_they_hold_and_nothing_else(members, tmp_path):
     """No share of a number passes between them, so that two of them know no more than their own shares."""
     batch, folder = asked(members), tmp_path / "transcripts"

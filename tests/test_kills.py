@@ -195,6 +195,7 @@ def mixed(before: object, now: object, event: int) -> None:
 FEW = {"run": 61, "label": 19, "card": 19}  # a step that leaves each two kills
 
 
+@pytest.mark.rest
 def test_commands_killed_at_two_events_leave_a_whole_release_and_the_right_budget(tmp_path):
     """In one process, which loads everything once."""
     call = "[swept(verb, step, Path(given[0]) / verb, most=2) for verb, step in FEW.items()]"

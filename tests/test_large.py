@@ -354,7 +354,8 @@ def fit_and_die(batch: int, rows: str, ledger: str) -> None:
 
 
 # Of four in each: while checked, in the first round and in the second.
-@pytest.mark.parametrize("batch", [rest(2), 6, rest(11)])
+@pytest.mark.rest
+@pytest.mark.parametrize("batch", [2, 6, 11])
 def test_a_fit_that_was_killed_spends_nothing_twice(tmp_path, batch):
     file = tmp_path / "rows.parquet"
     PRIVATE.write_parquet(file)

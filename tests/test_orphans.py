@@ -40,10 +40,11 @@ SCRIPT = textwrap.dedent("""
 """)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("back_end", "estimator", "number"), [
     ("loky", "Endless", signal.SIGKILL),
-    pytest.param("loky", "Quick", signal.SIGTERM, marks=pytest.mark.rest),
-    pytest.param("multiprocessing", "Endless", signal.SIGKILL, marks=pytest.mark.rest),
+    ("loky", "Quick", signal.SIGTERM),
+    ("multiprocessing", "Endless", signal.SIGKILL),
 ])  # fmt: skip
 def test_no_worker_outlives_the_process_that_trains(back_end, estimator, number, tmp_path):
     (tmp_path / "train.py").write_text(SCRIPT)

@@ -69,7 +69,7 @@ def found():
         return plan(1.0, people=2000, X_public=X, y_public=y, goal=0.5)
 
 
-@pytest.mark.parametrize(("epsilon", "unit"), [rest(0.1, ROW), (1.0, ROW), (1.0, PATIENT), rest(4.0, PATIENT)])
+@pytest.mark.parametrize(("epsilon", "unit"), [rest(0.1, ROW), (1.0, ROW), rest(1.0, PATIENT), rest(4.0, PATIENT)])
 def test_every_method_is_proved_to_keep_epsilon_and_nearly_spends_it(epsilon, unit):
     target = target_of(epsilon=epsilon, unit=unit)
     for method in methods_for(target):

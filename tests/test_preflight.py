@@ -585,6 +585,7 @@ def coded(values: np.ndarray, public: np.ndarray) -> np.ndarray:
     return np.where(np.isin(values, known), np.searchsorted(known, values), -1.0)[:, np.newaxis]
 
 
+@pytest.mark.rest
 def test_alike_rows_earn_no_warning():
     """200 pairs of tables. Columns of numbers are proved to be told in at most 1 % of them; in 2,000 pairs none was."""
     rng = np.random.default_rng(0)

@@ -189,6 +189,7 @@ class _Filled(PublicFeatureMap):
         return np.nan_to_num(X)
 
 
+@pytest.mark.rest
 def test_a_fit_is_better_than_its_ballots_and_costs_what_was_asked(tmp_path):
     ledger = tmp_path / "private.ledger"
     alone, both = fitted(None), fitted(ledger=ledger)
@@ -212,6 +213,7 @@ def test_labels_that_are_wrong_about_the_people_are_put_right():
     assert model.score(TEST, TRUE) > 0.5 > np.mean(wrong == PUBLIC_LABELS)
 
 
+@pytest.mark.rest
 def test_some_labels_may_be_missing_and_settings_are_tuned_with_them():
     some = np.array(PUBLIC_LABELS, dtype=object)
     some[::3] = None

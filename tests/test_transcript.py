@@ -483,7 +483,7 @@ def test_no_byte_of_a_run_depends_on_one_person_but_through_noise(by, world, cal
     assert b"2031-05-17" in one["out/card.json"]
 
 
-@pytest.mark.parametrize("change", ["leaves", "somebody joins"])
+@pytest.mark.parametrize("change", [pytest.param("leaves", marks=pytest.mark.rest), "somebody joins"])
 def test_whether_the_data_changed_between_two_releases_does_not_show(change, world, called, tmp_path):
     one, other = neighbors(world, called, tmp_path, VECTORS, [CHANGES[change]], from_command=2)
     assert differing(one, other) == []
