@@ -3,6 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import RidgeClassifier
 
 from tutelage.cli.config import load_config
@@ -67,12 +68,11 @@ def test_the_demo_has_the_defaults_and_is_compared_with_recorded_numbers():
     bare, papers = settings.published
     assert bare.student_accuracy is not None
     assert papers.student_accuracy is not None
-    recorded = {
-        row.name: row
-        for name in ("adult", "rivals")
-        for row in Record.load(REPOSITORY / "docs" / "results" / f"{name}.json").rows
-    }
-    assert f"{100 * bare.student_accuracy:.2f}" == f"{recorded['Adult, without privacy: private rows, %'].ours:.2f}"
+    rows, last = load_adult(), -(settings.public.evaluate_last or 0)
+    trees = HistGradientBoostingClassifier(random_state=0).fit(rows.X_private, rows.y_private)
+    measured = trees.score(rows.X_public[last:], rows.y_public[last:])
+    assert measured == pytest.approx(bare.student_accuracy, abs=0.0015)  # which differs with the version of the trees
+    recorded = {row.name: row for row in Record.load(REPOSITORY / "docs" / "results" / "adult.json").rows}
     assert 100 * papers.student_accuracy == recorded["250 forests, LNMax 20, 500 queries: forest, %"].published
     assert papers.epsilon == recorded["250 forests, LNMax 20, 500 queries: vote-dependent ε, bound of 2017"].published
 

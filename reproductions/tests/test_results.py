@@ -252,7 +252,8 @@ def test_the_pages_of_results_are_up_to_date():
     written: Any = runpy.run_path(str(REPOSITORY / "tools" / "results.py"))["written"]
     pages = written()
     assert {path: path.read_text(encoding="utf-8") for path in pages} == pages
-    assert {path for path in pages if path.name != "RESULTS.md"} == set((REPOSITORY / "docs" / "results").glob("*.md"))
+    found = set((REPOSITORY / "docs" / "results").glob("*.md")) - {REPOSITORY / "docs" / "results" / "labels.md"}
+    assert {path for path in pages if path.name != "RESULTS.md"} == found  # a benchmark writes the page of labels
 
 
 def test_every_number_that_falls_short_says_why():
