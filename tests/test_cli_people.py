@@ -289,3 +289,16 @@ def test_the_private_sums_of_all_rounds_are_kept_and_an_empty_cell_is_no_warning
         assert stored["totals_0"].shape == stored["totals_1"].shape
         assert stored["totals_2"].shape == (1, 20)  # of three scores and two classes, gradient and Gram matrix
         assert stored["unit"].tolist() == ["patient", "entity"]
+
+
+def test_the_goal_is_on_screen_and_card_and_a_plan_says_what_it_cannot_judge(folder):
+    configure_people(folder, VECTORS, more='[training]\ngoal = "balanced_accuracy"')
+    card, said = ran(folder), succeeded(tutelage(*OVER, cwd=folder)).stdout
+    (reached,) = card["goals"]
+    assert (reached["goal"], reached["no_model"]) == ("balanced accuracy", 0.5)
+    assert all(f"{reached[name]:.2%}" in said for name in ("student", "no_model"))
+    configure_people(folder, VECTORS, more='[training]\ngoal = "recall at 5 %"\nclass_weight = { yes = 3 }')
+    succeeded(tutelage(*OVER, cwd=folder))
+    assert json.loads((folder / "out" / "card.json").read_text())["class_weight"] == {"no": 1, "yes": 3}
+    planned = tutelage("plan", "--people", 9, "--for", "config.toml", cwd=folder)
+    assert "A plan judges by accuracy" in refusal(planned, 2)

@@ -44,7 +44,7 @@ def test_labeled_public_rows_give_a_method_and_an_interval(called, tmp_path):
     target = "plan", "--epsilon", 1, "--people", 2000, "--public", public, "--label", "kind"
     printed = succeeded(called(*target, "--output", tmp_path / "out"))
     text = " ".join(printed.stdout.split())
-    assert "The student is expected to be right on" in text
+    assert "The student is expected to reach" in text
     assert "in nine of ten runs" in text
     assert "majority class no release" in text
     assert "public labels alone no release" in text
@@ -56,7 +56,7 @@ def test_labeled_public_rows_give_a_method_and_an_interval(called, tmp_path):
     assert "At other ε" in page
     assert "://" not in page
     assert found["evidence"] == "public-labels"
-    assert found["recommended"]["interval"][0] < found["recommended"]["expected_accuracy"]
+    assert found["recommended"]["interval"][0] < found["recommended"]["expected"]
 
 
 def test_a_hopeless_target_says_so_and_ends_with_another_code(called, tmp_path):
@@ -85,7 +85,7 @@ def test_a_configuration_is_checked_against_the_plan(called, tmp_path):
     config = configuration(tmp_path, '[method]\nname = "capped-votes"\nvotes = 3\n')
     printed = succeeded(called("plan", "--for", config))
     text = " ".join(printed.stdout.split())
-    assert "With the settings that you named (few votes per person), the student is expected to be right on" in text
+    assert "With the settings that you named (few votes per person), the student is expected to reach" in text
     assert "cannot be combined with --for" in refusal(called("plan", "--for", config, "--classes", 2), 2)
 
 

@@ -66,7 +66,7 @@ def found():
     with pytest.MonkeyPatch.context() as quick:
         quick.setattr("tutelage.planning.trials._FOLDS", 2)
         quick.setattr("tutelage.students.forest.RandomForestClassifier", partial(RandomForestClassifier, 20))
-        return plan(1.0, people=2000, X_public=X, y_public=y, goal=0.5)
+        return plan(1.0, people=2000, X_public=X, y_public=y, reach=0.5)
 
 
 @pytest.mark.parametrize(("epsilon", "unit"), [rest(0.1, ROW), (1.0, ROW), rest(1.0, PATIENT), rest(4.0, PATIENT)])
@@ -199,11 +199,11 @@ def test_nothing_is_released_where_nothing_beats_the_majority_class():
 
 @pytest.mark.rest
 @QUICK
-def test_a_goal_out_of_reach_is_named_with_what_would_help():
+def test_what_is_out_of_reach_is_named_with_what_would_help():
     X, y = checkered(190)
-    assert "even at ε = 4 it is" in str(plan(1.0, people=2000, X_public=X, y_public=y, goal=0.999).obstacle)
+    assert "even at ε = 4 it is" in str(plan(1.0, people=2000, X_public=X, y_public=y, reach=0.999).obstacle)
     X, y = clusters(480, noise=2.0)
-    found = plan(1.0, people=50, stand_in=(X, y), public_rows=240, goal=0.65)
+    found = plan(1.0, people=50, stand_in=(X, y), public_rows=240, reach=0.65)
     assert "not on 65.0%; an ε of about 4 would do" in str(found.obstacle)
 
 
@@ -267,7 +267,7 @@ NO_ROWS = {"X_public": None, "y_public": None}
 @pytest.mark.parametrize(("changed", "named"), [
     *(({"epsilon": epsilon}, "epsilon") for epsilon in (0.0, float("nan"))),
     ({"delta": 1.0}, "delta"),
-    ({"goal": 1.5}, "goal"),
+    ({"reach": 1.5}, "reach"),
     (NO_ROWS | {"classes": 1, "public_rows": 5}, "classes"),
     (NO_ROWS | {"public_rows": 5}, "classes"),
     ({"X_public": None}, "y_public"),

@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import astuple
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from tutelage.noise import SystemNoise
 from tutelage.privacy import NeighboringRelation
 from tutelage.reporting import Batch, ClassAccuracy, PrivacyCard
 from tutelage.reporting.lints import lint
-from tutelage.reporting.record import FrontierPoint, merged
+from tutelage.reporting.record import FrontierPoint, Reached, merged
 from tutelage.students.store import write_student
 from tutelage.tables import is_number
 
@@ -37,18 +37,23 @@ def is_formula(value: object) -> bool:
     return isinstance(value, str) and bool(_FORMULA.match(value)) and not is_number(value)
 
 
-def card_of(
-    model: Any,
-    accuracy: tuple[ClassAccuracy, ...],
-    by_public_labels: float | None,
-    features: Sequence[str],
-    statements: dict[str, str],
-) -> PrivacyCard:
-    """Return the card of a fitted `PATEClassifier`.
+class Judged(NamedTuple):
+    """What was found about a student on public labeled rows, if there were any."""
 
-    `accuracy` is of public labeled rows, of which a model of public labels alone has the share `by_public_labels`
-    right; `statements` are what the people behind the data say, by topic.
-    """
+    accuracy: tuple[ClassAccuracy, ...] = ()
+    by_public_labels: float | None = None  # accuracy of a model of public labels alone
+    goals: tuple[Reached, ...] = ()  # if the goal is not accuracy
+
+    @property
+    def for_lint(self) -> dict[str, Any]:
+        """Return what `lint` looks at."""
+        accuracy, goals = ([astuple(entry) for entry in entries] for entries in (self.accuracy, self.goals))
+        return {"accuracy": accuracy, "by_public_labels": self.by_public_labels, "goals": goals}
+
+
+def card_of(model: Any, judged: Judged, features: Sequence[str], statements: dict[str, str]) -> PrivacyCard:
+    """Return the card of a fitted `PATEClassifier`; `statements` are of the people behind the data, by topic."""
+    accuracy = judged.accuracy
     release, mechanism, epsilon = model.release_, model.mechanism_, model.epsilon_
     history = model.open_ledger_.history().before_releases if hasattr(model, "open_ledger_") else None
     evaluated = sum(entry.rows for entry in accuracy)
@@ -83,7 +88,9 @@ def card_of(
         student=named if isinstance(named, str) else type(_final_step(taught)).__name__,
         student_accuracy=sum(entry.right for entry in accuracy) / evaluated if evaluated else None,
         evaluation_rows=evaluated,
-        public_labels_accuracy=by_public_labels,
+        public_labels_accuracy=judged.by_public_labels,
+        goals=judged.goals,
+        class_weight={str(value): weight for value, weight in (model.class_weight_ or {}).items()},
         accuracy_by_class=accuracy,
         budget=(model.ledger_ if history is None else history.state).as_dict(),
         batches=() if history is None else batches_of(history),
@@ -92,14 +99,13 @@ def card_of(
             epsilon=epsilon.epsilon,
             delta=epsilon.delta,
             unit=epsilon.unit,
-            accuracy=[astuple(entry) for entry in accuracy],
-            by_public_labels=by_public_labels,
             entities=public_number_of_people(model),
             teachers=model.n_teachers_ if by_votes else None,
             classes=len(model.classes_),
             insisted=model.insist,
             classes_from=getattr(model, "classes_from_", None),
             **objectionable(model.method_),
+            **judged.for_lint,
         ),
         statements=statements,
         versions={name: version(name) for name in ("tutelage", "opendp", "scikit-learn", "numpy")},

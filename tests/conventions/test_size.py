@@ -10,29 +10,29 @@ import tutelage
 from conftest import REPOSITORY
 
 PACKAGE = Path(tutelage.__file__).parent
-MODULES = 178
+MODULES = 179
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
     "_internal": 1_345,
     "accounting": 2_635,
     "audit": 1_615,
-    "cli": 3_570,
+    "cli": 3_575,
     "datasets": 170,
-    "estimator": 1_640,
-    "features": 2_565,
+    "estimator": 1_715,
+    "features": 2_560,
     "federation": 3_705,
     "ledger": 2_310,
     "mechanisms": 1_175,
-    "methods": 2_220,
-    "planning": 945,
+    "methods": 2_235,
+    "planning": 980,
     "publishing": 1_115,
-    "reporting": 1_190,
-    "students": 2_115,
+    "reporting": 1_215,
+    "students": 2_145,
     "teachers": 2_955,
     "testing": 385,
-    "root": 4_520,
+    "root": 4_640,
 }
-TEST_LINES = 30_400
+TEST_LINES = 30_550
 
 
 def lines_of(*paths: Path) -> int:

@@ -1,7 +1,7 @@
 """``tutelage card``: the privacy card, from the results of a run, a ledger, or both."""
 
 import importlib.util
-from dataclasses import astuple, replace
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,9 +27,9 @@ from tutelage.events import Check, Event, InteractiveCheck, PublicationTest, Sum
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.ledger.history import History
 from tutelage.privacy import PublicEpsilon
-from tutelage.published import batches_of, frontier_of
+from tutelage.published import Judged, batches_of, frontier_of
 from tutelage.publishing.proof import proved_card, read_claim
-from tutelage.reporting import ClassAccuracy, PrivacyCard, read_card
+from tutelage.reporting import PrivacyCard, read_card
 from tutelage.reporting.lints import FROM_CARD, NOISE_FROM_SHARES, NOT_CHECKED, Finding, lint
 from tutelage.reporting.record import STATEMENTS
 from tutelage.reporting.signature import check_signature, signature_of
@@ -211,7 +211,7 @@ def _from_ledger(history: History) -> PrivacyCard:
         budget=now.as_dict(),
         batches=batches_of(history),
         frontier=frontier_of(history.asked[-1].event, queries, now.delta),
-        findings=(NOT_CHECKED, *_objections(event, guarantee, None)),
+        findings=(NOT_CHECKED, *_objections(event, guarantee, None, Judged())),
         versions={"tutelage": version("tutelage")},
         created=today(),
     )
@@ -220,8 +220,8 @@ def _from_ledger(history: History) -> PrivacyCard:
 def _judged_again(made: PrivacyCard) -> tuple[Finding, ...]:
     """Return the objections; those that follow from the card itself are not taken from its file."""
     before = (NOT_CHECKED,) if made.findings is None else made.findings
-    scored: Any = {"accuracy": made.accuracy_by_class, "by_public_labels": made.public_labels_accuracy}
-    again = {one.code: one for one in _objections(made.event, made.epsilon, made.teachers, **scored)}
+    judged = Judged(made.accuracy_by_class, made.public_labels_accuracy, made.goals)
+    again = {one.code: one for one in _objections(made.event, made.epsilon, made.teachers, judged)}
     kept = [again.pop(one.code, one) for one in before if one.code in again or one.code not in FROM_CARD]
     return (*kept, *again.values())
 
@@ -235,14 +235,11 @@ def _objections(
     event: Event,
     epsilon: PublicEpsilon,
     teachers: int | None,
-    accuracy: tuple[ClassAccuracy, ...] = (),
-    by_public_labels: float | None = None,
+    judged: Judged,
 ) -> tuple[Finding, ...]:
     """Return the objections to the public settings of a release, and to a student that was scored."""
     settings: dict[str, Any] = {"epsilon": epsilon.epsilon, "delta": epsilon.delta, "unit": epsilon.unit}
-    settings |= {"teachers": teachers, "accuracy": [astuple(entry) for entry in accuracy]}
-    settings["by_public_labels"] = by_public_labels
-    settings["shares"] = _fewest_shares(event)
+    settings |= {"teachers": teachers, "shares": _fewest_shares(event), **judged.for_lint}
     for done in (part.event.without_shares() for part in event.flatten()):
         if isinstance(done, Check):
             settings |= {"threshold": done.threshold, "classes": done.classes}

@@ -60,8 +60,10 @@ class FeaturesSection(Section, frozen=True):
 
 
 class TrainingSection(Section, frozen=True):
-    """The seed of everything but the noise, and how many teachers are trained at once."""
+    """What the student is judged by, the seed of all but the noise, and how many teachers are trained at once."""
 
+    goal: Annotated[str, about("Or balanced_accuracy, average_precision, recall at 5 %.")] = "accuracy"
+    class_weight: Annotated[dict[str, float] | None, about("How much classes count: { yes = 10 }; public.")] = None
     seed: Annotated[int, about("For partition, teachers and student, never for the noise.", ge=0)] = 0
     jobs: Annotated[int, about("Number of teachers trained at once; -1 for all cores.", ge=-1024, le=1024)] = -1
 
@@ -168,6 +170,8 @@ class RunConfig(Settings, frozen=True, kw_only=True):
             n_jobs=self.training.jobs,
             tune=None if self.tuning is None else [{"method": one.chosen} for one in self.tried],
             tune_share=DEFAULT_SHARE if self.tuning is None else self.tuning.share,
+            goal=self.training.goal,
+            class_weight=self.training.class_weight,
         )
 
     def with_setting(self, method: dict[str, Any], setting: dict[str, Any]) -> "RunConfig":

@@ -16,6 +16,7 @@ from tutelage.cli.config import RunConfig, load_config
 from tutelage.cli.sources import RunData, check, check_public_rows, learn_features, load_sources, pool_of
 from tutelage.cli.text import AsJson, plain_console, say
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
+from tutelage.goals import Goal
 from tutelage.planning import Plan
 from tutelage.planning import plan as make_plan
 from tutelage.tables import TABLE_FILES, read_table
@@ -34,7 +35,8 @@ def plan(
     accuracy: Annotated[
         float | None, Option(help="Accuracy of a model without privacy, such as 0.9, if there are no labels.")
     ] = None,
-    goal: Annotated[float | None, Option(help="Accuracy that the student should reach, such as 0.9.")] = None,
+    goal: Annotated[str | None, Option(help="accuracy, or balanced_accuracy to judge by all classes alike.")] = None,
+    reach: Annotated[float | None, Option(help="How much of the goal the student should reach, such as 0.9.")] = None,
     classes: Annotated[int | None, Option(help="Number of classes, if there are no labels.")] = None,
     public_rows: Annotated[int | None, Option(help="Number of public rows, without --public.")] = None,
     unit: Annotated[str | None, Option(help="Privacy unit, if a person can have several rows: patient.")] = None,
@@ -47,7 +49,7 @@ def plan(
 
     The exit code is 3 if the target is not expected to be reached.
     """
-    target = {"epsilon": epsilon, "people": people, "goal": goal, "delta": delta, "unit": unit}
+    target = {"epsilon": epsilon, "people": people, "delta": delta, "unit": unit, "goal": goal, "reach": reach}
     try:
         if configuration is not None:
             described = {
@@ -61,6 +63,7 @@ def plan(
                 raise ConfigError("A plan does not count the test of a `proposal`. Remove it from [privacy] to plan.")
             if settings.tuning is not None:
                 raise ConfigError("A plan cannot try [tuning]. Remove the section to plan for the other settings.")
+            _require_judged(settings)
             if settings.private is not None and settings.private.silo is not None:
                 raise ConfigError("A plan cannot try one teacher per silo. Remove `silo` from [private].")
             data = load_sources(settings)
@@ -101,7 +104,17 @@ def plan_for(settings: RunConfig, data: RunData) -> Plan | None:
     open_to_plan = settings.method is None and "y_public" in target and data.batches is None
     if not open_to_plan or target["people"] is None or target["epsilon"] is None:
         return None
+    _require_judged(settings)
     return make_plan(**_complete(target))
+
+
+def _require_judged(settings: RunConfig) -> None:
+    """Refuse to plan for what trials do not judge."""
+    if settings.training.class_weight is not None or Goal(settings.training.goal).ranks:
+        raise ConfigError(
+            "A plan judges by accuracy or balanced_accuracy, without `class_weight`. Change [training], or run without "
+            'a plan: name = "noisy-moments" in [method].'
+        )
 
 
 def _of_configuration(settings: RunConfig, data: RunData, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,6 +125,7 @@ def _of_configuration(settings: RunConfig, data: RunData, given: Mapping[str, An
     target = {
         "epsilon": _first(given.get("epsilon"), settings.privacy.epsilon, settings.privacy.budget),
         "delta": _first(given.get("delta"), settings.privacy.delta),
+        "goal": _first(given.get("goal"), settings.training.goal),
         "people": _first(given.get("people"), declared, len(data.y_private) if public else None),
         "unit": entity,
         "classes": len(data.classes),

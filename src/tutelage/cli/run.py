@@ -3,7 +3,7 @@
 import shutil
 import sys
 import warnings
-from dataclasses import astuple, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,18 +39,11 @@ from tutelage.exceptions import BudgetContinuedWarning, ConfigError, FewPublicRo
 from tutelage.methods import Sizes
 from tutelage.partition import canonical_ids
 from tutelage.privacy import ONE_TEACHER, round_up
-from tutelage.published import (
-    accuracy_by_class,
-    card_of,
-    joined,
-    objectionable,
-    public_number_of_people,
-    write_results,
-)
+from tutelage.published import Judged, card_of, joined, objectionable, public_number_of_people, write_results
 from tutelage.publishing import Proposal
 from tutelage.publishing.proof import claim_of
 from tutelage.publishing.recording import record_of
-from tutelage.reporting import ClassAccuracy, PrivacyCard
+from tutelage.reporting import PrivacyCard
 from tutelage.reporting.lints import LARGE_EPSILON, Finding, lint
 
 _CHECKPOINTS, _VOTES_FILE = "checkpoints", "private-votes.npz"
@@ -205,15 +198,14 @@ def _card(settings: RunConfig, data: RunData, model: Any, proposal: Proposal | N
         sanitised = claim.sanitised
         if independent != model.ledger_.guarantee():  # otherwise the budget holds the test already
             independent = claim.data_independent
-    accuracy, by_public_labels = _accuracy(settings, data, model)
-    card = card_of(model, accuracy, by_public_labels, data.features, {})
+    judged = _judged(settings, data, model)
+    card = card_of(model, judged, data.features, {})
     publications = model.open_ledger_.history().publications
     chosen = settings if settings.tuning is None else settings.tried[model.tuning_.chosen]
     # Nothing on the card may be counted on rows whose number is no public fact.
     declared = None if settings.private is None else settings.private.people
     people = public_number_of_people(model) or declared
-    scored: Any = {"unit": independent.unit, "by_public_labels": by_public_labels}
-    scored["accuracy"] = [astuple(entry) for entry in accuracy]
+    scored: Any = {"unit": independent.unit, **judged.for_lint}
     return replace(
         card,
         epsilon=independent,
@@ -225,26 +217,17 @@ def _card(settings: RunConfig, data: RunData, model: Any, proposal: Proposal | N
     )
 
 
-def _accuracy(
-    settings: RunConfig, data: RunData, model: PATEClassifier
-) -> tuple[tuple[ClassAccuracy, ...], float | None]:
-    """Return how many public labeled rows of each class the student has right, of those not asked about, if any.
-
-    Beside it the share of them that a model of the other public labels has right, if there is one.
-    """
+def _judged(settings: RunConfig, data: RunData, model: PATEClassifier) -> Judged:
+    """Return what the student reaches on public labeled rows, of those not asked about, if any."""
     scored = np.ones(len(data.X_public), dtype=bool)
     if settings.public.evaluate_last is None:
         scored[model.queries_] = False
     else:
         scored[: len(pool_of(settings, data))] = False
     if data.y_public is None or not scored.any():
-        return (), None
+        return Judged()
     rows = data.X_public[scored] if data.batches is None else data.batches.public.take(np.flatnonzero(scored))
-    truth = data.y_public[scored]
-    alone = None
-    if model.public_model_ is not None:
-        alone = float(np.mean(model.predict_by_public_labels(rows) == truth))
-    return accuracy_by_class(model.classes_, model.predict(rows), truth), alone
+    return model.judged(rows, data.y_public[scored])
 
 
 def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
@@ -256,6 +239,11 @@ def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
             row("accuracy of the majority class", f"{card.majority_share:.2%}")
         if card.public_labels_accuracy is not None:
             row("accuracy of public labels alone (ε = 0)", f"{card.public_labels_accuracy:.2%}")
+    for one in card.goals:
+        row(f"goal: {one.goal}", f"{one.student:.2%}")
+        row("goal by one class for all rows", f"{one.no_model:.2%}")
+        if one.public_labels is not None:
+            row("goal by public labels alone (ε = 0)", f"{one.public_labels:.2%}")
     of = "this release" if card.epsilon != model.ledger_.guarantee() else "whole budget"
     row(f"ε to publish ({of})", f"{round_up(card.epsilon.epsilon):.4f}")
     if card.sanitised is not None:

@@ -349,6 +349,9 @@ def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATECla
         same = (tried.map, tried.features) == (settings.map, settings.features)
         setting["features"] = features if same else learn_features(tried, data)
     model.set_params(features=features, classes=classes, question=question, **more)
+    if model.class_weight is not None:  # whose names are text
+        named = {str(value): value for value in classes}
+        model.class_weight = {named.get(name, name): weight for name, weight in model.class_weight.items()}
     special = {} if private is None else {"entity_ids": private.entity, "silos": private.silo}
     named = {parameter: f"column '{name}'" for parameter, name in special.items()}
     apart = () if private is None else tuple(filter(None, (private.label, private.silo)))

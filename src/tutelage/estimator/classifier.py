@@ -39,6 +39,7 @@ from tutelage.exceptions import (
 )
 from tutelage.features import PublicColumns
 from tutelage.features.columns import ColumnMap
+from tutelage.features.scored import chances_of
 from tutelage.ledger import Ledger, LedgerState
 from tutelage.mechanisms import Release
 from tutelage.methods import Method, Public, Tuned
@@ -46,21 +47,25 @@ from tutelage.methods.requests import Outcome
 from tutelage.methods.shortcuts import DEFAULTS
 from tutelage.methods.tuned import Candidate
 from tutelage.privacy import ONE_TEACHER, round_up
-from tutelage.published import accuracy_by_class, card_of, joined, write_results
+from tutelage.published import Judged, accuracy_by_class, card_of, joined, write_results
 from tutelage.reporting import PrivacyCard
+from tutelage.reporting.record import Reached
 from tutelage.students import fit_student
+from tutelage.students.base import weighing
 from tutelage.tables import Batches, as_batches, as_table, column_array
 from tutelage.teachers.checkpoints import discard_checkpoints
 
-_NOT_OF_THE_RELEASE = ("ledger", "noise", "n_jobs", "progress", "checkpoints", "data_changed", "insist")
+_NOT_OF_THE_RELEASE = (
+    "ledger", "noise", "n_jobs", "progress", "checkpoints", "data_changed", "insist", "goal", "class_weight",
+)  # fmt: skip
 FEW_VOTES_LEFT = (
     "The new queries spend nothing, but people who have cast all their votes abstain, so the labels of these queries "
     "may be mostly noise. To keep votes for later queries, give CappedGNMax a larger `cap`."
 )
 _ONE_CLASS = (
     "The student gives all public rows one class, because that class is frequent and the noise hides most of the other "
-    "information. Its probabilities still rank rows (`predict_proba`). To get other classes too, use more people, a "
-    "larger `epsilon`, or private classes of similar size."
+    "information. Its probabilities still rank rows (`predict_proba`). To get other classes too, set "
+    "`goal='balanced_accuracy'`, or use more people, a larger `epsilon`, or private classes of similar size."
 )
 _LOGGER = logging.getLogger(__name__)
 
@@ -179,6 +184,15 @@ class PATEClassifier(ClassifierMixin, Inputs):
         shortcuts of the estimator; a ``teacher`` or ``student`` changes its `method`. See docs/howto/tune.md.
     tune_share : float, default=0.4
         Share of the budget that the choice spends, as a share of all 1/σ².
+    goal : str, default="accuracy"
+        What `score` and the card judge the student by: ``"accuracy"``, ``"balanced_accuracy"``,
+        ``"average_precision"`` or, for any share, ``"recall at 5 %"``. The last two are for two classes, of which the
+        second in `classes` is positive; they change nothing else. With ``"balanced_accuracy"``, predictions count
+        classes as if they were equally frequent, by their shares in what was released. See docs/howto/rare-classes.md.
+    class_weight : mapping, optional
+        How much each class value counts in predictions, as in scikit-learn: ``{"yes": 10}``; 1 for others. The numbers
+        are public. `NoisyMoments` multiplies `predict_proba` by them, which for a student of public labels shifts its
+        intercept by log(weight); with votes, the student learns by them. Default: as `goal` says.
 
     Attributes
     ----------
@@ -229,6 +243,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
         The kinds of the columns, if the rows had names or were texts; part of the student.
     public_model_ : public feature map or None
         With `y_public`: the map from rows to what teachers see and the scores of a model of the public labels.
+    class_weight_ : dict or None
+        How much each class counts in predictions, if classes do not count alike.
     student_map_ : public feature map or None
         The map that the student's rows pass through after `columns_`.
     n_features_in_ : int
@@ -262,6 +278,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
     moments_: Any
     tuning_: Any
     public_model_: Any
+    class_weight_: Any
 
     _private: tuple[str, ...] = ()  # names of attributes that only the owner of the rows may see
 
@@ -339,6 +356,10 @@ class PATEClassifier(ClassifierMixin, Inputs):
         outcome = self._release(intended)
         self.day_ = day
         self.public_model_ = None if public.labels is None else public.teacher_map
+        self._public_weights = np.ones(len(self.classes_))
+        if public.weights is not None and public.labels is not None:
+            shares = chances_of(public.teacher_rows[:, -public.n_scores :]).mean(axis=0)
+            self._public_weights = public.weights.of(shares)
         self.n_private_rows_ = None
         if alone:
             self.n_private_rows_ = outcome.n_teachers if method.of_people else len(people.rows)
@@ -353,6 +374,9 @@ class PATEClassifier(ClassifierMixin, Inputs):
         else:
             labels = np.full(len(seen), ABSTAIN, dtype=np.int64)
             labels[outcome.queries] = outcome.labels
+            if public.weights is not None and not method.closed_form:  # labels in closed form follow from weights
+                self.class_weight_ = public.weights.of_labels(labels, self.classes_)
+                student = weighing(student, self.class_weight_)
             self.student_ = fit_student(student, seen, labels, self.classes_, seed=public.seed)
         if public.training.checkpoints is not None:
             discard_checkpoints(public.training.checkpoints)
@@ -437,11 +461,14 @@ class PATEClassifier(ClassifierMixin, Inputs):
         X : array of shape (rows, features), or rows with named columns
             Rows to classify.
         """
+        return self.classes_[self._chances_by_public_labels(X).argmax(axis=1)]
+
+    def _chances_by_public_labels(self, X: Any) -> npt.NDArray[np.float64]:
         scores = self.public_model_.transform(self._numbers_of(X))[:, -len(self.classes_) :]
-        return self.classes_[scores.argmax(axis=1)]
+        return chances_of(scores) * self._public_weights
 
     def score(self, X: Any, y: Any, sample_weight: npt.ArrayLike | None = None) -> float:
-        """Return the share of public rows that the student is right on; costs no privacy.
+        """Return how much of the `goal` the student reaches on public rows; costs no privacy.
 
         Parameters
         ----------
@@ -456,7 +483,31 @@ class PATEClassifier(ClassifierMixin, Inputs):
         if isinstance(y, str) and table is None:
             raise InvalidDataError("`y` may be the name of a column only if `X` has named columns.")
         labels = y if table is None else table.column(y)
-        return float(super().score(X if table is None else table, self._merged(column_array(labels)), sample_weight))
+        rows, truth = X if table is None else table, self._merged(column_array(labels))
+        if self.goal == "accuracy":
+            return float(super().score(rows, truth, sample_weight))
+        check_is_fitted(self)
+        return self._goal.reached(np.searchsorted(self.classes_, truth), self._judged(rows), sample_weight)
+
+    def _judged(self, X: Any) -> npt.NDArray[np.float64]:
+        """Return what the goal judges: probabilities for a ranking, and otherwise 1 for the predicted class."""
+        if self._goal.ranks:
+            return self.predict_proba(X)
+        return np.eye(len(self.classes_))[np.searchsorted(self.classes_, self.predict(X))]
+
+    def judged(self, X: Any, truth: Any) -> Judged:
+        """Return what a card says of the student on public rows `X` with the classes `truth`."""
+        truth = np.asarray(truth)
+        accuracy = accuracy_by_class(self.classes_, self.predict(X), truth)
+        alone = None if self.public_model_ is None else self._chances_by_public_labels(X)
+        by_public_labels = None if alone is None else float(np.mean(self.classes_[alone.argmax(axis=1)] == truth))
+        goal, places = self._goal, np.searchsorted(self.classes_, truth)
+        if goal.name == "accuracy" or (goal.ranks and goal.positive not in places):
+            return Judged(accuracy, by_public_labels)
+        title = f"{goal.title} (positive: {self.classes_[goal.positive]})" if goal.ranks else goal.title
+        public = None if alone is None else goal.reached(places, alone)
+        reached = Reached(title, goal.reached(places, self._judged(X)), public, goal.without_model(places))
+        return Judged(accuracy, by_public_labels, (reached,))
 
     def card(
         self,
@@ -486,16 +537,10 @@ class PATEClassifier(ClassifierMixin, Inputs):
         check_is_fitted(self)
         if (X is None) != (y is None):
             raise InvalidParameterError("`X` and `y` of PATEClassifier.card go together: public rows and their labels.")
-        truth = None if y is None else np.asarray(self._merged(column_array(y)))
-        accuracy = () if truth is None else accuracy_by_class(self.classes_, self.predict(X), truth)
-        by_public_labels = None
-        if truth is not None and self.public_model_ is not None:
-            by_public_labels = float(np.mean(self.predict_by_public_labels(X) == truth))
+        judged = Judged() if y is None else self.judged(X, self._merged(column_array(y)))
         columns = self._named_columns()
         names = range(self.n_features_in_) if columns is None else columns.names
-        return card_of(
-            self, accuracy, by_public_labels, [str(name) for name in feature_names or names], statements or {}
-        )
+        return card_of(self, judged, [str(name) for name in feature_names or names], statements or {})
 
     def save(self, folder: str | PathLike[str], card: PrivacyCard | None = None) -> Path:
         """Write what may be published of this fit as one folder, and return the folder.
@@ -646,6 +691,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
             self.remembered_ = len(made.labels) - self.drawn_
         for name in (*self._private, "moments_", "tuning_"):
             vars(self).pop(name, None)  # of an earlier fit
+        self.class_weight_ = None
         of_owner = boundary.prepared.private_attributes(made, boundary.kept)
         self._private = tuple(of_owner)
         vars(self).update({**of_owner, **made.extras})

@@ -38,6 +38,7 @@ from tutelage.features.columns import (
     without_columns,
 )
 from tutelage.features.scored import ScoredRows
+from tutelage.goals import ClassWeights, Goal
 from tutelage.methods import Method
 from tutelage.methods.requests import PrivateRows, Public, Training
 from tutelage.partition import Shards, as_column, canonical_ids, unit_of_single_people
@@ -110,6 +111,8 @@ class Inputs(Parameters):
 
     columns_: ColumnMap | None
     n_features_in_: int
+    _goal: Goal  # with its positive class
+    _weights: ClassWeights | None
     classes_from_: str
     _caller = Caller()
 
@@ -302,6 +305,7 @@ class Inputs(Parameters):
             teacher_map=run.teacher_map,
             training=Training(of_teachers, self.n_jobs, self.progress, checkpoints),
             labels=labels,
+            weights=self._weights,
         )
 
     def partition(self, method: Method, n_rows: int, entity_ids: Any = None, silos: Any = None) -> Shards:
@@ -482,6 +486,14 @@ class Inputs(Parameters):
         self.classes_ = np.unique(y if names is None else np.asarray(names))
         if len(self.classes_) < 2:
             raise InvalidDataError("A vote needs at least 2 classes. Got one class; declare all with `classes`.")
+        named, goal = self.classes_ if names is None else np.asarray(names), Goal(self.goal)
+        if goal.ranks and len(self.classes_) != 2:
+            raise InvalidParameterError(
+                f"`goal` of PATEClassifier: {goal.title} is for two classes, and there are {len(self.classes_)}. Merge "
+                "classes by `classes`, or choose another goal."
+            )
+        self._goal = Goal(self.goal, int(np.searchsorted(self.classes_, named[1])))
+        self._weights = goal.weights(self.class_weight, self.classes_)
 
     def _merged(self, labels: Any) -> Any:
         """Return the class of each label, where `classes` is a mapping that merges labels."""

@@ -19,6 +19,7 @@ from tutelage._internal.validation import integer_at_least, nearest, positive, p
 from tutelage.digests import canonical
 from tutelage.exceptions import InvalidParameterError, UnknownParameterError, shown
 from tutelage.features.base import require_public_map
+from tutelage.goals import Goal
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.methods import Method, NoisyMoments
@@ -27,6 +28,7 @@ from tutelage.methods.shortcuts import DEFAULTS, method_for
 from tutelage.methods.tuned import DEFAULT_SHARE, MOST_SETTINGS
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.students import NoisySumClassifier, default_student, student_named
+from tutelage.students.base import weight_parameter
 from tutelage.students.selection import QuerySelector
 
 _OWNER = "PATEClassifier"
@@ -124,6 +126,8 @@ class Parameters(BaseEstimator):
     progress: bool = False
     tune: Sequence[Mapping[str, Any]] | None = None
     tune_share: float = DEFAULT_SHARE
+    goal: str = "accuracy"
+    class_weight: Mapping[Any, float] | None = None
 
     def resolved(self) -> Resolved:
         """Return what the parameters come to; nothing is trained or drawn.
@@ -226,6 +230,7 @@ class Parameters(BaseEstimator):
                     yield f"`{name}` of {_OWNER} must be 'rows' or a public feature map. Got {shown(feature_map)}."
             elif feature_map is not None:
                 yield from problems_in(partial(require_public_map, feature_map, _OWNER, name))
+        yield from problems_in(partial(Goal, self.goal))
         yield from problems_in(self._unchecked)
 
     def __sklearn_tags__(self) -> Any:
@@ -253,10 +258,21 @@ class Parameters(BaseEstimator):
                 "`checkpoints` of PATEClassifier needs a `random_state`; without one the next fit has other shards and "
                 "reuses nothing."
             )
-        if run.method.uses_predictions and not hasattr(run.student, "predict_proba"):
+        goal, method, student = Goal(self.goal), run.method, run.student
+        weighs = self.class_weight is not None or goal.name == "balanced_accuracy"
+        if self.tune is not None and (weighs or goal.ranks):
+            yield "`tune` of PATEClassifier chooses by accuracy. Leave out `tune`, or `goal` and `class_weight`."
+        name = None if method.closed_form else weight_parameter(student)
+        if weighs and not (method.takes_weights if name is None else student.get_params()[name] is None):
             yield (
-                "`student` of PATEClassifier must have `predict_proba`, because later rounds use its predictions. Got "
-                f"a {type(run.student).__name__}."
+                "`goal` or `class_weight` of PATEClassifier needs NoisyMoments, or a student whose `class_weight` is "
+                f"unset, such as RandomForestClassifier(). Got {type(method).__name__} and {type(student).__name__}."
+            )
+        if (goal.ranks or method.uses_predictions) and not hasattr(student, "predict_proba"):
+            reason = f"{goal.title} ranks rows" if goal.ranks else "later rounds use its predictions"
+            yield (
+                f"`student` of PATEClassifier must have `predict_proba`, because {reason}. Got a "
+                f"{type(student).__name__}."
             )
 
 

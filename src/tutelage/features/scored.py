@@ -167,10 +167,6 @@ class Start(NamedTuple):
         """Return the part that casts ballots where another one is scored."""
         return self.parts[(1, 0, 3, 2, 0)[number]]
 
-    def right_by_labels(self, labels: IntArray) -> FloatArray:
-        """Return how accurate a model of public labels is on each part that it was not shown."""
-        return np.array([np.mean(self.apart[part].argmax(axis=1) == labels[part]) for part in self.parts])
-
 
 @final
 @dataclass(eq=False, repr=False)

@@ -78,7 +78,7 @@ class SumRound:
         """The classifier so far, over features; its classes are class indices."""
         student = NoisySumClassifier()
         student.coef_, student.n_features_in_ = self.coef, len(self.coef)
-        student.classes_ = np.arange(self.coef.shape[1])
+        student.classes_, student.weights_ = np.arange(self.coef.shape[1]), 1.0
         return student
 
     @property

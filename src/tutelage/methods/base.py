@@ -43,6 +43,8 @@ class Method(ABC):
         Whether cells of a table may be empty.
     takes_labels : bool
         Whether it starts from labels of public rows.
+    takes_weights : bool
+        Whether a student in closed form predicts by the class weights of `Public`.
     fewest_public : int
         Public rows below which a warning is due.
     accounting : Accounting
@@ -59,6 +61,7 @@ class Method(ABC):
     in_batches: ClassVar[bool] = False
     takes_empty: ClassVar[bool] = False
     takes_labels: ClassVar[bool] = False
+    takes_weights: ClassVar[bool] = False
     fewest_public: ClassVar[int] = 0
     accounting: ClassVar[Accounting] = Accounting.RENYI
     mechanism: Any  # None until it is calibrated, or given

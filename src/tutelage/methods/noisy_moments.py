@@ -39,7 +39,7 @@ from tutelage.partition import Shards
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students import Moments, NoisySumClassifier
 from tutelage.students.noisy_sums import Spectrum
-from tutelage.students.stacking import Stacking, numbers_of, stacking_norm
+from tutelage.students.stacking import Stacking, numbers_of, stacking_norm, weighted
 from tutelage.teachers import VectorBallots
 from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory, Vectors
 from tutelage.teachers.vectors import sum_of_blocks
@@ -167,6 +167,7 @@ class SumsReleased(NamedTuple):
     student: Pipeline  # the classifier in closed form, over rows as the teachers see them
     predicted: npt.NDArray[np.generic]  # by it, of all public rows
     named: list[Any]  # what they are known by: whole numbers and settings, which are the same on every machine
+    class_weight: dict[Any, float] | None  # of each class in predictions, where they do not count alike
 
 
 class NoisySums(Method):
@@ -176,6 +177,7 @@ class NoisySums(Method):
     closed_form: ClassVar[bool] = True
     takes_empty: ClassVar[bool] = True
     takes_labels: ClassVar[bool] = True
+    takes_weights: ClassVar[bool] = True
     fewest_public: ClassVar[int] = 50
     accounting: ClassVar[Accounting] = Accounting.GAUSSIAN
 
@@ -292,7 +294,7 @@ class NoisyMoments(NoisySums):
             rounds=(n_rows,),
             n_teachers=n_people,
             student=released.student if self.student is None else None,
-            extras={"moments_": released.moments, **extras},
+            extras={"moments_": released.moments, "class_weight_": released.class_weight, **extras},
         )
 
     def counted(self, public: Public, total: Event) -> Generator[Request, Answer, int]:
@@ -393,11 +395,16 @@ class NoisyMoments(NoisySums):
             answer = yield Request(mechanism=mechanism, form=form, subject={"sum": [*named, "stacking"]}, ballot=cast)
             sigma = mechanism.most(form, simulated=public.simulated).sigma
             classifier = stacking.classifier(answer.values[0], sigma, n_people)
+        weights = None
+        if public.weights is not None:
+            weights = public.weights.of(classifier.predict_proba(seen).mean(axis=0))
+            classifier = weighted(classifier, weights)
         return SumsReleased(
             moments=tuple(rounds),
             student=Pipeline([*make_pipeline(*parts_of(whole)).steps, ("classifier", classifier)]),
             predicted=classifier.predict(seen),
             named=named,
+            class_weight=None if weights is None else dict(zip(classes.tolist(), weights.tolist(), strict=True)),
         )
 
     @property

@@ -10,6 +10,7 @@ import numpy as np
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidParameterError, OneClassWarning
 from tutelage.features.scored import Start
+from tutelage.goals import ClassWeights, Goal
 from tutelage.methods.requests import Answer, Learned, Request, Result, Wishes, driven
 from tutelage.noise import NoiseSource
 from tutelage.students import fit_student, student_named
@@ -32,19 +33,20 @@ class PublicLabels:
     n_classes: int
     own: bool  # whether the labeled rows are the public rows, in their order
     came: Matrix | None = field(default=None, repr=False)  # own rows as they came, if teachers see them otherwise
+    goal: Goal = field(default_factory=Goal)  # which students are judged by
     _starts: dict[int, Start | None] = field(default_factory=dict, init=False, repr=False)
 
     @property
-    def majority(self) -> float:
-        """Share of the most frequent class."""
-        return float(np.bincount(self.classes, minlength=self.n_classes).max() / len(self.classes))
+    def weights(self) -> ClassWeights | None:
+        """How much classes count in predictions, by the goal."""
+        return self.goal.weights(None, np.arange(self.n_classes))
 
     def fewer(self, share: float) -> "PublicLabels":
         """Return a random share of the public rows, and of the labels if they belong to the public rows."""
         kept = np.sort(np.random.default_rng(0).permutation(len(self.rows))[: max(2, round(share * len(self.rows)))])
         if self.own:
             came = None if self.came is None else self.came[kept]
-            return PublicLabels(self.rows[kept], self.labeled[kept], self.classes[kept], self.n_classes, True, came)
+            self = replace(self, labeled=self.labeled[kept], classes=self.classes[kept], came=came)
         return replace(self, rows=self.rows[kept])
 
     def order(self, number: int) -> IntArray:

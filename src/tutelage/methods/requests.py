@@ -16,6 +16,7 @@ from tutelage.ballots import BallotSum, OneHot, Vector, VoteHistogram, tally_few
 from tutelage.digests import data_digest
 from tutelage.events import Event
 from tutelage.features.base import FeatureMap, features_of_private
+from tutelage.goals import ClassWeights
 from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.partition import Shards
 from tutelage.privacy import PrivacyUnit
@@ -65,6 +66,7 @@ class Public:
     setting_number: int = 0  # of the settings that are tried
     # Class index of each public row, or −1. Where there are labels, the last columns of `teacher_rows` are scores.
     labels: IntArray | None = None
+    weights: ClassWeights | None = None  # how much classes count in predictions, where they do not count alike
 
     @classmethod
     def of_labels(cls, known: Any, unit: PrivacyUnit, n_people: int, *, scored: bool = False) -> "Public":
@@ -72,7 +74,7 @@ class Public:
         rows, classes = known.rows, np.arange(known.n_classes)
         return cls(
             rows=rows, teacher_rows=rows, student_rows=rows, classes=classes, question="", unit=unit, simulated=True,
-            n_teachers=n_people, seed=0, labels=known.classes if scored else None,
+            n_teachers=n_people, seed=0, labels=known.classes if scored else None, weights=known.weights,
         )  # fmt: skip
 
     @property

@@ -14,6 +14,7 @@ from tutelage._internal.validation import integer_at_least, number_between, posi
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.base import FeatureMap, require_public_map
 from tutelage.features.columns import numbered_rows, public_features
+from tutelage.goals import Goal
 from tutelage.methods import Method, NoisyMoments
 from tutelage.methods.rehearsal import PublicLabels
 from tutelage.partition import unit_of_single_people
@@ -47,7 +48,8 @@ def plan(
     classes: int | None = None,
     accuracy: float | None = None,
     parameters: Mapping[str, Any] | None = None,
-    goal: float | None = None,
+    goal: str = "accuracy",
+    reach: float | None = None,
     delta: float = 1e-5,
     unit: str | None = None,
     progress: bool = False,
@@ -82,8 +84,11 @@ def plan(
         Parameters of `PATEClassifier` to try on the labeled rows as well: `method`, or its shortcuts `teacher` (a
         recipe of `tutelage.teachers`, or a scikit-learn classifier), `n_teachers`, `n_queries`, `selection`, `student`,
         `rounds`, `mechanism`.
-    goal : float, optional
-        The accuracy that the student should reach.
+    goal : str
+        What the student is judged by: ``"accuracy"``, or ``"balanced_accuracy"`` if there are labels. All numbers of
+        the plan are of it.
+    reach : float, optional
+        The number that the student should reach, such as 0.9.
     delta : float
         δ of the guarantee.
     unit : str, optional
@@ -99,7 +104,12 @@ def plan(
     known = _known(X_public, y_public, features, stand_in, public_rows)
     n_public = _counted(public_rows, X_public, known)
     n_classes = classes if known is None else max(known.n_classes, classes or 0)
-    known = None if known is None else replace(known, n_classes=n_classes)
+    judged_by = Goal(goal)
+    if judged_by.ranks or (known is None and goal != "accuracy"):
+        raise InvalidParameterError(
+            f"`goal` of plan must be accuracy or, with labeled rows, balanced_accuracy. No other is tried. Got {goal}."
+        )
+    known = None if known is None else replace(known, n_classes=n_classes, goal=judged_by)
     if n_classes is None:
         raise InvalidParameterError("`classes` of plan must be the number of classes, if there are no labels.")
     target = Target(
@@ -111,8 +121,8 @@ def plan(
         classes=integer_at_least(n_classes, 2, "classes", "plan"),
         labeled=known is not None and known.start(0) is not None,
     )
-    if goal is not None:
-        number_between(goal, 0, 1, "goal", "plan")
+    if reach is not None:
+        number_between(reach, 0, 1, "reach", "plan")
     if parameters is not None and known is None:
         raise InvalidParameterError(
             "`parameters` of plan can only be tried on labeled rows. Pass `y_public` or `stand_in`, or leave them out."
@@ -122,11 +132,15 @@ def plan(
             "`accuracy` of plan takes the place of labels. Leave out the accuracy, or leave out the labels."
         )
     asked = None if parameters is None else method_of(parameters, target, public_features=features is not None)
+    if asked is not None and goal != "accuracy" and not asked.takes_weights:
+        raise InvalidParameterError(
+            f"`parameters` of plan cannot be {type(asked).__name__} for this `goal`. Leave out one of them."
+        )
     if known is None:
         if accuracy is not None:
             accuracy = number_between(accuracy, 1 / target.classes, 1, "accuracy", "plan")
-        return _by_references(target, accuracy, goal)
-    return _by_trials(target, known, asked, goal, progress=progress)
+        return _by_references(target, accuracy, reach)
+    return _by_trials(target, known, asked, reach, progress=progress)
 
 
 def _known(
@@ -203,10 +217,10 @@ def _counted(public_rows: int | None, X_public: Any, known: PublicLabels | None)
 
 
 def _by_trials(
-    target: Target, known: PublicLabels, asked: Method | None, goal: float | None, *, progress: bool
+    target: Target, known: PublicLabels, asked: Method | None, reach: float | None, *, progress: bool
 ) -> Plan:
     """Return the plan by trial runs on labeled rows."""
-    own = methods_for(target)
+    own = [method for method in methods_for(target) if known.weights is None or method.takes_weights]
     methods = own if asked is None or asked in own else [*own, asked]
     ballots = own[0]
     # Methods are compared on rows that are few enough for label propagation; ballots are tried on all of them, too.
@@ -232,7 +246,7 @@ def _by_trials(
     for method in methods:
         short = Guess(first[method].moved(shift).expected, 0, 1)
         options.setdefault(method, _option(method, target, short))
-    expected = trials[best].expected
+    expected, majority = trials[best].expected, known.goal.without_model(known.classes)
 
     def shortly(method: Method, rows: PublicLabels) -> float:
         return tried(method, rows, target.people, folds=_FEW_FOLDS, deals=1).expected
@@ -252,18 +266,19 @@ def _by_trials(
     return _plan(
         target,
         evidence=OWN_LABELS if known.own else STAND_IN,
-        majority=known.majority,
+        majority=majority,
         alone=None if alone is None else _interval(alone, known),
         options=[*options.values()],
         best=options[best],
         asked=None if asked is None else options[asked],
-        useful=_useful(trials[best], known.majority, alone),
+        useful=_useful(trials[best], majority, alone),
         curve=_rising(curve, target.epsilon),
         advice=(
             Advice("public rows", with_more_rows),
             Advice("ε or people", max(curve[2.0], curve[1.0])),
         ),
-        goal=goal,
+        reach=reach,
+        goal=known.goal.name,
     )
 
 
@@ -290,7 +305,7 @@ def _interval(trial: Trial, known: PublicLabels) -> Guess:
     return Guess(trial.expected, max(0.0, trial.expected - reach), min(1.0, trial.expected + reach))
 
 
-def _by_references(target: Target, accuracy: float | None, goal: float | None) -> Plan:
+def _by_references(target: Target, accuracy: float | None, reach: float | None) -> Plan:
     """Return the plan without trials: vector ballots, with the accuracy that they reached on other data sets."""
 
     def expected(**changed: float) -> float:
@@ -310,7 +325,7 @@ def _by_references(target: Target, accuracy: float | None, goal: float | None) -
         useful=True,
         curve=sorted(curve, key=lambda point: point.epsilon),
         advice=(Advice("ε or people", expected(epsilon=2 * target.epsilon)),),
-        goal=goal,
+        reach=reach,
     )
 
 
@@ -330,7 +345,8 @@ def _plan(
     useful: bool,
     curve: Sequence[PlanPoint],
     advice: tuple[Advice, ...],
-    goal: float | None,
+    reach: float | None,
+    goal: str = "accuracy",
 ) -> Plan:
     found = lint(
         epsilon=best.epsilon.epsilon,
@@ -352,5 +368,6 @@ def _plan(
         curve=tuple(curve),
         advice=tuple(sorted(advice, key=lambda one: -one.expected)),
         goal=goal,
+        reach=reach,
         findings=found,
     )

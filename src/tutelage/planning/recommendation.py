@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
 from tutelage.exceptions import InvalidParameterError
+from tutelage.goals import Goal
 from tutelage.methods import Method
 from tutelage.planning.methods import Target
 from tutelage.planning.references import Guess
@@ -36,7 +37,7 @@ class Option:
 
     method: Method
     epsilon: PublicEpsilon  # proved, for any private rows
-    expected: float  # accuracy of the student on rows like the public ones
+    expected: float  # accuracy of the student on rows like the public ones, or what it reaches of another goal
     low: float  # bounds for nine of ten runs; 0 and 1 after a short trial
     high: float
     in_full: bool  # whether the method was tried in full
@@ -60,7 +61,7 @@ class Option:
             "settings": self.method.settings,
             "noise": self.method.noise,
             "epsilon": self.epsilon.epsilon,
-            "expected_accuracy": self.expected,
+            "expected": self.expected,
             "interval": [self.low, self.high] if self.in_full else None,
         }  # fmt: skip
 
@@ -95,9 +96,9 @@ class Plan:
     evidence : str
         Source of the prediction: ``"public-labels"``, ``"stand-in"``, ``"declared-accuracy"`` or ``"nothing"``.
     majority : float or None
-        Share of the most frequent class, if known.
+        What one class for all rows reaches of the goal, if known: of accuracy the share of the most frequent class.
     alone : Guess or None
-        Accuracy of a model of the public labels alone, and its interval, if the run can start from them.
+        The same of a model of the public labels alone, and its interval, if the run can start from them.
     options : tuple of Option
         All methods that were compared, the most accurate one first.
     best : Option
@@ -111,8 +112,10 @@ class Plan:
         Expected accuracy of the best option against ε.
     advice : tuple of Advice
         Expected accuracy with twice as much of something.
-    goal : float or None
-        The accuracy that was asked for.
+    goal : str
+        What the student is judged by, and all numbers are of: ``"accuracy"`` or ``"balanced_accuracy"``.
+    reach : float or None
+        How much of the goal was asked for.
     findings : tuple of Finding
         Objections that a privacy officer could raise.
     """
@@ -127,7 +130,8 @@ class Plan:
     asked: Option | None
     curve: tuple[PlanPoint, ...]
     advice: tuple[Advice, ...]
-    goal: float | None
+    goal: str
+    reach: float | None
     findings: tuple[Finding, ...]
 
     @property
@@ -147,15 +151,18 @@ class Plan:
                 instead = "Use that model, which costs no ε"
             return (
                 f"{with_epsilon}, no method is expected to beat {others} by more than chance: the best student is "
-                f"expected to be right on {best.expected:.1%}. {instead}, or ask for more. "
+                f"expected to reach {self._share(best.expected)}. {instead}, or ask for more. "
                 f"Expected if doubled: {self._what_would_help()}."
             )
-        if self.goal is not None and best.expected < self.goal:
+        if self.reach is not None and best.expected < self.reach:
             return (
-                f"{with_epsilon}, the student is expected to be right on {best.expected:.1%} and not on "
-                f"{self.goal:.1%}; {self._what_would_reach(self.goal)}."
+                f"{with_epsilon}, the student is expected to reach {self._share(best.expected)} and not "
+                f"{self.reach:.1%}; {self._what_would_reach(self.reach)}."
             )
         return None
+
+    def _share(self, share: float) -> str:
+        return f"{share:.1%} {Goal(self.goal).title}"
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of `PATEClassifier` for the recommended option, ε and δ included.
@@ -171,6 +178,7 @@ class Plan:
             "method": replace(self.recommended.method, mechanism=None),  # pyright: ignore[reportArgumentType]
             "epsilon": self.target.epsilon,
             "delta": self.target.delta,
+            **({} if self.goal == "accuracy" else {"goal": self.goal}),
         }
 
     def sentences(self) -> tuple[str, ...]:
@@ -180,19 +188,19 @@ class Plan:
         if best is not None:
             where = "in nine of ten runs" if self.evidence in (OWN_LABELS, STAND_IN) else "on other data sets"
             interval = f"{best.low:.0%} to {best.high:.0%}"
-            right = f"expected to be right on {best.expected:.1%} of rows like the public ones ({interval} {where})"
+            right = f"expected to reach {self._share(best.expected)} on rows like the public ones ({interval} {where})"
             if best.rough:
                 right = f"right on {interval} of the rows {where}; how accurate it is on yours is unknown"
-            majority = "" if self.majority is None else f"; the majority class is right on {self.majority:.1%}"
+            majority = "" if self.majority is None else f"; one class for all rows reaches {self.majority:.1%}"
             if self.alone is not None:
-                majority += f", and a model of the public labels alone on {self.alone.expected:.1%}"
+                majority += f", and a model of the public labels alone {self.alone.expected:.1%}"
             said.append(f"Use {best.method.title}. The student is {right}{majority}.")
             said.append(f"The proved worst-case ε is {best.claim} at δ = {self.target.delta:.10g}.")
         if self.asked is not None and self.asked != best:
             too_much = self.asked.epsilon.epsilon > self.target.epsilon
             said.append(
-                f"With the settings that you named ({self.asked.method.title}), the student is expected to be right on "
-                f"{self.asked.expected:.1%}. They cost ε = {self.asked.claim}"
+                f"With the settings that you named ({self.asked.method.title}), the student is expected to reach "
+                f"{self._share(self.asked.expected)}. They cost ε = {self.asked.claim}"
                 + (f", more than the target ε = {self.target.epsilon:.10g}." if too_much else ".")
             )
         said.append(_EVIDENCE[self.evidence])
@@ -209,15 +217,15 @@ class Plan:
             for one in self.advice
         )
 
-    def _what_would_reach(self, goal: float) -> str:
-        """Return the ε of the curve that reaches the goal, or that none does."""
+    def _what_would_reach(self, share: float) -> str:
+        """Return the ε of the curve that reaches so much of the goal, or that none does."""
         larger = (point for point in self.curve if point.epsilon > self.target.epsilon)
-        reached = [point.epsilon for point in larger if point.expected >= goal]
+        reached = [point.epsilon for point in larger if point.expected >= share]
         if reached:
             return f"an ε of about {min(reached):g} would do"
         most = self.curve[-1]
         even = f"even at ε = {most.epsilon:g} it is {most.expected:.1%}"
-        return f"{even}: more people, better features or a lower goal would help"
+        return f"{even}: more people, better features or a lower `reach` would help"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as plain values, for JSON."""
@@ -234,6 +242,7 @@ class Plan:
             "majority": self.majority,
             "public_labels_alone": None if self.alone is None else self.alone._asdict(),
             "goal": self.goal,
+            "reach": self.reach,
             "recommended": None if self.recommended is None else self.recommended.as_dict(),
             "asked": None if self.asked is None else self.asked.as_dict(),
             "options": [option.as_dict() for option in self.options],
@@ -278,6 +287,7 @@ class Plan:
         """Return the sections of a configuration of ``tutelage run`` that this plan settles, as TOML."""
         if self.recommended is None:
             return ""
-        sections = [self.recommended.method.as_config(), f"[privacy]\nepsilon = {self.target.epsilon}\n"
+        goal = "" if self.goal == "accuracy" else f'[training]\ngoal = "{self.goal}"\n'
+        sections = [goal, self.recommended.method.as_config(), f"[privacy]\nepsilon = {self.target.epsilon}\n"
                     f"delta = {self.target.delta}\n"]  # fmt: skip
-        return "\n".join(sections)
+        return "\n".join(filter(None, sections))

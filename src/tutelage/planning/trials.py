@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tutelage._internal.typing import FloatArray, IntArray
+from tutelage.features.scored import chances_of
 from tutelage.methods import Method
 from tutelage.methods.rehearsal import PublicLabels
 from tutelage.noise import SimulationNoise
@@ -27,7 +28,7 @@ STILL_TO_COME = 0.5  # times the gain of the last doubling: what the real number
 
 
 class Trial(NamedTuple):
-    """The accuracy of students of trial runs."""
+    """The accuracy of students of trial runs, or what they reach of another goal."""
 
     shares: tuple[float, ...]  # of each run, on the held-out rows
     halves: tuple[float, ...]  # with half of the people
@@ -87,7 +88,7 @@ def tried(method: Method, known: PublicLabels, people: int, *, folds: int | None
 def labels_alone(known: PublicLabels) -> Trial | None:
     """Return the accuracy of a model of public labels on labels that it was not shown; None if there are too few."""
     starts = [known.start(number) for number in range(deals_of(known, _DEALS))]
-    shares = [share for start in starts if start for share in start.right_by_labels(known.classes).tolist()]
+    shares = [_right(_by_scores(start.apart, known), known, part) for start in starts if start for part in start.parts]
     return Trial(tuple(shares), tuple(shares), 0.0) if shares else None
 
 
@@ -107,9 +108,16 @@ def _dealt(
             yield np.setdiff1d(order, held_out), held_out, None, 0.0
             continue
         scores = start.pairs[fold]
-        fewer, more = (_right(one.argmax(axis=1), known, held_out) for one in (scores, start.apart))
+        fewer, more = (_right(_by_scores(one, known), known, held_out) for one in (scores, start.apart))
         yield start.partner(fold), held_out, scores, more - fewer
 
 
+def _by_scores(scores: FloatArray, known: PublicLabels) -> IntArray:
+    """Return the classes that a model of public labels predicts by its scores."""
+    chances = chances_of(scores)
+    weights = 1.0 if known.weights is None else known.weights.of(chances.mean(axis=0))
+    return (chances * weights).argmax(axis=1)
+
+
 def _right(predicted: IntArray, known: PublicLabels, places: IntArray) -> float:
-    return float(np.mean(predicted[places] == known.classes[places]))
+    return known.goal.reached(known.classes[places], np.eye(known.n_classes)[predicted[places]])

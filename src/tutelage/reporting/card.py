@@ -12,15 +12,16 @@ from tutelage.events import event_from_dict
 from tutelage.exceptions import InvalidDataError, TutelageError, shown
 from tutelage.privacy import KEY, PrivacyUnit, PublicEpsilon, stored_relation
 from tutelage.reporting.lints import Finding, verdict_of
-from tutelage.reporting.record import FIRST_PAGE, STATEMENTS, Batch, CardRecord, ClassAccuracy, FrontierPoint
+from tutelage.reporting.record import FIRST_PAGE, STATEMENTS, Batch, CardRecord, ClassAccuracy, FrontierPoint, Reached
 from tutelage.reporting.render import Form, render
 
 FORMAT = 1
 _MOST_DIGITS = 20
-_PARTS = {"accuracy_by_class": ClassAccuracy, "batches": Batch}
+_PARTS = {"accuracy_by_class": ClassAccuracy, "goals": Reached, "batches": Batch}
 _AS_STORED = (
     "proposal", "mechanism", "noise_source", "queries", "answered", "teachers", "selection", "feature_map", "student",
-    "student_accuracy", "public_labels_accuracy", "evaluation_rows", "budget", "statements", "versions", "created",
+    "student_accuracy", "public_labels_accuracy", "class_weight", "evaluation_rows", "budget", "statements", "versions",
+    "created",
 )  # fmt: skip
 
 
@@ -68,6 +69,10 @@ class PrivacyCard(CardRecord):
         Accuracy on public labeled rows, if the user gave some, and the number of these rows.
     public_labels_accuracy : float, optional
         Accuracy, on the same rows, of a model of public labels alone, which costs nobody any privacy.
+    goals : tuple of Reached
+        How much of the goal is reached on the same rows, if the goal is not accuracy.
+    class_weight : dict of str to float
+        How much each class counts in predictions; empty if classes count alike.
     accuracy_by_class : tuple of ClassAccuracy
         The accuracy by class.
     budget : dict

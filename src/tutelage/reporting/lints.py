@@ -94,13 +94,13 @@ _REASONS: dict[str, tuple[Literal["warning", "danger"], str]] = {
     ),
     "no-better-than-majority": (
         "warning",
-        "The student labels {share:.2%} of the public labeled rows correctly, and always naming the majority class "
-        "{majority:.2%}. The student is useless. Ask more queries, add less noise, or train other teachers.",
+        "The {goal} of the student is {share:.2%} on the public labeled rows, and that of naming one class for all "
+        "rows is {majority:.2%}. The student is useless. Ask more queries, add less noise, or train other teachers.",
     ),
     "no-better-than-public-labels": (
         "warning",
-        "The student labels {share:.2%} of the public labeled rows correctly, and a model of public labels alone "
-        "{public:.2%}, which spends nothing. Publish that model instead, or use more people or a larger ε.",
+        "The {goal} of the student is {share:.2%} on the public labeled rows, and that of a model of public labels "
+        "alone, which spends nothing, {public:.2%}. Publish that model instead, or use more people or a larger ε.",
     ),
     "not-checked": (
         "warning",
@@ -170,6 +170,7 @@ def lint(
     shares: int | None = None,
     accuracy: Sequence[tuple[str, int, int]] = (),
     by_public_labels: float | None = None,
+    goals: Sequence[tuple[str, float, float | None, float]] = (),
 ) -> tuple[Finding, ...]:
     """Return the objections of a privacy officer; a parameter that is None is not judged.
 
@@ -197,6 +198,8 @@ def lint(
         Public labeled rows of each class, and how many of them the student labels correctly.
     by_public_labels : float, optional
         Share of these rows that a model of public labels alone labels correctly.
+    goals : sequence of (goal, student, public labels, no model)
+        What is reached of a goal other than accuracy, which the student is then not judged by.
 
     Raises
     ------
@@ -253,10 +256,13 @@ def lint(
         objects("lost-class", lost=", ".join(lost[:_MOST_NAMED]) + more)
     rows, right = sum(n for _, n, _ in accuracy), sum(n for _, _, n in accuracy)
     most = max((n for _, n, _ in accuracy), default=0)
-    if rows and right <= most:
-        objects("no-better-than-majority", share=right / rows, majority=most / rows)
-    if rows and by_public_labels is not None and right / rows <= by_public_labels:
-        objects("no-better-than-public-labels", share=right / rows, public=by_public_labels)
+    if rows and not goals:
+        goals = [("accuracy", right / rows, by_public_labels, most / rows)]
+    for goal, share, public, majority in goals:
+        if share <= majority:
+            objects("no-better-than-majority", goal=goal, share=share, majority=majority)
+        if public is not None and share <= public:
+            objects("no-better-than-public-labels", goal=goal, share=share, public=public)
     return tuple(found)
 
 

@@ -156,6 +156,17 @@ class ClassAccuracy:
         return interval(self.right, self.rows)
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How much of a goal is reached on the public labeled rows, as a share."""
+
+    goal: str
+    student: float
+    public_labels: float | None  # by a model of public labels alone, if there is one
+    no_model: float  # by one class for all rows
+
+
 class Spending(NamedTuple):
     """A budget as it is printed: `spent` is rounded upward, and `left` is the rest, so that both add up."""
 
@@ -210,6 +221,8 @@ class CardRecord:
     student_accuracy: float | None
     evaluation_rows: int
     public_labels_accuracy: float | None = None
+    goals: tuple[Reached, ...] = ()
+    class_weight: dict[str, float] = field(default_factory=dict)
     accuracy_by_class: tuple[ClassAccuracy, ...] = ()
     budget: dict[str, Any]
     batches: tuple[Batch, ...] = ()
@@ -232,6 +245,8 @@ class CardRecord:
             raise InvalidParameterError("`budget` of a card must be above 0, and its head 64 hexadecimal digits.")
         _check_range(self.student_accuracy, "student_accuracy", 1)
         _check_range(self.public_labels_accuracy, "public_labels_accuracy", 1)
+        for share in (share for one in self.goals for share in (one.student, one.public_labels, one.no_model)):
+            _check_range(share, "goals", 1)
         _check_range(self.if_added_or_removed, "if_added_or_removed", self.epsilon.epsilon)
         _check_range(self.answered, "answered", self.queries)
         for entry in self.accuracy_by_class:

@@ -204,6 +204,18 @@ def fit_student(estimator: Any, X_public: Matrix, labels: IntArray, classes: npt
     return fit_clone(estimator, X, y, seed)
 
 
+def weight_parameter(estimator: Any) -> str | None:
+    """Return the parameter of a student, or of the last step of a pipeline, that takes class weights."""
+    name = f"{estimator.steps[-1][0]}__class_weight" if isinstance(estimator, Pipeline) else "class_weight"
+    return name if name in estimator.get_params() else None
+
+
+def weighing(estimator: Any, class_weight: dict[Any, float]) -> Any:
+    """Return an unfitted student with a `weight_parameter` that learns by the weight of each class value."""
+    fresh: Any = clone(estimator)
+    return fresh.set_params(**{str(weight_parameter(estimator)): class_weight})
+
+
 def learns_from_unlabeled(estimator: Any) -> bool:
     """Return whether a student, or the last step of a pipeline, takes −1 for an unlabeled row."""
     last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator

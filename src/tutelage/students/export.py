@@ -392,9 +392,9 @@ def _shape_of_classifier(operator: Any) -> None:
 def _convert_sums(scope: Any, operator: Any, container: Any) -> None:
     part = operator.raw_operator
     scores = _Node(operator.inputs[0], container.target_opset) @ part.coef_
-    chances = (scores + 1 / len(part.classes_)).Max(_row(LEAST_CHANCE))
+    chances = (scores + 1 / len(part.classes_)).Max(_row(LEAST_CHANCE)) * part.weights_
     classes = part.classes_.astype(str if part.classes_.dtype.kind in "UOS" else np.int64)
-    labels = _Node(classes, container.target_opset).ArrayFeatureExtractor(scores.ArgMax(axis=1, keepdims=0))
+    labels = _Node(classes, container.target_opset).ArrayFeatureExtractor(chances.ArgMax(axis=1, keepdims=0))
     labels.Reshape(np.array([-1]), output_names=operator.outputs[:1]).node.add_to(scope, container)
     chances.Div(chances.sums(), output_names=operator.outputs[1:]).node.add_to(scope, container)
 

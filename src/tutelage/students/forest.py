@@ -1,5 +1,6 @@
 """The default student for tables: a random forest with leaves as large as suits the noise of the labels."""
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -27,6 +28,8 @@ class ForestStudent(SemiSupervisedClassifier):
     ----------
     random_state : int, optional
         Seeds the folds and the forests.
+    class_weight : mapping, optional
+        Weight of each class value in the forest, as in scikit-learn. It has no part in the choice of the leaves.
 
     Attributes
     ----------
@@ -52,6 +55,7 @@ class ForestStudent(SemiSupervisedClassifier):
 
     _: KW_ONLY
     random_state: int | None = None
+    class_weight: Mapping[Any, float] | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -78,7 +82,10 @@ class ForestStudent(SemiSupervisedClassifier):
             return float(np.log(np.maximum(found[np.arange(len(labels)), labels], _LEAST_PROBABILITY)).mean())
 
         forests = [RandomForestClassifier(min_samples_leaf=size) for size in _LEAF_SIZES]
-        self.estimator_ = fit_clone(max(forests, key=likelihood), rows, labels, seed)
+        given = self.class_weight
+        weights = given and {place: given.get(value, 1) for place, value in enumerate(self.classes_.tolist())}
+        best = max(forests, key=likelihood).set_params(class_weight=weights)
+        self.estimator_ = fit_clone(best, rows, labels, seed)
 
     def _probabilities(self, model: Any, rows: Matrix) -> FloatArray:
         """Return a model's probabilities with zeros for the classes that it was not shown."""

@@ -105,6 +105,8 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
     whole_coef_ : array of shape (features, classes)
         The weights of a classifier without a start, where one was given: by the same moments, and by what the start
         says of the public rows.
+    weights_ : float or array of shape (classes,)
+        What the chances of classes are multiplied by before they are made to sum to one: 1, if classes count alike.
     """
 
     def fit(self, X: Matrix, y: npt.NDArray[np.generic]) -> Self:
@@ -150,7 +152,7 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         spectrum : Spectrum, optional
             `Spectrum.of(X_public)`, if it is known.
         """
-        self.classes_, self.n_features_in_ = np.asarray(classes), X_public.shape[1]
+        self.classes_, self.n_features_in_, self.weights_ = np.asarray(classes), X_public.shape[1], 1.0
         m = len(self.classes_)
         if any(moments.values.shape != (m, self.n_features_in_) for moments in rounds):
             raise InvalidDataError(
@@ -236,12 +238,12 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         return self._chances(self.decision_function(X))
 
     def _chances(self, expected: FloatArray) -> FloatArray:
-        chances = np.maximum(expected + 1 / len(self.classes_), LEAST_CHANCE)
+        chances = np.maximum(expected + 1 / len(self.classes_), LEAST_CHANCE) * self.weights_
         return chances / chances.sum(axis=1, keepdims=True)
 
     def predict(self, X: Matrix) -> npt.NDArray[np.generic]:
         """Return the likeliest class value of each row."""
-        return self.classes_[self.decision_function(X).argmax(axis=1)]
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
 
 def _mean(prior: FloatArray, spread: FloatArray, weighted: FloatArray, precision: FloatArray) -> FloatArray:

@@ -5,6 +5,7 @@ on the private rows themselves, by one Newton step from the model of public labe
 of the scores and of a bias for each class. The step is as long as the noise lets it be believed.
 """
 
+from copy import copy
 from dataclasses import dataclass
 from math import ceil, sqrt
 from typing import Any, Self, final
@@ -169,6 +170,17 @@ def linear_scores(classifier: LogisticRegression, X: FloatArray) -> FloatArray:
     if len(coef) == 1:
         coef, offsets = np.vstack([np.zeros_like(coef), coef]), np.hstack([np.zeros_like(offsets), offsets])
     return projector(np.zeros(coef.shape[1]), coef.T, 1.0)(X) + offsets
+
+
+def weighted(classifier: Any, weights: FloatArray) -> Any:
+    """Return a linear student whose chances are multiplied by weights: logarithms in a logistic regression."""
+    made = copy(classifier)
+    if isinstance(classifier, NoisySumClassifier):
+        made.weights_ = weights
+        return made
+    shift = np.log(weights) - np.log(weights).mean()
+    made.intercept_ = classifier.intercept_ + (shift[1:] - shift[:1] if len(shift) == 2 else shift)
+    return made
 
 
 def _whole(chances: FloatArray) -> FloatArray:
