@@ -37,7 +37,7 @@ class ClassWeights:
 @final
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a student is judged by, as a number from 0 to 1; public.
+    """A measure by which a student is judged, a number from 0 to 1; public.
 
     Balanced accuracy is the mean over classes of the share of their rows that is right. Recall at k % is the share of
     the positive rows that is among the k % of rows with the largest chance of being positive.

@@ -38,7 +38,7 @@ def is_formula(value: object) -> bool:
 
 
 class Judged(NamedTuple):
-    """What was found about a student on public labeled rows, if there were any."""
+    """The measured quality of a student on public labeled rows, if there were any."""
 
     accuracy: tuple[ClassAccuracy, ...] = ()
     by_public_labels: float | None = None  # accuracy of a model of public labels alone

@@ -60,7 +60,7 @@ class FeaturesSection(Section, frozen=True):
 
 
 class TrainingSection(Section, frozen=True):
-    """What the student is judged by, the seed of all but the noise, and how many teachers are trained at once."""
+    """The goal of the student, the seed of all but the noise, and how many teachers are trained at once."""
 
     goal: Annotated[str, about("Or balanced_accuracy, average_precision, recall at 5 %.")] = "accuracy"
     class_weight: Annotated[dict[str, float] | None, about("How much classes count: { yes = 10 }; public.")] = None
