@@ -150,7 +150,7 @@ SHOWN = {
     "frame.py": ("ε = 1.0 at δ = 1e-05", "of 8,281 new public rows"),
     "images.py": ("60 networks voted on 50 queries", "of the other public digits", "ε = 3.0056 at δ = 1e-05"),
     "own_votes.py": ("ε = 2 pays for 240 of 300 queries", "labels in labels.csv", "guarantees ε = 2.0 at δ = 1e-05"),
-    "plan.py": ("worst case", "at δ = 1e-05", "[method]", "and not on 80.0%"),
+    "plan.py": ("worst case", "at δ = 1e-05", "[method]", "and not 80.0%"),
     "prompts.py": ("150 prompts of 8 examples", "pays for 75 labels", "40 messages labeled", "ε = 1.0 at δ = 1e-05"),
     "rounds.py": ("of 180 queries have a label", "of the other public digits", "guarantees ε = 20.0 at δ = 1e-05"),
     "text.py": ("ε = 1.0 at δ = 1e-05", "of 300 new notes"),

@@ -46,7 +46,10 @@ def path(tmp_path):
 @parametrize_with_checks(
     # Next to no noise, so that scikit-learn's accuracy floors test the plumbing and not the privacy; and a quick
     # student: what the default one makes of odd labels and rows is tested where it is at home.
-    [PATEClassifier(TREE, n_teachers=3, mechanism=LNMax(0.01), student=TREE, public_fraction=0.5, random_state=0)]
+    [PATEClassifier(TREE, n_teachers=3, mechanism=LNMax(0.01), student=TREE, public_fraction=0.5, random_state=0)],
+    expected_failed_checks=lambda _: {
+        "check_class_weight_classifiers": "the student weighs released labels, and teachers agree where classes overlap"
+    },
 )
 def test_scikit_learn_contract(estimator, check):
     assert check(estimator) is None

@@ -204,7 +204,7 @@ def test_what_is_out_of_reach_is_named_with_what_would_help():
     assert "even at ε = 4 it is" in str(plan(1.0, people=2000, X_public=X, y_public=y, reach=0.999).obstacle)
     X, y = clusters(480, noise=2.0)
     found = plan(1.0, people=50, stand_in=(X, y), public_rows=240, reach=0.65)
-    assert "not on 65.0%; an ε of about 4 would do" in str(found.obstacle)
+    assert "not 65.0%; an ε of about 4 would do" in str(found.obstacle)
 
 
 @pytest.mark.rest
