@@ -236,7 +236,7 @@ def test_no_page_cuts_a_recorded_epsilon_short(records):
     pages = [page for folder in ("docs", "examples") for page in (REPOSITORY / folder).rglob("*.md")]
     pages = [page for page in pages if page.parent != RESULTS]
     for path in (REPOSITORY / "README.md", REPOSITORY / "CHANGELOG.md", *pages):
-        for said in re.findall(r"(?<![\w.,–-])\d+\.\d+(?![\d.]*\d|[–-]\d|\s*%)", path.read_text(encoding="utf-8")):
+        for said in re.findall(r"(?<![\w.,–+-])\d+\.\d+(?![\d.]*\d|[–-]\d|\s*%)", path.read_text(encoding="utf-8")):
             written, unit = float(said), 10.0 ** -len(said.partition(".")[2])
             digits = len(said.replace(".", "").lstrip("0"))
             above = any(epsilon <= written < epsilon + unit for epsilon in recorded)
