@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 
 from tutelage import PATEClassifier, SimulationNoise
 from tutelage.datasets import load_adult
-from tutelage.exceptions import InvalidParameterError
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.goals import ClassWeights, Goal
 from tutelage.mechanisms import GNMax
 from tutelage.methods import CappedVotes, TeacherVotes
@@ -92,6 +92,8 @@ def test_the_second_declared_class_is_positive_and_a_ranking_changes_no_predicti
     for model, name in ((ranked, "yes"), (turned, "no")):
         assert model.card(ROWS[2400:], RARE[2400:]).goals[0].goal == f"recall at 5 % (positive: {name})"
     assert ranked.card(ROWS[RARE == "no"], RARE[RARE == "no"]).goals == ()
+    with pytest.raises(InvalidDataError, match="must be the class of each row"):
+        ranked.score(ROWS, np.full(len(ROWS), "another"))
 
 
 @pytest.mark.rest

@@ -173,6 +173,7 @@ def swept(verb: str, step: int, folder: Path, most: int = 0) -> None:
             assert spent(attempt)[0] == paid, event  # what was answered is remembered
         # The lock of a process that was killed when it had paid stays until the next release.
         for lock in attempt.glob(f"*{turns.SUFFIX}"):
+            assert lock.stat().st_size == 0, event
             lock.unlink()
         left, expected = ({str(path.relative_to(each)) for path in each.rglob("*")} for each in (attempt, whole))
         # Votes behind labels that are remembered are not there any more, and so not written again.

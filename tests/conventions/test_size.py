@@ -18,7 +18,7 @@ CEILINGS = {
     "audit": 1_615,
     "cli": 3_575,
     "datasets": 170,
-    "estimator": 1_715,
+    "estimator": 1_720,
     "features": 2_560,
     "federation": 3_705,
     "ledger": 2_310,
@@ -30,7 +30,7 @@ CEILINGS = {
     "students": 2_145,
     "teachers": 2_955,
     "testing": 385,
-    "root": 4_640,
+    "root": 4_645,
 }
 TEST_LINES = 30_550
 

@@ -47,7 +47,7 @@ from tutelage.methods.requests import Outcome
 from tutelage.methods.shortcuts import DEFAULTS
 from tutelage.methods.tuned import Candidate
 from tutelage.privacy import ONE_TEACHER, round_up
-from tutelage.published import Judged, accuracy_by_class, card_of, joined, write_results
+from tutelage.published import Judged, accuracy_by_class, card_of, joined, require_classes, write_results
 from tutelage.reporting import PrivacyCard
 from tutelage.reporting.record import Reached
 from tutelage.students import fit_student
@@ -487,7 +487,9 @@ class PATEClassifier(ClassifierMixin, Inputs):
         if self.goal == "accuracy":
             return float(super().score(rows, truth, sample_weight))
         check_is_fitted(self)
-        return self._goal.reached(np.searchsorted(self.classes_, truth), self._judged(rows), sample_weight)
+        truth, judged = np.asarray(truth), self._judged(rows)
+        require_classes(truth, self.classes_, len(judged))
+        return self._goal.reached(np.searchsorted(self.classes_, truth), judged, sample_weight)
 
     def _judged(self, X: Any) -> npt.NDArray[np.float64]:
         """Return what the goal judges: probabilities for a ranking, and otherwise 1 for the predicted class."""
