@@ -44,6 +44,17 @@ def adult(kind: str, fold: int) -> Split:
     return Split(*parts[0], frame(rows.X_private), rows.y_private, *parts[1])
 
 
+def few_rich(fold: int) -> Split:
+    """Return Adult with a sixth of the rich people: 5 % of all."""
+    parts = adult("alike", fold)[:6]
+
+    def fewer(rows: pd.DataFrame, y: IntArray) -> tuple[pd.DataFrame, IntArray]:
+        kept = (y == 0) | (np.arange(len(y)) % 6 == 0)
+        return rows[kept].reset_index(drop=True), y[kept]
+
+    return Split(*(part for at in (0, 2, 4) for part in fewer(parts[at], parts[at + 1])))
+
+
 def raw(load: Callable[[int], Any], fold: int) -> Split:
     """Return a split of benchmarks/defaults.py."""
     return Split(**load(fold)._asdict())
@@ -95,6 +106,7 @@ def _table(package: str, name: str) -> pd.DataFrame:
 
 SOURCES: dict[str, Callable[[int], Split]] = {
     **{f"Adult, {kind}": partial(adult, kind) for kind in ("alike", "over fifty", "half rich")},
+    "Adult, 5 % rich": few_rich,
     "Diabetes": partial(raw, stays),
     "AG News": partial(raw, news),
     "SMS spam": partial(raw, messages),

@@ -11,6 +11,7 @@ from scipy.stats import norm as normal
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import average_precision_score
 from sklearn.naive_bayes import GaussianNB
 
 from blobs import LABELS, PRIVATE, PUBLIC, TEST, TRUE
@@ -278,3 +279,24 @@ def test_a_later_round_moves_the_scores_of_public_rows_by_a_limited_length():
     assert 0.4 < np.linalg.norm(scores(known, -10 * known) - before) / np.linalg.norm(before) < 0.46
     # Another that is right moves as far as it asks for.
     assert_allclose(scores(known, 0.1 * known), 1.1 * before, atol=0.02 * np.abs(before).max())
+
+
+@pytest.mark.filterwarnings("ignore::tutelage.exceptions.OneClassWarning")
+def test_a_rare_class_is_told_better_with_more_epsilon():
+    """What a student gets wrong of a rare class is long, and was once shortened to the length of all other rows."""
+
+    def rows(n, seed):
+        rng = np.random.default_rng(seed)
+        y = (rng.random(n) < 0.05).astype(int)
+        return rng.normal(size=(n, 6)) + y[:, np.newaxis] * [1.2, -1.2, 0.6, 0, 0, 0], y
+
+    (private, labels), (public, _), (scored, truth) = rows(6000, 0), rows(500, 1), rows(4000, 2)
+
+    def ranked(epsilon):
+        models = [model(epsilon=epsilon, noise=SimulationNoise(seed), classes=[0, 1]) for seed in range(3)]
+        fits = [each.fit(private, labels, X_public=public) for each in models]
+        return np.mean([average_precision_score(truth, fit.predict_proba(scored)[:, 1]) for fit in fits])
+
+    without_privacy = LogisticRegression().fit(private, labels).predict_proba(scored)[:, 1]
+    little, much = ranked(0.2), ranked(10.0)
+    assert little < much > 0.75 * average_precision_score(truth, without_privacy)

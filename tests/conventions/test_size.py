@@ -19,7 +19,7 @@ CEILINGS = {
     "cli": 3_575,
     "datasets": 170,
     "estimator": 1_720,
-    "features": 2_560,
+    "features": 2_565,
     "federation": 3_705,
     "ledger": 2_310,
     "mechanisms": 1_175,
@@ -27,12 +27,12 @@ CEILINGS = {
     "planning": 980,
     "publishing": 1_115,
     "reporting": 1_215,
-    "students": 2_145,
+    "students": 2_150,
     "teachers": 2_955,
     "testing": 385,
     "root": 4_645,
 }
-TEST_LINES = 30_550
+TEST_LINES = 30_600
 
 
 def lines_of(*paths: Path) -> int:

@@ -537,7 +537,10 @@ def _checked_rows(rows: Matrix, *, allow_nan: bool) -> Matrix:
 def _encoded(labels: Any, places: Mapping[Any, int], unknown: str = _UNKNOWN_LABEL) -> IntArray:
     """Return the place of the class of each label."""
     values = labels if isinstance(labels, list) else labels.tolist()
-    found = np.array([places.get(value, -1) if isinstance(value, Hashable) else -1 for value in values], dtype=np.int64)
+    try:
+        found = np.fromiter((places.get(value, -1) for value in values), dtype=np.int64, count=len(values))
+    except TypeError:  # a label that cannot be hashed
+        found = np.array([-1])
     if np.any(found < 0):
         raise InvalidDataError(_MISSING_LABEL if any(map(is_missing, values)) else unknown)
     return found

@@ -19,7 +19,9 @@ _LEVELS = np.exp(np.arange(-25, 25, 0.5))  # how large the weights are expected 
 _LEAST_SPREAD = 1e-9  # of the largest
 # Share of a class's variance that the features explain and earlier rounds have not, in the first and in later rounds.
 _UNEXPLAINED, _UNEXPLAINED_LATER = 0.5, 0.05
-_QUANTILE = 0.85  # of the lengths of what a student gets wrong: longer ones are shortened
+# Of the lengths of what a student gets wrong, those that are kept: so large a share, and of each class on average so
+# large a one. Where a class is rare, it is wrong about little else, and would be shortened to the length of the others.
+_QUANTILE, _QUANTILE_OF_CLASS = 0.85, 0.7
 # Longest correction by a later round, in lengths of what was learned before, beyond what noise explains. Where public
 # rows are like the private ones it is about as short; where they are not, a longer one makes matters worse. Chosen on
 # other splits than those of docs/ballots.md.
@@ -214,19 +216,21 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
 
     def radius(self, X_public: Matrix, start: FloatArray | None = None) -> float:
         """Return the length beyond which products of residuals and features are to be shortened, by public rows."""
-        return float(np.quantile(self._lengths(X_public, start), _QUANTILE)) or 1.0
+        lengths, y = self._lengths(X_public, start)
+        of_classes = [np.quantile(lengths[y == number], _QUANTILE_OF_CLASS) for number in np.unique(y)]
+        return float(max(np.quantile(lengths, _QUANTILE), np.mean(of_classes))) or 1.0
 
-    def _lengths(self, X_public: Matrix, start: FloatArray | None) -> FloatArray:
-        """Return the lengths of the products, of public rows with classes drawn as the classifier expects them."""
+    def _lengths(self, X_public: Matrix, start: FloatArray | None) -> tuple[FloatArray, IntArray]:
+        """Return the lengths of the products of public rows, and their classes, drawn as the classifier expects."""
         begun = 0.0 if start is None else start
         up_to = np.cumsum(self._chances(self.decision_function(X_public) + begun), axis=1)
         drawn = np.random.default_rng(0).random((len(X_public), 1))
         y = np.minimum((drawn > up_to).sum(axis=1), len(self.classes_) - 1)
-        return np.linalg.norm(self.residuals(X_public, y, start), axis=1) * np.linalg.norm(X_public, axis=1)
+        return np.linalg.norm(self.residuals(X_public, y, start), axis=1) * np.linalg.norm(X_public, axis=1), y
 
     def _share_within(self, X_public: Matrix, radius: float, start: FloatArray | None) -> float:
         """Return the share of the products that shortening leaves, by public rows."""
-        lengths = self._lengths(X_public, start)
+        lengths, _ = self._lengths(X_public, start)
         return float(np.minimum(lengths, radius).sum() / lengths.sum()) if lengths.sum() else 1.0
 
     def decision_function(self, X: Matrix) -> FloatArray:
