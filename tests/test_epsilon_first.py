@@ -10,6 +10,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from test_cli import configure, ran, tutelage, write_people
 from tutelage import GNMax, Ledger, PATEClassifier, SimulationNoise
+from tutelage.accounting import data_independent
+from tutelage.accounting.calibration import epsilon_of_each
 from tutelage.accounting.filter import RenyiFilter
 from tutelage.events import of_queries
 from tutelage.exceptions import (
@@ -89,6 +91,33 @@ def test_fits_share_a_budget_and_each_keeps_to_its_epsilon(binary_rows, tmp_path
 
 
 @pytest.mark.rest
+@pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")
+@pytest.mark.parametrize("votes", [False, True])
+def test_equal_releases_fill_a_budget_together_and_no_other_fits(binary_rows, tmp_path, votes):
+    settings = {} if votes else {"teacher": None, "student": None, "n_teachers": None}
+    shared = {**settings, "ledger": tmp_path / "a.ledger", "epsilon": None, "budget": 2.0, "releases": 3}
+    asked = ("first", "second", "third", "first")
+    fits: Any = [model(**shared, question=question).fit(*binary_rows, X_public=PUBLIC) for question in asked]
+    assert 1.999 < fits[2].ledger_.spent == fits[3].ledger_.spent <= 2.0
+    alone: Any = model(**settings, epsilon=2.0).fit(*binary_rows, X_public=PUBLIC)
+    if not votes:  # μ² of three sums is three times that of one
+        noise = [each.mechanism_.noise_multiplier for each in (fits[2], alone)]
+        assert noise[0] == pytest.approx(3**0.5 * noise[1], rel=1e-4)
+        event = fits[2].release_.event
+        assert data_independent.epsilon(event, DELTA).epsilon == pytest.approx(epsilon_of_each(2.0, DELTA, 3), rel=1e-3)
+    with pytest.raises(BudgetExceededError):
+        model(**shared, question="fourth").fit(*binary_rows, X_public=PUBLIC)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"epsilon": 1.0}, {"budget": None, "ledger": None}, {"mechanism": GNMax(9.0), "n_teachers": 20}]
+)
+def test_releases_divide_a_budget_and_nothing_else(binary_rows, tmp_path, changes):
+    settings: dict[str, Any] = {"ledger": tmp_path / "a.ledger", "budget": 2.0, "releases": 3, **changes}
+    with pytest.raises(InvalidParameterError, match="`releases` of PATEClassifier divides the `budget`"):
+        PATEClassifier(**settings).fit(*binary_rows, X_public=PUBLIC)
+
+
 @pytest.mark.parametrize("order", [None, 40.0])
 def test_it_fills_a_ledger_that_exists_by_the_order_of_that_ledger(binary_rows, tmp_path, order):
     ledger = Ledger.create(tmp_path / "a.ledger", epsilon=2.0, delta=DELTA, unit=ROW, order=order)

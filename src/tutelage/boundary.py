@@ -19,7 +19,7 @@ from typing import Any, final
 import numpy as np
 
 from tutelage import mechanisms
-from tutelage.accounting.calibration import noise_within, require_within
+from tutelage.accounting.calibration import noise_within, repeated, require_within
 from tutelage.accounting.filter import Accounting, limit_of
 from tutelage.events import Composed, Event, Repeated
 from tutelage.exceptions import (
@@ -289,16 +289,18 @@ class Budget:
     data_changed: bool  # whether the rows may be others than those it is tied to
     identity: str  # of everything declared for the release: an equal one is the same release
     accounting: Accounting  # how the noise of this fit is found
-    finds_noise: bool  # whether the noise is the least that ε, or the whole budget, allows
+    finds_noise: bool  # whether the noise is the least that ε, or the share of the budget, allows
+    releases: int = 1  # how many like this one the budget is divided among
 
     def least_noise(self, event_of: Callable[[float], Event]) -> float:
-        """Return the least noise at which a release costs at most `epsilon`, or the whole budget."""
+        """Return the least noise at which a release costs at most `epsilon`, or its share of the whole budget."""
         existing = existing_ledger(self.ledger)
         begun = None if existing is None else existing.intended_noise(self.identity)
         if begun is not None:  # never found again, which might give other digits
             return begun
         limit = limit_of(self.budget or self._target, self.delta, self._accounting_of_new)
-        return noise_within(existing.limit if existing else limit, event_of, self.epsilon, self.accounting)
+        limit = existing.limit if existing else limit
+        return noise_within(limit, repeated(event_of, self.releases), self.epsilon, self.accounting)
 
     def opened(self, method: Method, sizes: Sizes) -> Ledger:
         """Return the ledger with a binding of its own; the file of a new one appears with its first reservation."""

@@ -14,11 +14,11 @@ MODULES = 179
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
     "_internal": 1_345,
-    "accounting": 2_635,
+    "accounting": 2_645,
     "audit": 1_615,
-    "cli": 3_575,
+    "cli": 3_580,
     "datasets": 170,
-    "estimator": 1_720,
+    "estimator": 1_730,
     "features": 2_565,
     "federation": 3_705,
     "ledger": 2_310,

@@ -11,6 +11,7 @@ import numpy as np
 
 from tutelage._internal.validation import integer_at_least, positive, probability
 from tutelage.accounting import data_independent
+from tutelage.accounting.composition import epsilon_of_shifts, most_shifts
 from tutelage.accounting.filter import Accounting, Filter, limit_of
 from tutelage.events import Event, NoisyBallot, Repeated
 from tutelage.exceptions import InvalidParameterError
@@ -44,6 +45,16 @@ def noise_within(
     while data_independent.epsilon(event_of(noise), limit.delta).epsilon > epsilon:
         noise *= _A_LITTLE_MORE
     return noise
+
+
+def repeated(event_of: Callable[[float], Event], releases: int) -> Callable[[float], Event]:
+    """Return what so many releases with the same noise come to together."""
+    return event_of if releases == 1 else lambda noise: Repeated(event_of(noise), releases)
+
+
+def epsilon_of_each(budget: float, delta: float, releases: int) -> float:
+    """Return the ε of each of so many equal releases of Gaussian noise that fill a budget."""
+    return budget if releases == 1 else epsilon_of_shifts(most_shifts(budget, delta) / releases, delta)
 
 
 def require_within(epsilon: float | None, limit: Filter) -> None:

@@ -81,6 +81,7 @@ class PrivacySection(Section, frozen=True):
     delta: Annotated[float, about("Below 1 / the number of people.")] = 1e-5
     epsilon: Annotated[float | None, about("ε of this run. Default: the budget, or else 1.")] = None
     budget: Annotated[float | None, about("ε of all releases. Default: what the first run spends.")] = None
+    releases: Annotated[int, about("Number of equal releases that the budget is for.")] = 1
     ledger: Annotated[str | None, about("File of the budget. Default: beside the private file.")] = None
     proposal: Annotated[str | None, about("File of a smaller ε, to be tested after the labels.")] = None
     tuned_on: Annotated[Literal["nothing", "public", "private"] | None, about("Data that chose the settings.")] = None
@@ -164,6 +165,7 @@ class RunConfig(Settings, frozen=True, kw_only=True):
             ledger=self.ledger,
             epsilon=privacy.epsilon,
             budget=privacy.budget,
+            releases=privacy.releases,
             insist=privacy.insist,
             delta=privacy.delta,
             random_state=self.training.seed,

@@ -12,6 +12,7 @@ from typer import Exit, Option
 
 from tutelage._internal.files import read_arrays
 from tutelage._internal.releases import claimed_folder, released
+from tutelage.accounting.calibration import epsilon_of_each
 from tutelage.cli.config import RunConfig, load_config
 from tutelage.cli.sources import RunData, check, check_public_rows, learn_features, load_sources, pool_of
 from tutelage.cli.text import AsJson, plain_console, say
@@ -122,8 +123,11 @@ def _of_configuration(settings: RunConfig, data: RunData, given: Mapping[str, An
     pool, private = pool_of(settings, data), settings.private
     declared, entity = (None, None) if private is None else (private.people, private.entity)
     public = data.entity_ids is None and data.silos is None and data.batches is None
+    privacy, shared = settings.privacy, None
+    if privacy.budget is not None:
+        shared = epsilon_of_each(privacy.budget, privacy.delta, privacy.releases)
     target = {
-        "epsilon": _first(given.get("epsilon"), settings.privacy.epsilon, settings.privacy.budget),
+        "epsilon": _first(given.get("epsilon"), privacy.epsilon, shared),
         "delta": _first(given.get("delta"), settings.privacy.delta),
         "goal": _first(given.get("goal"), settings.training.goal),
         "people": _first(given.get("people"), declared, len(data.y_private) if public else None),

@@ -155,6 +155,9 @@ class PATEClassifier(ClassifierMixin, Inputs):
         `mechanism` that fixes the noise, the ε that follows from it.
     budget : float, optional
         ε of all releases through the `ledger` together, fixed when the ledger is created. Default: `epsilon`.
+    releases : int, default=1
+        Number of equal releases that the `budget` is for: months, or questions about the same people. The noise is the
+        least with which so many fits like this one stay within it. Do not change it later.
     data_changed : bool, default=False
         Confirms that the private data changed since the ledger was last used and still belong to it.
     insist : bool, default=False
@@ -619,6 +622,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
             ledger=self.ledger if isinstance(self.ledger, Ledger | None) else user_path(self.ledger, "`ledger`"),
             epsilon=self.epsilon,
             budget=self.budget,
+            releases=self.releases,
             delta=self.delta,
             digest=digest,
             unit=public.unit,

@@ -48,6 +48,7 @@ _TYPES: dict[str, tuple[Any, str]] = {
 _NUMBERS: dict[str, Callable[[Any, str, str], object]] = {
     **dict.fromkeys(("epsilon", "budget"), positive),
     **dict.fromkeys(("delta", "public_fraction", "tune_share"), probability),
+    "releases": lambda value, name, owner: integer_at_least(value, 1, name, owner),
     "random_state": lambda value, name, owner: integer_at_least(value, 0, name, owner),
 }
 
@@ -115,6 +116,7 @@ class Parameters(BaseEstimator):
     question: str = ""
     epsilon: float | None = None
     budget: float | None = None
+    releases: int = 1
     data_changed: bool = False
     insist: bool = False
     delta: float = 1e-5
@@ -252,6 +254,11 @@ class Parameters(BaseEstimator):
             yield (
                 "`budget` of PATEClassifier is what a `ledger` may hold in all; name its file. For one fit, `epsilon` "
                 "is enough."
+            )
+        if self.releases > 1 and (self.budget is None or self.epsilon is not None or run.method.mechanism is not None):
+            yield (
+                "`releases` of PATEClassifier divides the `budget` of a `ledger` equally, and the noise follows. Set "
+                "`budget`, and leave out `epsilon` and `mechanism`."
             )
         if self.checkpoints is not None and self.random_state is None:
             yield (
