@@ -4,6 +4,7 @@ import itertools
 import os
 import pickle
 import threading
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -356,3 +357,16 @@ class _Derived(NoisyArgmaxGaussian):  # pyright: ignore[reportGeneralTypeIssues]
 def test_what_does_not_fit_is_refused(event, offsets, error, message):
     with pytest.raises(error, match=message):
         ExactCosts(event, VoteHistogram(np.array([[3, 4]]), 7), offsets)
+
+
+def test_the_laws_that_are_kept_take_the_memory_that_they_may_take_and_change_no_cost(monkeypatch):
+    counts = np.random.default_rng(0).multinomial(2000, [0.5, 0.3, *[0.2 / 38] * 38], size=100)
+    votes, event = VoteHistogram(counts, 2000), NoisyArgmaxGaussian(40.0, 40, ONE_TEACHER)
+    every = ExactCosts(event, votes).per_query(ORDERS)
+    monkeypatch.setattr("tutelage.accounting.exact._NUMBERS_KEPT", 2**16)
+    tracemalloc.start()
+    few = ExactCosts(event, votes)
+    assert few.per_query(ORDERS).tobytes() == every.tobytes()
+    assert tracemalloc.get_traced_memory()[0] < 2 * 8 * 2**16
+    tracemalloc.stop()
+    assert few.per_query(ORDERS).tobytes() == every.tobytes()

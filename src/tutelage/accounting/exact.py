@@ -25,7 +25,7 @@ from tutelage._internal.typing import FloatArray, IntArray, NeverPickled
 from tutelage._internal.validation import MOST_VOTES
 from tutelage.accounting import outcome_probabilities
 from tutelage.accounting.data_independent import rdp
-from tutelage.accounting.outcome_probabilities import MoveLaws, NoiseLaw, Remainder
+from tutelage.accounting.outcome_probabilities import MoveLaws, NoiseLaw
 from tutelage.ballots import VoteHistogram
 from tutelage.events import (
     Check,
@@ -65,8 +65,9 @@ def _worst_of(laws: MoveLaws, orders: FloatArray, *, any_in_doubt: bool) -> Floa
     log_mass, away, reachable = _away_from_zero(laws, any_in_doubt=any_in_doubt)
     forward, backward = _Terms.of(log_mass, away), _Terms.of(log_mass + away, -away)
     worst = np.empty((*laws.possible.shape[:2], len(orders)))
+    aside = None if laws.remainder is None else (laws.remainder.log_mass, *laws.remainder.log_ratios())
     for column, order in enumerate(orders.tolist()):
-        from_here, to_here = (None, None) if laws.remainder is None else _remainders(laws.remainder, order)
+        from_here, to_here = (None, None) if aside is None else _remainders(*aside, order)
         there, back = forward.log_moment(order, from_here), backward.log_moment(order, to_here)
         larger = np.where(reachable, np.maximum(there, back) / (order - 1), np.inf)
         worst[:, :, column] = np.where(laws.possible, larger, 0).max(axis=2)
@@ -149,12 +150,14 @@ def _add_in_logs(log_one: FloatArray, log_other: FloatArray) -> FloatArray:
     return grown + np.where(share > -40, 1e-11 * (1 + np.abs(grown)), 0) * np.minimum(1, np.exp(np.minimum(share, 0)))
 
 
-def _remainders(remainder: Remainder, order: float) -> tuple[FloatArray, FloatArray]:
+def _remainders(
+    log_mass: FloatArray, log_more: FloatArray, log_less: FloatArray, order: float
+) -> tuple[FloatArray, FloatArray]:
     """Return upper bounds on log Σ_j P_j φ(log P'_j/P_j) and log Σ_j P'_j φ(log P_j/P'_j) over outcomes put aside."""
     # Σ_v mass(v) (more(v)^λ + λ − 1), and Σ_v mass(v) (less(v)^{1−λ} + (λ − 1) more(v)).
-    here = np.logaddexp(order * remainder.log_more, np.log(order - 1))
-    there = np.logaddexp((1 - order) * remainder.log_less, np.log(order - 1) + remainder.log_more)
-    return _log_sum_exp(remainder.log_mass + here, axis=1), _log_sum_exp(remainder.log_mass + there, axis=1)
+    here = np.logaddexp(order * log_more, np.log(order - 1))
+    there = np.logaddexp((1 - order) * log_less, np.log(order - 1) + log_more)
+    return _log_sum_exp(log_mass + here, axis=1), _log_sum_exp(log_mass + there, axis=1)
 
 
 _NUMBERS_KEPT = 2**25  # laws kept between calls: 256 MiB; beyond it they are computed again
@@ -236,7 +239,7 @@ class ExactCosts(NeverPickled):
             return self._laws[number]
         rows, kept = self._chunks[number]
         laws = _law_of(self._event, self._known[rows], self._entering[rows], self._needed[rows], kept)
-        size = laws.log_ratio.size + laws.slack.size
+        size = laws.log_ratio.size + laws.slack.size + (0 if laws.remainder is None else laws.remainder.log_mass.size)
         if size <= self._room:
             self._room -= size
             self._laws[number] = laws

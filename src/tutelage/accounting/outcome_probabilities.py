@@ -136,8 +136,15 @@ class Remainder:
     """Outcomes put aside: log mass at each value of the noisy maximum, and how far any move can change it."""
 
     log_mass: FloatArray  # (queries, values), an upper bound
-    log_more: FloatArray  # largest log ratio, ≥ 0
-    log_less: FloatArray  # smallest log ratio, ≤ 0
+    # Largest and smallest log ratio are sums of two parts. Rows of the second are windows of one table, for memory.
+    by_value: tuple[FloatArray, FloatArray]
+    by_farthest: tuple[FloatArray, FloatArray]  # (gaps, values)
+    farthest: IntArray  # row of each query in them
+
+    def log_ratios(self) -> tuple[FloatArray, FloatArray]:
+        """Return the largest log ratio, ≥ 0, and the smallest, ≤ 0, at each value; shape (queries, values)."""
+        more, less = (one + other[self.farthest] for one, other in zip(self.by_value, self.by_farthest, strict=True))
+        return more, less
 
 
 @final
@@ -384,15 +391,17 @@ class _Field:
         falling = np.maximum.accumulate(density[::-1])[::-1]  # the largest density from here on: one for x ≤ 0
         log_mass = np.log(number) + self.along(falling, self.far_gaps[:, :1])[:, 0]
         log_mass = log_mass + self.along(self.grid.log_below, self.gaps).sum(axis=1)
-        level = np.zeros((len(self.gaps), 1), dtype=np.int64)
-        gain = self.along(self.grid.gain, level, below=True)[:, 0]
-        loss = self.along(self.grid.loss, level, below=True)[:, 0]
-        fewer = self.along(self.grid.fewer, self.far_gaps[:, -1:])[:, 0]
-        more = self.along(self.grid.more, self.far_gaps[:, -1:])[:, 0]
+        level, farthest = np.zeros(1, dtype=np.int64), self.far_gaps[:, -1]
+        least, most = int(farthest.min()), int(farthest.max())
+        first = self.start - self.grid.lo
+        used = slice(first + least, first + most + self.length)
+        fewer, more = np.minimum(self.grid.fewer[used], 0), np.maximum(self.grid.more[used], 0)
         with np.errstate(divide="ignore"):
-            log_less = np.log1p(np.maximum(loss, -1)) + np.log1p(np.minimum(fewer, 0))
-        log_more = np.log1p(gain) + np.log1p(np.maximum(more, 0))
-        return Remainder(log_mass, log_more, log_less)
+            log_loss = np.log1p(np.maximum(self.along(self.grid.loss, level, below=True), -1))
+            changes = np.log1p(more), np.log1p(fewer)
+        log_gain = np.log1p(self.along(self.grid.gain, level, below=True))
+        windows = [np.lib.stride_tricks.sliding_window_view(change, self.length) for change in changes]
+        return Remainder(log_mass, (log_gain, log_loss), (windows[0], windows[1]), farthest - least)
 
 
 def _follow_one_by_one(
