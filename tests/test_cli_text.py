@@ -286,14 +286,15 @@ def test_an_editor_completes_a_configuration_by_its_schema(called):
     for wrong in ("[output]", f"{whole}\n[privacies]", whole.replace("pca", "pcs"), whole.replace("n_queries", "q")):
         assert not check.is_valid(tomllib.loads(wrong))
     sections = schema["$defs"]
-    (methods,) = sections["Settings"]["properties"]["method"]["anyOf"]
-    for name, section in {**sections, **{one["title"]: one for one in methods["anyOf"]}}.items():
+    methods = sections["Settings"]["properties"]["method"]["anyOf"]
+    for name, section in {**sections, **{one["title"]: one for one in methods}}.items():
         for key, entry in section["properties"].items():
             assert re.search(rf"\b{key}\b", page), (name, key)
-            assert entry.get("description") or name == "Settings" or "const" in entry, (name, key)
+            branches = [entry] if key == "method" or "anyOf" not in entry else entry["anyOf"]
+            assert all({"description", "$ref", "anyOf"} & one.keys() for one in branches), (name, key)
     for name, key, known in (("Features", "map", FEATURE_MAPS), ("Privacy", "tuned_on", TUNED_ON)):
-        assert sections[f"{name}Section"]["properties"][key]["anyOf"][0]["enum"] == sorted(known)
-    assert sections["Settings"]["properties"]["dataset"]["anyOf"][0]["enum"] == list(DATASETS)
+        assert sections[f"{name}Section"]["properties"][key]["enum"] == sorted(known)
+    assert sections["Settings"]["properties"]["dataset"]["enum"] == list(DATASETS)
 
 
 @pytest.mark.parametrize(("typed", "said"), [

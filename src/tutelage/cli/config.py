@@ -112,13 +112,13 @@ class Settings(Section, frozen=True):
     dataset: Annotated[Literal["adult"] | None, about("A bundled data set, instead of files.")] = None
     private: PrivateSection | None = None
     public: PublicSection = PublicSection()
-    columns: dict[str, ColumnKind] = field(default_factory=dict)
+    columns: Annotated[dict[str, ColumnKind], about("What the cells of each column are.")] = field(default_factory=dict)
     features: FeaturesSection = FeaturesSection()
     method: Method | None = None  # None if it is open, so that a plan may choose
     training: TrainingSection = TrainingSection()
     tuning: TuningSection | None = None
     privacy: PrivacySection = PrivacySection()
-    published: tuple[PublishedSection, ...] = ()
+    published: Annotated[tuple[PublishedSection, ...], about("Results to print beside the run's.")] = ()
 
 
 class RunConfig(Settings, frozen=True, kw_only=True):

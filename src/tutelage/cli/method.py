@@ -43,7 +43,7 @@ def schema_of_methods() -> dict[str, Any]:
 
 def _schema_of(kind: type[Method]) -> dict[str, Any]:
     text, (types, required) = _described(kind), _types(kind)
-    described = {name: {"description": text.get(name, ""), **_schema_of_field(one)} for name, one in types.items()}
+    described = {one: {"description": text.get(one, ""), **_schema_of_field(one, types[one])} for one in types}
     return table_schema(kind.name, text[""], described, required)
 
 
@@ -58,14 +58,15 @@ def _described(kind: type[Any]) -> dict[str, str]:
     return found
 
 
-def _schema_of_field(annotation: Any) -> dict[str, Any]:
+def _schema_of_field(field: str, annotation: Any) -> dict[str, Any]:
     kinds = get_args(annotation) or (annotation,)
     if entries := _mechanisms(kinds):
         return {"anyOf": [schema_of_mechanism(entry) for entry in entries.values()]}
     if any(kind in _PLAIN for kind in kinds) and QuerySelector not in kinds:
         return msgspec.json.schema(annotation)
-    names = {"enum": [*SELECTORS]} if QuerySelector in kinds else {"type": "string", "examples": [_FOREST, *_OBJECTS]}
-    return {"anyOf": [names, {"type": "object", "properties": {"name": names}, "required": ["name"]}]}
+    known = SELECTORS if QuerySelector in kinds else [_FOREST, *(STUDENTS if field == "student" else TEACHERS)]
+    names = [{"enum": [*known]}, *([] if QuerySelector in kinds else [{"type": "string"}])]  # any class may be named
+    return {"anyOf": [*names, {"type": "object", "properties": {"name": {"anyOf": names}}, "required": ["name"]}]}
 
 
 def _types(kind: type[Method]) -> tuple[dict[str, Any], list[str]]:

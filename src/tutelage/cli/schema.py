@@ -57,10 +57,11 @@ def schema_of_config() -> dict[str, Any]:
 
 
 def _without_null(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a part of a schema without null, which TOML does not have."""
+    """Return a part of a schema without null, which TOML does not have, and with what it means in every branch."""
     kept = {key: one for key, one in part.items() if one is not None}
-    lists = {key: [each for each in one if each != {"type": "null"}] for key, one in kept.items() if type(one) is list}
-    return kept | lists
+    about = {key: one for key, one in kept.items() if key == "description"}
+    branches = [about | each for each in kept.pop("anyOf", ()) if each != {"type": "null"}]
+    return branches[0] | kept if len(branches) == 1 else kept | ({"anyOf": branches} if branches else {})
 
 
 def _described(table: Table, name: str) -> dict[str, Any]:

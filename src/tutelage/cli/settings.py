@@ -222,8 +222,8 @@ def schema_of_mechanism(entry: Entry[Any]) -> dict[str, Any]:
 
 def table_schema(name: str, text: str, entries: Mapping[str, Any], required: Iterable[str]) -> dict[str, Any]:
     """Return the JSON schema of a table with a `name`, and with no other entries than these."""
-    described = {"type": "object", "title": name, "description": text, "additionalProperties": False}
-    return {**described, "properties": {"name": {"const": name}, **entries}, "required": ["name", *required]}
+    described = {"title": name, "description": text, "additionalProperties": False, "required": ["name", *required]}
+    return {"type": "object", **described, "properties": {"name": {"const": name, "description": text}, **entries}}
 
 
 def _as_option(setting: str) -> str:
