@@ -150,14 +150,12 @@ def _add_in_logs(log_one: FloatArray, log_other: FloatArray) -> FloatArray:
     return grown + np.where(share > -40, 1e-11 * (1 + np.abs(grown)), 0) * np.minimum(1, np.exp(np.minimum(share, 0)))
 
 
-def _remainders(
-    log_mass: FloatArray, log_more: FloatArray, log_less: FloatArray, order: float
-) -> tuple[FloatArray, FloatArray]:
+def _remainders(mass: FloatArray, more: FloatArray, less: FloatArray, order: float) -> tuple[FloatArray, FloatArray]:
     """Return upper bounds on log Σ_j P_j φ(log P'_j/P_j) and log Σ_j P'_j φ(log P_j/P'_j) over outcomes put aside."""
     # Σ_v mass(v) (more(v)^λ + λ − 1), and Σ_v mass(v) (less(v)^{1−λ} + (λ − 1) more(v)).
-    here = np.logaddexp(order * log_more, np.log(order - 1))
-    there = np.logaddexp((1 - order) * log_less, np.log(order - 1) + log_more)
-    return _log_sum_exp(log_mass + here, axis=1), _log_sum_exp(log_mass + there, axis=1)
+    here = np.logaddexp(order * more, np.log(order - 1))
+    there = np.logaddexp((1 - order) * less, np.log(order - 1) + more)
+    return _log_sum_exp(mass + here, axis=1), _log_sum_exp(mass + there, axis=1)
 
 
 _NUMBERS_KEPT = 2**25  # laws kept between calls: 256 MiB; beyond it they are computed again

@@ -136,14 +136,15 @@ class Remainder:
     """Outcomes put aside: log mass at each value of the noisy maximum, and how far any move can change it."""
 
     log_mass: FloatArray  # (queries, values), an upper bound
-    # Largest and smallest log ratio are sums of two parts. Rows of the second are windows of one table, for memory.
-    by_value: tuple[FloatArray, FloatArray]
-    by_farthest: tuple[FloatArray, FloatArray]  # (gaps, values)
-    farthest: IntArray  # row of each query in them
+    # Two parts each of the largest log ratio, ≥ 0, and of the smallest, ≤ 0: the second is one table for all queries.
+    more: tuple[FloatArray, FloatArray]
+    less: tuple[FloatArray, FloatArray]
+    start: IntArray  # where each query begins in it
 
     def log_ratios(self) -> tuple[FloatArray, FloatArray]:
-        """Return the largest log ratio, ≥ 0, and the smallest, ≤ 0, at each value; shape (queries, values)."""
-        more, less = (one + other[self.farthest] for one, other in zip(self.by_value, self.by_farthest, strict=True))
+        """Return the largest and the smallest log ratio, shape (queries, values)."""
+        view, values = np.lib.stride_tricks.sliding_window_view, self.log_mass.shape[1]
+        more, less = (one + view(table, values)[self.start] for one, table in (self.more, self.less))
         return more, less
 
 
@@ -166,14 +167,9 @@ class MoveLaws:
 
     def from_sources(self, some: slice) -> "MoveLaws":
         """Return the laws of the moves from some of the sources."""
-        return MoveLaws(
-            self.log_mass[:, some] if self.log_mass.shape[1] > 1 else self.log_mass,
-            self.log_ratio[:, some],
-            self.slack[:, some],
-            self.possible[:, some],
-            self.sources[:, some],
-            self.remainder,
-        )
+        mass = self.log_mass[:, some] if self.log_mass.shape[1] > 1 else self.log_mass
+        ratio, slack, possible = self.log_ratio[:, some], self.slack[:, some], self.possible[:, some]
+        return MoveLaws(mass, ratio, slack, possible, self.sources[:, some], self.remainder)
 
 
 def noisy_argmax(counts: IntArray, may_enter: np.ndarray, law: NoiseLaw, kept: int) -> MoveLaws:
@@ -387,21 +383,17 @@ class _Field:
         number = self.far_gaps.shape[1]
         if not number:
             return None
-        density = self.grid.log_density
-        falling = np.maximum.accumulate(density[::-1])[::-1]  # the largest density from here on: one for x ≤ 0
+        # The largest density from here on: one for x ≤ 0.
+        falling = np.maximum.accumulate(self.grid.log_density[::-1])[::-1]
         log_mass = np.log(number) + self.along(falling, self.far_gaps[:, :1])[:, 0]
         log_mass = log_mass + self.along(self.grid.log_below, self.gaps).sum(axis=1)
-        level, farthest = np.zeros(1, dtype=np.int64), self.far_gaps[:, -1]
-        least, most = int(farthest.min()), int(farthest.max())
-        first = self.start - self.grid.lo
-        used = slice(first + least, first + most + self.length)
-        fewer, more = np.minimum(self.grid.fewer[used], 0), np.maximum(self.grid.more[used], 0)
+        level, last = np.zeros(1, dtype=np.int64), self.far_gaps[:, -1]
+        used = np.arange(last.min(), last.max() + self.length) + self.start - self.grid.lo
+        gain, loss = (self.along(table, level, below=True) for table in (self.grid.gain, self.grid.loss))
+        more = np.log1p(gain), np.log1p(np.maximum(self.grid.more[used], 0))
         with np.errstate(divide="ignore"):
-            log_loss = np.log1p(np.maximum(self.along(self.grid.loss, level, below=True), -1))
-            changes = np.log1p(more), np.log1p(fewer)
-        log_gain = np.log1p(self.along(self.grid.gain, level, below=True))
-        windows = [np.lib.stride_tricks.sliding_window_view(change, self.length) for change in changes]
-        return Remainder(log_mass, (log_gain, log_loss), (windows[0], windows[1]), farthest - least)
+            less = np.log1p(np.maximum(loss, -1)), np.log1p(np.minimum(self.grid.fewer[used], 0))
+        return Remainder(log_mass, more, less, last - last.min())
 
 
 def _follow_one_by_one(
