@@ -158,7 +158,7 @@ def _remainders(mass: FloatArray, more: FloatArray, less: FloatArray, order: flo
     return _log_sum_exp(mass + here, axis=1), _log_sum_exp(mass + there, axis=1)
 
 
-_NUMBERS_KEPT = 2**25  # laws kept between calls: 256 MiB; beyond it they are computed again
+_NUMBERS_KEPT = 3 * 2**24  # laws kept between calls: 384 MiB; beyond it they are computed again
 _ALL_KEPT = 16  # up to so many classes, each is an outcome of its own
 _FAR_MASS = 1e-10  # classes are put aside where their chance to win is below this, or below
 _FAR_SHARE = 1e-5  # this share of the runner-up's
