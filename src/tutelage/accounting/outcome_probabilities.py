@@ -388,7 +388,7 @@ class _Field:
         log_mass = np.log(number) + self.along(falling, self.far_gaps[:, :1])[:, 0]
         log_mass = log_mass + self.along(self.grid.log_below, self.gaps).sum(axis=1)
         level, last = np.zeros(1, dtype=np.int64), self.far_gaps[:, -1]
-        used = np.arange(last.min(), last.max() + self.length) + self.start - self.grid.lo
+        used = np.arange(int(last.min()), int(last.max()) + self.length) + self.start - self.grid.lo
         gain, loss = (self.along(table, level, below=True) for table in (self.grid.gain, self.grid.loss))
         more = np.log1p(gain), np.log1p(np.maximum(self.grid.more[used], 0))
         with np.errstate(divide="ignore"):
