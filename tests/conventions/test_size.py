@@ -32,7 +32,7 @@ CEILINGS = {
     "testing": 385,
     "root": 4_645,
 }
-TEST_LINES = 30_600
+TEST_LINES = 30_650
 
 
 def lines_of(*paths: Path) -> int:
