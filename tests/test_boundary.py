@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,19 @@ from tutelage.accounting.filter import GaussianFilter, RenyiFilter
 from tutelage.audit import fits
 from tutelage.audit.checklist import PrivateRows
 from tutelage.audit.fits import check_fit
-from tutelage.ballots import BallotSum, OneHot, Vector
+from tutelage.ballots import BallotSum, OneHot, Vector, sum_of_cells
 from tutelage.digests import data_digest, spelled_out
 from tutelage.events import Composed, Repeated
-from tutelage.exceptions import BudgetExceededError, InvalidParameterError, LedgerMismatchError, LedgerStorageError
+from tutelage.exceptions import (
+    BudgetExceededError,
+    InvalidBallotError,
+    InvalidParameterError,
+    LedgerMismatchError,
+    LedgerStorageError,
+)
+from tutelage.features import Schema
 from tutelage.mechanisms import CappedGNMax, NoisySum
-from tutelage.methods import METHODS, CappedVotes, NoisyMoments, Sizes, TeacherVotes, Tuned
+from tutelage.methods import METHODS, Additive, CappedVotes, NoisyMoments, Sizes, TeacherVotes, Tuned
 from tutelage.methods import tuned as tuning
 from tutelage.methods.requests import Answer, driven
 from tutelage.methods.tuned import Candidate
@@ -48,7 +56,9 @@ EVERY = {
     "teacher-votes": TeacherVotes(
         ClassMeans(), 20, n_queries=20, rounds=2, student="label-propagation", selection="least-confident"
     ),
+    "additive": Additive(),
 }
+SCHEMA = Schema({"a": (-3.0, 3.0), "b": (-3.0, 3.0), "c": (-3.0, 3.0)})
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -56,9 +66,14 @@ EVERY = {
 def test_what_a_method_sees_and_asks_is_the_same_of_neighboring_people(name):
     def asked(kept: Any, flip: bool) -> Any:
         y = np.where(flip & (IDS == 3), 1 - LABELS, LABELS)[kept]
-        model = PATEClassifier(method=EVERY[name], epsilon=1.0, classes=[0, 1], random_state=0, unit="person")
-        whole = model.intended(PRIVATE[kept] * (1 + flip * (IDS[kept] == 3)[:, None]), y, X_public=PUBLIC,
-                               entity_ids=IDS[kept])  # fmt: skip
+        settings: dict[str, Any] = {"method": EVERY[name], "epsilon": 1.0, "random_state": 0, "unit": "person"}
+        public: dict[str, Any] = {"X_public": PUBLIC}
+        if EVERY[name].needs_schema:
+            settings, public = settings | {"public": SCHEMA}, {}
+        model = PATEClassifier(classes=[0, 1], **settings)
+        whole = model.intended(
+            PRIVATE[kept] * (1 + flip * (IDS[kept] == 3)[:, None]), y, entity_ids=IDS[kept], **public
+        )
         noise, seen = np.random.default_rng(1), list[Any]()
 
         def answer(request: Any) -> Answer:
@@ -92,17 +107,22 @@ def test_a_mechanism_refuses_a_form_for_which_it_has_no_theorem(mechanism, form)
         mechanism.most(form, simulated=False)
 
 
-def test_no_method_claims_ballots_without_negative_numbers_which_nothing_checks():
-    """Then σ could be less by the root of two; ballots would have to be checked for it, block by block."""
+def test_only_counts_claim_ballots_without_negative_numbers_which_their_sum_checks():
+    """Then σ may be less by the root of two (docs/proofs/ballots.md, claim 1)."""
     unit = unit_of_single_people("person", named=False)
-    sizes = Sizes(n_classes=3, n_public=80, unit=unit)
+    sizes = Sizes(n_classes=3, n_public=80, unit=unit, bins=SCHEMA.bins)
     candidates = [Candidate({}, NoisyMoments(rounds=n), None, None) for n in (1, 2)]  # type: ignore[arg-type]
     tuned = Tuned(pilot=candidates[0], candidates=candidates, share=0.4)
     for method in (*EVERY.values(), tuned):
         parts = method.with_noise(9.0).event(sizes).flatten()
-        assert not any(getattr(part.event, "nonnegative", False) for part in parts)
-    sources = [path for path in PACKAGE.rglob("*.py") if "nonnegative=True" in path.read_text()]
-    assert sources == []
+        claims = [part.event for part in parts if getattr(part.event, "nonnegative", False)]
+        assert len(claims) == method.needs_schema
+    sources = [path.name for path in PACKAGE.rglob("*.py") if "nonnegative=True" in path.read_text()]
+    assert sources == ["additive.py"]
+    for number in (1, 0, -1):
+        entry = np.zeros(1, int), np.zeros(1, int), np.array([number]), np.ones(1, int)
+        with pytest.raises(InvalidBallotError) if number < 0 else nullcontext():
+            sum_of_cells(*entry, Vector((1, 1), 1, unit, nonnegative=True))
 
 
 @pytest.mark.rest

@@ -112,7 +112,7 @@ def write_stays(folder: Path) -> None:
         (folder / f"{name}.csv").write_text("".join(";".join(row) + "\n" for row in (columns, *rows)))
 
 
-FILES_OF: dict[str, Callable[[Path], None]] = {"tables.md": write_stays}
+FILES_OF: dict[str, Callable[[Path], None]] = {"tables.md": write_stays, "no-public-rows.md": write_stays}
 
 
 @pytest.fixture

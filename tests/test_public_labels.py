@@ -27,7 +27,7 @@ from tutelage.methods.rehearsal import PublicLabels
 from tutelage.methods.tuned import Candidate
 from tutelage.privacy import ONE_TEACHER
 from tutelage.students import NoisySumClassifier, export_onnx, load_student
-from tutelage.students.stacking import _STEPS, Stacking, stacking_norm
+from tutelage.students.stacking import _STEPS, N_SCORES, Stacking, in_steps, joint_norm
 from tutelage.tables import read_batches
 from tutelage.teachers.blocks import PeopleBlock, Vectors
 
@@ -61,7 +61,7 @@ def test_a_ballot_of_any_row_is_short_and_the_same_whatever_is_beside_it(n_class
     seen[:5, :4] *= 1e3  # beyond what a vector can be: still no ballot is longer
     labels = rng.integers(n_classes, size=25)
     cast = ballot.ballots(seen, labels)
-    assert (cast.astype(object) ** 2).sum(axis=1).max() <= stacking_norm(n_classes) ** 2
+    assert (cast.astype(object) ** 2).sum(axis=1).max() <= joint_norm(N_SCORES + n_classes) ** 2
     backwards = ballot.ballots(seen[::-1].copy(), labels[::-1])[::-1]
     assert_array_equal(cast, backwards)
     assert_array_equal(cast[3:4], ballot.ballots(seen[3:4], labels[3:4]))
@@ -75,7 +75,7 @@ def test_one_person_moves_the_sum_by_one_ballot_whoever_that_is(seed, replaced):
     seen, labels, person = seen_rows(20, m, rng), rng.integers(m, size=20), rng.choice(people)
 
     def total(rows, classes, whose):
-        return sum_of_means(ballot.ballots(rows, classes), whose, stacking_norm(m), ONE_TEACHER).totals
+        return sum_of_means(ballot.ballots(rows, classes), whose, joint_norm(N_SCORES + m), ONE_TEACHER).totals
 
     others = people != person
     after = total(seen[others], labels[others], people[others])
@@ -83,13 +83,15 @@ def test_one_person_moves_the_sum_by_one_ballot_whoever_that_is(seed, replaced):
         other = np.where(others, labels, (labels + 1) % m)
         after = total(np.where(others[:, None], seen, seen[::-1]), other, people)
     moved = float(np.linalg.norm((total(seen, labels, people) - after).astype(float)))
-    assert moved <= (1 + replaced) * stacking_norm(m)
+    assert moved <= (1 + replaced) * joint_norm(N_SCORES + m)
 
 
 def test_the_numbers_of_a_ballot_are_gradient_and_gram_matrix_of_a_logistic_regression():
     rng = np.random.default_rng(1)
     ballot, seen = stacking(3, rng), seen_rows(1, 3, rng)
-    shown = [[Fraction(int(number), _STEPS) for number in row] for row in ballot._shown(seen)[0]]
+    shown = [
+        [Fraction(int(number), _STEPS) for number in row] for row in in_steps(ballot._explained(seen), ballot.radius)[0]
+    ]
     chances = [np.exp(power * seen[0, -3:]) for power in (1.0, 0.7)]
     sharp, soft = (one / one.sum() for one in chances)
     gradient = np.array(shown[1], float) - sharp @ np.array(shown, float)

@@ -56,6 +56,7 @@ class Vector:
     shape: tuple[int, int]  # classes and numbers
     norm_squared: int  # the most, over all classes and numbers together
     unit: PrivacyUnit
+    nonnegative: bool = False  # whether no number of a ballot is below 0
     cap: ClassVar[None] = None
 
     def holds(self, other: object) -> bool:
@@ -340,11 +341,14 @@ class BallotSum(NeverPickled):
         Largest squared L2 norm that a ballot can have, over all classes and numbers together.
     unit : PrivacyUnit
         Whose change moves at most one ballot.
+    nonnegative : bool
+        Whether no number of a ballot is below 0, which `sum_of_cells` checks.
     """
 
     totals: IntArray = field(repr=False)
     norm_squared: int
     unit: PrivacyUnit = ONE_TEACHER
+    nonnegative: bool = False
 
     def __post_init__(self) -> None:
         integer_at_least(self.norm_squared, 1, "norm_squared", "BallotSum")
@@ -366,7 +370,7 @@ class BallotSum(NeverPickled):
     @property
     def form(self) -> Vector:
         """The public form of the ballots."""
-        return Vector((self.totals.shape[0], self.totals.shape[1]), self.norm_squared, self.unit)
+        return Vector((self.totals.shape[0], self.totals.shape[1]), self.norm_squared, self.unit, self.nonnegative)
 
     def moved(self, neighbor: "BallotSum") -> float:
         """Return how far the sum of a neighbor is from this one, in lengths of the longest ballot."""
@@ -381,9 +385,9 @@ class BallotSum(NeverPickled):
 
 def add_sums(one: BallotSum, other: BallotSum) -> BallotSum:
     """Return the sum of the ballots of two groups of teachers that have no person in common."""
-    if (one.norm_squared, one.unit, one.totals.shape) != (other.norm_squared, other.unit, other.totals.shape):
+    if one.form != other.form:
         raise InvalidBallotError("Sums of ballots must have one shape, norm and privacy unit to be added.")
-    return BallotSum(one.totals + other.totals, one.norm_squared, one.unit)
+    return BallotSum(one.totals + other.totals, one.norm_squared, one.unit, one.nonnegative)
 
 
 def write_sums(sums: Sequence[BallotSum], path: Path) -> None:
@@ -474,6 +478,35 @@ def sum_of_products(
         )
     totals = weighted.T @ numbers  # exact below 2⁵³
     return BallotSum(totals.astype(np.int64), norm**2, unit)
+
+
+def sum_of_cells(people: IntArray, cells: IntArray, numbers: IntArray, n_rows: IntArray, form: Vector) -> BallotSum:
+    """Add up ballots most of whose numbers are 0: of each person, the mean of its rows, rounded toward 0.
+
+    Each entry, of arrays of shape (entries,), says whose it is, its place among all numbers, what a row has there, and
+    how many rows the person has. A ballot is refused that is longer than its form allows, or has a number below 0 where
+    the form has none.
+    """
+    size = math.prod(form.shape)
+    if form.norm_squared >= _MOST_TOTAL or float(np.abs(numbers).max(initial=0)) * len(numbers) >= _MOST_TOTAL:
+        raise InvalidBallotError(
+            "Ballots are too large to be added up exactly. Cast fewer at once, or in coarser steps."
+        )
+    if len(cells) and not (cells.min() >= 0 and cells.max() < size and people.min() >= 0 and n_rows.min() >= 1):
+        raise InvalidBallotError("Entries of ballots must have a place, a person from 0 on, and at least one row.")
+    # Entries of one person in one place are one number of the ballot.
+    distinct, first, places = np.unique(people * size + cells, return_index=True, return_inverse=True)
+    sums = np.bincount(places, weights=numbers, minlength=len(distinct)).astype(np.int64)
+    ballots = np.sign(sums) * (np.abs(sums) // n_rows[first])
+    # Floats hold sums of squares exactly up to 2⁵³, and one beyond that stays beyond.
+    squares = np.bincount(distinct // size - distinct[:1].sum() // size, weights=ballots.astype(np.float64) ** 2)
+    if np.any(squares > form.norm_squared) or (form.nonnegative and np.any(ballots < 0)):
+        raise InvalidBallotError(
+            f"A ballot must have a squared norm of at most {form.norm_squared}, and no number below 0 where that is "
+            "said. Another one was cast."
+        )
+    totals = np.bincount(distinct % size, weights=ballots, minlength=size)
+    return BallotSum(totals.astype(np.int64).reshape(form.shape), form.norm_squared, form.unit, form.nonnegative)
 
 
 def _norms(weights: FloatArray, vectors: FloatArray) -> FloatArray:

@@ -96,6 +96,7 @@ class Given:
     n_people: int | None = None  # if these are only the first of more rows
     takes_empty: bool = True  # whether the teachers take empty cells as they are
     compare: bool = True  # whether public rows can be private rows
+    by_schema: bool = False  # whether a public schema takes the place of public rows
 
     def __repr__(self) -> str:
         return "Given(<private rows hidden>)"
@@ -137,7 +138,7 @@ def noise_of(mechanism: Any, epsilon: float | None, delta: float) -> float | Non
 
 
 def _hopeless(given: Given) -> Iterator[str]:
-    if len(given.public) < _FEWEST_PUBLIC_ROWS:
+    if len(given.public) < _FEWEST_PUBLIC_ROWS and not given.by_schema:
         yield (
             f"There are too few public rows ({len(given.public)}). With fewer than {_FEWEST_PUBLIC_ROWS}, the student "
             "cannot learn anything, and the budget would be spent for nothing. Add public rows; several hundred are "

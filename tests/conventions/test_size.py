@@ -10,29 +10,29 @@ import tutelage
 from conftest import REPOSITORY
 
 PACKAGE = Path(tutelage.__file__).parent
-MODULES = 179
+MODULES = 182
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
     "_internal": 1_345,
     "accounting": 2_645,
     "audit": 1_615,
-    "cli": 3_580,
+    "cli": 3_660,
     "datasets": 170,
-    "estimator": 1_730,
-    "features": 2_565,
+    "estimator": 1_745,
+    "features": 2_770,
     "federation": 3_705,
     "ledger": 2_310,
-    "mechanisms": 1_175,
-    "methods": 2_235,
+    "mechanisms": 1_180,
+    "methods": 2_465,
     "planning": 980,
     "publishing": 1_115,
     "reporting": 1_215,
-    "students": 2_150,
+    "students": 2_455,
     "teachers": 2_955,
     "testing": 385,
-    "root": 4_645,
+    "root": 4_670,
 }
-TEST_LINES = 30_650
+TEST_LINES = 31_050
 
 
 def lines_of(*paths: Path) -> int:

@@ -13,9 +13,10 @@ from tutelage._internal.validation import problems_in
 from tutelage.cli.method import read_method
 from tutelage.cli.settings import Section, about, entries_in, read_entry, read_section, read_settings
 from tutelage.estimator import PATEClassifier
-from tutelage.exceptions import ConfigError
+from tutelage.exceptions import ConfigError, InvalidParameterError
+from tutelage.features import Schema
 from tutelage.features.columns import TABLE_MAP_OF_PEOPLE
-from tutelage.methods import Method
+from tutelage.methods import Additive, Method
 from tutelage.methods.shortcuts import DEFAULTS, method_for
 from tutelage.methods.tuned import DEFAULT_SHARE
 from tutelage.published import is_formula
@@ -45,6 +46,7 @@ class PublicSection(Section, frozen=True):
 
     file: Annotated[str | None, about("Table or npz file of the public rows.")] = None
     label: Annotated[str | None, about("Label column: the start of the student, and for plan and score.")] = None
+    schema: Annotated[str | None, about("TOML file of columns, in place of public rows; see `tutelage schema`.")] = None
     evaluate_last: Annotated[Positive | None, about("Number of last rows, used for the score alone.")] = None
 
 
@@ -125,17 +127,19 @@ class RunConfig(Settings, frozen=True, kw_only=True):
     """A checked run configuration; `base` is the folder of the file, and `tried` has each setting of [tuning]."""
 
     base: Path
+    schema: Schema | None = None  # of the file that [public] names
     tried: "tuple[RunConfig, ...]" = ()
 
     @property
     def chosen(self) -> Method:
         """The method, or the default one if it is open."""
-        return self.method or _DEFAULT
+        return self.method or (_DEFAULT if self.schema is None else Additive())
 
     @property
     def map(self) -> str | None:
         """The name of the feature map; if every person is a teacher, by default steps and 0/1 columns."""
-        return self.features.map or (TABLE_MAP_OF_PEOPLE if self.chosen.of_people else None)
+        default = TABLE_MAP_OF_PEOPLE if self.chosen.of_people and self.schema is None else None
+        return self.features.map or default
 
     @property
     def folder(self) -> Path:
@@ -160,6 +164,7 @@ class RunConfig(Settings, frozen=True, kw_only=True):
         private, privacy = self.private, self.privacy
         return PATEClassifier(
             method=self.chosen,
+            public=self.schema,
             student_features="rows" if self.features.student == "rows" else None,
             unit=None if private is None else private.entity or private.unit,
             ledger=self.ledger,
@@ -198,6 +203,11 @@ def load_config(path: Path) -> RunConfig:
     types = {one.name: one.type for one in fields(Settings)}
     read, problems = entries_in(given, types, "the configuration", read=_read)
     config = RunConfig(**{"output": OutputSection(folder="."), **read}, base=path.parent)
+    if config.public.schema is not None:
+        try:
+            config = replace(config, schema=read_schema(config.base / user_path(config.public.schema)))
+        except (ConfigError, InvalidParameterError) as error:
+            problems["public"] = [*error.problems]
     if config.tuning is not None and not problems.keys() & {"method", "features"}:
         try:
             config = replace(config, tried=tuple(config.with_setting(method, one) for one in config.tuning.settings))
@@ -212,6 +222,14 @@ def load_config(path: Path) -> RunConfig:
     return config
 
 
+def read_schema(path: Path) -> Schema:
+    """Return the public schema of a TOML file."""
+    found = read_settings(path)
+    if set(found) != {"columns"}:
+        raise ConfigError(f"{path} must have one section, [columns], with a range or the categories of each column.")
+    return Schema(found["columns"])
+
+
 def _read(value: Any, kind: Any, name: str, where: str) -> Any:
     return read_method(value) if name == "method" else read_entry(value, kind, name, where)
 
@@ -219,8 +237,10 @@ def _read(value: Any, kind: Any, name: str, where: str) -> Any:
 def _problems_of_sources(config: RunConfig) -> Iterator[str]:
     private, public = config.private, config.public
     if config.dataset is not None:
-        if private or public.file or public.label:
-            yield "`dataset` has its own rows and labels. Leave out [private], `file` and `label`."
+        if private or public.file or public.label or public.schema:
+            yield "`dataset` has its own rows and labels. Leave out [private], `file`, `label` and `schema`."
+    elif public.schema is not None:
+        yield from _problems_of_schema(config)
     elif private is None or public.file is None:
         yield "Name the private rows in [private] `file` and the public rows in [public] `file`."
     if public.evaluate_last is not None and not (config.dataset or public.label):
@@ -236,6 +256,19 @@ def _problems_of_sources(config: RunConfig) -> Iterator[str]:
         one, other = config.input_file("private"), config.input_file("public")
         if one.samefile(other) if one.exists() and other.exists() else one.resolve() == other.resolve():
             yield "`file` in [public] must be another file than in [private], because public rows are not protected."
+
+
+def _problems_of_schema(config: RunConfig) -> Iterator[str]:
+    private, public = config.private, config.public
+    if private is None:
+        yield "Name the private rows in [private] `file`."
+    given = {
+        "`file` in [public]": public.file, "`label` in [public]": public.label, "[columns]": config.columns,
+        "`evaluate_last` in [public]": public.evaluate_last, "`map` in [features]": config.features.map,
+        "`batches` in [private]": private is not None and private.batches,
+    }  # fmt: skip
+    for name in (name for name, value in given.items() if value):
+        yield f"{name} does not go with `schema` in [public], which takes the place of public rows. Leave it out."
 
 
 def _problems_of_private(config: RunConfig) -> Iterator[str]:

@@ -86,7 +86,7 @@ def _released(
     settings: RunConfig, results: Claim, *, data_changed: bool, progress: bool
 ) -> tuple[PATEClassifier, PrivacyCard]:
     """Fit the model of a configuration, and publish it with its labels and its card."""
-    data = load_sources(settings)
+    data = load_sources(settings, by_schema=True)
     check_public_rows(settings, data)
     if data.batches is None:  # otherwise nothing is planned, and rows are read once less
         check(settings, data, data_changed=data_changed)
@@ -185,7 +185,8 @@ def _planned_epsilon(settings: RunConfig, data: RunData) -> float | None:
     method, privacy, pool = settings.chosen, settings.privacy, len(pool_of(settings, data))
     if privacy.budget or privacy.epsilon or method.mechanism is None:
         return privacy.budget or privacy.epsilon
-    event = method.event(Sizes(n_classes=len(data.classes), n_public=pool, unit=ONE_TEACHER))
+    bins: Any = {} if settings.schema is None else {"bins": settings.schema.bins}
+    event = method.event(Sizes(n_classes=len(data.classes), n_public=pool, unit=ONE_TEACHER, **bins))
     bound = data_independent.rdp(event).to_epsilon(privacy.delta).epsilon
     # Only a large ε is objected to, so the tighter bound, which takes seconds, is for those alone.
     return bound if bound <= LARGE_EPSILON else data_independent.epsilon(event, privacy.delta).epsilon
@@ -263,7 +264,8 @@ def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
         row("its score above the average, noise", f"{tuning.scores[tuning.chosen]:+.2%}, {tuning.noise:.2%}")
         row("share of the budget that tuning took", f"{settings.tuning.share:.0%} of all 1/σ²")
     row("mechanism", card.mechanism)
-    row("public rows labeled" if card.releases_sums else "queries", f"{card.queries:,}")
+    if settings.schema is None:
+        row("public rows labeled" if card.releases_sums else "queries", f"{card.queries:,}")
     row(settings.chosen.voters, _number_of_voters(model, card.teachers))
     row("privacy unit", card.epsilon.unit.name)
     if card.if_added_or_removed is not None:

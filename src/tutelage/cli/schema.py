@@ -10,6 +10,7 @@ from typer import Argument, Option
 
 from tutelage.cli.text import AsJson, print_json, say
 from tutelage.exceptions import ConfigError, InvalidDataError
+from tutelage.features import Schema
 from tutelage.features.cells import kind_of
 from tutelage.tables import Table, is_missing, read_table
 
@@ -21,6 +22,10 @@ def schema(
     ignore: Annotated[
         list[str] | None, Option(help="A column that is not a feature, such as the label. Can be repeated.")
     ] = None,
+    ranges: Annotated[
+        bool,
+        Option("--ranges", help="Print ranges of numbers, too: a file for `schema` in [public] of a configuration."),
+    ] = False,
     config: Annotated[bool, Option("--config", help="Print the JSON schema of a configuration, for editors.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -36,6 +41,15 @@ def schema(
     table = read_table(public)
     for name in ignore or ():
         table.column(name)  # refuses a name that is misspelled
+    if ranges:
+        proposed = Schema.learn(table.without(ignore or ())).columns
+        if as_json:
+            print_json({"columns": proposed}, ascii_only=False)
+            return
+        say(f"# Proposed from {table.n_rows:,} public rows of {public.name}. Correct any mistakes.\n[columns]")
+        for name, column in proposed.items():
+            say(f"{name if _BARE.fullmatch(name) else _quoted(name)} = [{', '.join(map(_toml, column))}]")
+        return
     found = {name: _described(table, name) for name in table.columns if name not in (ignore or ())}
     if as_json:
         print_json({"rows": table.n_rows, "columns": found}, ascii_only=False)
@@ -82,6 +96,10 @@ def _lines(name: str, column: dict[str, Any]) -> list[str]:
     empty = f"  # empty cells: {column['missing']:,}" if column["missing"] else ""
     reason = " ".join(str(column.get("reason", "")).splitlines())
     return [*([f"# {reason}"] if reason else []), f"{key} = {value}{empty}"]
+
+
+def _toml(value: Any) -> str:
+    return _quoted(value) if isinstance(value, str) else repr(value)
 
 
 def _quoted(text: str) -> str:

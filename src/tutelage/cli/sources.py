@@ -22,7 +22,7 @@ from tutelage.estimator import PATEClassifier
 from tutelage.estimator.inputs import Caller
 from tutelage.estimator.parameters import class_of, question_of
 from tutelage.exceptions import ConfigError, InvalidDataError, PreflightWarning
-from tutelage.features import PublicColumns, PublicRows
+from tutelage.features import PublicColumns, PublicRows, Schema
 from tutelage.features.columns import FEATURE_MAPS, Columns
 from tutelage.partition import canonical_ids
 from tutelage.preflight import Words, sorted_by
@@ -66,16 +66,22 @@ class RunData:
     categorical: tuple[str, ...] = ()
     entity_ids: Matrix | None = None
     silos: Matrix | None = None
-    columns: PublicColumns | None = None  # how named columns became numbers, learned from public rows
+    columns: PublicColumns | Schema | None = (
+        None  # how named columns became numbers, learned from public rows or declared
+    )
     whole_rows: Table | None = None  # as read, by which a ledger knows them; None where `X_private` is all there is
     others: dict[str, Matrix] = field(default_factory=dict, repr=False)  # private columns of an npz file beside `X`
     batches: RowsInBatches | None = None  # where rows are read in batches; the private ones above are of the first
 
 
-def load_sources(config: RunConfig) -> RunData:
+def load_sources(config: RunConfig, *, by_schema: bool = False) -> RunData:
     """Read the rows that `config` names; refusals quote no private cell."""
+    if config.schema is not None and not by_schema:
+        raise ConfigError("Only `tutelage run` takes a `schema` in [public]. Name public rows in `file`.")
     if config.dataset is not None:
         return _bundled(config.dataset)
+    if config.schema is not None and config.private is not None:
+        return _by_schema(config.input_file("private"), config.private, config.schema)
     if config.private is None or config.public.file is None:
         raise ConfigError("Name the private rows in [private] `file` and the public rows in [public] `file`.")
     private, public = config.input_file("private"), config.input_file("public")
@@ -94,7 +100,7 @@ def load_sources(config: RunConfig) -> RunData:
 def check_public_rows(config: RunConfig, data: RunData) -> None:
     """Refuse, before anything is spent, to keep all public rows for the score; warn if a sorted file is cut."""
     public, last = len(data.X_public), config.public.evaluate_last or 0
-    if last >= public:
+    if last >= public and config.schema is None:
         raise ConfigError(f"`evaluate_last` in [public] must be less than the {public} public rows. Got {last}.")
     if last and data.y_public is not None:
         columns = dict(zip((*data.numbers, *data.categorical), data.X_public.T, strict=False))
@@ -169,6 +175,30 @@ def _from_tables(
         columns=columns,
         whole_rows=rows,
         batches=None if batches is None else RowsInBatches(batches, private, public_rows),
+    )
+
+
+def _by_schema(path: Path, private: PrivateSection, schema: Schema) -> RunData:
+    """Return private rows that are read by a public schema, without any public row."""
+    if not path.name.lower().endswith(TABLE_FILES):
+        raise ConfigError("`file` in [private] must be a table where [public] has a `schema`: its columns need names.")
+    rows = read_table(path)
+    for name in schema.names:
+        rows.column(name)  # refuses a name that is misspelled
+    if special := {private.label, private.entity, private.silo, *private.ignore} & set(schema.names):
+        raise ConfigError(f"`{sorted(special)[0]}` in the schema is no feature, by [private]. Leave it out.")
+    return RunData(
+        X_private=schema.transform(rows),
+        y_private=_declared(np.array(rows.texts(private.label)), private),
+        X_public=np.empty((0, len(schema.names))),
+        y_public=None,
+        classes=tuple(private.classes or ()),
+        features=schema.names,
+        numbers=schema.names,
+        entity_ids=_ids(rows, private.entity),
+        silos=_ids(rows, private.silo),
+        columns=schema,
+        whole_rows=rows,
     )
 
 
@@ -320,7 +350,7 @@ def learn_features(settings: RunConfig, data: RunData) -> Any:
         return None
     public, section = PublicRows(pool_of(settings, data), _source(settings)), settings.features
     try:
-        columns = Columns(len(data.numbers), 0 if data.columns is None else data.columns.n_text_features)
+        columns = Columns(len(data.numbers), getattr(data.columns, "n_text_features", 0))
         return FEATURE_MAPS[settings.map](public, section.components, section.image_shape, columns)
     except ValueError as error:  # about public rows and settings only
         raise ConfigError(f"[features] does not fit the public rows. {error}") from None
@@ -355,7 +385,7 @@ def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATECla
     special = {} if private is None else {"entity_ids": private.entity, "silos": private.silo}
     named = {parameter: f"column '{name}'" for parameter, name in special.items()}
     apart = () if private is None else tuple(filter(None, (private.label, private.silo)))
-    model._caller = Caller(_IN_TOML, data.columns, data.others, apart, named)
+    model._caller = Caller(_IN_TOML, None if settings.schema else data.columns, data.others, apart, named)
     return model
 
 
@@ -380,4 +410,6 @@ def _rows(data: RunData, n_public: int) -> tuple[Any, Any, dict[str, Any]]:
         public = data.batches.public.take(range(n_public))
         return data.batches.rows, section.label, {"X_public": public, "entity_ids": section.entity, "silos": data.silos}
     given = {"entity_ids": data.entity_ids, "silos": data.silos, "whole_rows": data.whole_rows}
+    if isinstance(data.columns, Schema):
+        return data.whole_rows, data.y_private, given
     return data.X_private, data.y_private, {"X_public": data.X_public[:n_public], **given}

@@ -103,6 +103,9 @@ class PATEClassifier(ClassifierMixin, Inputs):
         How private rows teach the student: `NoisyMoments`, `CappedVotes` or `TeacherVotes`, with its settings. Default:
         the method that its shortcuts `teacher`, `n_teachers`, `mechanism`, `student`, `n_queries`, `selection` and
         `rounds` describe; without any, `NoisyMoments`. A fit takes either a method or shortcuts. See docs/methods.md.
+    public : Schema, optional
+        A public schema in place of public rows: names, ranges and categories of the columns. The method is then
+        `Additive`, and `fit` takes no `X_public`. See docs/howto/no-public-rows.md.
     teacher : scikit-learn classifier or teacher recipe, optional
         `VectorBallots` or `NearestQueries`, which make every person a teacher; a scikit-learn classifier, which is
         cloned for each shard; `ClassMeans` or `Ridge`, with which thousands of teachers are cheap; or a `Network`.
@@ -640,7 +643,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
         left_out = {*_NOT_OF_THE_RELEASE, *DEFAULTS, "method"}
         declared = {name: one for name, one in self.get_params(deep=False).items() if name not in left_out}
         with suppress(Exception):  # where a teacher cannot be spelled, no other release is known to be the same
-            given = [declared, run.method, self.classes_, run.noise.simulated, data_digest(*public).hex()]
+            order = None if self.public is None else self.public.names  # of which a mapping is spelled without
+            given = [declared, order, run.method, self.classes_, run.noise.simulated, data_digest(*public).hex()]
             return hashlib.sha256(canonical(spelled_out(given)).encode()).hexdigest()
         return secrets.token_hex(32)
 
@@ -692,7 +696,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         is_alone = alone is not None and by_itself.epsilon <= self.ledger_.budget
         self.epsilon_ = by_itself if is_alone else self.ledger_.guarantee()
         self.drawn_, self.remembered_ = boundary.n_drawn, boundary.n_remembered
-        if method.closed_form:  # all rows are labeled by what was released
+        if method.closed_form and len(made.labels):  # all rows are labeled by what was released
             self.drawn_ = len(made.labels) if boundary.cost else 0
             self.remembered_ = len(made.labels) - self.drawn_
         for name in (*self._private, "moments_", "tuning_"):

@@ -129,6 +129,12 @@ class Inputs(Parameters):
     ) -> Checked:
         """Return private and public rows of any form, checked, as numbers; set `classes_`."""
         require_same_rows(X, y=y, entity_ids=entity_ids, silos=silos, whole_rows=whole_rows)
+        if self.public is not None:
+            if X_public is not None or y_public is not None:
+                raise InvalidParameterError(
+                    "`public` of PATEClassifier takes the place of public rows. Leave out `X_public` and `y_public`."
+                )
+            X_public = self.public.empty()
         public_labels = None if self.classes is not None else labels_of_public(X_public, y)
         label = y if isinstance(y, str) else None
         X_public, y_public = _apart(X_public, y_public)
@@ -152,7 +158,7 @@ class Inputs(Parameters):
         targets = self._encoded(labels)
         keep = np.arange(len(rows))
         if X_public is not None:
-            public = self._validated(X_public)
+            public = self._validated(X_public) if self.public is None else X_public
         elif self.public_fraction is not None:
             shuffled = np.random.default_rng(self.random_state).permutation(len(rows))
             n_public = min(max(1, round(self.public_fraction * len(rows))), len(rows) - 1)
@@ -306,6 +312,7 @@ class Inputs(Parameters):
             training=Training(of_teachers, self.n_jobs, self.progress, checkpoints),
             labels=labels,
             weights=self._weights,
+            schema=self.public,
         )
 
     def partition(self, method: Method, n_rows: int, entity_ids: Any = None, silos: Any = None) -> Shards:
@@ -365,7 +372,11 @@ class Inputs(Parameters):
         self, runs: Sequence[Resolved], X: Any, X_public: Any
     ) -> tuple[list[Resolved], Any, Any, Table | None]:
         """Return rows of any form as numbers, and the maps without named columns; set what predictions need."""
-        self.columns_ = None
+        self.columns_, schema = None, self.public
+        if schema is not None:
+            self.columns_, self.student_map_, self._allow_nan = schema, None, False
+            rows = schema.table(dense_rows(X))
+            return list(runs), schema.transform(rows), np.empty((0, len(schema.names))), rows
         declared, maps = without_columns(*(each for run in runs for each in (run.teacher_map, run.student_map)))
         rows = None if X_public is None else numbered_rows(X, X_public, declared)
         found, default = list(runs), None
@@ -461,6 +472,7 @@ class Inputs(Parameters):
             n_people=n_people,
             takes_empty=run.method.takes_empty,
             compare=self.public_fraction is None,
+            by_schema=self.public is not None,
         )
 
     def _told(self, run: Resolved, found: Found) -> None:

@@ -19,6 +19,7 @@ from tutelage._internal.validation import integer_at_least, nearest, positive, p
 from tutelage.digests import canonical
 from tutelage.exceptions import InvalidParameterError, UnknownParameterError, shown
 from tutelage.features.base import require_public_map
+from tutelage.features.schema import Schema
 from tutelage.goals import Goal
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import Mechanism, NoisySum
@@ -37,6 +38,7 @@ _TUNED = ("method", "teacher", "features", "student", "student_features")
 _OF_METHOD = ("teacher", "student")  # of these
 # Limits of parameters; the record of the method checks its own.
 _TYPES: dict[str, tuple[Any, str]] = {
+    "public": (Schema | None, "a Schema"),
     "unit": (str | None, "a str"),
     "ledger": (str | PathLike | Ledger | None, "a path or a Ledger"),
     "question": (str | Real | np.bool_ | None, "a str"),
@@ -102,6 +104,7 @@ class Parameters(BaseEstimator):
     teacher: Any = None
     _: KW_ONLY
     method: Method | None = None
+    public: Schema | None = None
     n_teachers: int | None = None
     mechanism: Mechanism | NoisySum | None = None
     student: Any = None
@@ -200,7 +203,9 @@ class Parameters(BaseEstimator):
         student_map = self.features if self.student_features is None else self.student_features
         student_map = None if isinstance(student_map, str) else student_map
         shortcuts = {name: getattr(self, name) for name in DEFAULTS}
-        method = method_for(self.method, by_votes=self.checkpoints is not None, **shortcuts)
+        method = method_for(
+            self.method, by_votes=self.checkpoints is not None, by_schema=self.public is not None, **shortcuts
+        )
         student = student_named(method.student) if isinstance(method.student, str) else method.student
         if student is None and not method.closed_form:
             student = default_student(public_features=student_map is not None)
@@ -245,6 +250,15 @@ class Parameters(BaseEstimator):
         """Yield problems of parameters that do not go together."""
         if self.ledger is None and self.data_changed:
             yield "`data_changed` of PATEClassifier is about a ledger; name its file in `ledger`."
+        if run.method.needs_schema != (self.public is not None):
+            yield (
+                "`public` of PATEClassifier, a Schema, and the method Additive go together: the one without the other "
+                f"was given. Got the method {type(run.method).__name__}."
+            )
+        elif self.public is not None:
+            extra = {"features": self.features, "student_features": self.student_features, "tune": self.tune}
+            for name in (name for name, value in (extra | {"public_fraction": self.public_fraction}).items() if value):
+                yield f"`{name}` of PATEClassifier needs public rows, and `public` takes their place. Leave it out."
         if run.method.mechanism is not None and self.epsilon is not None:
             yield (
                 "`epsilon` and `mechanism` of PATEClassifier both determine how much noise there is. Pass one of them; "

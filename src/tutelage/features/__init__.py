@@ -6,6 +6,7 @@ from tutelage.features.fitted import PublicEncoder, PublicTransformer
 from tutelage.features.images import EdgesAndLevels, image_features
 from tutelage.features.landmarks import PublicKernel, UnitBall, ballot_features
 from tutelage.features.learned import PublicPCA, PublicProjection, PublicScaling, PublicSteps
+from tutelage.features.schema import Schema
 from tutelage.features.texts import text_features
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "PublicScaling",
     "PublicSteps",
     "PublicTransformer",
+    "Schema",
     "UnitBall",
     "ballot_features",
     "image_features",

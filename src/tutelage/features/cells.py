@@ -61,7 +61,7 @@ def named_cells(rows: Any, names: Collection[str] | None = None) -> Table | None
 
 def as_texts(cells: Cells) -> npt.NDArray[Any]:
     """Return the cells of a column as texts, by their values; an empty one is blank."""
-    return _of_each(cells, by_value, object)
+    return of_each(cells, by_value, object)
 
 
 def frame_kinds(table: Table) -> dict[str, str]:
@@ -275,10 +275,10 @@ def in_numbers(cells: Cells, kind: str, column: str) -> FloatArray:
         return _converted(cells, NUMERIC[kind], f"{column} must hold dates only, as the public rows do")
     refusal = f"{column} holds text, but only numbers in the public rows"
     plain = cells.dtype.kind in "buif"
-    return _steady(cells.astype(np.float64) if plain else _converted(cells, NUMERIC[kind], refusal))
+    return steady(cells.astype(np.float64) if plain else _converted(cells, NUMERIC[kind], refusal))
 
 
-def _steady(numbers: FloatArray) -> FloatArray:
+def steady(numbers: FloatArray) -> FloatArray:
     """Return numbers with 13 digits, which all readers agree on: some read "0.1" with another last bit than others.
 
     A decimal of at most 13 digits becomes the float next to it, and lies far from where rounding changes. So a map with
@@ -292,14 +292,14 @@ def _steady(numbers: FloatArray) -> FloatArray:
 
 def _converted(cells: Cells, convert: Callable[[Any], float], refusal: str) -> FloatArray:
     try:
-        return _of_each(cells, lambda cell: np.nan if _is_empty(cell) else convert(cell), np.float64)
+        return of_each(cells, lambda cell: np.nan if _is_empty(cell) else convert(cell), np.float64)
     except (AttributeError, OverflowError, TypeError, ValueError):
         pass
     # Out here: Python's own error, which quotes the cell, would be carried along as the context.
     raise InvalidDataError(f"{refusal}. Clean the column, or leave it out.")
 
 
-def _of_each(cells: Cells, convert: Callable[[Any], Any], dtype: Any) -> npt.NDArray[Any]:
+def of_each(cells: Cells, convert: Callable[[Any], Any], dtype: Any) -> npt.NDArray[Any]:
     """Return what a function makes of each cell, of equal texts once."""
     values = cells.tolist()
     if set(map(type, values)) <= {str, NoneType}:  # several times as fast, for columns of millions of cells
@@ -343,7 +343,7 @@ def _codes(cells: Cells, categories: npt.NDArray[np.str_]) -> FloatArray:
     values, places = (cells, slice(None))
     if cells.dtype.kind in "biufM":
         values, places = np.unique(cells, return_inverse=True)
-    return _of_each(values, lambda cell: codes.get(by_value(cell), UNKNOWN), np.float64)[places]
+    return of_each(values, lambda cell: codes.get(by_value(cell), UNKNOWN), np.float64)[places]
 
 
 def code_of(categories: npt.NDArray[np.str_]) -> dict[str, int]:

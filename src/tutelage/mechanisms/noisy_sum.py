@@ -60,7 +60,8 @@ class NoisySum:
                 "query. Use GNMax or another Mechanism."
             )
         sigma = self.noise_multiplier * sqrt(form.norm_squared)
-        return events.NoisySumGaussian(sigma, form.norm_squared, prod(form.shape), form.unit, simulated)
+        bounds = form.norm_squared, prod(form.shape), form.unit
+        return events.NoisySumGaussian(sigma, *bounds, simulated, form.nonnegative)
 
     def check(self, _ballots: BallotSum, _predictions: object = None, /) -> None:
         """Raise what `release` would refuse: nothing of a sum."""

@@ -1,5 +1,6 @@
 """Methods: how private rows teach a student. Each is a public record and a generator of requests."""
 
+from tutelage.methods.additive import Additive
 from tutelage.methods.base import Method
 from tutelage.methods.capped_votes import CappedVotes
 from tutelage.methods.noisy_moments import NoisyMoments
@@ -7,5 +8,5 @@ from tutelage.methods.requests import Public, Sizes
 from tutelage.methods.teacher_votes import TeacherVotes
 from tutelage.methods.tuned import Tuned, Tuning
 
-__all__ = ["CappedVotes", "Method", "NoisyMoments", "Public", "Sizes", "TeacherVotes", "Tuned", "Tuning"]
-METHODS: dict[str, type[Method]] = {kind.name: kind for kind in (NoisyMoments, CappedVotes, TeacherVotes)}
+__all__ = ["Additive", "CappedVotes", "Method", "NoisyMoments", "Public", "Sizes", "TeacherVotes", "Tuned", "Tuning"]
+METHODS: dict[str, type[Method]] = {kind.name: kind for kind in (NoisyMoments, CappedVotes, TeacherVotes, Additive)}

@@ -45,6 +45,8 @@ class Method(ABC):
         Whether it starts from labels of public rows.
     takes_weights : bool
         Whether a student in closed form predicts by the class weights of `Public`.
+    needs_schema : bool
+        Whether it takes a public schema in place of public rows.
     fewest_public : int
         Public rows below which a warning is due.
     accounting : Accounting
@@ -62,6 +64,7 @@ class Method(ABC):
     takes_empty: ClassVar[bool] = False
     takes_labels: ClassVar[bool] = False
     takes_weights: ClassVar[bool] = False
+    needs_schema: ClassVar[bool] = False
     fewest_public: ClassVar[int] = 0
     accounting: ClassVar[Accounting] = Accounting.RENYI
     mechanism: Any  # None until it is calibrated, or given

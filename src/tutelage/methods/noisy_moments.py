@@ -1,7 +1,7 @@
 """Every person casts a vector for each class, noisy sums of these are released, and a student follows from them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from math import sqrt
@@ -39,7 +39,7 @@ from tutelage.partition import Shards
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.students import Moments, NoisySumClassifier
 from tutelage.students.noisy_sums import Spectrum
-from tutelage.students.stacking import Stacking, numbers_of, stacking_norm, weighted
+from tutelage.students.stacking import N_SCORES, Stacking, joint_norm, numbers_of, weighted
 from tutelage.teachers import VectorBallots
 from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory, Vectors
 from tutelage.teachers.vectors import sum_of_blocks
@@ -145,17 +145,10 @@ class StackingBallot(SummedBallot):
         self, vectors_of: FeatureMap, unit: PrivacyUnit, blocks: Iterable[PeopleBlock], kept: Vectors
     ) -> BallotSum:
         n_vectors, m = len(self.stacking.student.coef_), len(self.stacking.student.classes_)
-        at_once = max(1, _NUMBERS_AT_ONCE // self.stacking.n_numbers)
 
         def cast_by(block: PeopleBlock) -> BallotSum:
             seen = self._seen(vectors_of, kept, block, n_vectors + m)
-            starts = np.flatnonzero(np.diff(block.people, prepend=-1))
-            parts = np.split(np.arange(len(seen)), starts[1:][np.diff(starts // at_once) > 0])  # of whole people
-            ballots = (self.stacking.ballots(seen[part], block.labels[part]) for part in parts)
-            whose = (block.people[part] for part in parts)
-            return reduce(
-                add_sums, (sum_of_means(*one, stacking_norm(m), unit) for one in zip(ballots, whose, strict=True))
-            )
+            return sum_of_joint(self.stacking.ballots, self.stacking.n_weights, seen, block, unit)
 
         return sum_of_blocks(blocks, cast_by)
 
@@ -189,6 +182,29 @@ class NoisySums(Method):
     def with_noise(self, noise: float) -> Self:
         """Return the method with this noise."""
         return replace(self, mechanism=NoisySum(noise))  # type: ignore[type-var]
+
+    def event_of_count(self, sizes: Sizes) -> list[Event]:
+        """Return what the noisy number of people is, if that number is private."""
+        if not _count_is_private(sizes.unit):
+            return []
+        return [self._count.most(_form_of_count(sizes.unit), simulated=sizes.simulated)]
+
+    def counted(self, public: Public, total: Event) -> Generator[Request, Answer, int]:
+        """Return how many people there are; where that is private, about how many."""
+        if not _count_is_private(public.unit):
+            return public.n_teachers or 0
+        count = yield Request(
+            mechanism=self._count,
+            form=_form_of_count(public.unit),
+            subject={"sum": [*subject_of(public), "people"]},
+            ballot=CountBallot(),
+            total=Composed((total,)),
+        )
+        return max(1, int(count.values[0, 0]))
+
+    @property
+    def _count(self) -> NoisySum:
+        return NoisySum(self.calibrated.noise_multiplier * _NOISE_OF_COUNT)
 
 
 @final
@@ -257,19 +273,12 @@ class NoisyMoments(NoisySums):
 
     def _stacking(self, sizes: Sizes) -> tuple[NoisySum, Vector]:
         """Return how the sum that stacks is released, and the form of its ballots."""
-        numbers = numbers_of(sizes.n_classes)
-        form = Vector((1, numbers), stacking_norm(sizes.n_classes) ** 2, sizes.unit)
+        form = form_of_joint(N_SCORES + sizes.n_classes, sizes.unit)
         return NoisySum(self.calibrated.noise_multiplier / sqrt(self.stack)), form
 
     def _event_of_stacking(self, sizes: Sizes) -> Event:
         mechanism, form = self._stacking(sizes)
         return mechanism.most(form, simulated=sizes.simulated)
-
-    def event_of_count(self, sizes: Sizes) -> list[Event]:
-        """Return what the noisy number of people is, if that number is private."""
-        if not _count_is_private(sizes.unit):
-            return []
-        return [self._count.most(_form_of_count(sizes.unit), simulated=sizes.simulated)]
 
     def check(self, public: Public) -> None:
         """Refuse public rows from which no features can be learned, before the number of people is released."""
@@ -296,19 +305,6 @@ class NoisyMoments(NoisySums):
             student=released.student if self.student is None else None,
             extras={"moments_": released.moments, "class_weight_": released.class_weight, **extras},
         )
-
-    def counted(self, public: Public, total: Event) -> Generator[Request, Answer, int]:
-        """Return how many people there are; where that is private, about how many."""
-        if not _count_is_private(public.unit):
-            return public.n_teachers or 0
-        count = yield Request(
-            mechanism=self._count,
-            form=_form_of_count(public.unit),
-            subject={"sum": [*subject_of(public), "people"]},
-            ballot=CountBallot(),
-            total=Composed((total,)),
-        )
-        return max(1, int(count.values[0, 0]))
 
     def sums(
         self,
@@ -407,10 +403,6 @@ class NoisyMoments(NoisySums):
             class_weight=None if weights is None else dict(zip(classes.tolist(), weights.tolist(), strict=True)),
         )
 
-    @property
-    def _count(self) -> NoisySum:
-        return NoisySum(self.calibrated.noise_multiplier * _NOISE_OF_COUNT)
-
     def _features(self, public: Public, n_people: int, mechanism: NoisySum) -> Pipeline:
         """Return the features that the ballots are cast by, learned from public rows."""
         features = self.teacher.features(
@@ -492,6 +484,26 @@ def sum_of_means(ballots: IntArray, people: IntArray, norm: int, unit: PrivacyUn
     sums, n_rows = np.add.reduceat(ballots, starts, axis=0), np.diff(starts, append=len(people))[:, np.newaxis]
     means = np.rint(sums / n_rows).astype(np.int64)
     return sum_of_products(np.ones((len(means), 1), dtype=np.int64), means, np.arange(len(means)), norm=norm, unit=unit)
+
+
+def form_of_joint(n_weights: int, unit: PrivacyUnit) -> Vector:
+    """Return the form of ballots of gradient and Gram matrix (`tutelage.students.stacking`)."""
+    return Vector((1, numbers_of(n_weights)), joint_norm(n_weights) ** 2, unit)
+
+
+def sum_of_joint(
+    ballots_of: Callable[[Matrix, IntArray], IntArray],
+    n_weights: int,
+    seen: Matrix,
+    block: PeopleBlock,
+    unit: PrivacyUnit,
+) -> BallotSum:
+    """Return the sum of such ballots of the people of a block, whose rows are `seen`; some people at a time."""
+    at_once = max(1, _NUMBERS_AT_ONCE // numbers_of(n_weights))
+    starts = np.flatnonzero(np.diff(block.people, prepend=-1))
+    parts = np.split(np.arange(len(seen)), starts[1:][np.diff(starts // at_once) > 0])  # of whole people
+    ballots = ((ballots_of(seen[part], block.labels[part]), block.people[part]) for part in parts)
+    return reduce(add_sums, (sum_of_means(*one, joint_norm(n_weights), unit) for one in ballots))
 
 
 def _start(seen: Matrix, n_scores: int) -> Matrix | None:

@@ -16,6 +16,7 @@ from tutelage.ballots import BallotSum, OneHot, Vector, VoteHistogram, tally_few
 from tutelage.digests import data_digest
 from tutelage.events import Event
 from tutelage.features.base import FeatureMap, features_of_private
+from tutelage.features.schema import Schema
 from tutelage.goals import ClassWeights
 from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.partition import Shards
@@ -36,6 +37,7 @@ class Sizes:
     unit: PrivacyUnit
     simulated: bool = False
     labeled: bool = False  # whether public rows have labels
+    bins: tuple[int, ...] = ()  # of each column of a public schema
 
 
 class Training(NamedTuple):
@@ -67,6 +69,7 @@ class Public:
     # Class index of each public row, or −1. Where there are labels, the last columns of `teacher_rows` are scores.
     labels: IntArray | None = None
     weights: ClassWeights | None = None  # how much classes count in predictions, where they do not count alike
+    schema: Schema | None = None  # in place of public rows
 
     @classmethod
     def of_labels(cls, known: Any, unit: PrivacyUnit, n_people: int, *, scored: bool = False) -> "Public":
@@ -86,6 +89,7 @@ class Public:
             unit=self.unit,
             simulated=self.simulated,
             labeled=self.labels is not None,
+            bins=() if self.schema is None else self.schema.bins,
         )
 
     @property

@@ -7,6 +7,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 from tutelage.exceptions import InvalidParameterError, shown
 from tutelage.mechanisms import Mechanism
+from tutelage.methods.additive import Additive
 from tutelage.methods.base import Method
 from tutelage.methods.capped_votes import CappedVotes
 from tutelage.methods.noisy_moments import NoisyMoments
@@ -18,7 +19,7 @@ DEFAULTS: dict[str, Any] = dict.fromkeys(
 )
 
 
-def method_for(method: Method | None, *, by_votes: bool = False, **shortcuts: Any) -> Method:
+def method_for(method: Method | None, *, by_votes: bool = False, by_schema: bool = False, **shortcuts: Any) -> Method:
     """Return a method that is given, or the one that shortcuts stand for; `by_votes` says that votes are meant.
 
     Without a teacher, people cast vectors, unless a shortcut is about votes on single rows. Then forests vote.
@@ -32,6 +33,8 @@ def method_for(method: Method | None, *, by_votes: bool = False, **shortcuts: An
         if given:
             raise _set_twice(next(iter(given)), "method", method)
         return method
+    if by_schema and not by_votes and given.keys() <= {"mechanism", "student"}:
+        return Additive(**given)
     teacher, mechanism = given.pop("teacher", None), given.get("mechanism")
     about_votes = given.keys() - {"mechanism", "student", "rounds"}
     if teacher is None:

@@ -5,8 +5,10 @@ on the private rows themselves, by one Newton step from the model of public labe
 of the scores and of a bias for each class. The step is as long as the noise lets it be believed.
 """
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil, sqrt
 from typing import Any, Self, final
 
@@ -51,8 +53,7 @@ class Stacking:
         scores = made._scores(seen)
         deviations = np.sqrt((scores**2).sum(axis=2).mean(axis=0) / (len(student.classes_) - 1))
         made = cls(student, np.maximum(deviations, _LEAST_DEVIATION), 1.0)
-        lengths = 2 * made._lengths(made._explained(seen))
-        return cls(student, made.deviations, float(np.quantile(lengths, _QUANTILE)))
+        return cls(student, made.deviations, radius_of(made._explained(seen)))
 
     @property
     def n_weights(self) -> int:
@@ -62,7 +63,7 @@ class Stacking:
     @property
     def n_numbers(self) -> int:
         """How many numbers a ballot has: the gradient, and the upper half of the Gram matrix."""
-        return numbers_of(len(self.student.classes_))
+        return numbers_of(self.n_weights)
 
     def ballots(self, seen: FloatArray, labels: IntArray) -> IntArray:
         """Return the numbers of each row, shape (rows, numbers), of a length of at most about 2¹⁶.
@@ -77,15 +78,9 @@ class Stacking:
         return np.concatenate([self._ballots(seen[part], labels[part]) for part in parts])
 
     def _ballots(self, seen: FloatArray, labels: IntArray) -> IntArray:
-        shown, m = self._shown(seen), len(self.student.classes_)
-        mean, _ = _moments(shown, _whole(chances_of(seen[:, -m:])))
-        gradient = _STEPS * shown[np.arange(len(shown)), labels] - mean
-        mean, second = _moments(shown, _whole(chances_of(_SOFTER * seen[:, -m:])))
-        rows, columns = np.triu_indices(self.n_weights)
-        gram = _STEPS * second[:, rows, columns] - mean[:, rows] * mean[:, columns]
-        gram *= np.where(rows == columns, 1, sqrt(2)) * (4 / _STEPS**4)
-        both = np.hstack([gradient / _STEPS**2, gram]) / sqrt(2)
-        return np.rint(both * _BALLOT_STEPS).astype(np.int64)
+        explained, m = self._explained(seen), len(self.student.classes_)
+        chances = (chances_of(scores) for scores in (seen[:, -m:], _SOFTER * seen[:, -m:]))
+        return joint_ballots(explained, self.radius, *chances, labels)
 
     def classifier(self, total: IntArray, sigma: float, n_people: int) -> LogisticRegression:
         """Return the student, over vectors and scores.
@@ -99,16 +94,7 @@ class Stacking:
         n_people : int
             How many people there are.
         """
-        size, n = self.n_weights, n_people
-        means, noise = sqrt(2) / (_BALLOT_STEPS * n) * total, sqrt(2) / (_BALLOT_STEPS * n) * sigma
-        rows, columns = np.triu_indices(size)
-        gram = np.zeros((size, size))
-        gram[rows, columns] = gram[columns, rows] = means[size:] / np.where(rows == columns, 4, 4 * sqrt(2))
-        parts, weights = (slice(N_SCORES), slice(N_SCORES, None)), np.zeros(size)
-        for _ in range(_PASSES):
-            for part, other in (parts, parts[::-1]):
-                left = means[:size][part] - gram[part, other] @ weights[other]
-                weights[part] = _step(left, gram[part, part], noise, n)
+        weights = weights_of(total, sigma, n_people, (N_SCORES, self.n_weights - N_SCORES))
         weights /= self.radius
         return self._classifier(weights[:N_SCORES] / self.deviations, weights[N_SCORES:])
 
@@ -143,25 +129,65 @@ class Stacking:
         ones = np.broadcast_to(np.eye(m) - 1 / m, (len(seen), m, m))
         return np.concatenate([np.swapaxes(scores, 1, 2), ones], axis=2)
 
-    def _lengths(self, explained: FloatArray) -> FloatArray:
-        return np.sqrt((explained * explained).sum(axis=2)).max(axis=1)
 
-    def _shown(self, seen: FloatArray) -> FloatArray:
-        """Return what the weights explain at a length of at most ½, in whole steps."""
-        explained = self._explained(seen)
-        sizes = np.maximum(2 * self._lengths(explained), self.radius)[:, np.newaxis, np.newaxis]
-        return np.rint(explained / sizes * (_STEPS - sqrt(self.n_weights)))
+def lengths_of(explained: FloatArray) -> FloatArray:
+    """Return the length of what the weights explain of the class of which they explain most, of each row."""
+    return np.sqrt((explained * explained).sum(axis=2)).max(axis=1)
 
 
-def numbers_of(n_classes: int) -> int:
-    """Return how many numbers a ballot about so many classes has."""
-    size = N_SCORES + n_classes
-    return size + size * (size + 1) // 2
+def radius_of(explained: FloatArray) -> float:
+    """Return the length beyond which rows are shortened, by public rows."""
+    return float(np.quantile(2 * lengths_of(explained), _QUANTILE))
 
 
-def stacking_norm(n_classes: int) -> int:
+def in_steps(explained: FloatArray, radius: float) -> FloatArray:
+    """Return what the weights explain at a length of at most ½, in whole steps."""
+    sizes = np.maximum(2 * lengths_of(explained), radius)[:, np.newaxis, np.newaxis]
+    return np.rint(explained / sizes * (_STEPS - sqrt(explained.shape[2])))
+
+
+def joint_ballots(
+    explained: FloatArray, radius: float, chances: FloatArray, softer: FloatArray, labels: IntArray
+) -> IntArray:
+    """Return gradient and Gram matrix of each row, at the one and the other chances; see `Stacking.ballots`.
+
+    `explained`, shape (rows, classes, weights), is what the weights explain of each class.
+    """
+    shown, size = in_steps(explained, radius), explained.shape[2]
+    mean, _ = _moments(shown, _whole(chances))
+    gradient = _STEPS * shown[np.arange(len(shown)), labels] - mean
+    mean, second = _moments(shown, _whole(softer))
+    rows, columns = np.triu_indices(size)
+    gram = _STEPS * second[:, rows, columns] - mean[:, rows] * mean[:, columns]
+    gram *= np.where(rows == columns, 1, sqrt(2)) * (4 / _STEPS**4)
+    both = np.hstack([gradient / _STEPS**2, gram]) / sqrt(2)
+    return np.rint(both * _BALLOT_STEPS).astype(np.int64)
+
+
+def weights_of(total: IntArray, sigma: float, n_people: int, sizes: Sequence[int]) -> FloatArray:
+    """Return the weights, times the radius, by the noisy sum of ballots; of groups of these sizes, one by one."""
+    size, n = sum(sizes), n_people
+    means, noise = sqrt(2) / (_BALLOT_STEPS * n) * total, sqrt(2) / (_BALLOT_STEPS * n) * sigma
+    rows, columns = np.triu_indices(size)
+    gram = np.zeros((size, size))
+    gram[rows, columns] = gram[columns, rows] = means[size:] / np.where(rows == columns, 4, 4 * sqrt(2))
+    weights, ends = np.zeros(size), np.cumsum([0, *sizes]).tolist()
+    for _ in range(_PASSES):
+        for start, end in pairwise(ends):
+            part, others = slice(start, end), np.r_[:start, end:size]
+            left = means[:size][part] - gram[part, others] @ weights[others]
+            weights[part] = _step(left, gram[part, part], noise, n)
+    return weights
+
+
+def numbers_of(n_weights: int) -> int:
+    """Return how many numbers a ballot about so many weights has: the gradient, and half of the Gram matrix."""
+    return n_weights + n_weights * (n_weights + 1) // 2
+
+
+def joint_norm(n_weights: int) -> int:
     """Return the largest norm of a ballot, in whole steps: of length one, and rounded by row and by person."""
-    return ceil(_BALLOT_STEPS + sqrt(numbers_of(n_classes))) + 1
+    return ceil(_BALLOT_STEPS + sqrt(numbers_of(n_weights))) + 1
 
 
 def linear_scores(classifier: LogisticRegression, X: FloatArray) -> FloatArray:

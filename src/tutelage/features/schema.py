@@ -1,0 +1,209 @@
+"""A public schema: names, ranges and categories of columns, by which a cell is read without any public row."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import isfinite
+from numbers import Real
+from typing import Any, Self, final
+
+import numpy as np
+
+from tutelage._internal.typing import FloatArray, IntArray, Matrix
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, shown
+from tutelage.features.base import PublicFeatureMap
+from tutelage.features.cells import categories_of, columns_of, kind_of, of_each, steady
+from tutelage.tables import Cells, Table, as_table, by_value, spelled
+
+_EVEN, _HALVES = 16, 12  # bins of a number: of one width, and towards the lower end, each half as wide as the next
+_MOST_WHOLE = 24  # whole numbers that have a bin each
+_NEARLY_ALL = 0.98
+_PEOPLE_OF_BIN, _MOST_MERGED = 8.0, 3  # deviations of the noise; doublings of the width of bins
+_MOST_BINS, _MOST_COLUMNS = 2_000, 200
+
+
+@final
+@dataclass(eq=False, repr=False)
+class Schema(PublicFeatureMap):
+    """Turns named columns into bins, as declared: no row is looked at, public or private.
+
+    It takes rows with column names, whose columns may come in any order and may have others beside them; or plain rows,
+    whose columns come in the order of `columns`. Each cell is read alone, so no cell can make another one mean
+    something else, and none is refused. A number beyond the range goes into the bin at its end. A cell that is empty,
+    no number, or not in the list of categories goes into the last bin of its column.
+
+    Parameters
+    ----------
+    columns : mapping of names to ranges or categories
+        The feature columns: the lowest and the highest value of a number, or all categories, as texts:
+        ``{"age": (17, 90), "work": ["private", "public"]}``. Whole limits that are no more than 24 apart give each
+        whole number a bin. All of it is published, so write it by public knowledge, never by private rows.
+    """
+
+    columns: Mapping[str, Sequence[Any]]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.columns, Mapping) or not 1 <= len(self.columns) <= _MOST_COLUMNS:
+            raise InvalidParameterError(
+                f"`columns` of Schema must map 1 to {_MOST_COLUMNS} names to ranges or categories. Got "
+                f"{shown(self.columns)}."
+            )
+        if problems := [rule for name, one in self.columns.items() if (rule := _problem_of(name, one))]:
+            raise InvalidParameterError(*problems)
+
+    @classmethod
+    def learn(cls, public: Table) -> Self:
+        """Propose a schema by public rows, which everyone may see: their ranges and categories.
+
+        Dates, and texts that differ in most rows, are left out. So are columns of which nearly all rows have one value:
+        every column makes the noise on all others larger.
+        """
+        found = dict[str, Any]()
+        for name in public.columns:
+            if Counter(public.texts(name)).most_common(1)[0][1] > _NEARLY_ALL * public.n_rows:
+                continue
+            kind = kind_of(public, name, short_texts=True)
+            if not isinstance(kind, str):
+                found[name] = [text for text in categories_of(public, name).tolist() if text] or ["?"]
+            elif kind == "number":
+                numbers = _numbers(public.column(name))
+                low, high = (float(end(numbers)) for end in (np.nanmin, np.nanmax))
+                ends = low, high if low < high else low + 1
+                found[name] = [int(end) if end.is_integer() else end for end in ends]
+        return cls(found)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns, in order."""
+        return tuple(self.columns)
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of columns."""
+        return len(self.columns)
+
+    @property
+    def bins(self) -> tuple[int, ...]:
+        """How many bins each column has; the last one is for cells that are empty or unknown."""
+        return tuple(map(len, self.cells.values()))
+
+    @property
+    def ordered(self) -> tuple[bool, ...]:
+        """Whether the bins of each column, but for the last one, are intervals of numbers."""
+        return tuple(map(_is_range, self.columns.values()))
+
+    @property
+    def cells(self) -> dict[str, list[str]]:
+        """What each bin of each column holds, in words."""
+        return {name: [*_named(one), "empty or unknown"] for name, one in self.columns.items()}
+
+    def merged(self, people: float) -> tuple[IntArray, ...]:
+        """Return the cell in which each bin of each column is counted: where noise would hide them, with its neighbors.
+
+        `people` is about how many there are, in deviations of the noise on the count of a bin.
+        """
+        found = list[IntArray]()
+        for n_bins, ordered in zip(self.bins, self.ordered, strict=True):
+            level = 0
+            while ordered and level < _MOST_MERGED and _PEOPLE_OF_BIN * n_bins > people * 2**level:
+                level += 1
+            places = (np.arange(n_bins) + 2**level - 1) >> level  # the lowest bin, mostly of many people, stays alone
+            places[-1] = places[-2] + 1
+            found.append(places)
+        return tuple(found)
+
+    def empty(self) -> Table:
+        """Return a table of these columns without any row."""
+        return Table("", {name: np.empty(0, dtype=object) for name in self.columns})
+
+    def table(self, X: Any) -> Table:
+        """Return rows as a table: those with named columns as they are, plain rows in the order of the columns."""
+        found = as_table(X)
+        return Table("", dict(zip(self.names, columns_of(X, self.names), strict=True))) if found is None else found
+
+    def transform(self, X: Any) -> Matrix:
+        """Return the number of the bin of each cell, shape (rows, columns)."""
+        table = as_table(X, self.columns)
+        cells = list(columns_of(X if table is None else table, self.names))
+        if len(set(map(len, cells))) > 1:
+            raise InvalidDataError("The columns of the rows must have as many cells each. Got columns of two lengths.")
+        return np.column_stack([_bin_of(*one) for one in zip(cells, self.columns.values(), strict=True)])
+
+
+def _is_range(column: Sequence[Any]) -> bool:
+    return len(column) == 2 and all(isinstance(end, Real) and not isinstance(end, bool | np.bool_) for end in column)
+
+
+def _problem_of(name: object, column: object) -> str:
+    """Return what is wrong with a column, if anything is."""
+    if isinstance(name, str) and isinstance(column, list | tuple) and column:
+        if _is_range(column):
+            low, high = map(float, column)
+            if isfinite(high - low) and low < high:
+                return ""
+        elif (
+            all(isinstance(one, str) for one in column) and len(set(map(by_value, column))) == len(column) <= _MOST_BINS
+        ):
+            return ""
+    return (
+        f"`columns` of Schema must give {shown(name)} a range, as [17, 90], or up to {_MOST_BINS} categories as texts, "
+        f"each once. Got {shown(column)}."
+    )
+
+
+def _edges(column: Sequence[Any]) -> FloatArray:
+    """Return the lower ends of the bins of a number."""
+    low, high = map(float, column)
+    if low.is_integer() and high.is_integer() and high - low <= _MOST_WHOLE:
+        return np.arange(low, high + 1)
+    halves = 2.0 ** -np.arange(1, _HALVES + 1)
+    shares = np.unique(np.concatenate([np.arange(_EVEN) / _EVEN, halves]))
+    return np.unique(steady(low + (high - low) * shares))
+
+
+def _named(column: Sequence[Any]) -> list[str]:
+    if not _is_range(column):
+        return [spelled(one) for one in column]
+    edges = [*_edges(column).tolist()]
+    if np.all(np.diff(edges) == 1):
+        return [f"{edge:g}" for edge in edges]
+    return [f"{low:.6g} to {high:.6g}" for low, high in pairwise([*edges, float(column[1])])]
+
+
+def _bin_of(cells: Cells, column: Sequence[Any]) -> FloatArray:
+    """Return the bin of each cell, by this cell alone."""
+    if _is_range(column):
+        edges, numbers = _edges(column), _numbers(cells)
+        places = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, len(edges) - 1)
+        return np.where(np.isnan(numbers), len(edges), places).astype(np.float64)
+    places = {by_value(one): place for place, one in enumerate(column)}
+    return _each(cells, lambda cell: places.get(_value(cell), len(column)))
+
+
+def _numbers(cells: Cells) -> FloatArray:
+    """Return cells as numbers, NaN where a cell is none, the same of every type that a reader gives them."""
+    return steady(cells.astype(np.float64) if cells.dtype.kind in "iuf" else _each(cells, _number))
+
+
+def _each(cells: Cells, convert: Callable[[Any], float]) -> FloatArray:
+    """Return what a function makes of each cell, of equal ones once where that is quick."""
+    if cells.dtype.kind not in "biufM":
+        return of_each(cells, convert, np.float64)
+    values, places = np.unique(cells, return_inverse=True)
+    return of_each(values, convert, np.float64)[places]
+
+
+def _number(cell: Any) -> float:
+    try:
+        return float(_value(cell))
+    except (OverflowError, ValueError):
+        return np.nan
+
+
+def _value(cell: Any) -> str:
+    """Return a cell as one text for all spellings of its value; nothing of one that cannot be spelled."""
+    try:
+        return by_value(cell)
+    except Exception:  # whatever a class of somebody's own raises
+        return ""

@@ -1,0 +1,208 @@
+"""Without public rows: three noisy sums over a public schema, from which an additive model follows."""
+
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
+from functools import partial
+from math import sqrt
+from typing import Any, ClassVar, Self, final
+
+import numpy as np
+
+from tutelage._internal.typing import FloatArray, IntArray, Matrix
+from tutelage.ballots import BallotSum, Vector, sum_of_cells
+from tutelage.digests import data_digest, spelled_out
+from tutelage.events import Composed, Event
+from tutelage.exceptions import InvalidParameterError
+from tutelage.features.scored import chances_of
+from tutelage.mechanisms import NoisySum
+from tutelage.methods.noisy_moments import NoisySums, PeopleReady, form_of_joint, subject_of, sum_of_joint
+from tutelage.methods.requests import Answer, Outcome, Public, Request, Sizes, Steps
+from tutelage.students.additive import Scores, Weighing
+from tutelage.students.stacking import joint_ballots
+from tutelage.teachers.blocks import PeopleBlock
+from tutelage.teachers.vectors import sum_of_blocks
+
+# Shares of all 1/σ². That of counts is doubled: one that is replaced moves their sum by √2 lengths, and others by 2.
+_COUNTS, _RESIDUALS, _WEIGHTS = 2 * 0.45, 0.25, 0.3
+_STEPS = 2**10  # of a count, where a person has several rows
+_RESIDUAL_STEPS = 2**16
+_LONGEST = round(0.8 * sqrt(2) * _RESIDUAL_STEPS)  # residual: of one of two classes .8
+
+
+SumOf = Callable[[PeopleBlock, Vector], BallotSum]
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class BallotOfBins:
+    """A ballot that is cast from the bins of a person's rows; public."""
+
+    sum_of: SumOf  # private, of the people of a block
+    is_final: ClassVar[bool] = True
+
+    def cast(self, prepared: PeopleReady, request: Request, _places: IntArray, /) -> BallotSum:
+        """Return the private sum of all people's ballots."""
+        form: Any = request.form
+
+        def summed(blocks: Iterable[PeopleBlock], _: Any) -> BallotSum:
+            return sum_of_blocks(blocks, lambda block: self.sum_of(block, form))
+
+        return prepared.views[0].summed(summed, lambda blocks, _: blocks, prepared.vectors)
+
+
+def counts_of(parts: tuple[IntArray, ...], block: PeopleBlock, form: Vector) -> BallotSum:
+    """Return the sum of ballots that say, for each column, in which bin a person is, and of which class.
+
+    `parts` says towards which number of its column each bin counts.
+    """
+    bins = zip(parts, block.rows.astype(np.int64).T, strict=True)
+    within = _firsts([one[-1] + 1 for one in parts]) + np.column_stack([one[places] for one, places in bins])
+    cells = block.labels[:, np.newaxis] * form.shape[1] + within
+    return _summed(block, cells, np.full(cells.shape, _STEPS), form)
+
+
+def residuals_of(scores: Scores, block: PeopleBlock, form: Vector) -> BallotSum:
+    """Return the sum of ballots that say, for each column, in which group a person is, and what scores get wrong."""
+    rows = scores.rows(block.rows)
+    wrong = residuals_in_steps(scores.half(rows), block.labels)
+    places = _firsts([len(table) for table in scores.tables]) + rows
+    cells = np.arange(form.shape[0]) * form.shape[1] + places[:, :, np.newaxis]  # rows, columns, classes
+    return _summed(block, cells, np.broadcast_to(wrong[:, np.newaxis], cells.shape), form)
+
+
+def joint_of(weighing: Weighing, block: PeopleBlock, form: Vector) -> BallotSum:
+    """Return the sum of ballots that say how much of the scores and of the correction to believe."""
+
+    def ballots(bins: Matrix, labels: IntArray) -> IntArray:
+        rows = weighing.scores.rows(bins)
+        chances = chances_of(weighing.scores.half(rows))
+        return joint_ballots(weighing.explained(rows), weighing.radius, chances, chances, labels)
+
+    return sum_of_joint(ballots, weighing.n_weights, block.rows, block, form.unit)
+
+
+def residuals_in_steps(scores: FloatArray, labels: IntArray) -> IntArray:
+    """Return 1 for the class of each row and 0 for the others, less their chances, in whole steps of limited length."""
+    wrong = np.eye(scores.shape[1])[labels] - chances_of(scores)
+    steps = np.trunc(wrong * _RESIDUAL_STEPS)
+    lengths = np.sqrt((steps * steps).sum(axis=1, keepdims=True))  # of whole numbers: exact in any order
+    return np.trunc(steps * np.minimum(1, _LONGEST / np.maximum(lengths, 1))).astype(np.int64)
+
+
+def _summed(block: PeopleBlock, cells: IntArray, numbers: IntArray, form: Vector) -> BallotSum:
+    """Return the sum of one ballot per person, the mean of its rows; `cells` and `numbers` begin with the rows."""
+    people = block.people - block.people.min()
+    per_row = cells[0].size
+    n_rows = np.repeat(np.bincount(people)[people], per_row)
+    return sum_of_cells(np.repeat(people, per_row), cells.ravel(), numbers.ravel(), n_rows, form)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Additive(NoisySums):
+    """An additive model over a public schema, from three noisy sums; no public row is needed.
+
+    The first sum counts people by class in each bin of each column, the second says what scores by these counts get
+    wrong, and the third how much of both to believe. No row of anybody is in the student, which is a table of effects.
+
+    Parameters
+    ----------
+    mechanism : NoisySum, optional
+        The noise of one sum that costs as much as all three together. Default: the least that ε allows.
+    student : None
+        The student follows from the sums.
+    """
+
+    name: ClassVar[str] = "additive"
+    title: ClassVar[str] = "additive model without public rows"
+    takes_labels = takes_weights = False
+    needs_schema: ClassVar[bool] = True
+    fewest_public: ClassVar[int] = 0
+    mechanism: NoisySum | None = None
+    student: Any = None
+
+    def __post_init__(self) -> None:
+        if self.student is not None:
+            raise InvalidParameterError("`student` of Additive follows from the noisy sums. Leave it out.")
+        if self.mechanism is not None and not isinstance(self.mechanism, NoisySum):
+            raise InvalidParameterError(
+                f"`mechanism` of Additive must be a NoisySum. Got a {type(self.mechanism).__name__}; leave it out."
+            )
+
+    @classmethod
+    def proposals(cls, _people: int, _sizes: Sizes, /) -> list[Self]:
+        """Return nothing to try: a plan compares what public rows are for."""
+        return []
+
+    def event_of_one(self, sizes: Sizes) -> Event:
+        """Return what all sums are at most, with the noisy number of people where that number is private."""
+        return Composed((self.event_of_sums(sizes), *self.event_of_count(sizes)))
+
+    def event_of_sums(self, sizes: Sizes) -> Event:
+        """Return what the three sums are at most."""
+        n_bins = sum(sizes.bins)
+        forms = [
+            (self._sum(_COUNTS), form_of_counts(sizes, n_bins)),
+            (self._sum(_RESIDUALS), form_of_residuals(sizes, n_bins + len(sizes.bins))),
+            (self._sum(_WEIGHTS), form_of_joint(len(sizes.bins) + 1 + sizes.n_classes, sizes.unit)),
+        ]
+        return Composed(tuple(how.most(form, simulated=sizes.simulated) for how, form in forms))
+
+    def _sum(self, share: float) -> NoisySum:
+        return NoisySum(self.calibrated.noise_multiplier / sqrt(share))
+
+    def prepare(self, public: Public, people: Any, /) -> PeopleReady:
+        """Return the people, with the bins of their rows; private."""
+        return PeopleReady((people.people(None, public.teacher_rows.shape[-1]),))
+
+    def steps(self, public: Public) -> Steps:
+        """Ask for counts, for what scores by these get wrong, and for the weights of both."""
+        schema, sizes = public.schema, public.sizes
+        if schema is None:
+            raise InvalidParameterError("Additive needs a public schema. Pass `public=Schema(...)`.")
+        columns = [[name, spelled_out(one)] for name, one in schema.columns.items()]
+        n_people = yield from self.counted(public, self.event_of_one(sizes))
+        named = [*subject_of(public), n_people, "additive", columns]
+        scale = self.calibrated.noise_multiplier * sqrt(len(sizes.bins) / _COUNTS)
+        cells = schema.merged(n_people / scale)
+        counts = form_of_counts(sizes, sum(int(one[-1]) + 1 for one in cells))
+        total = Composed((self.event_of_sums(sizes),))
+        values, sigma = yield from self._asked(_COUNTS, counts, partial(counts_of, cells), named, public, total)
+        # Later ballots follow from the sums before, which are part of their names as whole numbers.
+        named = [*named, data_digest(values).hex()]
+        scores = Scores.of(values, sigma, _STEPS, cells, schema.ordered)
+        residuals = form_of_residuals(sizes, sum(map(len, scores.tables)))
+        values, sigma = yield from self._asked(_RESIDUALS, residuals, partial(residuals_of, scores), named, public)
+        named = [*named, data_digest(values).hex()]
+        weighing = Weighing.of(scores, scores.corrected(values, sigma, _RESIDUAL_STEPS))
+        weights = form_of_joint(weighing.n_weights, public.unit)
+        values, sigma = yield from self._asked(_WEIGHTS, weights, partial(joint_of, weighing), named, public)
+        student = weighing.classifier(values[0], sigma, n_people, public.classes, schema)
+        nobody = np.empty(0, dtype=np.int64)
+        return Outcome(queries=nobody, labels=nobody, rounds=(0,), n_teachers=n_people, student=student)
+
+    def _asked(
+        self, share: float, form: Vector, sum_of: SumOf, named: list[Any], public: Public, total: Event | None = None
+    ) -> Generator[Request, Answer, tuple[IntArray, float]]:
+        """Ask for a sum, and return its numbers and the deviation of its noise."""
+        how, ballot = self._sum(share), BallotOfBins(sum_of)
+        answer = yield Request(mechanism=how, form=form, subject={"sum": named}, ballot=ballot, total=total)
+        return answer.values.reshape(form.shape), how.most(form, simulated=public.simulated).sigma
+
+    def describe_queries(self, _rounds: int, /) -> str:
+        """Return what a card says about the choice of the queries."""
+        return "no public rows, but a public schema; no row of anybody is in the student, a table of effects"
+
+
+def form_of_counts(sizes: Sizes, n_bins: int) -> Vector:
+    """Return the form of ballots that count: of each column one number, of at most a whole count."""
+    return Vector((sizes.n_classes, n_bins), len(sizes.bins) * _STEPS**2, sizes.unit, nonnegative=True)
+
+
+def form_of_residuals(sizes: Sizes, n_groups: int) -> Vector:
+    """Return the form of ballots of residuals: of each column one residual, for each class."""
+    return Vector((sizes.n_classes, n_groups), len(sizes.bins) * _LONGEST**2, sizes.unit)
+
+
+def _firsts(sizes: Any) -> IntArray:
+    return np.cumsum([0, *sizes])[:-1]

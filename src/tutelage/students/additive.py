@@ -1,0 +1,282 @@
+"""A student that is a table of effects, one for each bin of each column; it follows from noisy sums alone.
+
+No row has a part in it. Counts by class give a score for each bin, what these get wrong gives a correction, and a last
+sum says how much of each column's score and of the correction to believe (`tutelage.students.stacking`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any, Self, final
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from tutelage._internal.typing import FloatArray, IntArray, Matrix
+from tutelage.exceptions import InvalidDataError
+from tutelage.features.schema import Schema
+from tutelage.features.scored import chances_of
+from tutelage.students.stacking import radius_of, weights_of
+
+_MOST_GROUPS = 16  # of the bins of a column
+_FULL = 3.0  # deviations of the noise that a group holds at least, if any other can be put to it
+_HALF = 0.5  # of a score: columns say the same in part
+_LEAST_SHARE = 0.05  # of a class in a group, times its share in all
+_LEAST_VARIANCE = 0.02  # of a class in a group
+_MADE_UP = 2_000  # rows, whose columns have nothing to do with each other
+_PRIOR_ROWS = 10
+_SPREADS = np.exp(np.arange(-10, 3, 0.5))  # of effects, as variances
+
+
+@final
+class AdditiveClassifier(ClassifierMixin, BaseEstimator):
+    """Scores of classes that are sums of one effect for each column: a table that can be read.
+
+    `PATEClassifier(public=Schema(...))` makes it. Rows are numbers of bins, as `Schema.transform` returns them.
+    `intercept_` has a score for each class, and `effects_` what each bin of each column adds to it.
+    """
+
+    def fit(self, _X: Matrix, _y: npt.ArrayLike) -> Self:
+        """Refuse: the classifier follows from noisy sums."""
+        raise InvalidDataError("AdditiveClassifier learns from noisy sums. Fit PATEClassifier(public=Schema(...)).")
+
+    def decision_function(self, X: npt.ArrayLike) -> FloatArray:
+        """Return the score of each class, shape (rows, classes); the higher, the likelier."""
+        check_is_fitted(self)
+        rows = np.asarray(X)
+        if rows.ndim != 2 or rows.shape[1] != self.n_features_in_ or rows.dtype.kind not in "iuf":
+            raise InvalidDataError(f"X of AdditiveClassifier must be bins of shape (rows, {self.n_features_in_}).")
+        return self.intercept_ + summed(self.effects_, rows.astype(np.int64))
+
+    def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
+        """Return the probability of each class, shape (rows, classes)."""
+        return chances_of(self.decision_function(X))
+
+    def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Return the likeliest class value of each row."""
+        return self.classes_[self.decision_function(X).argmax(axis=1)]
+
+    def effects(self) -> list[dict[str, Any]]:
+        """Return the table: for each bin its column, its cells in words, and what it adds to the score of each class.
+
+        A frame library or `json.dumps` takes it as it is. The first line is what all scores begin from.
+        """
+        check_is_fitted(self)
+        names = [str(value) for value in self.classes_.tolist()]
+        lines = [("", "every row", self.intercept_)]
+        for (column, cells), effects in zip(self.cells_.items(), self.effects_, strict=True):
+            lines += [(column, cell, effect) for cell, effect in zip(cells, effects, strict=True)]
+        return [
+            {"column": column, "cells": cells, "effects": dict(zip(names, effect.tolist(), strict=True))}
+            for column, cells, effect in lines
+        ]
+
+
+def summed(effects: Sequence[FloatArray], rows: IntArray) -> FloatArray:
+    """Return the sum of the effects of each row's bins, column by column: exact by row."""
+    found = np.zeros((len(rows), effects[0].shape[1]))
+    for effect, places in zip(effects, rows.T, strict=True):
+        found += effect[np.clip(places, 0, len(effect) - 1)]
+    return found
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """Scores of the bins of each column by noisy counts, and what these say of the people; public."""
+
+    groups: tuple[IntArray, ...]  # group of each bin of each column; the last number is that of bins of no group
+    tables: tuple[FloatArray, ...]  # score of each group for each class
+    sizes: tuple[FloatArray, ...]  # about how many people each group has
+    base: FloatArray  # logarithm of the share of each class, less their mean
+    walks: tuple[int, ...]  # how many groups of each column, the first ones, are intervals that follow each other
+
+    @classmethod
+    def of(cls, counts: IntArray, sigma: float, scale: int, cells: Sequence[IntArray], ordered: Sequence[bool]) -> Self:
+        """Return the scores by noisy counts, shape (classes, cells of all columns), in steps of `scale` to a person.
+
+        `cells` says which cell of its column each bin counts towards, and `ordered` whether these follow each other.
+        """
+        sizes_of = [int(one[-1]) + 1 for one in cells]
+        per_column = np.split(counts, np.cumsum(sizes_of)[:-1], axis=1)
+        totals = [found.sum(axis=1) / scale for found in per_column]
+        people = np.maximum(np.average(totals, axis=0, weights=1 / np.array(sizes_of)), 1.0)
+        shares = people / people.sum()
+        groups, tables, sizes, walks = [], [], [], []
+        for found, cell, follow in zip(per_column, cells, ordered, strict=True):
+            runs, walk = grouped(found.sum(axis=0).tolist(), sigma * sqrt(len(people)), ordered=follow)
+            group = np.full(found.shape[1], len(runs))
+            for number, places in enumerate(runs):
+                group[places] = number
+            table, size = _scored(found / scale, sigma / scale, group, shares, (len(runs), walk))
+            groups.append(group[cell])
+            tables.append(table)
+            sizes.append(size)
+            walks.append(walk)
+        base = np.log(shares) - np.log(shares).mean()
+        return cls(tuple(groups), tuple(tables), tuple(sizes), base, tuple(walks))
+
+    def rows(self, bins: Matrix) -> IntArray:
+        """Return the group of each cell."""
+        rows = bins.astype(np.int64)
+        return np.column_stack([group[places] for group, places in zip(self.groups, rows.T, strict=True)])
+
+    def half(self, rows: IntArray) -> FloatArray:
+        """Return the scores that the later sums begin from."""
+        return self.base + _HALF * summed(self.tables, rows)
+
+    def made_up(self) -> IntArray:
+        """Return made-up rows, as groups, whose columns have nothing to do with each other."""
+        rng = np.random.default_rng(0)
+        return np.column_stack([rng.choice(len(size), _MADE_UP, p=size / size.sum()) for size in self.sizes])
+
+    def corrected(self, residuals: IntArray, sigma: float, scale: float) -> tuple[FloatArray, ...]:
+        """Return corrections of the scores by the noisy sums of what they get wrong, shape (classes, groups)."""
+        made_up = self.made_up()
+        chances = chances_of(self.half(made_up))
+        spreads, found = chances * (1 - chances), list[FloatArray]()
+        per_column = np.split(residuals.T / scale, np.cumsum(list(map(len, self.tables)))[:-1])
+        for place, (wrong, size) in enumerate(zip(per_column, self.sizes, strict=True)):
+            within = np.zeros_like(wrong)
+            np.add.at(within, made_up[:, place], spreads)
+            rows = np.bincount(made_up[:, place], minlength=len(size))[:, np.newaxis]
+            spread = (within + _PRIOR_ROWS * spreads.mean(axis=0)) / (rows + _PRIOR_ROWS)
+            known = size > 0
+            weights = (size[:, np.newaxis] * np.maximum(spread, _LEAST_VARIANCE))[known]
+            wrong = (wrong - wrong.mean(axis=1, keepdims=True))[known]
+            wrong = wrong - weights * (wrong.sum(axis=0) / weights.sum(axis=0))  # the intercept follows from the rest
+            around = ((sigma / scale) ** 2 * (1 - 1 / len(self.base)) + weights) / weights**2
+            correction = np.zeros((len(size), len(self.base)))
+            correction[known] = _expected(wrong / weights, around, _prior(size[known], self.walks[place]))
+            found.append(correction)
+        return tuple(found)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Weighing:
+    """The ballot that says how much of each score and of the correction to believe; public."""
+
+    scores: Scores
+    corrections: tuple[FloatArray, ...]
+    radius: float
+
+    @classmethod
+    def of(cls, scores: Scores, corrections: tuple[FloatArray, ...]) -> Self:
+        """Return the ballot, whose length follows from made-up rows."""
+        return cls(scores, corrections, radius_of(cls(scores, corrections, 1.0).explained(scores.made_up())))
+
+    @property
+    def n_weights(self) -> int:
+        """How many weights there are: one for each column, for the correction, and for each class."""
+        return len(self.corrections) + 1 + len(self.scores.base)
+
+    def explained(self, rows: IntArray) -> FloatArray:
+        """Return what the weights explain of each class, shape (rows, classes, weights); exact by row."""
+        m = len(self.scores.base)
+        each = [table[places] for table, places in zip(self.scores.tables, rows.T, strict=True)]
+        scores = np.stack([*each, summed(self.corrections, rows)], axis=2)
+        return np.concatenate([scores, np.broadcast_to(np.eye(m) - 1 / m, (len(rows), m, m))], axis=2)
+
+    def classifier(
+        self, total: IntArray, sigma: float, n_people: int, classes: npt.NDArray[Any], schema: Schema
+    ) -> AdditiveClassifier:
+        """Return the student that follows from the noisy sum of all ballots."""
+        d, m = len(self.corrections), len(self.scores.base)
+        weights = weights_of(total, sigma, n_people, (d, 1, m)) / self.radius
+        biases = weights[d + 1 :]
+        by_group = [
+            (_HALF + weight) * table + weights[d] * beyond
+            for weight, table, beyond in zip(weights[:d], self.scores.tables, self.corrections, strict=True)
+        ]
+        effects = [effect[group] for effect, group in zip(by_group, self.scores.groups, strict=True)]
+        made: Any = AdditiveClassifier()
+        made.classes_, made.intercept_ = np.asarray(classes), self.scores.base + biases - biases.mean()
+        made.effects_, made.cells_, made.n_features_in_ = effects, schema.cells, d
+        return made
+
+
+def grouped(totals: Sequence[int], noise: float, *, ordered: bool) -> tuple[list[list[int]], int]:
+    """Return groups of bins by noisy totals, in whole steps: few, and such that the noise does not hide them.
+
+    The last bin holds cells that are empty or unknown. It may be in no group. The second value is how many groups, the
+    first ones, follow each other.
+    """
+    *bins, other = totals
+    if ordered:
+        runs = _runs(bins, noise)
+        return [*runs, *([[len(bins)]] if other > _FULL * noise else [])], len(runs)
+    order = sorted(range(len(totals)), key=lambda place: -totals[place])
+    alone = [place for place in order[: _MOST_GROUPS - 1] if totals[place] > _FULL * noise]
+    rest = [place for place in range(len(totals)) if place not in alone]
+    return [*([place] for place in alone), *([rest] if rest else [])], 0
+
+
+def _runs(totals: list[int], noise: float) -> list[list[int]]:
+    """Return neighboring bins together; one that has more than half of all stays alone."""
+    positive = [max(total, 0) for total in totals]
+    large = [2 * total > sum(positive) for total in positive]
+    share = sum(total for total, alone in zip(positive, large, strict=True) if not alone) / _MOST_GROUPS
+
+    def holds(places: list[int], at_least: float) -> bool:
+        return large[places[0]] or sum(positive[one] for one in places) >= max(
+            at_least, _FULL * noise * sqrt(len(places))
+        )
+
+    runs = list[list[int]]()
+    for place, alone in enumerate(large):
+        if not runs or alone or holds(runs[-1], share):
+            runs.append([place])
+        else:
+            runs[-1].append(place)
+    found = list[list[int]]()
+    for run in runs:
+        if found and not holds(run, 0.0) and not large[found[-1][0]]:
+            found[-1] += run
+        else:
+            found.append(run)
+    return found
+
+
+def _scored(
+    counts: FloatArray, sigma: float, group: IntArray, shares: FloatArray, groups: tuple[int, int]
+) -> tuple[FloatArray, FloatArray]:
+    """Return the score of each group for each class, and about how many people it has; of no group zeros."""
+    (n_groups, walk), m = groups, len(shares)
+    held = np.zeros((n_groups + 1, m))
+    np.add.at(held, group, counts.T)
+    held = held[:n_groups]
+    noise = sigma * np.sqrt(np.bincount(group, minlength=n_groups + 1)[:n_groups, np.newaxis])
+    people = np.maximum(held.sum(axis=1, keepdims=True), noise * sqrt(m))
+    scale = np.sqrt(shares * (1 - shares))
+    beyond = (held - shares * held.sum(axis=1, keepdims=True)) / people / scale
+    around = (noise / people / scale) ** 2 * ((1 - shares) ** 2 + shares**2 * (m - 1)) + 1 / people
+    found = shares + scale * _expected(beyond, around, _prior(people[:, 0], walk))
+    scores = np.log(np.maximum(found / shares, _LEAST_SHARE))
+    scores -= scores.mean(axis=1, keepdims=True)
+    return np.vstack([scores, np.zeros(m)]), np.append(people, 0.0)
+
+
+def _prior(sizes: FloatArray, walk: int) -> FloatArray:
+    """Return the prior covariance of the effects of groups: a random walk along numbers; their mean is 0."""
+    factor = np.eye(len(sizes))
+    factor[:walk, :walk] = np.tril(np.ones((walk, walk))) / sqrt(max(walk, 1))
+    factor = factor - (sizes / sizes.sum()) @ factor
+    return factor @ factor.T
+
+
+def _expected(seen: FloatArray, around: FloatArray, prior: FloatArray) -> FloatArray:
+    """Return the expected effects, shape (groups, classes), over spreads as likely as what was seen makes them."""
+    spreads = np.append(0.0, _SPREADS)[:, np.newaxis, np.newaxis, np.newaxis]
+    covariance = spreads * prior + np.array([np.diag(one) for one in around.T])
+    factor = np.linalg.cholesky(covariance)
+    shown = np.linalg.solve(factor, np.broadcast_to(seen.T[..., np.newaxis], (*factor.shape[:-1], 1)))
+    surprise = 2 * np.log(np.diagonal(factor, axis1=2, axis2=3)).sum(axis=(1, 2)) + (shown**2).sum(axis=(1, 2, 3))
+    # Each spread counts by how likely it makes what was seen; none beforehand as much as all others together.
+    before = np.append(0.0, np.full(len(_SPREADS), 2 * np.log(len(_SPREADS))))
+    likely = np.exp(-(surprise + before - (surprise + before).min()) / 2)
+    weights = np.linalg.solve(covariance, np.broadcast_to(seen.T[..., np.newaxis], shown.shape))
+    expected = (spreads * (prior @ weights))[..., 0]
+    return np.tensordot(likely / likely.sum(), expected, 1).T
