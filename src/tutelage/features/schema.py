@@ -79,11 +79,6 @@ class Schema(PublicFeatureMap):
         return tuple(self.columns)
 
     @property
-    def n_features_in_(self) -> int:
-        """Number of columns."""
-        return len(self.columns)
-
-    @property
     def bins(self) -> tuple[int, ...]:
         """How many bins each column has; the last one is for cells that are empty or unknown."""
         return tuple(map(len, self.cells.values()))
