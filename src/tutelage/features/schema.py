@@ -16,7 +16,7 @@ from tutelage.features.base import PublicFeatureMap
 from tutelage.features.cells import categories_of, columns_of, kind_of, of_each, steady
 from tutelage.tables import Cells, Table, as_table, by_value, spelled
 
-_EVEN, _HALVES = 16, 12  # bins of a number: of one width, and towards the lower end, each half as wide as the next
+_EVEN, _HALVES = 16, 12  # bins of a number: of one width, and toward the lower end, each half as wide as the next
 _MOST_WHOLE = 24  # whole numbers that have a bin each
 _NEARLY_ALL = 0.98
 _PEOPLE_OF_BIN, _MOST_MERGED = 8.0, 3  # deviations of the noise; doublings of the width of bins
@@ -90,7 +90,7 @@ class Schema(PublicFeatureMap):
 
     @property
     def cells(self) -> dict[str, list[str]]:
-        """What each bin of each column holds, in words."""
+        """The cells of each bin of each column, in words."""
         return {name: [*_named(one), "empty or unknown"] for name, one in self.columns.items()}
 
     def merged(self, people: float) -> tuple[IntArray, ...]:

@@ -53,7 +53,7 @@ class BallotOfBins:
 def counts_of(parts: tuple[IntArray, ...], block: PeopleBlock, form: Vector) -> BallotSum:
     """Return the sum of ballots that say, for each column, in which bin a person is, and of which class.
 
-    `parts` says towards which number of its column each bin counts.
+    `parts` says toward which number of its column each bin counts.
     """
     bins = zip(parts, block.rows.astype(np.int64).T, strict=True)
     within = _firsts([one[-1] + 1 for one in parts]) + np.column_stack([one[places] for one, places in bins])

@@ -97,7 +97,7 @@ class Scores:
     def of(cls, counts: IntArray, sigma: float, scale: int, cells: Sequence[IntArray], ordered: Sequence[bool]) -> Self:
         """Return the scores by noisy counts, shape (classes, cells of all columns), in steps of `scale` to a person.
 
-        `cells` says which cell of its column each bin counts towards, and `ordered` whether these follow each other.
+        `cells` says which cell of its column each bin counts toward, and `ordered` whether these follow each other.
         """
         sizes_of = [int(one[-1]) + 1 for one in cells]
         per_column = np.split(counts, np.cumsum(sizes_of)[:-1], axis=1)
