@@ -3,6 +3,7 @@
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,7 @@ from tutelage.features.scored import PublicModel, ScoredRows, log_chances
 from tutelage.mechanisms import NoisySum
 from tutelage.methods import CappedVotes, NoisyMoments, Public, Tuned
 from tutelage.methods import noisy_moments as moments
-from tutelage.methods.noisy_moments import StackingBallot, sum_of_means
+from tutelage.methods.noisy_moments import StackingBallot, sum_of_joint
 from tutelage.methods.rehearsal import PublicLabels
 from tutelage.methods.tuned import Candidate
 from tutelage.privacy import ONE_TEACHER
@@ -75,7 +76,11 @@ def test_one_person_moves_the_sum_by_one_ballot_whoever_that_is(seed, replaced):
     seen, labels, person = seen_rows(20, m, rng), rng.integers(m, size=20), rng.choice(people)
 
     def total(rows, classes, whose):
-        return sum_of_means(ballot.ballots(rows, classes), whose, joint_norm(N_SCORES + m), ONE_TEACHER).totals
+        block = PeopleBlock(rows, classes, whose)
+        found = sum_of_joint(ballot.ballots, ballot.n_weights, rows, block, ONE_TEACHER).totals
+        with patch("tutelage.methods.noisy_moments._NUMBERS_AT_ONCE", 2 * ballot.n_numbers):  # two rows at a time
+            assert_array_equal(sum_of_joint(ballot.ballots, ballot.n_weights, rows, block, ONE_TEACHER).totals, found)
+        return found
 
     others = people != person
     after = total(seen[others], labels[others], people[others])

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from functools import partial
-from math import sqrt
+from math import prod, sqrt
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
@@ -24,6 +24,7 @@ from tutelage.teachers.vectors import sum_of_blocks
 
 # Shares of all 1/σ². That of counts is doubled: one that is replaced moves their sum by √2 lengths, and others by 2.
 _COUNTS, _RESIDUALS, _WEIGHTS = 2 * 0.45, 0.25, 0.3
+_AT_ONCE = 2**12  # rows
 _STEPS = 2**10  # of a count, where a person has several rows
 _RESIDUAL_STEPS = 2**16
 _LONGEST = round(0.8 * sqrt(2) * _RESIDUAL_STEPS)  # residual: of one of two classes .8
@@ -55,19 +56,27 @@ def counts_of(parts: tuple[IntArray, ...], block: PeopleBlock, form: Vector) -> 
 
     `parts` says toward which number of its column each bin counts.
     """
-    bins = zip(parts, block.rows.astype(np.int64).T, strict=True)
-    within = _firsts([one[-1] + 1 for one in parts]) + np.column_stack([one[places] for one, places in bins])
-    cells = block.labels[:, np.newaxis] * form.shape[1] + within
-    return _summed(block, cells, np.full(cells.shape, _STEPS), form)
+
+    def entries(rows: PeopleBlock) -> tuple[IntArray, IntArray]:
+        bins = zip(parts, rows.rows.astype(np.int64).T, strict=True)
+        within = _firsts([one[-1] + 1 for one in parts]) + np.column_stack([one[places] for one, places in bins])
+        cells = rows.labels[:, np.newaxis] * form.shape[1] + within
+        return cells, np.full(cells.shape, _STEPS)
+
+    return _summed(block, entries, form)
 
 
 def residuals_of(scores: Scores, block: PeopleBlock, form: Vector) -> BallotSum:
     """Return the sum of ballots that say, for each column, in which group a person is, and what scores get wrong."""
-    rows = scores.rows(block.rows)
-    wrong = residuals_in_steps(scores.half(rows), block.labels)
-    places = _firsts([len(table) for table in scores.tables]) + rows
-    cells = np.arange(form.shape[0]) * form.shape[1] + places[:, :, np.newaxis]  # rows, columns, classes
-    return _summed(block, cells, np.broadcast_to(wrong[:, np.newaxis], cells.shape), form)
+
+    def entries(rows: PeopleBlock) -> tuple[IntArray, IntArray]:
+        groups = scores.rows(rows.rows)
+        wrong = residuals_in_steps(scores.half(groups), rows.labels)
+        places = _firsts([len(table) for table in scores.tables]) + groups
+        cells = np.arange(form.shape[0]) * form.shape[1] + places[:, :, np.newaxis]  # rows, columns, classes
+        return cells, np.broadcast_to(wrong[:, np.newaxis], cells.shape)
+
+    return _summed(block, entries, form)
 
 
 def joint_of(weighing: Weighing, block: PeopleBlock, form: Vector) -> BallotSum:
@@ -89,12 +98,18 @@ def residuals_in_steps(scores: FloatArray, labels: IntArray) -> IntArray:
     return np.trunc(steps * np.minimum(1, _LONGEST / np.maximum(lengths, 1))).astype(np.int64)
 
 
-def _summed(block: PeopleBlock, cells: IntArray, numbers: IntArray, form: Vector) -> BallotSum:
-    """Return the sum of one ballot per person, the mean of its rows; `cells` and `numbers` begin with the rows."""
-    people = block.people - block.people.min()
-    per_row = cells[0].size
-    n_rows = np.repeat(np.bincount(people)[people], per_row)
-    return sum_of_cells(np.repeat(people, per_row), cells.ravel(), numbers.ravel(), n_rows, form)
+def _summed(block: PeopleBlock, entries: Callable[[PeopleBlock], tuple[IntArray, IntArray]], form: Vector) -> BallotSum:
+    """Return the sum of one ballot per person, the mean of its rows, whose cells and numbers are `entries`."""
+    people, size, found = block.people - block.people.min(), prod(form.shape), list[tuple[IntArray, IntArray]]()
+    for start in range(0, len(people), _AT_ONCE):  # a person may have any number of rows
+        some = slice(start, start + _AT_ONCE)
+        cells, numbers = entries(block.only(some))
+        names = np.repeat(people[some], cells[0].size) * size + cells.ravel()
+        distinct, places = np.unique(names, return_inverse=True)
+        sums = np.bincount(places, weights=numbers.ravel()).astype(np.int64)  # of whole numbers far below 2⁵³
+        found.append((distinct, sums))
+    names, sums = map(np.concatenate, zip(*found, strict=True))
+    return sum_of_cells(names // size, names % size, sums, np.bincount(people)[names // size], form)
 
 
 @final

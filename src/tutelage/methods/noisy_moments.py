@@ -475,14 +475,12 @@ class NoisyMoments(NoisySums):
         return "all public rows of the run; labels follow from noisy sums of bounded ballots"
 
 
-def sum_of_means(ballots: IntArray, people: IntArray, norm: int, unit: PrivacyUnit) -> BallotSum:
+def sum_of_means(sums: IntArray, n_rows: IntArray, norm: int, unit: PrivacyUnit) -> BallotSum:
     """Return the sum of one ballot per person, the mean of the ballots of the person's rows, in whole numbers.
 
-    `people`, shape (rows,), says whose row it is, in ascending order, with all rows of these people.
+    `sums`, shape (people, numbers), are of the ballots of the rows of each person, who has `n_rows`.
     """
-    starts = np.flatnonzero(np.diff(people, prepend=people[0] - 1))
-    sums, n_rows = np.add.reduceat(ballots, starts, axis=0), np.diff(starts, append=len(people))[:, np.newaxis]
-    means = np.rint(sums / n_rows).astype(np.int64)
+    means = np.rint(sums / n_rows[:, np.newaxis]).astype(np.int64)
     return sum_of_products(np.ones((len(means), 1), dtype=np.int64), means, np.arange(len(means)), norm=norm, unit=unit)
 
 
@@ -498,12 +496,23 @@ def sum_of_joint(
     block: PeopleBlock,
     unit: PrivacyUnit,
 ) -> BallotSum:
-    """Return the sum of such ballots of the people of a block, whose rows are `seen`; some people at a time."""
+    """Return the sum of such ballots of the people of a block, whose rows are `seen`; some rows at a time."""
     at_once = max(1, _NUMBERS_AT_ONCE // numbers_of(n_weights))
     starts = np.flatnonzero(np.diff(block.people, prepend=-1))
     parts = np.split(np.arange(len(seen)), starts[1:][np.diff(starts // at_once) > 0])  # of whole people
-    ballots = ((ballots_of(seen[part], block.labels[part]), block.people[part]) for part in parts)
-    return reduce(add_sums, (sum_of_means(*one, joint_norm(n_weights), unit) for one in ballots))
+
+    def cast(part: IntArray) -> BallotSum:
+        firsts = np.flatnonzero(np.diff(block.people[part], prepend=-1))
+        n_rows = np.diff(firsts, append=len(part))
+        person = np.repeat(np.arange(len(firsts)), n_rows)
+        sums = np.zeros((len(firsts), numbers_of(n_weights)), dtype=np.int64)
+        for start in range(0, len(part), at_once):  # a person may have any number of rows
+            rows, whose = part[start : start + at_once], person[start : start + at_once]
+            first = np.flatnonzero(np.diff(whose, prepend=-1))
+            sums[whose[first]] += np.add.reduceat(ballots_of(seen[rows], block.labels[rows]), first, axis=0)
+        return sum_of_means(sums, n_rows, joint_norm(n_weights), unit)
+
+    return reduce(add_sums, map(cast, parts))
 
 
 def _start(seen: Matrix, n_scores: int) -> Matrix | None:
