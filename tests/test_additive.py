@@ -318,6 +318,7 @@ def test_an_odd_cell_never_fails_a_fit():
         ({}, {"X_public": np.zeros((60, 3))}),
         ({}, {"y_public": np.zeros(60)}),
         ({}, {"silos": np.arange(300) % 5}),
+        ({}, {"entity_ids": SCHEMA.names[0]}),
         ({"features": SCHEMA}, {}),
         ({"tune": [{}, {}]}, {}),
         ({"public_fraction": 0.5}, {}),

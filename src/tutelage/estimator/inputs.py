@@ -134,6 +134,11 @@ class Inputs(Parameters):
                 raise InvalidParameterError(
                     "`public` of PATEClassifier takes the place of public rows. Leave out `X_public` and `y_public`."
                 )
+            for place, name in (("y", y), ("entity_ids", entity_ids)):
+                if isinstance(name, str) and name in self.public.columns:
+                    raise InvalidParameterError(
+                        f"`{place}` must not be a column of the schema, whose columns are features. Leave {name!r} out."
+                    )
             X_public = self.public.empty()
         public_labels = None if self.classes is not None else labels_of_public(X_public, y)
         label = y if isinstance(y, str) else None

@@ -305,8 +305,8 @@ def of_each(cells: Cells, convert: Callable[[Any], Any], dtype: Any) -> npt.NDAr
     if set(map(type, values)) <= {str, NoneType}:  # several times as fast, for columns of millions of cells
         known = {cell: convert(cell) for cell in set(values)}
         return np.fromiter(map(known.__getitem__, values), dtype, count=len(values))
-    known = {text: convert(text) for text in {cell for cell in values if isinstance(cell, str)}}
-    found = (known[cell] if isinstance(cell, str) else convert(cell) for cell in values)
+    known = {text: convert(text) for text in {cell for cell in values if type(cell) is str}}
+    found = (known[cell] if type(cell) is str else convert(cell) for cell in values)
     return np.fromiter(found, dtype, count=len(values))
 
 

@@ -178,7 +178,8 @@ def _bin_of(cells: Cells, column: Sequence[Any]) -> FloatArray:
 
 def _numbers(cells: Cells) -> FloatArray:
     """Return cells as numbers, NaN where a cell is none, the same of every type that a reader gives them."""
-    return steady(cells.astype(np.float64) if cells.dtype.kind in "iuf" else _each(cells, _number))
+    with np.errstate(all="ignore"):  # a warning would tell of a row
+        return steady(cells.astype(np.float64) if cells.dtype.kind in "iuf" else _each(cells, _number))
 
 
 def _each(cells: Cells, convert: Callable[[Any], float]) -> FloatArray:
