@@ -393,14 +393,14 @@ def ids_among(columns: Mapping[str, Cells]) -> list[str]:
 def _may_be_ids(name: str, cells: Cells, columns: Mapping[str, Cells]) -> bool:
     n_rows = len(cells)
     looked = cells[:: max(1, n_rows // _LOOKED_AT)]
-    if n_rows < _FEWEST_IDS or len(set(looked.tolist())) < _FEWEST_IDS:
+    if n_rows < _FEWEST_IDS or len(set(_comparable_cells(looked))) < _FEWEST_IDS:
         return False
     words = set(re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()))
     most = _MOST_ROWS_OF_ONE if words & _WORDS_FOR_PEOPLE or (words and words <= _WORDS_FOR_IDS) else 0
     if not most and words & _WORDS_FOR_IDS:
         most = _MOST_ROWS_OF_ONE_UNNAMED  # of a hospital, perhaps
     if most:
-        values = len(set(cells.tolist()))
+        values = len(set(_comparable_cells(cells)))
         return n_rows > values >= _FEWEST_IDS and values * most > n_rows
     numbers = _whole_numbers(cells)
     return _are_codes(cells) if numbers is None else _are_ids(name, numbers, columns)
@@ -426,7 +426,7 @@ def _whole_numbers(cells: Cells) -> IntArray | None:
     if found.dtype.kind in "OU":
         try:
             found = found.astype(np.float64)
-        except (ValueError, TypeError):
+        except Exception:  # text, a number beyond all floats, or whatever a class of somebody's own raises
             return None
     if found.dtype.kind not in "iuf" or not len(found):
         return None
@@ -458,8 +458,14 @@ def _are_ids(name: str, numbers: IntArray, columns: Mapping[str, Cells]) -> bool
 
 def _agree(cells: Cells, rows: IntArray, others: IntArray) -> float:
     """Return how often the cells of two rows are equal."""
-    pairs = zip(cells[rows].tolist(), cells[others].tolist(), strict=True)
-    return sum(bool(first == second) for first, second in pairs) / len(rows)
+    pairs = zip(_comparable_cells(cells[rows]), _comparable_cells(cells[others]), strict=True)
+    return sum(first == second for first, second in pairs) / len(rows)
+
+
+def _comparable_cells(cells: Cells) -> list[Any]:
+    """Return cells as a list; objects as texts, as not all of them can be compared or have a hash."""
+    values = cells.tolist()
+    return [*map(spelled, values)] if cells.dtype == object else values
 
 
 @final

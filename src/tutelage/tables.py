@@ -449,8 +449,9 @@ def _table(
 
 def _pandas_column(series: Any) -> _Column:
     """Return a column of pandas. For objects and categories, PyArrow would look for a type that fits all cells."""
-    if series.dtype == object:
-        return _Column(series.to_numpy(), _type_of_cells(series.to_numpy()))
+    if series.dtype == object or series.dtype.kind == "c":  # PyArrow has no complex numbers
+        cells = series.to_numpy(dtype=object)
+        return _Column(cells, _type_of_cells(cells))
     if not hasattr(series.dtype, "categories"):
         return _arrow_column(pa.table({"": series}).column(0))
     known = [*series.cat.categories]
@@ -567,14 +568,18 @@ def is_missing(cell: Any) -> bool:
 
 def spelled(cell: Any) -> str:
     """Return a cell as text: an empty one as none, and whole numbers and days in one way."""
-    if isinstance(cell, str):
-        return cell.strip()
-    if is_missing(cell):
+    try:
+        if isinstance(cell, str):
+            return str.strip(cell)
+        if is_missing(cell):
+            return ""
+        if isinstance(cell, datetime) and cell.tzinfo is None and cell.time() == time():
+            return str(cell.date())
+        # A column of whole numbers that has an empty cell is one of floats to pandas: 39 comes as 39.0.
+        whole = isinstance(cell, float | np.floating) and float(cell).is_integer()
+        return str.strip(str(int(cell) if whole else cell))
+    except Exception:  # a whole number of too many digits, or a class of somebody's own, whose error may quote it
         return ""
-    if isinstance(cell, datetime) and cell.tzinfo is None and cell.time() == time():
-        return str(cell.date())
-    # A column of whole numbers that has an empty cell is one of floats to pandas: 39 comes as 39.0.
-    return str(int(cell) if isinstance(cell, float | np.floating) and float(cell).is_integer() else cell)
 
 
 def by_value(cell: Any) -> str:

@@ -130,15 +130,21 @@ def _is_range(column: Sequence[Any]) -> bool:
     return len(column) == 2 and all(isinstance(end, Real) and not isinstance(end, bool | np.bool_) for end in column)
 
 
+def _is_plain(text: str) -> bool:
+    """Return whether a card can say it: a lone surrogate is in no file."""
+    return text.encode(errors="replace").decode() == text
+
+
 def _problem_of(name: object, column: object) -> str:
     """Return what is wrong with a column, if anything is."""
-    if isinstance(name, str) and isinstance(column, list | tuple) and column:
+    if isinstance(name, str) and _is_plain(name) and isinstance(column, list | tuple) and column:
         if _is_range(column):
             low, high = map(float, column)
             if isfinite(high - low) and low < high:
                 return ""
         elif (
-            all(isinstance(one, str) for one in column) and len(set(map(by_value, column))) == len(column) <= _MOST_BINS
+            all(isinstance(one, str) and _is_plain(one) for one in column)
+            and len(set(map(by_value, column))) == len(column) <= _MOST_BINS
         ):
             return ""
     return (
@@ -154,7 +160,7 @@ def _edges(column: Sequence[Any]) -> FloatArray:
         return np.arange(low, high + 1)
     halves = 2.0 ** -np.arange(1, _HALVES + 1)
     shares = np.unique(np.concatenate([np.arange(_EVEN) / _EVEN, halves]))
-    return np.unique(steady(low + (high - low) * shares))
+    return np.unique(steady((low + (high - low) * shares).astype(np.float64)))
 
 
 def _named(column: Sequence[Any]) -> list[str]:
@@ -173,7 +179,7 @@ def _bin_of(cells: Cells, column: Sequence[Any]) -> FloatArray:
         places = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, len(edges) - 1)
         return np.where(np.isnan(numbers), len(edges), places).astype(np.float64)
     places = {by_value(one): place for place, one in enumerate(column)}
-    return _each(cells, lambda cell: places.get(_value(cell), len(column)))
+    return _each(cells, lambda cell: places.get(by_value(cell), len(column)))
 
 
 def _numbers(cells: Cells) -> FloatArray:
@@ -192,14 +198,6 @@ def _each(cells: Cells, convert: Callable[[Any], float]) -> FloatArray:
 
 def _number(cell: Any) -> float:
     try:
-        return float(_value(cell))
+        return float(by_value(cell))
     except (OverflowError, ValueError):
         return np.nan
-
-
-def _value(cell: Any) -> str:
-    """Return a cell as one text for all spellings of its value; nothing of one that cannot be spelled."""
-    try:
-        return by_value(cell)
-    except Exception:  # whatever a class of somebody's own raises
-        return ""
