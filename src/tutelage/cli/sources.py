@@ -66,9 +66,7 @@ class RunData:
     categorical: tuple[str, ...] = ()
     entity_ids: Matrix | None = None
     silos: Matrix | None = None
-    columns: PublicColumns | Schema | None = (
-        None  # how named columns became numbers, learned from public rows or declared
-    )
+    columns: PublicColumns | None = None  # how named columns became numbers, where public rows say so
     whole_rows: Table | None = None  # as read, by which a ledger knows them; None where `X_private` is all there is
     others: dict[str, Matrix] = field(default_factory=dict, repr=False)  # private columns of an npz file beside `X`
     batches: RowsInBatches | None = None  # where rows are read in batches; the private ones above are of the first
@@ -197,7 +195,6 @@ def _by_schema(path: Path, private: PrivateSection, schema: Schema) -> RunData:
         numbers=schema.names,
         entity_ids=_ids(rows, private.entity),
         silos=_ids(rows, private.silo),
-        columns=schema,
         whole_rows=rows,
     )
 
@@ -385,7 +382,7 @@ def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATECla
     special = {} if private is None else {"entity_ids": private.entity, "silos": private.silo}
     named = {parameter: f"column '{name}'" for parameter, name in special.items()}
     apart = () if private is None else tuple(filter(None, (private.label, private.silo)))
-    model._caller = Caller(_IN_TOML, None if settings.schema else data.columns, data.others, apart, named)
+    model._caller = Caller(_IN_TOML, data.columns, data.others, apart, named)
     return model
 
 
@@ -410,6 +407,6 @@ def _rows(data: RunData, n_public: int) -> tuple[Any, Any, dict[str, Any]]:
         public = data.batches.public.take(range(n_public))
         return data.batches.rows, section.label, {"X_public": public, "entity_ids": section.entity, "silos": data.silos}
     given = {"entity_ids": data.entity_ids, "silos": data.silos, "whole_rows": data.whole_rows}
-    if isinstance(data.columns, Schema):
+    if data.columns is None and data.whole_rows is not None:  # which a schema reads
         return data.whole_rows, data.y_private, given
     return data.X_private, data.y_private, {"X_public": data.X_public[:n_public], **given}

@@ -37,7 +37,7 @@ from tutelage.exceptions import (
     OneClassWarning,
     RepeatedFitWarning,
 )
-from tutelage.features import PublicColumns
+from tutelage.features import PublicColumns, Schema
 from tutelage.features.columns import ColumnMap
 from tutelage.features.scored import chances_of
 from tutelage.ledger import Ledger, LedgerState
@@ -245,7 +245,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         count that `VectorBallots` released, and None with `NearestQueries`.
     n_private_rows_ : int or None
         Number of private rows if neighboring data have as many; None with `entity_ids` or `silos`.
-    columns_ : PublicColumns, PublicTransformer or None
+    columns_ : PublicColumns, PublicTransformer, Schema or None
         The kinds of the columns, if the rows had names or were texts; part of the student.
     public_model_ : public feature map or None
         With `y_public`: the map from rows to what teachers see and the scores of a model of the public labels.
@@ -596,7 +596,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         check_is_fitted(self)
         return joined(self._named_columns(), self.student_map_, self.student_)
 
-    def _named_columns(self) -> ColumnMap | None:
+    def _named_columns(self) -> ColumnMap | Schema | None:
         """Return what the columns are, if they have names."""
         names = getattr(self, "feature_names_in_", None)  # of a frame of which a share was declared public
         return self.columns_ if names is None else PublicColumns(tuple(names.tolist()), (None,) * len(names))

@@ -25,7 +25,7 @@ from tutelage.exceptions import (
     PreflightWarning,
     UndeclaredClassesWarning,
 )
-from tutelage.features import PublicColumns
+from tutelage.features import PublicColumns, Schema
 from tutelage.features.base import check_row_by_row
 from tutelage.features.columns import (
     ColumnMap,
@@ -109,7 +109,7 @@ Checked = tuple[Sequence[Resolved], PrivateRows | PeopleInBatches | PeopleInPart
 class Inputs(Parameters):
     """Private and public rows, labels and ids of a fit, by the parameters."""
 
-    columns_: ColumnMap | None
+    columns_: ColumnMap | Schema | None
     n_features_in_: int
     _goal: Goal  # with its positive class
     _weights: ClassWeights | None

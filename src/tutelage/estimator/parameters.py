@@ -286,8 +286,9 @@ class Parameters(BaseEstimator):
         name = None if method.closed_form else weight_parameter(student)
         if weighs and not (method.takes_weights if name is None else student.get_params()[name] is None):
             yield (
-                "`goal` or `class_weight` of PATEClassifier needs NoisyMoments, or a student whose `class_weight` is "
-                f"unset, such as RandomForestClassifier(). Got {type(method).__name__} and {type(student).__name__}."
+                "`goal` or `class_weight` of PATEClassifier needs NoisyMoments, Additive, or a student whose "
+                f"`class_weight` is unset, such as RandomForestClassifier(). Got {type(method).__name__} and "
+                f"{type(student).__name__}."
             )
         if (goal.ranks or method.uses_predictions) and not hasattr(student, "predict_proba"):
             reason = f"{goal.title} ranks rows" if goal.ranks else "later rounds use its predictions"

@@ -130,7 +130,7 @@ class Additive(NoisySums):
 
     name: ClassVar[str] = "additive"
     title: ClassVar[str] = "additive model without public rows"
-    takes_labels = takes_weights = False
+    takes_labels: ClassVar[bool] = False
     needs_schema: ClassVar[bool] = True
     fewest_public: ClassVar[int] = 0
     mechanism: NoisySum | None = None
@@ -192,9 +192,13 @@ class Additive(NoisySums):
         weighing = Weighing.of(scores, scores.corrected(values, sigma, _RESIDUAL_STEPS))
         weights = form_of_joint(weighing.n_weights, public.unit)
         values, sigma = yield from self._asked(_WEIGHTS, weights, partial(joint_of, weighing), named, public)
-        student = weighing.classifier(values[0], sigma, n_people, public.classes, schema)
-        nobody = np.empty(0, dtype=np.int64)
-        return Outcome(queries=nobody, labels=nobody, rounds=(0,), n_teachers=n_people, student=student)
+        student, counted = weighing.classifier(values[0], sigma, n_people, public.classes, schema), None
+        if public.weights is not None:
+            weights = public.weights.of(scores.shares)
+            student.intercept_ += np.log(weights) - np.log(weights).mean()
+            counted = dict(zip(public.classes.tolist(), weights.tolist(), strict=True))
+        nobody, extras = np.empty(0, dtype=np.int64), {"class_weight_": counted}
+        return Outcome(queries=nobody, labels=nobody, rounds=(0,), n_teachers=n_people, student=student, extras=extras)
 
     def _asked(
         self, share: float, form: Vector, sum_of: SumOf, named: list[Any], public: Public, total: Event | None = None

@@ -38,6 +38,12 @@ class AdditiveClassifier(ClassifierMixin, BaseEstimator):
     `intercept_` has a score for each class, and `effects_` what each bin of each column adds to it.
     """
 
+    classes_: npt.NDArray[Any]
+    intercept_: FloatArray
+    effects_: list[FloatArray]
+    cells_: dict[str, list[str]]  # of each bin, in words
+    n_features_in_: int
+
     def fit(self, _X: Matrix, _y: npt.ArrayLike) -> Self:
         """Refuse: the classifier follows from noisy sums."""
         raise InvalidDataError("AdditiveClassifier learns from noisy sums. Fit PATEClassifier(public=Schema(...)).")
@@ -73,6 +79,19 @@ class AdditiveClassifier(ClassifierMixin, BaseEstimator):
             for column, cells, effect in lines
         ]
 
+    def influences(self, most: int = 12) -> list[tuple[str, str, str, str, float]]:
+        """Return the columns that move scores furthest: name, class, cells of the lowest and highest effect, distance.
+
+        Of two classes the second one is looked at, and of several the one that the column moves furthest.
+        """
+        found = list[tuple[str, str, str, str, float]]()
+        for (column, cells), effects in zip(self.cells_.items(), self.effects_, strict=True):
+            distances = np.ptp(effects, axis=0)
+            place = 1 if len(distances) == 2 else int(distances.argmax())
+            ends = (cells[int(end(effects[:, place]))] for end in (np.argmin, np.argmax))
+            found.append((column, str(self.classes_[place]), *ends, float(distances[place])))
+        return sorted((one for one in found if one[-1] > 0), key=lambda one: -one[-1])[:most]
+
 
 def summed(effects: Sequence[FloatArray], rows: IntArray) -> FloatArray:
     """Return the sum of the effects of each row's bins, column by column: exact by row."""
@@ -90,7 +109,7 @@ class Scores:
     groups: tuple[IntArray, ...]  # group of each bin of each column; the last number is that of bins of no group
     tables: tuple[FloatArray, ...]  # score of each group for each class
     sizes: tuple[FloatArray, ...]  # about how many people each group has
-    base: FloatArray  # logarithm of the share of each class, less their mean
+    shares: FloatArray  # of the classes
     walks: tuple[int, ...]  # how many groups of each column, the first ones, are intervals that follow each other
 
     @classmethod
@@ -115,8 +134,12 @@ class Scores:
             tables.append(table)
             sizes.append(size)
             walks.append(walk)
-        base = np.log(shares) - np.log(shares).mean()
-        return cls(tuple(groups), tuple(tables), tuple(sizes), base, tuple(walks))
+        return cls(tuple(groups), tuple(tables), tuple(sizes), shares, tuple(walks))
+
+    @property
+    def base(self) -> FloatArray:
+        """Logarithm of the share of each class, less their mean."""
+        return np.log(self.shares) - np.log(self.shares).mean()
 
     def rows(self, bins: Matrix) -> IntArray:
         """Return the group of each cell."""
@@ -192,7 +215,7 @@ class Weighing:
             for weight, table, beyond in zip(weights[:d], self.scores.tables, self.corrections, strict=True)
         ]
         effects = [effect[group] for effect, group in zip(by_group, self.scores.groups, strict=True)]
-        made: Any = AdditiveClassifier()
+        made = AdditiveClassifier()
         made.classes_, made.intercept_ = np.asarray(classes), self.scores.base + biases - biases.mean()
         made.effects_, made.cells_, made.n_features_in_ = effects, schema.cells, d
         return made

@@ -78,9 +78,10 @@ class Stacking:
         return np.concatenate([self._ballots(seen[part], labels[part]) for part in parts])
 
     def _ballots(self, seen: FloatArray, labels: IntArray) -> IntArray:
-        explained, m = self._explained(seen), len(self.student.classes_)
-        chances = (chances_of(scores) for scores in (seen[:, -m:], _SOFTER * seen[:, -m:]))
-        return joint_ballots(explained, self.radius, *chances, labels)
+        scores = seen[:, -len(self.student.classes_) :]
+        return joint_ballots(
+            self._explained(seen), self.radius, chances_of(scores), chances_of(_SOFTER * scores), labels
+        )
 
     def classifier(self, total: IntArray, sigma: float, n_people: int) -> LogisticRegression:
         """Return the student, over vectors and scores.
