@@ -26,11 +26,18 @@ folder = "out"
 CAPPED = 'mechanism = {{ name = "capped", sigma = {}, cap = {} }}'
 NEAREST = {"name": "capped-votes", "more": "votes = true"}
 VECTORS = {"name": "noisy-moments", "more": ""}
+ADDITIVE = {"name": "additive", "more": ""}
+SCHEMA = '[columns]\nage = [20, 89]\ndose = [0, 1]\nward = ["north", "east"]\n'
 
 
 def configure_people(folder: Path, by: dict[str, str], **sections: str) -> None:
     parts = {"private": 'entity = "patient"', "public": "", "privacy": "epsilon = 2.0", "method": "", **by, **sections}
-    (folder / "config.toml").write_text(CONFIG.format(**parts))
+    text = CONFIG.format(**parts)
+    if by is ADDITIVE:  # a public schema, in which the wards of some people are not, takes the place of public rows
+        (folder / "schema.toml").write_text(SCHEMA)
+        of_public = 'file = "public.csv"\n\nlabel = "ill"\nevaluate_last = 60'
+        text = text.replace(of_public, 'schema = "schema.toml"')
+    (folder / "config.toml").write_text(text)
 
 
 def write_people(folder: Path) -> None:

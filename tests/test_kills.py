@@ -15,7 +15,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from processes import called_by_itself, die_at_event
-from runs_of_people import CAPPED, NEAREST, VECTORS, configure_people
+from runs_of_people import ADDITIVE, CAPPED, NEAREST, VECTORS, configure_people
 from test_cli import configure, write_people
 from tutelage._internal import outputs
 from tutelage.cli import main
@@ -51,6 +51,11 @@ def tuned(folder: Path) -> None:
     configure_people(folder, by=VECTORS, privacy="epsilon = 2.0\nbudget = 9.0", more=SETTINGS)
 
 
+def additive(folder: Path) -> None:
+    write_people(folder, 120, 1)
+    configure_people(folder, by=ADDITIVE, privacy="epsilon = 2.0\nbudget = 9.0")
+
+
 def votes(folder: Path) -> None:
     """Leave votes, and a ledger with a proposal about them."""
     counts = np.array([[145, 4, 1], [1, 2, 147]] * 6)
@@ -73,11 +78,12 @@ VERBS: dict[str, tuple[Callable[[Path], None], tuple[str, ...], str]] = {
     "run --overwrite": (earlier, (*RUN, "--overwrite"), "out"),
     "campaign": (campaign, RUN, "out"),
     "tuning": (tuned, RUN, "out"),
+    "additive": (additive, RUN, "out"),
     "label": (votes, (*LABEL, "--output", "labels.csv"), "labels.csv"),
     "publish test": (labeled, TEST, "claim.json"),
     "card": (earlier, ("card", "out", "--ledger", "private.csv.ledger", "--state", "legal=Yes."), "out"),
 }
-AGAIN = {"run": ("--overwrite",), "campaign": ("--overwrite",), "tuning": ("--overwrite",)}
+AGAIN = dict.fromkeys(("run", "campaign", "tuning", "additive"), ("--overwrite",))
 
 
 def done(folder: Path, call: tuple[str, ...], event: int = 0) -> int:
@@ -196,7 +202,7 @@ def mixed(before: object, now: object, event: int) -> None:
     assert old.get("card.json") != new["card.json"], event
 
 
-FEW = {"run": 61, "label": 19, "card": 19}  # a step that leaves each two kills
+FEW = {"run": 61, "additive": 61, "label": 19, "card": 19}  # a step that leaves each two kills
 
 
 @pytest.mark.rest
