@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import astuple
 from importlib.metadata import version
+from itertools import starmap
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ from tutelage.noise import SystemNoise
 from tutelage.privacy import NeighboringRelation
 from tutelage.reporting import Batch, ClassAccuracy, PrivacyCard
 from tutelage.reporting.lints import lint
-from tutelage.reporting.record import FrontierPoint, Reached, merged
+from tutelage.reporting.record import FrontierPoint, Influence, Reached, merged
 from tutelage.students.store import write_student
 from tutelage.tables import is_number
 
@@ -92,6 +93,7 @@ def card_of(model: Any, judged: Judged, features: Sequence[str], statements: dic
         goals=judged.goals,
         class_weight={str(value): weight for value, weight in (model.class_weight_ or {}).items()},
         accuracy_by_class=accuracy,
+        influences=tuple(starmap(Influence, getattr(model.student_, "influences", list)())),
         budget=(model.ledger_ if history is None else history.state).as_dict(),
         batches=() if history is None else batches_of(history),
         frontier=frontier,

@@ -12,12 +12,21 @@ from tutelage.events import event_from_dict
 from tutelage.exceptions import InvalidDataError, TutelageError, shown
 from tutelage.privacy import KEY, PrivacyUnit, PublicEpsilon, stored_relation
 from tutelage.reporting.lints import Finding, verdict_of
-from tutelage.reporting.record import FIRST_PAGE, STATEMENTS, Batch, CardRecord, ClassAccuracy, FrontierPoint, Reached
+from tutelage.reporting.record import (
+    FIRST_PAGE,
+    STATEMENTS,
+    Batch,
+    CardRecord,
+    ClassAccuracy,
+    FrontierPoint,
+    Influence,
+    Reached,
+)
 from tutelage.reporting.render import Form, render
 
 FORMAT = 1
 _MOST_DIGITS = 20
-_PARTS = {"accuracy_by_class": ClassAccuracy, "goals": Reached, "batches": Batch}
+_PARTS = {"accuracy_by_class": ClassAccuracy, "influences": Influence, "goals": Reached, "batches": Batch}
 _AS_STORED = (
     "proposal", "mechanism", "noise_source", "queries", "answered", "teachers", "selection", "feature_map", "student",
     "student_accuracy", "public_labels_accuracy", "class_weight", "evaluation_rows", "budget", "statements", "versions",
@@ -75,6 +84,8 @@ class PrivacyCard(CardRecord):
         How much each class counts in predictions; empty if classes count alike.
     accuracy_by_class : tuple of ClassAccuracy
         The accuracy by class.
+    influences : tuple of Influence
+        The columns that move scores furthest, if the student is a table of effects.
     budget : dict
         The state of the ledger after the release: `LedgerState.as_dict`.
     batches : tuple of Batch

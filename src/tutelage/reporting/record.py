@@ -167,6 +167,18 @@ class Reached:
     no_model: float  # by one class for all rows
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Influence:
+    """How far the cells of one column move the score of a class, in a student that is a table of effects."""
+
+    column: str
+    name: str  # of the class
+    lowest: str  # cells with the smallest effect
+    highest: str
+    distance: float  # between both effects
+
+
 class Spending(NamedTuple):
     """A budget as it is printed: `spent` is rounded upward, and `left` is the rest, so that both add up."""
 
@@ -224,6 +236,7 @@ class CardRecord:
     goals: tuple[Reached, ...] = ()
     class_weight: dict[str, float] = field(default_factory=dict)
     accuracy_by_class: tuple[ClassAccuracy, ...] = ()
+    influences: tuple[Influence, ...] = ()
     budget: dict[str, Any]
     batches: tuple[Batch, ...] = ()
     frontier: tuple[FrontierPoint, ...] = ()
