@@ -1,5 +1,6 @@
 """Files and configurations of runs in which every person is a teacher, for tests of the command line."""
 
+import re
 from pathlib import Path
 
 import test_cli
@@ -35,8 +36,7 @@ def configure_people(folder: Path, by: dict[str, str], **sections: str) -> None:
     text = CONFIG.format(**parts)
     if by is ADDITIVE:  # a public schema, in which the wards of some people are not, takes the place of public rows
         (folder / "schema.toml").write_text(SCHEMA)
-        of_public = 'file = "public.csv"\n\nlabel = "ill"\nevaluate_last = 60'
-        text = text.replace(of_public, 'schema = "schema.toml"')
+        text = re.sub('file = "public.csv"\\s+label = .*\nevaluate_last = 60', 'schema = "schema.toml"', text)
     (folder / "config.toml").write_text(text)
 
 

@@ -22,6 +22,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from blobs import PUBLIC, TEST, blobs
 from conftest import FITS_AGAIN
+from test_additive import made_up, of
 from test_named_rows import PRIVATE
 from test_named_rows import PUBLIC as PEOPLE
 from tutelage import PATEClassifier, SimulationNoise
@@ -176,6 +177,18 @@ class Squaring(FunctionTransformer):
 
 
 ROUNDED = np.abs(np.round(ROWS))
+
+
+def test_a_table_of_effects_predicts_the_same(tmp_path):
+    rows, y = made_up(3_000)
+    student = of(epsilon=3.0).fit(rows, y).whole_student()
+    path = export_onnx(student, tmp_path / "student.onnx")
+    odd = {"age": ["16", "40.5", "1e300"], "work": ["public", "other", "private"], "hours": ["nan", "0.5", "2"]}
+    for cells in (rows, odd):
+        columns = {name: np.array(cells[name], object if name == "work" else float) for name in cells}
+        labels, probabilities = run(path, {name: one[:, np.newaxis] for name, one in columns.items()})
+        np.testing.assert_allclose(probabilities, student.predict_proba(columns))
+        assert labels.tolist() == student.predict(columns).tolist()
 
 
 def learned(transformer):

@@ -83,7 +83,7 @@ VERBS: dict[str, tuple[Callable[[Path], None], tuple[str, ...], str]] = {
     "publish test": (labeled, TEST, "claim.json"),
     "card": (earlier, ("card", "out", "--ledger", "private.csv.ledger", "--state", "legal=Yes."), "out"),
 }
-AGAIN = dict.fromkeys(("run", "campaign", "tuning", "additive"), ("--overwrite",))
+AGAIN: dict[str, tuple[str, ...]] = dict.fromkeys(("run", "campaign", "tuning", "additive"), ("--overwrite",))
 
 
 def done(folder: Path, call: tuple[str, ...], event: int = 0) -> int:

@@ -199,7 +199,7 @@ def test_texts_go_in_and_labels_come_out(form, tmp_path):
     model.save(tmp_path / "results")
     loaded = load_student(tmp_path / "results" / "student.skops")
     assert np.array_equal(loaded.predict(TESTS), model.predict(TESTS))
-    assert model.columns_ is not None
+    assert isinstance(model.columns_, PublicColumns)
     assert model.columns_.kinds == {"text": "text"}
     assert NOTES[0] not in repr(model.whole_student())
 

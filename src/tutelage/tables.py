@@ -576,8 +576,7 @@ def spelled(cell: Any) -> str:
         if isinstance(cell, datetime) and cell.tzinfo is None and cell.time() == time():
             return str(cell.date())
         # A column of whole numbers that has an empty cell is one of floats to pandas: 39 comes as 39.0.
-        whole = isinstance(cell, float | np.floating) and float(cell).is_integer()
-        return str.strip(str(int(cell) if whole else cell))
+        return str.strip(str(int(cell) if isinstance(cell, float | np.floating) and cell.is_integer() else cell))
     except Exception:  # a whole number of too many digits, or a class of somebody's own, whose error may quote it
         return ""
 

@@ -252,8 +252,8 @@ class Parameters(BaseEstimator):
             yield "`data_changed` of PATEClassifier is about a ledger; name its file in `ledger`."
         if run.method.needs_schema != (self.public is not None):
             yield (
-                "`public` of PATEClassifier, a Schema, and the method Additive go together: the one without the other "
-                f"was given. Got the method {type(run.method).__name__}."
+                "A public schema (`public` of PATEClassifier; in a configuration, `schema` in [public]) and the method "
+                f"Additive go together. Only one of them was given. Got the method {type(run.method).__name__}."
             )
         elif self.public is not None:
             extra = {"features": self.features, "student_features": self.student_features, "tune": self.tune}

@@ -89,6 +89,11 @@ class Schema(PublicFeatureMap):
         return tuple(map(_is_range, self.columns.values()))
 
     @property
+    def categorical(self) -> tuple[str, ...]:
+        """Names of the columns of categories."""
+        return tuple(name for name, is_range in zip(self.names, self.ordered, strict=True) if not is_range)
+
+    @property
     def cells(self) -> dict[str, list[str]]:
         """The cells of each bin of each column, in words."""
         return {name: [*_named(one), "empty or unknown"] for name, one in self.columns.items()}
@@ -153,7 +158,7 @@ def _problem_of(name: object, column: object) -> str:
     )
 
 
-def _edges(column: Sequence[Any]) -> FloatArray:
+def edges_of(column: Sequence[Any]) -> FloatArray:
     """Return the lower ends of the bins of a number."""
     low, high = map(float, column)
     if low.is_integer() and high.is_integer() and high - low <= _MOST_WHOLE:
@@ -166,19 +171,24 @@ def _edges(column: Sequence[Any]) -> FloatArray:
 def _named(column: Sequence[Any]) -> list[str]:
     if not _is_range(column):
         return [spelled(one) for one in column]
-    edges = [*_edges(column).tolist()]
+    edges = [*edges_of(column).tolist()]
     if np.all(np.diff(edges) == 1):
         return [f"{edge:g}" for edge in edges]
     return [f"{low:.6g} to {high:.6g}" for low, high in pairwise([*edges, float(column[1])])]
 
 
+def code_by_value(categories: Sequence[str]) -> dict[str, int]:
+    """Return the bin of each category, by its value."""
+    return {by_value(one): place for place, one in enumerate(categories)}
+
+
 def _bin_of(cells: Cells, column: Sequence[Any]) -> FloatArray:
     """Return the bin of each cell, by this cell alone."""
     if _is_range(column):
-        edges, numbers = _edges(column), _numbers(cells)
+        edges, numbers = edges_of(column), _numbers(cells)
         places = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, len(edges) - 1)
         return np.where(np.isnan(numbers), len(edges), places).astype(np.float64)
-    places = {by_value(one): place for place, one in enumerate(column)}
+    places = code_by_value(column)
     return _each(cells, lambda cell: places.get(by_value(cell), len(column)))
 
 

@@ -86,11 +86,18 @@ class AdditiveClassifier(ClassifierMixin, BaseEstimator):
         """
         found = list[tuple[str, str, str, str, float]]()
         for (column, cells), effects in zip(self.cells_.items(), self.effects_, strict=True):
-            distances = np.ptp(effects, axis=0)
+            shown = effects if effects[-1].any() else effects[:-1]  # by the counts, no cell is empty or unknown
+            distances = np.ptp(shown, axis=0)
             place = 1 if len(distances) == 2 else int(distances.argmax())
-            ends = (cells[int(end(effects[:, place]))] for end in (np.argmin, np.argmax))
+            ends = (_named(cells, shown[:, place] == end(shown[:, place])) for end in (np.min, np.max))
             found.append((column, str(self.classes_[place]), *ends, float(distances[place])))
         return sorted((one for one in found if one[-1] > 0), key=lambda one: -one[-1])[:most]
+
+
+def _named(cells: list[str], chosen: npt.NDArray[np.bool_]) -> str:
+    """Return the first and the last of some cells, in words."""
+    first, *others = [cell for cell, is_chosen in zip(cells, chosen.tolist(), strict=False) if is_chosen]
+    return f"{first} … {others[-1]}" if others else first
 
 
 def summed(effects: Sequence[FloatArray], rows: IntArray) -> FloatArray:

@@ -1,7 +1,7 @@
 """Students as ONNX files, map and classifier in one graph, for programs without this package; needs the onnx extra."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from os import PathLike
 from pathlib import Path
@@ -23,14 +23,16 @@ from tutelage._internal.outputs import claimed, form
 from tutelage._internal.typing import FloatArray
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features.base import parts_of
-from tutelage.features.cells import code_of
+from tutelage.features.cells import UNKNOWN, code_of
 from tutelage.features.columns import PublicColumns
 from tutelage.features.fitted import PublicTransformer
 from tutelage.features.images import LEVELS, EdgesAndLevels
 from tutelage.features.landmarks import PublicKernel, UnitBall
 from tutelage.features.learned import FURTHEST, PublicPCA, PublicProjection, PublicScaling, PublicSteps
 from tutelage.features.rowwise import EXACT_FLOAT64, distance_levels, projection
+from tutelage.features.schema import Schema, code_by_value, edges_of
 from tutelage.features.scored import BesideScores, ScoredRows
+from tutelage.students.additive import AdditiveClassifier
 from tutelage.students.forest import ForestStudent
 from tutelage.students.noisy_sums import LEAST_CHANCE, NoisySumClassifier
 from tutelage.tables import by_value
@@ -48,7 +50,7 @@ except ModuleNotFoundError as error:  # pragma: no cover  an environment without
     raise ModuleNotFoundError("ONNX files need their extra: pip install 'tutelage[onnx]'.", name=error.name) from error
 
 _ROWS = "rows"
-_FLOAT, _DOUBLE = 1, 11  # codes of types in ONNX
+_FLOAT, _INT64, _DOUBLE = 1, 7, 11  # codes of types in ONNX
 _MADE_UP, _SAME = 256, 0.99  # rows, and the share of labels that must be the same
 _WITH_GAPS: tuple[type, ...] = (DecisionTreeClassifier, ExtraTreesClassifier, RandomForestClassifier)  # missing values
 _TREES: tuple[type, ...] = (*_WITH_GAPS, GradientBoostingClassifier)  # which round rows to 32 bits
@@ -198,7 +200,7 @@ def _send_missing(graph: Any, part: Any) -> None:
 
 
 def _inputs(first: Any) -> list[tuple[str, Any]]:
-    if not isinstance(first, PublicColumns):
+    if not isinstance(first, PublicColumns | Schema):
         return [(_ROWS, DoubleTensorType([None, getattr(first, "n_features_in_", None)]))]
     kinds = dict.fromkeys(first.categorical, StringTensorType)
     return [(name, kinds.get(name, DoubleTensorType)([None, 1])) for name in first.names]
@@ -250,17 +252,30 @@ def _row(values: Any) -> Any:
 def _columns(part: PublicColumns, *cells: _Node) -> _Node:
     of = dict(zip(part.names, cells, strict=True))
     known = [(name, texts) for name, texts in zip(part.names, part.categories, strict=True) if texts is not None]
-    first, *others = *(of[name] for name in part.numbers), *(_codes(of[name], texts) for name, texts in known)
+    codes = (_codes(of[name], texts.tolist(), code_of(texts)) for name, texts in known)
+    first, *others = *(of[name] for name in part.numbers), *codes
     return first.Concat(*others, axis=1)
 
 
-def _codes(cells: _Node, known: Any) -> _Node:
-    codes = code_of(known)
-    spellings = {text: codes[by_value(text)] for text in known.tolist()} | dict(codes)
+def _bins(part: Schema, *cells: _Node) -> _Node:
+    first, *others = (
+        _interval(one, edges_of(column)) if is_range else _codes(one, column, code_by_value(column), len(column))
+        for one, column, is_range in zip(cells, part.columns.values(), part.ordered, strict=True)
+    )
+    return first.Concat(*others, axis=1)
+
+
+def _interval(cells: _Node, edges: FloatArray) -> _Node:
+    above = cells.GreaterOrEqual(_row(edges[1:])).Cast(to=_DOUBLE).sums()
+    return above + cells.IsNaN().Cast(to=_DOUBLE) * len(edges)
+
+
+def _codes(cells: _Node, known: Sequence[str], codes: dict[str, int], unknown: float = UNKNOWN) -> _Node:
+    spellings = {text: codes[by_value(text)] for text in known} | dict(codes)
     spellings |= {f"{text}.0": code for text, code in codes.items() if text.lstrip("-").isdigit()}
     spellings |= {text.lower(): code for text, code in codes.items() if text in ("True", "False")}
     keys, values = list(spellings), [float(code) for code in spellings.values()]
-    code = cells.LabelEncoder(keys_strings=keys, values_floats=values, default_float=-1.0, op_version=2)
+    code = cells.LabelEncoder(keys_strings=keys, values_floats=values, default_float=float(unknown), op_version=2)
     return code.Cast(to=_DOUBLE)
 
 
@@ -361,6 +376,7 @@ def _beside(part: BesideScores, rows: _Node) -> _Node:
 
 _MAPS: dict[type, Callable[..., _Node]] = {
     PublicColumns: _columns,
+    Schema: _bins,
     PublicScaling: _scaled,
     PublicSteps: _stepped,
     PublicProjection: _projected,
@@ -384,7 +400,8 @@ def _convert_map(scope: Any, operator: Any, container: Any) -> None:
 
 
 def _shape_of_classifier(operator: Any) -> None:
-    classes, of_sums = operator.raw_operator.classes_, isinstance(operator.raw_operator, NoisySumClassifier)
+    of_sums = isinstance(operator.raw_operator, NoisySumClassifier | AdditiveClassifier)
+    classes = operator.raw_operator.classes_
     operator.outputs[0].type = (StringTensorType if classes.dtype.kind in "UOS" else Int64TensorType)([None])
     operator.outputs[1].type = (DoubleTensorType if of_sums else FloatTensorType)([None, len(classes)])
 
@@ -393,6 +410,20 @@ def _convert_sums(scope: Any, operator: Any, container: Any) -> None:
     part = operator.raw_operator
     scores = _Node(operator.inputs[0], container.target_opset) @ part.coef_
     chances = (scores + 1 / len(part.classes_)).Max(_row(LEAST_CHANCE)) * part.weights_
+    _write(chances, part, scope, operator, container)
+
+
+def _convert_effects(scope: Any, operator: Any, container: Any) -> None:
+    part, bins = operator.raw_operator, _Node(operator.inputs[0], container.target_opset)
+    sizes = np.array([len(effects) for effects in part.effects_])
+    places = bins.Max(_row(0)).Min(_row(sizes - 1)) + (np.cumsum(sizes) - sizes)
+    effects = _Node(np.concatenate(part.effects_), bins.version).Gather(places.Cast(to=_INT64), axis=0)
+    scores = effects.ReduceSum(np.array([1]), keepdims=0) + part.intercept_
+    _write(scores.Softmax(axis=1), part, scope, operator, container)
+
+
+def _write(chances: _Node, part: Any, scope: Any, operator: Any, container: Any) -> None:
+    """Write the label and the probabilities of each row, by numbers that are in proportion to these."""
     classes = part.classes_.astype(str if part.classes_.dtype.kind in "UOS" else np.int64)
     labels = _Node(classes, container.target_opset).ArrayFeatureExtractor(chances.ArgMax(axis=1, keepdims=0))
     labels.Reshape(np.array([-1]), output_names=operator.outputs[:1]).node.add_to(scope, container)
@@ -426,7 +457,11 @@ def _convert_boosting(scope: Any, operator: Any, container: Any) -> None:
 
 for _kind in _MAPS:
     update_registered_converter(_kind, f"Tutelage{_kind.__name__}", _shape_of_map, _convert_map)
-for _kind, _convert in ((NoisySumClassifier, _convert_sums), (HistGradientBoostingClassifier, _convert_boosting)):
+for _kind, _convert in (
+    (NoisySumClassifier, _convert_sums),
+    (AdditiveClassifier, _convert_effects),
+    (HistGradientBoostingClassifier, _convert_boosting),
+):
     # The options are those of skl2onnx, by their possible values.
     flags = {key: [True, False] for key in ("zipmap", "nocl", "output_class_labels", "raw_scores")}
     update_registered_converter(_kind, f"Tutelage{_kind.__name__}", _shape_of_classifier, _convert, options=flags)
