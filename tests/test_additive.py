@@ -391,6 +391,12 @@ def test_the_table_of_effects_gives_the_scores():
     student: Any = of(epsilon=3.0).fit(rows, y).student_
     table = student.effects()
     json.dumps(table)
+    (name, of_class, lowest, highest, distance), *_ = found = student.influences()
+    assert (name, of_class, highest[-6:]) == ("age", "yes", " to 90")
+    assert float(lowest.split(" to ")[1]) < 45
+    of_age = [line["effects"]["yes"] for line in table if line["column"] == "age"][:-1]
+    assert distance == pytest.approx(max(of_age) - min(of_age))
+    assert [one[-1] for one in found] == sorted((one[-1] for one in found), reverse=True)
     bins = SCHEMA.transform({"age": [40], "work": ["public"], "hours": [0.5]})
     places = zip(SCHEMA.names, bins[0].astype(int).tolist(), strict=True)
     cells = [("", "every row"), *((name, SCHEMA.cells[name][place]) for name, place in places)]

@@ -330,7 +330,7 @@ def test_the_page_can_be_heard_and_walked():
     levels = [int(tag[1]) for tag, _ in found.tags if re.fullmatch("h[1-6]", tag)]
     assert (levels[0], levels.count(1)) == (1, 1)
     assert all(after <= before + 1 for before, after in pairwise(levels))
-    assert len(found.all("caption")) == 1
+    assert len(found.all("caption")) == 2
     assert all("scope" in header for header in found.all("th"))
     places = [attributes["id"] for _, attributes in found.tags if "id" in attributes]
     assert len(set(places)) == len(places)

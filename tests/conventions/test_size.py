@@ -16,23 +16,23 @@ CEILINGS = {
     "_internal": 1_345,
     "accounting": 2_645,
     "audit": 1_615,
-    "cli": 3_660,
+    "cli": 3_655,
     "datasets": 170,
-    "estimator": 1_750,
-    "features": 2_765,
+    "estimator": 1_755,
+    "features": 2_775,
     "federation": 3_705,
     "ledger": 2_310,
     "mechanisms": 1_180,
     "methods": 2_490,
     "planning": 980,
     "publishing": 1_115,
-    "reporting": 1_215,
-    "students": 2_455,
+    "reporting": 1_240,
+    "students": 2_525,
     "teachers": 2_955,
     "testing": 385,
-    "root": 4_670,
+    "root": 4_690,
 }
-TEST_LINES = 31_050
+TEST_LINES = 31_140
 
 
 def lines_of(*paths: Path) -> int:

@@ -137,7 +137,7 @@ def _released(
             else:
                 write_sums(of_rounds, path)
     with released(results, record=model.open_ledger_.record_release) as folder:
-        write_results(folder, model, card, joined(data.columns, model.student_map_, model.student_))
+        write_results(folder, model, card, joined(settings.schema or data.columns, model.student_map_, model.student_))
     if not settings.output.votes and VOTES.fault(results.private / _VOTES_FILE) is None:
         (results.private / _VOTES_FILE).unlink()  # of the release that was replaced
     return model, card

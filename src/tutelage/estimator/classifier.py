@@ -100,9 +100,9 @@ class PATEClassifier(ClassifierMixin, Inputs):
     Parameters
     ----------
     method : Method, optional
-        How private rows teach the student: `NoisyMoments`, `CappedVotes` or `TeacherVotes`, with its settings. Default:
-        the method that its shortcuts `teacher`, `n_teachers`, `mechanism`, `student`, `n_queries`, `selection` and
-        `rounds` describe; without any, `NoisyMoments`. A fit takes either a method or shortcuts. See docs/methods.md.
+        How private rows teach the student: a method of `tutelage.methods`, with its settings. Default: the method that
+        its shortcuts `teacher`, `n_teachers`, `mechanism`, `student`, `n_queries`, `selection` and `rounds` describe;
+        without any, `NoisyMoments`. A fit takes either a method or shortcuts. See docs/methods.md.
     public : Schema, optional
         A public schema in place of public rows: names, ranges and categories of the columns. The method is then
         `Additive`, and `fit` takes no `X_public`. See docs/howto/no-public-rows.md.
@@ -197,8 +197,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
         classes as if they were equally frequent, by their shares in what was released. See docs/howto/rare-classes.md.
     class_weight : mapping, optional
         How much each class value counts in predictions, as in scikit-learn: ``{"yes": 10}``; 1 for others. The numbers
-        are public. `NoisyMoments` multiplies `predict_proba` by them, which for a student of public labels shifts its
-        intercept by log(weight); with votes, the student learns by them. Default: as `goal` says.
+        are public. `NoisyMoments` and `Additive` multiply `predict_proba` by them, which for a student of public labels
+        shifts its intercept by log(weight); with votes, the student learns by them. Default: as `goal` says.
 
     Attributes
     ----------

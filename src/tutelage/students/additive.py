@@ -19,6 +19,7 @@ from tutelage.exceptions import InvalidDataError
 from tutelage.features.schema import Schema
 from tutelage.features.scored import chances_of
 from tutelage.students.stacking import radius_of, weights_of
+from tutelage.tables import is_number
 
 _MOST_GROUPS = 16  # of the bins of a column
 _FULL = 3.0  # deviations of the noise that a group holds at least, if any other can be put to it
@@ -82,22 +83,26 @@ class AdditiveClassifier(ClassifierMixin, BaseEstimator):
     def influences(self, most: int = 12) -> list[tuple[str, str, str, str, float]]:
         """Return the columns that move scores furthest: name, class, cells of the lowest and highest effect, distance.
 
-        Of two classes the second one is looked at, and of several the one that the column moves furthest.
+        Cells that are empty or unknown are left out: mostly, their effect is noise. Of two classes the second one is
+        looked at, and of several the one that the column moves furthest.
         """
         found = list[tuple[str, str, str, str, float]]()
         for (column, cells), effects in zip(self.cells_.items(), self.effects_, strict=True):
-            shown = effects if effects[-1].any() else effects[:-1]  # by the counts, no cell is empty or unknown
+            shown = effects[:-1]
             distances = np.ptp(shown, axis=0)
             place = 1 if len(distances) == 2 else int(distances.argmax())
-            ends = (_named(cells, shown[:, place] == end(shown[:, place])) for end in (np.min, np.max))
-            found.append((column, str(self.classes_[place]), *ends, float(distances[place])))
+            low, high = (_named(cells, shown[:, place] == end(shown[:, place])) for end in (np.min, np.max))
+            found.append((column, str(self.classes_[place]), low, high, float(distances[place])))
         return sorted((one for one in found if one[-1] > 0), key=lambda one: -one[-1])[:most]
 
 
 def _named(cells: list[str], chosen: npt.NDArray[np.bool_]) -> str:
-    """Return the first and the last of some cells, in words."""
+    """Return the first and the last of some cells, in words; of intervals their ends."""
     first, *others = [cell for cell, is_chosen in zip(cells, chosen.tolist(), strict=False) if is_chosen]
-    return f"{first} … {others[-1]}" if others else first
+    if not others:
+        return first
+    (low, *upper), (*lower, high) = first.split(" to "), others[-1].split(" to ")
+    return f"{low} to {high}" if upper and lower and is_number(low) else f"{first} … {others[-1]}"
 
 
 def summed(effects: Sequence[FloatArray], rows: IntArray) -> FloatArray:
