@@ -26,6 +26,7 @@ from tutelage.methods.additive import _LONGEST, _STEPS, residuals_in_steps
 from tutelage.methods.noisy_moments import PeopleReady
 from tutelage.methods.requests import Answer, driven
 from tutelage.partition import Shards, unit_of_single_people
+from tutelage.planning import plan
 from tutelage.privacy import ONE_TEACHER
 from tutelage.students import load_student
 from tutelage.students.additive import AdditiveClassifier, grouped
@@ -362,6 +363,11 @@ def test_what_needs_public_rows_is_refused_in_one_sentence_and_nothing_is_spent(
     assert not (tmp_path / "a.ledger").exists()
 
 
+def test_a_plan_refuses_what_cannot_be_tried_on_public_rows():
+    with pytest.raises(InvalidParameterError, match="A plan tries methods on public rows"):
+        plan(1.0, people=900, X_public=np.eye(60), y_public=np.arange(60) % 2, parameters={"method": Additive()})
+
+
 def test_rows_with_ids_are_refused_until_the_unit_is_decided():
     rows, y = made_up(300)
     with pytest.raises(PreflightError):
@@ -471,7 +477,7 @@ def test_a_run_needs_no_public_rows(configured, called):
     assert isinstance(student[-1], AdditiveClassifier)
     assert len(student.predict(read_table(folder / "public.csv"))) == 120
     again = called("run", "config.toml", "--overwrite", cwd=folder)
-    assert "nothing was spent" in " ".join(succeeded(again).stdout.split())
+    assert "The sums were released before" in " ".join(succeeded(again).stdout.split())
 
 
 @pytest.mark.usefixtures("repeatable")

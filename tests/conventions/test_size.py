@@ -16,14 +16,14 @@ CEILINGS = {
     "_internal": 1_345,
     "accounting": 2_645,
     "audit": 1_615,
-    "cli": 3_655,
+    "cli": 3_660,
     "datasets": 170,
     "estimator": 1_755,
     "features": 2_775,
     "federation": 3_705,
     "ledger": 2_310,
     "mechanisms": 1_180,
-    "methods": 2_490,
+    "methods": 2_495,
     "planning": 980,
     "publishing": 1_115,
     "reporting": 1_240,
@@ -32,7 +32,7 @@ CEILINGS = {
     "testing": 385,
     "root": 4_690,
 }
-TEST_LINES = 31_140
+TEST_LINES = 31_170
 
 
 def lines_of(*paths: Path) -> int:

@@ -274,7 +274,9 @@ def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
     if settings.published:
         console.print(_comparison(settings.published, card))
     console.print(table)
-    if model.remembered_:
+    if model.remembered_ and not card.queries:
+        console.print("The sums were released before. They are the same, and nothing was spent on them.")
+    elif model.remembered_:
         which = f"{model.remembered_:,} queries were" if model.drawn_ else "Every query was"
         console.print(f"{which} labeled before. The labels are the same, and nothing was spent on them.")
     console.print(f"Ledger: {_shown(settings.ledger)}", soft_wrap=True)

@@ -149,6 +149,10 @@ class Additive(NoisySums):
         """Return nothing to try: a plan compares what public rows are for."""
         return []
 
+    def check_plan(self) -> None:
+        """Refuse: there are no public rows to try it on."""
+        raise InvalidParameterError("A plan tries methods on public rows, and Additive takes none. Leave the plan out.")
+
     def event_of_one(self, sizes: Sizes) -> Event:
         """Return what all sums are at most, with the noisy number of people where that number is private."""
         return Composed((self.event_of_sums(sizes), *self.event_of_count(sizes)))
