@@ -19,7 +19,7 @@ CEILINGS = {
     "cli": 3_660,
     "datasets": 170,
     "estimator": 1_755,
-    "features": 2_775,
+    "features": 2_780,
     "federation": 3_705,
     "ledger": 2_310,
     "mechanisms": 1_180,
@@ -27,12 +27,12 @@ CEILINGS = {
     "planning": 980,
     "publishing": 1_115,
     "reporting": 1_240,
-    "students": 2_525,
+    "students": 2_530,
     "teachers": 2_955,
     "testing": 385,
     "root": 4_690,
 }
-TEST_LINES = 31_170
+TEST_LINES = 31_185
 
 
 def lines_of(*paths: Path) -> int:
