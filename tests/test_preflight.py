@@ -474,7 +474,7 @@ def test_all_problems_of_a_configuration_are_told_at_once(text, problems, tmp_pa
     ({"eps": 1}, "`eps` is not a parameter of PATEClassifier. Did you mean `epsilon`?"),
     ({"n_teacher": 1}, "Did you mean `n_teachers`?"),
     ({"entity_ids": [1]}, "Pass it to `fit`."),
-    ({"zzz": 1}, "It takes: teacher, method, n_teachers,"),
+    ({"zzz": 1}, "It takes: teacher, method, public, n_teachers,"),
 ])  # fmt: skip
 def test_an_unknown_parameter_is_named_with_advice(given, said):
     with pytest.raises(UnknownParameterError) as refused:
