@@ -16,9 +16,9 @@ CEILINGS = {
     "_internal": 1_345,
     "accounting": 2_645,
     "audit": 1_615,
-    "cli": 3_660,
+    "cli": 3_665,
     "datasets": 170,
-    "estimator": 1_755,
+    "estimator": 1_770,
     "features": 2_780,
     "federation": 3_705,
     "ledger": 2_310,
@@ -32,7 +32,7 @@ CEILINGS = {
     "testing": 385,
     "root": 4_690,
 }
-TEST_LINES = 31_185
+TEST_LINES = 31_215
 
 
 def lines_of(*paths: Path) -> int:
