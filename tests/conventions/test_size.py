@@ -32,7 +32,7 @@ CEILINGS = {
     "testing": 385,
     "root": 4_690,
 }
-TEST_LINES = 31_215
+TEST_LINES = 31_250
 
 
 def lines_of(*paths: Path) -> int:
