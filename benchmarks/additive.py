@@ -14,7 +14,6 @@ from splits import SOURCES
 
 from tutelage import PATEClassifier, SimulationNoise
 from tutelage.features import Schema
-from tutelage.tables import as_table
 
 
 def main() -> None:
@@ -31,7 +30,7 @@ def main() -> None:
             for seed, rows in enumerate(splits):
                 start = time.perf_counter()
                 settings = {"classes": np.unique(rows.y_private), "noise": SimulationNoise(seed)}
-                model = PATEClassifier(public=Schema.learn(as_table(rows.public)), epsilon=epsilon, **settings)
+                model = PATEClassifier(public=Schema.learn(rows.public), epsilon=epsilon, **settings)
                 model.fit(rows.private, rows.y_private, entity_ids=rows.ids)
                 seconds.append(time.perf_counter() - start)
                 right.append(100 * float(np.mean(model.predict(rows.scored) == rows.y_scored)))

@@ -28,7 +28,7 @@ CAPPED = 'mechanism = {{ name = "capped", sigma = {}, cap = {} }}'
 NEAREST = {"name": "capped-votes", "more": "votes = true"}
 VECTORS = {"name": "noisy-moments", "more": ""}
 ADDITIVE = {"name": "additive", "more": ""}
-SCHEMA = '[columns]\nage = [20, 89]\ndose = [0, 1]\nward = ["north", "east"]\n'
+SCHEMA = '[schema]\nage = [20, 89]\ndose = [0, 1]\nward = ["north", "east"]\n'
 
 
 def configure_people(folder: Path, by: dict[str, str], **sections: str) -> None:

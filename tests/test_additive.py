@@ -15,7 +15,7 @@ from sklearn.metrics import balanced_accuracy_score
 
 from test_cli import succeeded, write_people
 from test_hostile_rows import Unspeakable
-from tutelage import Ledger, PATEClassifier, SimulationNoise
+from tutelage import PATEClassifier, SimulationNoise
 from tutelage.accounting import data_independent
 from tutelage.ballots import BallotSum, Vector, sum_of_cells
 from tutelage.exceptions import InvalidBallotError, InvalidDataError, InvalidParameterError, PreflightError
@@ -109,21 +109,23 @@ def test_a_schema_is_proposed_by_public_rows():
 # Ballots: each sum, both relations
 
 
-def asked_of(n: int, entity: bool, seed: int = 0, schema: Schema = SCHEMA, noise: float = 5.0) -> list[Any]:
-    """Return the requests of a fit of made-up rows."""
-    rows, y = made_up(n, seed)
-    ids = {"entity_ids": np.arange(n) // 3, "unit": "person"} if entity else {"unit": "row"}
-    model = of(seed, epsilon=None, method=Additive(mechanism=NoisySum(noise)), public=schema, unit=ids.pop("unit"))
-    whole = model.intended(rows, y, **ids)
-    prepared, source, seen = whole.method.prepare(whole.public, whole.people), SimulationNoise(seed), list[Any]()
+def asked_of(rows: Any, y: Any, look: Any = None, **changes: Any) -> list[Any]:
+    """Return the requests of a fit for sums of ballots; `look` sees each of them with the sum."""
+    ids, method = {"entity_ids": changes.pop("entity_ids", None)}, Additive(mechanism=NoisySum(5.0))
+    whole = of(**{"epsilon": None, "method": method, **changes}).intended(rows, y, **ids)
+    prepared, source, seen = whole.method.prepare(whole.public, whole.people), SimulationNoise(0), list[Any]()
 
     def answer(request: Any) -> Answer:
-        seen.append(request)
-        drawn = request.mechanism.release(request.ballot.cast(prepared, request, np.arange(1)), source)
+        ballots = request.ballot.cast(prepared, request, np.arange(1))
+        if request.form.shape != (1, 1):
+            seen.append(request)
+            if look is not None:
+                look(request, ballots)
+        drawn = request.mechanism.release(ballots, source)
         return Answer(np.array(drawn.answers), drawn.event, 0.0)
 
     driven(whole.method.steps(whole.public), answer, lambda one: one.make())
-    return [one for one in seen if one.form.shape != (1, 1)]
+    return seen
 
 
 def cast(request: Any, bins: Any, labels: Any, people: Any, unit: Any) -> Any:
@@ -142,17 +144,8 @@ def test_all_people_of_a_small_world_cast_ballots_within_the_bound_and_neighbors
     """All people with up to two rows: none of their ballots is longer, nor two further apart, than is charged."""
     rng = np.random.default_rng(0)
     rows = {"a": rng.integers(0, 3, 300), "b": np.array(["x"] * 300, dtype=object)}
-    model = of(public=SMALL, method=Additive(mechanism=NoisySum(3.0)), epsilon=None, unit="row")
-    whole = model.intended(rows, np.where(rows["a"] + rng.normal(size=300) > 1, "yes", "no"))
-    prepared, seen = whole.method.prepare(whole.public, whole.people), list[Any]()
-
-    def answer(request: Any) -> Answer:
-        seen.append(request)
-        drawn = request.mechanism.release(request.ballot.cast(prepared, request, np.arange(1)), SimulationNoise(1))
-        return Answer(np.array(drawn.answers), drawn.event, 0.0)
-
-    driven(whole.method.steps(whole.public), answer, lambda one: one.make())
-    request = seen[place]
+    y = np.where(rows["a"] + rng.normal(size=300) > 1, "yes", "no")
+    request = asked_of(rows, y, public=SMALL, unit="row")[place]
     row = [(cells, label) for cells in itertools.product(range(4), range(2)) for label in range(2)]
     people = [[one] for one in row] + [list(pair) for pair in itertools.combinations_with_replacement(row, 2)][::3]
     each: Any = [(*map(list, zip(*one, strict=True)), [0] * len(one)) for one in people]
@@ -171,7 +164,7 @@ def test_all_people_of_a_small_world_cast_ballots_within_the_bound_and_neighbors
 
 @pytest.mark.parametrize("entity", [False, True])
 def test_three_sums_cost_what_one_of_the_given_noise_would(entity):
-    requests = asked_of(300, entity)
+    requests = asked_of(*made_up(300, 0), **({"entity_ids": np.arange(300) // 3} if entity else {"unit": "row"}))
     spent = sum(
         (2 if one.event.nonnegative else 4) * one.event.norm_squared / one.event.sigma**2
         for request in requests
@@ -187,24 +180,17 @@ def test_ballots_of_people_do_not_depend_on_who_is_beside_them(seed, entity, n_c
     rng = np.random.default_rng(seed)
     rows = {"a": rng.integers(0, 3, 200), "b": np.array(["x"] * 200, dtype=object)}
     labels, ids = rng.integers(0, n_classes, 200), np.arange(200) // (2 if entity else 1)
-    model = of(public=SMALL, classes=list(range(n_classes)), epsilon=None, method=Additive(mechanism=NoisySum(5.0)))
-    whole = model.intended(rows, labels, entity_ids=ids)
-    prepared, bins = whole.method.prepare(whole.public, whole.people), SMALL.transform(rows)
+    bins, some = SMALL.transform(rows), ids < 20
 
-    def answer(request: Any) -> Answer:
-        ballots = request.ballot.cast(prepared, request, np.arange(1))
-        if request.form.shape != (1, 1):
-            some = ids < 20
-            unit = request.form.unit
-            alone = [cast(request, bins[ids == one], labels[ids == one], ids[ids == one], unit) for one in range(20)]
-            together = cast(request, bins[some], labels[some], ids[some], unit)
-            np.testing.assert_array_equal(together, sum(alone))
-            backwards = cast(request, bins[::-1], labels[::-1], ids[::-1], request.form.unit)
-            np.testing.assert_array_equal(backwards, ballots.totals)
-        drawn = request.mechanism.release(ballots, SimulationNoise(seed))
-        return Answer(np.array(drawn.answers), drawn.event, 0.0)
+    def compare(request: Any, ballots: Any) -> None:
+        unit = request.form.unit
+        alone = [cast(request, bins[ids == one], labels[ids == one], ids[ids == one], unit) for one in range(20)]
+        together = cast(request, bins[some], labels[some], ids[some], unit)
+        np.testing.assert_array_equal(together, sum(alone))
+        backwards = cast(request, bins[::-1], labels[::-1], ids[::-1], unit)
+        np.testing.assert_array_equal(backwards, ballots.totals)
 
-    driven(whole.method.steps(whole.public), answer, lambda one: one.make())
+    asked_of(rows, labels, compare, public=SMALL, classes=list(range(n_classes)), entity_ids=ids)
 
 
 @given(st.lists(st.floats(-40, 40), min_size=2, max_size=6), st.data())
@@ -249,7 +235,7 @@ def test_a_sum_of_cells_is_the_sum_of_mean_ballots_rounded_towards_zero(entries,
 
 
 def test_the_noise_of_each_sum_is_what_its_event_says():
-    requests = asked_of(300, entity=False, noise=0.02)
+    requests = asked_of(*made_up(300), unit="row", method=Additive(mechanism=NoisySum(0.02)))
     for request in requests:
         form = request.form
         zero = BallotSum(np.zeros(form.shape, int), form.norm_squared, form.unit, form.nonnegative)
@@ -339,26 +325,27 @@ def test_a_goal_weighs_classes_at_no_further_cost_and_a_ranking_changes_no_predi
 
 
 @pytest.mark.parametrize(
-    ("settings_of", "given_to_fit"),
+    ("settings_of", "given_to_fit", "said"),
     [
-        ({}, {"X_public": np.zeros((60, 3))}),
-        ({}, {"y_public": np.zeros(60)}),
-        ({}, {"silos": np.arange(300) % 5}),
-        ({}, {"entity_ids": SCHEMA.names[0]}),
-        ({"features": SCHEMA}, {}),
-        ({"tune": [{}, {}]}, {}),
-        ({"public_fraction": 0.5}, {}),
-        ({"goal": "recall at 0 %"}, {}),
-        ({"n_teachers": 20}, {}),
-        ({"method": NoisyMoments()}, {}),
-        ({"public": None, "method": Additive()}, {"X_public": np.zeros((60, 3))}),
-        ({"public": "schema.toml"}, {}),
-        ({"student": AdditiveClassifier()}, {}),
+        ({}, {"X_public": np.zeros((60, 3))}, "Leave out `X_public` and `y_public`"),
+        ({}, {"y_public": np.zeros(60)}, "Leave out `X_public` and `y_public`"),
+        ({}, {"silos": np.arange(300) % 5}, "`silos`"),
+        ({}, {"entity_ids": SCHEMA.names[0]}, "`entity_ids` must not be a column of the schema"),
+        ({"features": SCHEMA}, {}, "`features`"),
+        ({"tune": [{}, {}]}, {}, "`tune`"),
+        ({"public_fraction": 0.5}, {}, "`public_fraction`"),
+        ({"n_teachers": 20}, {}, "the method must be Additive"),
+        ({"method": NoisyMoments()}, {}, "the method must be Additive"),
+        ({"public": None, "method": Additive()}, {"X_public": np.zeros((60, 3))}, "Additive needs a public schema"),
+        ({"public": "schema.toml"}, {}, "`public`"),
+        ({"student": AdditiveClassifier()}, {}, "`student` of Additive follows from the noisy sums"),
     ],
 )
-def test_what_needs_public_rows_is_refused_in_one_sentence_and_nothing_is_spent(settings_of, given_to_fit, tmp_path):
+def test_what_needs_public_rows_is_refused_in_one_sentence_and_nothing_is_spent(
+    settings_of, given_to_fit, said, tmp_path
+):
     rows, y = made_up(300)
-    with pytest.raises((InvalidParameterError, InvalidDataError)):
+    with pytest.raises((InvalidParameterError, InvalidDataError), match=said):
         of(ledger=tmp_path / "a.ledger", **settings_of).fit(rows, y, **given_to_fit)
     assert not (tmp_path / "a.ledger").exists()
 
@@ -426,7 +413,6 @@ def test_steps_and_norms_are_whole():
     events: list[Any] = [one.event for one in Additive(mechanism=NoisySum(10.0)).event(sizes).flatten()]
     assert [one.norm_squared for one in events[:2]] == [3 * _STEPS**2, 3 * _LONGEST**2]
     assert events[0].sigma == pytest.approx(10 / sqrt(0.9) * sqrt(3) * _STEPS)
-    assert Ledger.in_memory(epsilon=1.0, delta=1e-5, unit=unit).state().spent == 0
 
 
 # The command line
@@ -482,31 +468,32 @@ def test_a_run_needs_no_public_rows(configured, called):
 
 @pytest.mark.usefixtures("repeatable")
 @pytest.mark.parametrize(
-    ("verb", "wrong"),
+    ("verb", "wrong", "sentence"),
     [
-        ("run", {"public": 'file = "public.csv"'}),
-        ("run", {"public": 'label = "ill"'}),
-        ("run", {"private": "batches = true"}),
-        ("run", {"private": 'silo = "ward"'}),
-        ("run", {"more": '[columns]\nage = "number"'}),
-        ("run", {"more": '[features]\nmap = "steps"'}),
-        ("run", {"more": '[method]\nname = "noisy-moments"'}),
-        ("run", {"more": "[[tuning.settings]]\nrounds = 1\n[[tuning.settings]]\nrounds = 2"}),
-        ("audit", {}),
-        ("plan", {}),
+        ("run", {"public": 'file = "public.csv"'}, "`file` in [public] does not go with `schema`"),
+        ("run", {"public": 'label = "ill"'}, "`label` in [public] does not go with `schema`"),
+        ("run", {"private": "batches = true"}, "`batches` in [private] does not go with `schema`"),
+        ("run", {"more": '[columns]\nage = "number"'}, "[columns] does not go with `schema`"),
+        ("run", {"more": '[features]\nmap = "steps"'}, "`map` in [features] does not go with `schema`"),
+        ("run", {"more": '[features]\nstudent = "rows"'}, "`student` in [features] does not go with `schema`"),
+        ("run", {"more": '[method]\nname = "noisy-moments"'}, "the method must be Additive. Got NoisyMoments"),
+        ("run", {"more": "[[tuning.settings]]\nrounds = 1\n[[tuning.settings]]\nrounds = 2"}, "[tuning] does not go"),
+        ("audit", {}, "Only `tutelage run` takes a `schema`"),
+        ("plan", {}, "Only `tutelage run` takes a `schema`"),
     ],
 )
-def test_what_does_not_go_with_a_schema_is_refused_and_nothing_is_spent(configured, called, verb, wrong):
+def test_what_does_not_go_with_a_schema_is_refused_and_nothing_is_spent(configured, called, verb, wrong, sentence):
     folder = configured(**wrong)
     said = called(verb, *(["--for"] if verb == "plan" else []), "config.toml", cwd=folder)
     assert said.returncode != 0
     assert "Traceback" not in said.stderr
+    assert sentence in " ".join(said.stderr.split())
     assert not (folder / "private.csv.ledger").exists()
 
 
 @pytest.mark.usefixtures("repeatable")
 @pytest.mark.parametrize(
-    "text", ["", "[columns]", "[columns]\nage = [3, 1]", "[other]\na = 1", "[columns]\nill = ['no', 'yes']"]
+    "text", ["", "[schema]", "[schema]\nage = [3, 1]", "[other]\na = 1", "[schema]\nill = ['no', 'yes']"]
 )
 def test_a_file_that_is_no_schema_is_refused(configured, called, text):
     folder = configured()

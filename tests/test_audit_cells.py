@@ -35,7 +35,7 @@ def test_no_reader_lets_a_cell_change_other_people(tables):
 def test_the_reader_that_old_pandas_was_is_caught(tables, monkeypatch):
     private, public = tables
     monkeypatch.setattr("tutelage.features.columns.require_same_types", lambda *_: None)  # the fault
-    monkeypatch.setattr("tutelage.features.cells._steady", lambda numbers: numbers)  # and what would hide it
+    monkeypatch.setattr("tutelage.features.cells.steady", lambda numbers: numbers)  # and what would hide it
     columns, by = PublicColumns.learn(public), {"pandas": file_attack.old_pandas}
     found = checklist.check_cells(private, public, columns, by=by)
     assert found.verdict == "fail"

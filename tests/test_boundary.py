@@ -278,7 +278,7 @@ def test_no_branch_of_a_tuned_fit_costs_more_grains_than_was_planned(noise, shar
     tuned = Tuned(pilot=found[0], candidates=found, share=share, mechanism=NoisySum(noise))
     sizes = Sizes(n_classes=3, n_public=80, unit=ONE_TEACHER)
     planned = tuned._after_trial(sizes)[1]
-    actual = [one.with_noise(tuned._final).event_of_rounds(sizes) for one in found]
+    actual = [one.with_noise(tuned._final).event_of_sums(sizes) for one in found]
     for limit in LIMITS:
         assert max(map(limit.cost, actual)) <= limit.cost(planned)
 

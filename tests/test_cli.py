@@ -263,7 +263,7 @@ PUBLIC_LABEL = 'public.csv"\nlabel = "ill"'
 @pytest.mark.parametrize(("old", "new", "code", "message"), [
     ("sigma = 2.0", "sigm = 2.0", 2, "`mechanism` in [method] with the name gnmax. Did you mean `sigma`?"),
     ("delta = 1e-5", "delta = 2", 2, "`delta` must lie strictly between 0 and 1, for example 1e-5. Got 2."),
-    (METHOD, 'name = "votes"', 2, "`name` in [method] must be one of noisy-moments, capped-votes, teacher-votes."),
+    (METHOD, 'name = "votes"', 2, "`name` in [method] must be one of noisy-moments, capped-votes, teacher-votes"),
     (METHOD, f"{METHOD}\nvotes = 3", 2, "`votes` is not a setting of [method] with the name teacher-votes."),
     ("n_teachers = 15", "n_teachers = 0", 2, "`n_teachers` of TeacherVotes must be an integer >= 1. Got 0."),
     (TEACHER, "teacher = 3", 2, "`teacher` in [method] must be a name, or a table with `name` and parameters."),

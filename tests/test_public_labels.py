@@ -28,7 +28,7 @@ from tutelage.methods.rehearsal import PublicLabels
 from tutelage.methods.tuned import Candidate
 from tutelage.privacy import ONE_TEACHER
 from tutelage.students import NoisySumClassifier, export_onnx, load_student
-from tutelage.students.stacking import _STEPS, N_SCORES, Stacking, in_steps, joint_norm
+from tutelage.students.stacking import _STEPS, N_SCORES, Stacking, in_steps, joint_norm, numbers_of
 from tutelage.tables import read_batches
 from tutelage.teachers.blocks import PeopleBlock, Vectors
 
@@ -78,7 +78,9 @@ def test_one_person_moves_the_sum_by_one_ballot_whoever_that_is(seed, replaced):
     def total(rows, classes, whose):
         block = PeopleBlock(rows, classes, whose)
         found = sum_of_joint(ballot.ballots, ballot.n_weights, rows, block, ONE_TEACHER).totals
-        with patch("tutelage.methods.noisy_moments._NUMBERS_AT_ONCE", 2 * ballot.n_numbers):  # two rows at a time
+        with patch(
+            "tutelage.methods.noisy_moments._NUMBERS_AT_ONCE", 2 * numbers_of(ballot.n_weights)
+        ):  # two rows at a time
             assert_array_equal(sum_of_joint(ballot.ballots, ballot.n_weights, rows, block, ONE_TEACHER).totals, found)
         return found
 
@@ -186,7 +188,7 @@ def test_settings_that_differ_in_the_last_sum_are_told_apart_and_paid_for():
         return sum(4 * one.norm_squared / (one.sigma**2 - rounding_variance(one.sigma)) for one in event.events)
 
     for one in found:
-        assert cost(one.with_noise(tuned._final).event_of_rounds(public.sizes)) <= cost(
+        assert cost(one.with_noise(tuned._final).event_of_sums(public.sizes)) <= cost(
             tuned._after_trial(public.sizes)[1]
         )
 

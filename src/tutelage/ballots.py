@@ -502,8 +502,8 @@ def sum_of_cells(people: IntArray, cells: IntArray, numbers: IntArray, n_rows: I
     squares = np.bincount(distinct // size - distinct[:1].sum() // size, weights=ballots.astype(np.float64) ** 2)
     if np.any(squares > form.norm_squared) or (form.nonnegative and np.any(ballots < 0)):
         raise InvalidBallotError(
-            f"A ballot must have a squared norm of at most {form.norm_squared}, and no number below 0 where that is "
-            "said. Another one was cast."
+            f"A ballot is too long, beyond a squared norm of {form.norm_squared}, or has a negative number that its "
+            "form does not allow."
         )
     totals = np.bincount(distinct % size, weights=ballots, minlength=size)
     return BallotSum(totals.astype(np.int64).reshape(form.shape), form.norm_squared, form.unit, form.nonnegative)

@@ -46,7 +46,9 @@ class PublicSection(Section, frozen=True):
 
     file: Annotated[str | None, about("Table or npz file of the public rows.")] = None
     label: Annotated[str | None, about("Label column: the start of the student, and for plan and score.")] = None
-    schema: Annotated[str | None, about("TOML file of columns, in place of public rows; see `tutelage schema`.")] = None
+    schema: Annotated[
+        str | None, about("TOML file of columns, in place of public rows; see `tutelage schema --ranges`.")
+    ] = None
     evaluate_last: Annotated[Positive | None, about("Number of last rows, used for the score alone.")] = None
 
 
@@ -225,9 +227,12 @@ def load_config(path: Path) -> RunConfig:
 def read_schema(path: Path) -> Schema:
     """Return the public schema of a TOML file."""
     found = read_settings(path)
-    if set(found) != {"columns"}:
-        raise ConfigError(f"{path} must have one section, [columns], with a range or the categories of each column.")
-    return Schema(found["columns"])
+    if set(found) != {"schema"}:
+        raise ConfigError(
+            f"{path} must have one section, [schema], with a range or the categories of each column. `tutelage schema "
+            "--ranges` writes it."
+        )
+    return Schema(found["schema"])
 
 
 def _read(value: Any, kind: Any, name: str, where: str) -> Any:
@@ -241,6 +246,7 @@ def _problems_of_sources(config: RunConfig) -> Iterator[str]:
             yield "`dataset` has its own rows and labels. Leave out [private], `file`, `label` and `schema`."
     elif public.schema is not None:
         yield from _problems_of_schema(config)
+        return
     elif private is None or public.file is None:
         yield "Name the private rows in [private] `file` and the public rows in [public] `file`."
     if public.evaluate_last is not None and not (config.dataset or public.label):
@@ -259,16 +265,25 @@ def _problems_of_sources(config: RunConfig) -> Iterator[str]:
 
 
 def _problems_of_schema(config: RunConfig) -> Iterator[str]:
-    private, public = config.private, config.public
-    if private is None:
+    if config.private is None:
         yield "Name the private rows in [private] `file`."
+    elif config.private.classes is None:
+        yield "[private] needs `classes`, the class values, which are public. Add them."
+    for name in _for_public_rows(config):
+        yield f"{name} does not go with `schema` in [public], which takes the place of public rows. Leave it out."
+
+
+def _for_public_rows(config: RunConfig) -> list[str]:
+    """Return what is set that only public rows have a use for."""
+    private, public, features = config.private, config.public, config.features
     given = {
         "`file` in [public]": public.file, "`label` in [public]": public.label, "[columns]": config.columns,
-        "`evaluate_last` in [public]": public.evaluate_last, "`map` in [features]": config.features.map,
+        "`evaluate_last` in [public]": public.evaluate_last, "`map` in [features]": features.map,
+        "`components` in [features]": features.components, "`image_shape` in [features]": features.image_shape,
+        "`student` in [features]": features.student != FeaturesSection().student, "[tuning]": config.tuning,
         "`batches` in [private]": private is not None and private.batches,
     }  # fmt: skip
-    for name in (name for name, value in given.items() if value):
-        yield f"{name} does not go with `schema` in [public], which takes the place of public rows. Leave it out."
+    return [name for name, value in given.items() if value]
 
 
 def _problems_of_private(config: RunConfig) -> Iterator[str]:
@@ -317,7 +332,7 @@ def problems_of_classes(classes: list | dict) -> Iterator[str]:
 
 
 def _problems_of_features(config: RunConfig) -> Iterator[str]:
-    for name in ("components", "image_shape"):
+    for name in ("components", "image_shape") if config.public.schema is None else ():
         if getattr(config.features, name) is not None and config.features.map is None:
             yield f"`{name}` in [features] is of a map. Name the map in `map`."
     if config.training.jobs == 0:
@@ -339,6 +354,8 @@ def _problems_of_method(config: RunConfig) -> Iterator[str]:
 
 
 def _problems_of_classifier(config: RunConfig) -> Iterator[str]:
+    if config.public.schema is not None and _for_public_rows(config):
+        return
     for problem in problems_in(config.classifier().resolved_settings):
         yield problem.replace(" of PATEClassifier", "")
 

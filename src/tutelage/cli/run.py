@@ -120,7 +120,9 @@ def _released(
         for told_before in (PreflightWarning, FewPublicRowsWarning):
             warnings.simplefilter("always" if data.batches is not None else "ignore", told_before)
         fit(model, settings, data)
-    if data_changed and model.remembered_:
+    if data_changed and model.remembered_ and settings.schema is not None:
+        remark("warning: The sums were released before, and do not use the changed rows. Pass another `question`.")
+    elif data_changed and model.remembered_:
         which = f"{model.remembered_:,} of the queries" if model.drawn_ else "All queries"
         remark(
             f"warning: {which} were labeled by an earlier run. They keep their labels, which do not use the changed "
@@ -185,8 +187,8 @@ def _planned_epsilon(settings: RunConfig, data: RunData) -> float | None:
     method, privacy, pool = settings.chosen, settings.privacy, len(pool_of(settings, data))
     if privacy.budget or privacy.epsilon or method.mechanism is None:
         return privacy.budget or privacy.epsilon
-    bins: Any = {} if settings.schema is None else {"bins": settings.schema.bins}
-    event = method.event(Sizes(n_classes=len(data.classes), n_public=pool, unit=ONE_TEACHER, **bins))
+    bins = () if settings.schema is None else settings.schema.bins
+    event = method.event(Sizes(n_classes=len(data.classes), n_public=pool, unit=ONE_TEACHER, bins=bins))
     bound = data_independent.rdp(event).to_epsilon(privacy.delta).epsilon
     # Only a large ε is objected to, so the tighter bound, which takes seconds, is for those alone.
     return bound if bound <= LARGE_EPSILON else data_independent.epsilon(event, privacy.delta).epsilon

@@ -35,6 +35,8 @@ def schema(
     """
     if config == (public is not None):
         raise ConfigError("Name a file of public rows, or pass --config, and not both.")
+    if config and ranges:
+        raise ConfigError("--ranges is about public rows. Leave it out, or leave out --config.")
     if public is None:
         print_json(schema_of_config(), ascii_only=False)
         return
@@ -46,9 +48,11 @@ def schema(
         if as_json:
             print_json({"columns": proposed}, ascii_only=False)
             return
-        say(f"# Proposed from {table.n_rows:,} public rows of {public.name}. Correct any mistakes.\n[columns]")
+        say(f"# Proposed from {table.n_rows:,} public rows of {public.name}. Correct any mistakes.\n[schema]")
         for name, column in proposed.items():
-            say(f"{name if _BARE.fullmatch(name) else _quoted(name)} = [{', '.join(map(_toml, column))}]")
+            say(f"{_key(name)} = [{', '.join(map(_toml, column))}]")
+        for name in [one for one in table.columns if one not in proposed and one not in (ignore or ())]:
+            say(f"# {_key(name)} was left out: dates, long texts, or nearly always one value")
         return
     found = {name: _described(table, name) for name in table.columns if name not in (ignore or ())}
     if as_json:
@@ -90,12 +94,15 @@ def _described(table: Table, name: str) -> dict[str, Any]:
 
 def _lines(name: str, column: dict[str, Any]) -> list[str]:
     """Return a column as lines of TOML."""
-    key = name if _BARE.fullmatch(name) else _quoted(name)
     is_list = column["kind"] == "category"
     value = f"[{', '.join(map(_quoted, column['categories']))}]" if is_list else _quoted(column["kind"])
     empty = f"  # empty cells: {column['missing']:,}" if column["missing"] else ""
     reason = " ".join(str(column.get("reason", "")).splitlines())
-    return [*([f"# {reason}"] if reason else []), f"{key} = {value}{empty}"]
+    return [*([f"# {reason}"] if reason else []), f"{_key(name)} = {value}{empty}"]
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else _quoted(name)
 
 
 def _toml(value: Any) -> str:

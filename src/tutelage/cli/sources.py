@@ -184,7 +184,9 @@ def _by_schema(path: Path, private: PrivateSection, schema: Schema) -> RunData:
     for name in schema.names:
         rows.column(name)  # refuses a name that is misspelled
     if special := {private.label, private.entity, private.silo, *private.ignore} & set(schema.names):
-        raise ConfigError(f"`{sorted(special)[0]}` in the schema is no feature, by [private]. Leave it out.")
+        raise ConfigError(
+            f"`{sorted(special)[0]}` is named in [private], so it must not be in the schema. Leave it out."
+        )
     return RunData(
         X_private=schema.transform(rows),
         y_private=_declared(np.array(rows.texts(private.label)), private),

@@ -250,11 +250,10 @@ class Parameters(BaseEstimator):
         """Yield problems of parameters that do not go together."""
         if self.ledger is None and self.data_changed:
             yield "`data_changed` of PATEClassifier is about a ledger; name its file in `ledger`."
-        if run.method.needs_schema != (self.public is not None):
-            yield (
-                "A public schema (`public` of PATEClassifier; in a configuration, `schema` in [public]) and the method "
-                f"Additive go together. Only one of them was given. Got the method {type(run.method).__name__}."
-            )
+        if run.method.needs_schema and self.public is None:
+            yield "Additive needs a public schema: `public` of PATEClassifier, in a configuration `schema` in [public]."
+        elif self.public is not None and not run.method.needs_schema:
+            yield f"With a public schema, the method must be Additive. Got {type(run.method).__name__}."
         elif self.public is not None:
             extra = {"features": self.features, "student_features": self.student_features, "tune": self.tune}
             for name in (name for name, value in (extra | {"public_fraction": self.public_fraction}).items() if value):

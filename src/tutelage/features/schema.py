@@ -1,7 +1,7 @@
 """A public schema: names, ranges and categories of columns, by which a cell is read without any public row."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import isfinite
@@ -17,7 +17,7 @@ from tutelage.features.cells import categories_of, columns_of, kind_of, of_each,
 from tutelage.tables import Cells, Table, as_table, by_value, spelled
 
 _EVEN, _HALVES = 16, 12  # bins of a number: of one width, and toward the lower end, each half as wide as the next
-_MOST_WHOLE = 24  # whole numbers that have a bin each
+_MOST_WHOLE = 24  # how far apart whole limits may be for each whole number to have a bin
 _NEARLY_ALL = 0.98
 _PEOPLE_OF_BIN, _MOST_MERGED = 8.0, 3  # deviations of the noise; doublings of the width of bins
 _MOST_BINS, _MOST_COLUMNS = 2_000, 200
@@ -53,21 +53,23 @@ class Schema(PublicFeatureMap):
             raise InvalidParameterError(*problems)
 
     @classmethod
-    def learn(cls, public: Table) -> Self:
+    def learn(cls, public: Any) -> Self:
         """Propose a schema by public rows, which everyone may see: their ranges and categories.
 
         Dates, and texts that differ in most rows, are left out. So are columns of which nearly all rows have one value:
         every column makes the noise on all others larger.
         """
-        found = dict[str, Any]()
-        for name in public.columns:
-            if Counter(public.texts(name)).most_common(1)[0][1] > _NEARLY_ALL * public.n_rows:
+        found, table = dict[str, Any](), as_table(public)
+        if table is None:
+            raise InvalidDataError("`public` of Schema.learn must be public rows with named columns.")
+        for name in table.columns:
+            if Counter(table.texts(name)).most_common(1)[0][1] > _NEARLY_ALL * table.n_rows:
                 continue
-            kind = kind_of(public, name, short_texts=True)
+            kind = kind_of(table, name, short_texts=True)
             if not isinstance(kind, str):
-                found[name] = [text for text in categories_of(public, name).tolist() if text] or ["?"]
+                found[name] = [text for text in categories_of(table, name).tolist() if text] or ["?"]
             elif kind == "number":
-                numbers = _numbers(public.column(name))
+                numbers = _numbers(table.column(name))
                 low, high = (float(end(numbers)) for end in (np.nanmin, np.nanmax))
                 ends = low, high if low < high else low + 1
                 found[name] = [int(end) if end.is_integer() else end for end in ends]
@@ -189,21 +191,13 @@ def _bin_of(cells: Cells, column: Sequence[Any]) -> FloatArray:
         places = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, len(edges) - 1)
         return np.where(np.isnan(numbers), len(edges), places).astype(np.float64)
     places = code_by_value(column)
-    return _each(cells, lambda cell: places.get(by_value(cell), len(column)))
+    return of_each(cells, lambda cell: places.get(by_value(cell), len(column)), np.float64)
 
 
 def _numbers(cells: Cells) -> FloatArray:
     """Return cells as numbers, NaN where a cell is none, the same of every type that a reader gives them."""
     with np.errstate(all="ignore"):  # a warning would tell of a row
-        return steady(cells.astype(np.float64) if cells.dtype.kind in "iuf" else _each(cells, _number))
-
-
-def _each(cells: Cells, convert: Callable[[Any], float]) -> FloatArray:
-    """Return what a function makes of each cell, of equal ones once where that is quick."""
-    if cells.dtype.kind not in "biufM":
-        return of_each(cells, convert, np.float64)
-    values, places = np.unique(cells, return_inverse=True)
-    return of_each(values, convert, np.float64)[places]
+        return steady(cells.astype(np.float64) if cells.dtype.kind in "iuf" else of_each(cells, _number, np.float64))
 
 
 def _number(cell: Any) -> float:

@@ -18,11 +18,12 @@ from tutelage.mechanisms import NoisySum
 from tutelage.methods.noisy_moments import NoisySums, PeopleReady, form_of_joint, subject_of, sum_of_joint
 from tutelage.methods.requests import Answer, Outcome, Public, Request, Sizes, Steps
 from tutelage.students.additive import Scores, Weighing
-from tutelage.students.stacking import joint_ballots
+from tutelage.students.stacking import joint_ballots, weighted
 from tutelage.teachers.blocks import PeopleBlock
 from tutelage.teachers.vectors import sum_of_blocks
 
-# Shares of all 1/σ². That of counts is doubled: one that is replaced moves their sum by √2 lengths, and others by 2.
+# Shares of all 1/σ². The first is doubled: counts are never negative, so a replaced ballot moves their sum by √2
+# lengths, and not by 2.
 _COUNTS, _RESIDUALS, _WEIGHTS = 2 * 0.45, 0.25, 0.3
 _AT_ONCE = 2**12  # rows
 _STEPS = 2**10  # of a count, where a person has several rows
@@ -170,10 +171,6 @@ class Additive(NoisySums):
     def _sum(self, share: float) -> NoisySum:
         return NoisySum(self.calibrated.noise_multiplier / sqrt(share))
 
-    def prepare(self, public: Public, people: Any, /) -> PeopleReady:
-        """Return the people, with the bins of their rows; private."""
-        return PeopleReady((people.people(None, public.teacher_rows.shape[-1]),))
-
     def steps(self, public: Public) -> Steps:
         """Ask for counts, for what scores by these get wrong, and for the weights of both."""
         schema, sizes = public.schema, public.sizes
@@ -199,7 +196,7 @@ class Additive(NoisySums):
         student, counted = weighing.classifier(values[0], sigma, n_people, public.classes, schema), None
         if public.weights is not None:
             weights = public.weights.of(scores.shares)
-            student.intercept_ += np.log(weights) - np.log(weights).mean()
+            student = weighted(student, weights)
             counted = dict(zip(public.classes.tolist(), weights.tolist(), strict=True))
         nobody, extras = np.empty(0, dtype=np.int64), {"class_weight_": counted}
         return Outcome(queries=nobody, labels=nobody, rounds=(0,), n_teachers=n_people, student=student, extras=extras)

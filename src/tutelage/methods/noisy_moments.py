@@ -44,7 +44,7 @@ from tutelage.teachers import VectorBallots
 from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory, Vectors
 from tutelage.teachers.vectors import sum_of_blocks
 
-_NUMBERS_AT_ONCE = 2**22  # of the ballots that stack: with a hundred classes one has thousands
+_NUMBERS_AT_ONCE = 2**20  # of the ballots that stack: with a hundred classes one has thousands
 _NOISE_OF_COUNT = 10.0  # times that of the ballots: the number of people takes a hundredth of what they take
 
 
@@ -183,6 +183,10 @@ class NoisySums(Method):
         """Return the method with this noise."""
         return replace(self, mechanism=NoisySum(noise))  # type: ignore[type-var]
 
+    def prepare(self, public: Public, people: Any, /) -> PeopleReady:
+        """Return the people, with their rows as the map, or the schema, shows them; private."""
+        return PeopleReady((people.people(public.teacher_map, public.teacher_rows.shape[-1]),))
+
     def event_of_count(self, sizes: Sizes) -> list[Event]:
         """Return what the noisy number of people is, if that number is private."""
         if not _count_is_private(sizes.unit):
@@ -255,9 +259,9 @@ class NoisyMoments(NoisySums):
 
     def event_of_one(self, sizes: Sizes) -> Event:
         """Return what all sums are at most, with the noisy number of people where that number is private."""
-        return Composed((self.event_of_rounds(sizes), *self.event_of_count(sizes)))
+        return Composed((self.event_of_sums(sizes), *self.event_of_count(sizes)))
 
-    def event_of_rounds(self, sizes: Sizes) -> Event:
+    def event_of_sums(self, sizes: Sizes) -> Event:
         """Return what all rounds are at most, with the sum that stacks where public rows have labels."""
         teacher, noise = self.teacher, self._of_rounds(self.calibrated, labeled=sizes.labeled)
         numbers = teacher.most_numbers(sizes.n_classes)
@@ -284,10 +288,6 @@ class NoisyMoments(NoisySums):
         """Refuse public rows from which no features can be learned, before the number of people is released."""
         if _count_is_private(public.unit):
             self._features(public, len(public.teacher_rows), self.calibrated)
-
-    def prepare(self, public: Public, people: Any, /) -> PeopleReady:
-        """Return the people, with their rows as the map shows them; private."""
-        return PeopleReady((people.people(public.teacher_map, public.teacher_rows.shape[-1]),))
 
     def steps(self, public: Public) -> Steps:
         """Ask for the number of people where it is private, and then for the sums."""
@@ -374,7 +374,7 @@ class NoisyMoments(NoisySums):
                 ballot=VectorBallot(
                     teacher=teacher, student=student, radius=radius, n_scores=n_scores, number=number, **ballot
                 ),
-                total=None if rounds else Composed((self.event_of_rounds(public.sizes), *then)),
+                total=None if rounds else Composed((self.event_of_sums(public.sizes), *then)),
             )
             sigma = of_round.most(form, simulated=public.simulated).sigma
             scale, values = teacher.scale(radius) * n_people, answer.values.reshape(form.shape)

@@ -181,12 +181,12 @@ class Tuned(NoisySums):
         stack = max(one.method.stack for one in self.candidates)  # whose ballots have the coarser steps
         final = replace(longest, stack=stack, mechanism=NoisySum(self._final.noise_multiplier * _A_LITTLE_LESS))
         scores = self._scores.most(self._form_of_scores(sizes.unit), simulated=sizes.simulated)
-        return [scores, final.event_of_rounds(sizes)]
+        return [scores, final.event_of_sums(sizes)]
 
     def event_of_one(self, sizes: Sizes) -> Event:
         """Return what everything together is at most."""
         trial, count = self.pilot.with_noise(self._trial), self.pilot.with_noise(self._final)
-        return Composed((trial.event_of_rounds(sizes), *self._after_trial(sizes), *count.event_of_count(sizes)))
+        return Composed((trial.event_of_sums(sizes), *self._after_trial(sizes), *count.event_of_count(sizes)))
 
     def check(self, _public: Public, /) -> None:
         """Refuse public rows from which no features can be learned, before the number of people is released."""

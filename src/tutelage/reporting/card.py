@@ -13,7 +13,6 @@ from tutelage.exceptions import InvalidDataError, TutelageError, shown
 from tutelage.privacy import KEY, PrivacyUnit, PublicEpsilon, stored_relation
 from tutelage.reporting.lints import Finding, verdict_of
 from tutelage.reporting.record import (
-    FIRST_PAGE,
     STATEMENTS,
     Batch,
     CardRecord,
@@ -153,7 +152,7 @@ class PrivacyCard(CardRecord):
 
     def _rendered(self, template: str, form: Form) -> str:
         judged = verdict_of(self.epsilon, self.findings)
-        return render(template, form, card=self, topics=STATEMENTS, first_page=FIRST_PAGE, verdict=judged)
+        return render(template, form, card=self, topics=STATEMENTS, verdict=judged)
 
     def save(self, folder: str | os.PathLike[str]) -> tuple[Path, Path, Path]:
         """Write ``card.json``, ``card.md`` and ``card.html`` with their manifest as a folder and return their paths.

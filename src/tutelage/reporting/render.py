@@ -1,7 +1,7 @@
 """Templates to pages: every value is escaped, as HTML or as Markdown, wherever it stands in a template.
 
-`html.jinja` and `markdown.jinja` have the same blocks, and all other templates are written in these blocks alone. So a
-page says the same in both forms, and a template cannot forget to escape a value.
+`html.jinja` and `markdown.jinja` have the same blocks (those of plans are in HTML alone), and all other
+templates are written in these blocks. So a page says the same in both forms, and no template can forget to escape.
 """
 
 import re

@@ -22,7 +22,6 @@ from tutelage.students.noisy_sums import NoisySumClassifier
 
 N_SCORES = 3  # of the public labels, of the ballots beyond them, and of the ballots with them
 _STEPS = 2**12  # to which chances and scores are rounded: sums of their products stay below 2⁵³, and so exact
-_NUMBERS_AT_ONCE = 2**20
 _BALLOT_STEPS = 2**16  # to which the numbers of a ballot are rounded
 _QUANTILE = 0.9  # of the lengths of scores: longer ones are shortened
 _LEAST_DEVIATION = 0.05  # of a score: smaller ones are not stretched
@@ -60,11 +59,6 @@ class Stacking:
         """How many weights there are: one for each score and each class."""
         return N_SCORES + len(self.student.classes_)
 
-    @property
-    def n_numbers(self) -> int:
-        """How many numbers a ballot has: the gradient, and the upper half of the Gram matrix."""
-        return numbers_of(self.n_weights)
-
     def ballots(self, seen: FloatArray, labels: IntArray) -> IntArray:
         """Return the numbers of each row, shape (rows, numbers), of a length of at most about 2¹⁶.
 
@@ -73,11 +67,6 @@ class Stacking:
         most 1 and that of the latter at most ¼, the largest variance within a ball of radius ½. All products are of
         whole numbers, so that a row's are the same to the last bit whatever is beside it.
         """
-        at_once = max(1, _NUMBERS_AT_ONCE // (self.n_weights * len(self.student.classes_)))
-        parts = (slice(start, start + at_once) for start in range(0, len(seen), at_once))
-        return np.concatenate([self._ballots(seen[part], labels[part]) for part in parts])
-
-    def _ballots(self, seen: FloatArray, labels: IntArray) -> IntArray:
         scores = seen[:, -len(self.student.classes_) :]
         return joint_ballots(
             self._explained(seen), self.radius, chances_of(scores), chances_of(_SOFTER * scores), labels
@@ -206,7 +195,7 @@ def weighted(classifier: Any, weights: FloatArray) -> Any:
         made.weights_ = weights
         return made
     shift = np.log(weights) - np.log(weights).mean()
-    made.intercept_ = classifier.intercept_ + (shift[1:] - shift[:1] if len(shift) == 2 else shift)
+    made.intercept_ = classifier.intercept_ + (shift if len(classifier.intercept_) > 1 else shift[1:] - shift[:1])
     return made
 
 
