@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from test_cli import refusal, succeeded
+from tutelage.accounting.calibration import epsilon_of_each
 
 pytestmark = [pytest.mark.rest, pytest.mark.usefixtures("short_trials")]
 NAMED = '[method]\nname = "noisy-moments"\n'
@@ -79,6 +80,16 @@ def test_a_hopeless_target_says_so_and_ends_with_another_code(called, tmp_path):
 ])  # fmt: skip
 def test_what_is_missing_is_named(called, options, said):
     assert said in refusal(called("plan", *options), 2)
+
+
+def test_a_plan_is_of_one_of_several_releases_that_share_a_budget(called, tmp_path):
+    config = configuration(tmp_path, NAMED)
+    config.write_text(config.read_text().replace("epsilon = 1.0", "budget = 1.0\nreleases = 4"))
+    each = epsilon_of_each(1.0, 1e-5, 4)
+    assert f"target: ε = {each:.10g} at" in succeeded(called("plan", "--for", config)).stdout
+    succeeded(called("run", config))
+    card = json.loads((tmp_path / "out" / "card.json").read_text())
+    assert card["public_epsilon"] == pytest.approx(each, rel=1e-3)
 
 
 def test_a_configuration_is_checked_against_the_plan(called, tmp_path):
