@@ -116,7 +116,9 @@ class Settings(Section, frozen=True):
     dataset: Annotated[Literal["adult"] | None, about("A bundled data set, instead of files.")] = None
     private: PrivateSection | None = None
     public: PublicSection = PublicSection()
-    columns: Annotated[dict[str, ColumnKind], about("What the cells of each column are.")] = field(default_factory=dict)
+    columns: Annotated[dict[str, ColumnKind], about("Kinds of columns, or their categories.")] = field(
+        default_factory=dict
+    )
     features: FeaturesSection = FeaturesSection()
     method: Method | None = None  # None if it is open, so that a plan may choose
     training: TrainingSection = TrainingSection()
