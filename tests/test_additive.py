@@ -8,6 +8,7 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -69,6 +70,23 @@ def test_a_cell_of_any_kind_moves_only_its_own_row(cell, name):
     others = np.arange(40) != 7
     np.testing.assert_array_equal(after[others], before[others])
     assert ((after >= 0) & (after < SCHEMA.bins)).all()
+
+
+@pytest.mark.parametrize(
+    ("column", "cells", "odd"),
+    [
+        ((0, 11.2), [np.float32(0.7)] * 3, "zzz"),
+        (["1 day, 0:00:00", "x"], [*pd.to_timedelta(["1 day"] * 3)], "x"),
+        ((0, 1), [1, 0, 1], 1j),
+        ((0, 1), [True, False, True], 7),
+        (["1", "0"], [1.0, 0.0, 1.0], 2 + 1j),
+    ],
+)
+def test_a_cell_that_changes_the_type_of_its_column_moves_no_other_row(column, cells, odd):
+    schema = Schema({"c": column})
+    before, after = (schema.transform(pd.DataFrame({"c": each})) for each in (cells, [*cells, odd]))
+    np.testing.assert_array_equal(after[:-1], before)
+    assert (before < schema.bins[0] - 1).all()
 
 
 def test_numbers_beyond_the_range_are_at_its_ends_and_all_else_is_in_the_last_bin():
@@ -221,6 +239,13 @@ def test_ballots_that_are_too_long_or_below_zero_are_refused():
         sum_of_cells(*below, form=replace(one, nonnegative=True))
     empty: Any = (np.zeros(0, int),) * 4
     assert sum_of_cells(*empty, form=one).totals.tolist() == [[0, 0, 0, 0]]
+
+
+def test_a_person_with_very_many_rows_stops_nobody():
+    people, cells = np.repeat(np.arange(8_001), 1_000), np.tile(np.arange(1_000), 8_001)
+    numbers, n_rows = np.full(people.size, 2**16), np.where(people == 0, 10**6, 1)
+    found = sum_of_cells(people, cells, numbers * n_rows, n_rows, Vector((1, 1_000), 2**32 * 1_000, ONE_TEACHER))
+    assert set(found.totals.ravel().tolist()) == {8_001 * 2**16}
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(-50, 50)), max_size=30), st.integers(1, 4))

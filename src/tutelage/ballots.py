@@ -488,14 +488,16 @@ def sum_of_cells(people: IntArray, cells: IntArray, numbers: IntArray, n_rows: I
     the form has none.
     """
     size = math.prod(form.shape)
-    if form.norm_squared >= _MOST_TOTAL or float(np.abs(numbers).max(initial=0)) * len(numbers) >= _MOST_TOTAL:
-        raise InvalidBallotError(
-            "Ballots are too large to be added up exactly. Cast fewer at once, or in coarser steps."
-        )
     if len(cells) and not (cells.min() >= 0 and cells.max() < size and people.min() >= 0 and n_rows.min() >= 1):
         raise InvalidBallotError("Entries of ballots must have a place, a person from 0 on, and at least one row.")
     # Entries of one person in one place are one number of the ballot.
     distinct, first, places = np.unique(people * size + cells, return_index=True, return_inverse=True)
+    # Limits that no number of rows or people in one block reaches: a person with many must not stop all others.
+    largest, n_people = float(np.bincount(places, np.abs(numbers)).max(initial=0)), people.max(initial=0) + 1
+    if max(largest, form.norm_squared, n_people * math.sqrt(form.norm_squared)) >= _MOST_TOTAL:
+        raise InvalidBallotError(
+            "Ballots are too large to be added up exactly. Cast fewer at once, or in coarser steps."
+        )
     sums = np.bincount(places, weights=numbers, minlength=len(distinct)).astype(np.int64)
     ballots = np.sign(sums) * (np.abs(sums) // n_rows[first])
     # Floats hold sums of squares exactly up to 2⁵³, and one beyond that stays beyond.

@@ -4,7 +4,7 @@ import csv
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, time
+from datetime import UTC, datetime, time, timedelta
 from math import isfinite
 from numbers import Integral
 from os import PathLike
@@ -573,10 +573,16 @@ def spelled(cell: Any) -> str:
             return str.strip(cell)
         if is_missing(cell):
             return ""
+        if isinstance(cell, complex | np.complexfloating) and not cell.imag:  # as all cells are beside a complex one
+            cell = cell.real
+        if isinstance(cell, np.floating):  # those of less precision are spelled shorter than in a column of them
+            cell = float(cell)
+        if isinstance(cell, timedelta):  # of whatever library
+            return str(timedelta(cell.days, cell.seconds, cell.microseconds))
         if isinstance(cell, datetime) and cell.tzinfo is None and cell.time() == time():
             return str(cell.date())
         # A column of whole numbers that has an empty cell is one of floats to pandas: 39 comes as 39.0.
-        return str.strip(str(int(cell) if isinstance(cell, float | np.floating) and cell.is_integer() else cell))
+        return str.strip(str(int(cell) if isinstance(cell, float) and cell.is_integer() else cell))
     except Exception:  # a whole number of too many digits, or a class of somebody's own, whose error may quote it
         return ""
 

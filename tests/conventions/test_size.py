@@ -30,9 +30,9 @@ CEILINGS = {
     "students": 2_520,
     "teachers": 2_955,
     "testing": 385,
-    "root": 4_690,
+    "root": 4_700,
 }
-TEST_LINES = 31_250
+TEST_LINES = 31_300
 
 
 def lines_of(*paths: Path) -> int:

@@ -201,7 +201,8 @@ def _numbers(cells: Cells) -> FloatArray:
 
 
 def _number(cell: Any) -> float:
+    text = by_value(cell)
     try:
-        return float(by_value(cell))
+        return float({"True": 1, "False": 0}.get(text, text))
     except (OverflowError, ValueError):
         return np.nan
