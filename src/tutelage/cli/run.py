@@ -121,7 +121,8 @@ def _released(
             warnings.simplefilter("always" if data.batches is not None else "ignore", told_before)
         fit(model, settings, data)
     if data_changed and model.remembered_ and settings.schema is not None:
-        remark("warning: The sums were released before, and do not use the changed rows. Pass another `question`.")
+        use = "change the schema or choose another label column. Both spend from the budget."
+        remark(f"warning: The sums were released by an earlier run. To use the changed rows, {use}")
     elif data_changed and model.remembered_:
         which = f"{model.remembered_:,} of the queries" if model.drawn_ else "All queries"
         remark(

@@ -51,7 +51,7 @@ def schema(
         say(f"# Proposed from {table.n_rows:,} public rows of {public.name}. Correct any mistakes.\n[schema]")
         for name, column in proposed.items():
             say(f"{_key(name)} = [{', '.join(map(_toml, column))}]")
-        for name in [one for one in table.columns if one not in proposed and one not in (ignore or ())]:
+        for name in sorted(table.columns.keys() - proposed.keys() - set(ignore or ())):
             say(f"# {_key(name)} was left out: dates, long texts, or nearly always one value")
         return
     found = {name: _described(table, name) for name in table.columns if name not in (ignore or ())}

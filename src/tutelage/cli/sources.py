@@ -349,7 +349,7 @@ def learn_features(settings: RunConfig, data: RunData) -> Any:
         return None
     public, section = PublicRows(pool_of(settings, data), _source(settings)), settings.features
     try:
-        columns = Columns(len(data.numbers), getattr(data.columns, "n_text_features", 0))
+        columns = Columns(len(data.numbers), 0 if data.columns is None else data.columns.n_text_features)
         return FEATURE_MAPS[settings.map](public, section.components, section.image_shape, columns)
     except ValueError as error:  # about public rows and settings only
         raise ConfigError(f"[features] does not fit the public rows. {error}") from None

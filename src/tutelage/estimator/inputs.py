@@ -556,7 +556,7 @@ def _encoded(labels: Any, places: Mapping[Any, int], unknown: str = _UNKNOWN_LAB
     values = labels if isinstance(labels, list) else labels.tolist()
     try:
         found = np.fromiter((places.get(value, -1) for value in values), dtype=np.int64, count=len(values))
-    except TypeError:  # a label that cannot be hashed
+    except Exception:  # a label that has no hash, or of a class of somebody's own, whose error may quote it
         found = np.array([-1])
     if np.any(found < 0):
         raise InvalidDataError(_MISSING_LABEL if any(map(is_missing, values)) else unknown)

@@ -21,6 +21,7 @@ from tutelage.features.scored import chances_of
 from tutelage.students.stacking import radius_of, weights_of
 from tutelage.tables import is_number
 
+_MOST_SHOWN = 12  # columns, on a card
 _MOST_GROUPS = 16  # of the bins of a column
 _FULL = 3.0  # deviations of the noise that a group holds at least, if any other can be put to it
 _HALF = 0.5  # of a score: columns say the same in part
@@ -80,7 +81,7 @@ class AdditiveClassifier(ClassifierMixin, BaseEstimator):
             for column, cells, effect in lines
         ]
 
-    def influences(self, most: int = 12) -> list[tuple[str, str, str, str, float]]:
+    def influences(self) -> list[tuple[str, str, str, str, float]]:
         """Return the columns that move scores furthest: name, class, cells of the lowest and highest effect, distance.
 
         Cells that are empty or unknown are left out: mostly, their effect is noise. Of two classes the second one is
@@ -93,7 +94,7 @@ class AdditiveClassifier(ClassifierMixin, BaseEstimator):
             place = 1 if len(distances) == 2 else int(distances.argmax())
             low, high = (_named(cells, shown[:, place] == end(shown[:, place])) for end in (np.min, np.max))
             found.append((column, str(self.classes_[place]), low, high, float(distances[place])))
-        return sorted((one for one in found if one[-1] > 0), key=lambda one: -one[-1])[:most]
+        return sorted((one for one in found if one[-1] > 0), key=lambda one: -one[-1])[:_MOST_SHOWN]
 
 
 def _named(cells: list[str], chosen: npt.NDArray[np.bool_]) -> str:
@@ -141,7 +142,7 @@ class Scores:
             group = np.full(found.shape[1], len(runs))
             for number, places in enumerate(runs):
                 group[places] = number
-            table, size = _scored(found / scale, sigma / scale, group, shares, (len(runs), walk))
+            table, size = _scored(found / scale, sigma / scale, group, shares, len(runs), walk)
             groups.append(group[cell])
             tables.append(table)
             sizes.append(size)
@@ -276,10 +277,10 @@ def _runs(totals: list[int], noise: float) -> list[list[int]]:
 
 
 def _scored(
-    counts: FloatArray, sigma: float, group: IntArray, shares: FloatArray, groups: tuple[int, int]
+    counts: FloatArray, sigma: float, group: IntArray, shares: FloatArray, n_groups: int, walk: int
 ) -> tuple[FloatArray, FloatArray]:
     """Return the score of each group for each class, and about how many people it has; of no group zeros."""
-    (n_groups, walk), m = groups, len(shares)
+    m = len(shares)
     held = np.zeros((n_groups + 1, m))
     np.add.at(held, group, counts.T)
     held = held[:n_groups]
