@@ -16,12 +16,14 @@ from typing import NamedTuple
 
 import numpy as np
 from rich.console import Console
-from tuning import noise_at
 
 from tutelage._internal.typing import IntArray, Matrix
+from tutelage.accounting.calibration import least_noise
 from tutelage.datasets import load_adult
 from tutelage.datasets.adult import NUMBERS
 from tutelage.features import PublicRows, PublicSteps
+from tutelage.ledger import Ledger
+from tutelage.privacy import ONE_TEACHER
 from tutelage.students import Moments, NoisySumClassifier, noisy_sums
 from tutelage.teachers import VectorBallots
 from tutelage_reproductions import rivals_data
@@ -71,6 +73,13 @@ def other(name: str, public: str, seed: int) -> Rows:
 
 def _shuffled(rows: Matrix, random: np.random.Generator) -> Matrix:
     return np.stack([random.permutation(column) for column in rows.T], axis=1)
+
+
+def noise_at(epsilon: float) -> float:
+    """Return the noise of one sum that costs ε, in lengths of a ballot."""
+    ledger = Ledger.in_memory(epsilon=epsilon, delta=1e-5, unit=ONE_TEACHER, accounting="gaussian")
+    one = VectorBallots(rounds=1)
+    return least_noise(lambda noise: ledger.share_of(one.event_of_round(noise, 0, 10, ONE_TEACHER)) / epsilon)
 
 
 def shares(rows: Rows, epsilon: float, seed: int) -> Iterator[float]:

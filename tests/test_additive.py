@@ -148,7 +148,7 @@ def asked_of(rows: Any, y: Any, look: Any = None, **changes: Any) -> list[Any]:
 
 def cast(request: Any, bins: Any, labels: Any, people: Any, unit: Any) -> Any:
     shards = Shards.of_single_people(len(bins), np.asarray(people), name=unit.name)
-    prepared = PeopleReady((PeopleInMemory(np.asarray(bins, dtype=float), np.asarray(labels), shards),))
+    prepared = PeopleReady(PeopleInMemory(np.asarray(bins, dtype=float), np.asarray(labels), shards))
     return request.ballot.cast(
         prepared, replace(request, form=replace(request.form, unit=shards.unit)), np.arange(1)
     ).totals
@@ -356,7 +356,6 @@ def test_a_goal_weighs_classes_at_no_further_cost_and_a_ranking_changes_no_predi
         ({}, {"silos": np.arange(300) % 5}, "`silos`"),
         ({}, {"entity_ids": SCHEMA.names[0]}, "`entity_ids` must not be a column of the schema"),
         ({"features": SCHEMA}, {}, "`features`"),
-        ({"tune": [{}, {}]}, {}, "`tune`"),
         ({"public_fraction": 0.5}, {}, "`public_fraction`"),
         ({"n_teachers": 20}, {}, "the method must be Additive"),
         ({"method": NoisyMoments()}, {}, "the method must be Additive"),
@@ -501,7 +500,6 @@ def test_a_run_needs_no_public_rows(configured, called):
         ("run", {"more": '[features]\nmap = "steps"'}, "`map` in [features] does not go with `schema`"),
         ("run", {"more": '[features]\nstudent = "rows"'}, "`student` in [features] does not go with `schema`"),
         ("run", {"more": '[method]\nname = "noisy-moments"'}, "the method must be Additive. Got NoisyMoments"),
-        ("run", {"more": "[[tuning.settings]]\nrounds = 1\n[[tuning.settings]]\nrounds = 2"}, "[tuning] does not go"),
         ("audit", {}, "Only `tutelage run` takes a `schema`"),
         ("plan", {}, "Only `tutelage run` takes a `schema`"),
     ],

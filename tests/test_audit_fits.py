@@ -9,10 +9,10 @@ from sklearn.tree import DecisionTreeClassifier
 
 from tutelage import PATEClassifier, Shards
 from tutelage.audit import PrivateRows, check_fit, fits
-from tutelage.ballots import BallotSum, add_sums
+from tutelage.ballots import BallotSum
 from tutelage.exceptions import InvalidParameterError
 from tutelage.ledger import Ledger
-from tutelage.methods import TeacherVotes, requests, tuned
+from tutelage.methods import TeacherVotes, requests
 from tutelage.teachers import ClassMeans, NearestQueries, VectorBallots
 
 pytestmark = pytest.mark.rest
@@ -25,17 +25,15 @@ PEOPLE = np.repeat(np.arange(100), 2)
 OF_PEOPLE = PrivateRows(PRIVATE, LABELS, PEOPLE)
 FEW = {"n_teachers": 10, "student": GaussianNB()}
 CAST, NEAREST, PREPARE = VectorBallots.cast, NearestQueries.fit, TeacherVotes.prepare
-OF_ENTITIES, SCORES = Shards.of_entities, tuned.score_ballots
+OF_ENTITIES = Shards.of_entities
 
 
 def of(teacher, **settings):
     return PATEClassifier(teacher, **{"classes": [0, 1], "random_state": 0, "epsilon": 3.0, **settings})
 
 
-TRIED = [{}, {"student": DummyClassifier(strategy="constant", constant=0)}]
 MODELS = {
     "vectors": (of(VectorBallots()), 2),
-    "tuned": (of(VectorBallots(), tune=TRIED), 5),
     "capped": (of(NearestQueries(4), student=GaussianNB()), 1),
     "capped rounds": (of(NearestQueries(4), n_queries=60, rounds=3, selection="least-confident", **FEW), 3),
     "means": (of(ClassMeans(), **FEW), 1),
@@ -100,10 +98,6 @@ def above_its_cap_at_last(self, blocks, products_of, radius, unit):
     return honest if first else BallotSum(3 * honest.totals, honest.norm_squared, honest.unit)
 
 
-def scored_twice(*given):
-    return add_sums(SCORES(*given), SCORES(*given))
-
-
 def centered_on_all(self, X, y, shards, **settings):
     return NEAREST(self, X - 20 * X.mean(axis=0), y, shards, **settings)
 
@@ -147,7 +141,6 @@ def by_place(ids, n_shards, *, key, name):
 FAULTS = [
     ("vectors", VectorBallots, "cast", centered),
     ("vectors", VectorBallots, "cast", above_its_cap_at_last),
-    ("tuned", tuned, "score_ballots", scored_twice),
     ("capped", NearestQueries, "fit", centered_on_all),
     ("capped", NearestQueries, "fit", each_row_votes),
     ("means", TeacherVotes, "prepare", scaled_together),
@@ -157,7 +150,7 @@ FAULTS = [
     ("means", Shards, "of_entities", by_place),
     ("trees", TeacherVotes, "prepare", with_the_next),
 ]
-NAMES = ["shared features", "too long", "twice a score", "scaled rows", "row by row", "scaler", "overlap", "by row"]
+NAMES = ["shared features", "too long", "scaled rows", "row by row", "scaler", "overlap", "by row"]
 
 
 @pytest.mark.parametrize(("name", "owner", "attribute", "fault"), FAULTS, ids=[*NAMES, "by label", "slices", "trees"])

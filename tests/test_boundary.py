@@ -36,13 +36,13 @@ from tutelage.exceptions import (
 )
 from tutelage.features import Schema
 from tutelage.mechanisms import CappedGNMax, NoisySum
-from tutelage.methods import METHODS, Additive, CappedVotes, NoisyMoments, Sizes, TeacherVotes, Tuned
-from tutelage.methods import tuned as tuning
+from tutelage.methods import METHODS, Additive, CappedVotes, NoisyMoments, Public, Sizes, TeacherVotes, requests
+from tutelage.methods.rehearsal import PublicLabels, rehearsed
 from tutelage.methods.requests import Answer, driven
-from tutelage.methods.tuned import Candidate
-from tutelage.partition import unit_of_single_people
+from tutelage.noise import SystemNoise
+from tutelage.partition import Shards, unit_of_single_people
 from tutelage.privacy import ONE_TEACHER
-from tutelage.teachers import ClassMeans, VectorBallots
+from tutelage.teachers import ClassMeans
 
 PACKAGE = Path(tutelage.__file__).parent
 RNG = np.random.default_rng(0)
@@ -111,9 +111,7 @@ def test_only_counts_claim_ballots_without_negative_numbers_which_their_sum_chec
     """Then σ may be less by the root of two (docs/proofs/ballots.md, claim 1)."""
     unit = unit_of_single_people("person", named=False)
     sizes = Sizes(n_classes=3, n_public=80, unit=unit, bins=SCHEMA.bins)
-    candidates = [Candidate({}, NoisyMoments(rounds=n), None, None) for n in (1, 2)]  # type: ignore[arg-type]
-    tuned = Tuned(pilot=candidates[0], candidates=candidates, share=0.4)
-    for method in (*EVERY.values(), tuned):
+    for method in EVERY.values():
         parts = method.with_noise(9.0).event(sizes).flatten()
         claims = [part.event for part in parts if getattr(part.event, "nonnegative", False)]
         assert len(claims) == method.needs_schema
@@ -145,19 +143,14 @@ def test_the_identity_of_a_release_does_not_depend_on_threads_progress_hash_seed
     assert b"version" not in said.pop()
 
 
-def test_a_tuned_release_states_its_own_epsilon_whichever_setting_is_chosen(fitted, monkeypatch):  # noqa: F811
-    honest = tuning.score_ballots
-
-    def for_the_second(*given: Any) -> BallotSum:
-        found = honest(*given)
-        return BallotSum(np.array([[-(10**9), 10**9]]), found.norm_squared, found.unit)
-
-    monkeypatch.setattr(tuning, "score_ballots", for_the_second)
-    short = {"teacher": VectorBallots(n_landmarks=50, rounds=1)}
-    found = fitted(teacher=VectorBallots(n_landmarks=50, rounds=2), tune=[{}, short], budget=6.0)
-    if found.tuning_.chosen != 1:
-        raise RuntimeError
-    assert found.epsilon_.epsilon <= 1.0
+def test_without_a_ledger_nothing_but_simulated_noise_is_drawn():
+    public = Public.of_labels(PublicLabels(PUBLIC, PUBLIC, LABELS[:80], 2, own=False), ONE_TEACHER, len(PRIVATE))
+    method = NoisyMoments(n_landmarks=20, mechanism=NoisySum(3.0))
+    rows = requests.PrivateRows(PRIVATE, LABELS, Shards.of_single_people(len(PRIVATE)))
+    people = method.prepare(public, rows)
+    assert repr(people) == "PeopleReady()"
+    with pytest.raises(InvalidParameterError, match="must have simulated noise"):
+        rehearsed(method.steps(public), people, SystemNoise())
 
 
 def test_another_fit_does_not_take_the_room_between_the_rounds_of_a_fit(fitted, monkeypatch):  # noqa: F811
@@ -272,17 +265,6 @@ UNITS = unit_of_single_people("person", named=False)
 LIMITS = [GaussianFilter(1.0, 1e-5), RenyiFilter.suited_to(1.0, 1e-5), RenyiFilter(30.0, 1e-5, 2.0)]
 
 
-@pytest.mark.parametrize(("noise", "share"), [(150.0, 0.2), (300.0, 0.5)])
-def test_no_branch_of_a_tuned_fit_costs_more_grains_than_was_planned(noise, share):
-    found = [Candidate({}, NoisyMoments(rounds=n), None, None) for n in (3, 4, 5)]  # type: ignore[arg-type]
-    tuned = Tuned(pilot=found[0], candidates=found, share=share, mechanism=NoisySum(noise))
-    sizes = Sizes(n_classes=3, n_public=80, unit=ONE_TEACHER)
-    planned = tuned._after_trial(sizes)[1]
-    actual = [one.with_noise(tuned._final).event_of_sums(sizes) for one in found]
-    for limit in LIMITS:
-        assert max(map(limit.cost, actual)) <= limit.cost(planned)
-
-
 @settings(max_examples=20)
 @given(st.integers(1, 40), st.floats(0.0, 1.0), st.floats(3.0, 300.0), st.floats(3.0, 300.0))
 def test_what_happened_never_costs_more_grains_than_was_reserved(queries, passed, check, vote):
@@ -332,7 +314,7 @@ def test_sums_are_added_only_where_blocks_hold_different_people():
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Name) and node.id == "add_sums"
     }
-    assert users == {"teachers/vectors.py", "methods/noisy_moments.py", "methods/tuned.py"}
+    assert users == {"teachers/vectors.py", "methods/noisy_moments.py"}
 
 
 @pytest.mark.filterwarnings("ignore")

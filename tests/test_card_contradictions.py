@@ -18,7 +18,7 @@ from tutelage.mechanisms import ConfidentGNMax
 from tutelage.privacy import ONE_TEACHER
 from tutelage.reporting import Batch, PrivacyCard
 from tutelage.reporting.lints import lint
-from tutelage.teachers import ClassMeans, NearestQueries, VectorBallots
+from tutelage.teachers import ClassMeans, NearestQueries
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of students of few rows, and of fits that are repeated
 
@@ -142,7 +142,6 @@ CARDS: dict[str, Callable[[Any], PrivacyCard]] = {
     "trained teachers": lambda _: of(fitted(**_TRAINED)),
     "confident": lambda _: of(fitted(**_TRAINED | {"epsilon": None, "mechanism": ConfidentGNMax(40, 20, 15)})),
     "several rounds": lambda _: of(fitted(**_TRAINED | {"rounds": 2})),
-    "tuned": lambda _: of(fit(epsilon=8.0, tune=({}, {"teacher": VectorBallots(20)}))),
     "simulated": lambda _: of(fitted(noise=SimulationNoise(0))),
     "continued ledger": continued,
     "federated": lambda _: card(event=OF_SHARES, mechanism="NoisySum(6)", findings=lint(shares=3), batches=()),

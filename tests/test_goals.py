@@ -110,7 +110,7 @@ def test_students_of_votes_learn_by_the_weights(student):
 @pytest.mark.parametrize(("changes", "told"), [
     ({"goal": "f1"}, "at k %"), ({"goal": "recall at 0 %"}, "at k %"), ({"class_weight": {"yes": 0}}, "positive"),
     ({"class_weight": {"maybe": 2}}, "class values"), ({"class_weight": 3}, "class values"),
-    ({"goal": "average_precision", "classes": ["no", "yes", "?"]}, "two classes"), ({"tune": [{}, {}]}, "`tune`"),
+    ({"goal": "average_precision", "classes": ["no", "yes", "?"]}, "two classes"),
     ({"method": CappedVotes(student="label-propagation")}, "whose `class_weight` is unset"),
     ({"method": TeacherVotes(student=LogisticRegression(class_weight="balanced"))}, "whose `class_weight` is unset"),
     ({"method": CappedVotes(student=RidgeClassifier()), "goal": "average_precision"}, "predict_proba"),

@@ -15,7 +15,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from processes import called_by_itself, die_at_event
-from runs_of_people import ADDITIVE, CAPPED, NEAREST, VECTORS, configure_people
+from runs_of_people import ADDITIVE, CAPPED, NEAREST, configure_people
 from test_cli import configure, write_people
 from tutelage._internal import outputs
 from tutelage.cli import main
@@ -26,7 +26,6 @@ BUDGET = ("delta = 1e-5", "delta = 1e-5\nbudget = 90")
 RUN = ("run", "config.toml")
 LABEL = ("label", "rows.npz", "--votes", "votes.npz", "--ledger", "a.ledger", "--mechanism", "lnmax", "--scale", "5")
 TEST = ("publish", "test", "p.json", *LABEL[1:], "--output", "claim.json")
-SETTINGS = "[tuning]\nsettings = [{ n_landmarks = 20, rounds = 1 }, { quantile = 0.6, n_landmarks = 20, rounds = 1 }]"
 
 
 def rows(folder: Path) -> None:
@@ -44,11 +43,6 @@ def earlier(folder: Path) -> None:
 def campaign(folder: Path) -> None:
     write_people(folder, 120, 100)
     configure_people(folder, by=NEAREST, privacy="budget = 60", method=CAPPED.format(9.0, 5))
-
-
-def tuned(folder: Path) -> None:
-    write_people(folder, 120, 100)
-    configure_people(folder, by=VECTORS, privacy="epsilon = 2.0\nbudget = 9.0", more=SETTINGS)
 
 
 def additive(folder: Path) -> None:
@@ -77,13 +71,12 @@ VERBS: dict[str, tuple[Callable[[Path], None], tuple[str, ...], str]] = {
     "run": (rows, RUN, "out"),
     "run --overwrite": (earlier, (*RUN, "--overwrite"), "out"),
     "campaign": (campaign, RUN, "out"),
-    "tuning": (tuned, RUN, "out"),
     "additive": (additive, RUN, "out"),
     "label": (votes, (*LABEL, "--output", "labels.csv"), "labels.csv"),
     "publish test": (labeled, TEST, "claim.json"),
     "card": (earlier, ("card", "out", "--ledger", "private.csv.ledger", "--state", "legal=Yes."), "out"),
 }
-AGAIN: dict[str, tuple[str, ...]] = dict.fromkeys(("run", "campaign", "tuning", "additive"), ("--overwrite",))
+AGAIN: dict[str, tuple[str, ...]] = dict.fromkeys(("run", "campaign", "additive"), ("--overwrite",))
 
 
 def done(folder: Path, call: tuple[str, ...], event: int = 0) -> int:

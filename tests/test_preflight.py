@@ -445,7 +445,6 @@ output = { folder = 3 }
 dataset = "adult"
 method = { name = "teacher-votes", mechanism = { name = "gnmax", sigma = 5.0 } }
 privacy = { epsilon = 1.0 }
-tuning = { settings = [{}] }
 output = { folder = "out" }
 """: ("`epsilon` and `mechanism` both determine",),
     """

@@ -1,6 +1,5 @@
 """Labels of public rows: a model of them, ballots that correct it, and a sum that says how much to believe of each."""
 
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 from unittest.mock import patch
@@ -15,17 +14,13 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from blobs import LABELS, PRIVATE, PUBLIC, TEST, TRUE
 from tutelage import PATEClassifier, SimulationNoise
-from tutelage.accounting.composition import rounding_variance
 from tutelage.audit import PrivateRows, check_fit
 from tutelage.exceptions import BudgetContinuedWarning, BudgetExceededError, InvalidDataError, InvalidParameterError
 from tutelage.features import PublicFeatureMap
 from tutelage.features.scored import PublicModel, ScoredRows, log_chances
-from tutelage.mechanisms import NoisySum
-from tutelage.methods import CappedVotes, NoisyMoments, Public, Tuned
+from tutelage.methods import CappedVotes, NoisyMoments
 from tutelage.methods import noisy_moments as moments
 from tutelage.methods.noisy_moments import StackingBallot, sum_of_joint
-from tutelage.methods.rehearsal import PublicLabels
-from tutelage.methods.tuned import Candidate
 from tutelage.privacy import ONE_TEACHER
 from tutelage.students import NoisySumClassifier, export_onnx, load_student
 from tutelage.students.stacking import _STEPS, N_SCORES, Stacking, in_steps, joint_norm, numbers_of
@@ -167,30 +162,13 @@ def test_scores_of_many_classes_are_of_one_row_where_trees_give_columns():
 
 def test_ballots_of_many_classes_are_added_a_few_people_at_a_time(monkeypatch):
     rng = np.random.default_rng(3)
-    cast: Any = {"features": None, "number": 2, "rounds": 3, "setting_number": 0, "is_final": True, "progress": False}
+    cast: Any = {"features": None, "number": 2, "rounds": 3, "progress": False}
     ballot = StackingBallot(stacking=stacking(3, rng), **cast)
     block = PeopleBlock(seen_rows(40, 3, rng), rng.integers(3, size=40), np.sort(rng.integers(9, size=40)))
     (kept := Vectors()).of(block, lambda: block.rows)
     whole = ballot._sum_of(_Filled(), ONE_TEACHER, [block], kept).totals
     monkeypatch.setattr(moments, "_NUMBERS_AT_ONCE", 100)
     assert_array_equal(ballot._sum_of(_Filled(), ONE_TEACHER, [block], kept).totals, whole)
-
-
-def test_settings_that_differ_in_the_last_sum_are_told_apart_and_paid_for():
-    known = PublicLabels(PUBLIC, PUBLIC, NEAR, 3, own=True)
-    public = replace(Public.of_labels(known, ONE_TEACHER, 100), labels=NEAR % 3)
-    found = [Candidate({}, NoisyMoments(stack=stack), None, public) for stack in (0.01, 0.99)]
-    assert found[0].ballot != found[1].ballot
-    assert found[0].method.known_by(public) != found[1].method.known_by(public)
-    tuned = Tuned(pilot=found[0], candidates=found, share=0.4, mechanism=NoisySum(1e-3))
-
-    def cost(event: Any) -> float:
-        return sum(4 * one.norm_squared / (one.sigma**2 - rounding_variance(one.sigma)) for one in event.events)
-
-    for one in found:
-        assert cost(one.with_noise(tuned._final).event_of_sums(public.sizes)) <= cost(
-            tuned._after_trial(public.sizes)[1]
-        )
 
 
 class _Filled(PublicFeatureMap):
@@ -223,11 +201,11 @@ def test_labels_that_are_wrong_about_the_people_are_put_right():
 
 
 @pytest.mark.rest
-def test_some_labels_may_be_missing_and_settings_are_tuned_with_them():
+def test_some_labels_may_be_missing():
     some = np.array(PUBLIC_LABELS, dtype=object)
     some[::3] = None
-    model = fitted(some, tune=[{}, {"method": NoisyMoments(n_landmarks=20, stack=0.5)}])
-    assert model.score(TEST, TRUE) > 0.7
+    model = fitted(some)
+    assert model.score(TEST, TRUE) > 0.65
 
 
 def test_columns_of_names_are_read_in_batches_alike(tmp_path):

@@ -402,7 +402,6 @@ BY = {
     "sums": VECTORS,
     "votes of people": NEAREST,
     "sums without public rows": ADDITIVE,
-    "tuned": {**VECTORS, "more": "[tuning]\nsettings = [{}, { rounds = 1 }]"},
 }
 
 
@@ -473,7 +472,7 @@ def neighbors(world, called, tmp_path, by, changes, commands=COMMANDS, from_comm
         assert world.place == (number > 0) * len(world.drawn)
 
 
-IN_TIERS = [pytest.param(by, marks=[pytest.mark.rest] * (by in ("votes of people", "tuned"))) for by in BY]
+IN_TIERS = [pytest.param(by, marks=[pytest.mark.rest] * (by == "votes of people")) for by in BY]
 
 
 @pytest.mark.parametrize("by", IN_TIERS)

@@ -35,6 +35,18 @@ def fitted(public=PUBLIC, ids=None, **changes) -> Any:
     return model(**changes).fit(PRIVATE, LABELS, X_public=public, entity_ids=ids)
 
 
+def test_the_closed_form_takes_each_row_by_itself():
+    student: Any = NoisySumClassifier().fit(PRIVATE, LABELS)
+    order = np.random.default_rng(0).permutation(len(PRIVATE))
+    whole = student.expected(PRIVATE)
+    assert np.array_equal(student.expected(PRIVATE[order]), whole[order])
+    assert np.array_equal(np.concatenate([student.expected(PRIVATE[[row]]) for row in range(50)]), whole[:50])
+    assert_allclose(whole, student.decision_function(PRIVATE), atol=1e-4)
+    together = student.residuals(PRIVATE, LABELS)
+    for kept in (np.arange(1, len(PRIVATE)), np.arange(0, len(PRIVATE), 7), np.array([11])):
+        assert np.array_equal(student.residuals(PRIVATE[kept], LABELS[kept]), together[kept])
+
+
 @pytest.fixture(scope="module")
 def plain() -> Any:
     return fitted()

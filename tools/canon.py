@@ -4,7 +4,7 @@
 
 Fits use simulated noise, which is repeatable. Every call of the noise source is recorded with its parameters and shape,
 and so are labels, events, ε, predictions and the ledger's entries, without what is random in them. Every method, unit
-of privacy, rounds, tuning, a campaign, answers from memory, batches, and consortia of two and three owners take part.
+of privacy, rounds, a campaign, answers from memory, batches, and consortia of two and three owners take part.
 Accounting cases are every bound of every event at several orders, on votes drawn from a seed. Floats are written by
 `repr`, so that the last bit counts.
 """
@@ -154,11 +154,6 @@ def fits() -> Iterator[tuple[str, dict[str, Any]]]:
                 {**sums, "budget": 2.0, "epsilon": 0.7, "question": "one"},
                 {**sums, "budget": 2.0, "epsilon": 0.7, "question": "two"},
             ],
-            of_entities,
-        ),
-        "tuned sums": ([{**sums, "epsilon": 1.0, "tune": [{}, {"teacher": VectorBallots(rounds=1)}]}], {}),
-        "tuned sums with a student of rows": (
-            [{**sums, "epsilon": 2.0, "unit": "patient", "tune": [{"student": logistic}, {}]}],
             of_entities,
         ),
     }

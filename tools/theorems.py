@@ -49,7 +49,6 @@ THEOREMS = {
         ("A budget of μ² for adaptive releases; Smith and Thakurta 2022", "accounting.filter:GaussianFilter"),
         ("A public map depends on one row at a time", "features.stored:map_of"),
         ("Ballots that are only added or removed", "accounting.data_independent:epsilon_if_added_or_removed"),
-        ("Length of a ballot of scores", "methods.tuned:score_norm"),
         ("Length of the ballot that weighs public labels", "students.stacking:joint_norm"),
         ("Ballots without negative numbers, and their mean over rows", "ballots:sum_of_cells"),
     ],

@@ -58,15 +58,10 @@ def card_of(model: Any, judged: Judged, features: Sequence[str], statements: dic
     release, mechanism, epsilon = model.release_, model.mechanism_, model.epsilon_
     history = model.open_ledger_.history().before_releases if hasattr(model, "open_ledger_") else None
     evaluated = sum(entry.rows for entry in accuracy)
-    tuning = getattr(model, "tuning_", None)
-    chosen = model if tuning is None else model.with_setting(tuning.settings[tuning.chosen])
-    run = chosen.resolved()
-    named = chosen.student if chosen.method is None else chosen.method.student
+    run = model.resolved()
+    named = model.student if model.method is None else model.method.student
     taught = model.student_ if run.method.student is None else run.method.student
     by_votes = model.n_teachers_ is not None and not model.method_.closed_form
-    of_tuning = ""
-    if tuning is not None:
-        of_tuning = f"; chosen among {len(tuning.settings)} settings, the choice spent from the same budget"
     frontier: tuple[FrontierPoint, ...] = ()
     if by_votes:
         one = mechanism.event_of_one(len(model.classes_), epsilon.unit, simulated=epsilon.simulated)
@@ -80,7 +75,7 @@ def card_of(model: Any, judged: Judged, features: Sequence[str], statements: dic
         if isinstance(run.noise, SystemNoise)
         else type(run.noise).__name__,
         queries=len(release.labels),
-        selection=model.method_.describe_queries(len(model.rounds_)) + of_tuning,
+        selection=model.method_.describe_queries(len(model.rounds_)),
         answered=int(release.answered.sum()),
         teachers=model.n_teachers_,
         classes=tuple(str(value) for value in model.classes_),

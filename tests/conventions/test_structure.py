@@ -110,7 +110,7 @@ def test_beyond_the_privacy_boundary_nothing_can_hold_a_vote():
 
 
 def test_people_noise_and_ledger_meet_at_the_boundary_alone():
-    """Elsewhere no budget is spent, and noise is simulated: a rehearsal refuses any other (tests/test_tuning.py)."""
+    """Elsewhere no budget is spent, and noise is simulated: a rehearsal refuses any other (tests/test_boundary.py)."""
     apart = {"audit", "testing", "publishing", "federation", "ledger", "mechanisms", "_internal"}
     files = {str(path.relative_to(PACKAGE)): path.read_text() for path in SOURCES if unit_of(path) not in apart}
 

@@ -1,6 +1,6 @@
 """The one search for the noise of a release: the least with which an (ε, δ) limit holds it.
 
-Plans, fits, tuning, audits and local responses all search here, so that they agree to the last digit.
+Plans, fits, audits and local responses all search here, so that they agree to the last digit.
 """
 
 from collections.abc import Callable

@@ -11,14 +11,13 @@ from msgspec.structs import fields, replace
 from tutelage._internal.gate import user_path
 from tutelage._internal.validation import problems_in
 from tutelage.cli.method import read_method
-from tutelage.cli.settings import Section, about, entries_in, read_entry, read_section, read_settings
+from tutelage.cli.settings import Section, about, entries_in, read_entry, read_settings
 from tutelage.estimator import PATEClassifier
 from tutelage.exceptions import ConfigError, InvalidParameterError
 from tutelage.features import Schema
 from tutelage.features.columns import TABLE_MAP_OF_PEOPLE
 from tutelage.methods import Additive, Method
 from tutelage.methods.shortcuts import DEFAULTS, method_for
-from tutelage.methods.tuned import DEFAULT_SHARE
 from tutelage.published import is_formula
 
 _DEFAULT = method_for(None, **DEFAULTS)
@@ -72,13 +71,6 @@ class TrainingSection(Section, frozen=True):
     jobs: Annotated[int, about("Number of teachers trained at once; -1 for all cores.", ge=-1024, le=1024)] = -1
 
 
-class TuningSection(Section, frozen=True):
-    """Settings of noisy-moments, one of which the private rows choose."""
-
-    settings: Annotated[list[dict[str, Any]], about("Each table lists what it changes; {} changes nothing.")]
-    share: Annotated[float, about("Share of all 1/σ² that the choice spends.")] = DEFAULT_SHARE
-
-
 class PrivacySection(Section, frozen=True):
     """The privacy budget."""
 
@@ -122,17 +114,15 @@ class Settings(Section, frozen=True):
     features: FeaturesSection = FeaturesSection()
     method: Method | None = None  # None if it is open, so that a plan may choose
     training: TrainingSection = TrainingSection()
-    tuning: TuningSection | None = None
     privacy: PrivacySection = PrivacySection()
     published: Annotated[tuple[PublishedSection, ...], about("Results to print beside the run's.")] = ()
 
 
 class RunConfig(Settings, frozen=True, kw_only=True):
-    """A checked run configuration; `base` is the folder of the file, and `tried` has each setting of [tuning]."""
+    """A checked run configuration; `base` is the folder of the file."""
 
     base: Path
     schema: Schema | None = None  # of the file that [public] names
-    tried: "tuple[RunConfig, ...]" = ()
 
     @property
     def chosen(self) -> Method:
@@ -179,31 +169,14 @@ class RunConfig(Settings, frozen=True, kw_only=True):
             delta=privacy.delta,
             random_state=self.training.seed,
             n_jobs=self.training.jobs,
-            tune=None if self.tuning is None else [{"method": one.chosen} for one in self.tried],
-            tune_share=DEFAULT_SHARE if self.tuning is None else self.tuning.share,
             goal=self.training.goal,
             class_weight=self.training.class_weight,
         )
-
-    def with_setting(self, method: dict[str, Any], setting: dict[str, Any]) -> "RunConfig":
-        """Return the configuration with what one of ``settings`` in ``[tuning]`` changes; `method` is ``[method]``."""
-        of_map = {name: value for name, value in setting.items() if name in ("map", "components")}
-        of_method = {name: value for name, value in setting.items() if name not in of_map}
-        new, features = read_section(FeaturesSection, of_map, "[tuning.settings]"), self.features
-        if new.map is not None:
-            shape = features.image_shape if new.map == "images" else None
-            features = replace(new, image_shape=shape, student=features.student)
-        elif new.components is not None:
-            features = replace(features, components=new.components)
-        return replace(self, method=read_method(method | of_method), features=features, tuning=None)
 
 
 def load_config(path: Path) -> RunConfig:
     """Read and check the configuration at `path`; an error names all problems."""
     given = {"output": {}} | read_settings(path)
-    method = given.get("method", {"name": _DEFAULT.name})
-    if "tuning" in given:
-        given["method"] = method
     types = {one.name: one.type for one in fields(Settings)}
     read, problems = entries_in(given, types, "the configuration", read=_read)
     config = RunConfig(**{"output": OutputSection(folder="."), **read}, base=path.parent)
@@ -212,11 +185,6 @@ def load_config(path: Path) -> RunConfig:
             config = replace(config, schema=read_schema(config.base / user_path(config.public.schema)))
         except (ConfigError, InvalidParameterError) as error:
             problems["public"] = [*error.problems]
-    if config.tuning is not None and not problems.keys() & {"method", "features"}:
-        try:
-            config = replace(config, tried=tuple(config.with_setting(method, one) for one in config.tuning.settings))
-        except ConfigError as error:
-            problems["tuning"] = [*error.problems]
     sentences = [one for found in problems.values() for one in found]
     for sections, check in _CHECKS:  # a check is left out if a section that it looks at has problems of its own
         if not problems.keys() & set(sections):
@@ -282,7 +250,7 @@ def _for_public_rows(config: RunConfig) -> list[str]:
         "`file` in [public]": public.file, "`label` in [public]": public.label, "[columns]": config.columns,
         "`evaluate_last` in [public]": public.evaluate_last, "`map` in [features]": features.map,
         "`components` in [features]": features.components, "`image_shape` in [features]": features.image_shape,
-        "`student` in [features]": features.student != FeaturesSection().student, "[tuning]": config.tuning,
+        "`student` in [features]": features.student != FeaturesSection().student,
         "`batches` in [private]": private is not None and private.batches,
     }  # fmt: skip
     return [name for name, value in given.items() if value]
@@ -358,7 +326,7 @@ def _problems_of_method(config: RunConfig) -> Iterator[str]:
 def _problems_of_classifier(config: RunConfig) -> Iterator[str]:
     if config.public.schema is not None and _for_public_rows(config):
         return
-    for problem in problems_in(config.classifier().resolved_settings):
+    for problem in problems_in(config.classifier().resolved):
         yield problem.replace(" of PATEClassifier", "")
 
 
@@ -368,5 +336,5 @@ _CHECKS: tuple[tuple[tuple[str, ...], Callable[[RunConfig], Iterable[str]]], ...
     (("private", "public", "columns"), _problems_of_columns),
     (("features", "training"), _problems_of_features),
     (("method", "private", "privacy"), _problems_of_method),
-    (("method", "private", "privacy", "features", "training", "tuning"), _problems_of_classifier),
+    (("method", "private", "privacy", "features", "training"), _problems_of_classifier),
 )

@@ -62,8 +62,6 @@ def plan(
             settings = load_config(configuration)
             if settings.privacy.proposal is not None:
                 raise ConfigError("A plan does not count the test of a `proposal`. Remove it from [privacy] to plan.")
-            if settings.tuning is not None:
-                raise ConfigError("A plan cannot try [tuning]. Remove the section to plan for the other settings.")
             _require_judged(settings)
             if settings.private is not None and settings.private.silo is not None:
                 raise ConfigError("A plan cannot try one teacher per silo. Remove `silo` from [private].")

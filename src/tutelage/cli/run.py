@@ -205,7 +205,6 @@ def _card(settings: RunConfig, data: RunData, model: Any, proposal: Proposal | N
     judged = _judged(settings, data, model)
     card = card_of(model, judged, data.features, {})
     publications = model.open_ledger_.history().publications
-    chosen = settings if settings.tuning is None else settings.tried[model.tuning_.chosen]
     # Nothing on the card may be counted on rows whose number is no public fact.
     declared = None if settings.private is None else settings.private.people
     people = public_number_of_people(model) or declared
@@ -216,7 +215,7 @@ def _card(settings: RunConfig, data: RunData, model: Any, proposal: Proposal | N
         sanitised=sanitised,
         proposal=None if sanitised is None or proposal is None else record_of(proposal),
         event=release.event if proposal is None else Composed((release.event, *publications)),
-        feature_map=describe_features(chosen),
+        feature_map=describe_features(settings),
         findings=_objections(settings, data, independent.epsilon, model.n_teachers_, people, **scored),
     )
 
@@ -259,13 +258,6 @@ def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
     by_this_run = model.release_.cost + spent - model.ledger_.spent  # a test of a proposal came after the labels
     of_budget = f"{round_up(spent):.4f} of ε = {round_up(card.budget['budget']):.4f}"
     row("budget spent: this run / total", f"{round_up(by_this_run):.4f} / {of_budget}")
-    if settings.tuning is not None:
-        tuning = model.tuning_
-        setting = settings.tuning.settings[tuning.chosen]
-        said = ", ".join(f"{name} = {value}" for name, value in setting.items()) or "as the other sections say"
-        row(f"setting {tuning.chosen + 1} of {len(tuning.settings)} chosen", said)
-        row("its score above the average, noise", f"{tuning.scores[tuning.chosen]:+.2%}, {tuning.noise:.2%}")
-        row("share of the budget that tuning took", f"{settings.tuning.share:.0%} of all 1/σ²")
     row("mechanism", card.mechanism)
     if settings.schema is None:
         row("public rows labeled" if card.releases_sums else "queries", f"{card.queries:,}")

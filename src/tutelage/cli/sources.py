@@ -374,9 +374,6 @@ def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATECla
         features = None if features is None else make_pipeline(data.columns, features)
         classes, question = data.batches.section.classes, data.batches.section.label
     model: Any = settings.classifier()
-    for setting, tried in zip(model.tune or (), settings.tried, strict=True):
-        same = (tried.map, tried.features) == (settings.map, settings.features)
-        setting["features"] = features if same else learn_features(tried, data)
     model.set_params(features=features, classes=classes, question=question, **more)
     if model.class_weight is not None:  # whose names are text
         named = {str(value): value for value in classes}

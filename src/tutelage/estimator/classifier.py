@@ -4,7 +4,7 @@ import hashlib
 import logging
 import secrets
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
 from os import PathLike
@@ -42,10 +42,9 @@ from tutelage.features.columns import ColumnMap
 from tutelage.features.scored import chances_of
 from tutelage.ledger import Ledger, LedgerState
 from tutelage.mechanisms import Release
-from tutelage.methods import Method, Public, Tuned
+from tutelage.methods import Method, Public
 from tutelage.methods.requests import Outcome
 from tutelage.methods.shortcuts import DEFAULTS
-from tutelage.methods.tuned import Candidate
 from tutelage.privacy import ONE_TEACHER, round_up
 from tutelage.published import Judged, accuracy_by_class, card_of, joined, require_classes, write_results
 from tutelage.reporting import PrivacyCard
@@ -183,13 +182,6 @@ class PATEClassifier(ClassifierMixin, Inputs):
         Number of teachers trained at once, as in joblib.
     progress : bool, default=False
         Show a progress bar, in percent so that it reveals no number of people.
-    tune : sequence of mappings, optional
-        2 to 100 settings of `VectorBallots`, one of which is chosen with the private rows, within `epsilon`. Each
-        setting maps any of ``method``, ``teacher``, ``features``, ``student`` and ``student_features`` to a value that
-        replaces the estimator's; ``{}`` is the estimator unchanged, which is tried first. A ``method`` replaces all
-        shortcuts of the estimator; a ``teacher`` or ``student`` changes its `method`. See docs/howto/tune.md.
-    tune_share : float, default=0.4
-        Share of the budget that the choice spends, as a share of all 1/σ².
     goal : str, default="accuracy"
         What `score` and the card judge the student by: ``"accuracy"``, ``"balanced_accuracy"``,
         ``"average_precision"`` or, for any share, ``"recall at 5 %"``. The last two are for two classes, of which the
@@ -234,12 +226,9 @@ class PATEClassifier(ClassifierMixin, Inputs):
     moments_ : tuple of Moments
         With `VectorBallots`: the released noisy means, one per round.
     method_ : Method
-        The method, with its noise. With `tune`, that of the estimator without any setting.
+        The method, with its noise.
     mechanism_ : Mechanism or NoisySum
-        How votes or ballots were released. With `tune`, its noise is that of one sum that spends as much as the whole
-        release.
-    tuning_ : Tuning
-        With `tune`: the settings, their noisy scores and the chosen one.
+        How votes or ballots were released.
     n_teachers_ : int
         Number of teachers that voted. If every person is a teacher and the number of people is private, it is the noisy
         count that `VectorBallots` released, and None with `NearestQueries`.
@@ -282,7 +271,6 @@ class PATEClassifier(ClassifierMixin, Inputs):
 
     votes_: Any  # which of these there are follows from the method
     moments_: Any
-    tuning_: Any
     public_model_: Any
     class_weight_: Any
 
@@ -370,9 +358,6 @@ class PATEClassifier(ClassifierMixin, Inputs):
         if alone:
             self.n_private_rows_ = outcome.n_teachers if method.of_people else len(people.rows)
         student, seen = run.method.student, public.student_rows
-        if isinstance(method, Tuned):
-            best = method.candidates[outcome.extras["tuning_"].chosen]
-            student, seen, self.student_map_ = best.method.student, best.public.student_rows, best.student_map
         if student is None:
             self.student_ = outcome.student
             if len(np.unique(self.release_.labels)) == 1:
@@ -406,16 +391,14 @@ class PATEClassifier(ClassifierMixin, Inputs):
         X, y, X_public, y_public, entity_ids, silos, whole_rows
             As for `fit`.
         """
-        runs = self.resolved_settings()
-        given = runs, y, X_public, y_public, entity_ids, silos, whole_rows
+        given = self.resolved(), y, X_public, y_public, entity_ids, silos, whole_rows
         batches = as_batches(X) if isinstance(y, str) or isinstance(X, Batches) else None
         if batches is None:
-            runs, people, digest, public = self._rows_in_memory(X, *given)
+            run, people, digest, public = self._rows_in_memory(X, *given)
         else:
-            runs, people, digest, public = self._rows_in_batches(X, batches, *given)
-        budget = self._budget(runs[0], digest, public)
-        method = runs[0].method if self.tune is None else self._tuned(runs, public)
-        return Intended(runs[0], self._with_noise(method, budget, public), budget, people, public)
+            run, people, digest, public = self._rows_in_batches(X, batches, *given)
+        budget = self._budget(run, digest, public)
+        return Intended(run, self._with_noise(run.method, budget, public), budget, people, public)
 
     def check(self, X: Any, y: Any, **more: Any) -> Self:
         """Check parameters, rows and ledger as `fit` does before it spends anything; reads batches once.
@@ -606,18 +589,6 @@ class PATEClassifier(ClassifierMixin, Inputs):
         state: Any = super().__getstate__()
         return {name: value for name, value in state.items() if name not in (*self._private, "open_ledger_", "_caller")}
 
-    def _tuned(self, runs: Sequence[Resolved], public: Public) -> Tuned:
-        """Return the settings of which one is about to be chosen; the first is what the estimator is without any."""
-        candidates = list[Candidate]()
-        for number, (run, setting) in enumerate(zip(runs, ({}, *(self.tune or ())), strict=True)):
-            its = replace(public, teacher_map=run.teacher_map, setting_number=number)
-            if number:
-                run, shown = self._begun(run, public.rows, public.labels, again=True)
-                its = replace(its, teacher_map=run.teacher_map, teacher_rows=shown[0], student_rows=shown[1])
-            method: Any = run.method  # of vectors, as `resolved_settings` made sure
-            candidates.append(Candidate(setting, method, run.student_map, its))
-        return Tuned(pilot=candidates[0], candidates=candidates[1:], share=self.tune_share)
-
     def _budget(self, run: Resolved, digest: Callable[[], bytes], public: Public) -> Budget:
         """Return the budget that this fit spends from; refuse a ledger of another budget or unit."""
         by_epsilon = self.epsilon is not None or self.budget is not None or run.method.always_calibrated
@@ -699,7 +670,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         if method.closed_form and len(made.labels):  # all rows are labeled by what was released
             self.drawn_ = len(made.labels) if boundary.cost else 0
             self.remembered_ = len(made.labels) - self.drawn_
-        for name in (*self._private, "moments_", "tuning_"):
+        for name in (*self._private, "moments_"):
             vars(self).pop(name, None)  # of an earlier fit
         self.class_weight_ = None
         of_owner = boundary.prepared.private_attributes(made, boundary.kept)
@@ -713,7 +684,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
                 f"This is fit {earlier + 1} without a ledger in this process. If all of them used the same people, "
                 f"together they guarantee one {unit} ε = {_upward(together)} at δ = {self.delta:g}, and not the "
                 f"{_upward(self.epsilon_.epsilon)} of this fit alone. Give the fits one `ledger`, which limits what "
-                "they spend, tune on public data, or choose among settings of ballots by `tune` (docs/pitfalls.md).",
+                "they spend, or choose settings on public data (docs/pitfalls.md).",
                 RepeatedFitWarning,
                 stacklevel=5,
             )

@@ -1,7 +1,7 @@
 """The inputs of a `PATEClassifier` fit: checked, as numbers, and tried on public rows."""
 
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -102,8 +102,8 @@ class People(NamedTuple):
         return table_digest(whole) if isinstance(whole, Table) else data_digest(whole)
 
 
-# Parts of a fit: runs, whose maps take the rows; people, and their digest; and the rows that the method may see.
-Checked = tuple[Sequence[Resolved], PrivateRows | PeopleInBatches | PeopleInPartitions, Callable[[], bytes], Public]
+# Parts of a fit: the run, whose maps take the rows; people, and their digest; and the rows that the method may see.
+Checked = tuple[Resolved, PrivateRows | PeopleInBatches | PeopleInPartitions, Callable[[], bytes], Public]
 
 
 class Inputs(Parameters):
@@ -119,7 +119,7 @@ class Inputs(Parameters):
     def _rows_in_memory(
         self,
         X: Any,
-        runs: list[Resolved],
+        run: Resolved,
         y: Any,
         X_public: Any,
         y_public: Any,
@@ -144,7 +144,7 @@ class Inputs(Parameters):
         label = y if isinstance(y, str) else None
         X_public, y_public = _apart(X_public, y_public)
         X, y, X_public, entity_ids = by_name(X, y, X_public, entity_ids)
-        runs, X, X_public, table = self._numbered(runs, X, X_public)
+        run, X, X_public, table = self._numbered(run, X, X_public)
         y, entity_ids, silos = map(column_array, (y, entity_ids, silos))
         if isinstance(y, np.ndarray) and y.dtype == object and any(map(is_missing, y.ravel().tolist())):
             raise InvalidDataError(_MISSING_LABEL)
@@ -179,21 +179,21 @@ class Inputs(Parameters):
         elif len(keep) < len(rows):
             whole = whole.rows()[keep]
         known = People(rows[keep], labels[keep], entities, owners, whole)
-        given = self._given(runs[0], known, public, label)
-        self._told(runs[0], preflight(given, self._caller.words, insist=self.insist))
-        known_labels = self._labels_of_public(runs[0], y_public, len(public))
-        runs[0], shown = self._begun(runs[0], public, known_labels)
-        self.student_map_ = runs[0].student_map
-        shards = self.partition(runs[0].method, len(keep), entities, owners)
+        given = self._given(run, known, public, label)
+        self._told(run, preflight(given, self._caller.words, insist=self.insist))
+        known_labels = self._labels_of_public(run, y_public, len(public))
+        run, shown = self._begun(run, public, known_labels)
+        self.student_map_ = run.student_map
+        shards = self.partition(run.method, len(keep), entities, owners)
         n_teachers = shards.n_shards if shards.people is None else None
         people = PrivateRows(known.rows, targets[keep], shards)
-        return runs, people, known.digest, self._public(runs[0], public, shown, shards.unit, n_teachers, known_labels)
+        return run, people, known.digest, self._public(run, public, shown, shards.unit, n_teachers, known_labels)
 
     def _rows_in_batches(
         self,
         X: Any,
         batches: Batches,
-        runs: list[Resolved],
+        run: Resolved,
         label: Any,
         X_public: Any,
         y_public: Any,
@@ -202,11 +202,6 @@ class Inputs(Parameters):
         whole_rows: Any,
     ) -> Checked:
         """Read private rows in batches, once, and return the people and the public rows; set `classes_`."""
-        run = runs[0]
-        if self.tune is not None:
-            raise InvalidParameterError(
-                "`tune` of PATEClassifier needs all private rows in memory. Load them, or leave out `tune`."
-            )
         if not run.method.in_batches:
             raise InvalidParameterError(
                 "`method` of PATEClassifier must be NoisyMoments() for rows that are read in batches. Got "
@@ -227,7 +222,7 @@ class Inputs(Parameters):
         self._check_unit(entity)
         X_public, y_public = _apart(X_public, y_public)
         features = public_features(X_public, label, entity)
-        [run], _, X_public, _ = self._numbered([run], features, features)
+        run, _, X_public, _ = self._numbered(run, features, features)
         if not isinstance(self.columns_, PublicColumns):
             raise InvalidParameterError(
                 "`features` of PATEClassifier must not begin with a transformer of named columns for rows that are "
@@ -255,7 +250,7 @@ class Inputs(Parameters):
         given = self._given(run, nobody, public, label, n_people=people.n_people)
         self._told(run, people.look(partial(_found_in, people.reader, given, self._caller.words, self.insist)))
         n_people = people.n_people if entity is None else None
-        return [run], people, people.digest, self._public(run, public, shown, unit, n_people, known_labels)
+        return run, people, people.digest, self._public(run, public, shown, unit, n_people, known_labels)
 
     def _labels_of_public(self, run: Resolved, labels: Any, n_rows: int) -> IntArray | None:
         """Return the class index of each public row, or −1 where its label is missing; None without labels."""
@@ -278,11 +273,9 @@ class Inputs(Parameters):
             )
         return np.array([ABSTAIN if one is None else places[one] for one in found], dtype=np.int64)
 
-    def _begun(
-        self, run: Resolved, public: Matrix, labels: IntArray | None, *, again: bool = False
-    ) -> tuple[Resolved, tuple[Matrix, Matrix]]:
+    def _begun(self, run: Resolved, public: Matrix, labels: IntArray | None) -> tuple[Resolved, tuple[Matrix, Matrix]]:
         """Return public rows as teachers and student see them, beside the scores by a model of their labels, if any."""
-        asked, seen = self._tried(run, public, again=again)
+        asked, seen = self._tried(run, public)
         if labels is None:
             return run, (asked, seen)
         scored, rows = ScoredRows.learn(public, run.teacher_map, asked, labels, len(self.classes_))
@@ -373,31 +366,25 @@ class Inputs(Parameters):
         if self.unit not in (None, ROW) and entity_ids is None:
             raise InvalidParameterError("`unit` names what `entity_ids` identify; pass `entity_ids`, or leave it out.")
 
-    def _numbered(
-        self, runs: Sequence[Resolved], X: Any, X_public: Any
-    ) -> tuple[list[Resolved], Any, Any, Table | None]:
+    def _numbered(self, run: Resolved, X: Any, X_public: Any) -> tuple[Resolved, Any, Any, Table | None]:
         """Return rows of any form as numbers, and the maps without named columns; set what predictions need."""
         self.columns_, schema = None, self.public
         if schema is not None:
             self.columns_, self.student_map_, self._allow_nan = schema, None, False
             rows = schema.table(dense_rows(X))
-            return list(runs), schema.transform(rows), np.empty((0, len(schema.names))), rows
-        declared, maps = without_columns(*(each for run in runs for each in (run.teacher_map, run.student_map)))
+            return run, schema.transform(rows), np.empty((0, len(schema.names))), rows
+        declared, (teacher_map, student_map) = without_columns(run.teacher_map, run.student_map)
         rows = None if X_public is None else numbered_rows(X, X_public, declared)
-        found, default = list(runs), None
         if rows is not None:
-            for place, run in enumerate(runs):
-                teacher_map, student_map = maps[2 * place : 2 * place + 2]
-                if run.method.of_people and (run.teacher_map is None or isinstance(run.teacher_map, PublicColumns)):
-                    teacher_map = default = default or rows.default_map()
-                    student_map = default if run.same_map else student_map
-                found[place] = replace(run, teacher_map=teacher_map, student_map=student_map)
-        self.student_map_ = found[0].student_map
-        self._allow_nan = all(run.takes_missing_values for run in found)
+            if run.method.of_people and (run.teacher_map is None or isinstance(run.teacher_map, PublicColumns)):
+                teacher_map = rows.default_map()
+                student_map = teacher_map if run.same_map else student_map
+            run = replace(run, teacher_map=teacher_map, student_map=student_map)
+        self.student_map_, self._allow_nan = run.student_map, run.takes_missing_values
         if rows is None:
-            return found, dense_rows(X), X_public, None
+            return run, dense_rows(X), X_public, None
         self.columns_ = rows.columns
-        return found, rows.private, rows.public, rows.table
+        return run, rows.private, rows.public, rows.table
 
     def _seen(self, X: Any) -> Matrix:
         """Return rows as the student sees them."""
@@ -407,10 +394,10 @@ class Inputs(Parameters):
         rows = dense_rows(X) if self.columns_ is None else np.asarray(self.columns_.transform(dense_rows(X)))
         return self._validated(rows)
 
-    def _tried(self, run: Resolved, public: Matrix, *, again: bool = False) -> tuple[Matrix, Matrix]:
+    def _tried(self, run: Resolved, public: Matrix) -> tuple[Matrix, Matrix]:
         """Return public rows as teachers and student see them, once everything was tried on them."""
         refuse_class_of_unlabeled(run.student, self.classes_)
-        if len(public) < run.method.fewest_public and not again:
+        if len(public) < run.method.fewest_public:
             warnings.warn(
                 f"`X_public` has {len(public)} rows, and ballots are measured against them: with fewer than "
                 f"{run.method.fewest_public} the student learns little for its budget. Add public rows; several "

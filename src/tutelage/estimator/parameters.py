@@ -1,14 +1,13 @@
 """The parameters of a `PATEClassifier`: what each may be, the method that they describe, and which go together."""
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from copy import copy
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial, wraps
 from inspect import signature
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
-from typing import Any, ParamSpec, Self, final
+from typing import Any, ParamSpec, final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +22,9 @@ from tutelage.features.schema import Schema
 from tutelage.goals import Goal
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import Mechanism, NoisySum
-from tutelage.methods import Method, NoisyMoments
+from tutelage.methods import Method
 from tutelage.methods.base import takes_missing_values
 from tutelage.methods.shortcuts import DEFAULTS, method_for
-from tutelage.methods.tuned import DEFAULT_SHARE, MOST_SETTINGS
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.students import NoisySumClassifier, default_student, student_named
 from tutelage.students.base import weight_parameter
@@ -34,8 +32,6 @@ from tutelage.students.selection import QuerySelector
 
 _OWNER = "PATEClassifier"
 _OF_FIT = ("X", "y", "X_public", "y_public", "entity_ids", "silos", "whole_rows")
-_TUNED = ("method", "teacher", "features", "student", "student_features")
-_OF_METHOD = ("teacher", "student")  # of these
 # Limits of parameters; the record of the method checks its own.
 _TYPES: dict[str, tuple[Any, str]] = {
     "public": (Schema | None, "a Schema"),
@@ -44,12 +40,11 @@ _TYPES: dict[str, tuple[Any, str]] = {
     "question": (str | Real | np.bool_ | None, "a str"),
     "checkpoints": (str | PathLike | None, "a path"),
     "n_jobs": (Integral | None, "an integer"),
-    "tune": (list | tuple | None, "a list of settings"),
     **dict.fromkeys(("insist", "data_changed", "progress"), (bool | np.bool_, "True or False")),
 }
 _NUMBERS: dict[str, Callable[[Any, str, str], object]] = {
     **dict.fromkeys(("epsilon", "budget"), positive),
-    **dict.fromkeys(("delta", "public_fraction", "tune_share"), probability),
+    **dict.fromkeys(("delta", "public_fraction"), probability),
     "releases": lambda value, name, owner: integer_at_least(value, 1, name, owner),
     "random_state": lambda value, name, owner: integer_at_least(value, 0, name, owner),
 }
@@ -129,8 +124,6 @@ class Parameters(BaseEstimator):
     random_state: int | None = None
     n_jobs: int | None = None
     progress: bool = False
-    tune: Sequence[Mapping[str, Any]] | None = None
-    tune_share: float = DEFAULT_SHARE
     goal: str = "accuracy"
     class_weight: Mapping[Any, float] | None = None
 
@@ -148,55 +141,6 @@ class Parameters(BaseEstimator):
         if problems := list(self._problems_together(run)):
             raise InvalidParameterError(*problems)
         return run
-
-    def resolved_settings(self) -> list[Resolved]:
-        """Return what the parameters come to, and after that what each setting of `tune` comes to.
-
-        Raises
-        ------
-        InvalidParameterError
-            If one is not what it must be, or they do not go together.
-        """
-        run, settings = self.resolved(), self.tune
-        if settings is None:
-            return [run]
-        if not 2 <= len(settings) <= MOST_SETTINGS:
-            raise InvalidParameterError(
-                f"`tune` of {_OWNER} must be a list of 2 to {MOST_SETTINGS} settings. Got {len(settings)}."
-            )
-        for setting in settings:
-            if not isinstance(setting, Mapping) or not setting.keys() <= set(_TUNED):
-                strange = [name for name in setting if name not in _TUNED] if isinstance(setting, Mapping) else setting
-                raise InvalidParameterError(
-                    f"Each setting in `tune` of {_OWNER} must be a mapping whose names are among "
-                    f"{', '.join(_TUNED)}. Got {shown(strange)}."
-                )
-        if run.method.mechanism is not None:
-            raise InvalidParameterError(
-                f"`tune` of {_OWNER} finds the noise of its sums by `epsilon`. Leave out `mechanism`."
-            )
-        runs = [run, *(self.with_setting(setting).resolved() for setting in settings)]
-        if not all(isinstance(one.method, NoisyMoments) for one in runs):
-            raise InvalidParameterError(
-                f"`tune` of {_OWNER} is for ballots of VectorBallots. For other teachers, tune on public rows in place "
-                "of it."
-            )
-        return runs
-
-    def with_setting(self, setting: Mapping[str, Any]) -> Self:
-        """Return a shallow copy that has the parameters of one setting of `tune`, and no `tune`.
-
-        A `method` of the setting replaces the shortcuts of the estimator. A shortcut of the setting changes its method.
-        """
-        changes = {**setting, "tune": None}
-        if "method" in setting:
-            changes = DEFAULTS | changes
-        elif self.method is not None and not setting.keys().isdisjoint(_OF_METHOD):
-            of_method = {name: changes.pop(name) for name in _OF_METHOD if name in setting}
-            changes["method"] = _changed(self.method, **of_method)
-        elif setting.get("teacher") is not None:
-            changes["rounds"] = None  # which are the teacher's
-        return copy(self).set_params(**changes)
 
     def _unchecked(self) -> Resolved:
         """Return the method, with the student that it teaches, and what else the parameters come to."""
@@ -225,7 +169,7 @@ class Parameters(BaseEstimator):
             if not isinstance(value := getattr(self, name), kind):
                 yield f"`{name}` of {_OWNER} must be {rule}. Got {shown(value)}."
         for name, check in _NUMBERS.items():
-            if (value := getattr(self, name)) is not None or name in ("delta", "tune_share"):
+            if (value := getattr(self, name)) is not None or name == "delta":
                 yield from problems_in(partial(check, value, name, _OWNER))
         if self.classes is not None and (isinstance(self.classes, str) or not hasattr(self.classes, "__len__")):
             yield f"`classes` of {_OWNER} must be a list of class values, or a mapping. Got {shown(self.classes)}."
@@ -255,7 +199,7 @@ class Parameters(BaseEstimator):
         elif self.public is not None and not run.method.needs_schema:
             yield f"With a public schema, the method must be Additive. Got {type(run.method).__name__}."
         elif self.public is not None:
-            extra = {"features": self.features, "student_features": self.student_features, "tune": self.tune}
+            extra = {"features": self.features, "student_features": self.student_features}
             for name in (name for name, value in (extra | {"public_fraction": self.public_fraction}).items() if value):
                 yield f"`{name}` of PATEClassifier needs public rows, and `public` takes their place. Leave it out."
         if run.method.mechanism is not None and self.epsilon is not None:
@@ -280,8 +224,6 @@ class Parameters(BaseEstimator):
             )
         goal, method, student = Goal(self.goal), run.method, run.student
         weighs = self.class_weight is not None or goal.name == "balanced_accuracy"
-        if self.tune is not None and (weighs or goal.ranks):
-            yield "`tune` of PATEClassifier chooses by accuracy. Leave out `tune`, or `goal` and `class_weight`."
         name = None if method.closed_form else weight_parameter(student)
         if weighs and not (method.takes_weights if name is None else student.get_params()[name] is None):
             yield (

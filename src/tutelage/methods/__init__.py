@@ -6,7 +6,6 @@ from tutelage.methods.capped_votes import CappedVotes
 from tutelage.methods.noisy_moments import NoisyMoments
 from tutelage.methods.requests import Public, Sizes
 from tutelage.methods.teacher_votes import TeacherVotes
-from tutelage.methods.tuned import Tuned, Tuning
 
-__all__ = ["Additive", "CappedVotes", "Method", "NoisyMoments", "Public", "Sizes", "TeacherVotes", "Tuned", "Tuning"]
+__all__ = ["Additive", "CappedVotes", "Method", "NoisyMoments", "Public", "Sizes", "TeacherVotes"]
 METHODS: dict[str, type[Method]] = {kind.name: kind for kind in (NoisyMoments, CappedVotes, TeacherVotes, Additive)}

@@ -40,7 +40,6 @@ class BallotOfBins:
     """A ballot that is cast from the bins of a person's rows; public."""
 
     sum_of: SumOf  # private, of the people of a block
-    is_final: ClassVar[bool] = True
 
     def cast(self, prepared: PeopleReady, request: Request, _places: IntArray, /) -> BallotSum:
         """Return the private sum of all people's ballots."""
@@ -49,7 +48,7 @@ class BallotOfBins:
         def summed(blocks: Iterable[PeopleBlock], _: Any) -> BallotSum:
             return sum_of_blocks(blocks, lambda block: self.sum_of(block, form))
 
-        return prepared.views[0].summed(summed, lambda blocks, _: blocks, prepared.vectors)
+        return prepared.people.summed(summed, lambda blocks, _: blocks, prepared.vectors)
 
 
 def counts_of(parts: tuple[IntArray, ...], block: PeopleBlock, form: Vector) -> BallotSum:
@@ -177,12 +176,12 @@ class Additive(NoisySums):
         if schema is None:
             raise InvalidParameterError("Additive needs a public schema. Pass `public=Schema(...)`.")
         columns = [[name, spelled_out(one)] for name, one in schema.columns.items()]
-        n_people = yield from self.counted(public, self.event_of_one(sizes))
+        n_people = yield from self.counted(public)
         named = [*subject_of(public), n_people, "additive", columns]
         scale = self.calibrated.noise_multiplier * sqrt(len(sizes.bins) / _COUNTS)
         cells = schema.merged(n_people / scale)
         counts = form_of_counts(sizes, sum(int(one[-1]) + 1 for one in cells))
-        total = Composed((self.event_of_sums(sizes),))
+        total = self.event_of_sums(sizes)
         values, sigma = yield from self._asked(_COUNTS, counts, partial(counts_of, cells), named, public, total)
         # Later ballots follow from the sums before, which are part of their names as whole numbers.
         named = [*named, data_digest(values).hex()]

@@ -51,15 +51,14 @@ _NOISE_OF_COUNT = 10.0  # times that of the ballots: the number of people takes 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class PeopleReady(NeverPickled):
-    """People with their rows, as the maps of one or more settings show them; private."""
+    """People with their rows, as the map, or the schema, shows them; private."""
 
-    views: tuple[Any, ...] = field(repr=False)  # `PrivatePeople`, as the teachers of each setting see them
-    student_rows: tuple[Matrix, ...] = field(default=(), repr=False)  # of each setting
+    people: Any = field(repr=False)  # `PrivatePeople`
     vectors: Vectors = field(default_factory=Vectors, repr=False)
 
     def private_attributes(self, _outcome: Outcome, kept: Sequence[Kept], /) -> dict[str, Any]:
         """Return the private attributes of a fit: the sums of the ballots that the student follows from."""
-        return {"ballots_": tuple(one.ballots for one in kept if getattr(one.request.ballot, "is_final", False))}
+        return {"ballots_": tuple(one.ballots for one in kept if not isinstance(one.request.ballot, CountBallot))}
 
 
 class CountBallot:
@@ -67,7 +66,7 @@ class CountBallot:
 
     def cast(self, prepared: PeopleReady, _request: Request, _places: IntArray, /) -> BallotSum:
         """Return the private number of people."""
-        people = prepared.views[0]
+        people = prepared.people
         return BallotSum(np.array([[people.n_people]]), 1, people.unit)
 
 
@@ -78,13 +77,11 @@ class SummedBallot(ABC):
     features: Any  # public map
     number: int  # of the round
     rounds: int
-    setting_number: int
-    is_final: bool  # whether the student follows from it, and it is no trial
     progress: bool
 
     def cast(self, prepared: PeopleReady, _request: Request, _places: IntArray, /) -> BallotSum:
         """Return the private sum of all people's ballots."""
-        people, is_last = prepared.views[self.setting_number], self.number + 1 == self.rounds
+        people, is_last = prepared.people, self.number + 1 == self.rounds
         prepared.vectors.begin(self.features)
         sum_of = partial(self._sum_of, chained(people.first_map, self.features), people.unit)
         title = f"Casting ballots, round {self.number + 1} of {self.rounds}"
@@ -159,7 +156,6 @@ class SumsReleased(NamedTuple):
     moments: tuple[Moments, ...]  # what was released of each, as the student takes it
     student: Pipeline  # the classifier in closed form, over rows as the teachers see them
     predicted: npt.NDArray[np.generic]  # by it, of all public rows
-    named: list[Any]  # what they are known by: whole numbers and settings, which are the same on every machine
     class_weight: dict[Any, float] | None  # of each class in predictions, where they do not count alike
 
 
@@ -185,7 +181,7 @@ class NoisySums(Method):
 
     def prepare(self, public: Public, people: Any, /) -> PeopleReady:
         """Return the people, with their rows as the map, or the schema, shows them; private."""
-        return PeopleReady((people.people(public.teacher_map, public.teacher_rows.shape[-1]),))
+        return PeopleReady(people.people(public.teacher_map, public.teacher_rows.shape[-1]))
 
     def event_of_count(self, sizes: Sizes) -> list[Event]:
         """Return what the noisy number of people is, if that number is private."""
@@ -193,7 +189,7 @@ class NoisySums(Method):
             return []
         return [self._count.most(_form_of_count(sizes.unit), simulated=sizes.simulated)]
 
-    def counted(self, public: Public, total: Event) -> Generator[Request, Answer, int]:
+    def counted(self, public: Public) -> Generator[Request, Answer, int]:
         """Return how many people there are; where that is private, about how many."""
         if not _count_is_private(public.unit):
             return public.n_teachers or 0
@@ -202,7 +198,7 @@ class NoisySums(Method):
             form=_form_of_count(public.unit),
             subject={"sum": [*subject_of(public), "people"]},
             ballot=CountBallot(),
-            total=Composed((total,)),
+            total=self.event_of_one(public.sizes),
         )
         return max(1, int(count.values[0, 0]))
 
@@ -263,7 +259,7 @@ class NoisyMoments(NoisySums):
 
     def event_of_sums(self, sizes: Sizes) -> Event:
         """Return what all rounds are at most, with the sum that stacks where public rows have labels."""
-        teacher, noise = self.teacher, self._of_rounds(self.calibrated, labeled=sizes.labeled)
+        teacher, noise = self.teacher, self._of_rounds(labeled=sizes.labeled)
         numbers = teacher.most_numbers(sizes.n_classes)
         rounds = tuple(
             teacher.event_of_round(noise, number, numbers, sizes.unit, simulated=sizes.simulated)
@@ -271,9 +267,9 @@ class NoisyMoments(NoisySums):
         )
         return Composed((*rounds, *([self._event_of_stacking(sizes)] if sizes.labeled else [])))
 
-    def _of_rounds(self, mechanism: NoisySum, *, labeled: bool) -> float:
+    def _of_rounds(self, *, labeled: bool) -> float:
         """Return σ of one sum that costs as much as all rounds without the one that stacks."""
-        return mechanism.noise_multiplier / (sqrt(1 - self.stack) if labeled else 1)
+        return self.calibrated.noise_multiplier / (sqrt(1 - self.stack) if labeled else 1)
 
     def _stacking(self, sizes: Sizes) -> tuple[NoisySum, Vector]:
         """Return how the sum that stacks is released, and the form of its ballots."""
@@ -287,53 +283,28 @@ class NoisyMoments(NoisySums):
     def check(self, public: Public) -> None:
         """Refuse public rows from which no features can be learned, before the number of people is released."""
         if _count_is_private(public.unit):
-            self._features(public, len(public.teacher_rows), self.calibrated)
+            self._features(public, len(public.teacher_rows))
 
     def steps(self, public: Public) -> Steps:
-        """Ask for the number of people where it is private, and then for the sums."""
-        n_people = yield from self.counted(public, self.event_of_one(public.sizes))
-        return self.outcome(public, n_people, (yield from self.sums(public, n_people)))
-
-    def outcome(self, public: Public, n_people: int, released: SumsReleased, **extras: Any) -> Outcome:
-        """Return the labels that the student gives to all public rows, and the student."""
-        labels, n_rows = np.searchsorted(public.classes, released.predicted), len(public.teacher_rows)
+        """Ask for the number of people where it is private, and then for the sums of all rounds."""
+        n_people = yield from self.counted(public)
+        stack = [] if public.labels is None else [self.stack]
+        named = [*subject_of(public), n_people, settings_of(self.teacher), *stack, *public.digests]
+        stored = yield Learned(
+            canonical([*named, self.calibrated.key()]), lambda: map_to_bytes(self._features(public, n_people))
+        )
+        features: Any = map_from_bytes(stored)
+        whole = BesideScores(features, public.n_scores) if public.n_scores else features
+        released = yield from self._rounds(public, n_people, whole, named)
+        n_rows = len(public.teacher_rows)
         return Outcome(
             queries=np.arange(n_rows),
-            labels=labels,
+            labels=np.searchsorted(public.classes, released.predicted),
             rounds=(n_rows,),
             n_teachers=n_people,
             student=released.student if self.student is None else None,
-            extras={"moments_": released.moments, "class_weight_": released.class_weight, **extras},
+            extras={"moments_": released.moments, "class_weight_": released.class_weight},
         )
-
-    def sums(
-        self,
-        public: Public,
-        n_people: int,
-        *,
-        trial_for: NoisySum | None = None,
-        known: Moments | None = None,
-        then: Sequence[Event] = (),
-    ) -> Generator[Request | Learned, Any, SumsReleased]:
-        """Ask for the sums of all rounds, where `counted` told how many people there are, or about how many.
-
-        Sums may be a trial for others that will be released by the mechanism `trial_for`, whose features they have;
-        `known` is the first mean of such a trial, which is averaged with that of the first round. There must be room
-        for what is released afterwards, `then`, too.
-        """
-        learned = trial_for or self.calibrated
-        named = [*subject_of(public), n_people, *self.known_by(public)]
-        stored = yield Learned(
-            canonical([*named, learned.key()]), lambda: map_to_bytes(self._features(public, n_people, learned))
-        )
-        named = [*named, *(["trial", trial_for.key()] if trial_for else [])]
-        features: Any = map_from_bytes(stored)
-        whole = BesideScores(features, public.n_scores) if public.n_scores else features
-        return (yield from self._rounds(public, n_people, whole, named, trial_for, known, then))
-
-    def known_by(self, public: Public) -> list[Any]:
-        """Return what features and ballots follow from, beside the question, the number of people and the noise."""
-        return [settings_of(self.teacher), *([] if public.labels is None else [self.stack]), *public.digests]
 
     def _rounds(
         self,
@@ -341,14 +312,11 @@ class NoisyMoments(NoisySums):
         n_people: int,
         whole: Any,
         named: list[Any],
-        trial_for: NoisySum | None = None,
-        known: Moments | None = None,
-        then: Sequence[Event] = (),
         spectrum: Spectrum | None = None,
     ) -> Generator[Request, Answer, SumsReleased]:
         """Ask for the sums of all rounds over features, with scores after them; `named` says what their subject is."""
         teacher, classes, n_scores = self.teacher, public.classes, public.n_scores
-        noise = self._of_rounds(self.calibrated, labeled=n_scores > 0)
+        noise = self._of_rounds(labeled=n_scores > 0)
         seen = require_public_map(whole, "NoisyMoments").transform(public.teacher_rows)
         vectors, start = seen[:, : seen.shape[1] - n_scores], _start(seen, n_scores)
         of_public: dict[str, Any] = {
@@ -359,8 +327,6 @@ class NoisyMoments(NoisySums):
         ballot: dict[str, Any] = {
             "features": whole,
             "rounds": self.rounds + (n_scores > 0),
-            "setting_number": public.setting_number,
-            "is_final": trial_for is None,
             "progress": public.training.progress,
         }
         rounds, named = list[Moments](), [*named, []]
@@ -374,15 +340,14 @@ class NoisyMoments(NoisySums):
                 ballot=VectorBallot(
                     teacher=teacher, student=student, radius=radius, n_scores=n_scores, number=number, **ballot
                 ),
-                total=None if rounds else Composed((self.event_of_sums(public.sizes), *then)),
+                total=None if rounds else self.event_of_sums(public.sizes),
             )
             sigma = of_round.most(form, simulated=public.simulated).sigma
             scale, values = teacher.scale(radius) * n_people, answer.values.reshape(form.shape)
             # The subject of a later round follows from the sums before, which are part of its name: as whole numbers,
             # which are the same on every machine.
             named = [*named, data_digest(values).hex()]
-            found = Moments.of_sum(values, sigma, scale, radius)
-            rounds.append(found.averaged_with(known) if known is not None and not rounds else found)
+            rounds.append(Moments.of_sum(values, sigma, scale, radius))
             student = NoisySumClassifier().fit_moments(vectors, rounds, **of_public)
         classifier: Any = student
         if n_scores:
@@ -399,17 +364,16 @@ class NoisyMoments(NoisySums):
             moments=tuple(rounds),
             student=Pipeline([*make_pipeline(*parts_of(whole)).steps, ("classifier", classifier)]),
             predicted=classifier.predict(seen),
-            named=named,
             class_weight=None if weights is None else dict(zip(classes.tolist(), weights.tolist(), strict=True)),
         )
 
-    def _features(self, public: Public, n_people: int, mechanism: NoisySum) -> Pipeline:
+    def _features(self, public: Public, n_people: int) -> Pipeline:
         """Return the features that the ballots are cast by, learned from public rows."""
         features = self.teacher.features(
             public.teacher_rows,
             n_classes=len(public.classes),
             n_people=n_people,
-            noise_multiplier=self._of_rounds(mechanism, labeled=public.labels is not None),
+            noise_multiplier=self._of_rounds(labeled=public.labels is not None),
             n_scores=public.n_scores,
         )
         check_row_by_row(require_public_map(features, "NoisyMoments"), public.teacher_rows)
@@ -438,7 +402,7 @@ class NoisyMoments(NoisySums):
             beside(known.rows, None),
             n_classes=n_classes,
             n_people=people,
-            noise_multiplier=self._of_rounds(self.calibrated, labeled=start is not None),
+            noise_multiplier=self._of_rounds(labeled=start is not None),
             n_scores=n_scores,
         )
         whole: Any = BesideScores(features, n_scores) if n_scores else features
@@ -464,7 +428,7 @@ class NoisyMoments(NoisySums):
             shards = Shards.of_single_people(len(taught))
             method = self.with_noise(noise_multiplier * len(taught) / people)
             public = Public.of_labels(replace(known, rows=public_rows), shards.unit, len(taught), scored=n_scores > 0)
-            cast_by = PeopleReady((PeopleInMemory(vectors[taught], known.classes[taught], shards),))
+            cast_by = PeopleReady(PeopleInMemory(vectors[taught], known.classes[taught], shards))
             released = rehearsed(method._rounds(public, len(taught), unchanged, [], spectrum=spectrum), cast_by, noise)
             return released.student.predict(vectors).astype(np.int64)
 

@@ -65,7 +65,6 @@ class Public:
     seed: int  # of the choice of queries and of the student
     teacher_map: FeatureMap | None = None
     training: Training = field(default_factory=Training)
-    setting_number: int = 0  # of the settings that are tried
     # Class index of each public row, or −1. Where there are labels, the last columns of `teacher_rows` are scores.
     labels: IntArray | None = None
     weights: ClassWeights | None = None  # how much classes count in predictions, where they do not count alike
@@ -118,15 +117,12 @@ class PrivateRows(NeverPickled):
     rows: Matrix = field(repr=False)
     labels: IntArray = field(repr=False)  # class index of each row
     shards: Shards  # whose row it is: which teacher's or, where every person is one, which person's
-    _seen: dict[int, Matrix] = field(default_factory=dict, repr=False)
 
     def through(self, feature_map: FeatureMap | None, n_features: int) -> Matrix:
         """Return the rows through a map, each shard by itself."""
         if feature_map is None:
             return self.rows
-        if id(feature_map) not in self._seen:
-            self._seen[id(feature_map)] = features_of_private(feature_map, self.rows, self.shards.rows, n_features)
-        return self._seen[id(feature_map)]
+        return features_of_private(feature_map, self.rows, self.shards.rows, n_features)
 
     def people(self, feature_map: FeatureMap | None, n_features: int) -> PeopleInMemory:
         """Return the people whose rows these are, as a map shows them."""

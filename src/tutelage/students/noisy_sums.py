@@ -62,18 +62,6 @@ class Moments(NamedTuple):
         """
         return cls(total / scale, sigma / scale, radius)
 
-    def averaged_with(self, other: "Moments") -> "Moments":
-        """Return the mean of two noisy means, each with the weight that leaves the least noise.
-
-        Parameters
-        ----------
-        other : Moments
-            A mean of the same numbers, with the same radius and noise of its own.
-        """
-        share = other.noise**2 / (self.noise**2 + other.noise**2)
-        values = share * self.values + (1 - share) * other.values
-        return Moments(values, self.noise * other.noise / sqrt(self.noise**2 + other.noise**2), self.radius)
-
 
 class Spectrum(NamedTuple):
     """How far the features of public rows spread in which directions."""

@@ -180,14 +180,6 @@ def joint_norm(n_weights: int) -> int:
     return ceil(_BALLOT_STEPS + sqrt(numbers_of(n_weights))) + 1
 
 
-def linear_scores(classifier: LogisticRegression, X: FloatArray) -> FloatArray:
-    """Return the scores of rows for each class by a linear classifier, exact by row."""
-    coef, offsets = classifier.coef_, classifier.intercept_
-    if len(coef) == 1:
-        coef, offsets = np.vstack([np.zeros_like(coef), coef]), np.hstack([np.zeros_like(offsets), offsets])
-    return projector(np.zeros(coef.shape[1]), coef.T, 1.0)(X) + offsets
-
-
 def weighted(classifier: Any, weights: FloatArray) -> Any:
     """Return a linear student whose chances are multiplied by weights: logarithms in a logistic regression."""
     made = copy(classifier)
