@@ -71,7 +71,7 @@ class _WorkerDiedError(Exception):
     """A process died with work in it, which its argument tells."""
 
 
-def is_of_machine(error: BaseException | None) -> bool:
+def _is_of_machine(error: BaseException | None) -> bool:
     """Return whether an error, or one behind it, may come from what others use: files, connections, time, memory."""
     seen = set[int]()
     while error is not None and id(error) not in seen:
@@ -290,7 +290,7 @@ def withheld(who: str, work: Callable[..., Any], *arguments: Any) -> Any:
         interrupted = True
     except BaseException as error:  # compiled extensions panic with exceptions of their own, and quote as others do
         kind = type(error).__name__
-        fault = MachineFaultError if is_of_machine(error) else TeacherTrainingError
+        fault = MachineFaultError if _is_of_machine(error) else TeacherTrainingError
     del arguments
     # Out here nothing is being handled, so the error that may quote a row is not carried along as the context.
     if interrupted:
