@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tutelage.ballots import VoteHistogram as VoteHistogram
     from tutelage.estimator import PATEClassifier as PATEClassifier
+    from tutelage.estimator import PATERegressor as PATERegressor
     from tutelage.exceptions import TutelageError as TutelageError
     from tutelage.labeling import LabelingSession as LabelingSession
     from tutelage.ledger import Ledger as Ledger
@@ -37,6 +38,7 @@ _HOME = {
     "LabelingSession": "labeling",
     "Ledger": "ledger",
     "PATEClassifier": "estimator",
+    "PATERegressor": "estimator",
     "PermuteAndFlip": "mechanisms",
     "PrivateEpsilon": "privacy",
     "PublicEpsilon": "privacy",

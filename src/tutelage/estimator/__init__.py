@@ -1,5 +1,6 @@
-"""PATE as one scikit-learn estimator: private rows and public rows in, a publishable student out."""
+"""PATE as scikit-learn estimators: private rows and public rows or a schema in, a publishable student out."""
 
 from tutelage.estimator.classifier import PATEClassifier
+from tutelage.estimator.regressor import PATERegressor
 
-__all__ = ["PATEClassifier"]
+__all__ = ["PATEClassifier", "PATERegressor"]

@@ -1,11 +1,12 @@
 """Methods: how private rows teach a student. Each is a public record and a generator of requests."""
 
 from tutelage.methods.additive import Additive
+from tutelage.methods.additive_mean import AdditiveMean
 from tutelage.methods.base import Method
 from tutelage.methods.capped_votes import CappedVotes
 from tutelage.methods.noisy_moments import NoisyMoments
 from tutelage.methods.requests import Public, Sizes
 from tutelage.methods.teacher_votes import TeacherVotes
 
-__all__ = ["Additive", "CappedVotes", "Method", "NoisyMoments", "Public", "Sizes", "TeacherVotes"]
+__all__ = ["Additive", "AdditiveMean", "CappedVotes", "Method", "NoisyMoments", "Public", "Sizes", "TeacherVotes"]
 METHODS: dict[str, type[Method]] = {kind.name: kind for kind in (NoisyMoments, CappedVotes, TeacherVotes, Additive)}

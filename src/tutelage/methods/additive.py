@@ -1,10 +1,11 @@
 """Without public rows: three noisy sums over a public schema, from which an additive model follows."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from functools import partial
 from math import prod, sqrt
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, NamedTuple, Self, final
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from tutelage.ballots import BallotSum, Vector, sum_of_cells
 from tutelage.digests import data_digest, spelled_out
 from tutelage.events import Composed, Event
 from tutelage.exceptions import InvalidParameterError
+from tutelage.features.schema import Schema
 from tutelage.features.scored import chances_of
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.noisy_moments import NoisySums, PeopleReady, form_of_joint, subject_of, sum_of_joint
@@ -59,11 +61,11 @@ def counts_of(parts: tuple[IntArray, ...], block: PeopleBlock, form: Vector) -> 
 
     def entries(rows: PeopleBlock) -> tuple[IntArray, IntArray]:
         bins = zip(parts, rows.rows.astype(np.int64).T, strict=True)
-        within = _firsts([one[-1] + 1 for one in parts]) + np.column_stack([one[places] for one, places in bins])
+        within = firsts([one[-1] + 1 for one in parts]) + np.column_stack([one[places] for one, places in bins])
         cells = rows.labels[:, np.newaxis] * form.shape[1] + within
         return cells, np.full(cells.shape, _STEPS)
 
-    return _summed(block, entries, form)
+    return sum_of_entries(block, entries, form)
 
 
 def residuals_of(scores: Scores, block: PeopleBlock, form: Vector) -> BallotSum:
@@ -72,11 +74,11 @@ def residuals_of(scores: Scores, block: PeopleBlock, form: Vector) -> BallotSum:
     def entries(rows: PeopleBlock) -> tuple[IntArray, IntArray]:
         groups = scores.rows(rows.rows)
         wrong = residuals_in_steps(scores.half(groups), rows.labels)
-        places = _firsts([len(table) for table in scores.tables]) + groups
+        places = firsts([len(table) for table in scores.tables]) + groups
         cells = np.arange(form.shape[0]) * form.shape[1] + places[:, :, np.newaxis]  # rows, columns, classes
         return cells, np.broadcast_to(wrong[:, np.newaxis], cells.shape)
 
-    return _summed(block, entries, form)
+    return sum_of_entries(block, entries, form)
 
 
 def joint_of(weighing: Weighing, block: PeopleBlock, form: Vector) -> BallotSum:
@@ -98,7 +100,9 @@ def residuals_in_steps(scores: FloatArray, labels: IntArray) -> IntArray:
     return np.trunc(steps * np.minimum(1, _LONGEST / np.maximum(lengths, 1))).astype(np.int64)
 
 
-def _summed(block: PeopleBlock, entries: Callable[[PeopleBlock], tuple[IntArray, IntArray]], form: Vector) -> BallotSum:
+def sum_of_entries(
+    block: PeopleBlock, entries: Callable[[PeopleBlock], tuple[IntArray, IntArray]], form: Vector
+) -> BallotSum:
     """Return the sum of one ballot per person, the mean of its rows, whose cells and numbers are `entries`."""
     people, size, found = block.people - block.people.min(), prod(form.shape), list[tuple[IntArray, IntArray]]()
     for start in range(0, len(people), _AT_ONCE):  # a person may have any number of rows
@@ -112,9 +116,86 @@ def _summed(block: PeopleBlock, entries: Callable[[PeopleBlock], tuple[IntArray,
     return sum_of_cells(names // size, names % size, sums, np.bincount(people)[names // size], form)
 
 
+class Begun(NamedTuple):
+    """What the sums over a schema begin from; public."""
+
+    schema: Schema
+    n_people: int
+    cells: tuple[IntArray, ...]  # in which each bin of each column is counted
+    named: list[Any]  # what the sums are known by
+
+
+class SumsOverSchema(NoisySums):
+    """Methods that release noisy sums over the bins of a public schema, each by what the ones before it told."""
+
+    __slots__ = ()
+    takes_labels: ClassVar[bool] = False
+    needs_schema: ClassVar[bool] = True
+    fewest_public: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        if self.student is not None:
+            raise InvalidParameterError(f"`student` of {name} follows from the noisy sums. Leave it out.")
+        if self.mechanism is not None and not isinstance(self.mechanism, NoisySum):
+            raise InvalidParameterError(
+                f"`mechanism` of {name} must be a NoisySum. Got a {type(self.mechanism).__name__}; leave it out."
+            )
+
+    @classmethod
+    def proposals(cls, _people: int, _sizes: Sizes, /) -> list[Self]:
+        """Return nothing to try: a plan compares what public rows are for."""
+        return []
+
+    def check_plan(self) -> None:
+        """Refuse: there are no public rows to try it on."""
+        raise InvalidParameterError(
+            f"A plan tries methods on public rows, and {type(self).__name__} takes none. Leave the plan out."
+        )
+
+    @abstractmethod
+    def most(self, sizes: Sizes) -> list[tuple[float, Vector]]:
+        """Return the share of all 1/σ² that each sum takes, and the form of its ballots at most."""
+
+    def event_of_one(self, sizes: Sizes) -> Event:
+        """Return what all sums are at most, with the noisy number of people where that number is private."""
+        return Composed((self.event_of_sums(sizes), *self.event_of_count(sizes)))
+
+    def event_of_sums(self, sizes: Sizes) -> Event:
+        """Return what the sums are at most."""
+        forms = self.most(sizes)
+        return Composed(tuple(self._sum(share).most(form, simulated=sizes.simulated) for share, form in forms))
+
+    def _sum(self, share: float) -> NoisySum:
+        return NoisySum(self.calibrated.noise_multiplier / sqrt(share))
+
+    def begun(self, public: Public, share: float) -> Generator[Request, Answer, Begun]:
+        """Return the schema, how many people there are, and cells in which the noise of the first sum hides few."""
+        schema, sizes = public.schema, public.sizes
+        if schema is None:
+            raise InvalidParameterError(f"{type(self).__name__} needs a public schema. Pass `public=Schema(...)`.")
+        columns = [[name, spelled_out(one)] for name, one in schema.columns.items()]
+        n_people = yield from self.counted(public)
+        scale = self.calibrated.noise_multiplier * sqrt(len(sizes.bins) / share)
+        named = [*subject_of(public), n_people, self.name, columns]
+        return Begun(schema, n_people, schema.merged(n_people / scale), named)
+
+    def asked(
+        self, share: float, form: Vector, sum_of: SumOf, named: list[Any], public: Public, total: Event | None = None
+    ) -> Generator[Request, Answer, tuple[IntArray, float]]:
+        """Ask for a sum, and return its numbers and the deviation of its noise."""
+        how, ballot = self._sum(share), BallotOfBins(sum_of)
+        answer = yield Request(mechanism=how, form=form, subject={"sum": named}, ballot=ballot, total=total)
+        return answer.values.reshape(form.shape), how.most(form, simulated=public.simulated).sigma
+
+    def describe_queries(self, _rounds: int, /) -> str:
+        """Return what a card says about the choice of the queries."""
+        return "no public rows, but a public schema; no row of anybody is in the student, a table of effects"
+
+
 @final
 @dataclass(frozen=True, slots=True)
-class Additive(NoisySums):
+class Additive(SumsOverSchema):
     """An additive model over a public schema, from three noisy sums; no public row is needed.
 
     The first sum counts people by class in each bin of each column, the second says what scores by these counts get
@@ -130,68 +211,34 @@ class Additive(NoisySums):
 
     name: ClassVar[str] = "additive"
     title: ClassVar[str] = "additive model without public rows"
-    takes_labels: ClassVar[bool] = False
-    needs_schema: ClassVar[bool] = True
-    fewest_public: ClassVar[int] = 0
     mechanism: NoisySum | None = None
     student: Any = None
 
-    def __post_init__(self) -> None:
-        if self.student is not None:
-            raise InvalidParameterError("`student` of Additive follows from the noisy sums. Leave it out.")
-        if self.mechanism is not None and not isinstance(self.mechanism, NoisySum):
-            raise InvalidParameterError(
-                f"`mechanism` of Additive must be a NoisySum. Got a {type(self.mechanism).__name__}; leave it out."
-            )
-
-    @classmethod
-    def proposals(cls, _people: int, _sizes: Sizes, /) -> list[Self]:
-        """Return nothing to try: a plan compares what public rows are for."""
-        return []
-
-    def check_plan(self) -> None:
-        """Refuse: there are no public rows to try it on."""
-        raise InvalidParameterError("A plan tries methods on public rows, and Additive takes none. Leave the plan out.")
-
-    def event_of_one(self, sizes: Sizes) -> Event:
-        """Return what all sums are at most, with the noisy number of people where that number is private."""
-        return Composed((self.event_of_sums(sizes), *self.event_of_count(sizes)))
-
-    def event_of_sums(self, sizes: Sizes) -> Event:
-        """Return what the three sums are at most."""
+    def most(self, sizes: Sizes) -> list[tuple[float, Vector]]:
+        """Return the share of all 1/σ² that each sum takes, and the form of its ballots at most."""
         n_bins = sum(sizes.bins)
-        forms = [
-            (self._sum(_COUNTS), form_of_counts(sizes, n_bins)),
-            (self._sum(_RESIDUALS), form_of_residuals(sizes, n_bins + len(sizes.bins))),
-            (self._sum(_WEIGHTS), form_of_joint(len(sizes.bins) + 1 + sizes.n_classes, sizes.unit)),
+        return [
+            (_COUNTS, form_of_counts(sizes, n_bins)),
+            (_RESIDUALS, form_of_residuals(sizes, n_bins + len(sizes.bins))),
+            (_WEIGHTS, form_of_joint(len(sizes.bins) + 1 + sizes.n_classes, sizes.unit)),
         ]
-        return Composed(tuple(how.most(form, simulated=sizes.simulated) for how, form in forms))
-
-    def _sum(self, share: float) -> NoisySum:
-        return NoisySum(self.calibrated.noise_multiplier / sqrt(share))
 
     def steps(self, public: Public) -> Steps:
         """Ask for counts, for what scores by these get wrong, and for the weights of both."""
-        schema, sizes = public.schema, public.sizes
-        if schema is None:
-            raise InvalidParameterError("Additive needs a public schema. Pass `public=Schema(...)`.")
-        columns = [[name, spelled_out(one)] for name, one in schema.columns.items()]
-        n_people = yield from self.counted(public)
-        named = [*subject_of(public), n_people, "additive", columns]
-        scale = self.calibrated.noise_multiplier * sqrt(len(sizes.bins) / _COUNTS)
-        cells = schema.merged(n_people / scale)
+        sizes = public.sizes
+        schema, n_people, cells, named = yield from self.begun(public, _COUNTS)
         counts = form_of_counts(sizes, sum(int(one[-1]) + 1 for one in cells))
         total = self.event_of_sums(sizes)
-        values, sigma = yield from self._asked(_COUNTS, counts, partial(counts_of, cells), named, public, total)
+        values, sigma = yield from self.asked(_COUNTS, counts, partial(counts_of, cells), named, public, total)
         # Later ballots follow from the sums before, which are part of their names as whole numbers.
         named = [*named, data_digest(values).hex()]
         scores = Scores.of(values, sigma, _STEPS, cells, schema.ordered)
         residuals = form_of_residuals(sizes, sum(map(len, scores.tables)))
-        values, sigma = yield from self._asked(_RESIDUALS, residuals, partial(residuals_of, scores), named, public)
+        values, sigma = yield from self.asked(_RESIDUALS, residuals, partial(residuals_of, scores), named, public)
         named = [*named, data_digest(values).hex()]
         weighing = Weighing.of(scores, scores.corrected(values, sigma, _RESIDUAL_STEPS))
         weights = form_of_joint(weighing.n_weights, public.unit)
-        values, sigma = yield from self._asked(_WEIGHTS, weights, partial(joint_of, weighing), named, public)
+        values, sigma = yield from self.asked(_WEIGHTS, weights, partial(joint_of, weighing), named, public)
         student, counted = weighing.classifier(values[0], sigma, n_people, public.classes, schema), None
         if public.weights is not None:
             weights = public.weights.of(scores.shares)
@@ -199,18 +246,6 @@ class Additive(NoisySums):
             counted = dict(zip(public.classes.tolist(), weights.tolist(), strict=True))
         nobody, extras = np.empty(0, dtype=np.int64), {"class_weight_": counted}
         return Outcome(queries=nobody, labels=nobody, rounds=(0,), n_teachers=n_people, student=student, extras=extras)
-
-    def _asked(
-        self, share: float, form: Vector, sum_of: SumOf, named: list[Any], public: Public, total: Event | None = None
-    ) -> Generator[Request, Answer, tuple[IntArray, float]]:
-        """Ask for a sum, and return its numbers and the deviation of its noise."""
-        how, ballot = self._sum(share), BallotOfBins(sum_of)
-        answer = yield Request(mechanism=how, form=form, subject={"sum": named}, ballot=ballot, total=total)
-        return answer.values.reshape(form.shape), how.most(form, simulated=public.simulated).sigma
-
-    def describe_queries(self, _rounds: int, /) -> str:
-        """Return what a card says about the choice of the queries."""
-        return "no public rows, but a public schema; no row of anybody is in the student, a table of effects"
 
 
 def form_of_counts(sizes: Sizes, n_bins: int) -> Vector:
@@ -223,5 +258,6 @@ def form_of_residuals(sizes: Sizes, n_groups: int) -> Vector:
     return Vector((sizes.n_classes, n_groups), len(sizes.bins) * _LONGEST**2, sizes.unit)
 
 
-def _firsts(sizes: Any) -> IntArray:
+def firsts(sizes: Any) -> IntArray:
+    """Return where each of several parts of such sizes begins."""
     return np.cumsum([0, *sizes])[:-1]

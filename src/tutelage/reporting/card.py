@@ -17,6 +17,7 @@ from tutelage.reporting.record import (
     Batch,
     CardRecord,
     ClassAccuracy,
+    Errors,
     FrontierPoint,
     Influence,
     Reached,
@@ -25,7 +26,13 @@ from tutelage.reporting.render import Form, render
 
 FORMAT = 1
 _MOST_DIGITS = 20
-_PARTS = {"accuracy_by_class": ClassAccuracy, "influences": Influence, "goals": Reached, "batches": Batch}
+_PARTS = {
+    "accuracy_by_class": ClassAccuracy,
+    "influences": Influence,
+    "errors": Errors,
+    "goals": Reached,
+    "batches": Batch,
+}
 _AS_STORED = (
     "proposal", "mechanism", "noise_source", "queries", "answered", "teachers", "selection", "feature_map", "student",
     "student_accuracy", "public_labels_accuracy", "class_weight", "evaluation_rows", "budget", "statements", "versions",
@@ -85,6 +92,8 @@ class PrivacyCard(CardRecord):
         The accuracy by class.
     influences : tuple of Influence
         The columns that move scores furthest, if the student is a table of effects.
+    errors : tuple of Errors
+        How wrong a student that predicts numbers is on public rows, if the user gave some.
     budget : dict
         The state of the ledger after the release: `LedgerState.as_dict`.
     batches : tuple of Batch

@@ -179,6 +179,36 @@ class Influence:
     distance: float  # between both effects
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """How wrong a student that predicts numbers is on public rows, in the unit of the number.
+
+    Parameters
+    ----------
+    low, high : float
+        The declared range of the number.
+    rows : int
+        Number of public rows.
+    typical, of_mean : float
+        Root of the mean squared error of the student, and of always predicting the mean of these rows.
+    within : float
+        Share of the rows between the predicted quantiles 0.1 and 0.9.
+    """
+
+    low: float
+    high: float
+    rows: int
+    typical: float
+    of_mean: float
+    within: float
+
+    @property
+    def explained(self) -> float:
+        """R²: the share of the variance that the student explains."""
+        return 1 - (self.typical / self.of_mean) ** 2 if self.of_mean else 0.0
+
+
 class Spending(NamedTuple):
     """A budget as it is printed: `spent` is rounded upward, and `left` is the rest, so that both add up."""
 
@@ -237,6 +267,7 @@ class CardRecord:
     class_weight: dict[str, float] = field(default_factory=dict)
     accuracy_by_class: tuple[ClassAccuracy, ...] = ()
     influences: tuple[Influence, ...] = ()
+    errors: tuple[Errors, ...] = ()
     budget: dict[str, Any]
     batches: tuple[Batch, ...] = ()
     frontier: tuple[FrontierPoint, ...] = ()
@@ -264,6 +295,10 @@ class CardRecord:
         _check_range(self.answered, "answered", self.queries)
         for entry in self.accuracy_by_class:
             _check_range(entry.right, "accuracy_by_class.right", entry.rows)
+        for one in self.errors:
+            _check_range(one.typical, "errors.typical")
+            _check_range(one.of_mean, "errors.of_mean")
+            _check_range(one.within, "errors.within", 1)
         for topic, text in self.statements.items():
             if topic not in STATEMENTS:
                 raise InvalidParameterError(

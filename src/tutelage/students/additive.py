@@ -4,6 +4,7 @@ No row has a part in it. Counts by class give a score for each bin, what these g
 sum says how much of each column's score and of the correction to believe (`tutelage.students.stacking`).
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
@@ -32,47 +33,40 @@ _PRIOR_ROWS = 10
 _SPREADS = np.exp(np.arange(-10, 3, 0.5))  # of effects, as variances
 
 
-@final
-class AdditiveClassifier(ClassifierMixin, BaseEstimator):
-    """Scores of classes that are sums of one effect for each column: a table that can be read.
+class TableOfEffects(BaseEstimator, ABC):
+    """A student that adds up one effect for each column; rows are numbers of bins, as `Schema.transform` returns them.
 
-    `PATEClassifier(public=Schema(...))` makes it. Rows are numbers of bins, as `Schema.transform` returns them.
-    `intercept_` has a score for each class, and `effects_` what each bin of each column adds to it.
+    `intercept_` is what every row begins from, and `effects_` what each bin of each column adds to it.
     """
 
-    classes_: npt.NDArray[Any]
     intercept_: FloatArray
     effects_: list[FloatArray]
     cells_: dict[str, list[str]]  # of each bin, in words
     n_features_in_: int
 
-    def fit(self, _X: Matrix, _y: npt.ArrayLike) -> Self:
-        """Refuse: the classifier follows from noisy sums."""
-        raise InvalidDataError("AdditiveClassifier learns from noisy sums. Fit PATEClassifier(public=Schema(...)).")
+    @property
+    @abstractmethod
+    def outputs(self) -> list[str]:
+        """What the effects add to: the classes, or the target."""
 
-    def decision_function(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the score of each class, shape (rows, classes); the higher, the likelier."""
+    def totals(self, X: npt.ArrayLike) -> FloatArray:
+        """Return the sum of the effects of each row, shape (rows, outputs)."""
         check_is_fitted(self)
         rows = np.asarray(X)
         if rows.ndim != 2 or rows.shape[1] != self.n_features_in_ or rows.dtype.kind not in "iuf":
-            raise InvalidDataError(f"X of AdditiveClassifier must be bins of shape (rows, {self.n_features_in_}).")
+            raise InvalidDataError(
+                f"X of {type(self).__name__} must be bins of shape (rows, {self.n_features_in_}). Use the whole "
+                "student, which takes rows as `fit` did."
+            )
         return self.intercept_ + summed(self.effects_, rows.astype(np.int64))
 
-    def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
-        """Return the probability of each class, shape (rows, classes)."""
-        return chances_of(self.decision_function(X))
-
-    def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Return the likeliest class value of each row."""
-        return self.classes_[self.decision_function(X).argmax(axis=1)]
-
     def effects(self) -> list[dict[str, Any]]:
-        """Return the table: for each bin its column, its cells in words, and what it adds to the score of each class.
+        """Return the table: for each bin its column, its cells in words, and what it adds to each output.
 
-        A frame library or `json.dumps` takes it as it is. The first line is what all scores begin from.
+        A frame library or `json.dumps` takes it as it is. The first line is what every row begins from.
         """
         check_is_fitted(self)
-        names = [str(value) for value in self.classes_.tolist()]
+        names = self.outputs
         lines = [("", "every row", self.intercept_)]
         for (column, cells), effects in zip(self.cells_.items(), self.effects_, strict=True):
             lines += [(column, cell, effect) for cell, effect in zip(cells, effects, strict=True)]
@@ -82,7 +76,7 @@ class AdditiveClassifier(ClassifierMixin, BaseEstimator):
         ]
 
     def influences(self) -> list[tuple[str, str, str, str, float]]:
-        """Return the columns that move scores furthest: name, class, cells of the lowest and highest effect, distance.
+        """Return the columns that move rows furthest: name, output, cells of the lowest and highest effect, distance.
 
         Cells that are empty or unknown are left out: mostly, their effect is noise. Of two classes the second one is
         looked at, and of several the one that the column moves furthest.
@@ -93,8 +87,39 @@ class AdditiveClassifier(ClassifierMixin, BaseEstimator):
             distances = np.ptp(shown, axis=0)
             place = 1 if len(distances) == 2 else int(distances.argmax())
             low, high = (_named(cells, shown[:, place] == end(shown[:, place])) for end in (np.min, np.max))
-            found.append((column, str(self.classes_[place]), low, high, float(distances[place])))
+            found.append((column, self.outputs[place], low, high, float(distances[place])))
         return sorted((one for one in found if one[-1] > 0), key=lambda one: -one[-1])[:_MOST_SHOWN]
+
+
+@final
+class AdditiveClassifier(ClassifierMixin, TableOfEffects):
+    """Scores of classes that are sums of one effect for each column: a table that can be read.
+
+    `PATEClassifier(public=Schema(...))` makes it. Rows are numbers of bins, as `Schema.transform` returns them.
+    """
+
+    classes_: npt.NDArray[Any]
+
+    @property
+    def outputs(self) -> list[str]:
+        """The classes, as text."""
+        return [str(value) for value in self.classes_.tolist()]
+
+    def fit(self, _X: Matrix, _y: npt.ArrayLike) -> Self:
+        """Refuse: the classifier follows from noisy sums."""
+        raise InvalidDataError("AdditiveClassifier learns from noisy sums. Fit PATEClassifier(public=Schema(...)).")
+
+    def decision_function(self, X: npt.ArrayLike) -> FloatArray:
+        """Return the score of each class, shape (rows, classes); the higher, the likelier."""
+        return self.totals(X)
+
+    def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
+        """Return the probability of each class, shape (rows, classes)."""
+        return chances_of(self.totals(X))
+
+    def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Return the likeliest class value of each row."""
+        return self.classes_[self.totals(X).argmax(axis=1)]
 
 
 def _named(cells: list[str], chosen: npt.NDArray[np.bool_]) -> str:
@@ -163,14 +188,9 @@ class Scores:
         """Return the scores that the later sums begin from."""
         return self.base + _HALF * summed(self.tables, rows)
 
-    def made_up(self) -> IntArray:
-        """Return made-up rows, as groups, whose columns have nothing to do with each other."""
-        rng = np.random.default_rng(0)
-        return np.column_stack([rng.choice(len(size), _MADE_UP, p=size / size.sum()) for size in self.sizes])
-
     def corrected(self, residuals: IntArray, sigma: float, scale: float) -> tuple[FloatArray, ...]:
         """Return corrections of the scores by the noisy sums of what they get wrong, shape (classes, groups)."""
-        made_up = self.made_up()
+        made_up = made_up_rows(self.sizes)
         chances = chances_of(self.half(made_up))
         spreads, found = chances * (1 - chances), list[FloatArray]()
         per_column = np.split(residuals.T / scale, np.cumsum(list(map(len, self.tables)))[:-1])
@@ -185,7 +205,7 @@ class Scores:
             wrong = wrong - weights * (wrong.sum(axis=0) / weights.sum(axis=0))  # the intercept follows from the rest
             around = ((sigma / scale) ** 2 * (1 - 1 / len(self.base)) + weights) / weights**2
             correction = np.zeros((len(size), len(self.base)))
-            correction[known] = _expected(wrong / weights, around, _prior(size[known], self.walks[place]))
+            correction[known] = expected_effects(wrong / weights, around, prior_of(size[known], self.walks[place]))
             found.append(correction)
         return tuple(found)
 
@@ -202,7 +222,7 @@ class Weighing:
     @classmethod
     def of(cls, scores: Scores, corrections: tuple[FloatArray, ...]) -> Self:
         """Return the ballot, whose length follows from made-up rows."""
-        return cls(scores, corrections, radius_of(cls(scores, corrections, 1.0).explained(scores.made_up())))
+        return cls(scores, corrections, radius_of(cls(scores, corrections, 1.0).explained(made_up_rows(scores.sizes))))
 
     @property
     def n_weights(self) -> int:
@@ -232,6 +252,12 @@ class Weighing:
         made.classes_, made.intercept_ = np.asarray(classes), self.scores.base + biases - biases.mean()
         made.effects_, made.cells_, made.n_features_in_ = effects, schema.cells, d
         return made
+
+
+def made_up_rows(sizes: Sequence[FloatArray]) -> IntArray:
+    """Return made-up rows, as groups of these sizes, whose columns have nothing to do with each other."""
+    rng = np.random.default_rng(0)
+    return np.column_stack([rng.choice(len(size), _MADE_UP, p=size / size.sum()) for size in sizes])
 
 
 def grouped(totals: Sequence[int], noise: float, *, ordered: bool) -> tuple[list[list[int]], int]:
@@ -289,13 +315,13 @@ def _scored(
     scale = np.sqrt(shares * (1 - shares))
     beyond = (held - shares * held.sum(axis=1, keepdims=True)) / people / scale
     around = (noise / people / scale) ** 2 * ((1 - shares) ** 2 + shares**2 * (m - 1)) + 1 / people
-    found = shares + scale * _expected(beyond, around, _prior(people[:, 0], walk))
+    found = shares + scale * expected_effects(beyond, around, prior_of(people[:, 0], walk))
     scores = np.log(np.maximum(found / shares, _LEAST_SHARE))
     scores -= scores.mean(axis=1, keepdims=True)
     return np.vstack([scores, np.zeros(m)]), np.append(people, 0.0)
 
 
-def _prior(sizes: FloatArray, walk: int) -> FloatArray:
+def prior_of(sizes: FloatArray, walk: int) -> FloatArray:
     """Return the prior covariance of the effects of groups: a random walk along numbers; their mean is 0."""
     factor = np.eye(len(sizes))
     factor[:walk, :walk] = np.tril(np.ones((walk, walk))) / sqrt(max(walk, 1))
@@ -303,7 +329,7 @@ def _prior(sizes: FloatArray, walk: int) -> FloatArray:
     return factor @ factor.T
 
 
-def _expected(seen: FloatArray, around: FloatArray, prior: FloatArray) -> FloatArray:
+def expected_effects(seen: FloatArray, around: FloatArray, prior: FloatArray) -> FloatArray:
     """Return the expected effects, shape (groups, classes), over spreads as likely as what was seen makes them."""
     spreads = np.append(0.0, _SPREADS)[:, np.newaxis, np.newaxis, np.newaxis]
     covariance = spreads * prior + np.array([np.diag(one) for one in around.T])

@@ -154,10 +154,29 @@ def joint_ballots(
     return np.rint(both * _BALLOT_STEPS).astype(np.int64)
 
 
+def joint_steps(shown: FloatArray, wrong: FloatArray) -> IntArray:
+    """Return gradient and Gram matrix of each row of a least squares fit, of a length of at most about 2¹⁶.
+
+    `shown`, shape (rows, weights), is what the weights explain, at a length of at most 1, and `wrong`, shape (rows,),
+    what is left to explain, at most 1. The gradient and the Gram matrix each have a length of at most 1 then.
+    """
+    size = shown.shape[1]
+    shown = np.rint(shown * (_STEPS - sqrt(size))) / _STEPS
+    rows, columns = np.triu_indices(size)
+    gram = shown[:, rows] * shown[:, columns] * np.where(rows == columns, 1, sqrt(2))
+    both = np.hstack([shown * wrong[:, np.newaxis], gram]) / sqrt(2)
+    return np.rint(both * _BALLOT_STEPS).astype(np.int64)
+
+
+def noisy_means(total: IntArray, sigma: float, n_people: int) -> tuple[FloatArray, float]:
+    """Return gradient and Gram matrix as means over people, by a noisy sum of ballots, and their noise."""
+    scale = sqrt(2) / (_BALLOT_STEPS * n_people)
+    return total.astype(np.float64) * scale, scale * sigma
+
+
 def weights_of(total: IntArray, sigma: float, n_people: int, sizes: Sequence[int]) -> FloatArray:
     """Return the weights, times the radius, by the noisy sum of ballots; of groups of these sizes, one by one."""
-    size, n = sum(sizes), n_people
-    means, noise = sqrt(2) / (_BALLOT_STEPS * n) * total, sqrt(2) / (_BALLOT_STEPS * n) * sigma
+    size, (means, noise) = sum(sizes), noisy_means(total, sigma, n_people)
     rows, columns = np.triu_indices(size)
     gram = np.zeros((size, size))
     gram[rows, columns] = gram[columns, rows] = means[size:] / np.where(rows == columns, 4, 4 * sqrt(2))
@@ -166,7 +185,7 @@ def weights_of(total: IntArray, sigma: float, n_people: int, sizes: Sequence[int
         for start, end in pairwise(ends):
             part, others = slice(start, end), np.r_[:start, end:size]
             left = means[:size][part] - gram[part, others] @ weights[others]
-            weights[part] = _step(left, gram[part, part], noise, n)
+            weights[part] = step_of(left, gram[part, part], noise, noise / 4, 1 / n_people)
     return weights
 
 
@@ -204,17 +223,20 @@ def _moments(shown: FloatArray, chances: FloatArray) -> tuple[FloatArray, FloatA
     return weighted.sum(axis=1), np.matmul(np.swapaxes(weighted, 1, 2), shown)
 
 
-def _step(gradient: FloatArray, gram: FloatArray, noise: float, n_people: int) -> FloatArray:
-    """Return the expected weights, whose variance is the likeliest one: none if there is no better one."""
+def step_of(gradient: FloatArray, gram: FloatArray, noise: float, noise_of_gram: float, variance: float) -> FloatArray:
+    """Return the expected weights, whose variance is the likeliest one: none if there is no better one.
+
+    `variance` is that of the mean over people of what they get wrong.
+    """
     values, axes = np.linalg.eigh(gram)
     # The noise alone gives a matrix of this size eigenvalues up to about half of that (Wigner).
-    values = np.maximum(values, max(noise / 2 * sqrt(len(gradient) / 2), 1e-12))
+    values = np.maximum(values, max(noise_of_gram * sqrt(2 * len(gradient)), 1e-12))
     seen = axes.T @ gradient
-    around = noise**2 + values / n_people  # a mean over people varies by itself, too
+    around = noise**2 + values * variance  # a mean over people varies by itself, too
     best, spread = float((np.log(around) + seen**2 / around).sum()), 0.0
-    for variance in _SPREADS:
-        total = variance * values**2 + around
+    for expected in _SPREADS:
+        total = expected * values**2 + around
         surprise = float((np.log(total) + seen**2 / total).sum()) + _DOUBT
         if surprise < best:
-            best, spread = surprise, float(variance)
+            best, spread = surprise, float(expected)
     return axes @ (spread * values * seen / (spread * values**2 + around))

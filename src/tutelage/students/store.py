@@ -48,6 +48,7 @@ _TRUSTED = (
     "tutelage.features.scored.ScoredRows",
     "tutelage.features.texts.Terms",
     "tutelage.students.additive.AdditiveClassifier",
+    "tutelage.students.additive_mean.AdditiveRegressor",
     "tutelage.students.forest.ForestStudent",
     "tutelage.students.noisy_sums.NoisySumClassifier",
     "tutelage.students.propagation.LabelPropagationStudent",

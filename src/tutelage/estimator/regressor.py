@@ -1,0 +1,236 @@
+"""PATE for numbers: private rows and a public schema in, a publishable table of effects out."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, Self, final
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from tutelage._internal.typing import FloatArray, IntArray
+from tutelage.estimator.classifier import PATEClassifier
+from tutelage.exceptions import InvalidDataError, InvalidParameterError, shown
+from tutelage.features import Schema
+from tutelage.ledger import Ledger
+from tutelage.mechanisms import NoisySum
+from tutelage.methods.additive_mean import STEPS, AdditiveMean
+from tutelage.noise import NoiseSource
+from tutelage.preflight import Given
+from tutelage.reporting import PrivacyCard
+from tutelage.reporting.record import Errors
+from tutelage.tables import as_table, column_array
+
+_NO_NUMBERS = "y must hold a finite number in every row. Remove rows without one, or encode y."
+
+
+class _OfNumbers(PATEClassifier):
+    """The fit of a regressor: its two classes are the ends of the range, and its labels steps between them."""
+
+    def _merged(self, labels: Any) -> IntArray:
+        ends: Any = self.classes
+        low, high = ends
+        numbers = numbers_of(labels)
+        return np.rint(np.clip((numbers - low) / (high - low), 0, 1) * STEPS).astype(np.int64)
+
+    def _encoded(self, labels: Any) -> IntArray:
+        return labels
+
+    def _given(self, *given: Any, **more: Any) -> Given:
+        found = super()._given(*given, **more)
+        return replace(found, labels=np.zeros(len(found.labels), dtype=np.int64))  # of which none can be rare
+
+
+def numbers_of(cells: Any) -> FloatArray:
+    """Return targets as numbers; refuse any that is none, without quoting it."""
+    found = None
+    with suppress(Exception):  # such as one of a cell, which may quote it
+        found = np.asarray(column_array(cells), dtype=np.float64)
+    if found is None or found.ndim != 1 or not np.all(np.isfinite(found)):
+        raise InvalidDataError(_NO_NUMBERS)
+    return found
+
+
+@final
+@dataclass(eq=False, repr=False)
+class PATERegressor(RegressorMixin, BaseEstimator):
+    """Learn to predict a number from sensitive rows with a proved (ε, δ) differential privacy guarantee.
+
+    Each person casts ballots that say in which bins of a public schema the person is and how large the number is, and
+    what the sums so far get wrong. Four noisy sums leave; the student is a table of effects, and no row of anybody is
+    in it. Every call of `fit` is a new release. With a `ledger`, all releases share its budget.
+
+    Parameters
+    ----------
+    public : Schema
+        Ranges and categories of the columns, by public knowledge. See docs/howto/no-public-rows.md.
+    target_range : (float, float)
+        Lowest and highest number, by public knowledge: numbers beyond count as these. A narrow range has less noise.
+    epsilon, budget, releases, delta, ledger, question, unit, data_changed, insist, mechanism, noise
+        As for `PATEClassifier`.
+
+    Attributes
+    ----------
+    student_ : AdditiveRegressor
+        The table: `effects()`, `predict_quantiles`. Rows are bins; `whole_student()` takes rows as `fit` does.
+    epsilon_ : PublicEpsilon
+        The worst-case guarantee.
+    fit_ : PATEClassifier
+        The release: ledger, event and method are its attributes, as PATEClassifier documents them.
+    n_features_in_ : int
+        Number of columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tutelage import PATERegressor, SimulationNoise
+    >>> from tutelage.features import Schema
+    >>> rng = np.random.default_rng(0)
+    >>> age = rng.integers(20, 80, size=5000)
+    >>> days = 0.1 * age + rng.random(5000)
+    >>> model = PATERegressor(Schema({"age": (20, 80)}), (0, 10), epsilon=1.0, noise=SimulationNoise(0))
+    >>> bool(model.fit({"age": age}, days).score({"age": age}, days) > 0.9)
+    True
+    """
+
+    public: Schema
+    target_range: tuple[float, float]
+    epsilon: float | None = None
+    budget: float | None = None
+    releases: int = 1
+    delta: float = 1e-5
+    ledger: str | PathLike[str] | Ledger | None = None
+    question: Any = None
+    unit: str | None = None
+    data_changed: bool = False
+    insist: bool = False
+    mechanism: NoisySum | None = None
+    noise: NoiseSource | None = None
+
+    def fit(self, X: Any, y: Any, *, entity_ids: Any = None, whole_rows: Any = None) -> Self:
+        """Let people cast ballots from the private rows, release their sums through noise, and set the student.
+
+        Parameters
+        ----------
+        X : rows with named columns, or array of shape (rows, columns of the schema)
+            Private rows, in any form that `PATEClassifier.fit` takes but batches.
+        y : array of shape (rows,) or str
+            Number of each private row, or the name of a column of `X`.
+        entity_ids, whole_rows
+            As for `PATEClassifier.fit`. All rows with one id are one person's, whose ballot is their mean.
+
+        Raises
+        ------
+        InvalidParameterError, InvalidDataError, PreflightError, BudgetExceededError, LedgerError
+            As for `PATEClassifier.fit`. No message quotes a private value.
+        """
+        self.fit_ = self._fitting().fit(X, y, entity_ids=entity_ids, whole_rows=whole_rows)
+        self.student_, self.epsilon_ = self.fit_.student_, self.fit_.epsilon_
+        self.n_features_in_ = len(self.public.names)
+        return self
+
+    def check(self, X: Any, y: Any, **more: Any) -> Self:
+        """Check parameters, rows and ledger as `fit` does before it spends anything; nothing is released.
+
+        Parameters
+        ----------
+        X, y, **more
+            As for `fit`.
+        """
+        self._fitting().check(X, y, **more)
+        return self
+
+    def _fitting(self) -> _OfNumbers:
+        """Return the estimator whose fit is the release."""
+        ends = self.target_range
+        plain = isinstance(ends, Sequence) and not isinstance(ends, str) and len(ends) == 2
+        if not (plain and all(isinstance(end, int | float | np.number) for end in ends) and ends[0] < ends[1]):
+            raise InvalidParameterError(
+                "`target_range` of PATERegressor must be the lowest and the highest number, by public knowledge, as "
+                f"(0, 100). Got {shown(ends)}."
+            )
+        if not np.isfinite(float(ends[1]) - float(ends[0])):
+            raise InvalidParameterError("`target_range` of PATERegressor must be finite.")
+        if not isinstance(self.public, Schema):
+            raise InvalidParameterError(
+                f"`public` of PATERegressor must be a Schema. Got {shown(self.public)}; for public rows, pass "
+                "Schema.learn(X_public)."
+            )
+        own = ("target_range", "mechanism")
+        given = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in own}
+        return _OfNumbers(method=AdditiveMean(self.mechanism), classes=tuple(map(float, ends)), **given)
+
+    def predict(self, X: Any) -> FloatArray:
+        """Return the expected number of each row; costs no privacy.
+
+        Parameters
+        ----------
+        X : rows with named columns, or array of shape (rows, columns of the schema)
+            Rows to predict.
+        """
+        check_is_fitted(self)
+        return self.student_.predict(self.fit_._seen(X))
+
+    def predict_quantiles(self, X: Any, quantiles: Sequence[float] = (0.1, 0.5, 0.9)) -> FloatArray:
+        """Return numbers below which such shares of rows like each row lie, shape (rows, quantiles).
+
+        They follow from a noisy histogram of how far private numbers lie from predictions; they cost no more privacy.
+
+        Parameters
+        ----------
+        X : rows with named columns, or array of shape (rows, columns of the schema)
+            Rows to predict.
+        quantiles : sequence of float
+            Shares between 0 and 1.
+        """
+        check_is_fitted(self)
+        return self.student_.predict_quantiles(self.fit_._seen(X), quantiles)
+
+    def whole_student(self) -> Any:
+        """Return the student behind the schema, which takes rows as `fit` did; it may be published."""
+        check_is_fitted(self)
+        return self.fit_.whole_student()
+
+    def card(self, X: Any = None, y: Any = None, *, statements: dict[str, str] | None = None) -> PrivacyCard:
+        """Return the privacy card of this fit, from public values only; costs no privacy.
+
+        Parameters
+        ----------
+        X, y : rows with named columns, array of shape (rows,) or str, optional
+            Public rows with their numbers, which score the student. They must not be private rows.
+        statements : dict of str to str, optional
+            What the people behind the data say, as for `PATEClassifier.card`.
+        """
+        check_is_fitted(self)
+        card = self.fit_.card(statements=statements)
+        if (X is None) != (y is None):
+            raise InvalidParameterError("`X` and `y` of PATERegressor.card go together: public rows and their numbers.")
+        return replace(card, classes=(), errors=() if y is None else (self._errors(X, y),))
+
+    def _errors(self, X: Any, y: Any) -> Errors:
+        table = as_table(X) if isinstance(y, str) else None
+        truth = numbers_of(y if table is None else table.column(y))
+        wrong, spread = truth - self.predict(X), truth - truth.mean()
+        low, _, high = self.predict_quantiles(X).T
+        return Errors(
+            *map(float, self.target_range),
+            rows=len(truth),
+            typical=float(np.sqrt(np.mean(wrong**2))),
+            of_mean=float(np.sqrt(np.mean(spread**2))),
+            within=float(np.mean((low <= truth) & (truth <= high))),
+        )
+
+    def save(self, folder: str | PathLike[str], card: PrivacyCard | None = None) -> Path:
+        """Write what may be published of this fit as one folder, and return the folder; see `PATEClassifier.save`.
+
+        Parameters
+        ----------
+        folder : path-like
+            Destination. It must not exist, be empty, or hold earlier results and nothing else.
+        card : PrivacyCard, optional
+            Default: that of `card()`.
+        """
+        return self.fit_.save(folder, card or self.card())

@@ -1,0 +1,158 @@
+"""Numbers as targets, without public rows: four noisy sums over a public schema, and an additive model of the mean."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from tutelage._internal.typing import FloatArray, IntArray, Matrix
+from tutelage.ballots import BallotSum, Vector
+from tutelage.digests import data_digest
+from tutelage.mechanisms import NoisySum
+from tutelage.methods.additive import SumsOverSchema, firsts, sum_of_entries
+from tutelage.methods.noisy_moments import form_of_joint, sum_of_joint
+from tutelage.methods.requests import Outcome, Public, Sizes, Steps
+from tutelage.students.additive_mean import (
+    EDGES,
+    LARGEST_RESIDUAL,
+    N_PARTS,
+    AdditiveRegressor,
+    Fitting,
+    Means,
+    with_histograms,
+)
+from tutelage.students.stacking import joint_steps, noisy_means
+from tutelage.teachers.blocks import PeopleBlock
+
+# Shares of all 1/σ². The first and the last are doubled: their ballots are never negative, so a replaced one moves
+# the sum by √2 lengths, and not by 2.
+_SUMS, _RESIDUALS, _WEIGHTS, _LEFT = 2 * 0.42, 0.23, 0.28, 2 * 0.07
+STEPS = 2**16  # of the range of a number
+_LONGEST = round(LARGEST_RESIDUAL * STEPS)
+
+
+def sums_of(parts: tuple[IntArray, ...], block: PeopleBlock, form: Vector) -> BallotSum:
+    """Return the sum of ballots that say, for each column, in which bin a person is, and how large the number is."""
+    starts = firsts([one[-1] + 1 for one in parts])
+
+    def entries(rows: PeopleBlock) -> tuple[IntArray, IntArray]:
+        bins = zip(parts, rows.rows.astype(np.int64).T, strict=True)
+        within = starts + np.column_stack([one[places] for one, places in bins])
+        high = np.broadcast_to(rows.labels[:, np.newaxis], within.shape)
+        return np.hstack([within, form.shape[1] + within]), np.hstack([STEPS - high, high])
+
+    return sum_of_entries(block, entries, form)
+
+
+def residuals_of(means: Means, block: PeopleBlock, form: Vector) -> BallotSum:
+    """Return the sum of ballots that say, for each column, in which group a person is, and what effects get wrong."""
+    starts = firsts([len(table) for table in means.tables])
+
+    def entries(rows: PeopleBlock) -> tuple[IntArray, IntArray]:
+        cells = starts + means.rows(rows.rows)
+        wrong = residuals_in_steps(means.start(means.rows(rows.rows)), rows.labels)
+        return cells, np.broadcast_to(wrong[:, np.newaxis], cells.shape)
+
+    return sum_of_entries(block, entries, form)
+
+
+def weights_of_effects(fitting: Fitting, block: PeopleBlock, form: Vector) -> BallotSum:
+    """Return the sum of ballots that say how much of the effects and of the correction to believe."""
+
+    def ballots(bins: Matrix, labels: IntArray) -> IntArray:
+        rows = fitting.means.rows(bins)
+        wrong = residuals_in_steps(fitting.means.start(rows), labels) / _LONGEST
+        return joint_steps(fitting.shown(rows), wrong)
+
+    return sum_of_joint(ballots, fitting.n_weights, block.rows, block, form.unit)
+
+
+def left_of(regressor: AdditiveRegressor, block: PeopleBlock, form: Vector) -> BallotSum:
+    """Return the sum of ballots that say how far the number of a person lies from what is predicted."""
+
+    def entries(rows: PeopleBlock) -> tuple[IntArray, IntArray]:
+        expected = regressor.predict(rows.rows)
+        part = np.searchsorted(regressor.parts_, expected, side="right")
+        place = np.searchsorted(EDGES, rows.labels / STEPS - expected, side="right") - 1
+        cells = part * form.shape[1] + np.clip(place, 0, form.shape[1] - 1)
+        return cells[:, np.newaxis], np.full((len(cells), 1), STEPS)
+
+    return sum_of_entries(block, entries, form)
+
+
+def residuals_in_steps(expected: FloatArray, labels: IntArray) -> IntArray:
+    """Return numbers less what is expected, in whole steps, cut at the largest residual."""
+    return np.clip(np.trunc(labels - expected * STEPS), -_LONGEST, _LONGEST).astype(np.int64)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AdditiveMean(SumsOverSchema):
+    """An additive model of a number over a public schema, from four noisy sums; no public row is needed.
+
+    The first sum adds up numbers in each bin of each column, the second says what effects by these get wrong, the third
+    how much of both to believe, and the fourth how far numbers lie from predictions. No row of anybody is in the
+    student, which is a table of effects. Labels are whole steps of the range of the number, which is public.
+
+    Parameters
+    ----------
+    mechanism : NoisySum, optional
+        The noise of one sum that costs as much as all four together. Default: the least that ε allows.
+    student : None
+        The student follows from the sums.
+    """
+
+    name: ClassVar[str] = "additive-mean"
+    title: ClassVar[str] = "additive model of a number without public rows"
+    takes_weights: ClassVar[bool] = False
+    mechanism: NoisySum | None = None
+    student: Any = None
+
+    def most(self, sizes: Sizes) -> list[tuple[float, Vector]]:
+        """Return the share of all 1/σ² that each sum takes, and the form of its ballots at most."""
+        d, n_bins = len(sizes.bins), sum(sizes.bins)
+        return [
+            (_SUMS, form_of_sums(sizes, n_bins)),
+            (_RESIDUALS, form_of_residuals(sizes, n_bins + d)),
+            (_WEIGHTS, form_of_joint(d + 2, sizes.unit)),
+            (_LEFT, form_of_left(sizes)),
+        ]
+
+    def steps(self, public: Public) -> Steps:
+        """Ask for sums of numbers, for what effects by these get wrong, for weights, and for what is left."""
+        sizes, ends = public.sizes, (float(public.classes[0]), float(public.classes[1]))
+        schema, n_people, cells, named = yield from self.begun(public, _SUMS)
+        form, total = form_of_sums(sizes, sum(int(one[-1]) + 1 for one in cells)), self.event_of_sums(sizes)
+        values, sigma = yield from self.asked(_SUMS, form, partial(sums_of, cells), named, public, total)
+        # Later ballots follow from the sums before, which are part of their names as whole numbers.
+        named = [*named, data_digest(values).hex()]
+        means = Means.of(values, sigma, STEPS, cells, schema.ordered)
+        form = form_of_residuals(sizes, sum(map(len, means.tables)))
+        values, sigma = yield from self.asked(_RESIDUALS, form, partial(residuals_of, means), named, public)
+        named = [*named, data_digest(values).hex()]
+        fitting = Fitting.of(means, means.corrected(values, sigma, STEPS))
+        form = form_of_joint(fitting.n_weights, public.unit)
+        values, sigma = yield from self.asked(_WEIGHTS, form, partial(weights_of_effects, fitting), named, public)
+        named = [*named, data_digest(values).hex()]
+        regressor = fitting.regressor(*noisy_means(values[0], sigma, n_people), n_people, schema)
+        form = form_of_left(sizes)
+        values, sigma = yield from self.asked(_LEFT, form, partial(left_of, regressor), named, public)
+        student = with_histograms(regressor, values / STEPS, sigma / STEPS, ends)
+        nobody = np.empty(0, dtype=np.int64)
+        return Outcome(queries=nobody, labels=nobody, rounds=(0,), n_teachers=n_people, student=student)
+
+
+def form_of_sums(sizes: Sizes, n_bins: int) -> Vector:
+    """Return the form of ballots that add up numbers: of each column two, how far from the upper and the lower end."""
+    return Vector((2, n_bins), len(sizes.bins) * STEPS**2, sizes.unit, nonnegative=True)
+
+
+def form_of_residuals(sizes: Sizes, n_groups: int) -> Vector:
+    """Return the form of ballots of residuals: one for each column."""
+    return Vector((1, n_groups), len(sizes.bins) * _LONGEST**2, sizes.unit)
+
+
+def form_of_left(sizes: Sizes) -> Vector:
+    """Return the form of ballots that say how far a number lies from its prediction: a whole count in one bin."""
+    return Vector((N_PARTS, len(EDGES) - 1), STEPS**2, sizes.unit, nonnegative=True)

@@ -1,0 +1,225 @@
+"""A student that predicts a number: a table of effects that add up, and how far numbers lie from it.
+
+No row has a part in it. Sums over the bins of each column give each bin an effect, what these get wrong gives a
+correction, a least squares fit says how much of each column's effect and of the correction to believe, and a histogram
+of what is left says how far numbers lie from predictions. Numbers are shares of a public range.
+"""
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+from math import sqrt
+from typing import Self, final
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import RegressorMixin
+
+from tutelage._internal.typing import FloatArray, IntArray, Matrix
+from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.features.schema import Schema
+from tutelage.students.additive import TableOfEffects, expected_effects, grouped, made_up_rows, prior_of, summed
+from tutelage.students.stacking import step_of
+
+# Chosen on diamonds, CPS 1988 and wages of the General Social Survey, none of which docs/howto/numbers.md scores.
+LARGEST_RESIDUAL = 0.35  # of the range: a larger one is cut
+_VARIANCE = 0.25  # of numbers within a bin, times that of the two ends of the range with the same mean
+_QUANTILE = 0.9  # of the lengths of effects: longer ones are shortened
+_HALF_EDGES = np.array([0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.14, 0.2, 0.3, 0.5, 1.0])
+EDGES = np.concatenate([-_HALF_EDGES[::-1], [0.0], _HALF_EDGES])  # of the histogram of what is left
+N_PARTS = 4  # of the people, by their prediction, each with its own histogram
+_HIDDEN = 2.0  # deviations of the noise: smaller counts are mostly noise
+
+
+@final
+class AdditiveRegressor(RegressorMixin, TableOfEffects):
+    """A number that is a sum of one effect for each column: a table that can be read.
+
+    `PATERegressor(public=Schema(...))` makes it. Rows are numbers of bins, as `Schema.transform` returns them.
+    `intercept_` is what all predictions begin from, and `effects_` what each bin of each column adds, in the unit of
+    the target. No prediction leaves `range_`.
+    """
+
+    range_: tuple[float, float]
+    parts_: FloatArray  # predictions at which the next histogram begins
+    below_: FloatArray  # share of the people below each edge, for each part
+
+    @property
+    def outputs(self) -> list[str]:
+        """What the effects add to."""
+        return ["target"]
+
+    def fit(self, _X: Matrix, _y: npt.ArrayLike) -> Self:
+        """Refuse: the regressor follows from noisy sums."""
+        raise InvalidDataError("AdditiveRegressor learns from noisy sums. Fit PATERegressor(public=Schema(...)).")
+
+    def predict(self, X: npt.ArrayLike) -> FloatArray:
+        """Return the expected number of each row, shape (rows,)."""
+        return np.clip(self.totals(X)[:, 0], *self.range_)
+
+    def predict_quantiles(self, X: npt.ArrayLike, quantiles: Sequence[float]) -> FloatArray:
+        """Return numbers below which such shares of rows like each row lie, shape (rows, quantiles)."""
+        if not len(quantiles) or not all(0 < one < 1 for one in quantiles):
+            raise InvalidParameterError("`quantiles` must be shares between 0 and 1, such as (0.1, 0.5, 0.9).")
+        expected, (low, high) = self.predict(X), self.range_
+        offsets = np.array([np.interp(quantiles, below, EDGES) for below in self.below_]) * (high - low)
+        part = np.searchsorted(self.parts_, expected, side="right")
+        return np.clip(expected[:, np.newaxis] + offsets[part], low, high)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Means:
+    """Effects of the bins of each column by noisy sums of numbers, and what these say of the people; public."""
+
+    groups: tuple[IntArray, ...]  # group of each bin of each column; the last number is that of bins of no group
+    tables: tuple[FloatArray, ...]  # effect of each group
+    sizes: tuple[FloatArray, ...]  # about how many people each group has
+    walks: tuple[int, ...]  # how many groups of each column, the first ones, are intervals that follow each other
+    mean: float  # of the numbers
+
+    @classmethod
+    def of(cls, sums: IntArray, sigma: float, scale: int, cells: Sequence[IntArray], ordered: Sequence[bool]) -> Self:
+        """Return the effects by noisy sums, shape (2, cells of all columns): of 1 − u and u, in steps of `scale`."""
+        sizes_of = [int(one[-1]) + 1 for one in cells]
+        per_column = np.split(sums, np.cumsum(sizes_of)[:-1], axis=1)
+        totals = np.average([one.sum(axis=1) / scale for one in per_column], axis=0, weights=1 / np.array(sizes_of))
+        mean = float(np.clip(totals[1] / max(totals.sum(), 1.0), 0.01, 0.99))
+        groups, tables, sizes, walks = [], [], [], []
+        for found, cell, follow in zip(per_column, cells, ordered, strict=True):
+            runs, walk = grouped(found.sum(axis=0).tolist(), sigma * sqrt(2), ordered=follow)
+            group = np.full(found.shape[1], len(runs))
+            for number, places in enumerate(runs):
+                group[places] = number
+            table, size = _effects_of(found / scale, sigma / scale, group, mean, len(runs), walk)
+            groups.append(group[cell])
+            tables.append(table)
+            sizes.append(size)
+            walks.append(walk)
+        return cls(tuple(groups), tuple(tables), tuple(sizes), tuple(walks), mean)
+
+    @property
+    def variance(self) -> float:
+        """About that of the numbers of people within a bin."""
+        return _VARIANCE * self.mean * (1 - self.mean)
+
+    def rows(self, bins: Matrix) -> IntArray:
+        """Return the group of each cell."""
+        each = zip(self.groups, bins.astype(np.int64).T, strict=True)
+        return np.column_stack([group[places] for group, places in each])
+
+    def start(self, rows: IntArray) -> FloatArray:
+        """Return the numbers that the later sums begin from: columns say the same in part, so less than all of it."""
+        beyond = summed([table[:, np.newaxis] for table in self.tables], rows)[:, 0]
+        return np.clip(self.mean + beyond / sqrt(len(self.tables)), 0.0, 1.0)
+
+    def corrected(self, residuals: IntArray, sigma: float, scale: float) -> tuple[FloatArray, ...]:
+        """Return corrections of the effects by noisy sums of what they get wrong, shape (1, groups)."""
+        found, ends = list[FloatArray](), np.cumsum(list(map(len, self.tables)))[:-1]
+        for wrong, size, walk in zip(np.split(residuals[0] / scale, ends), self.sizes, self.walks, strict=True):
+            correction, known = np.zeros(len(size)), size > 0
+            people = size[known]
+            beyond = wrong[known] - people * (wrong[known].sum() / people.sum())  # the intercept follows from the rest
+            around = ((sigma / scale) ** 2 + people * self.variance) / people**2
+            correction[known] = _expected(beyond / people, around, prior_of(people, walk), self.variance)
+            found.append(correction)
+        return tuple(found)
+
+
+def _effects_of(
+    sums: FloatArray, sigma: float, group: IntArray, mean: float, n_groups: int, walk: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return the effect of each group, and about how many people it has; of no group zeros."""
+    held = np.zeros((n_groups + 1, 2))
+    np.add.at(held, group, sums.T)
+    held = held[:n_groups]
+    noise = sigma * np.sqrt(np.bincount(group, minlength=n_groups + 1)[:n_groups])
+    people = np.maximum(held.sum(axis=1), noise * sqrt(2))
+    variance = _VARIANCE * mean * (1 - mean)
+    around = (noise / people) ** 2 * ((1 - mean) ** 2 + mean**2) + variance / people
+    beyond = (held[:, 1] - mean * held.sum(axis=1)) / people
+    effects = _expected(beyond, around, prior_of(people, walk), variance)
+    effects -= (people @ effects) / people.sum()
+    return np.append(effects, 0.0), np.append(people, 0.0)
+
+
+def _expected(seen: FloatArray, around: FloatArray, prior: FloatArray, variance: float) -> FloatArray:
+    """Return the expected effects, of a size that is expected in units of the deviation of the numbers."""
+    scale = sqrt(variance)
+    return scale * expected_effects((seen / scale)[:, np.newaxis], (around / variance)[:, np.newaxis], prior)[:, 0]
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Fitting:
+    """The ballot that says how much of each effect and of the correction to believe; public."""
+
+    means: Means
+    corrections: tuple[FloatArray, ...]
+    radius: float
+
+    @classmethod
+    def of(cls, means: Means, corrections: tuple[FloatArray, ...]) -> Self:
+        """Return the ballot, whose length follows from made-up rows."""
+        explained = cls(means, corrections, 1.0).explained(made_up_rows(means.sizes))
+        return cls(means, corrections, float(np.quantile(_lengths(explained), _QUANTILE)))
+
+    @property
+    def n_weights(self) -> int:
+        """How many weights there are: one for each column, for the correction, and for the intercept."""
+        return len(self.corrections) + 2
+
+    def explained(self, rows: IntArray) -> FloatArray:
+        """Return what the weights explain, shape (rows, weights); exact by row."""
+        each = [table[places] for table, places in zip(self.means.tables, rows.T, strict=True)]
+        correction = summed([one[:, np.newaxis] for one in self.corrections], rows)[:, 0]
+        return np.column_stack([*each, correction, np.full(len(rows), sqrt(self.means.variance))])
+
+    def shown(self, rows: IntArray) -> FloatArray:
+        """Return what the weights explain, at a length of at most 1."""
+        explained = self.explained(rows)
+        return explained / np.maximum(_lengths(explained), self.radius)[:, np.newaxis]
+
+    def regressor(self, means: FloatArray, noise: float, n_people: int, schema: Schema) -> AdditiveRegressor:
+        """Return the student that follows from a noisy mean of gradient and Gram matrix, for numbers from 0 to 1."""
+        d, size = len(self.corrections), self.n_weights
+        gram, (rows, columns) = np.zeros((size, size)), np.triu_indices(size)
+        gram[rows, columns] = gram[columns, rows] = means[size:] / np.where(rows == columns, 1, sqrt(2))
+        gradient, variance = LARGEST_RESIDUAL * means[:size], self.means.variance / n_people
+        weights = step_of(gradient, gram, LARGEST_RESIDUAL * noise, noise, variance) / self.radius
+        by_group = [
+            (1 / sqrt(d) + weight) * table + weights[d] * correction
+            for weight, table, correction in zip(weights[:d], self.means.tables, self.corrections, strict=True)
+        ]
+        made = AdditiveRegressor()
+        made.intercept_ = np.array([self.means.mean + weights[-1] * sqrt(self.means.variance)])
+        made.effects_ = [
+            effect[group][:, np.newaxis] for effect, group in zip(by_group, self.means.groups, strict=True)
+        ]
+        made.cells_, made.n_features_in_, made.range_ = schema.cells, d, (0.0, 1.0)
+        rows = made_up_rows(self.means.sizes)
+        expected = made.intercept_[0] + summed([effect[:, np.newaxis] for effect in by_group], rows)[:, 0]
+        made.parts_ = np.quantile(np.clip(expected, 0, 1), np.arange(1, N_PARTS) / N_PARTS)
+        return made
+
+
+def with_histograms(
+    regressor: AdditiveRegressor, counts: FloatArray, sigma: float, ends: tuple[float, float]
+) -> AdditiveRegressor:
+    """Return the regressor with noisy histograms of what it gets wrong, shape (parts, bins), in the target's unit."""
+    held = np.maximum(counts, 0) * (counts > _HIDDEN * sigma)
+    together = held.sum(axis=0) + 1e-9
+    # A part of few people tells little by itself.
+    few = sigma * sqrt(counts.shape[1]) + 1
+    mixed = held / few + together / together.sum()
+    made, (low, high) = copy(regressor), ends
+    shares = mixed / mixed.sum(axis=1, keepdims=True)
+    made.below_ = np.hstack([np.zeros((len(shares), 1)), np.cumsum(shares, axis=1)])
+    made.intercept_ = low + (high - low) * regressor.intercept_
+    made.effects_ = [(high - low) * effect for effect in regressor.effects_]
+    made.parts_, made.range_ = low + (high - low) * regressor.parts_, ends
+    return made
+
+
+def _lengths(explained: FloatArray) -> FloatArray:
+    return np.sqrt((explained * explained).sum(axis=1))
