@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import isfinite
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, Self, final
 
 import numpy as np
@@ -37,8 +37,8 @@ class Schema(PublicFeatureMap):
     ----------
     columns : mapping of names to ranges or categories
         The feature columns: the lowest and the highest value of a number, or all categories, as texts:
-        ``{"age": (17, 90), "work": ["private", "public"]}``. Whole limits that are no more than 24 apart give each
-        whole number a bin. All of it is published, so write it by public knowledge, never by private rows.
+        ``{"age": (17, 90), "work": ["private", "public"]}``. Limits without decimals that are no more than 24 apart give
+        each whole number a bin: write ``(0.0, 1.0)`` for a share. All of it is published, so write it by public knowledge, never by private rows.
     """
 
     columns: Mapping[str, Sequence[Any]]
@@ -71,8 +71,8 @@ class Schema(PublicFeatureMap):
             elif kind == "number":
                 numbers = _numbers(table.column(name))
                 low, high = (float(end(numbers)) for end in (np.nanmin, np.nanmax))
-                ends = low, high if low < high else low + 1
-                found[name] = [int(end) if end.is_integer() else end for end in ends]
+                whole = np.all(np.isnan(numbers) | (numbers == np.rint(numbers)))
+                found[name] = [int(end) if whole else end for end in (low, high if low < high else low + 1)]
         return cls(found)
 
     @property
@@ -163,7 +163,7 @@ def _problem_of(name: object, column: object) -> str:
 def edges_of(column: Sequence[Any]) -> FloatArray:
     """Return the lower ends of the bins of a number."""
     low, high = map(float, column)
-    if low.is_integer() and high.is_integer() and high - low <= _MOST_WHOLE:
+    if all(isinstance(end, Integral) for end in column) and high - low <= _MOST_WHOLE:
         return np.arange(low, high + 1)
     halves = 2.0 ** -np.arange(1, _HALVES + 1)
     shares = np.unique(np.concatenate([np.arange(_EVEN) / _EVEN, halves]))
