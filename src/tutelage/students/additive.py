@@ -241,7 +241,7 @@ class Weighing:
     ) -> AdditiveClassifier:
         """Return the student that follows from the noisy sum of all ballots."""
         d, m = len(self.corrections), len(self.scores.base)
-        weights = weights_of(total, sigma, n_people, (d, 1, m)) / self.radius
+        weights = weights_of(total, sigma, n_people, (self.n_weights,)) / self.radius
         biases = weights[d + 1 :]
         by_group = [
             (_HALF + weight) * table + weights[d] * beyond
