@@ -240,7 +240,7 @@ class Weighing:
         self, total: IntArray, sigma: float, n_people: int, classes: npt.NDArray[Any], schema: Schema
     ) -> AdditiveClassifier:
         """Return the student that follows from the noisy sum of all ballots."""
-        d, m = len(self.corrections), len(self.scores.base)
+        d = len(self.corrections)
         weights = weights_of(total, sigma, n_people, (self.n_weights,)) / self.radius
         biases = weights[d + 1 :]
         by_group = [
