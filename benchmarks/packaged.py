@@ -84,6 +84,9 @@ def boosted(seen: Seen, epsilon: float, rate: float = 0.01, told: bool = False) 
     """Return chances by DP-EBM: of numbers within their ranges, and of the bins of other columns."""
     from interpret.privacy import DPExplainableBoostingClassifier
 
+    if len(seen.classes) > 2:
+        raise ValueError("it learns two classes only")
+
     def excess(used: float) -> float:  # a tenth of ε and half of δ are for bins
         mu = np.hypot(np.sqrt(2) * mu_of(0.1 * used, DELTA / 2), 2 * mu_of(0.9 * used, DELTA / 2))
         return float(mu - mu_of(epsilon, DELTA))
@@ -165,7 +168,7 @@ def main() -> None:
         try:
             scores = WAYS[way](seen, epsilon)
         except (ImportError, ValueError, multiprocessing.TimeoutError) as problem:
-            print(f"{way} was left out on {name}: {type(problem).__name__}. {problem}", flush=True)
+            print(f"{way} was left out on {name}, because of {type(problem).__name__}: {problem}.", flush=True)
             continue
         seconds, truth = time.perf_counter() - start, seen.split.y_scored
         right = np.mean(scores.argmax(axis=1) == truth)
