@@ -187,7 +187,7 @@ def table_of(numbers: pd.DataFrame) -> str:
         gaps = {way: (table[OURS] - table[way]).dropna() for way in rivals if way in table}
         shown = {way: shown_gap(gap) + f" ({len(gap)})" * (len(gap) < len(table)) for way, gap in gaps.items()}
         head = [name + ", average precision" * (name in RARE), f"{epsilon:g}", str(len(table))]
-        worst = min(gap.mean() for way, gap in gaps.items() if "told" not in way)
+        worst = min((gap.mean() for way, gap in gaps.items() if "told" not in way), default=np.inf)
         lines.append((worst, [*head, f"{table[OURS].mean():.2f}", *(shown.get(way, "") for way in rivals)]))
     headings = ["data", "ε", "splits", OURS, *(f"− {way}" for way in rivals)]
     rows = [headings, ["---"] * len(headings), *(cells for _, cells in sorted(lines, key=lambda line: line[0]))]
