@@ -22,10 +22,10 @@ from sklearn.tree import DecisionTreeClassifier
 
 from blobs import PUBLIC, TEST, blobs
 from conftest import FITS_AGAIN
-from test_additive import made_up, of
+from test_additive import SCHEMA, made_up, of
 from test_named_rows import PRIVATE
 from test_named_rows import PUBLIC as PEOPLE
-from tutelage import PATEClassifier, SimulationNoise
+from tutelage import PATEClassifier, PATERegressor, SimulationNoise
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features import (
     PublicColumns,
@@ -38,7 +38,7 @@ from tutelage.features import (
     ballot_features,
     image_features,
 )
-from tutelage.students import ForestStudent, LabelPropagationStudent, NoisySumClassifier
+from tutelage.students import ForestStudent, LabelPropagationStudent, NoisySumClassifier, load_student
 from tutelage.tables import Table
 from tutelage.teachers import VectorBallots
 from tutelage_reproductions.datasets import load_digits
@@ -189,6 +189,22 @@ def test_a_table_of_effects_predicts_the_same(tmp_path):
         labels, probabilities = run(path, {name: one[:, np.newaxis] for name, one in columns.items()})
         np.testing.assert_allclose(probabilities, student.predict_proba(columns))
         assert labels.tolist() == student.predict(columns).tolist()
+
+
+def test_a_table_of_numbers_predicts_the_same(tmp_path):
+    rows, _ = made_up(3_000)
+    y = rows["age"] + 30 * rows["hours"] * (rows["work"] == "public")
+    model = PATERegressor(SCHEMA, (20, 100), epsilon=3.0, noise=SimulationNoise(0)).fit(rows, y)
+    model.save(tmp_path / "results")
+    student = load_student(tmp_path / "results")
+    path = export_onnx(student, tmp_path / "student.onnx")
+    odd = {"age": ["nan", "-1e300", "1e300"], "work": ["public", "other", ""], "hours": ["nan", "0.5", "inf"]}
+    for cells in (rows, odd):
+        columns = {name: np.array(cells[name], object if name == "work" else float) for name in cells}
+        (found,) = run(path, {name: one[:, np.newaxis] for name, one in columns.items()})
+        assert found.dtype == np.float64
+        np.testing.assert_allclose(found, model.predict(columns), rtol=0, atol=1e-9)
+        np.testing.assert_array_equal(student.predict(columns), model.predict(columns))
 
 
 def learned(transformer):

@@ -33,6 +33,7 @@ from tutelage.features.rowwise import EXACT_FLOAT64, distance_levels, projection
 from tutelage.features.schema import Schema, code_by_value, edges_of
 from tutelage.features.scored import BesideScores, ScoredRows
 from tutelage.students.additive import AdditiveClassifier
+from tutelage.students.additive_mean import AdditiveRegressor
 from tutelage.students.forest import ForestStudent
 from tutelage.students.noisy_sums import LEAST_CHANCE, NoisySumClassifier
 from tutelage.tables import by_value
@@ -63,11 +64,11 @@ def export_onnx(student: Any, path: str | PathLike[str]) -> Path:
 
     The inputs are ``rows``, 64-bit floats of shape (rows, features); or, if the student knows its columns by name, one
     input per column of shape (rows, 1): 64-bit floats, or text for categories. The outputs are ``label`` and
-    ``probabilities``.
+    ``probabilities``; of an `AdditiveRegressor` its predictions, as ``variable``.
 
     Parameters
     ----------
-    student : scikit-learn classifier or pipeline
+    student : scikit-learn classifier, AdditiveRegressor or pipeline
         A fitted student, for example ``load_student("results")``.
     path : path-like
         The file. One that is there already is replaced only if it is such a student.
@@ -81,7 +82,8 @@ def export_onnx(student: Any, path: str | PathLike[str]) -> Path:
     check_is_fitted(parts[-1])
     _refuse_texts(parts[0])
     strange = next((part for part in parts if not _has_form(part)), None)
-    content = None if strange is not None or not is_classifier(parts[-1]) else _converted(parts)
+    learned = is_classifier(parts[-1]) or isinstance(parts[-1], AdditiveRegressor)
+    content = _converted(parts) if strange is None and learned else None
     foreign = _transformers(student)
     if content is None:
         named = strange or (foreign[0] if foreign else parts[-1])
@@ -171,7 +173,8 @@ def _converted(parts: list[Any]) -> bytes | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about what the libraries will rename
-            model: Any = convert_sklearn(whole, initial_types=inputs, options={id(parts[-1]): {"zipmap": False}})
+            options = {id(parts[-1]): {"zipmap": False}} if is_classifier(parts[-1]) else {}
+            model: Any = convert_sklearn(whole, initial_types=inputs, options=options)
         _restore_names(model.graph, [name for name, _ in inputs])
         _send_missing(model.graph, parts[-1])
         content: bytes = model.SerializeToString()
@@ -413,13 +416,27 @@ def _convert_sums(scope: Any, operator: Any, container: Any) -> None:
     _write(chances, part, scope, operator, container)
 
 
-def _convert_effects(scope: Any, operator: Any, container: Any) -> None:
+def _totals(operator: Any, container: Any) -> _Node:
+    """Return the sums of the effects of each row."""
     part, bins = operator.raw_operator, _Node(operator.inputs[0], container.target_opset)
     sizes = np.array([len(effects) for effects in part.effects_])
     places = bins.Max(_row(0)).Min(_row(sizes - 1)) + (np.cumsum(sizes) - sizes)
     effects = _Node(np.concatenate(part.effects_), bins.version).Gather(places.Cast(to=_INT64), axis=0)
-    scores = effects.ReduceSum(np.array([1]), keepdims=0) + part.intercept_
-    _write(scores.Softmax(axis=1), part, scope, operator, container)
+    return effects.ReduceSum(np.array([1]), keepdims=0) + part.intercept_
+
+
+def _convert_effects(scope: Any, operator: Any, container: Any) -> None:
+    _write(_totals(operator, container).Softmax(axis=1), operator.raw_operator, scope, operator, container)
+
+
+def _shape_of_numbers(operator: Any) -> None:
+    operator.outputs[0].type = DoubleTensorType([None])
+
+
+def _convert_numbers(scope: Any, operator: Any, container: Any) -> None:
+    low, high = map(np.array, operator.raw_operator.range_)
+    found = _totals(operator, container).Clip(low, high)
+    found.Reshape(np.array([-1]), output_names=operator.outputs[:1]).node.add_to(scope, container)
 
 
 def _write(chances: _Node, part: Any, scope: Any, operator: Any, container: Any) -> None:
@@ -457,6 +474,7 @@ def _convert_boosting(scope: Any, operator: Any, container: Any) -> None:
 
 for _kind in _MAPS:
     update_registered_converter(_kind, f"Tutelage{_kind.__name__}", _shape_of_map, _convert_map)
+update_registered_converter(AdditiveRegressor, "TutelageAdditiveRegressor", _shape_of_numbers, _convert_numbers)
 for _kind, _convert in (
     (NoisySumClassifier, _convert_sums),
     (AdditiveClassifier, _convert_effects),
