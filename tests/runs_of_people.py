@@ -28,15 +28,19 @@ CAPPED = 'mechanism = {{ name = "capped", sigma = {}, cap = {} }}'
 NEAREST = {"name": "capped-votes", "more": "votes = true"}
 VECTORS = {"name": "noisy-moments", "more": ""}
 ADDITIVE = {"name": "additive", "more": ""}
+NUMBERS = {"name": "additive", "more": "", "private": 'entity = "patient"\ntarget = "age"\nrange = [0, 100]'}
 SCHEMA = '[schema]\nage = [20, 89]\ndose = [0, 1]\nward = ["north", "east"]\n'
+SCHEMA_OF_NUMBERS = SCHEMA.replace("age = [20, 89]", 'ill = ["no", "yes"]')
 
 
 def configure_people(folder: Path, by: dict[str, str], **sections: str) -> None:
     parts = {"private": 'entity = "patient"', "public": "", "privacy": "epsilon = 2.0", "method": "", **by, **sections}
     text = CONFIG.format(**parts)
-    if by is ADDITIVE:  # a public schema, in which the wards of some people are not, takes the place of public rows
-        (folder / "schema.toml").write_text(SCHEMA)
+    if by in (ADDITIVE, NUMBERS):  # a public schema, without the wards of some people, in place of public rows
+        (folder / "schema.toml").write_text(SCHEMA if by is ADDITIVE else SCHEMA_OF_NUMBERS)
         text = re.sub('file = "public.csv"\\s+label = .*\nevaluate_last = 60', 'schema = "schema.toml"', text)
+    if by is NUMBERS:
+        text = re.sub('label = "ill"\nclasses = .*\n|\\[method\\]\nname = .*\n', "", text)
     (folder / "config.toml").write_text(text)
 
 

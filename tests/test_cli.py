@@ -294,7 +294,7 @@ PUBLIC_LABEL = 'public.csv"\nlabel = "ill"'
     ("[output]", "[features]\ncomponents = 3\n[output]", 2, "`components` in [features] is of a map."),
     ('entity = "patient"', 'unit = "row"\nentity = "patient"', 2, "protects each row alone, and `entity` all rows"),
     ('entity = "patient"', 'entity = "ill"', 2, "in [private] must be other columns than `label`"),
-    ('entity = "patient"', 'silo = "ill"', 2, "must be other columns than `label`. Got"),
+    ('entity = "patient"', 'silo = "ill"', 2, "must be other columns than `label` or `target`. Got"),
     ('entity = "patient"', 'entity = "pateint"', 1, "has no column 'pateint'. Is its first line a header?"),
     ('entity = "patient"', 'silo = "ward"\nentity = "patient"', 1, "An entity has rows in more than one shard"),
 ])  # fmt: skip

@@ -19,7 +19,7 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 from processes import forked
-from runs_of_people import ADDITIVE, NEAREST, VECTORS, configure_people
+from runs_of_people import ADDITIVE, NEAREST, NUMBERS, VECTORS, configure_people
 from test_cli import configure, write_people
 from test_ledger_tampering import edit
 from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, VoteHistogram
@@ -402,6 +402,7 @@ BY = {
     "sums": VECTORS,
     "votes of people": NEAREST,
     "sums without public rows": ADDITIVE,
+    "sums of numbers": NUMBERS,
 }
 
 

@@ -78,7 +78,7 @@ def card_of(model: Any, judged: Judged, features: Sequence[str], statements: dic
         selection=model.method_.describe_queries(len(model.rounds_)),
         answered=int(release.answered.sum()),
         teachers=model.n_teachers_,
-        classes=tuple(str(value) for value in model.classes_),
+        classes=() if model.method_.of_numbers else tuple(str(value) for value in model.classes_),
         features=tuple(features),
         feature_map=_feature_map(model.student_map_),
         student=named if isinstance(named, str) else type(_final_step(taught)).__name__,

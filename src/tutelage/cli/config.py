@@ -1,5 +1,6 @@
 """The run configuration: TOML, checked whole before anything private is read."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -12,11 +13,11 @@ from tutelage._internal.gate import user_path
 from tutelage._internal.validation import problems_in
 from tutelage.cli.method import read_method
 from tutelage.cli.settings import Section, about, entries_in, read_entry, read_settings
-from tutelage.estimator import PATEClassifier
+from tutelage.estimator import PATEClassifier, PATERegressor
 from tutelage.exceptions import ConfigError, InvalidParameterError
 from tutelage.features import Schema
 from tutelage.features.columns import TABLE_MAP_OF_PEOPLE
-from tutelage.methods import Additive, Method
+from tutelage.methods import Additive, AdditiveMean, Method
 from tutelage.methods.shortcuts import DEFAULTS, method_for
 from tutelage.published import is_formula
 
@@ -30,14 +31,21 @@ class PrivateSection(Section, frozen=True):
     """The sensitive rows."""
 
     file: Annotated[str, about("Table or npz file of the private rows.")]
-    label: Annotated[str, about("Label column.")] = "y"
+    label: Annotated[str | None, about("Label column. Default: y.")] = None
     classes: Annotated[Labels | dict[str, Labels] | None, about("Public class values, or tables of labels.")] = None
+    target: Annotated[str | None, about("Instead of `label`, with a `schema`: a column of numbers to predict.")] = None
+    range: Annotated[list[float] | None, about("For `target`: its lowest and highest number; public.")] = None
     entity: Annotated[str | None, about("Id column of the person, who is the privacy unit.")] = None
     unit: Annotated[Literal["row"] | None, about("Instead of `entity`: each row is protected alone.")] = None
     silo: Annotated[str | None, about("For teacher-votes: a column with one teacher per value.")] = None
     ignore: Annotated[tuple[str, ...], about("Columns to leave out.")] = ()
     batches: Annotated[bool, about("Read a Parquet file in parts.")] = False
     people: Annotated[Annotated[int, Meta(ge=2)] | None, about("About how many people, for the plan; public.")] = None
+
+    @property
+    def column(self) -> str:
+        """The column of what is learned."""
+        return next(one for one in (self.target, self.label, "y") if one is not None)
 
 
 class PublicSection(Section, frozen=True):
@@ -125,8 +133,15 @@ class RunConfig(Settings, frozen=True, kw_only=True):
     schema: Schema | None = None  # of the file that [public] names
 
     @property
+    def of_numbers(self) -> bool:
+        """Whether a number is predicted, and no class."""
+        return self.private is not None and self.private.target is not None
+
+    @property
     def chosen(self) -> Method:
         """The method, or the default one if it is open."""
+        if self.of_numbers:
+            return AdditiveMean()
         return self.method or (_DEFAULT if self.schema is None else Additive())
 
     @property
@@ -154,19 +169,21 @@ class RunConfig(Settings, frozen=True, kw_only=True):
         return self.base / user_path(getattr(self, section).file or "", f"`file` in [{section}]")
 
     def classifier(self) -> PATEClassifier:
-        """Return the classifier, but for what follows from the rows: features, classes and question."""
+        """Return what is fitted, but for what follows from the rows: features, classes and question."""
         private, privacy = self.private, self.privacy
+        given: dict[str, Any] = {
+            "public": self.schema,
+            "unit": None if private is None else private.entity or private.unit,
+            "ledger": self.ledger,
+            **{name: getattr(privacy, name) for name in ("epsilon", "budget", "releases", "insist", "delta")},
+        }
+        if private is not None and self.of_numbers:
+            ends: Any = private.range
+            return PATERegressor(**given, target_range=ends)._fitting().set_params(random_state=self.training.seed)
         return PATEClassifier(
+            **given,
             method=self.chosen,
-            public=self.schema,
             student_features="rows" if self.features.student == "rows" else None,
-            unit=None if private is None else private.entity or private.unit,
-            ledger=self.ledger,
-            epsilon=privacy.epsilon,
-            budget=privacy.budget,
-            releases=privacy.releases,
-            insist=privacy.insist,
-            delta=privacy.delta,
             random_state=self.training.seed,
             n_jobs=self.training.jobs,
             goal=self.training.goal,
@@ -217,6 +234,8 @@ def _problems_of_sources(config: RunConfig) -> Iterator[str]:
     elif public.schema is not None:
         yield from _problems_of_schema(config)
         return
+    elif config.of_numbers:  # which needs a schema, as is said elsewhere
+        return
     elif private is None or public.file is None:
         yield "Name the private rows in [private] `file` and the public rows in [public] `file`."
     if public.evaluate_last is not None and not (config.dataset or public.label):
@@ -237,7 +256,7 @@ def _problems_of_sources(config: RunConfig) -> Iterator[str]:
 def _problems_of_schema(config: RunConfig) -> Iterator[str]:
     if config.private is None:
         yield "Name the private rows in [private] `file`."
-    elif config.private.classes is None:
+    elif config.private.classes is None and not config.of_numbers:
         yield "[private] needs `classes`, the class values, which are public. Add them."
     for name in _for_public_rows(config):
         yield f"{name} does not go with `schema` in [public], which takes the place of public rows. Leave it out."
@@ -262,10 +281,33 @@ def _problems_of_private(config: RunConfig) -> Iterator[str]:
         return
     if private.unit is not None and private.entity is not None:
         yield "`unit` in [private] protects each row alone, and `entity` all rows of a person. Leave out one of them."
-    if private.label in (private.entity, private.silo):
-        yield f"`entity` and `silo` in [private] must be other columns than `label`. Got {private.label!r} for both."
+    if private.column in (private.entity, private.silo):
+        yield (
+            "`entity` and `silo` in [private] must be other columns than `label` or `target`. Got "
+            f"{private.column!r} for both."
+        )
     if private.classes is not None:
         yield from problems_of_classes(private.classes)
+
+
+def _problems_of_target(config: RunConfig) -> Iterator[str]:
+    private, training = config.private, config.training
+    if private is None or (private.target is None and private.range is None):
+        return
+    if private.target is None or private.range is None:
+        yield (
+            "`target` and `range` in [private] go together: the column of a number, and the lowest and the highest "
+            "number, by public knowledge, as range = [0, 100]. Add the other one, or leave both out."
+        )
+    if config.public.schema is None:
+        yield "`target` in [private] needs a public schema, in place of public rows. Name it as `schema` in [public]."
+    given = {
+        "`label` in [private]": private.label, "`classes` in [private]": private.classes, "[method]": config.method,
+        "`silo` in [private]": private.silo, "`goal` in [training]": training.goal != TrainingSection().goal,
+        "`class_weight` in [training]": training.class_weight, "[[published]]": config.published,
+    }  # fmt: skip
+    for name in (name for name, value in given.items() if value):
+        yield f"{name} does not go with `target` in [private], which is a number and no class. Leave it out."
 
 
 def _problems_of_columns(config: RunConfig) -> Iterator[str]:
@@ -274,7 +316,8 @@ def _problems_of_columns(config: RunConfig) -> Iterator[str]:
         yield "`dataset` has its own columns. Leave out [columns]."
     purposes = {"`label` in [public]": config.public.label}
     if private is not None:
-        purposes |= {f"`{name}` in [private]": getattr(private, name) for name in ("label", "entity", "silo")}
+        named = {"label": private.column, "entity": private.entity, "silo": private.silo}
+        purposes |= {f"`{name}` in [private]": column for name, column in named.items()}
     for name, kind in columns.items():
         if isinstance(kind, list) and len(set(map(str, kind))) < len(kind):
             yield f"`{name}` in [columns] must list each category once. Got {kind!r}."
@@ -324,15 +367,18 @@ def _problems_of_method(config: RunConfig) -> Iterator[str]:
 
 
 def _problems_of_classifier(config: RunConfig) -> Iterator[str]:
-    if config.public.schema is not None and _for_public_rows(config):
+    open_schema = config.public.schema is not None and (config.schema is None or _for_public_rows(config))
+    if open_schema or [*_problems_of_target(config)]:
         return
-    for problem in problems_in(config.classifier().resolved):
-        yield problem.replace(" of PATEClassifier", "")
+    for problem in problems_in(lambda: config.classifier().resolved()):
+        named = problem.replace("`target_range` of PATERegressor", "`range` in [private]")
+        yield re.sub(" of PATE(Classifier|Regressor)", "", named)
 
 
 _CHECKS: tuple[tuple[tuple[str, ...], Callable[[RunConfig], Iterable[str]]], ...] = (
     (("dataset", "private", "public"), _problems_of_sources),
     (("private",), _problems_of_private),
+    (("private", "public", "method", "training", "published"), _problems_of_target),
     (("private", "public", "columns"), _problems_of_columns),
     (("features", "training"), _problems_of_features),
     (("method", "private", "privacy"), _problems_of_method),

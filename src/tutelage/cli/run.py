@@ -237,7 +237,8 @@ def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
     table = Table("", "", title="Private student", title_justify="left", show_header=False)
     row = table.add_row
     if not settings.published:
-        row("student accuracy", "not measured" if card.student_accuracy is None else f"{card.student_accuracy:.2%}")
+        score = "student accuracy" if card.classes else "R² of the student"
+        row(score, "not measured" if card.student_accuracy is None else f"{card.student_accuracy:.2%}")
         if card.majority_share is not None:
             row("accuracy of the majority class", f"{card.majority_share:.2%}")
         if card.public_labels_accuracy is not None:

@@ -21,6 +21,7 @@ from tutelage.digests import canonical
 from tutelage.estimator import PATEClassifier
 from tutelage.estimator.inputs import Caller
 from tutelage.estimator.parameters import class_of, question_of
+from tutelage.estimator.regressor import numbers_of
 from tutelage.exceptions import ConfigError, InvalidDataError, PreflightWarning
 from tutelage.features import PublicColumns, PublicRows, Schema
 from tutelage.features.columns import FEATURE_MAPS, Columns
@@ -75,7 +76,8 @@ class RunData:
 def load_sources(config: RunConfig, *, by_schema: bool = False) -> RunData:
     """Read the rows that `config` names; refusals quote no private cell."""
     if config.schema is not None and not by_schema:
-        raise ConfigError("Only `tutelage run` takes a `schema` in [public]. Name public rows in `file`.")
+        fix = "No other verb takes a `target`." if config.of_numbers else "Name public rows in `file`."
+        raise ConfigError(f"Only `tutelage run` takes a `schema` in [public]. {fix}")
     if config.dataset is not None:
         return _bundled(config.dataset)
     if config.schema is not None and config.private is not None:
@@ -149,7 +151,7 @@ def _from_tables(
         if name not in public_rows.columns:
             raise ConfigError(f"`{name}` in [columns] must be a column of {public_path.name}. Check the spelling.")
     ignored = [name for name, kind in kinds.items() if kind == "ignore"]
-    special = {private.label, private.entity, private.silo, public_label, *private.ignore, *ignored}
+    special = {private.column, private.entity, private.silo, public_label, *private.ignore, *ignored}
     names = tuple(name for name in public_rows.columns if name not in special)
     if not names:
         raise InvalidDataError(f"{public_path.name} has no feature columns besides those named in the configuration.")
@@ -161,7 +163,7 @@ def _from_tables(
 
     return RunData(
         X_private=columns.transform(rows),
-        y_private=_declared(np.array(rows.texts(private.label)), private),
+        y_private=_declared(np.array(rows.texts(private.column)), private),
         X_public=columns.transform(public_rows),
         y_public=_declared_public(text(public_rows, public_label), private),
         classes=tuple(private.classes or ()),
@@ -183,16 +185,18 @@ def _by_schema(path: Path, private: PrivateSection, schema: Schema) -> RunData:
     rows = read_table(path)
     for name in schema.names:
         rows.column(name)  # refuses a name that is misspelled
-    if special := {private.label, private.entity, private.silo, *private.ignore} & set(schema.names):
+    if special := {private.column, private.entity, private.silo, *private.ignore} & set(schema.names):
         raise ConfigError(
             f"`{sorted(special)[0]}` is named in [private], so it must not be in the schema. Leave it out."
         )
     return RunData(
         X_private=schema.transform(rows),
-        y_private=_declared(np.array(rows.texts(private.label)), private),
+        y_private=_declared(np.array(rows.texts(private.column)), private)
+        if private.target is None
+        else numbers_of(rows.column(private.target), f"'{private.target}' of {path.name}"),
         X_public=np.empty((0, len(schema.names))),
         y_public=None,
-        classes=tuple(private.classes or ()),
+        classes=tuple(private.classes or private.range or ()),
         features=schema.names,
         numbers=schema.names,
         entity_ids=_ids(rows, private.entity),
@@ -210,7 +214,7 @@ def _ids(table: Table, name: str | None) -> Matrix | None:
 
 def _from_npz(private_path: Path, public_path: Path, private: PrivateSection, public_label: str | None) -> RunData:
     rows, public_rows = read_arrays(private_path), read_arrays(public_path)
-    _check_forms(rows, private.label, private.entity, private.silo)
+    _check_forms(rows, private.column, private.entity, private.silo)
     _check_forms(public_rows, public_label)
     private = _with_classes(private, [] if public_label is None else public_rows[public_label].tolist())
     features = [arrays.form("X").shape[1] for arrays in (rows, public_rows)]
@@ -226,7 +230,7 @@ def _from_npz(private_path: Path, public_path: Path, private: PrivateSection, pu
     names = tuple(f"column {number}" for number in range(features[1]))
     return RunData(
         X_private=rows["X"],
-        y_private=_declared(rows[private.label], private),
+        y_private=_declared(rows[private.column], private),
         X_public=public_rows["X"],
         y_public=_declared_public(optional(public_rows, public_label), private),
         classes=tuple(private.classes or ()),
@@ -270,7 +274,7 @@ def _declared(labels: Matrix, private: PrivateSection) -> Matrix:
     unknown = set(spellings) - set(known)
     if unknown:
         raise InvalidDataError(
-            f"'{private.label}' of {private.file} contains a value that is not among `classes` in [private]"
+            f"'{private.column}' of {private.file} contains a value that is not among `classes` in [private]"
             f"{cause_of_unknown(unknown, list(class_of(private.classes)))}"
         )
     return np.array([known[spelling] for spelling in spellings])
@@ -369,10 +373,10 @@ def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATECla
     """Return the classifier that a configuration describes, with the parameters that one verb changes."""
     features, private = learn_features(settings, data), settings.private
     classes: Any = data.classes
-    question = settings.dataset if private is None else question_of(private.label, private.classes)
+    question = settings.dataset if private is None else question_of(private.column, private.classes)
     if data.batches is not None:  # whose cells are made numbers and classes while they are read
         features = None if features is None else make_pipeline(data.columns, features)
-        classes, question = data.batches.section.classes, data.batches.section.label
+        classes, question = data.batches.section.classes, data.batches.section.column
     model: Any = settings.classifier()
     model.set_params(features=features, classes=classes, question=question, **more)
     if model.class_weight is not None:  # whose names are text
@@ -380,7 +384,7 @@ def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATECla
         model.class_weight = {named.get(name, name): weight for name, weight in model.class_weight.items()}
     special = {} if private is None else {"entity_ids": private.entity, "silos": private.silo}
     named = {parameter: f"column '{name}'" for parameter, name in special.items()}
-    apart = () if private is None else tuple(filter(None, (private.label, private.silo)))
+    apart = () if private is None else tuple(filter(None, (private.column, private.silo)))
     model._caller = Caller(_IN_TOML, data.columns, data.others, apart, named)
     return model
 
@@ -404,7 +408,8 @@ def _rows(data: RunData, n_public: int) -> tuple[Any, Any, dict[str, Any]]:
     if data.batches is not None:
         section = data.batches.section
         public = data.batches.public.take(range(n_public))
-        return data.batches.rows, section.label, {"X_public": public, "entity_ids": section.entity, "silos": data.silos}
+        ids = {"entity_ids": section.entity, "silos": data.silos}
+        return data.batches.rows, section.column, {"X_public": public, **ids}
     given = {"entity_ids": data.entity_ids, "silos": data.silos, "whole_rows": data.whole_rows}
     if data.columns is None and data.whole_rows is not None:  # which a schema reads
         return data.whole_rows, data.y_private, given

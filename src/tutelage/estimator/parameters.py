@@ -7,7 +7,7 @@ from inspect import signature
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
-from typing import Any, ParamSpec, final
+from typing import Any, ClassVar, ParamSpec, final
 
 import numpy as np
 import numpy.typing as npt
@@ -126,6 +126,7 @@ class Parameters(BaseEstimator):
     progress: bool = False
     goal: str = "accuracy"
     class_weight: Mapping[Any, float] | None = None
+    _of_numbers: ClassVar[bool] = False
 
     def resolved(self) -> Resolved:
         """Return what the parameters come to; nothing is trained or drawn.
@@ -194,7 +195,9 @@ class Parameters(BaseEstimator):
         """Yield problems of parameters that do not go together."""
         if self.ledger is None and self.data_changed:
             yield "`data_changed` of PATEClassifier is about a ledger; name its file in `ledger`."
-        if run.method.needs_schema and self.public is None:
+        if run.method.of_numbers and not self._of_numbers:
+            yield f"{type(run.method).__name__} predicts numbers, and PATEClassifier classes. Use PATERegressor."
+        elif run.method.needs_schema and self.public is None:
             yield "Additive needs a public schema: `public` of PATEClassifier, in a configuration `schema` in [public]."
         elif self.public is not None and not run.method.needs_schema:
             yield f"With a public schema, the method must be Additive. Got {type(run.method).__name__}."

@@ -5,14 +5,16 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tutelage._internal.typing import FloatArray, IntArray
+from tutelage._internal.validation import problems_in
 from tutelage.estimator.classifier import PATEClassifier
+from tutelage.estimator.parameters import Resolved
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, shown
 from tutelage.features import Schema
 from tutelage.ledger import Ledger
@@ -24,11 +26,19 @@ from tutelage.reporting import PrivacyCard
 from tutelage.reporting.record import Errors
 from tutelage.tables import as_table, column_array
 
-_NO_NUMBERS = "y must hold a finite number in every row. Remove rows without one, or encode y."
+_NO_NUMBERS = "{} must hold a finite number in every row. Remove rows without one, or write it as a number."
 
 
 class _OfNumbers(PATEClassifier):
     """The fit of a regressor: its two classes are the ends of the range, and its labels steps between them."""
+
+    _of_numbers: ClassVar[bool] = True
+
+    def resolved(self) -> Resolved:
+        """Return what the parameters come to, or the refusals of `PATEClassifier` in the name of the regressor."""
+        if problems := list(problems_in(super().resolved)):
+            raise InvalidParameterError(*(one.replace("PATEClassifier", "PATERegressor") for one in problems))
+        return super().resolved()
 
     def _merged(self, labels: Any) -> IntArray:
         ends: Any = self.classes
@@ -41,16 +51,17 @@ class _OfNumbers(PATEClassifier):
 
     def _given(self, *given: Any, **more: Any) -> Given:
         found = super()._given(*given, **more)
-        return replace(found, labels=np.zeros(len(found.labels), dtype=np.int64))  # of which none can be rare
+        return replace(found, labels=np.zeros(len(found.labels), dtype=np.int64), n_classes=1)  # none can be rare
 
 
-def numbers_of(cells: Any) -> FloatArray:
+def numbers_of(cells: Any, named: str = "y") -> FloatArray:
     """Return targets as numbers; refuse any that is none, without quoting it."""
     found = None
-    with suppress(Exception):  # such as one of a cell, which may quote it
-        found = np.asarray(column_array(cells), dtype=np.float64)
+    with suppress(Exception), np.errstate(all="ignore"):  # such as one of a cell, which may quote it
+        given = np.asarray(column_array(cells))
+        found = None if given.dtype.kind in "cmM" else given.astype(np.float64)  # a date is no number
     if found is None or found.ndim != 1 or not np.all(np.isfinite(found)):
-        raise InvalidDataError(_NO_NUMBERS)
+        raise InvalidDataError(_NO_NUMBERS.format(named))
     return found
 
 
@@ -150,7 +161,7 @@ class PATERegressor(RegressorMixin, BaseEstimator):
         if not (plain and all(isinstance(end, int | float | np.number) for end in ends) and ends[0] < ends[1]):
             raise InvalidParameterError(
                 "`target_range` of PATERegressor must be the lowest and the highest number, by public knowledge, as "
-                f"(0, 100). Got {shown(ends)}."
+                f"[0, 100]. Got {shown(ends)}."
             )
         if not np.isfinite(float(ends[1]) - float(ends[0])):
             raise InvalidParameterError("`target_range` of PATERegressor must be finite.")
@@ -208,7 +219,7 @@ class PATERegressor(RegressorMixin, BaseEstimator):
         card = self.fit_.card(statements=statements)
         if (X is None) != (y is None):
             raise InvalidParameterError("`X` and `y` of PATERegressor.card go together: public rows and their numbers.")
-        return replace(card, classes=(), errors=() if y is None else (self._errors(X, y),))
+        return card if y is None else replace(card, errors=(self._errors(X, y),))
 
     def _errors(self, X: Any, y: Any) -> Errors:
         table = as_table(X) if isinstance(y, str) else None

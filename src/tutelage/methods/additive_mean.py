@@ -106,6 +106,7 @@ class AdditiveMean(SumsOverSchema):
     name: ClassVar[str] = "additive-mean"
     title: ClassVar[str] = "additive model of a number without public rows"
     takes_weights: ClassVar[bool] = False
+    of_numbers: ClassVar[bool] = True
     mechanism: NoisySum | None = None
     student: Any = None
 

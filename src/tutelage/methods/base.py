@@ -47,6 +47,8 @@ class Method(ABC):
         Whether a student in closed form predicts by the class weights of `Public`.
     needs_schema : bool
         Whether it takes a public schema in place of public rows.
+    of_numbers : bool
+        Whether it predicts a number, and no class.
     fewest_public : int
         Public rows below which a warning is due.
     accounting : Accounting
@@ -65,6 +67,7 @@ class Method(ABC):
     takes_labels: ClassVar[bool] = False
     takes_weights: ClassVar[bool] = False
     needs_schema: ClassVar[bool] = False
+    of_numbers: ClassVar[bool] = False
     fewest_public: ClassVar[int] = 0
     accounting: ClassVar[Accounting] = Accounting.RENYI
     mechanism: Any  # None until it is calibrated, or given

@@ -1,0 +1,141 @@
+"""`tutelage run` for a number: what it writes and remembers, and what it refuses before anything is spent."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from runs_of_people import NUMBERS, configure_people
+from test_cli import refusal, succeeded, write_people
+from tutelage import PATEClassifier, PATERegressor
+from tutelage.exceptions import InvalidParameterError
+from tutelage.features import Schema
+from tutelage.methods import AdditiveMean
+from tutelage.reporting import read_card
+from tutelage.students import load_student
+from tutelage.students.additive_mean import AdditiveRegressor
+from tutelage.tables import read_table
+
+pytestmark = pytest.mark.usefixtures("repeatable")
+TARGET = NUMBERS["private"]
+
+
+@pytest.fixture
+def configured(tmp_path):
+    write_people(tmp_path, private=900)
+
+    def write(old="", new="", **sections):
+        configure_people(tmp_path, NUMBERS, **sections)
+        path = tmp_path / "config.toml"
+        path.write_text(path.read_text().replace(old, new) if old else path.read_text())
+        return tmp_path
+
+    return write
+
+
+def test_a_run_with_a_target_writes_a_student_and_a_card_that_knows_no_class(configured, called):
+    folder = configured('"age"\nrange = [0, 100]', '"dose"\nrange = [0, 1]')
+    (folder / "schema.toml").write_text('[schema]\nward = ["north", "south"]\nill = ["no", "yes"]\n')
+    done = succeeded(called("run", "config.toml", cwd=folder))
+    assert "R² of the student" in done.stdout
+    assert "accuracy" not in done.stdout
+    assert (folder / "out" / "labels.csv").read_text().split() == ["public_row,label"]
+    student, rows = load_student(folder / "out"), read_table(folder / "public.csv")
+    assert isinstance(student[-1], AdditiveRegressor)
+    predicted = student.predict(rows)
+    assert np.corrcoef(predicted, rows.column("dose").astype(float))[0, 1] > 0.8  # which illness explains
+    assert ((predicted >= 0) & (predicted <= 1)).all()
+    card = read_card(folder / "out" / "card.json")
+    assert (card.classes, card.errors, card.student) == ((), (), "AdditiveRegressor")
+    page = (folder / "out" / "card.md").read_text()
+    assert "R² of the model (student) | not measured" in page
+    assert not [line for line in page.splitlines() if "class" in line.lower()]
+    assert "5 noisy sums" in page
+    said = succeeded(called("card", "out", "--ledger", "private.csv.ledger", "--json", cwd=folder))
+    assert json.loads(said.stdout)["classes"] == []
+
+
+def test_a_second_run_returns_the_same_and_spends_nothing(configured, called):
+    folder = configured()
+    spent = json.loads(succeeded(called("run", "config.toml", "--json", cwd=folder)).stdout)["budget"]["spent"]
+    first = (folder / "out" / "student.skops").read_bytes()
+    assert "--overwrite" in refusal(called("run", "config.toml", cwd=folder), 2)
+    again = succeeded(called("run", "config.toml", "--overwrite", "--json", cwd=folder))
+    assert (folder / "out" / "student.skops").read_bytes() == first
+    assert json.loads(again.stdout)["budget"]["spent"] == spent == pytest.approx(2.0, rel=1e-3)
+
+
+def test_the_private_sums_are_stored_for_the_owner_only(configured, called):
+    folder = configured("[output]", "[output]\nvotes = true")
+    succeeded(called("run", "config.toml", cwd=folder))
+    assert not (folder / "out" / "private-votes.npz").exists()
+    with np.load(folder / "private-out" / "private-votes.npz") as stored:
+        assert stored.files
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ((TARGET, 'entity = "patient"\ntarget = "age"'), "`target` and `range` in [private] go together"),
+        ((TARGET, 'entity = "patient"\nrange = [0, 100]'), "`target` and `range` in [private] go together"),
+        (("[0, 100]", "[100, 0]"), "`range` in [private] must be the lowest and the highest number"),
+        (("[0, 100]", "[0, 50, 100]"), "`range` in [private] must be the lowest and the highest number"),
+        (("[0, 100]", "[0, inf]"), "`range` in [private] must be finite"),
+        (("[0, 100]", '"0 to 100"'), "`range` in [private] must be a list, each entry a number"),
+        (("range =", 'label = "y"\nrange ='), "`label` in [private] does not go with `target`"),
+        (("range =", 'classes = ["no", "yes"]\nrange ='), "`classes` in [private] does not go with `target`"),
+        (("range =", 'silo = "ward"\nrange ='), "`silo` in [private] does not go with `target`"),
+        (("range =", "batches = true\nrange ="), "`batches` in [private] does not go with `schema`"),
+        (("[output]", '[method]\nname = "additive"\n[output]'), "[method] does not go with `target`"),
+        (("[output]", '[training]\ngoal = "balanced_accuracy"\n[output]'), "`goal` in [training] does not go with"),
+        (("[output]", '[training]\nclass_weight = { yes = 2 }\n[output]'), "`class_weight` in [training] does not go"),
+        (("[output]", '[[published]]\nsource = "x"\n[output]'), "[[published]] does not go with `target`"),
+        (('schema = "schema.toml"', 'file = "public.csv"'), "`target` in [private] needs a public schema"),
+        (('entity = "patient"', 'entity = "age"'), "must be other columns than `label` or `target`"),
+        (("epsilon = 2.0", "epsilon = -2.0"), "`epsilon` must be a finite number above 0"),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_with_a_target_is_refused_in_one_sentence(configured, called, wrong, sentence):
+    folder = configured(*wrong)
+    assert sentence in refusal(called("run", "config.toml", cwd=folder), 2)
+    assert not (folder / "private.csv.ledger").exists()
+
+
+@pytest.mark.parametrize("verb", [("audit", "config.toml"), ("plan", "--for", "config.toml")])
+def test_other_verbs_refuse_a_target(configured, called, verb):
+    assert "No other verb takes a `target`" in refusal(called(*verb, cwd=configured()), 2)
+
+
+def test_a_target_that_the_schema_has_is_refused(configured, called):
+    folder = configured()
+    (folder / "schema.toml").write_text("[schema]\nage = [20, 89]\n")
+    assert "`age` is named in [private], so it must not be in the schema" in refusal(
+        called("run", "config.toml", cwd=folder), 2
+    )
+
+
+@pytest.mark.parametrize("cell", ["", "nan", "-inf", "1e999", "secret", "12,5", "2031-05-17"])
+def test_a_target_that_is_no_number_is_refused_unquoted_before_anything_is_spent(configured, called, cell):
+    folder = configured()
+    with (folder / "private.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    rows[700]["age"] = cell
+    with (folder / "private.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    said = refusal(called("run", "config.toml", cwd=folder), 1)
+    assert "'age' of private.csv must hold a finite number in every row" in said
+    assert not cell or cell not in said
+    assert not (folder / "private.csv.ledger").exists()
+
+
+def test_in_python_each_estimator_refuses_in_its_own_name():
+    schema = Schema({"a": (0, 9)})
+    with pytest.raises(InvalidParameterError, match="AdditiveMean predicts numbers, and PATEClassifier classes"):
+        PATEClassifier(method=AdditiveMean(), public=schema, classes=[0, 1]).resolved()
+    with pytest.raises(InvalidParameterError) as refused:
+        PATERegressor(schema, (0, 1), epsilon=-1.0, delta=2.0).fit({"a": [1, 2]}, [0, 1])
+    assert len(refused.value.problems) == 2
+    assert all("of PATERegressor" in one and "PATEClassifier" not in one for one in refused.value.problems)
