@@ -79,7 +79,7 @@ def found(folder: Path, mechanism: Any = None, *, entities: int = 4, epsilon: fl
     """Make keys for everybody, agree on terms, join, and open ledgers."""
     names = [f"hospital-{number}" for number in range(entities)]
     identities = [Identity.generate(name, Role.ENTITY) for name in names]
-    local = terms.get("teachers_per_entity") == 1 and "teacher" not in terms
+    local = terms.get("teachers_per_entity") == 1 and not terms.keys() & {"teacher", "schema"}
     if not local:
         addresses = [f"127.0.0.1:{port}" for port in free_ports(3)]
         pairs = zip(PARTIES, addresses, strict=True)

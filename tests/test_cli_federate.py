@@ -110,7 +110,7 @@ def test_joining_shows_the_terms_first_and_asks_for_their_fingerprint(tmp_path):
     (NOBODY + VOTES.format("'confident', sigma_vote = 3") + "[unit]\n", "Did you mean `sigma`?", 2),
     (NOBODY + "noise = 1\n[method]\n[unit]\n", "`noise` is not a setting of the terms file", 2),
     (NOBODY + VOTES.format("['gnmax']") + "[unit]\n", "`name` in `mechanism` in [method] must be text", 2),
-    (NOBODY + "[method]\nname = 'capped-votes'\n[unit]\n", "must be one of noisy-moments, teacher-votes.", 2),
+    (NOBODY + "[method]\nname = 'capped-votes'\n[unit]\n", "must be one of additive, noisy-moments, teacher-votes.", 2),
     (NOBODY + "[method]\nname = 'teacher-votes'\n[unit]\n", "[method] needs `mechanism`. Add it.", 2),
     (f"{NOBODY}{LOCAL}[unit]\nneighbors = 'owner'\nname = 'x'\n", "Leave the name out", 2),
 ])  # fmt: skip
@@ -375,7 +375,7 @@ def test_the_documented_local_model_works_as_it_is_typed(tmp_path, monkeypatch):
 @pytest.mark.rest
 def test_the_documented_sums_work_as_they_are_typed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    made, *_, rounds = blocks("sh")
+    made, *_, rounds, _ = blocks("sh")
     (tmp_path / "terms.toml").write_text(blocks("toml")[2])
     X = np.random.default_rng(0).normal(size=(2800, 5))
     y = (X[:, 0] > 0).astype(int)
@@ -397,6 +397,47 @@ def test_the_documented_sums_work_as_they_are_typed(tmp_path, monkeypatch):
     assert "Every round was collected before. No query was sent, and nothing was spent." in again.stdout
 
 
+@pytest.mark.rest
+def test_the_documented_sums_without_public_rows_work_as_they_are_typed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made, *_, sums = blocks("sh")
+    *_, terms, method, schema = blocks("toml")
+    head, _, people = terms.partition("[method]")
+    terms = f'{head}schema = "schema.toml"\n{method}{people[people.index("[people]") :]}'
+    (tmp_path / "terms.toml").write_text(terms.replace("= 200", "= 2000"))
+    (tmp_path / "schema.toml").write_text(schema)
+    made = made.replace("tutelage federate ask rows.npy --home registry --mailbox mail --ledger registry/ledger", "")
+    said = follow(on_free_ports(made), tmp_path)
+    assert "3 rounds spend │ ε = 0.9264 at δ = 1e-05" in said
+    assert "age: 20.0, 95.0" in said
+    assert "ward: surgery, medicine, geriatrics" in said
+    rng, wards = np.random.default_rng(0), ["medicine", "surgery", "geriatrics"]
+
+    def table(n):
+        age, ward = rng.integers(20, 96, n), rng.choice(wards, n)
+        return {"ward": ward, "age": age, "y": ((age > 60) ^ (ward == "surgery")).astype(int), "ids": np.arange(n)}
+
+    for name in ("hospital-1", "hospital-2", "hospital-3"):
+        rows = table(2000)
+        lines = [",".join(rows), *(",".join(map(str, row)) for row in zip(*rows.values(), strict=True))]
+        (tmp_path / name / "rows.csv").write_text("\n".join(lines) + "\n")
+    for number in (1, 2, 3):
+        said = follow(sums, tmp_path)
+        assert f"Sent round {number} of 3 as batch" in said
+        assert f"Wrote the student of round {number}, by 3 hospitals, to student.skops." in said
+    assert "This was the last round." in said
+    test = table(1000)
+    student = load_student(Path("student.skops"))
+    # The classes are no sum of effects: of 76 % at most, 75 % on average over the noise.
+    assert np.mean(student.predict({"age": test["age"], "ward": test["ward"]}) == test["y"]) > 0.6
+    again = tutelage("federate", "ask", *as_member(tmp_path, "registry"), cwd=tmp_path)
+    assert "Every round was collected before. No query was sent, and nothing was spent." in again.stdout
+    np.savez("rows.npz", X=np.zeros((2, 2)), y=np.zeros(2, dtype=int), ids=np.arange(2))
+    batch = Mailbox(tmp_path / "mail").batch_identifiers()[0]
+    vote = ("federate", "vote", "rows.npz", *as_member(tmp_path, "hospital-1"), "--batch", batch)
+    assert "must be a table (csv or Parquet)" in refusal(tutelage(*vote, cwd=tmp_path), 2)
+
+
 SUM = """
 [people]
 {people}
@@ -412,13 +453,16 @@ neighbors = "silo"
 
 @pytest.mark.rest
 @pytest.mark.parametrize(("change", "message"), [
-    (("noisy-moments", "capped-votes"), "`name` in [method] must be one of noisy-moments, teacher-votes."),
+    (("noisy-moments", "capped-votes"), "`name` in [method] must be one of additive, noisy-moments, teacher-votes."),
+    (("[people]", "schema = 'schema.toml'\n[people]"), "`schema` must name a TOML file of columns for additive"),
+    (('"noisy-moments"\nrounds = 2', '"additive"'), "`schema` must name a TOML file of columns for additive"),
+    (('"noisy-moments"\nrounds = 2', '"additive"\nrounds = 2'), "`rounds` is not a setting of [method]"),
     (("rounds = 2", "trees = 2"), "`trees` is not a setting of [method] with the name noisy-moments"),
     (("rounds = 2", 'student = "forest"'), "a `mechanism` and no `student`"),
     (('"noisy-sum"', '"gnmax"'), "The mechanism must be one of noisy-sum. Got 'gnmax'"),
     (("noise_multiplier = 8.0", "sigma = 8.0"), "`sigma` is not a setting of `mechanism` in [method]"),
     (('mechanism = { name = "noisy-sum", noise_multiplier = 8.0 }', ""), "the members agree on the noise"),
-    (('"noisy-moments"\nrounds = 2', '"teacher-votes"'), "[people] is only for"),
+    (('"noisy-moments"\nrounds = 2', '"teacher-votes"'), "[people] and `schema` are only for"),
     (("hospital-1 = 10", "hospital-9 = 10"), "`hospital-9` is not a setting of [people]"),
     (("hospital-1 = 10\n", ""), "[people] needs `hospital-1`"),
     (("[people]", "teachers_per_entity = 5\n[people]"), "[people] in place of `teachers_per_entity`"),

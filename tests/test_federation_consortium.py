@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tutelage.digests import canonical
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, TutelageError
+from tutelage.features import Schema
 from tutelage.federation.consortium import Consortium
 from tutelage.federation.keys import Identity, Role
 from tutelage.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, NoisySum
@@ -68,11 +69,12 @@ OTHER_SUMS: list[dict[str, Any]] = [
     {"mechanism": NoisySum(9)},
     {"people": (300, 200, 100, 400, 501)},
     *({"teacher": teacher} for teacher in (VectorBallots(n_landmarks=50, rounds=3), VectorBallots(quantile=0.5))),
+    *({"teacher": None, "schema": Schema({"age": (0, most)})} for most in (90, 91)),
 ]
 
 
 def test_the_digest_covers_every_field():
-    assert set(OTHERS) == {field.name for field in fields(Consortium)} - {"teacher", "people"}
+    assert set(OTHERS) == {field.name for field in fields(Consortium)} - {"teacher", "people", "schema"}
     found = {replace(SECURE, **{name: value}).fingerprint for name, value in OTHERS.items()}
     found |= {replace(SUM, **change).fingerprint for change in OTHER_SUMS}
     assert len(found | {SECURE.fingerprint, SUM.fingerprint}) == len(OTHERS) + len(OTHER_SUMS) + 2
@@ -104,7 +106,7 @@ def test_the_digest_covers_every_field_of_a_member(field):
     (SECURE, {"unit": PrivacyUnit("\n", NeighboringRelation.CHANGE_ONE_ROW)}, "unit"),
     (SECURE, {"unit": PrivacyUnit("row", "near")}, "unit"),  # type: ignore[arg-type]
     (SECURE, {"members": (*SECURE.members, "bob")}, "of type Member"),
-    (SUM, {"teacher": None}, "`teacher` of Consortium must be VectorBallots for a NoisySum. Got a NoneType"),
+    (SUM, {"teacher": None}, "`teacher` of Consortium must be VectorBallots for a NoisySum without a `schema`. Got"),
     (SUM, {"people": ()}, "`people` of Consortium must hold one number per entity, 5. Got 0"),
     *((SUM, {"people": (1, 1, 1, 1, number)}, "`people` of Consortium") for number in (0, 2.5)),
     (SUM, {"people": (1, 1, 1, 1, 2**27)}, "at most 67108864 per entity"),

@@ -4,6 +4,7 @@ The published table does not name the hospital of a stay, so a keyed hash of the
 hospitals. All stays of a patient are in one hospital. Hospitals differ only by chance; real hospitals differ more.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from tutelage_reproductions.datasets.diabetes import DiabetesSplit
 HOSPITALS = tuple(f"hospital-{number:02}" for number in range(1, 11))
 
 
-def deal(split: DiabetesSplit, folder: Path, *, key: bytes) -> None:
+def deal(split: DiabetesSplit, folder: Path, *, key: bytes, names: Sequence[str] = HOSPITALS) -> None:
     """Write ``<hospital>/stays.npz``, each hospital's own stays, and ``public.npy``, the public rows without labels.
 
     Parameters
@@ -25,9 +26,11 @@ def deal(split: DiabetesSplit, folder: Path, *, key: bytes) -> None:
         Where the hospitals' folders are made.
     key : bytes
         Key of the hash that assigns patients to hospitals; it must differ from the key of the split.
+    names : sequence of str
+        The hospitals.
     """
-    hospitals = Shards.of_entities(split.private.patients, len(HOSPITALS), key=key, name="patient_nbr")
-    for name, rows in zip(HOSPITALS, hospitals.rows, strict=True):
+    hospitals = Shards.of_entities(split.private.patients, len(names), key=key, name="patient_nbr")
+    for name, rows in zip(names, hospitals.rows, strict=True):
         own = split.private.select(rows)
         (folder / name).mkdir(parents=True, exist_ok=True)
         np.savez_compressed(folder / name / "stays.npz", X=own.X, y=own.y, patients=own.patients)

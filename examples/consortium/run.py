@@ -76,16 +76,16 @@ def main(folder: Path) -> None:
     print(f"All files are in {folder}.")
 
 
-def assemble(folder: Path, agreed: str) -> tuple[DiabetesSplit, Encoder, Path]:
+def assemble(folder: Path, agreed: str, hospitals: Sequence[str] = HOSPITALS) -> tuple[DiabetesSplit, Encoder, Path]:
     """Deal the stays, make everybody's keys, agree on the terms, and give each hospital and the aggregator a budget.
 
     Returns the stays, how they become numbers, and the folder that all share.
     """
     split, mailbox = split_by_patient(load_diabetes(), key=KEYS[0]), folder / "mailbox"
-    deal(split, folder, key=KEYS[1])
+    deal(split, folder, key=KEYS[1], names=hospitals)
     say("keys, terms and budgets")
     addresses = free_addresses(len(PARTIES))
-    roles = dict.fromkeys(HOSPITALS, ("entity",)) | {AGGREGATOR: ("aggregator",)}
+    roles = dict.fromkeys(hospitals, ("entity",)) | {AGGREGATOR: ("aggregator",)}
     roles |= {name: ("computing", "--address", address) for name, address in zip(PARTIES, addresses, strict=True)}
     for name, role in roles.items():
         here("federate", "keygen", name, "--home", folder / name, "--role", *role)
@@ -95,7 +95,7 @@ def assemble(folder: Path, agreed: str) -> tuple[DiabetesSplit, Encoder, Path]:
         # Where members are strangers, they read the fingerprint to each other by another way than the shared folder.
         places = ["--home", folder / name, "--mailbox", mailbox]
         here("federate", "join", *places, "--fingerprint", terms["fingerprint"])
-    for name in (*HOSPITALS, AGGREGATOR):
+    for name in (*hospitals, AGGREGATOR):
         home = folder / name
         here("ledger", "init", home / "ledger.sqlite", "--epsilon", EPSILON, "--delta", DELTA, "--for", home)
     return split, Encoder(np.load(folder / "public.npy")), mailbox

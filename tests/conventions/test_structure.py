@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "labeling": PIPELINE | {"boundary", "methods"},
     "published": {"accounting", "ledger", "methods", "noise", "reporting", "students"},
     "estimator": PIPELINE | {"boundary", "features", "methods", "preflight", "published", "reporting"},
-    "federation": PIPELINE | {"features"},
+    "federation": PIPELINE | {"features", "methods", "preflight"},
     "audit": PIPELINE | {"boundary", "estimator", "features", "methods", "preflight", "reporting", "testing"},
     "cli": PIPELINE
     | {"audit", "datasets", "estimator", "features", "federation", "labeling", "methods"}

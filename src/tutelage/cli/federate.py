@@ -18,9 +18,11 @@ from tutelage._internal.gate import TABLE, open_input
 from tutelage._internal.outputs import check_replaceable, claimed, npz_form
 from tutelage._internal.typing import ABSTAIN
 from tutelage._internal.validation import number_between
+from tutelage.cli.config import read_schema
 from tutelage.cli.ledger import Neighbors, unit_of
 from tutelage.cli.method import read_method
 from tutelage.cli.settings import read_entries, read_mechanism, read_settings
+from tutelage.cli.sources import ids_in
 from tutelage.cli.text import ANOTHER_FILE, Array, AsJson, plain_console, print_json, printable, say, verb_group
 from tutelage.exceptions import ConfigError, FederationError, InvalidDataError
 from tutelage.federation import Aggregator, Batch, ComputingParty, Consortium, Entity, Home, Identity, Mailbox, Role
@@ -32,13 +34,15 @@ from tutelage.federation.mpc.links import TRANSCRIPT
 from tutelage.federation.sums import SharedSums
 from tutelage.ledger import Ledger
 from tutelage.mechanisms.registry import FEDERATED
-from tutelage.methods import NoisyMoments
+from tutelage.methods import Additive, NoisyMoments
 from tutelage.privacy import round_up
 from tutelage.students.store import STUDENT, write_student
+from tutelage.tables import TABLE_FILES, read_table
 from tutelage.teachers import VectorBallots
 
 _REQUIRED = {"name": str, "classes": int, "members": list[str], "method": dict, "unit": dict, "quorum": int}
-_OPTIONAL = {"teachers_per_entity": int, "colluding": int, "people": dict}
+_OPTIONAL = {"teachers_per_entity": int, "colluding": int, "people": dict, "schema": str}
+_SUMS = {kind.name: kind for kind in (Additive, NoisyMoments)}
 _SHOWN_DELTA = 1e-5
 
 
@@ -62,18 +66,20 @@ def read_terms(path: Path) -> Consortium:
         unit=unit_of(unit["neighbors"], unit.get("name")),
         teacher=teacher,
         people=tuple(people[name] for name in entities) if people else (),
+        schema=read_schema(path.parent / found["schema"]) if "schema" in found else None,
     )
 
 
 def _read_method(terms: Mapping[str, Any]) -> tuple[Any, VectorBallots | None]:
     """Return the mechanism of the terms, and for sums of ballots what people cast."""
     table = terms["method"]
-    if table.get("name") != NoisyMoments.name:
+    if table.get("name") not in [*_SUMS]:
         # Nothing else is agreed on: each hospital chooses its own teachers.
-        kinds = {"name": Literal["noisy-moments", "teacher-votes"], "mechanism": dict}
+        kinds = {"name": Literal["additive", "noisy-moments", "teacher-votes"], "mechanism": dict}
         read_entries(table, kinds, "[method]", kinds)
-        if "people" in terms:
-            raise ConfigError(f"[people] is only for sums of ballots, with the name {NoisyMoments.name!r} in [method].")
+        if "people" in terms or "schema" in terms:
+            names = " or ".join(map(repr, _SUMS))
+            raise ConfigError(f"[people] and `schema` are only for sums of ballots, with the name {names} in [method].")
         return read_mechanism(table["mechanism"], FEDERATED, "`mechanism` in [method]"), None
     method: Any = read_method(table)
     if method.mechanism is None or method.student is not None:
@@ -82,8 +88,10 @@ def _read_method(terms: Mapping[str, Any]) -> tuple[Any, VectorBallots | None]:
             "student follows from the sums."
         )
     if "teachers_per_entity" in terms or "people" not in terms:
-        raise ConfigError(f"The terms must have [people] in place of `teachers_per_entity` for {NoisyMoments.name}.")
-    return method.mechanism, method.teacher
+        raise ConfigError(f"The terms must have [people] in place of `teachers_per_entity` for {method.name}.")
+    if method.needs_schema != ("schema" in terms):
+        raise ConfigError(f"`schema` must name a TOML file of columns for {Additive.name}, and be left out otherwise.")
+    return method.mechanism, getattr(method, "teacher", None)
 
 
 def describe(consortium: Consortium) -> None:
@@ -101,8 +109,10 @@ def describe(consortium: Consortium) -> None:
         pairs = zip(consortium.entities, consortium.people, strict=True)
         numbers = listed([f"{entity.name} {number:,}" for entity, number in pairs])
         row("people", Text(f"about {sum(consortium.people):,}: {numbers}"))
-        row("ballots", Text(repr(scheme.teacher)))
-        queries, what = 1, f"{scheme.teacher.rounds} rounds"
+        columns = {} if consortium.schema is None else consortium.schema.columns
+        said = [f"{name}: {', '.join(map(str, one))}" for name, one in columns.items()]
+        row(*(("columns", Text("\n".join(said))) if said else ("ballots", Text(repr(scheme.teacher)))))
+        queries, what = 1, f"{len(scheme.events)} rounds"
     epsilon = round_up(consortium.epsilon_of_queries(queries, _SHOWN_DELTA).epsilon)
     row(f"{what} spend", f"ε = {epsilon:.4f} at δ = {_SHOWN_DELTA:g}")
     plain_console().print(table)
@@ -136,7 +146,7 @@ _FIX = "Run `tutelage federate init`, or check --mailbox."
 _AGAIN = "Ask again about rows whose batch can no longer be computed. Budget is spent again."
 _BALLOTS = (
     "Private ballots (npy or npz, teachers x queries of the batch). For sums of ballots, private rows: an npz file "
-    "with X, y (class indices) and ids (whose row it is)."
+    "with X, y (class indices) and ids (whose row it is); with a schema, a table with its columns, y and ids."
 )
 _OUTPUT = "npz file for the labels and their rows. For sums of ballots, skops file for the student."
 HomeOption = Annotated[Path, Option("--home", help="Folder of this member, with its private key.")]
@@ -221,9 +231,11 @@ def join(
 
 @federate.command()
 def ask(
-    rows: Annotated[Path, Argument(help="Public rows to ask about (npy or npz).", show_default=False)],
     home: HomeOption,
     mailbox: MailboxOption,
+    rows: Annotated[
+        Path | None, Argument(help="Public rows to ask about (npy or npz); none with a schema.", show_default=False)
+    ] = None,
     ledger: LedgerOption = None,
     array: Array = None,
     new_batch: Annotated[bool, Option("--new-batch", help=_AGAIN)] = False,
@@ -237,8 +249,9 @@ def ask(
     """
     aggregator, budget = _aggregator(home, ledger, keys_changed=keys_changed)
     scheme = aggregator.consortium.scheme
+    public = None if rows is None else read_array(rows, array, "X")
     with _paid_once(budget):
-        asked = aggregator.ask(read_array(rows, array, "X"), _mailbox(mailbox), new_batch=new_batch)
+        asked = aggregator.ask(public, _mailbox(mailbox), new_batch=new_batch)
     found = {"batch": None if asked.batch is None else asked.batch.identifier, "queries": asked.new}
     if as_json:
         print_json({**found, "ledger": budget and budget.state().as_dict()})
@@ -249,7 +262,7 @@ def ask(
         what = f"batch {asked.batch.identifier} with {asked.new:,} queries"
         if isinstance(scheme, SharedSums):
             number = scheme.round_of(asked.batch).number + 1
-            what = f"round {number} of {scheme.teacher.rounds} as batch {asked.batch.identifier}"
+            what = f"round {number} of {len(scheme.events)} as batch {asked.batch.identifier}"
         say(f"Sent {what}.")
         if budget is not None:
             say(budget.state())
@@ -296,10 +309,9 @@ def vote(
             entity.bind(hashlib.file_digest(file, "sha256").digest(), changed=data_changed)
     if not by_sum:
         send = partial(entity.vote, asked, read_array(ballots, array, "ballots"), box)
-    elif {"X", "y"} <= set(arrays):
-        send = partial(entity.cast, asked, arrays["X"], arrays["y"], box, entity_ids=arrays.get("ids"))
     else:
-        raise ConfigError(f"{ballots} must contain the arrays X and y, and also ids if the terms protect people.")
+        X, y, ids = _private_rows(terms, ballots, arrays)
+        send = partial(entity.cast, asked, X, y, box, entity_ids=ids)
     with _paid_once(budget):
         cast = send()
     if as_json:
@@ -314,6 +326,19 @@ def vote(
     say(f"Sent {what} to {', '.join(sorted(cast.envelopes))}{limit}.")
     say(f"The {kind} are for batch {asked.identifier}.\n{budget.state()}")
     say(f"Next: tutelage federate status --mailbox {mailbox}")
+
+
+def _private_rows(terms: Consortium, path: Path, arrays: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    """Return private rows, class indices and ids: arrays, or a table where the terms have a schema."""
+    if terms.schema is None:
+        if not {"X", "y"} <= set(arrays):
+            raise ConfigError(f"{path} must contain the arrays X and y, and also ids if the terms protect people.")
+        return arrays["X"], arrays["y"], arrays.get("ids")
+    if not path.name.lower().endswith(TABLE_FILES):
+        raise ConfigError(f"{path} must be a table (csv or Parquet) with the columns of the schema, y and ids.")
+    table, places = read_table(path), {str(place): place for place in range(terms.n_classes)}
+    y = np.array([places.get(text, -1) for text in table.texts("y")])
+    return table, y, ids_in(table, "ids" if "ids" in table.columns else None)
 
 
 @federate.command()

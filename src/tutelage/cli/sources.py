@@ -170,8 +170,8 @@ def _from_tables(
         features=names,
         numbers=columns.numbers,
         categorical=columns.categorical,
-        entity_ids=_ids(rows, private.entity),
-        silos=_ids(rows, private.silo),
+        entity_ids=ids_in(rows, private.entity),
+        silos=ids_in(rows, private.silo),
         columns=columns,
         whole_rows=rows,
         batches=None if batches is None else RowsInBatches(batches, private, public_rows),
@@ -199,13 +199,13 @@ def _by_schema(path: Path, private: PrivateSection, schema: Schema) -> RunData:
         classes=tuple(private.classes or private.range or ()),
         features=schema.names,
         numbers=schema.names,
-        entity_ids=_ids(rows, private.entity),
-        silos=_ids(rows, private.silo),
+        entity_ids=ids_in(rows, private.entity),
+        silos=ids_in(rows, private.silo),
         whole_rows=rows,
     )
 
 
-def _ids(table: Table, name: str | None) -> Matrix | None:
+def ids_in(table: Table, name: str | None) -> Matrix | None:
     """Return a column of ids in one spelling; fractions, which may have lost digits, are refused."""
     if name is None:
         return None

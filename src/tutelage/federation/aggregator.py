@@ -24,7 +24,7 @@ from tutelage.federation.batches import Batch
 from tutelage.federation.keys import Role
 from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, Opened, batch_status, sent_by_entities, unseal
 from tutelage.federation.schemes import LocalVotes, Shared
-from tutelage.federation.sums import SharedSums, SumRound
+from tutelage.federation.sums import AnyRound, SharedSums
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
 from tutelage.mechanisms.local import Decoder, decode
@@ -53,7 +53,7 @@ class CollectedSum(NamedTuple):
 
     values: IntArray  # (classes, numbers), the noisy sum of all ballots
     entities: tuple[str, ...]  # whose ballots are in it
-    round: SumRound  # what follows: its `classifier` is the student so far
+    round: AnyRound  # what follows: its `classifier` is the student so far
     rounds_left: int  # after the last one the student is final
 
 
@@ -89,7 +89,7 @@ class Aggregator:
         if ledger is not None:
             terms.require_own(ledger, self._member, keys_changed=keys_changed)
 
-    def ask(self, rows: npt.ArrayLike, mailbox: Mailbox, *, new_batch: bool = False) -> Asked:
+    def ask(self, rows: npt.ArrayLike | None, mailbox: Mailbox, *, new_batch: bool = False) -> Asked:
         """Announce the rows that have no label yet as one batch, and spend its budget; a refusal spends nothing.
 
         For sums of ballots, announce the first round over the features of these rows that is not collected yet. A
@@ -97,14 +97,16 @@ class Aggregator:
 
         Parameters
         ----------
-        rows : array of shape (queries, ...)
-            Public rows.
+        rows : array of shape (queries, ...), or None
+            Public rows; None where the terms have a schema.
         mailbox : Mailbox
             Where the announcement goes.
         new_batch : bool
             Replace a batch of the same rows that can no longer be computed: the new batch spends budget again.
         """
-        asked, before = np.asarray(rows), None
+        if (rows is None) != (self.consortium.schema is not None):
+            raise InvalidDataError("`rows` must be public rows, or None where the terms have a schema in their place.")
+        asked, before = np.zeros((1, 1)) if rows is None else np.asarray(rows), None
         if asked.ndim == 0 or len(asked) == 0:
             raise InvalidDataError(f"`rows` must hold at least one public row. Got shape {asked.shape}.")
         for draft in self.consortium.scheme.drafts(asked, self._ledger):
@@ -116,8 +118,8 @@ class Aggregator:
             if new_batch or not earlier:
                 if self._ledger is not None:  # nothing is begun in vain
                     self._ledger.require(draft.event, draft.queries)
-                rows = draft.rows(None if before is None else self._following(before))
-                made = Batch.make(self._home.identity, self.consortium, rows).to_bytes()
+                row = draft.rows(None if before is None else self._following(before))
+                made = Batch.make(self._home.identity, self.consortium, row).to_bytes()
                 kept = self._home.keep(_ASKED, f"{draft.name}-{len(earlier)}", {_BATCH: made})  # or what was kept first
                 earlier.append(Batch.from_bytes(kept[_BATCH], self.consortium))
             batch = earlier[-1]
@@ -163,16 +165,16 @@ class Aggregator:
         opened, entities = self._opened_together(sums, batch, mailbox)
         self._home.keep(_OPENED, batch.identifier, {_ENTITIES: canonical(entities).encode()})
         values, following = self._settled(sums, batch, opened), self._following(batch)
-        return CollectedSum(values, entities, following, sums.teacher.rounds - following.number)
+        return CollectedSum(values, entities, following, len(sums.events) - following.number)
 
-    def _following(self, batch: Batch) -> SumRound:
+    def _following(self, batch: Batch) -> AnyRound:
         """Return what follows a collected round."""
         kept = self._home.kept(_OPENED, batch.identifier, [_ENTITIES])
         if kept is None:
             raise StaleBatchError(f"The list of hospitals in batch {batch.identifier} is missing. Collect it again.")
         sums, entities = self.consortium.sums(), msgspec.json.decode(kept[_ENTITIES], type=list[str])
         asked = sums.round_of(batch)
-        return sums.round_after(asked, self._remembered(sums, batch, asked.coef.T.shape), entities)
+        return sums.round_after(asked, self._remembered(sums, batch, asked.shape), entities)
 
     def _reserved(self, batch: Batch) -> Reservation | None:
         return self._ledger and self.consortium.reserved(self._ledger, batch, self._member)

@@ -24,6 +24,7 @@ from tutelage.federation.batches import Batch
 from tutelage.federation.documents import MOST_BYTES_OF_A_DOCUMENT, listed, read_within, write_once
 from tutelage.federation.keys import Member, Role
 from tutelage.federation.schemes import MOST_QUERIES, LocalVotes, SharedVotes
+from tutelage.federation.steps import SchemaSums
 from tutelage.federation.sums import SharedSums
 from tutelage.federation.terms import Terms
 from tutelage.ledger import Ledger
@@ -75,10 +76,12 @@ class Consortium(Terms):
     unit : PrivacyUnit
         Whose change moves one ballot of one entity.
     teacher : VectorBallots, optional
-        What every person casts, for a sum only.
+        What every person casts, for a sum without a schema only.
     people : tuple of int, optional
         About how many people each entity has, in the order of the entities, for a sum only. They are public, scale the
         student and do not affect privacy: agree on round numbers where the exact ones are private.
+    schema : Schema, optional
+        In place of public rows, for a sum only: three sums teach an additive model (`tutelage.methods.Additive`).
     identifier : str
         32 hexadecimal digits. Default: random.
     """
@@ -96,7 +99,8 @@ class Consortium(Terms):
     @cached_property
     def scheme(self) -> AnyScheme:
         """Everything that differs between shared votes, local votes and shared sums."""
-        return SCHEMES[type(self.mechanism)](self, cast("Any", self.mechanism))
+        kind = SCHEMES[type(self.mechanism)] if self.schema is None else SchemaSums
+        return kind(self, cast("Any", self.mechanism))
 
     def sums(self) -> SharedSums:
         """Return the scheme of terms of a sum; terms of votes are refused."""
@@ -182,6 +186,7 @@ class Consortium(Terms):
             mechanism = kind and kind(**content["mechanism"])
         except (KeyError, TypeError, AttributeError):
             raise damaged from None
+        content.setdefault("schema", None)
         if set(content) != set(cls.__dataclass_fields__):
             raise damaged
         if mechanism is None:

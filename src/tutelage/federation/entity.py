@@ -1,6 +1,6 @@
 """The entity: owns sensitive data; its teachers' votes leave it noised, and in shares or perturbed one by one."""
 
-from typing import Final, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -9,19 +9,21 @@ from tutelage._internal.releases import on_one_day
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.ballots import BallotSum
 from tutelage.events import Event, Repeated
-from tutelage.exceptions import FederationError, InvalidDataError, StaleBatchError
+from tutelage.exceptions import FederationError, InvalidBallotError, InvalidDataError, StaleBatchError
 from tutelage.features.base import features_of_private, require_public_map
 from tutelage.features.rowwise import finite_rows, number_rows
 from tutelage.federation.batches import Batch
 from tutelage.federation.keys import Role
 from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, batch_status, seal
-from tutelage.federation.sums import SharedSums, SumRound
+from tutelage.federation.sums import AnyRound, SchemaRound, SharedSums
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
+from tutelage.methods.noisy_moments import PeopleReady
 from tutelage.noise import SystemNoise
 from tutelage.partition import Shards
 from tutelage.privacy import NeighboringRelation
-from tutelage.teachers.blocks import PeopleBlock, blocks_of
+from tutelage.tables import as_table
+from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory, blocks_of
 
 _VOTES = "votes"
 _LARGEST = 1e100  # far beyond what an accepted map gives
@@ -101,7 +103,7 @@ class Entity:
 
     @on_one_day()
     def cast(
-        self, batch: Batch, X: Matrix, y: npt.ArrayLike, mailbox: Mailbox, *, entity_ids: npt.ArrayLike | None = None
+        self, batch: Batch, X: Any, y: npt.ArrayLike, mailbox: Mailbox, *, entity_ids: npt.ArrayLike | None = None
     ) -> Vote:
         """Send the sum of this entity's ballots in one round, noised and in shares; the same again if asked again.
 
@@ -112,8 +114,8 @@ class Entity:
         ----------
         batch : Batch
             The round, as the aggregator announced it.
-        X : array of shape (rows, columns)
-            Private rows, in the columns of the public ones.
+        X : array of shape (rows, columns), or a table
+            Private rows, in the columns of the public ones; or with the named columns of the schema of the terms.
         y : integer array of shape (rows,)
             Class index of each row.
         mailbox : Mailbox
@@ -183,11 +185,14 @@ class Entity:
 
 
 def ballots_of(
-    sums: SharedSums, asked: SumRound, X: Matrix, y: npt.ArrayLike, entity_ids: npt.ArrayLike | None
+    sums: SharedSums, asked: AnyRound, X: Any, y: npt.ArrayLike, entity_ids: npt.ArrayLike | None
 ) -> BallotSum:
     """Return the private sum of the ballots of one entity's people for one round, as `Entity.cast` describes them."""
     n_classes, unit = sums.terms.n_classes, sums.terms.unit
-    rows, labels = np.asarray(X), np.asarray(y)
+    schema, labels = sums.terms.schema, np.asarray(y)
+    if schema is not None and as_table(X, schema.names) is None:
+        raise InvalidDataError("`X` must have named columns, those of the schema of the terms. Pass a table or a dict.")
+    rows = np.asarray(X) if schema is None else schema.transform(X)
     if rows.ndim != 2 or len(rows) == 0 or labels.shape != (len(rows),):
         raise InvalidDataError(
             f"`X` must be private rows of shape (rows, columns), and `y` one class index for each. Got shapes "
@@ -202,8 +207,14 @@ def ballots_of(
     if entity_ids is not None and len(np.asarray(entity_ids)) != len(rows):
         raise InvalidDataError(f"`entity_ids` must hold one id for each of the {len(rows)} rows.")
     people = Shards.of_single_people(len(rows), entity_ids, name=unit.name)
-    rows = finite_rows(number_rows(rows, asked.columns, "the round").astype(np.float64), asked.columns, "the round")
     # From here on nothing may fail because of a row: whether a hospital answers would tell the aggregator of it.
+    if isinstance(asked, SchemaRound):
+        cast_by = PeopleReady((PeopleInMemory(rows, labels, people),))
+        ballots: Any = asked.request.ballot.cast(cast_by, asked.request, np.zeros(1, dtype=np.int64))
+        if not asked.request.form.holds(ballots.form):
+            raise InvalidBallotError("The ballots that were cast are not of the form that was asked for.")
+        return ballots
+    rows = finite_rows(number_rows(rows, asked.columns, "the round").astype(np.float64), asked.columns, "the round")
     features = require_public_map(asked.features, "SumRound")
 
     def products_of(block: PeopleBlock) -> tuple[Matrix, Matrix]:

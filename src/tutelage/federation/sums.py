@@ -5,7 +5,7 @@ bit by bit, and every message is bound to them by the hash of the batch.
 Only the maps of `tutelage.features.stored` are accepted.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from math import prod, sqrt
 from typing import TYPE_CHECKING, Annotated, Any, Self, cast, final
@@ -30,12 +30,14 @@ from tutelage.federation.schemes import Draft, Shared, shares_of
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
 from tutelage.mechanisms import NoisySum
+from tutelage.methods.requests import Request
 from tutelage.noise import NoiseSource
 from tutelage.privacy import ONE_ENTITY
 from tutelage.students import Moments, NoisySumClassifier
 from tutelage.teachers import VectorBallots
 
 if TYPE_CHECKING:
+    from tutelage.ballots import Vector
     from tutelage.federation.mpc import Session
 
 _MOST_HEADER_BYTES = 2**16
@@ -66,6 +68,11 @@ class SumRound:
     def number(self) -> int:
         """Number of the round, from 0 on."""
         return len(self.earlier)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of its sum: classes and numbers."""
+        return self.coef.T.shape
 
     @property
     def columns(self) -> int:
@@ -121,6 +128,42 @@ class SumRound:
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class OpenedSum:
+    """A noisy sum that was opened; public."""
+
+    entities: tuple[str, ...]  # whose ballots are in it
+    values: tuple[int, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class SchemaRound:
+    """The sum that a method asks for after those that were opened, and the student so far; public."""
+
+    earlier: tuple[OpenedSum, ...]
+    request: Request  # the last one again where all were opened
+    classifier: Pipeline = field(repr=False)
+
+    @property
+    def number(self) -> int:
+        """Number of the round, from 0 on."""
+        return len(self.earlier)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of its sum: classes and numbers."""
+        return cast("Vector", self.request.form).shape
+
+    def to_row(self) -> npt.NDArray[np.uint8]:
+        """Return the round as one row of bytes: what was opened before it, as JSON."""
+        said = canonical(named("opened sums", {"sums": self.earlier}))
+        return np.frombuffer(said.encode(), dtype=np.uint8)[np.newaxis]
+
+
+AnyRound = SumRound | SchemaRound
+
+
 class SharedSums(Shared[NoisySum]):
     """People cast ballots of vectors in rounds; computing parties add them, and only sums with noise are opened."""
 
@@ -132,9 +175,10 @@ class SharedSums(Shared[NoisySum]):
     def check_ballots(self) -> None:
         """Refuse terms that do not say what people cast, or how many people there are."""
         terms, entities = self.terms, len(self.terms.entities)
-        if not isinstance(terms.teacher, VectorBallots):
+        if terms.schema is None and not isinstance(terms.teacher, VectorBallots):
             raise InvalidParameterError(
-                f"`teacher` of Consortium must be VectorBallots for a NoisySum. Got a {type(terms.teacher).__name__}."
+                "`teacher` of Consortium must be VectorBallots for a NoisySum without a `schema`. Got a "
+                f"{type(terms.teacher).__name__}."
             )
         if len(terms.people) != entities:
             raise InvalidParameterError(
@@ -149,6 +193,12 @@ class SharedSums(Shared[NoisySum]):
                 "for each of its people."
             )
 
+    @property
+    def events(self) -> tuple[SummedNoise, ...]:
+        """The most that opening the sum of each round is."""
+        numbers = self.teacher.most_numbers(self.terms.n_classes)
+        return tuple(self.event_of_round(number, numbers) for number in range(self.teacher.rounds))
+
     def event_of_round(self, number: int, numbers: int) -> SummedNoise:
         """Return the event of opening the sum of one round: its noisy numbers, within its share of the budget."""
         noise = self.mechanism.noise_multiplier
@@ -156,22 +206,22 @@ class SharedSums(Shared[NoisySum]):
 
     def event_from(self, first: int) -> Event:
         """Return the most that opening the sums of a round and of all rounds after it is."""
-        numbers, rounds = self.teacher.most_numbers(self.terms.n_classes), range(first, self.teacher.rounds)
-        return Composed(tuple(self.event_of_round(number, numbers) for number in rounds))
+        return Composed(self.events[first:])
 
     def event_of(self, batch: Batch | None = None) -> Event:
         """Return the event of opening the sum of the round in a batch; at most, of all rounds."""
-        if batch is None:
-            return self.event_from(0)
-        asked = self.round_of(batch)
+        return self.event_from(0) if batch is None else self.event_asked(self.round_of(batch))
+
+    def event_asked(self, asked: Any) -> SummedNoise:
+        """Return the event of opening the sum of one round."""
         return self.event_of_round(asked.number, asked.coef.size)
 
     def fits(self, queries: int) -> bool:
         """Return whether it is one round, whose sum fits a message."""
-        numbers = self.teacher.most_numbers(self.terms.n_classes)
+        numbers = max(one.variables for one in self.events)
         return queries <= 1 and sharing.HEAD_BYTES + sharing.ELEMENT_BYTES * numbers <= MOST_PAYLOAD_BYTES
 
-    def round_of(self, batch: Batch) -> SumRound:
+    def round_of(self, batch: Batch) -> AnyRound:
         """Return the round that a batch asks, after checking that it is one under these terms."""
         found, teacher = SumRound.of_row(batch.rows), self.teacher
         numbers, classes = found.coef.shape
@@ -188,19 +238,21 @@ class SharedSums(Shared[NoisySum]):
             raise _damaged()
         return found
 
-    def round_after(self, asked: SumRound, total: IntArray, entities: Collection[str]) -> SumRound:
+    def round_after(self, asked: Any, total: IntArray, entities: Collection[str]) -> AnyRound:
         """Return the next round, or after the last one the final student: post-processing of what was opened.
 
         `total` is the noisy sum of the round that was `asked`, (classes, numbers), and `entities` are those whose
         ballots are in it.
         """
-        pairs = zip(self.terms.entities, self.terms.people, strict=True)
-        people = sum(number for entity, number in pairs if entity.name in entities)
-        # Every entity that answered added a share of the noise, also those that are not counted on.
-        noise = self.event_of_round(asked.number, total.size).sigma_of_share * sqrt(len(entities))
+        people, noise = self.people_of(entities), noise_of(self.event_asked(asked), entities)
         opened = Moments.of_sum(total, noise, self.teacher.scale(asked.radius) * people, asked.radius)
         fewest, earlier = min(people, asked.people or people), (*asked.earlier, opened)
         return SumRound.following(asked.features, asked.seen, earlier, self.terms.n_classes, fewest)
+
+    def people_of(self, entities: Collection[str]) -> int:
+        """Return about how many people these entities have."""
+        pairs = zip(self.terms.entities, self.terms.people, strict=True)
+        return sum(number for entity, number in pairs if entity.name in entities)
 
     def drafts(self, rows: npt.NDArray[Any], ledger: Ledger | None) -> list[Draft]:  # noqa: ARG002
         """Return all rounds over the features of public rows, from a map that is learned from these rows."""
@@ -213,7 +265,10 @@ class SharedSums(Shared[NoisySum]):
                 last = SumRound.following(features, features.transform(plain), (), classes, 0)
             return last.to_row()
 
-        name, rounds = hash_of_rows(plain), range(self.teacher.rounds)
+        return self._drafts(hash_of_rows(plain), row_after)
+
+    def _drafts(self, name: str, row_after: Callable[[Any], npt.NDArray[Any]]) -> list[Draft]:
+        rounds = range(len(self.events))
         return [Draft(f"{name}-{number}", 1, self.event_from(number), row_after) for number in rounds]
 
     def hashes(self, ledger: Ledger, batch: Batch) -> list[bytes]:
@@ -227,7 +282,7 @@ class SharedSums(Shared[NoisySum]):
 
     def shape(self, batch: Batch) -> tuple[int, int, int]:
         """Return the shape of the numbers of a sum."""
-        return 1, 1, self.round_of(batch).coef.size
+        return 1, 1, prod(self.round_of(batch).shape)
 
     async def result(self, session: "Session", totals: sharing.ElementArray) -> bytes:  # noqa: ARG002
         """Return one party's share of the sum."""
@@ -235,7 +290,12 @@ class SharedSums(Shared[NoisySum]):
 
     def opened(self, shares: Sequence[bytes], batch: Batch) -> IntArray:
         """Return the noisy sum, (classes, numbers)."""
-        return sharing.added(shares, self.round_of(batch).coef.T.shape)
+        return sharing.added(shares, self.round_of(batch).shape)
+
+
+def noise_of(event: SummedNoise, entities: Collection[str]) -> float:
+    """Return σ of the noise of all entities that answered: each added a share, also those that are not counted on."""
+    return event.sigma_of_share * sqrt(len(entities))
 
 
 @dataclass(frozen=True, slots=True)

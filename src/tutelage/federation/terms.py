@@ -11,6 +11,7 @@ from tutelage._internal.records import named
 from tutelage.digests import canonical
 from tutelage.events import settings_of
 from tutelage.exceptions import InvalidParameterError
+from tutelage.features.schema import Schema
 from tutelage.federation.documents import hexadecimal
 from tutelage.federation.keys import Member, Role
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
@@ -31,11 +32,14 @@ class Terms:
     unit: PrivacyUnit
     teacher: VectorBallots | None = None
     people: tuple[int, ...] = ()
+    schema: Schema | None = None
     identifier: str = field(default_factory=lambda: secrets.token_hex(16))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "members", tuple(self.members))
         object.__setattr__(self, "people", tuple(self.people))
+        if self.schema is not None:
+            object.__setattr__(self, "schema", _as_stored(self.schema))
         hexadecimal(self.identifier, 32, "identifier", "Consortium")
         _check_text(self.name, "name")
         if not isinstance(self.unit, PrivacyUnit) or not isinstance(self.unit.neighboring, NeighboringRelation):
@@ -71,11 +75,21 @@ class Terms:
     def as_dict(self) -> dict[str, Any]:
         """Return the agreement as plain values, with the format of its file."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        if self.schema is None:
+            del values["schema"]
         mechanism = {"kind": type(self.mechanism).__name__, **settings_of(self.mechanism)}
         return named("consortium", values | {"mechanism": mechanism})
 
     def _with(self, role: Role) -> tuple[Member, ...]:
         return tuple(member for member in self.members if member.role is role)
+
+
+def _as_stored(schema: object) -> Schema:
+    """Return a schema as its file has it: columns in the order of their names, and ranges as floats."""
+    if not isinstance(schema, Schema):
+        raise InvalidParameterError(f"`schema` of Consortium must be a Schema. Got a {type(schema).__name__}.")
+    kinds = dict(zip(schema.names, schema.ordered, strict=True))
+    return Schema({name: [*map(float if kinds[name] else str, schema.columns[name])] for name in sorted(kinds)})
 
 
 def _check_text(value: object, name: str) -> None:

@@ -186,7 +186,8 @@ class SumsOverSchema(NoisySums):
         """Ask for a sum, and return its numbers and the deviation of its noise."""
         how, ballot = self._sum(share), BallotOfBins(sum_of)
         answer = yield Request(mechanism=how, form=form, subject={"sum": named}, ballot=ballot, total=total)
-        return answer.values.reshape(form.shape), how.most(form, simulated=public.simulated).sigma
+        sigma = answer.sigma or how.most(form, simulated=public.simulated).sigma
+        return answer.values.reshape(form.shape), sigma
 
     def describe_queries(self, _rounds: int, /) -> str:
         """Return what a card says about the choice of the queries."""

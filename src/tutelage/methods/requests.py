@@ -212,6 +212,7 @@ class Answer:
     values: IntArray  # shape (answers, numbers): a class index each, or all numbers of a sum
     event: Event  # what was charged for it now, as it happened
     cost: float  # in ε of the budget; 0 where everything was remembered
+    sigma: float | None = None  # of the noise on a sum, where it is not that of the mechanism
 
     @property
     def labels(self) -> IntArray:

@@ -172,6 +172,7 @@ class Scores:
             tables.append(table)
             sizes.append(size)
             walks.append(walk)
+        np.asarray_chkfinite(np.vstack(tables))  # or, by counts that somebody made up, a ballot could fail by its rows
         return cls(tuple(groups), tuple(tables), tuple(sizes), shares, tuple(walks))
 
     @property
@@ -222,6 +223,7 @@ class Weighing:
     @classmethod
     def of(cls, scores: Scores, corrections: tuple[FloatArray, ...]) -> Self:
         """Return the ballot, whose length follows from made-up rows."""
+        np.asarray_chkfinite(np.vstack(corrections))
         return cls(scores, corrections, radius_of(cls(scores, corrections, 1.0).explained(made_up_rows(scores.sizes))))
 
     @property
