@@ -13,8 +13,12 @@ from numpy.testing import assert_array_equal
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from blobs import LABELS, PRIVATE, PUBLIC, TEST, TRUE
+from test_cli import write_people
 from tutelage import PATEClassifier, SimulationNoise
-from tutelage.audit import PrivateRows, check_fit
+from tutelage.accounting.composition import rounding_variance
+from tutelage.audit import PrivateRows, check_fit, pate_canaries
+from tutelage.cli.config import load_config
+from tutelage.cli.sources import check, load_sources
 from tutelage.exceptions import BudgetContinuedWarning, BudgetExceededError, InvalidDataError, InvalidParameterError
 from tutelage.features import PublicFeatureMap
 from tutelage.features.scored import PublicModel, ScoredRows, log_chances
@@ -244,6 +248,47 @@ def test_an_audit_is_of_the_sums_that_are_released():
 def test_labels_that_mean_nothing_are_refused(labels, changes, said):
     with pytest.raises((InvalidDataError, InvalidParameterError), match=said):
         fitted(labels, **changes)
+
+
+def test_a_run_in_search_of_canaries_starts_from_the_labels_of_other_public_rows():
+    given, people, fit = list[dict[str, Any]](), PUBLIC[:20], PATEClassifier.fit
+
+    def told(model, *rows, **more):
+        given.append(more)
+        return fit(model, *rows, **more)
+
+    model = PATEClassifier(method=NoisyMoments(mechanism=NoisySum(1.0)), classes=sorted(set(LABELS)), random_state=0)
+    model.set_params(noise=SimulationNoise(0))
+    odd = {"X_canaries": people, "y_canaries": PUBLIC_LABELS[:20]}
+    score = pate_canaries(model, PRIVATE, LABELS, **odd, X_public=PUBLIC[20:], y_public=PUBLIC_LABELS[20:])
+    with patch.object(PATEClassifier, "fit", told):
+        scores = np.asarray(score(np.arange(20) < 10))
+    assert scores.shape == (20,)
+    assert_array_equal(given[0]["X_public"], PUBLIC)
+    assert given[0]["y_public"][:20].tolist() == [None] * 20
+    assert_array_equal(given[0]["y_public"][20:], PUBLIC_LABELS[20:])
+    with pytest.raises(InvalidDataError, match="one label per row of `X_public`"):
+        pate_canaries(model, PRIVATE, LABELS, **odd, y_public=PUBLIC_LABELS[20:])
+
+
+def test_labels_from_which_no_model_learns_are_refused_before_anything_is_planned(tmp_path):
+    write_people(tmp_path)
+    (tmp_path / "config.toml").write_text(
+        '[private]\nfile = "private.csv"\nlabel = "ill"\nentity = "patient"\nclasses = ["no", "yes"]\n'
+        '[public]\nfile = "public.csv"\nlabel = "ill"\nevaluate_last = 10\n[privacy]\nepsilon = 1\n'
+        '[output]\nfolder = "out"\n'
+    )
+    config = load_config(tmp_path / "config.toml")
+    data = load_sources(config)
+    with patch.object(PATEClassifier, "check") as told:
+        check(config, data)
+    few, known = told.call_args.kwargs["y_public"].tolist(), data.y_public[:110].tolist()
+    assert few[110:] == [None] * 10
+    for name in ("no", "yes"):
+        assert few.count(name) == min(50, known.count(name)) > 40
+    of_one = replace(data, y_public=np.where(np.arange(120) == 90, "yes", "no"))
+    with pytest.raises(InvalidDataError, match="two classes with two rows"):
+        check(config, of_one)
 
 
 @pytest.mark.parametrize("stack", [0.0, 1.0, float("nan")])

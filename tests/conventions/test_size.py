@@ -15,8 +15,8 @@ MODULES = 183
 CEILINGS = {
     "_internal": 1_345,
     "accounting": 2_645,
-    "audit": 1_615,
-    "cli": 3_725,
+    "audit": 1_630,
+    "cli": 3_735,
     "datasets": 170,
     "estimator": 1_665,
     "features": 2_775,
@@ -32,7 +32,7 @@ CEILINGS = {
     "testing": 385,
     "root": 4_695,
 }
-TEST_LINES = 31_600
+TEST_LINES = 31_800
 
 
 def lines_of(*paths: Path) -> int:

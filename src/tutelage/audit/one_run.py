@@ -162,6 +162,8 @@ def pate_canaries(
     X_canaries: npt.ArrayLike,
     y_canaries: npt.ArrayLike,
     entity_ids: npt.ArrayLike | None = None,
+    X_public: npt.ArrayLike | None = None,
+    y_public: npt.ArrayLike | None = None,
 ) -> Score:
     """Return the score of `audit_in_one_run` for a whole run of `model`: teachers, votes, noise and student.
 
@@ -181,14 +183,22 @@ def pate_canaries(
         Synthetic rows with labels that no real row would have.
     entity_ids : array of shape (rows,), optional
         Whose row it is. Default: everybody has one row.
+    X_public, y_public : arrays of shape (public rows, features) and (public rows,), optional
+        Further public rows beside the canaries, and their labels where `fit` gets them. Canaries have no public label.
     """
     if model.classes is None or model.random_state is None:
         raise InvalidParameterError("`model` of pate_canaries must have `classes` and a `random_state`. Set both.")
     rows, labels = np.asarray(X), np.asarray(y)
     people, answers = np.asarray(X_canaries), np.asarray(y_canaries)
+    more = people[:0] if X_public is None else np.asarray(X_public)
+    public: dict[str, Any] = {"X_public": np.concatenate([people, more])}
+    if y_public is not None:
+        public["y_public"] = np.concatenate([np.full(len(people), None), np.asarray(y_public, dtype=object)])
     ids = as_column(np.arange(len(rows)) if entity_ids is None else entity_ids)
     if not len(rows) == len(labels) == len(ids) or len(people) != len(answers) or len(people) == 0:
         raise InvalidDataError("Rows, labels and ids must have one entry each, and so must canaries and their labels.")
+    if y_public is not None and np.shape(y_public) != (len(more),):
+        raise InvalidDataError("`y_public` of pate_canaries must have one label per row of `X_public`. Pass both.")
     known = [str(name) for name in ids.tolist()]
     names = [f"canary {number}" for number in range(len(people))]
     if set(names) & set(known):
@@ -202,9 +212,9 @@ def pate_canaries(
             # An audit repeats fits and publishes none of them, and its public rows are those that it looks for.
             warnings.simplefilter("ignore", RepeatedFitWarning)
             warnings.simplefilter("ignore", PreflightWarning)
-            run.fit(*everything, X_public=people, entity_ids=everybody)
+            run.fit(*everything, entity_ids=everybody, **public)
         own = np.searchsorted(run.classes_, answers)
-        said = run.release_.labels == own
+        said = run.release_.labels[: len(people)] == own
         if not hasattr(run, "predict_proba"):
             return said + (run.predict(people) == answers).astype(np.float64)
         return said + run.predict_proba(people)[np.arange(len(people)), own]
