@@ -63,6 +63,7 @@ def test_a_second_run_returns_the_same_and_spends_nothing(configured, called):
     assert "--overwrite" in refusal(called("run", "config.toml", cwd=folder), 2)
     again = succeeded(called("run", "config.toml", "--overwrite", "--json", cwd=folder))
     assert (folder / "out" / "student.skops").read_bytes() == first
+    assert "publishes earlier noisy sums of ballots" in (folder / "out" / "card.md").read_text()
     assert json.loads(again.stdout)["budget"]["spent"] == spent == pytest.approx(2.0, rel=1e-3)
 
 

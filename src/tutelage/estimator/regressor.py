@@ -59,7 +59,7 @@ def numbers_of(cells: Any, named: str = "y") -> FloatArray:
     found = None
     with suppress(Exception), np.errstate(all="ignore"):  # such as one of a cell, which may quote it
         given = np.asarray(column_array(cells))
-        found = None if given.dtype.kind in "cmM" else given.astype(np.float64)  # a date is no number
+        found = None if given.dtype.kind in "cmM" else given.astype(np.float64)  # dates are not numbers
     if found is None or found.ndim != 1 or not np.all(np.isfinite(found)):
         raise InvalidDataError(_NO_NUMBERS.format(named))
     return found
