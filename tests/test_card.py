@@ -21,7 +21,7 @@ from tutelage.exceptions import InvalidParameterError, NotPublishableError
 from tutelage.privacy import NeighboringRelation, PrivacyUnit, PrivateEpsilon, PublicEpsilon
 from tutelage.reporting import Batch, ClassAccuracy, PrivacyCard
 from tutelage.reporting.lints import Finding, lint
-from tutelage.reporting.record import FIRST_PAGE, STATEMENTS, FrontierPoint, Influence, Reached, merged
+from tutelage.reporting.record import FIRST_PAGE, STATEMENTS, Errors, FrontierPoint, Influence, Reached, merged
 
 PATIENT = PrivacyUnit("patient_id", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
 BUDGET = {"budget": 3.0, "delta": 1e-5, "spent": 2.5, "remaining": 0.5, "entries": 3, "head": "ab" * 32}
@@ -61,6 +61,7 @@ def full_card(**changes: Any) -> PrivacyCard:
         "event": Composed(tuple(Repeated(event, times) for event, times in checked)),
         "accuracy_by_class": (ClassAccuracy("no", 90, 88), ClassAccuracy("yes", 110, 92), ClassAccuracy("?", 0, 0)),
         "public_labels_accuracy": 0.8,
+        "errors": (Errors(0.0, 100.0, 500, 12.5, 20.0, 0.8),),
         "influences": (Influence("age", "yes", "17 to 20", "80 to 90", 1.5), Influence("<b>", "no", "x", "y", 0.25)),
         "goals": (Reached("balanced accuracy", 0.75, 0.6, 0.5),),
         "class_weight": {"no": 0.5, "yes": 2.25},
