@@ -46,7 +46,8 @@ Accuracy in % without public rows, at δ = 10⁻⁵ for one replaced row (`pytho
 are differences of tutelage to the others, paired by split, ± one standard error, and the number of splits where fewer
 were measured. The largest losses come first. All are told the same schema, and no private row chooses a setting: DP-EBM
 has its defaults, and ten times their learning rate. With "told ε", it protects against an added or removed row only.
-A fit of AIM to Adult took more than ten minutes on a busy machine, and was stopped. One of MST took seven to twelve."""
+AIM did not fit Adult in half an hour on a busy machine. MST took three to twelve minutes; as installed here
+(smartnoise-synth 1.0.8, mbi 1.1.0) it ends below the majority class, so the fault may be in the package."""
 
 
 class Seen(NamedTuple):

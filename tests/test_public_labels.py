@@ -1,5 +1,6 @@
 """Labels of public rows: a model of them, ballots that correct it, and a sum that says how much to believe of each."""
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 from unittest.mock import patch
@@ -15,13 +16,13 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from blobs import LABELS, PRIVATE, PUBLIC, TEST, TRUE
 from test_cli import write_people
 from tutelage import PATEClassifier, SimulationNoise
-from tutelage.accounting.composition import rounding_variance
 from tutelage.audit import PrivateRows, check_fit, pate_canaries
 from tutelage.cli.config import load_config
 from tutelage.cli.sources import check, load_sources
 from tutelage.exceptions import BudgetContinuedWarning, BudgetExceededError, InvalidDataError, InvalidParameterError
 from tutelage.features import PublicFeatureMap
 from tutelage.features.scored import PublicModel, ScoredRows, log_chances
+from tutelage.mechanisms import NoisySum
 from tutelage.methods import CappedVotes, NoisyMoments
 from tutelage.methods import noisy_moments as moments
 from tutelage.methods.noisy_moments import StackingBallot, sum_of_joint

@@ -213,7 +213,7 @@ def test_columns_that_say_the_same_do_no_harm():
     size = rng.random(20_000)
     rows = {name: size + 0.02 * rng.random(20_000) for name in "abcdefgh"}
     y = 10 * size**2
-    schema = Schema({name: (0.0, 1.02) for name in rows})
+    schema = Schema(dict.fromkeys(rows, (0.0, 1.02)))
     for epsilon in (0.5, 3.0, 30.0):
         assert of(public=schema, epsilon=epsilon).fit(rows, y).score(rows, y) > 0.8
 
@@ -256,7 +256,7 @@ def test_the_table_of_effects_gives_the_numbers():
     chosen = [("", "every row"), *((name, cells[name][place]) for name, place in zip(cells, bins, strict=True))]
     found = [line["effects"]["target"] for line in table if (line["column"], line["cells"]) in chosen]
     assert sum(found) == pytest.approx(model.predict({"age": [40], "work": ["public"], "hours": [0.5]})[0])
-    assert [one[0] for one in model.student_.influences()][0] == "age"
+    assert next(one[0] for one in model.student_.influences()) == "age"
     assert model.student_.below_.shape == (N_PARTS, len(EDGES))
 
 

@@ -10,29 +10,29 @@ import tutelage
 from conftest import REPOSITORY
 
 PACKAGE = Path(tutelage.__file__).parent
-MODULES = 183
+MODULES = 185
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
     "_internal": 1_345,
     "accounting": 2_645,
-    "audit": 1_630,
-    "cli": 3_735,
+    "audit": 1_625,
+    "cli": 3_740,
     "datasets": 170,
-    "estimator": 1_665,
+    "estimator": 1_920,
     "features": 2_775,
-    "federation": 3_915,
+    "federation": 3_910,
     "ledger": 2_310,
     "mechanisms": 1_180,
-    "methods": 2_095,
+    "methods": 2_295,
     "planning": 980,
     "publishing": 1_115,
-    "reporting": 1_240,
-    "students": 2_525,
+    "reporting": 1_285,
+    "students": 2_795,
     "teachers": 2_955,
     "testing": 385,
     "root": 4_695,
 }
-TEST_LINES = 31_800
+TEST_LINES = 31_600
 
 
 def lines_of(*paths: Path) -> int:
