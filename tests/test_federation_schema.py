@@ -2,6 +2,7 @@
 
 import json
 import math
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -222,6 +223,37 @@ def test_rows_that_do_not_fit_are_refused_before_anything_is_spent(what, members
     with pytest.raises(InvalidDataError, match=message):
         members.entity(NAMES[0]).cast(batch, X, y, members.mailbox, entity_ids=ids)
     assert members.ledger(NAMES[0]).state().spent == 0
+
+
+ODD = {
+    "units": (
+        lambda X: X | {"age": [str(12 * int(age)) for age in X["age"]]},
+        "column 'age' is often outside its range",
+    ),
+    "codes": (
+        lambda X: X | {"work": np.where(X["work"] == "public", "1", "0")},
+        "column 'work' is often empty or unkn",
+    ),
+    "cells": (lambda X: X | {"hours": np.where(X["hours"] < 0.5, np.nan, X["hours"])}, "column 'hours' is often empty"),
+    "nothing": (lambda X: X, None),
+}
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_an_owner_is_told_of_odd_columns_before_anything_is_spent_and_nobody_else(what, members, monkeypatch):
+    change, said = ODD[what]
+    (X, y, ids), name, spent = people(0), NAMES[0], []
+    batch = members.aggregator().ask(None, members.mailbox).batch
+    monkeypatch.setattr(warnings, "warn", lambda *_, **__: spent.append(members.ledger(name).state().spent))
+    members.entity(name).cast(batch, change(X), y, members.mailbox, entity_ids=ids)
+    assert spent == [0] * (said is not None)
+    monkeypatch.undo()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("error")  # which may not make a hospital fail
+        members.entity(name).cast(batch, change(X), y, members.mailbox, entity_ids=ids)
+    assert [said in str(one.message) for one in told] == [True] * (said is not None)
+    for path in [*members.mailbox.folder.rglob("*"), *(members.folder / name).rglob("*")]:
+        assert not path.is_file() or b"often" not in path.read_bytes()
 
 
 def test_a_budget_without_room_for_all_sums_refuses_the_first(members):

@@ -2,6 +2,7 @@
 
 import math
 import shutil
+import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -238,6 +239,36 @@ def test_rows_that_do_not_fit_are_refused_before_anything_is_spent(what, members
     with pytest.raises(InvalidDataError, match=message):
         members.entity(NAMES[0]).cast(asked(members), X, y, members.mailbox, entity_ids=ids)
     assert members.ledger(NAMES[0]).state().spent == 0
+
+
+ODD = {
+    "units": (lambda X: X * [1, 1000, 1, 1], "column 'column 1' is about "),
+    "scaler": (lambda X: (X - X.mean(axis=0)) / X.std(axis=0), "A scaler seems to have been fitted on private rows"),
+    "range": (lambda X: np.add(X, [0, 0, 40, 0]), "column 'column 2' is about"),
+    "nothing": (lambda X: X, None),
+}
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("what", ODD)
+def test_an_owner_is_told_of_odd_columns_before_anything_is_spent_and_nobody_else(what, scaled, members, monkeypatch):
+    change, said = ODD[what]
+    sizes = np.array([1, 1, 1, 500 if scaled else 1])  # with which the map begins with a scaling
+    batch = members.aggregator().ask(X_PUBLIC * sizes, members.mailbox).batch
+    assert len(members.consortium.sums().round_of(batch).features) == 3 + scaled
+    (X, y, ids), name, spent = people(0), NAMES[0], []
+    X = change(X) * (1 if what == "scaler" else sizes)
+    monkeypatch.setattr(warnings, "warn", lambda *_, **__: spent.append(members.ledger(name).state().spent))
+    members.entity(name).cast(batch, X, y, members.mailbox, entity_ids=ids)
+    assert set(spent) == ({0} if said else set())
+    monkeypatch.undo()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("error")  # which may not make a hospital fail
+        members.entity(name).cast(batch, X, y, members.mailbox, entity_ids=ids)
+    assert said is None or any(said in str(one.message) for one in told)
+    assert bool(told) == (said is not None)
+    for path in [*members.mailbox.folder.rglob("*"), *(members.folder / name).rglob("*")]:
+        assert not path.is_file() or b"private rows" not in path.read_bytes().lower()
 
 
 def test_a_budget_without_room_for_all_rounds_refuses_the_first(tmp_path):

@@ -19,6 +19,7 @@ from scipy import stats
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.accounting.composition import continuous_gaussian_composition
 from tutelage.features.cells import UNKNOWN
+from tutelage.features.schema import Schema
 from tutelage.partition import canonical_ids, folded_ids
 from tutelage.tables import MOMENT, Cells, spelled
 
@@ -96,7 +97,7 @@ class Given:
     n_people: int | None = None  # if these are only the first of more rows
     takes_empty: bool = True  # whether the teachers take empty cells as they are
     compare: bool = True  # whether public rows can be private rows
-    by_schema: bool = False  # whether a public schema takes the place of public rows
+    schema: Schema | None = None  # in place of public rows
 
     def __repr__(self) -> str:
         return "Given(<private rows hidden>)"
@@ -115,12 +116,24 @@ def preflight(given: Given, words: Words, *, insist: bool = False) -> Found:
     overlap, is_large = _overlap(given)
     refusals = [*_hopeless(given), *([overlap] if overlap and is_large else [])]
     warned = [] if not overlap or is_large else [overlap]
-    scaled = scaled_by_private_rows(given)
-    unlike = unlike_columns(given, scaled)
-    warned += [*_odd_cells(given, unlike), *_said_of(scaled, unlike), *_odd_ids(given), *_rare_class(given)]
+    warned += [*told_of_columns(given), *_rare_class(given)]
     if insist:
         return Found(tuple(undecided), (*refusals, *warned))
     return Found((*undecided, *(f"{one} To continue anyway, {words.insist}." for one in refusals)), tuple(warned))
+
+
+def told_of_columns(given: Given) -> list[str]:
+    """Return warnings about columns of the private rows, beside the public rows or the schema; none quotes a cell."""
+    scaled, schema = scaled_by_private_rows(given), given.schema
+    unlike = unlike_columns(given, scaled)
+    warned = [*_odd_cells(given, unlike), *_said_of(scaled, unlike), *_odd_ids(given)]
+    if schema is not None and (beyond := schema.beyond(given.columns)):
+        differences = _first_of([f"column '{name}' {how}" for name, how in beyond.items()], "; ")
+        warned.append(
+            f"Private rows seem to differ from the schema in units or codes. In the private rows, {differences}. Use "
+            "the units and codes of the schema, or correct the schema by what is known publicly."
+        )
+    return warned
 
 
 def noise_of(mechanism: Any, epsilon: float | None, delta: float) -> float | None:
@@ -138,7 +151,7 @@ def noise_of(mechanism: Any, epsilon: float | None, delta: float) -> float | Non
 
 
 def _hopeless(given: Given) -> Iterator[str]:
-    if len(given.public) < _FEWEST_PUBLIC_ROWS and not given.by_schema:
+    if len(given.public) < _FEWEST_PUBLIC_ROWS and given.schema is None:
         yield (
             f"There are too few public rows ({len(given.public)}). With fewer than {_FEWEST_PUBLIC_ROWS}, the student "
             "cannot learn anything, and the budget would be spent for nothing. Add public rows; several hundred are "

@@ -19,8 +19,8 @@ CEILINGS = {
     "cli": 3_740,
     "datasets": 170,
     "estimator": 1_920,
-    "features": 2_775,
-    "federation": 3_910,
+    "features": 2_790,
+    "federation": 3_945,
     "ledger": 2_310,
     "mechanisms": 1_180,
     "methods": 2_295,
@@ -30,9 +30,9 @@ CEILINGS = {
     "students": 2_795,
     "teachers": 2_955,
     "testing": 385,
-    "root": 4_695,
+    "root": 4_710,
 }
-TEST_LINES = 31_600
+TEST_LINES = 31_700
 
 
 def lines_of(*paths: Path) -> int:

@@ -464,7 +464,7 @@ class Inputs(Parameters):
             n_people=n_people,
             takes_empty=run.method.takes_empty,
             compare=self.public_fraction is None,
-            by_schema=self.public is not None,
+            schema=self.public,
         )
 
     def _told(self, run: Resolved, found: Found) -> None:

@@ -21,6 +21,7 @@ _MOST_WHOLE = 24  # how far apart whole limits may be for each whole number to h
 _NEARLY_ALL = 0.98
 _PEOPLE_OF_BIN, _MOST_MERGED = 8.0, 3  # deviations of the noise; doublings of the width of bins
 _MOST_BINS, _MOST_COLUMNS = 2_000, 200
+_MANY = 0.3  # of the cells of a column
 
 
 @final
@@ -132,6 +133,20 @@ class Schema(PublicFeatureMap):
         if len(set(map(len, cells))) > 1:
             raise InvalidDataError("The columns of the rows must have as many cells each. Got columns of two lengths.")
         return np.column_stack([_bin_of(*one) for one in zip(cells, self.columns.values(), strict=True)])
+
+    def beyond(self, columns: Mapping[str, Cells]) -> dict[str, str]:
+        """Return how columns do not fit in many rows, by name: for the owner of the rows alone."""
+        found = dict[str, str]()
+        for name, column in self.columns.items():
+            if (cells := columns.get(name)) is None or not len(cells):
+                continue
+            if np.mean(_bin_of(cells, column) == len(self.cells[name]) - 1) >= _MANY:
+                found[name] = "is often empty or unknown"
+            elif _is_range(column):
+                numbers = _numbers(cells)
+                if np.mean((numbers < float(column[0])) | (numbers > float(column[1]))) >= _MANY:
+                    found[name] = "is often outside its range"
+        return found
 
 
 def _is_range(column: Sequence[Any]) -> bool:

@@ -1,6 +1,7 @@
 """The entity: owns sensitive data; its teachers' votes leave it noised, and in shares or perturbed one by one."""
 
-from typing import Any, Final, NamedTuple, final
+import warnings
+from typing import Any, Final, NamedTuple, cast, final
 
 import numpy as np
 import numpy.typing as npt
@@ -9,9 +10,16 @@ from tutelage._internal.releases import on_one_day
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.ballots import BallotSum
 from tutelage.events import Event, Repeated
-from tutelage.exceptions import FederationError, InvalidBallotError, InvalidDataError, StaleBatchError
+from tutelage.exceptions import (
+    FederationError,
+    InvalidBallotError,
+    InvalidDataError,
+    PreflightWarning,
+    StaleBatchError,
+)
 from tutelage.features.base import features_of_private, require_public_map
 from tutelage.features.rowwise import finite_rows, number_rows
+from tutelage.features.schema import Schema
 from tutelage.federation.batches import Batch
 from tutelage.federation.keys import Role
 from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, batch_status, seal
@@ -20,9 +28,10 @@ from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
 from tutelage.methods.noisy_moments import PeopleReady
 from tutelage.noise import SystemNoise
-from tutelage.partition import Shards
+from tutelage.partition import Shards, as_column
+from tutelage.preflight import Given, told_of_columns
 from tutelage.privacy import NeighboringRelation
-from tutelage.tables import as_table
+from tutelage.tables import Table, as_table
 from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory, blocks_of
 
 _VOTES = "votes"
@@ -108,7 +117,8 @@ class Entity:
         """Send the sum of this entity's ballots in one round, noised and in shares; the same again if asked again.
 
         A refusal spends nothing, for the same reasons as in `vote`, and the budget must allow this round and
-        all rounds that are left.
+        all rounds that are left. Before anything is spent, `PreflightWarning` tells the owner alone of columns that
+        seem to be in other units or codes than the public rows or the schema.
 
         Parameters
         ----------
@@ -127,6 +137,10 @@ class Entity:
         self._require_current(batch)
         asked = sums.round_of(batch)
         totals = ballots_of(sums, asked, X, y, entity_ids).totals
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", PreflightWarning)  # never an error: it would tell the aggregator of a row
+            for told in told_of_columns(_given(asked, sums.terms.schema, X, np.asarray(y), entity_ids)):
+                warnings.warn(told, PreflightWarning, stacklevel=3)
         return self._answer(batch, mailbox, totals, sums.event_from(asked.number))
 
     def _answer(self, batch: Batch, mailbox: Mailbox, ballots: IntArray, rest: Event | None = None) -> Vote:
@@ -223,6 +237,18 @@ def ballots_of(
         return vectors, _moderate(asked.student.residuals(vectors, block.labels))
 
     return sums.teacher.cast(blocks_of(rows, labels, people.assignment), products_of, asked.radius, people.unit)
+
+
+def _given(asked: AnyRound, schema: Schema | None, X: Any, y: IntArray, entity_ids: npt.ArrayLike | None) -> Given:
+    """Return what the owner of rows is warned about: beside the landmarks of a round, or a schema."""
+    if isinstance(asked, SchemaRound):
+        nobody, table = np.empty((0, 0)), cast("Table", as_table(X))
+        rows: dict[str, Any] = {"private": nobody, "public": nobody, "columns": table.columns, "numbers": ()}
+    else:
+        names = tuple(f"column {number}" for number in range(asked.columns))
+        rows = {"private": np.asarray(X, dtype=np.float64), "public": asked.landmarks, "columns": {}, "numbers": names}
+    ids = None if entity_ids is None else as_column(entity_ids)
+    return Given(**rows, labels=y, n_classes=asked.shape[0], entity_ids=ids, schema=schema)
 
 
 def _moderate(rows: Matrix) -> FloatArray:

@@ -21,6 +21,7 @@ from tutelage._internal.validation import integer_at_least
 from tutelage.digests import canonical
 from tutelage.events import Composed, Event, SummedNoise
 from tutelage.exceptions import ForgedMessageError, InvalidParameterError
+from tutelage.features.base import parts_of
 from tutelage.features.rowwise import projector
 from tutelage.features.stored import LARGEST, LEAST, arrays_of, map_of, names_of, require_moderate
 from tutelage.federation import sharing
@@ -79,6 +80,14 @@ class SumRound:
         """Number of columns of the rows that the map takes."""
         first: Any = self.features[0]
         return len(first.center)
+
+    @property
+    def landmarks(self) -> FloatArray:
+        """Some of the public rows, but for rounding."""
+        steps: list[Any] = parts_of(self.features)
+        *scaled, kernel = steps[:-2]
+        rows = kernel.points * kernel.weights.step + kernel.center
+        return rows * scaled[0].deviation + scaled[0].center if scaled else rows
 
     @property
     def student(self) -> NoisySumClassifier:
