@@ -15,7 +15,7 @@ MODULES = 185
 CEILINGS = {
     "_internal": 1_345,
     "accounting": 2_645,
-    "audit": 1_625,
+    "audit": 1_630,
     "cli": 3_740,
     "datasets": 170,
     "estimator": 1_920,
@@ -32,7 +32,7 @@ CEILINGS = {
     "testing": 385,
     "root": 4_710,
 }
-TEST_LINES = 31_700
+TEST_LINES = 31_750
 
 
 def lines_of(*paths: Path) -> int:

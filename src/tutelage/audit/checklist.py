@@ -187,12 +187,14 @@ def check_mechanism(
     return found
 
 
-def check_rows(private: PrivateRows, X_public: npt.ArrayLike) -> list[Checked]:
-    """Look for public rows that are private ones, and for entities in several silos."""
-    overlap = audit_overlap(private.X, X_public, private.entity_ids)
-    verdict: Verdict = "fail" if not overlap.passed else "note" if overlap.reasons else "pass"
-    reason = " ".join(overlap.reasons) or f"None of {overlap.public_rows:,} public rows equals a private row."
-    found = [Checked("no private row is among the public rows", verdict, reason, private=True)]
+def check_rows(private: PrivateRows, X_public: npt.ArrayLike | None) -> list[Checked]:
+    """Look for public rows, if there are any, that are private ones, and for entities in several silos."""
+    found = list[Checked]()
+    if X_public is not None:
+        overlap = audit_overlap(private.X, X_public, private.entity_ids)
+        verdict: Verdict = "fail" if not overlap.passed else "note" if overlap.reasons else "pass"
+        reason = " ".join(overlap.reasons) or f"None of {overlap.public_rows:,} public rows equals a private row."
+        found.append(Checked("no private row is among the public rows", verdict, reason, private=True))
     if private.silos is not None and private.entity_ids is not None:
         _, silos = np.unique(private.silos, return_inverse=True)
         shared = entities_in_several_shards(silos, private.entity_ids)

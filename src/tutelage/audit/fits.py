@@ -20,7 +20,7 @@ from tutelage.audit.checklist import Checked, PrivateRows, Verdict, check_mechan
 from tutelage.audit.sensitivity import changes_of_one, n_differing
 from tutelage.audit.sums import check_claim_of_sum, check_noise_of_sum
 from tutelage.boundary import Boundary
-from tutelage.estimator import PATEClassifier
+from tutelage.estimator import PATEClassifier, PATERegressor
 from tutelage.estimator.classifier import Intended
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.requests import PrivateRows as People
@@ -43,9 +43,9 @@ _TOO_FAR = (
 
 @config_context(transform_output="default")
 def check_fit(
-    model: PATEClassifier,
+    model: PATEClassifier | PATERegressor,
     private: PrivateRows,
-    X_public: npt.ArrayLike,
+    X_public: npt.ArrayLike | None = None,
     *,
     y_public: npt.ArrayLike | None = None,
     draws: int = 40_000,
@@ -56,12 +56,12 @@ def check_fit(
 
     Parameters
     ----------
-    model : PATEClassifier
+    model : PATEClassifier or PATERegressor
         What is audited. Its ledger is read, because the noise may follow from it, and never written.
     private : PrivateRows
         Rows, labels and ids, as `fit` takes them.
-    X_public : array of shape (rows, features)
-        Public rows.
+    X_public : array of shape (rows, features), optional
+        Public rows. Leave them out where `model` has a public schema.
     y_public : array of shape (rows,), optional
         Their labels, where `fit` gets them.
     draws : int
@@ -72,7 +72,8 @@ def check_fit(
         Show a progress bar.
     """
     integer_at_least(entities, 1, "entities", "check_fit")
-    trial = copy(model).set_params(insist=True, random_state=model.random_state or 0)
+    audited = model._fitting() if isinstance(model, PATERegressor) else model
+    trial = copy(audited).set_params(insist=True, random_state=audited.random_state or 0)
     ids = {"entity_ids": private.entity_ids, "silos": private.silos}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # they are for those who release it
@@ -131,10 +132,11 @@ def _check_moves(
 
     if cast_again(people)[1]:
         return Checked(_CHECK, "fail", _NOT_REPEATABLE, private=True)
-    furthest = dict[int, float]()  # by how many ballots are allowed
+    furthest, schema = dict[int, float](), fit.public.schema  # by how many ballots are allowed
     changes = list(changes_of_one(people.X, people.y, people.entity_ids, entities))
     for _, rows, labels, kept in progress_bar(changes, "one person changed", len(changes), shown=progress):
-        left, moved = cast_again(people.only(kept)._replace(X=rows, y=labels))
+        known = rows if schema is None else np.minimum(rows, np.array(schema.bins) - 1)  # no row is in another bin
+        left, moved = cast_again(people.only(kept)._replace(X=known, y=labels))
         allowed = 2 - (voters - left)
         furthest[allowed] = max(moved, furthest.get(allowed, 0.0))
     return _judged(furthest, voters, len(before.kept))
