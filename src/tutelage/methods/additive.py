@@ -117,7 +117,7 @@ def sum_of_entries(
 
 
 class Begun(NamedTuple):
-    """What the sums over a schema begin from; public."""
+    """Schema, people and cells that the sums begin from; public."""
 
     schema: Schema
     n_people: int

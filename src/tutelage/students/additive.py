@@ -47,7 +47,7 @@ class TableOfEffects(BaseEstimator, ABC):
     @property
     @abstractmethod
     def outputs(self) -> list[str]:
-        """What the effects add to: the classes, or the target."""
+        """Names of the numbers that the effects add to: the classes, or the target."""
 
     def totals(self, X: npt.ArrayLike) -> FloatArray:
         """Return the sum of the effects of each row, shape (rows, outputs)."""

@@ -46,7 +46,7 @@ class AdditiveRegressor(RegressorMixin, TableOfEffects):
 
     @property
     def outputs(self) -> list[str]:
-        """What the effects add to."""
+        """Name of the number that the effects add to."""
         return ["target"]
 
     def fit(self, _X: Matrix, _y: npt.ArrayLike) -> Self:
