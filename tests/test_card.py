@@ -21,7 +21,7 @@ from tutelage.exceptions import InvalidParameterError, NotPublishableError
 from tutelage.privacy import NeighboringRelation, PrivacyUnit, PrivateEpsilon, PublicEpsilon
 from tutelage.reporting import Batch, ClassAccuracy, PrivacyCard
 from tutelage.reporting.lints import Finding, lint
-from tutelage.reporting.record import FIRST_PAGE, STATEMENTS, Errors, FrontierPoint, Influence, Reached, merged
+from tutelage.reporting.record import FIRST_PAGE, STATEMENTS, Curve, Errors, FrontierPoint, Influence, Reached, merged
 
 PATIENT = PrivacyUnit("patient_id", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
 BUDGET = {"budget": 3.0, "delta": 1e-5, "spent": 2.5, "remaining": 0.5, "entries": 3, "head": "ab" * 32}
@@ -63,6 +63,11 @@ def full_card(**changes: Any) -> PrivacyCard:
         "public_labels_accuracy": 0.8,
         "errors": (Errors(0.0, 100.0, 500, 12.5, 20.0, 0.8),),
         "influences": (Influence("age", "yes", "17 to 20", "80 to 90", 1.5), Influence("<b>", "no", "x", "y", 0.25)),
+        "curves": (
+            Curve("age", "yes", True, ["17 to 20", "20 to 90"], [-0.5, 1.25], [0.125, 0.5]),
+            Curve("<b>ward", "yes", False, ["a&b", "<i>"], [0.75, -0.25], [0.0, 0.5]),
+        ),
+        "errors": (Errors(-5.0, 10.0, 40, 1.5, 2.5, 0.75),),
         "goals": (Reached("balanced accuracy", 0.75, 0.6, 0.5),),
         "class_weight": {"no": 0.5, "yes": 2.25},
         "batches": tuple(Batch(f"2026-01-0{day}T10:00:00+00:00", 100, 0.1, 0.02 * day) for day in range(1, 9)),
@@ -171,7 +176,7 @@ def test_no_place_on_a_card_takes_a_private_value_however_deep():
     whole = full_card(alone=full_card().epsilon, proposal=proposal, batches=full_card().batches[:1])
     for path, _ in places(whole):
         allowed = (NotPublishableError, InvalidParameterError) if path[0] == "findings" else NotPublishableError
-        lists = path in (("proposal", "caps"), ("proposal", "chances"))  # of public numbers
+        lists = path[-1] in ("caps", "chances", "effects", "noise")  # of public numbers
         for hidden in (*PRIVATE.values(), *([] if lists else [LIST])):
             for value in (hidden, (hidden,), {"deep": hidden}, ({"deep": (hidden,)},)):
                 with pytest.raises(allowed) as refused:

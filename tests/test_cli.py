@@ -174,7 +174,7 @@ def test_a_run_leaves_a_student_its_labels_and_a_card(folder):
         "features", "feature_map", "student", "student_accuracy", "evaluation_rows", "budget",
         "versions", "noise", "epsilon_order", "epsilon_if_added_or_removed", "sanitised", "proposal", "alone",
         "majority_share", "public_labels_accuracy", "accuracy_by_class", "batches", "frontier", "findings",
-        "statements", "goals", "class_weight", "influences", "errors",
+        "statements", "goals", "class_weight", "influences", "curves", "errors",
     }  # fmt: skip
     assert "spends from the same budget" in refusal(tutelage("run", "config.toml", cwd=folder), 2)
     again = tutelage("run", "config.toml", "--overwrite", "--json", cwd=folder)

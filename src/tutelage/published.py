@@ -88,6 +88,7 @@ def card_of(model: Any, judged: Judged, features: Sequence[str], statements: dic
         goals=judged.goals,
         class_weight={str(value): weight for value, weight in (model.class_weight_ or {}).items()},
         accuracy_by_class=accuracy,
+        curves=tuple(getattr(model.student_, "curves", list)()),
         influences=tuple(starmap(Influence, getattr(model.student_, "influences", list)())),
         budget=(model.ledger_ if history is None else history.state).as_dict(),
         batches=() if history is None else batches_of(history),

@@ -26,13 +26,13 @@ CEILINGS = {
     "methods": 2_295,
     "planning": 980,
     "publishing": 1_115,
-    "reporting": 1_285,
-    "students": 2_795,
+    "reporting": 1_330,
+    "students": 2_910,
     "teachers": 2_955,
     "testing": 385,
     "root": 4_710,
 }
-TEST_LINES = 31_750
+TEST_LINES = 31_900
 
 
 def lines_of(*paths: Path) -> int:

@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "teachers": {"ballots", "features", "networks", "partition"},
     "mechanisms": {"ballots", "noise"},
     "accounting": {"ballots"},
-    "students": {"features"},
+    "students": {"features", "reporting"},
     "reporting": set(),
     "ledger": {"accounting"},
     "publishing": {"accounting", "ledger", "noise", "reporting", "ballots"},

@@ -237,7 +237,7 @@ class Additive(SumsOverSchema):
         residuals = form_of_residuals(sizes, sum(map(len, scores.tables)))
         values, sigma = yield from self.asked(_RESIDUALS, residuals, partial(residuals_of, scores), named, public)
         named = [*named, data_digest(values).hex()]
-        weighing = Weighing.of(scores, scores.corrected(values, sigma, _RESIDUAL_STEPS))
+        weighing = Weighing.of(scores, *scores.corrected(values, sigma, _RESIDUAL_STEPS))
         weights = form_of_joint(weighing.n_weights, public.unit)
         values, sigma = yield from self.asked(_WEIGHTS, weights, partial(joint_of, weighing), named, public)
         student, counted = weighing.classifier(values[0], sigma, n_people, public.classes, schema), None

@@ -132,7 +132,7 @@ class AdditiveMean(SumsOverSchema):
         form = form_of_residuals(sizes, sum(map(len, means.tables)))
         values, sigma = yield from self.asked(_RESIDUALS, form, partial(residuals_of, means), named, public)
         named = [*named, data_digest(values).hex()]
-        fitting = Fitting.of(means, means.corrected(values, sigma, STEPS))
+        fitting = Fitting.of(means, *means.corrected(values, sigma, STEPS))
         form = form_of_joint(fitting.n_weights, public.unit)
         values, sigma = yield from self.asked(_WEIGHTS, form, partial(weights_of_effects, fitting), named, public)
         named = [*named, data_digest(values).hex()]

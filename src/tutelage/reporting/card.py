@@ -17,6 +17,7 @@ from tutelage.reporting.record import (
     Batch,
     CardRecord,
     ClassAccuracy,
+    Curve,
     Errors,
     FrontierPoint,
     Influence,
@@ -29,6 +30,7 @@ _MOST_DIGITS = 20
 _PARTS = {
     "accuracy_by_class": ClassAccuracy,
     "influences": Influence,
+    "curves": Curve,
     "errors": Errors,
     "goals": Reached,
     "batches": Batch,
@@ -92,6 +94,8 @@ class PrivacyCard(CardRecord):
         The accuracy by class.
     influences : tuple of Influence
         The columns that move scores furthest, if the student is a table of effects.
+    curves : tuple of Curve
+        The effects of these columns, at most six, to be drawn.
     errors : tuple of Errors
         How wrong a student that predicts numbers is on public rows, if the user gave some.
     budget : dict

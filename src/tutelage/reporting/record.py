@@ -65,6 +65,7 @@ _MOST_BARS = 12
 _EVENTS = {*get_args(Single), Repeated, Composed}
 
 
+_SIGNED = ("curves", "errors")  # their numbers may be below 0
 _NEEDED = ("budget", "delta", "spent", "entries", "head")
 # What the dictionaries of a card may contain: `LedgerState.as_dict`, and `tutelage.publishing.recording.record_of`.
 _ENTRIES: dict[str, dict[str, Any]] = {
@@ -181,6 +182,41 @@ class Influence:
 
 @final
 @dataclass(frozen=True, slots=True)
+class Curve:
+    """The effects of the cells of one column, in a student that is a table of effects.
+
+    Parameters
+    ----------
+    column, name : str
+        The column, and the class whose score it moves, or the target.
+    ordered : bool
+        Whether the cells are intervals of a number, in order; otherwise they are categories.
+    cells : list of str
+        The cells in words.
+    effects, noise : list of float
+        The effect of each cell, and the half-width of its band: two standard deviations of the privacy noise.
+    """
+
+    column: str
+    name: str
+    ordered: bool
+    cells: list[str]
+    effects: list[float]
+    noise: list[float]
+
+    @property
+    def lowest(self) -> float:
+        """The lower end of all bands."""
+        return min(effect - noise for effect, noise in zip(self.effects, self.noise, strict=True))
+
+    @property
+    def highest(self) -> float:
+        """The upper end of all bands."""
+        return max(effect + noise for effect, noise in zip(self.effects, self.noise, strict=True))
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class Errors:
     """How wrong a student that predicts numbers is on public rows, in the unit of the number.
 
@@ -267,6 +303,7 @@ class CardRecord:
     class_weight: dict[str, float] = field(default_factory=dict)
     accuracy_by_class: tuple[ClassAccuracy, ...] = ()
     influences: tuple[Influence, ...] = ()
+    curves: tuple[Curve, ...] = ()
     errors: tuple[Errors, ...] = ()
     budget: dict[str, Any]
     batches: tuple[Batch, ...] = ()
@@ -295,7 +332,11 @@ class CardRecord:
         _check_range(self.answered, "answered", self.queries)
         for entry in self.accuracy_by_class:
             _check_range(entry.right, "accuracy_by_class.right", entry.rows)
+        for one in self.curves:
+            if not len(one.cells) == len(one.effects) == len(one.noise) > 0 <= min(one.noise):
+                raise InvalidParameterError("`curves` of a card must have an effect and a noise from 0 for each cell.")
         for one in self.errors:
+            _check_range(one.rows, "errors.rows")
             _check_range(one.typical, "errors.typical")
             _check_range(one.of_mean, "errors.of_mean")
             _check_range(one.within, "errors.within", 1)
@@ -420,7 +461,7 @@ def check_public(value: Any, hint: Any, where: str, *, ranged: bool = True) -> N
     if ranged:
         _check_range(value, where)
     for name, part, of_part in _parts(value, chosen, where):
-        check_public(part, of_part, name, ranged=ranged and where not in _ENTRIES)
+        check_public(part, of_part, name, ranged=ranged and where not in _ENTRIES and where not in _SIGNED)
 
 
 def _parts(value: Any, hint: Any, where: str) -> list[tuple[str, object, Any]]:

@@ -61,6 +61,8 @@ def _environment(form: Form) -> "Environment":
         "cases": meaning.cases,
         "claim": meaning.claim,
         "counted": counted,
+        "ends": lambda cell: cell.split(" to "),
+        "signed": lambda number: f"{number:+.2g}".replace("-", "−") if number else "0",
         "number": "{:,}".format,
         "short": "{:.10g}".format,
         "line": lambda block: Markup(" ".join(block.split())),  # noqa: S704  a block is escaped already

@@ -6,23 +6,28 @@ sum says how much of each column's score and of the correction to believe (`tute
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
-from typing import Any, Self, final
+from typing import Any, NamedTuple, Self, final
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from tutelage._internal.html import escape
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidDataError
 from tutelage.features.schema import Schema
 from tutelage.features.scored import chances_of
+from tutelage.reporting.record import Curve
+from tutelage.reporting.render import render
 from tutelage.students.stacking import radius_of, weights_of
 from tutelage.tables import is_number
 
-_MOST_SHOWN = 12  # columns, on a card
+BAND = 2.0  # deviations of the noise
+_MOST_SHOWN = 12  # columns, on a card, and categories in a drawing
+_MOST_DRAWN = 6  # columns
 _MOST_GROUPS = 16  # of the bins of a column
 _FULL = 3.0  # deviations of the noise that a group holds at least, if any other can be put to it
 _HALF = 0.5  # of a score: columns say the same in part
@@ -31,6 +36,8 @@ _LEAST_VARIANCE = 0.02  # of a class in a group
 _MADE_UP = 2_000  # rows, whose columns have nothing to do with each other
 _PRIOR_ROWS = 10
 _SPREADS = np.exp(np.arange(-10, 3, 0.5))  # of effects, as variances
+
+Columns = tuple[FloatArray, ...]  # an array for each column
 
 
 class TableOfEffects(BaseEstimator, ABC):
@@ -41,13 +48,24 @@ class TableOfEffects(BaseEstimator, ABC):
 
     intercept_: FloatArray
     effects_: list[FloatArray]
+    noise_: list[FloatArray]  # standard deviation of each effect, by the noise alone
     cells_: dict[str, list[str]]  # of each bin, in words
+    ordered_: list[bool]  # whether the bins of each column are intervals of numbers
     n_features_in_: int
 
     @property
     @abstractmethod
     def outputs(self) -> list[str]:
         """Names of the numbers that the effects add to: the classes, or the target."""
+
+    def with_table(
+        self, effects: Sequence[FloatArray], noise: Sequence[FloatArray], groups: Sequence[IntArray], schema: Schema
+    ) -> Self:
+        """Take the effects of the groups of bins of each column, shape (groups, outputs), and their deviations."""
+        self.effects_ = [effect[group] for effect, group in zip(effects, groups, strict=True)]
+        self.noise_ = [one[group] for one, group in zip(noise, groups, strict=True)]
+        self.cells_, self.ordered_ = schema.cells, list(schema.ordered)
+        return self
 
     def totals(self, X: npt.ArrayLike) -> FloatArray:
         """Return the sum of the effects of each row, shape (rows, outputs)."""
@@ -63,17 +81,21 @@ class TableOfEffects(BaseEstimator, ABC):
     def effects(self) -> list[dict[str, Any]]:
         """Return the table: for each bin its column, its cells in words, and what it adds to each output.
 
-        A frame library or `json.dumps` takes it as it is. The first line is what every row begins from.
+        `noise` is two standard deviations of the privacy noise: in about 95 of 100 cases, the effect without noise is
+        no further away. It does not say how far effects are from those of other people. A frame library or `json.dumps`
+        takes the table as it is. The first line is what every row begins from; its noise is not estimated.
         """
         check_is_fitted(self)
-        names = self.outputs
-        lines = [("", "every row", self.intercept_)]
-        for (column, cells), effects in zip(self.cells_.items(), self.effects_, strict=True):
-            lines += [(column, cell, effect) for cell, effect in zip(cells, effects, strict=True)]
-        return [
-            {"column": column, "cells": cells, "effects": dict(zip(names, effect.tolist(), strict=True))}
-            for column, cells, effect in lines
+        first = {"column": "", "cells": "every row", "effects": self._by_output(self.intercept_), "noise": None}
+        columns = zip(self.cells_.items(), self.effects_, self.noise_, strict=True)
+        return [first] + [
+            {"column": column, "cells": cell, "effects": self._by_output(one), "noise": self._by_output(BAND * noise)}
+            for (column, cells), effects, doubts in columns
+            for cell, one, noise in zip(cells, effects, doubts, strict=True)
         ]
+
+    def _by_output(self, numbers: FloatArray) -> dict[str, float]:
+        return dict(zip(self.outputs, numbers.tolist(), strict=True))
 
     def influences(self) -> list[tuple[str, str, str, str, float]]:
         """Return the columns that move rows furthest: name, output, cells of the lowest and highest effect, distance.
@@ -89,6 +111,34 @@ class TableOfEffects(BaseEstimator, ABC):
             low, high = (_named(cells, shown[:, place] == end(shown[:, place])) for end in (np.min, np.max))
             found.append((column, self.outputs[place], low, high, float(distances[place])))
         return sorted((one for one in found if one[-1] > 0), key=lambda one: -one[-1])[:_MOST_SHOWN]
+
+    def curves(self) -> list[Curve]:
+        """Return the effects of the columns that move rows furthest, to be drawn; cells are left out as above.
+
+        Categories come by their effects; of many, those with large ones.
+        """
+        found = list[Curve]()
+        for column, output, *_ in self.influences()[:_MOST_DRAWN]:
+            place, of = list(self.cells_).index(column), self.outputs.index(output)
+            effects, noise = self.effects_[place][:-1, of], BAND * self.noise_[place][:-1, of]
+            chosen = np.arange(len(effects))
+            if not self.ordered_[place]:
+                large = np.argsort(-np.abs(effects), kind="stable")[:_MOST_SHOWN]
+                chosen = large[np.argsort(-effects[large], kind="stable")]
+            cells = [self.cells_[column][one] for one in chosen.tolist()]
+            drawn = [[float(f"{one:.4g}") for one in numbers[chosen].tolist()] for numbers in (effects, noise)]
+            found.append(Curve(column, output, self.ordered_[place], cells, *drawn))
+        return found
+
+    def _repr_html_(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Return what notebooks show: the curves, without a script."""
+        if not hasattr(self, "effects_"):
+            return f"<pre>{escape(repr(self))}</pre>"
+        return render("curves.jinja", "html", curves=self.curves(), scores=len(self.outputs) > 1)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        """Return the same to notebooks that ask for all forms: scikit-learn has a form of its own."""
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
 
 @final
@@ -146,6 +196,7 @@ class Scores:
 
     groups: tuple[IntArray, ...]  # group of each bin of each column; the last number is that of bins of no group
     tables: tuple[FloatArray, ...]  # score of each group for each class
+    doubts: tuple[FloatArray, ...]  # deviations of these scores, by the noise
     sizes: tuple[FloatArray, ...]  # about how many people each group has
     shares: FloatArray  # of the classes
     walks: tuple[int, ...]  # how many groups of each column, the first ones, are intervals that follow each other
@@ -161,19 +212,20 @@ class Scores:
         totals = [found.sum(axis=1) / scale for found in per_column]
         people = np.maximum(np.average(totals, axis=0, weights=1 / np.array(sizes_of)), 1.0)
         shares = people / people.sum()
-        groups, tables, sizes, walks = [], [], [], []
+        groups, tables, doubts, sizes, walks = [], [], [], [], []
         for found, cell, follow in zip(per_column, cells, ordered, strict=True):
             runs, walk = grouped(found.sum(axis=0).tolist(), sigma * sqrt(len(people)), ordered=follow)
             group = np.full(found.shape[1], len(runs))
             for number, places in enumerate(runs):
                 group[places] = number
-            table, size = _scored(found / scale, sigma / scale, group, shares, len(runs), walk)
+            table, doubt, size = _scored(found / scale, sigma / scale, group, shares, len(runs), walk)
             groups.append(group[cell])
             tables.append(table)
+            doubts.append(doubt)
             sizes.append(size)
             walks.append(walk)
         np.asarray_chkfinite(np.vstack(tables))  # or, by counts that somebody made up, a ballot could fail by its rows
-        return cls(tuple(groups), tuple(tables), tuple(sizes), shares, tuple(walks))
+        return cls(tuple(groups), tuple(tables), tuple(doubts), tuple(sizes), shares, tuple(walks))
 
     @property
     def base(self) -> FloatArray:
@@ -189,11 +241,14 @@ class Scores:
         """Return the scores that the later sums begin from."""
         return self.base + _HALF * summed(self.tables, rows)
 
-    def corrected(self, residuals: IntArray, sigma: float, scale: float) -> tuple[FloatArray, ...]:
-        """Return corrections of the scores by the noisy sums of what they get wrong, shape (classes, groups)."""
+    def corrected(self, residuals: IntArray, sigma: float, scale: float) -> tuple[Columns, Columns]:
+        """Return corrections of the scores by the noisy sums of what they get wrong, shape (classes, groups).
+
+        The second value is their doubts.
+        """
         made_up = made_up_rows(self.sizes)
         chances = chances_of(self.half(made_up))
-        spreads, found = chances * (1 - chances), list[FloatArray]()
+        spreads, found = chances * (1 - chances), list[tuple[FloatArray, FloatArray]]()
         per_column = np.split(residuals.T / scale, np.cumsum(list(map(len, self.tables)))[:-1])
         for place, (wrong, size) in enumerate(zip(per_column, self.sizes, strict=True)):
             within = np.zeros_like(wrong)
@@ -204,11 +259,13 @@ class Scores:
             weights = (size[:, np.newaxis] * np.maximum(spread, _LEAST_VARIANCE))[known]
             wrong = (wrong - wrong.mean(axis=1, keepdims=True))[known]
             wrong = wrong - weights * (wrong.sum(axis=0) / weights.sum(axis=0))  # the intercept follows from the rest
-            around = ((sigma / scale) ** 2 * (1 - 1 / len(self.base)) + weights) / weights**2
-            correction = np.zeros((len(size), len(self.base)))
-            correction[known] = expected_effects(wrong / weights, around, prior_of(size[known], self.walks[place]))
-            found.append(correction)
-        return tuple(found)
+            noise = (sigma / scale / weights) ** 2 * (1 - 1 / len(self.base))
+            correction, doubt = np.zeros((2, len(size), len(self.base)))
+            prior = prior_of(size[known], self.walks[place])
+            correction[known], doubt[known] = expected_effects(wrong / weights, 1 / weights, noise, prior)
+            found.append((correction, doubt))
+        corrections, doubts = zip(*found, strict=True)
+        return corrections, doubts
 
 
 @final
@@ -217,14 +274,16 @@ class Weighing:
     """The ballot that says how much of each score and of the correction to believe; public."""
 
     scores: Scores
-    corrections: tuple[FloatArray, ...]
+    corrections: Columns
+    doubts: Columns  # of the corrections
     radius: float
 
     @classmethod
-    def of(cls, scores: Scores, corrections: tuple[FloatArray, ...]) -> Self:
+    def of(cls, scores: Scores, corrections: Columns, doubts: Columns) -> Self:
         """Return the ballot, whose length follows from made-up rows."""
         np.asarray_chkfinite(np.vstack(corrections))
-        return cls(scores, corrections, radius_of(cls(scores, corrections, 1.0).explained(made_up_rows(scores.sizes))))
+        made = cls(scores, corrections, doubts, 1.0)
+        return replace(made, radius=radius_of(made.explained(made_up_rows(scores.sizes))))
 
     @property
     def n_weights(self) -> int:
@@ -243,17 +302,33 @@ class Weighing:
     ) -> AdditiveClassifier:
         """Return the student that follows from the noisy sum of all ballots."""
         d = len(self.corrections)
-        weights = weights_of(total, sigma, n_people, (self.n_weights,)) / self.radius
+        weights, moved = np.array(weights_of(total, sigma, n_people, (self.n_weights,))) / self.radius
         biases = weights[d + 1 :]
-        by_group = [
-            (_HALF + weight) * table + weights[d] * beyond
-            for weight, table, beyond in zip(weights[:d], self.scores.tables, self.corrections, strict=True)
-        ]
-        effects = [effect[group] for effect, group in zip(by_group, self.scores.groups, strict=True)]
+        parts = Parts(self.scores.tables, self.scores.doubts, self.corrections, self.doubts)
+        by_group, noise = parts.believed(np.append(_HALF + weights[:d], weights[d]), moved)
         made = AdditiveClassifier()
         made.classes_, made.intercept_ = np.asarray(classes), self.scores.base + biases - biases.mean()
-        made.effects_, made.cells_, made.n_features_in_ = effects, schema.cells, d
-        return made
+        made.n_features_in_ = d
+        return made.with_table(by_group, noise, self.scores.groups, schema)
+
+
+class Parts(NamedTuple):
+    """Scores and corrections of the groups of each column, each with its doubt: how far the noise moves it."""
+
+    tables: Columns
+    doubts: Columns
+    corrections: Columns
+    doubts_of_corrections: Columns
+
+    def believed(self, weights: FloatArray, moved: FloatArray) -> tuple[list[FloatArray], list[FloatArray]]:
+        """Return the effects and their doubts, by a weight for each column and one for the correction."""
+        effects, noise = list[FloatArray](), list[FloatArray]()
+        (*each, last), (*each_moved, last_moved) = weights, moved[: len(weights)]
+        for weight, move, table, doubt, correction, of_it in zip(each, each_moved, *self, strict=True):
+            effects.append(weight * table + last * correction)
+            variances = (weight * doubt) ** 2 + (move * table) ** 2 + (last * of_it) ** 2
+            noise.append(np.sqrt(variances + (last_moved * correction) ** 2))
+        return effects, noise
 
 
 def made_up_rows(sizes: Sequence[FloatArray]) -> IntArray:
@@ -306,8 +381,8 @@ def _runs(totals: list[int], noise: float) -> list[list[int]]:
 
 def _scored(
     counts: FloatArray, sigma: float, group: IntArray, shares: FloatArray, n_groups: int, walk: int
-) -> tuple[FloatArray, FloatArray]:
-    """Return the score of each group for each class, and about how many people it has; of no group zeros."""
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the score of each group for each class, its doubt, and about how many people it has; of no group zeros."""
     m = len(shares)
     held = np.zeros((n_groups + 1, m))
     np.add.at(held, group, counts.T)
@@ -316,11 +391,17 @@ def _scored(
     people = np.maximum(held.sum(axis=1, keepdims=True), noise * sqrt(m))
     scale = np.sqrt(shares * (1 - shares))
     beyond = (held - shares * held.sum(axis=1, keepdims=True)) / people / scale
-    around = (noise / people / scale) ** 2 * ((1 - shares) ** 2 + shares**2 * (m - 1)) + 1 / people
-    found = shares + scale * expected_effects(beyond, around, prior_of(people[:, 0], walk))
-    scores = np.log(np.maximum(found / shares, _LEAST_SHARE))
+    of_noise = (noise / people / scale) ** 2 * ((1 - shares) ** 2 + shares**2 * (m - 1))
+    effects, doubts = expected_effects(beyond, 1 / people, of_noise, prior_of(people[:, 0], walk))
+    # As many times their share as the classes have in all; the logarithms less their mean are the scores.
+    found, moved = 1 + scale * effects / shares, scale * doubts / shares
+    low, scores, high = (np.log(np.maximum(found + move, _LEAST_SHARE)) for move in (-moved, 0, moved))
     scores -= scores.mean(axis=1, keepdims=True)
-    return np.vstack([scores, np.zeros(m)]), np.append(people, 0.0)
+    # The noise of the classes adds up to none.
+    centered = np.eye(m) - 1 / m
+    spread = (centered * ((high - low) / 2)[:, np.newaxis]) @ centered
+    doubts = np.sqrt((spread**2).sum(axis=2) * m / (m - 1))
+    return np.vstack([scores, np.zeros(m)]), np.vstack([doubts, np.zeros(m)]), np.append(people, 0.0)
 
 
 def prior_of(sizes: FloatArray, walk: int) -> FloatArray:
@@ -331,10 +412,17 @@ def prior_of(sizes: FloatArray, walk: int) -> FloatArray:
     return factor @ factor.T
 
 
-def expected_effects(seen: FloatArray, around: FloatArray, prior: FloatArray) -> FloatArray:
-    """Return the expected effects, shape (groups, classes), over spreads as likely as what was seen makes them."""
+def expected_effects(
+    seen: FloatArray, around: FloatArray, noise: FloatArray, prior: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the expected effects, shape (groups, classes), over spreads as likely as what was seen makes them.
+
+    `around` and `noise` are the variances of what was seen, by the people and by the noise. The second array is the
+    doubt: the deviation of the effects that would be expected without noise from these.
+    """
     spreads = np.append(0.0, _SPREADS)[:, np.newaxis, np.newaxis, np.newaxis]
-    covariance = spreads * prior + np.array([np.diag(one) for one in around.T])
+    exact = spreads * prior + np.array([np.diag(one) for one in np.broadcast_to(around, noise.shape).T])
+    covariance = exact + np.array([np.diag(one) for one in noise.T])
     factor = np.linalg.cholesky(covariance)
     shown = np.linalg.solve(factor, np.broadcast_to(seen.T[..., np.newaxis], (*factor.shape[:-1], 1)))
     surprise = 2 * np.log(np.diagonal(factor, axis1=2, axis2=3)).sum(axis=(1, 2)) + (shown**2).sum(axis=(1, 2, 3))
@@ -343,4 +431,7 @@ def expected_effects(seen: FloatArray, around: FloatArray, prior: FloatArray) ->
     likely = np.exp(-(surprise + before - (surprise + before).min()) / 2)
     weights = np.linalg.solve(covariance, np.broadcast_to(seen.T[..., np.newaxis], shown.shape))
     expected = (spreads * (prior @ weights))[..., 0]
-    return np.tensordot(likely / likely.sum(), expected, 1).T
+    # By the law of total variance: the variance of the effects given noisy sums, less the one given exact sums.
+    given = np.linalg.solve(covariance, spreads * prior) * np.linalg.solve(exact, spreads * prior)
+    doubts = np.sqrt(np.tensordot(likely / likely.sum(), (given * noise.T[..., np.newaxis]).sum(axis=2), 1))
+    return np.tensordot(likely / likely.sum(), expected, 1).T, doubts.T

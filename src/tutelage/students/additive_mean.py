@@ -7,7 +7,7 @@ of what is left says how far numbers lie from predictions. Numbers are shares of
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Self, final
 
@@ -18,7 +18,16 @@ from sklearn.base import RegressorMixin
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.features.schema import Schema
-from tutelage.students.additive import TableOfEffects, expected_effects, grouped, made_up_rows, prior_of, summed
+from tutelage.students.additive import (
+    Columns,
+    Parts,
+    TableOfEffects,
+    expected_effects,
+    grouped,
+    made_up_rows,
+    prior_of,
+    summed,
+)
 from tutelage.students.stacking import step_of
 
 # Chosen on diamonds, CPS 1988 and wages of the General Social Survey, none of which docs/howto/numbers.md scores.
@@ -74,6 +83,7 @@ class Means:
 
     groups: tuple[IntArray, ...]  # group of each bin of each column; the last number is that of bins of no group
     tables: tuple[FloatArray, ...]  # effect of each group
+    doubts: tuple[FloatArray, ...]  # deviations of these effects, by the noise
     sizes: tuple[FloatArray, ...]  # about how many people each group has
     walks: tuple[int, ...]  # how many groups of each column, the first ones, are intervals that follow each other
     mean: float  # of the numbers
@@ -85,18 +95,19 @@ class Means:
         per_column = np.split(sums, np.cumsum(sizes_of)[:-1], axis=1)
         totals = np.average([one.sum(axis=1) / scale for one in per_column], axis=0, weights=1 / np.array(sizes_of))
         mean = float(np.clip(totals[1] / max(totals.sum(), 1.0), 0.01, 0.99))
-        groups, tables, sizes, walks = [], [], [], []
+        groups, tables, doubts, sizes, walks = [], [], [], [], []
         for found, cell, follow in zip(per_column, cells, ordered, strict=True):
             runs, walk = grouped(found.sum(axis=0).tolist(), sigma * sqrt(2), ordered=follow)
             group = np.full(found.shape[1], len(runs))
             for number, places in enumerate(runs):
                 group[places] = number
-            table, size = _effects_of(found / scale, sigma / scale, group, mean, len(runs), walk)
+            table, doubt, size = _effects_of(found / scale, sigma / scale, group, mean, len(runs), walk)
             groups.append(group[cell])
             tables.append(table)
+            doubts.append(doubt)
             sizes.append(size)
             walks.append(walk)
-        return cls(tuple(groups), tuple(tables), tuple(sizes), tuple(walks), mean)
+        return cls(tuple(groups), tuple(tables), tuple(doubts), tuple(sizes), tuple(walks), mean)
 
     @property
     def variance(self) -> float:
@@ -113,40 +124,44 @@ class Means:
         beyond = summed([table[:, np.newaxis] for table in self.tables], rows)[:, 0]
         return np.clip(self.mean + beyond / sqrt(len(self.tables)), 0.0, 1.0)
 
-    def corrected(self, residuals: IntArray, sigma: float, scale: float) -> tuple[FloatArray, ...]:
-        """Return corrections of the effects by noisy sums of what they get wrong, shape (1, groups)."""
-        found, ends = list[FloatArray](), np.cumsum(list(map(len, self.tables)))[:-1]
+    def corrected(self, residuals: IntArray, sigma: float, scale: float) -> tuple[Columns, Columns]:
+        """Return corrections of the effects by noisy sums of what they get wrong, shape (1, groups), and doubts."""
+        found, ends = list[tuple[FloatArray, FloatArray]](), np.cumsum(list(map(len, self.tables)))[:-1]
         for wrong, size, walk in zip(np.split(residuals[0] / scale, ends), self.sizes, self.walks, strict=True):
-            correction, known = np.zeros(len(size)), size > 0
+            (correction, doubt), known = np.zeros((2, len(size))), size > 0
             people = size[known]
             beyond = wrong[known] - people * (wrong[known].sum() / people.sum())  # the intercept follows from the rest
-            around = ((sigma / scale) ** 2 + people * self.variance) / people**2
-            correction[known] = _expected(beyond / people, around, prior_of(people, walk), self.variance)
-            found.append(correction)
-        return tuple(found)
+            noise, prior = (sigma / scale / people) ** 2, prior_of(people, walk)
+            correction[known], doubt[known] = _expected(beyond / people, people, noise, prior, self.variance)
+            found.append((correction, doubt))
+        corrections, doubts = zip(*found, strict=True)
+        return corrections, doubts
 
 
 def _effects_of(
     sums: FloatArray, sigma: float, group: IntArray, mean: float, n_groups: int, walk: int
-) -> tuple[FloatArray, FloatArray]:
-    """Return the effect of each group, and about how many people it has; of no group zeros."""
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the effect of each group, its doubt, and about how many people it has; of no group zeros."""
     held = np.zeros((n_groups + 1, 2))
     np.add.at(held, group, sums.T)
     held = held[:n_groups]
     noise = sigma * np.sqrt(np.bincount(group, minlength=n_groups + 1)[:n_groups])
     people = np.maximum(held.sum(axis=1), noise * sqrt(2))
     variance = _VARIANCE * mean * (1 - mean)
-    around = (noise / people) ** 2 * ((1 - mean) ** 2 + mean**2) + variance / people
+    of_noise = (noise / people) ** 2 * ((1 - mean) ** 2 + mean**2)
     beyond = (held[:, 1] - mean * held.sum(axis=1)) / people
-    effects = _expected(beyond, around, prior_of(people, walk), variance)
+    effects, doubts = _expected(beyond, people, of_noise, prior_of(people, walk), variance)
     effects -= (people @ effects) / people.sum()
-    return np.append(effects, 0.0), np.append(people, 0.0)
+    return np.append(effects, 0.0), np.append(doubts, 0.0), np.append(people, 0.0)
 
 
-def _expected(seen: FloatArray, around: FloatArray, prior: FloatArray, variance: float) -> FloatArray:
-    """Return the expected effects, of a size that is expected in units of the deviation of the numbers."""
-    scale = sqrt(variance)
-    return scale * expected_effects((seen / scale)[:, np.newaxis], (around / variance)[:, np.newaxis], prior)[:, 0]
+def _expected(
+    seen: FloatArray, people: FloatArray, noise: FloatArray, prior: FloatArray, variance: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the expected effects, of a size expected in units of the deviation of the numbers, and their doubts."""
+    shown, of_noise = (seen / sqrt(variance))[:, np.newaxis], (noise / variance)[:, np.newaxis]
+    effects, doubts = expected_effects(shown, 1 / people[:, np.newaxis], of_noise, prior)
+    return sqrt(variance) * effects[:, 0], sqrt(variance) * doubts[:, 0]
 
 
 @final
@@ -155,14 +170,16 @@ class Fitting:
     """The ballot that says how much of each effect and of the correction to believe; public."""
 
     means: Means
-    corrections: tuple[FloatArray, ...]
+    corrections: Columns
+    doubts: Columns  # of the corrections
     radius: float
 
     @classmethod
-    def of(cls, means: Means, corrections: tuple[FloatArray, ...]) -> Self:
+    def of(cls, means: Means, corrections: Columns, doubts: Columns) -> Self:
         """Return the ballot, whose length follows from made-up rows."""
-        explained = cls(means, corrections, 1.0).explained(made_up_rows(means.sizes))
-        return cls(means, corrections, float(np.quantile(_lengths(explained), _QUANTILE)))
+        made = cls(means, corrections, doubts, 1.0)
+        explained = made.explained(made_up_rows(means.sizes))
+        return replace(made, radius=float(np.quantile(_lengths(explained), _QUANTILE)))
 
     @property
     def n_weights(self) -> int:
@@ -186,19 +203,16 @@ class Fitting:
         gram, (rows, columns) = np.zeros((size, size)), np.triu_indices(size)
         gram[rows, columns] = gram[columns, rows] = means[size:] / np.where(rows == columns, 1, sqrt(2))
         gradient, variance = LARGEST_RESIDUAL * means[:size], self.means.variance / n_people
-        weights = step_of(gradient, gram, LARGEST_RESIDUAL * noise, noise, variance) / self.radius
-        by_group = [
-            (1 / sqrt(d) + weight) * table + weights[d] * correction
-            for weight, table, correction in zip(weights[:d], self.means.tables, self.corrections, strict=True)
-        ]
+        weights, moved = np.array(step_of(gradient, gram, LARGEST_RESIDUAL * noise, noise, variance)) / self.radius
+        parts = Parts(self.means.tables, self.means.doubts, self.corrections, self.doubts)
+        believed = parts.believed(np.append(1 / sqrt(d) + weights[:d], weights[d]), moved)
+        by_group, doubts = ([one[:, np.newaxis] for one in each] for each in believed)
         made = AdditiveRegressor()
         made.intercept_ = np.array([self.means.mean + weights[-1] * sqrt(self.means.variance)])
-        made.effects_ = [
-            effect[group][:, np.newaxis] for effect, group in zip(by_group, self.means.groups, strict=True)
-        ]
-        made.cells_, made.n_features_in_, made.range_ = schema.cells, d, (0.0, 1.0)
+        made.with_table(by_group, doubts, self.means.groups, schema)
+        made.n_features_in_, made.range_ = d, (0.0, 1.0)
         rows = made_up_rows(self.means.sizes)
-        expected = made.intercept_[0] + summed([effect[:, np.newaxis] for effect in by_group], rows)[:, 0]
+        expected = made.intercept_[0] + summed(by_group, rows)[:, 0]
         made.parts_ = np.quantile(np.clip(expected, 0, 1), np.arange(1, N_PARTS) / N_PARTS)
         return made
 
@@ -217,6 +231,7 @@ def with_histograms(
     made.below_ = np.hstack([np.zeros((len(shares), 1)), np.cumsum(shares, axis=1)])
     made.intercept_ = low + (high - low) * regressor.intercept_
     made.effects_ = [(high - low) * effect for effect in regressor.effects_]
+    made.noise_ = [(high - low) * doubt for doubt in regressor.noise_]
     made.parts_, made.range_ = low + (high - low) * regressor.parts_, ends
     return made
 

@@ -84,7 +84,7 @@ class Stacking:
         n_people : int
             How many people there are.
         """
-        weights = weights_of(total, sigma, n_people, (N_SCORES, self.n_weights - N_SCORES))
+        weights, _ = weights_of(total, sigma, n_people, (N_SCORES, self.n_weights - N_SCORES))
         weights /= self.radius
         return self._classifier(weights[:N_SCORES] / self.deviations, weights[N_SCORES:])
 
@@ -174,19 +174,22 @@ def noisy_means(total: IntArray, sigma: float, n_people: int) -> tuple[FloatArra
     return total.astype(np.float64) * scale, scale * sigma
 
 
-def weights_of(total: IntArray, sigma: float, n_people: int, sizes: Sequence[int]) -> FloatArray:
-    """Return the weights, times the radius, by the noisy sum of ballots; of groups of these sizes, one by one."""
+def weights_of(total: IntArray, sigma: float, n_people: int, sizes: Sequence[int]) -> tuple[FloatArray, FloatArray]:
+    """Return the weights, times the radius, by the noisy sum of ballots; of groups of these sizes, one by one.
+
+    The second array is how far the noise moves them, as `step_of` estimates it.
+    """
     size, (means, noise) = sum(sizes), noisy_means(total, sigma, n_people)
     rows, columns = np.triu_indices(size)
     gram = np.zeros((size, size))
     gram[rows, columns] = gram[columns, rows] = means[size:] / np.where(rows == columns, 4, 4 * sqrt(2))
-    weights, ends = np.zeros(size), np.cumsum([0, *sizes]).tolist()
+    (weights, doubts), ends = np.zeros((2, size)), np.cumsum([0, *sizes]).tolist()
     for _ in range(_PASSES):
         for start, end in pairwise(ends):
             part, others = slice(start, end), np.r_[:start, end:size]
             left = means[:size][part] - gram[part, others] @ weights[others]
-            weights[part] = step_of(left, gram[part, part], noise, noise / 4, 1 / n_people)
-    return weights
+            weights[part], doubts[part] = step_of(left, gram[part, part], noise, noise / 4, 1 / n_people)
+    return weights, doubts
 
 
 def numbers_of(n_weights: int) -> int:
@@ -223,20 +226,25 @@ def _moments(shown: FloatArray, chances: FloatArray) -> tuple[FloatArray, FloatA
     return weighted.sum(axis=1), np.matmul(np.swapaxes(weighted, 1, 2), shown)
 
 
-def step_of(gradient: FloatArray, gram: FloatArray, noise: float, noise_of_gram: float, variance: float) -> FloatArray:
+def step_of(
+    gradient: FloatArray, gram: FloatArray, noise: float, noise_of_gram: float, variance: float
+) -> tuple[FloatArray, FloatArray]:
     """Return the expected weights, whose variance is the likeliest one: none if there is no better one.
 
-    `variance` is that of the mean over people of what they get wrong.
+    `variance` is that of the mean over people of what they get wrong. The second array is about how far the weights
+    are from those without noise, as a deviation, over variances as likely as what was seen makes them.
     """
     values, axes = np.linalg.eigh(gram)
     # The noise alone gives a matrix of this size eigenvalues up to about half of that (Wigner).
     values = np.maximum(values, max(noise_of_gram * sqrt(2 * len(gradient)), 1e-12))
     seen = axes.T @ gradient
-    around = noise**2 + values * variance  # a mean over people varies by itself, too
-    best, spread = float((np.log(around) + seen**2 / around).sum()), 0.0
-    for expected in _SPREADS:
-        total = expected * values**2 + around
-        surprise = float((np.log(total) + seen**2 / total).sum()) + _DOUBT
-        if surprise < best:
-            best, spread = surprise, float(expected)
-    return axes @ (spread * values * seen / (spread * values**2 + around))
+    spreads = np.append(0.0, _SPREADS)[:, np.newaxis]
+    exact = spreads * values**2 + values * variance  # a mean over people varies by itself, too
+    total = exact + noise**2
+    surprise = (np.log(total) + seen**2 / total).sum(axis=1) + np.append(0.0, np.full(len(_SPREADS), _DOUBT))
+    expected, best = spreads * values * seen / total, int(surprise.argmin())
+    likely = np.exp((surprise[best] - surprise) / 2)
+    # Of each spread, the variance of the weights given noisy sums, less the one given exact sums.
+    within = (spreads * values) ** 2 * (1 / exact - 1 / total) @ (axes**2).T
+    between = ((expected - expected[best]) @ axes.T) ** 2
+    return axes @ expected[best], np.sqrt(likely @ (within + between) / likely.sum())
