@@ -61,7 +61,6 @@ def full_card(**changes: Any) -> PrivacyCard:
         "event": Composed(tuple(Repeated(event, times) for event, times in checked)),
         "accuracy_by_class": (ClassAccuracy("no", 90, 88), ClassAccuracy("yes", 110, 92), ClassAccuracy("?", 0, 0)),
         "public_labels_accuracy": 0.8,
-        "errors": (Errors(0.0, 100.0, 500, 12.5, 20.0, 0.8),),
         "influences": (Influence("age", "yes", "17 to 20", "80 to 90", 1.5), Influence("<b>", "no", "x", "y", 0.25)),
         "curves": (
             Curve("age", "yes", True, ["17 to 20", "20 to 90"], [-0.5, 1.25], [0.125, 0.5]),

@@ -244,4 +244,5 @@ class PATERegressor(RegressorMixin, BaseEstimator):
         card : PrivacyCard, optional
             Default: that of `card()`.
         """
+        check_is_fitted(self)
         return self.fit_.save(folder, card or self.card())

@@ -223,7 +223,7 @@ def ballots_of(
     people = Shards.of_single_people(len(rows), entity_ids, name=unit.name)
     # From here on nothing may fail because of a row: whether a hospital answers would tell the aggregator of it.
     if isinstance(asked, SchemaRound):
-        cast_by = PeopleReady((PeopleInMemory(rows, labels, people),))
+        cast_by = PeopleReady(PeopleInMemory(rows, labels, people))
         ballots: Any = asked.request.ballot.cast(cast_by, asked.request, np.zeros(1, dtype=np.int64))
         if not asked.request.form.holds(ballots.form):
             raise InvalidBallotError("The ballots that were cast are not of the form that was asked for.")

@@ -50,8 +50,9 @@ def residuals_of(means: Means, block: PeopleBlock, form: Vector) -> BallotSum:
     starts = firsts([len(table) for table in means.tables])
 
     def entries(rows: PeopleBlock) -> tuple[IntArray, IntArray]:
-        cells = starts + means.rows(rows.rows)
-        wrong = residuals_in_steps(means.start(means.rows(rows.rows)), rows.labels)
+        groups = means.rows(rows.rows)
+        wrong = residuals_in_steps(means.start(groups), rows.labels)
+        cells = starts + groups
         return cells, np.broadcast_to(wrong[:, np.newaxis], cells.shape)
 
     return sum_of_entries(block, entries, form)
