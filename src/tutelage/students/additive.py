@@ -81,7 +81,7 @@ class TableOfEffects(BaseEstimator, ABC):
     def effects(self) -> list[dict[str, Any]]:
         """Return the table: for each bin its column, its cells in words, and what it adds to each output.
 
-        `noise` is two standard deviations of the privacy noise: in about 95 of 100 cases, the effect without noise is
+        `noise` is two standard deviations of the privacy noise: in most cases, the effect without noise is
         no further away. It does not say how far effects are from those of other people. A frame library or `json.dumps`
         takes the table as it is. The first line is what every row begins from; its noise is not estimated.
         """

@@ -44,7 +44,7 @@ _HIDDEN = 2.0  # deviations of the noise: smaller counts are mostly noise
 class AdditiveRegressor(RegressorMixin, TableOfEffects):
     """A number that is a sum of one effect for each column: a table that can be read.
 
-    `PATERegressor(Schema(...), target_range=...)` makes it. Rows are numbers of bins, as `Schema.transform` returns them.
+    `PATERegressor(Schema(...), target_range=...)` makes it. Rows are bins, as `Schema.transform` returns them.
     `intercept_` is what all predictions begin from, and `effects_` what each bin of each column adds, in the unit of
     the target. No prediction leaves `range_`.
     """
@@ -60,9 +60,7 @@ class AdditiveRegressor(RegressorMixin, TableOfEffects):
 
     def fit(self, _X: Matrix, _y: npt.ArrayLike) -> Self:
         """Refuse: the regressor follows from noisy sums."""
-        raise InvalidDataError(
-            "AdditiveRegressor learns from noisy sums. Fit PATERegressor(Schema(...), target_range=...)."
-        )
+        raise InvalidDataError("AdditiveRegressor learns from noisy sums. Fit PATERegressor in place of it.")
 
     def predict(self, X: npt.ArrayLike) -> FloatArray:
         """Return the expected number of each row, shape (rows,)."""
