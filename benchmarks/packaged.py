@@ -44,10 +44,11 @@ TITLE = """# Private learners that can be installed
 
 Accuracy in % without public rows, at δ = 10⁻⁵ for one replaced row (`python benchmarks/packaged.py`). The last columns
 are differences of tutelage to the others, paired by split, ± one standard error, and the number of splits where fewer
-were measured. Rows are in the order of the largest loss, without the last two columns. All are told the same schema, and
-no private row chooses a setting: DP-EBM has its defaults, and ten times their learning rate. With "told ε", it protects against an added or removed row only.
-AIM did not fit Adult in half an hour on a busy machine. MST took three to twelve minutes; as installed here
-(smartnoise-synth 1.0.8, mbi 1.1.0) it ends below the majority class, so the fault may be in the package."""
+were measured. Rows are in the order of the largest loss, without the last two columns. All are told the same schema,
+and no private row chooses a setting: DP-EBM has its defaults, and ten times their learning rate. With "told ε", it
+protects against an added or removed row only. AIM did not fit Adult in half an hour on a busy machine. MST took three
+to twelve minutes; as installed here (smartnoise-synth 1.0.8, mbi 1.1.0) it ends below the majority class, so the fault
+may be in the package."""
 
 
 class Seen(NamedTuple):
