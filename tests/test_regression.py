@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -145,7 +146,7 @@ def test_a_joint_ballot_is_no_longer_than_its_norm(size, seed):
     assert max((ballots**2).sum(axis=1)) <= joint_norm(size) ** 2
 
 
-@pytest.mark.parametrize("cell", ["nan", float("inf"), None, "many", 10**400, [1], 1j])
+@pytest.mark.parametrize("cell", ["nan", float("inf"), None, "many", 10**400, [1], 1j, np.datetime64("2020-01-01")])
 def test_a_number_that_is_none_is_refused_without_a_word_of_it(cell):
     rows, y = made_up(300)
     odd = y.astype(object)
@@ -161,6 +162,9 @@ def test_a_number_beyond_the_range_counts_as_its_end():
     rows, y = made_up(300)
     found = [of(3).fit(rows, np.where(y > 6, each, y)).student_.effects() for each in (10, 1e9)]
     assert found[0] == found[1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)  # would tell of a row
+        of(3, target_range=(0, 0.5)).fit(rows, np.where(np.arange(300) == 7, 1e308, y / 20))
 
 
 # Fits

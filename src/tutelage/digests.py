@@ -53,10 +53,10 @@ def spelled_out(value: Any) -> Any:
 
     Raises `TypeError` for what has no such spelling: a function without a name, or a generator of random numbers.
     """
-    if value is None or isinstance(value, bool | int | float | str):
-        return repr(value)
     if isinstance(value, np.generic):
         return repr(value.item())
+    if value is None or isinstance(value, bool | int | float | str):
+        return repr(value)
     if isinstance(value, np.ndarray):
         cells = [spelled_out(cell) for cell in value.ravel().tolist()] if value.dtype == object else None
         content = value.tobytes() if cells is None else canonical(cells).encode()

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy import special, stats
 from sklearn.base import clone
 
-from tutelage._internal.typing import FloatArray
+from tutelage._internal.typing import ABSTAIN, FloatArray
 from tutelage._internal.validation import integer_at_least, number_between, probability
 from tutelage.estimator import PATEClassifier
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, PreflightWarning, RepeatedFitWarning
@@ -214,7 +214,9 @@ def pate_canaries(
             warnings.simplefilter("ignore", PreflightWarning)
             run.fit(*everything, entity_ids=everybody, **public)
         own = np.searchsorted(run.classes_, answers)
-        said = run.release_.labels[: len(people)] == own
+        labeled = np.full(len(people) + len(more), ABSTAIN)
+        labeled[run.queries_] = run.release_.labels
+        said = labeled[: len(people)] == own
         if not hasattr(run, "predict_proba"):
             return said + (run.predict(people) == answers).astype(np.float64)
         return said + run.predict_proba(people)[np.arange(len(people)), own]

@@ -43,8 +43,7 @@ class _OfNumbers(PATEClassifier):
     def _merged(self, labels: Any) -> IntArray:
         ends: Any = self.classes
         low, high = ends
-        numbers = numbers_of(labels)
-        return np.rint(np.clip((numbers - low) / (high - low), 0, 1) * STEPS).astype(np.int64)
+        return np.rint((np.clip(numbers_of(labels), low, high) - low) / (high - low) * STEPS).astype(np.int64)
 
     def _encoded(self, labels: Any) -> IntArray:
         return labels
@@ -59,7 +58,8 @@ def numbers_of(cells: Any, named: str = "y") -> FloatArray:
     found = None
     with suppress(Exception), np.errstate(all="ignore"):  # such as one of a cell, which may quote it
         given = np.asarray(column_array(cells))
-        found = None if given.dtype.kind in "cmM" else given.astype(np.float64)  # dates are not numbers
+        dated = given.dtype == object and any(isinstance(one, np.datetime64 | np.timedelta64) for one in given)
+        found = None if dated or given.dtype.kind in "cmM" else given.astype(np.float64)  # dates are not numbers
     if found is None or found.ndim != 1 or not np.all(np.isfinite(found)):
         raise InvalidDataError(_NO_NUMBERS.format(named))
     return found

@@ -242,7 +242,7 @@ def ballots_of(
 def _given(asked: AnyRound, schema: Schema | None, X: Any, y: IntArray, entity_ids: npt.ArrayLike | None) -> Given:
     """Return what the owner of rows is warned about: beside the landmarks of a round, or a schema."""
     if isinstance(asked, SchemaRound):
-        nobody, table = np.empty((0, 0)), cast("Table", as_table(X))
+        nobody, table = np.empty((0, 0)), cast("Table", as_table(X, schema.columns if schema else None))
         rows: dict[str, Any] = {"private": nobody, "public": nobody, "columns": table.columns, "numbers": ()}
     else:
         names = tuple(f"column {number}" for number in range(asked.columns))

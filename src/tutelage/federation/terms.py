@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Integral
 from typing import Any
 
 from tutelage._internal.records import named
@@ -85,11 +86,15 @@ class Terms:
 
 
 def _as_stored(schema: object) -> Schema:
-    """Return a schema as its file has it: columns in the order of their names, and ranges as floats."""
+    """Return a schema as its file has it: columns in the order of their names, and ranges as numbers of Python."""
     if not isinstance(schema, Schema):
         raise InvalidParameterError(f"`schema` of Consortium must be a Schema. Got a {type(schema).__name__}.")
     kinds = dict(zip(schema.names, schema.ordered, strict=True))
-    return Schema({name: [*map(float if kinds[name] else str, schema.columns[name])] for name in sorted(kinds)})
+
+    def plain(end: Any) -> int | float:
+        return int(end) if isinstance(end, Integral) else float(end)  # which stand for other bins
+
+    return Schema({name: [*map(plain if kinds[name] else str, schema.columns[name])] for name in sorted(kinds)})
 
 
 def _check_text(value: object, name: str) -> None:
