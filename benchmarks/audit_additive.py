@@ -60,6 +60,7 @@ def sides(numbers: bool, relation: str) -> list[tuple[Any, Any, Any]]:
     return found
 
 
+@patch.object(threads._thread, "is_worker", True, create=True)  # no pool for a hundred rows
 def audited(numbers: bool, relation: str, epsilon: float, releases: int, *, fit: bool = False) -> Bounds:
     """Release both data sets so many times each, attack what comes out, and bound μ from below."""
     given: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "insist": True}
@@ -160,7 +161,6 @@ def main() -> None:
     parser.add_argument("--releases", type=int, default=500, help="of each side; half as many with a planted fault")
     parser.add_argument("--fit", action="store_true", help="whole fits")
     given = parser.parse_args()
-    threads._thread.is_worker = True  # no pool for a hundred rows
     warnings.simplefilter("ignore")
     cases = [(relation, "", 4.0) for relation in RELATIONS] + [(ROW, "", 20.0), (ROW, "", 1.0)]
     cases += [(relation, fault, 4.0) for fault, (relation, _) in FAULTS.items()]
