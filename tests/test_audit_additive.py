@@ -1,6 +1,6 @@
 """Releases without public rows, attacked with all that is known: no bound is above the claim, and faults are found.
 
-Noise is real. `LEVEL` is the chance with which a bound may be wrong, so a right method is accused in one of 500 runs at
+Noise is real. `LEVEL` is the chance with which a bound may be wrong, so a right method is accused in one of 250 runs at
 most. The faults are missed in about as many.
 """
 
