@@ -174,9 +174,8 @@ class SumsOverSchema(NoisySums):
         schema, sizes = public.schema, public.sizes
         if schema is None:
             raise InvalidParameterError(f"{type(self).__name__} needs a public schema. Pass `public=Schema(...)`.")
-        columns = [
-            [*one, bins] for *one, bins in zip(schema.names, map(spelled_out, schema.columns.values()), schema.bins)
-        ]
+        each = zip(schema.columns.items(), schema.bins, strict=True)
+        columns = [[name, spelled_out(one), bins] for (name, one), bins in each]
         n_people = yield from self.counted(public)
         scale = self.calibrated.noise_multiplier * sqrt(len(sizes.bins) / share)
         named = [*subject_of(public), n_people, self.name, columns]
