@@ -106,7 +106,7 @@ def test_three_hospitals_with_a_schema_write_tables_that_the_budget_allows_to_be
     ledger = Ledger.in_memory(epsilon=run.EPSILON, delta=run.DELTA, unit=PATIENT)
 
     def share(noise):
-        whole = Additive(NoisySum(noise)).event_of_sums(sizes)
+        whole: Any = Additive(NoisySum(noise)).event_of_sums(sizes)
         return ledger.share_of(Composed(tuple(SummedNoise(one.event, 2) for one in whole.flatten())))
 
     assert share(schema.NOISE) <= run.EPSILON < share(schema.NOISE - 0.1)

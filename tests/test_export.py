@@ -201,7 +201,8 @@ def test_a_table_of_numbers_predicts_the_same(tmp_path):
     odd = {"age": ["nan", "-1e300", "1e300"], "work": ["public", "other", ""], "hours": ["nan", "0.5", "inf"]}
     for cells in (rows, odd):
         columns = {name: np.array(cells[name], object if name == "work" else float) for name in cells}
-        (found,) = run(path, {name: one[:, np.newaxis] for name, one in columns.items()})
+        found, *others = run(path, {name: one[:, np.newaxis] for name, one in columns.items()})
+        assert not others
         assert found.dtype == np.float64
         np.testing.assert_allclose(found, model.predict(columns), rtol=0, atol=1e-9)
         np.testing.assert_array_equal(student.predict(columns), model.predict(columns))

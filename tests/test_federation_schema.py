@@ -4,6 +4,7 @@ import json
 import math
 import warnings
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -56,7 +57,7 @@ def first_of(sums):
     return sums._after(())
 
 
-def plain(sums, asked, seeds=range(3)):
+def plain(sums, asked, seeds: Any = range(3)):
     """Return the sum of the ballots without noise, as nobody in the consortium ever sees it."""
     return np.sum([ballots_of(sums, asked, *people(seed)).totals for seed in seeds], axis=0)
 
@@ -90,7 +91,7 @@ def test_three_sums_are_opened_one_after_another_and_teach_a_table(members):
         share = sums.event_asked(asked).sigma_of_share
         assert abs(of_one).max() < 6 * share
         all_ended(members, batch)
-        collected = members.aggregator().collect_sum(batch, members.mailbox)
+        collected: Any = members.aggregator().collect_sum(batch, members.mailbox)
         assert (collected.entities, collected.rounds_left) == (tuple(NAMES), 2 - number)
         # Three hospitals add a share each, where one is counted on.
         noise.extend(((collected.values - plain(sums, asked)) / (share * math.sqrt(3))).ravel())
@@ -270,9 +271,10 @@ def test_terms_with_a_schema_come_back_from_their_file(members, tmp_path):
     terms.save(tmp_path / "terms.json")
     again = Consortium.load(tmp_path / "terms.json")
     assert again.fingerprint == terms.fingerprint
-    assert again.schema.names == terms.schema.names == ("age", "hours", "work")
-    assert again.schema.cells == terms.schema.cells
-    columns = dict(reversed(SCHEMA.columns.items()))
+    kept, agreed = (cast("Schema", one.schema) for one in (again, terms))
+    assert kept.names == agreed.names == ("age", "hours", "work")
+    assert kept.cells == agreed.cells
+    columns: Any = dict(reversed([*SCHEMA.columns.items()]))
     assert replace(terms, schema=Schema(columns)).fingerprint == terms.fingerprint
     for other in (columns | {"age": (17, 91)}, columns | {"work": ["public", "private"]}, {"age": (17, 90)}):
         assert replace(terms, schema=Schema(other)).fingerprint != terms.fingerprint

@@ -283,7 +283,7 @@ def test_labels_from_which_no_model_learns_are_refused_before_anything_is_planne
     data = load_sources(config)
     with patch.object(PATEClassifier, "check") as told:
         check(config, data)
-    few, known = told.call_args.kwargs["y_public"].tolist(), data.y_public[:110].tolist()
+    few, known = told.call_args.kwargs["y_public"].tolist(), np.asarray(data.y_public)[:110].tolist()
     assert few[110:] == [None] * 10
     for name in ("no", "yes"):
         assert few.count(name) == min(50, known.count(name)) > 40

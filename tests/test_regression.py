@@ -242,7 +242,8 @@ def test_where_noise_hides_the_columns_the_student_predicts_about_the_mean():
 def test_it_is_a_regressor_of_scikit_learn():
     model = of(epsilon=2.0)
     assert is_regressor(model)
-    assert clone(model).get_params()["target_range"] == (0, 10)
+    copied: Any = clone(model)
+    assert copied.get_params()["target_range"] == (0, 10)
     rows, y = made_up(3_000)
     ids = np.arange(3_000)
     named = of(unit="person").fit({**rows, "days": y, "person": ids}, "days", entity_ids="person")
