@@ -159,7 +159,7 @@ def test_hospitals_that_answered_stand_for_all(sums):
     assert right(asked) > 0.75  # by counts alone: what was not opened teaches nothing
 
 
-OPENED = {"entities": NAMES, "values": [0] * 62}
+OPENED = {"entities": NAMES, "values": [0] * 106}
 DAMAGED = {
     "no JSON": np.zeros((1, 9), dtype=np.uint8),
     "numbers": np.zeros((1, 9)),
@@ -169,10 +169,10 @@ DAMAGED = {
     "a stranger": row_of(OPENED | {"entities": [*NAMES, "hospital-9"]}),
     "one twice": row_of(OPENED | {"entities": NAMES[:1] * 2}),
     "nobody": row_of(OPENED | {"entities": []}),
-    "too few numbers": row_of(OPENED | {"values": [0] * 61}),
-    "fractions": row_of(OPENED | {"values": [0.5] * 62}),
-    "no honest sum": row_of(OPENED | {"values": [2**51] * 62}),
-    "beyond 64 bits": row_of(OPENED | {"values": [2**80] * 62}),
+    "too few numbers": row_of(OPENED | {"values": [0] * 105}),
+    "fractions": row_of(OPENED | {"values": [0.5] * 106}),
+    "no honest sum": row_of(OPENED | {"values": [2**51] * 106}),
+    "beyond 64 bits": row_of(OPENED | {"values": [2**80] * 106}),
     "too many sums": row_of(*[OPENED] * 3),
 }
 
@@ -180,7 +180,7 @@ DAMAGED = {
 @pytest.mark.parametrize("what", DAMAGED)
 def test_a_batch_that_no_sums_lead_to_is_refused_before_anything_is_spent(what, members):
     numbers = math.prod(first_of(members.consortium.sums()).shape)
-    assert numbers == 62, "adapt OPENED"
+    assert numbers == 106, "adapt OPENED"
     members.consortium.sums().round_of(packed(members, row_of(OPENED)))
     X, y, ids = people(0)
     with pytest.raises(ForgedMessageError):
