@@ -23,6 +23,7 @@ PRIVATE_ROWS = 32_561
 PUBLIC_ROWS = 16_281
 EVALUATION_ROWS = 11_282
 NUMBERS = ("age", "education-num", "capital-gain", "capital-loss", "hours-per-week")  # the other columns are codes
+EDUCATION_BY_NUMBER = (15, 11, 14, 8, 7, 12, 2, 9, 3, 1, 6, 5, 0, 10, 4, 13)  # codes: the bundle has numbers alone
 
 # The columns and categories that UCI publishes with the data, in its own order; "?" is its mark for unknown.
 _CATEGORIES: Mapping[str, tuple[str, ...]] = {
@@ -139,10 +140,10 @@ def parse(lines: Iterable[str], *, skip_rows: int = 0) -> IntArray:
 
 def _read_bundle() -> tuple[IntArray, IntArray]:
     with np.load(BUNDLE, allow_pickle=False) as file:
-        train, test = (
-            np.stack([file[f"{part}/{name}"].astype(np.int64) for name in BUNDLED], axis=1)
-            for part in ("train", "test")
-        )
+        read = {name: column.astype(np.int64) for name, column in file.items()}
+    for part in (parts := ("train", "test")):
+        read[f"{part}/education"] = np.array(EDUCATION_BY_NUMBER)[read[f"{part}/education-num"] - 1]
+    train, test = (np.stack([read[f"{part}/{name}"] for name in BUNDLED], axis=1) for part in parts)
     return train, test
 
 
