@@ -19,7 +19,7 @@ from tutelage.features.scored import chances_of
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.noisy_moments import NoisySums, PeopleReady, form_of_joint, subject_of, sum_of_joint
 from tutelage.methods.requests import Answer, Outcome, Public, Request, Sizes, Steps
-from tutelage.students.additive import Scores, Weighing
+from tutelage.students.additive import Scores, Weighing, by_bins
 from tutelage.students.stacking import joint_ballots, weighted
 from tutelage.teachers.blocks import PeopleBlock
 from tutelage.teachers.vectors import sum_of_blocks
@@ -60,12 +60,15 @@ def counts_of(parts: tuple[IntArray, ...], block: PeopleBlock, form: Vector) -> 
     """
 
     def entries(rows: PeopleBlock) -> tuple[IntArray, IntArray]:
-        bins = zip(parts, rows.rows.astype(np.int64).T, strict=True)
-        within = firsts([one[-1] + 1 for one in parts]) + np.column_stack([one[places] for one, places in bins])
-        cells = rows.labels[:, np.newaxis] * form.shape[1] + within
+        cells = rows.labels[:, np.newaxis] * form.shape[1] + cells_of(parts, rows.rows)
         return cells, np.full(cells.shape, _STEPS)
 
     return sum_of_entries(block, entries, form)
+
+
+def cells_of(parts: tuple[IntArray, ...], bins: Matrix) -> IntArray:
+    """Return the place of each cell among the cells of all columns, in which its bin is counted."""
+    return firsts([one[-1] + 1 for one in parts]) + by_bins(parts, bins)
 
 
 def residuals_of(scores: Scores, block: PeopleBlock, form: Vector) -> BallotSum:
@@ -183,12 +186,16 @@ class SumsOverSchema(NoisySums):
 
     def asked(
         self, share: float, form: Vector, sum_of: SumOf, named: list[Any], public: Public, total: Event | None = None
-    ) -> Generator[Request, Answer, tuple[IntArray, float]]:
-        """Ask for a sum, and return its numbers and the deviation of its noise."""
+    ) -> Generator[Request, Answer, tuple[IntArray, float, list[Any]]]:
+        """Ask for a sum, and return its numbers, the deviation of its noise, and what later sums are known by.
+
+        Later ballots follow from the sums before, which are part of their names as whole numbers.
+        """
         how, ballot = self._sum(share), BallotOfBins(sum_of)
         answer = yield Request(mechanism=how, form=form, subject={"sum": named}, ballot=ballot, total=total)
         sigma = answer.sigma or how.most(form, simulated=public.simulated).sigma
-        return answer.values.reshape(form.shape), sigma
+        values = answer.values.reshape(form.shape)
+        return values, sigma, [*named, data_digest(values).hex()]
 
     def describe_queries(self, _rounds: int, /) -> str:
         """Return what a card says about the choice of the queries."""
@@ -231,16 +238,14 @@ class Additive(SumsOverSchema):
         schema, n_people, cells, named = yield from self.begun(public, _COUNTS)
         counts = form_of_counts(sizes, sum(int(one[-1]) + 1 for one in cells))
         total = self.event_of_sums(sizes)
-        values, sigma = yield from self.asked(_COUNTS, counts, partial(counts_of, cells), named, public, total)
-        # Later ballots follow from the sums before, which are part of their names as whole numbers.
-        named = [*named, data_digest(values).hex()]
+        values, sigma, named = yield from self.asked(_COUNTS, counts, partial(counts_of, cells), named, public, total)
         scores = Scores.of(values, sigma, _STEPS, cells, schema.ordered)
         residuals = form_of_residuals(sizes, sum(map(len, scores.tables)))
-        values, sigma = yield from self.asked(_RESIDUALS, residuals, partial(residuals_of, scores), named, public)
-        named = [*named, data_digest(values).hex()]
+        ballot = partial(residuals_of, scores)
+        values, sigma, named = yield from self.asked(_RESIDUALS, residuals, ballot, named, public)
         weighing = Weighing.of(scores, *scores.corrected(values, sigma, _RESIDUAL_STEPS))
         weights = form_of_joint(weighing.n_weights, public.unit)
-        values, sigma = yield from self.asked(_WEIGHTS, weights, partial(joint_of, weighing), named, public)
+        values, sigma, _ = yield from self.asked(_WEIGHTS, weights, partial(joint_of, weighing), named, public)
         student, counted = weighing.classifier(values[0], sigma, n_people, public.classes, schema), None
         if public.weights is not None:
             weights = public.weights.of(scores.shares)

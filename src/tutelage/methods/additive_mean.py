@@ -8,9 +8,8 @@ import numpy as np
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.ballots import BallotSum, Vector
-from tutelage.digests import data_digest
 from tutelage.mechanisms import NoisySum
-from tutelage.methods.additive import SumsOverSchema, firsts, sum_of_entries
+from tutelage.methods.additive import SumsOverSchema, cells_of, firsts, sum_of_entries
 from tutelage.methods.noisy_moments import form_of_joint, sum_of_joint
 from tutelage.methods.requests import Outcome, Public, Sizes, Steps
 from tutelage.students.additive_mean import (
@@ -27,18 +26,16 @@ from tutelage.teachers.blocks import PeopleBlock
 
 # Shares of all 1/σ². The first and the last are doubled: their ballots are never negative, so a replaced one moves
 # the sum by √2 lengths, and not by 2.
-_SUMS, _RESIDUALS, _WEIGHTS, _LEFT = 2 * 0.42, 0.23, 0.28, 2 * 0.07
+_SUMS, _RESIDUALS, _WEIGHTS, _ERRORS = 2 * 0.42, 0.23, 0.28, 2 * 0.07
 STEPS = 2**16  # of the range of a number
 _LONGEST = round(LARGEST_RESIDUAL * STEPS)
 
 
 def sums_of(parts: tuple[IntArray, ...], block: PeopleBlock, form: Vector) -> BallotSum:
     """Return the sum of ballots that say, for each column, in which bin a person is, and how large the number is."""
-    starts = firsts([one[-1] + 1 for one in parts])
 
     def entries(rows: PeopleBlock) -> tuple[IntArray, IntArray]:
-        bins = zip(parts, rows.rows.astype(np.int64).T, strict=True)
-        within = starts + np.column_stack([one[places] for one, places in bins])
+        within = cells_of(parts, rows.rows)
         high = np.broadcast_to(rows.labels[:, np.newaxis], within.shape)
         return np.hstack([within, form.shape[1] + within]), np.hstack([STEPS - high, high])
 
@@ -58,7 +55,7 @@ def residuals_of(means: Means, block: PeopleBlock, form: Vector) -> BallotSum:
     return sum_of_entries(block, entries, form)
 
 
-def weights_of_effects(fitting: Fitting, block: PeopleBlock, form: Vector) -> BallotSum:
+def joint_of(fitting: Fitting, block: PeopleBlock, form: Vector) -> BallotSum:
     """Return the sum of ballots that say how much of the effects and of the correction to believe."""
 
     def ballots(bins: Matrix, labels: IntArray) -> IntArray:
@@ -69,7 +66,7 @@ def weights_of_effects(fitting: Fitting, block: PeopleBlock, form: Vector) -> Ba
     return sum_of_joint(ballots, fitting.n_weights, block.rows, block, form.unit)
 
 
-def left_of(regressor: AdditiveRegressor, block: PeopleBlock, form: Vector) -> BallotSum:
+def errors_of(regressor: AdditiveRegressor, block: PeopleBlock, form: Vector) -> BallotSum:
     """Return the sum of ballots that say how far the number of a person lies from what is predicted."""
 
     def entries(rows: PeopleBlock) -> tuple[IntArray, IntArray]:
@@ -118,28 +115,24 @@ class AdditiveMean(SumsOverSchema):
             (_SUMS, form_of_sums(sizes, n_bins)),
             (_RESIDUALS, form_of_residuals(sizes, n_bins + d)),
             (_WEIGHTS, form_of_joint(d + 2, sizes.unit)),
-            (_LEFT, form_of_left(sizes)),
+            (_ERRORS, form_of_errors(sizes)),
         ]
 
     def steps(self, public: Public) -> Steps:
-        """Ask for sums of numbers, for what effects by these get wrong, for weights, and for what is left."""
+        """Ask for sums of numbers, for what effects by these get wrong, for weights, and for errors."""
         sizes, ends = public.sizes, (float(public.classes[0]), float(public.classes[1]))
         schema, n_people, cells, named = yield from self.begun(public, _SUMS)
         form, total = form_of_sums(sizes, sum(int(one[-1]) + 1 for one in cells)), self.event_of_sums(sizes)
-        values, sigma = yield from self.asked(_SUMS, form, partial(sums_of, cells), named, public, total)
-        # Later ballots follow from the sums before, which are part of their names as whole numbers.
-        named = [*named, data_digest(values).hex()]
+        values, sigma, named = yield from self.asked(_SUMS, form, partial(sums_of, cells), named, public, total)
         means = Means.of(values, sigma, STEPS, cells, schema.ordered)
         form = form_of_residuals(sizes, sum(map(len, means.tables)))
-        values, sigma = yield from self.asked(_RESIDUALS, form, partial(residuals_of, means), named, public)
-        named = [*named, data_digest(values).hex()]
+        values, sigma, named = yield from self.asked(_RESIDUALS, form, partial(residuals_of, means), named, public)
         fitting = Fitting.of(means, *means.corrected(values, sigma, STEPS))
         form = form_of_joint(fitting.n_weights, public.unit)
-        values, sigma = yield from self.asked(_WEIGHTS, form, partial(weights_of_effects, fitting), named, public)
-        named = [*named, data_digest(values).hex()]
+        values, sigma, named = yield from self.asked(_WEIGHTS, form, partial(joint_of, fitting), named, public)
         regressor = fitting.regressor(*noisy_means(values[0], sigma, n_people), n_people, schema)
-        form = form_of_left(sizes)
-        values, sigma = yield from self.asked(_LEFT, form, partial(left_of, regressor), named, public)
+        form = form_of_errors(sizes)
+        values, sigma, _ = yield from self.asked(_ERRORS, form, partial(errors_of, regressor), named, public)
         student = with_histograms(regressor, values / STEPS, sigma / STEPS, ends)
         nobody = np.empty(0, dtype=np.int64)
         return Outcome(queries=nobody, labels=nobody, rounds=(0,), n_teachers=n_people, student=student)
@@ -155,6 +148,6 @@ def form_of_residuals(sizes: Sizes, n_groups: int) -> Vector:
     return Vector((1, n_groups), len(sizes.bins) * _LONGEST**2, sizes.unit)
 
 
-def form_of_left(sizes: Sizes) -> Vector:
+def form_of_errors(sizes: Sizes) -> Vector:
     """Return the form of ballots that say how far a number lies from its prediction: a whole count in one bin."""
     return Vector((N_PARTS, len(EDGES) - 1), STEPS**2, sizes.unit, nonnegative=True)

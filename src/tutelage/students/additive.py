@@ -189,6 +189,46 @@ def summed(effects: Sequence[FloatArray], rows: IntArray) -> FloatArray:
     return found
 
 
+def by_bins(numbers: Sequence[IntArray], bins: Matrix) -> IntArray:
+    """Return the number that each bin of each column has, for each cell."""
+    rows = bins.astype(np.int64)
+    return np.column_stack([one[places] for one, places in zip(numbers, rows.T, strict=True)])
+
+
+class Noisy(NamedTuple):
+    """Noisy sums over the cells of one column, and the groups that these are in."""
+
+    sums: FloatArray  # shape (outputs, cells)
+    sigma: float
+    group: IntArray  # of each cell; the last number is that of no group
+    n_groups: int
+    walk: int  # how many groups, the first ones, are intervals that follow each other
+
+
+class PerColumn(NamedTuple):
+    """Noisy sums over the cells of all columns, taken apart."""
+
+    noisy: list[Noisy]
+    groups: tuple[IntArray, ...]  # group of each bin of each column
+    walks: tuple[int, ...]
+    totals: FloatArray  # over all people, of each output
+
+    @classmethod
+    def of(cls, sums: IntArray, sigma: float, scale: int, cells: Sequence[IntArray], ordered: Sequence[bool]) -> Self:
+        """Return sums of shape (outputs, cells of all columns), in steps of `scale`, as numbers; see `Scores.of`."""
+        sizes, noisy = [int(one[-1]) + 1 for one in cells], list[Noisy]()
+        per_column = np.split(sums, np.cumsum(sizes)[:-1], axis=1)
+        for found, follow in zip(per_column, ordered, strict=True):
+            runs, walk = grouped(found.sum(axis=0).tolist(), sigma * sqrt(len(sums)), ordered=follow)
+            group = np.full(found.shape[1], len(runs))
+            for number, places in enumerate(runs):
+                group[places] = number
+            noisy.append(Noisy(found / scale, sigma / scale, group, len(runs), walk))
+        totals = np.average([one.sum(axis=1) / scale for one in per_column], axis=0, weights=1 / np.array(sizes))
+        groups = tuple(one.group[cell] for one, cell in zip(noisy, cells, strict=True))
+        return cls(noisy, groups, tuple(one.walk for one in noisy), totals)
+
+
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
@@ -207,25 +247,13 @@ class Scores:
 
         `cells` says which cell of its column each bin counts toward, and `ordered` whether these follow each other.
         """
-        sizes_of = [int(one[-1]) + 1 for one in cells]
-        per_column = np.split(counts, np.cumsum(sizes_of)[:-1], axis=1)
-        totals = [found.sum(axis=1) / scale for found in per_column]
-        people = np.maximum(np.average(totals, axis=0, weights=1 / np.array(sizes_of)), 1.0)
+        columns = PerColumn.of(counts, sigma, scale, cells, ordered)
+        people = np.maximum(columns.totals, 1.0)
         shares = people / people.sum()
-        groups, tables, doubts, sizes, walks = [], [], [], [], []
-        for found, cell, follow in zip(per_column, cells, ordered, strict=True):
-            runs, walk = grouped(found.sum(axis=0).tolist(), sigma * sqrt(len(people)), ordered=follow)
-            group = np.full(found.shape[1], len(runs))
-            for number, places in enumerate(runs):
-                group[places] = number
-            table, doubt, size = _scored(found / scale, sigma / scale, group, shares, len(runs), walk)
-            groups.append(group[cell])
-            tables.append(table)
-            doubts.append(doubt)
-            sizes.append(size)
-            walks.append(walk)
+        found = [_scored(*one, shares) for one in columns.noisy]
+        tables, doubts, sizes = zip(*found, strict=True)
         np.asarray_chkfinite(np.vstack(tables))  # or, by counts that somebody made up, a ballot could fail by its rows
-        return cls(tuple(groups), tuple(tables), tuple(doubts), tuple(sizes), shares, tuple(walks))
+        return cls(columns.groups, tables, doubts, sizes, shares, columns.walks)
 
     @property
     def base(self) -> FloatArray:
@@ -234,8 +262,7 @@ class Scores:
 
     def rows(self, bins: Matrix) -> IntArray:
         """Return the group of each cell."""
-        rows = bins.astype(np.int64)
-        return np.column_stack([group[places] for group, places in zip(self.groups, rows.T, strict=True)])
+        return by_bins(self.groups, bins)
 
     def half(self, rows: IntArray) -> FloatArray:
         """Return the scores that the later sums begin from."""
@@ -380,7 +407,7 @@ def _runs(totals: list[int], noise: float) -> list[list[int]]:
 
 
 def _scored(
-    counts: FloatArray, sigma: float, group: IntArray, shares: FloatArray, n_groups: int, walk: int
+    counts: FloatArray, sigma: float, group: IntArray, n_groups: int, walk: int, shares: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the score of each group for each class, its doubt, and about how many people it has; of no group zeros."""
     m = len(shares)

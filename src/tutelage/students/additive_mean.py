@@ -21,9 +21,10 @@ from tutelage.features.schema import Schema
 from tutelage.students.additive import (
     Columns,
     Parts,
+    PerColumn,
     TableOfEffects,
+    by_bins,
     expected_effects,
-    grouped,
     made_up_rows,
     prior_of,
     summed,
@@ -91,23 +92,11 @@ class Means:
     @classmethod
     def of(cls, sums: IntArray, sigma: float, scale: int, cells: Sequence[IntArray], ordered: Sequence[bool]) -> Self:
         """Return the effects by noisy sums, shape (2, cells of all columns): of 1 − u and u, in steps of `scale`."""
-        sizes_of = [int(one[-1]) + 1 for one in cells]
-        per_column = np.split(sums, np.cumsum(sizes_of)[:-1], axis=1)
-        totals = np.average([one.sum(axis=1) / scale for one in per_column], axis=0, weights=1 / np.array(sizes_of))
-        mean = float(np.clip(totals[1] / max(totals.sum(), 1.0), 0.01, 0.99))
-        groups, tables, doubts, sizes, walks = [], [], [], [], []
-        for found, cell, follow in zip(per_column, cells, ordered, strict=True):
-            runs, walk = grouped(found.sum(axis=0).tolist(), sigma * sqrt(2), ordered=follow)
-            group = np.full(found.shape[1], len(runs))
-            for number, places in enumerate(runs):
-                group[places] = number
-            table, doubt, size = _effects_of(found / scale, sigma / scale, group, mean, len(runs), walk)
-            groups.append(group[cell])
-            tables.append(table)
-            doubts.append(doubt)
-            sizes.append(size)
-            walks.append(walk)
-        return cls(tuple(groups), tuple(tables), tuple(doubts), tuple(sizes), tuple(walks), mean)
+        columns = PerColumn.of(sums, sigma, scale, cells, ordered)
+        mean = float(np.clip(columns.totals[1] / max(columns.totals.sum(), 1.0), 0.01, 0.99))
+        found = [_effects_of(*one, mean) for one in columns.noisy]
+        tables, doubts, sizes = zip(*found, strict=True)
+        return cls(columns.groups, tables, doubts, sizes, columns.walks, mean)
 
     @property
     def variance(self) -> float:
@@ -116,8 +105,7 @@ class Means:
 
     def rows(self, bins: Matrix) -> IntArray:
         """Return the group of each cell."""
-        each = zip(self.groups, bins.astype(np.int64).T, strict=True)
-        return np.column_stack([group[places] for group, places in each])
+        return by_bins(self.groups, bins)
 
     def start(self, rows: IntArray) -> FloatArray:
         """Return the numbers that the later sums begin from: columns say the same in part, so less than all of it."""
@@ -139,7 +127,7 @@ class Means:
 
 
 def _effects_of(
-    sums: FloatArray, sigma: float, group: IntArray, mean: float, n_groups: int, walk: int
+    sums: FloatArray, sigma: float, group: IntArray, n_groups: int, walk: int, mean: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the effect of each group, its doubt, and about how many people it has; of no group zeros."""
     held = np.zeros((n_groups + 1, 2))
