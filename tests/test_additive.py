@@ -130,7 +130,10 @@ def test_a_schema_is_proposed_by_public_rows():
 def asked_of(rows: Any, y: Any, look: Any = None, **changes: Any) -> list[Any]:
     """Return the requests of a fit for sums of ballots; `look` sees each of them with the sum."""
     ids, method = {"entity_ids": changes.pop("entity_ids", None)}, Additive(mechanism=NoisySum(5.0))
-    whole = of(**{"epsilon": None, "method": method, **changes}).intended(rows, y, **ids)
+    return requests_of(of(**{"epsilon": None, "method": method, **changes}).intended(rows, y, **ids), look)
+
+
+def requests_of(whole: Any, look: Any) -> list[Any]:
     prepared, source, seen = whole.method.prepare(whole.public, whole.people), SimulationNoise(0), list[Any]()
 
     def answer(request: Any) -> Answer:

@@ -257,6 +257,18 @@ def test_an_owner_is_told_of_odd_columns_before_anything_is_spent_and_nobody_els
         assert not path.is_file() or b"often" not in path.read_bytes()
 
 
+def test_a_check_of_columns_that_fails_keeps_no_answer_back(members, monkeypatch):
+    def failing(_given):
+        raise ValueError
+
+    monkeypatch.setattr("tutelage.federation.entity.told_of_columns", failing)
+    (X, y, ids), name = people(0), NAMES[0]
+    members.entity(name).cast(
+        members.aggregator().ask(None, members.mailbox).batch, X, y, members.mailbox, entity_ids=ids
+    )
+    assert members.ledger(name).state().spent > 0
+
+
 def test_a_budget_without_room_for_all_sums_refuses_the_first(members):
     batch, (X, y, ids) = members.aggregator().ask(None, members.mailbox).batch, people(0)
     one = data_independent.epsilon(members.consortium.sums().events[0], 1e-5).epsilon
@@ -285,8 +297,8 @@ def test_terms_with_a_schema_come_back_from_their_file(members, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"teacher": VectorBallots()}, "without a `teacher`"),
-        ({"mechanism": GNMax(8.0)}, "is for a NoisySum"),
+        ({"teacher": VectorBallots()}, "Leave out `teacher`"),
+        ({"mechanism": GNMax(8.0)}, "needs a plain NoisySum"),
         ({"people": (1,)}, "one number per entity"),
         ({"schema": {"age": (1, 2)}}, "`schema` of Consortium must be a Schema. Got a dict"),
         ({"schema": None}, "`teacher` of Consortium must be VectorBallots"),

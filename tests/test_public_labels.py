@@ -209,8 +209,8 @@ def test_labels_that_are_wrong_about_the_people_are_put_right():
 def test_some_labels_may_be_missing():
     some = np.array(PUBLIC_LABELS, dtype=object)
     some[::3] = None
-    model = fitted(some)
-    assert model.score(TEST, TRUE) > 0.65
+    right = [fitted(some, noise=SimulationNoise(seed)).score(TEST, TRUE) for seed in range(3)]
+    assert np.mean(right) > 0.7
 
 
 def test_columns_of_names_are_read_in_batches_alike(tmp_path):

@@ -3,7 +3,6 @@
 import itertools
 import json
 import warnings
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,22 +12,17 @@ from hypothesis import strategies as st
 from sklearn.base import clone, is_regressor
 from sklearn.metrics import r2_score
 
+from test_additive import SCHEMA, SMALL, cast, requests_of
 from tutelage import PATERegressor, SimulationNoise
 from tutelage.accounting import data_independent
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, PreflightError
 from tutelage.features import Schema
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.additive_mean import _LONGEST, STEPS, residuals_in_steps
-from tutelage.methods.noisy_moments import PeopleReady
-from tutelage.methods.requests import Answer, driven
-from tutelage.partition import Shards
 from tutelage.reporting import read_card
 from tutelage.students import load_student
 from tutelage.students.additive_mean import EDGES, N_PARTS
 from tutelage.students.stacking import joint_norm, joint_steps
-from tutelage.teachers.blocks import PeopleInMemory
-
-SCHEMA = Schema({"age": (17, 90), "work": ["private", "public"], "hours": (0.0, 1.0)})
 
 
 def made_up(n: int, seed: int = 0) -> tuple[dict[str, Any], Any]:
@@ -50,30 +44,9 @@ def of(seed: int = 0, **more: Any) -> PATERegressor:
 def asked_of(rows: Any, y: Any, look: Any = None, ids: Any = None, **changes: Any) -> list[Any]:
     """Return the requests of a fit for sums of ballots; `look` sees each of them with the sum."""
     model = of(**{"epsilon": None, "mechanism": NoisySum(5.0), **changes})
-    whole = model._fitting().intended(rows, y, entity_ids=ids)
-    prepared, source, seen = whole.method.prepare(whole.public, whole.people), SimulationNoise(0), list[Any]()
-
-    def answer(request: Any) -> Answer:
-        ballots = request.ballot.cast(prepared, request, np.arange(1))
-        if request.form.shape != (1, 1):
-            seen.append(request)
-            if look is not None:
-                look(request, ballots)
-        drawn = request.mechanism.release(ballots, source)
-        return Answer(np.array(drawn.answers), drawn.event, 0.0)
-
-    driven(whole.method.steps(whole.public), answer, lambda one: one.make())
-    return seen
+    return requests_of(model._fitting().intended(rows, y, entity_ids=ids), look)
 
 
-def cast(request: Any, bins: Any, labels: Any, people: Any, unit: Any) -> Any:
-    shards = Shards.of_single_people(len(bins), np.asarray(people), name=unit.name)
-    prepared = PeopleReady(PeopleInMemory(np.asarray(bins, dtype=float), np.asarray(labels), shards))
-    form = replace(request.form, unit=shards.unit)
-    return request.ballot.cast(prepared, replace(request, form=form), np.arange(1)).totals
-
-
-SMALL = Schema({"a": (0, 2), "b": ["x"]})
 NONNEGATIVE = (True, False, False, True)
 
 
@@ -212,7 +185,7 @@ def test_quantiles_hold_as_many_numbers_as_they_say():
 
 
 def test_columns_that_say_the_same_do_no_harm():
-    """One step of a logistic fit is far off here: below 0 for some columns and ε."""
+    """One step of a logistic fit is far off with such columns."""
     rng = np.random.default_rng(0)
     size = rng.random(20_000)
     rows = {name: size + 0.02 * rng.random(20_000) for name in "abcdefgh"}

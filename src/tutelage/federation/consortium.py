@@ -23,8 +23,8 @@ from tutelage.exceptions import (
 from tutelage.federation.batches import Batch
 from tutelage.federation.documents import MOST_BYTES_OF_A_DOCUMENT, listed, read_within, write_once
 from tutelage.federation.keys import Member, Role
+from tutelage.federation.schema_sums import SchemaSums
 from tutelage.federation.schemes import MOST_QUERIES, LocalVotes, SharedVotes
-from tutelage.federation.steps import SchemaSums
 from tutelage.federation.sums import SharedSums
 from tutelage.federation.terms import Terms
 from tutelage.ledger import Ledger

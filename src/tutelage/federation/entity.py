@@ -1,6 +1,7 @@
 """The entity: owns sensitive data; its teachers' votes leave it noised, and in shares or perturbed one by one."""
 
 import warnings
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, cast, final
 
 import numpy as np
@@ -137,8 +138,9 @@ class Entity:
         self._require_current(batch)
         asked = sums.round_of(batch)
         totals = ballots_of(sums, asked, X, y, entity_ids).totals
-        with warnings.catch_warnings():
-            warnings.simplefilter("always", PreflightWarning)  # never an error: it would tell the aggregator of a row
+        # Neither a warning nor a failure to find one may keep an answer back: that would tell the aggregator of a row.
+        with suppress(Exception), warnings.catch_warnings():
+            warnings.simplefilter("always", PreflightWarning)
             for told in told_of_columns(_given(asked, sums.terms.schema, X, np.asarray(y), entity_ids)):
                 warnings.warn(told, PreflightWarning, stacklevel=3)
         return self._answer(batch, mailbox, totals, sums.event_from(asked.number))

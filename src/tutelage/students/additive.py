@@ -195,38 +195,28 @@ def by_bins(numbers: Sequence[IntArray], bins: Matrix) -> IntArray:
     return np.column_stack([one[places] for one, places in zip(numbers, rows.T, strict=True)])
 
 
-class Noisy(NamedTuple):
-    """Noisy sums over the cells of one column, and the groups that these are in."""
-
-    sums: FloatArray  # shape (outputs, cells)
-    sigma: float
-    group: IntArray  # of each cell; the last number is that of no group
-    n_groups: int
-    walk: int  # how many groups, the first ones, are intervals that follow each other
+# Noisy sums over the cells of a column, shape (outputs, cells); σ; the group of each cell, of which the last number
+# stands for none; how many groups there are; and how many of these, the first ones, are intervals in a row.
+Noisy = tuple[FloatArray, float, IntArray, int, int]
 
 
-class PerColumn(NamedTuple):
-    """Noisy sums over the cells of all columns, taken apart."""
+def by_column(
+    sums: IntArray, sigma: float, scale: int, cells: Sequence[IntArray], ordered: Sequence[bool]
+) -> tuple[list[Noisy], tuple[IntArray, ...], FloatArray]:
+    """Return sums over the cells of all columns, in steps of `scale`, taken apart; see `Scores.of`.
 
-    noisy: list[Noisy]
-    groups: tuple[IntArray, ...]  # group of each bin of each column
-    walks: tuple[int, ...]
-    totals: FloatArray  # over all people, of each output
-
-    @classmethod
-    def of(cls, sums: IntArray, sigma: float, scale: int, cells: Sequence[IntArray], ordered: Sequence[bool]) -> Self:
-        """Return sums of shape (outputs, cells of all columns), in steps of `scale`, as numbers; see `Scores.of`."""
-        sizes, noisy = [int(one[-1]) + 1 for one in cells], list[Noisy]()
-        per_column = np.split(sums, np.cumsum(sizes)[:-1], axis=1)
-        for found, follow in zip(per_column, ordered, strict=True):
-            runs, walk = grouped(found.sum(axis=0).tolist(), sigma * sqrt(len(sums)), ordered=follow)
-            group = np.full(found.shape[1], len(runs))
-            for number, places in enumerate(runs):
-                group[places] = number
-            noisy.append(Noisy(found / scale, sigma / scale, group, len(runs), walk))
-        totals = np.average([one.sum(axis=1) / scale for one in per_column], axis=0, weights=1 / np.array(sizes))
-        groups = tuple(one.group[cell] for one, cell in zip(noisy, cells, strict=True))
-        return cls(noisy, groups, tuple(one.walk for one in noisy), totals)
+    The second value is the group of each bin of each column, and the third the sums over all people.
+    """
+    sizes, noisy = [int(one[-1]) + 1 for one in cells], list[Noisy]()
+    per_column = np.split(sums, np.cumsum(sizes)[:-1], axis=1)
+    for found, follow in zip(per_column, ordered, strict=True):
+        runs, walk = grouped(found.sum(axis=0).tolist(), sigma * sqrt(len(sums)), ordered=follow)
+        group = np.full(found.shape[1], len(runs))
+        for number, places in enumerate(runs):
+            group[places] = number
+        noisy.append((found / scale, sigma / scale, group, len(runs), walk))
+    totals = np.average([one.sum(axis=1) / scale for one in per_column], axis=0, weights=1 / np.array(sizes))
+    return noisy, tuple(group[cell] for (_, _, group, *_), cell in zip(noisy, cells, strict=True)), totals
 
 
 @final
@@ -247,13 +237,12 @@ class Scores:
 
         `cells` says which cell of its column each bin counts toward, and `ordered` whether these follow each other.
         """
-        columns = PerColumn.of(counts, sigma, scale, cells, ordered)
-        people = np.maximum(columns.totals, 1.0)
+        noisy, groups, totals = by_column(counts, sigma, scale, cells, ordered)
+        people = np.maximum(totals, 1.0)
         shares = people / people.sum()
-        found = [_scored(*one, shares) for one in columns.noisy]
-        tables, doubts, sizes = zip(*found, strict=True)
+        tables, doubts, sizes = zip(*(_scored(*one, shares) for one in noisy), strict=True)
         np.asarray_chkfinite(np.vstack(tables))  # or, by counts that somebody made up, a ballot could fail by its rows
-        return cls(columns.groups, tables, doubts, sizes, shares, columns.walks)
+        return cls(groups, tables, doubts, sizes, shares, tuple(walk for *_, walk in noisy))
 
     @property
     def base(self) -> FloatArray:

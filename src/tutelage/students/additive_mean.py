@@ -21,9 +21,9 @@ from tutelage.features.schema import Schema
 from tutelage.students.additive import (
     Columns,
     Parts,
-    PerColumn,
     TableOfEffects,
     by_bins,
+    by_column,
     expected_effects,
     made_up_rows,
     prior_of,
@@ -92,11 +92,10 @@ class Means:
     @classmethod
     def of(cls, sums: IntArray, sigma: float, scale: int, cells: Sequence[IntArray], ordered: Sequence[bool]) -> Self:
         """Return the effects by noisy sums, shape (2, cells of all columns): of 1 − u and u, in steps of `scale`."""
-        columns = PerColumn.of(sums, sigma, scale, cells, ordered)
-        mean = float(np.clip(columns.totals[1] / max(columns.totals.sum(), 1.0), 0.01, 0.99))
-        found = [_effects_of(*one, mean) for one in columns.noisy]
-        tables, doubts, sizes = zip(*found, strict=True)
-        return cls(columns.groups, tables, doubts, sizes, columns.walks, mean)
+        noisy, groups, totals = by_column(sums, sigma, scale, cells, ordered)
+        mean = float(np.clip(totals[1] / max(totals.sum(), 1.0), 0.01, 0.99))
+        tables, doubts, sizes = zip(*(_effects_of(*one, mean) for one in noisy), strict=True)
+        return cls(groups, tables, doubts, sizes, tuple(walk for *_, walk in noisy), mean)
 
     @property
     def variance(self) -> float:

@@ -34,7 +34,7 @@ class SchemaSums(SharedSums):
     def check_ballots(self) -> None:
         """Refuse terms that say of ballots what follows from the schema, or do not say how many people there are."""
         if self.terms.teacher is not None or type(self.mechanism) is not NoisySum:
-            raise InvalidParameterError("`schema` of Consortium is for a NoisySum without a `teacher`. Leave it out.")
+            raise InvalidParameterError("With `schema`, Consortium needs a plain NoisySum. Leave out `teacher`.")
         super().check_ballots()
 
     @cached_property
@@ -69,7 +69,7 @@ class SchemaSums(SharedSums):
         return self._after(opened["sums"])
 
     def round_after(self, asked: Any, total: IntArray, entities: Collection[str]) -> SchemaRound:
-        """Return the next round, or after the last one the final student."""
+        """Return the next round; after the last sum the last round again, with the final student."""
         return self._after((*asked.earlier, OpenedSum(tuple(entities), tuple(total.ravel().tolist()))))
 
     def _after(self, opened: tuple[OpenedSum, ...]) -> SchemaRound:
