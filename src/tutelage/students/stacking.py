@@ -21,6 +21,7 @@ from tutelage.features.scored import chances_of
 from tutelage.students.noisy_sums import NoisySumClassifier
 
 N_SCORES = 3  # of the public labels, of the ballots beyond them, and of the ballots with them
+_BEYOND = 1
 _STEPS = 2**12  # to which chances and scores are rounded: sums of their products stay below 2⁵³, and so exact
 _BALLOT_STEPS = 2**16  # to which the numbers of a ballot are rounded
 _QUANTILE = 0.9  # of the lengths of scores: longer ones are shortened
@@ -85,8 +86,22 @@ class Stacking:
             How many people there are.
         """
         weights, _ = weights_of(total, sigma, n_people, (N_SCORES, self.n_weights - N_SCORES))
+        if not weights[:N_SCORES].any():
+            weights[_BEYOND] = self._all_or_nothing(total, sigma, n_people, weights)
         weights /= self.radius
         return self._classifier(weights[:N_SCORES] / self.deviations, weights[N_SCORES:])
+
+    def _all_or_nothing(self, total: IntArray, sigma: float, n_people: int, weights: FloatArray) -> float:
+        """Return the weight of the ballots beyond public labels as they are, if the sum is likelier so, and else 0.
+
+        The ballots limit what they say by their own noise. Where the noise leaves a doubt about each weight, none or
+        all of it is a question of one bit, which it may still answer.
+        """
+        gradient, gram, noise = normal_equations(total, sigma, n_people, self.n_weights)
+        whole, scores = self.deviations[_BEYOND] * self.radius, slice(N_SCORES)
+        left, moved = (gradient - gram @ weights)[scores], whole * gram[scores, _BEYOND]
+        covariance = max(noise, 1e-6) ** 2 * np.eye(N_SCORES) + gram[scores, scores] / n_people
+        return whole if moved @ np.linalg.solve(covariance, left - moved / 2) > 0 else 0.0
 
     def _classifier(self, weights: FloatArray, biases: FloatArray) -> LogisticRegression:
         m = len(self.student.classes_)
@@ -174,20 +189,26 @@ def noisy_means(total: IntArray, sigma: float, n_people: int) -> tuple[FloatArra
     return total.astype(np.float64) * scale, scale * sigma
 
 
+def normal_equations(total: IntArray, sigma: float, n_people: int, size: int) -> tuple[FloatArray, FloatArray, float]:
+    """Return gradient and Gram matrix of so many weights, by the noisy sum of ballots, and the noise of the former."""
+    means, noise = noisy_means(total, sigma, n_people)
+    rows, columns = np.triu_indices(size)
+    gram = np.zeros((size, size))
+    gram[rows, columns] = gram[columns, rows] = means[size:] / np.where(rows == columns, 4, 4 * sqrt(2))
+    return means[:size], gram, noise
+
+
 def weights_of(total: IntArray, sigma: float, n_people: int, sizes: Sequence[int]) -> tuple[FloatArray, FloatArray]:
     """Return the weights, times the radius, by the noisy sum of ballots; of groups of these sizes, one by one.
 
     The second array is how far the noise moves them, as `step_of` estimates it.
     """
-    size, (means, noise) = sum(sizes), noisy_means(total, sigma, n_people)
-    rows, columns = np.triu_indices(size)
-    gram = np.zeros((size, size))
-    gram[rows, columns] = gram[columns, rows] = means[size:] / np.where(rows == columns, 4, 4 * sqrt(2))
+    gradient, gram, noise = normal_equations(total, sigma, n_people, size := sum(sizes))
     (weights, doubts), ends = np.zeros((2, size)), np.cumsum([0, *sizes]).tolist()
     for _ in range(_PASSES):
         for start, end in pairwise(ends):
             part, others = slice(start, end), np.r_[:start, end:size]
-            left = means[:size][part] - gram[part, others] @ weights[others]
+            left = gradient[part] - gram[part, others] @ weights[others]
             weights[part], doubts[part] = step_of(left, gram[part, part], noise, noise / 4, 1 / n_people)
     return weights, doubts
 
