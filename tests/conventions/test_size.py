@@ -27,12 +27,12 @@ CEILINGS = {
     "planning": 980,
     "publishing": 1_115,
     "reporting": 1_330,
-    "students": 2_955,
+    "students": 2_980,
     "teachers": 2_955,
     "testing": 385,
     "root": 4_710,
 }
-TEST_LINES = 31_900
+TEST_LINES = 31_950
 
 
 def lines_of(*paths: Path) -> int:

@@ -13,7 +13,9 @@ from tutelage_reproductions.verdicts import VERDICTS, Verdict
 
 ABOUT = """\
 Each experiment recomputes a table or figure of a paper, or tests a claim of this project.
-`tutelage reproduce NAME` runs one. `tutelage reproduce --all --output FOLDER` runs all and writes these pages."""
+`tutelage reproduce NAME` runs one. `tutelage reproduce --all --output FOLDER` runs all and writes these pages.
+Benchmarks compare this project with other private methods where public rows have labels (`docs/results/labels.md`) and
+where only a schema is public (`docs/results/packaged.md`); README.md sums them up. They list losses first."""
 
 _READING = """\
 - *Published* is the number in the paper, *goal* what this project requires of itself, and *ours* our result, with its
