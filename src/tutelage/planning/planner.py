@@ -254,7 +254,8 @@ def _by_trials(
     def changed(by: float) -> float:
         return float(np.clip(expected + by, 0, 1))
 
-    here, curve = shortly(best, looked) if few else first[best].expected, {1.0: expected}
+    here = shortly(best, looked) if few else first[best].expected
+    curve = {1.0: expected}
     for factor in progress_bar(_CURVE, "Other ε", len(_CURVE), shown=progress):
         # The noise is about inversely proportional to ε.
         curve[factor] = changed(shortly(best.with_noise((best.noise or 0.0) / factor), looked) - here)
@@ -330,9 +331,10 @@ def _by_references(target: Target, accuracy: float | None, reach: float | None) 
 
 
 def _option(method: Method, target: Target, guess: Guess, *, in_full: bool = False) -> Option:
-    # Calibrated methods keep the target. What they cost by themselves takes seconds to find.
-    limit = target.limit(method.accounting)
-    epsilon = proved(method, target) if in_full else limit.guarantee(target.unit, simulated=False)
+    if in_full:
+        epsilon = proved(method, target)
+    else:  # an upper bound: what a calibrated method costs by itself takes seconds to find
+        epsilon = target.limit(method.accounting).guarantee(target.unit, simulated=False)
     return Option(method, epsilon, guess.expected, guess.low, guess.high, in_full)
 
 

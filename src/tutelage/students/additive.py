@@ -31,8 +31,9 @@ _MOST_DRAWN = 6  # columns
 _MOST_GROUPS = 16  # of the bins of a column
 _FULL = 3.0  # deviations of the noise that a group holds at least, if any other can be put to it
 _HALF = 0.5  # of a score: columns say the same in part
-_PARTS = np.geomspace(0.005, _HALF, 60)  # where columns say nearly the same
-_STRETCHES = np.geomspace(1, 20, 60)
+_PARTS = np.geomspace(0.005, _HALF, 40)  # candidates, where columns say nearly the same
+_STRETCHES = np.geomspace(1, 20, 40)  # candidates for how much further scores are from their mean than by chance
+_LEAST_CHANCE = 1e-300  # which has a logarithm
 _LEAST_SHARE = 0.05  # of a class in a group, times its share in all
 _LEAST_VARIANCE = 0.02  # of a class in a group
 _MADE_UP = 2_000  # rows, whose columns have nothing to do with each other
@@ -261,45 +262,46 @@ class Scores:
         return self.base + self.part * summed(self.tables, rows)
 
     def less_sure(self, residuals: IntArray, scale: float) -> Self:
-        """Return the same with a smaller part, where by noisy sums of what they get wrong their sum is too sure.
+        """Return these scores with a smaller part if the noisy residuals show that their sum is too sure.
 
-        Columns that say nearly the same, such as opinions, count several times. In rows that are made up from the
-        counts they do not: the distance of scores from the mean of their class is stretched until the scores are as
-        wrong, in all, as on the private rows. The part is the one with which the classes of these rows are likeliest.
+        Columns that say nearly the same, such as opinions, count several times. They do not in made-up rows. So the
+        distance of these from the mean of their class, which the counts tell, is stretched until their residuals agree
+        with the scores as much as those of people. The part is the one by which their classes are likeliest.
         """
         n_people = np.mean([size.sum() for size in self.sizes])
-        wrong = float((residuals.T / scale * np.vstack(self.tables)).sum()) / n_people
-        labels, totals, means = self._made_up_people()
+        agreement = float((residuals.T / scale * np.vstack(self.tables)).sum()) / n_people
+        labels, totals, means = self._made_up_by_class()
         each, hot = np.arange(len(labels)), np.eye(len(self.shares))[labels]
 
-        def wrong_if(stretched: float) -> float:
-            scores = means + stretched * (totals - means)
-            return float(((hot - chances_of(self.base + self.part * scores)) * scores).sum(axis=1).mean())
+        def off(stretch: float) -> float:
+            scores = means + stretch * (totals - means)
+            wrong = hot - chances_of(self.base + self.part * scores)
+            return abs(float((wrong * scores).sum(axis=1).mean()) - agreement)
+
+        stretch = min(_STRETCHES.tolist(), key=off)
+        likely = means + stretch * (totals - means)
 
         def surprise(part: float) -> float:
-            return -float(np.log(chances_of(self.base + part * scores)[each, labels]).sum())
+            chances = chances_of(self.base + part * likely)[each, labels]
+            return -float(np.log(np.maximum(chances, _LEAST_CHANCE)).sum())
 
-        stretched = min(_STRETCHES.tolist(), key=lambda stretched: abs(wrong_if(stretched) - wrong))
-        scores = means + stretched * (totals - means)
         return replace(self, part=min(_PARTS.tolist(), key=surprise))
 
-    def _made_up_people(self) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Return made-up classes, the sums of the scores of rows of these classes, and the mean of each one's class.
+    def _made_up_by_class(self) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Return the classes of made-up rows, the sums of their scores, and the mean sum of each one's class.
 
-        The columns of these rows have nothing to do with each other within a class.
+        Within a class, the columns have nothing to do with each other.
         """
         rng, m = np.random.default_rng(0), len(self.shares)
-        labels = np.sort(rng.choice(m, 2 * _MADE_UP, p=self.shares))
+        labels = np.sort(rng.choice(m, _MADE_UP, p=self.shares))
+        counts = np.bincount(labels, minlength=m).tolist()
         totals, means = np.zeros((2, len(labels), m))
         for table, size in zip(self.tables, self.sizes, strict=True):
-            chances = size[:, np.newaxis] * np.exp(table)
-            chances /= chances.sum(axis=0)
-            rows = [
-                rng.choice(len(size), count, p=of_class)
-                for count, of_class in zip(np.bincount(labels, minlength=m), chances.T, strict=True)
-            ]
+            chances = size * np.exp(table).T  # classes, groups
+            chances /= chances.sum(axis=1, keepdims=True)
+            rows = [rng.choice(len(size), count, p=one) for count, one in zip(counts, chances, strict=True)]
             totals += table[np.concatenate(rows)]
-            means += (chances.T @ table)[labels]
+            means += (chances @ table)[labels]
         return labels, totals, means
 
     def corrected(self, residuals: IntArray, sigma: float, scale: float) -> tuple[Columns, Columns]:
@@ -343,6 +345,10 @@ class Weighing:
     def of(cls, scores: Scores, corrections: Columns, doubts: Columns) -> Self:
         """Return the ballot, whose length follows from made-up rows."""
         np.asarray_chkfinite(np.vstack(corrections))
+        # Mostly, too sure scores get wrong that they are too sure, which the part of them has repaired. The square was
+        # chosen by trial.
+        shorter = (scores.part / _HALF) ** 2
+        corrections, doubts = (tuple(shorter * one for one in each) for each in (corrections, doubts))
         made = cls(scores, corrections, doubts, 1.0)
         return replace(made, radius=radius_of(made.explained(made_up_rows(scores.sizes))))
 

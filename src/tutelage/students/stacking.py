@@ -21,7 +21,8 @@ from tutelage.features.scored import chances_of
 from tutelage.students.noisy_sums import NoisySumClassifier
 
 N_SCORES = 3  # of the public labels, of the ballots beyond them, and of the ballots with them
-_BEYOND = 1
+_BEYOND = 1  # the place of the second of these
+_SHOWN = 2.0  # deviations of the noise: an entry of the Gram matrix that is larger is not noise alone
 _STEPS = 2**12  # to which chances and scores are rounded: sums of their products stay below 2⁵³, and so exact
 _BALLOT_STEPS = 2**16  # to which the numbers of a ballot are rounded
 _QUANTILE = 0.9  # of the lengths of scores: longer ones are shortened
@@ -95,13 +96,14 @@ class Stacking:
         """Return the weight of the ballots beyond public labels as they are, if the sum is likelier so, and else 0.
 
         The ballots limit what they say by their own noise. Where the noise leaves a doubt about each weight, none or
-        all of it is a question of one bit, which it may still answer.
+        all of it is a question of one bit. It is asked if the sum shows that the ballots move the scores at all.
         """
         gradient, gram, noise = normal_equations(total, sigma, n_people, self.n_weights)
         whole, scores = self.deviations[_BEYOND] * self.radius, slice(N_SCORES)
         left, moved = (gradient - gram @ weights)[scores], whole * gram[scores, _BEYOND]
         covariance = max(noise, 1e-6) ** 2 * np.eye(N_SCORES) + gram[scores, scores] / n_people
-        return whole if moved @ np.linalg.solve(covariance, left - moved / 2) > 0 else 0.0
+        is_shown = gram[_BEYOND, _BEYOND] > _SHOWN * noise / 4
+        return whole if is_shown and moved @ np.linalg.solve(covariance, left - moved / 2) > 0 else 0.0
 
     def _classifier(self, weights: FloatArray, biases: FloatArray) -> LogisticRegression:
         m = len(self.student.classes_)
@@ -190,7 +192,7 @@ def noisy_means(total: IntArray, sigma: float, n_people: int) -> tuple[FloatArra
 
 
 def normal_equations(total: IntArray, sigma: float, n_people: int, size: int) -> tuple[FloatArray, FloatArray, float]:
-    """Return gradient and Gram matrix of so many weights, by the noisy sum of ballots, and the noise of the former."""
+    """Return gradient and Gram matrix of `size` weights, by the noisy sum of ballots, and the noise of the gradient."""
     means, noise = noisy_means(total, sigma, n_people)
     rows, columns = np.triu_indices(size)
     gram = np.zeros((size, size))
