@@ -276,7 +276,7 @@ class Scores:
         def off(stretch: float) -> float:
             scores = means + stretch * (totals - means)
             wrong = hot - chances_of(self.base + self.part * scores)
-            return abs(float((wrong * scores).sum(axis=1).mean()) - agreement)
+            return float(abs((wrong * scores).sum(axis=1).mean() - agreement))
 
         stretch = min(_STRETCHES.tolist(), key=off)
         likely = means + stretch * (totals - means)
