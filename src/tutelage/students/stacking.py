@@ -21,7 +21,7 @@ from tutelage.features.scored import chances_of
 from tutelage.students.noisy_sums import NoisySumClassifier
 
 N_SCORES = 3  # of the public labels, of the ballots beyond them, and of the ballots with them
-_BEYOND = 1  # the place of the second of these
+_BEYOND = 1  # of the three scores, the ballots beyond public labels
 _SHOWN = 2.0  # deviations of the noise: an entry of the Gram matrix that is larger is not noise alone
 _STEPS = 2**12  # to which chances and scores are rounded: sums of their products stay below 2⁵³, and so exact
 _BALLOT_STEPS = 2**16  # to which the numbers of a ballot are rounded
