@@ -72,7 +72,7 @@ def check_fit(
         Show a progress bar.
     """
     integer_at_least(entities, 1, "entities", "check_fit")
-    audited = model._fitting() if isinstance(model, PATERegressor) else model
+    audited = model._fitting(X_public, y_public) if isinstance(model, PATERegressor) else model
     trial = copy(audited).set_params(insist=True, random_state=audited.random_state or 0)
     ids = {"entity_ids": private.entity_ids, "silos": private.silos}
     with warnings.catch_warnings():

@@ -11,15 +11,19 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from tutelage._internal.typing import FloatArray, IntArray
+from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage._internal.validation import problems_in
 from tutelage.estimator.classifier import PATEClassifier
+from tutelage.estimator.inputs import Checked
 from tutelage.estimator.parameters import Resolved
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, shown
 from tutelage.features import Schema
+from tutelage.features.columns import dense_rows
+from tutelage.features.public_numbers import FEWEST
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.additive_mean import STEPS, AdditiveMean
+from tutelage.methods.requests import Public
 from tutelage.noise import NoiseSource
 from tutelage.preflight import Given
 from tutelage.reporting import PrivacyCard
@@ -33,12 +37,44 @@ class _OfNumbers(PATEClassifier):
     """The fit of a regressor: its two classes are the ends of the range, and its labels steps between them."""
 
     _of_numbers: ClassVar[bool] = True
+    _known: tuple[Matrix, IntArray] | None = None  # bins and targets of public rows
 
     def resolved(self) -> Resolved:
         """Return what the parameters come to, or the refusals of `PATEClassifier` in the name of the regressor."""
         if problems := list(problems_in(super().resolved)):
             raise InvalidParameterError(*(one.replace("PATEClassifier", "PATERegressor") for one in problems))
         return super().resolved()
+
+    def _rows_in_memory(
+        self,
+        X: Any,
+        run: Resolved,
+        y: Any,
+        X_public: Any,
+        y_public: Any,
+        entity_ids: Any,
+        silos: Any,
+        whole_rows: Any,
+    ) -> Checked:
+        """Return the rows of a fit, once public rows with targets are read by the schema as private ones are."""
+        self._known = None
+        if y_public is not None:
+            schema: Any = self.public
+            targets, rows = _targets(X_public, y_public, "y_public"), schema.transform(dense_rows(X_public))
+            if len(rows) != len(targets):
+                raise InvalidDataError(
+                    f"`y_public` must have one number per public row, {len(rows)}. Got {len(targets)}."
+                )
+            if len(targets) < FEWEST:
+                raise InvalidDataError(
+                    f"`y_public` must have numbers of at least {FEWEST} public rows. Got {len(targets)}; leave it out."
+                )
+            self._known = rows, self._merged(targets)
+        return super()._rows_in_memory(X, run, y, None, None, entity_ids, silos, whole_rows)
+
+    def _public(self, run: Resolved, rows: Matrix, shown: Any, unit: Any, n_teachers: Any, labels: Any) -> Public:
+        made = super()._public(run, rows, shown, unit, n_teachers, labels)
+        return made if self._known is None else replace(made, rows=self._known[0], labels=self._known[1])
 
     def _merged(self, labels: Any) -> IntArray:
         ends: Any = self.classes
@@ -48,9 +84,13 @@ class _OfNumbers(PATEClassifier):
     def _encoded(self, labels: Any) -> IntArray:
         return labels
 
-    def _given(self, *given: Any, **more: Any) -> Given:
-        found = super()._given(*given, **more)
-        return replace(found, labels=np.zeros(len(found.labels), dtype=np.int64), n_classes=1)  # none can be rare
+    def _given(
+        self, run: Resolved, people: Any, public: Matrix, label: str | None = None, *, n_people: int | None = None
+    ) -> Given:
+        public = public if self._known is None else self._known[0]
+        found = super()._given(run, people, public, label, n_people=n_people)
+        labels, compared = np.zeros(len(found.labels), dtype=np.int64), () if self._known else found.numbers
+        return replace(found, labels=labels, n_classes=1, numbers=compared)  # none can be rare; bins have no units
 
 
 def numbers_of(cells: Any, named: str = "y") -> FloatArray:
@@ -65,19 +105,26 @@ def numbers_of(cells: Any, named: str = "y") -> FloatArray:
     return found
 
 
+def _targets(X: Any, y: Any, named: str) -> FloatArray:
+    """Return the numbers of rows, which may be a column of these."""
+    table = as_table(X) if isinstance(y, str) else None
+    return numbers_of(y if table is None else table.column(y), named)
+
+
 @final
 @dataclass(eq=False, repr=False)
 class PATERegressor(RegressorMixin, BaseEstimator):
     """Learn to predict a number from sensitive rows with a proved (ε, δ) differential privacy guarantee.
 
     Each person casts ballots that say in which bins of a public schema the person is and how large the number is, and
-    what the sums so far get wrong. Four noisy sums leave; the student is a table of effects, and no row of anybody is
-    in it. Every call of `fit` is a new release. With a `ledger`, all releases share its budget.
+    what the sums so far get wrong. Four noisy sums leave; the student is a table of effects, and no private row is in
+    it. Every call of `fit` is a new release. With a `ledger`, all releases share its budget.
 
     Parameters
     ----------
-    public : Schema
-        Ranges and categories of the columns, by public knowledge. See docs/howto/no-public-rows.md.
+    public : Schema, optional
+        Ranges and categories of the columns, by public knowledge. See docs/howto/no-public-rows.md. Default: what
+        `Schema.learn` proposes by `X_public`.
     target_range : (float, float)
         Lowest and highest number, by public knowledge: numbers beyond count as these. A narrow range has less noise.
     epsilon, budget, releases, delta, ledger, question, unit, data_changed, insist, mechanism, noise
@@ -91,6 +138,8 @@ class PATERegressor(RegressorMixin, BaseEstimator):
         The worst-case guarantee.
     fit_ : PATEClassifier
         The release: ledger, event and method are its attributes, as PATEClassifier documents them.
+    public_ : Schema
+        The schema, as given or as proposed by public rows.
     n_features_in_ : int
         Number of columns.
 
@@ -107,8 +156,8 @@ class PATERegressor(RegressorMixin, BaseEstimator):
     True
     """
 
-    public: Schema
-    target_range: tuple[float, float]
+    public: Any = None
+    target_range: Any = None
     epsilon: float | None = None
     budget: float | None = None
     releases: int = 1
@@ -121,7 +170,16 @@ class PATERegressor(RegressorMixin, BaseEstimator):
     mechanism: NoisySum | None = None
     noise: NoiseSource | None = None
 
-    def fit(self, X: Any, y: Any, *, entity_ids: Any = None, whole_rows: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        X_public: Any = None,
+        y_public: Any = None,
+        entity_ids: Any = None,
+        whole_rows: Any = None,
+    ) -> Self:
         """Let people cast ballots from the private rows, release their sums through noise, and set the student.
 
         Parameters
@@ -130,6 +188,12 @@ class PATERegressor(RegressorMixin, BaseEstimator):
             Private rows, in any form that `PATEClassifier.fit` takes but batches.
         y : array of shape (rows,) or str
             Number of each private row, or the name of a column of `X`.
+        X_public : rows with named columns, optional
+            Public rows, which propose the schema if `public` is not given. All their columns are features, except those
+            that `y`, `y_public` and `entity_ids` name.
+        y_public : array of shape (public rows,) or str, optional
+            Numbers of public rows, or the name of a column of them. The sums then say what a model of these numbers
+            gets wrong. Do not score by these rows afterwards.
         entity_ids, whole_rows
             As for `PATEClassifier.fit`. All rows with one id are one person's, whose ballot is their mean.
 
@@ -138,9 +202,10 @@ class PATERegressor(RegressorMixin, BaseEstimator):
         InvalidParameterError, InvalidDataError, PreflightError, BudgetExceededError, LedgerError
             As for `PATEClassifier.fit`. No message quotes a private value.
         """
-        self.fit_ = self._fitting().fit(X, y, entity_ids=entity_ids, whole_rows=whole_rows)
-        self.student_, self.epsilon_ = self.fit_.student_, self.fit_.epsilon_
-        self.n_features_in_ = len(self.public.names)
+        fitting, given = self._fitting(X_public, y_public, y, entity_ids), {"X_public": X_public, "y_public": y_public}
+        self.fit_ = fitting.fit(X, y, entity_ids=entity_ids, whole_rows=whole_rows, **given)
+        self.student_, self.epsilon_, self.public_ = self.fit_.student_, self.fit_.epsilon_, self.fit_.public
+        self.n_features_in_ = len(self.public_.names)
         return self
 
     def check(self, X: Any, y: Any, **more: Any) -> Self:
@@ -151,11 +216,11 @@ class PATERegressor(RegressorMixin, BaseEstimator):
         X, y, **more
             As for `fit`.
         """
-        self._fitting().check(X, y, **more)
+        self._fitting(more.get("X_public"), more.get("y_public"), y, more.get("entity_ids")).check(X, y, **more)
         return self
 
-    def _fitting(self) -> _OfNumbers:
-        """Return the estimator whose fit is the release."""
+    def _fitting(self, X_public: Any = None, y_public: Any = None, *others: Any) -> _OfNumbers:
+        """Return the estimator whose fit is the release; `others` may name columns that are no features."""
         ends = self.target_range
         plain = isinstance(ends, Sequence) and not isinstance(ends, str) and len(ends) == 2
         if not (plain and all(isinstance(end, int | float | np.number) for end in ends) and ends[0] < ends[1]):
@@ -165,14 +230,33 @@ class PATERegressor(RegressorMixin, BaseEstimator):
             )
         if not np.isfinite(float(ends[1]) - float(ends[0])):
             raise InvalidParameterError("`target_range` of PATERegressor must be finite.")
-        if not isinstance(self.public, Schema):
-            raise InvalidParameterError(
-                f"`public` of PATERegressor must be a Schema. Got {shown(self.public)}; for public rows, pass "
-                "Schema.learn(X_public)."
-            )
+        schema = self._schema(X_public, y_public, *others)
         own = ("target_range", "mechanism")
         given = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in own}
+        given["public"] = schema
         return _OfNumbers(method=AdditiveMean(self.mechanism), classes=tuple(map(float, ends)), **given)
+
+    def _schema(self, X_public: Any, y_public: Any, *others: Any) -> Schema:
+        """Return the schema, as given or as public rows propose it."""
+        if y_public is not None and X_public is None:
+            raise InvalidParameterError(
+                "`y_public` of PATERegressor.fit needs the public rows in `X_public`. Pass both."
+            )
+        if self.public is None and X_public is not None:
+            table = as_table(X_public)
+            no_features = {one for one in (y_public, *others) if isinstance(one, str)}
+            return Schema.learn(X_public if table is None else table.without(no_features & {*table.columns}))
+        if not isinstance(self.public, Schema):
+            raise InvalidParameterError(
+                f"`public` of PATERegressor must be a Schema. Got {shown(self.public)}; for public rows, leave it out "
+                "and pass them to fit as `X_public`."
+            )
+        if X_public is not None and y_public is None:
+            raise InvalidParameterError(
+                "`public` of PATERegressor takes the place of public rows without numbers. Leave out `X_public`, or "
+                "pass `y_public`."
+            )
+        return self.public
 
     def predict(self, X: Any) -> FloatArray:
         """Return the expected number of each row; costs no privacy.
@@ -222,8 +306,7 @@ class PATERegressor(RegressorMixin, BaseEstimator):
         return card if y is None else replace(card, errors=(self._errors(X, y),))
 
     def _errors(self, X: Any, y: Any) -> Errors:
-        table = as_table(X) if isinstance(y, str) else None
-        truth = numbers_of(y if table is None else table.column(y))
+        truth = _targets(X, y, "y")
         wrong, spread = truth - self.predict(X), truth - truth.mean()
         low, _, high = self.predict_quantiles(X).T
         return Errors(
@@ -232,6 +315,7 @@ class PATERegressor(RegressorMixin, BaseEstimator):
             typical=float(np.sqrt(np.mean(wrong**2))),
             of_mean=float(np.sqrt(np.mean(spread**2))),
             within=float(np.mean((low <= truth) & (truth <= high))),
+            of_public=self.student_.typical_of_public(self.fit_._seen(X), truth),
         )
 
     def save(self, folder: str | PathLike[str], card: PrivacyCard | None = None) -> Path:

@@ -8,10 +8,12 @@ import numpy as np
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.ballots import BallotSum, Vector
+from tutelage.digests import canonical, data_digest
+from tutelage.features.public_numbers import PublicStart
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.additive import SumsOverSchema, cells_of, firsts, sum_of_entries
 from tutelage.methods.noisy_moments import form_of_joint, sum_of_joint
-from tutelage.methods.requests import Outcome, Public, Sizes, Steps
+from tutelage.methods.requests import Learned, Outcome, Public, Sizes, Steps
 from tutelage.students.additive_mean import (
     EDGES,
     LARGEST_RESIDUAL,
@@ -48,7 +50,7 @@ def residuals_of(means: Means, block: PeopleBlock, form: Vector) -> BallotSum:
 
     def entries(rows: PeopleBlock) -> tuple[IntArray, IntArray]:
         groups = means.rows(rows.rows)
-        wrong = residuals_in_steps(means.start(groups), rows.labels)
+        wrong = residuals_in_steps(means.start(groups, means.known(rows.rows)), rows.labels)
         cells = starts + groups
         return cells, np.broadcast_to(wrong[:, np.newaxis], cells.shape)
 
@@ -59,9 +61,9 @@ def joint_of(fitting: Fitting, block: PeopleBlock, form: Vector) -> BallotSum:
     """Return the sum of ballots that say how much of the effects and of the correction to believe."""
 
     def ballots(bins: Matrix, labels: IntArray) -> IntArray:
-        rows = fitting.means.rows(bins)
-        wrong = residuals_in_steps(fitting.means.start(rows), labels) / _LONGEST
-        return joint_steps(fitting.shown(rows), wrong)
+        rows, known = fitting.means.rows(bins), fitting.means.known(bins)
+        wrong = residuals_in_steps(fitting.means.start(rows, known), labels) / _LONGEST
+        return joint_steps(fitting.shown(rows, known), wrong)
 
     return sum_of_joint(ballots, fitting.n_weights, block.rows, block, form.unit)
 
@@ -102,11 +104,15 @@ class AdditiveMean(SumsOverSchema):
     """
 
     name: ClassVar[str] = "additive-mean"
-    title: ClassVar[str] = "additive model of a number without public rows"
+    title: ClassVar[str] = "additive model of a number"
     takes_weights: ClassVar[bool] = False
     of_numbers: ClassVar[bool] = True
     mechanism: NoisySum | None = None
     student: Any = None
+
+    def describe_queries(self, _rounds: int, /) -> str:
+        """Return what a card says about the choice of the queries."""
+        return "a public schema in place of queries; no private row is in the student, a table of effects"
 
     def most(self, sizes: Sizes) -> list[tuple[float, Vector]]:
         """Return the share of all 1/σ² that each sum takes, and the form of its ballots at most."""
@@ -114,7 +120,7 @@ class AdditiveMean(SumsOverSchema):
         return [
             (_SUMS, form_of_sums(sizes, n_bins)),
             (_RESIDUALS, form_of_residuals(sizes, n_bins + d)),
-            (_WEIGHTS, form_of_joint(d + 2, sizes.unit)),
+            (_WEIGHTS, form_of_joint(d + 2 + sizes.labeled, sizes.unit)),
             (_ERRORS, form_of_errors(sizes)),
         ]
 
@@ -122,9 +128,15 @@ class AdditiveMean(SumsOverSchema):
         """Ask for sums of numbers, for what effects by these get wrong, for weights, and for errors."""
         sizes, ends = public.sizes, (float(public.classes[0]), float(public.classes[1]))
         schema, n_people, cells, named = yield from self.begun(public, _SUMS)
+        start = None
+        if public.labels is not None:  # of public rows, whose bins are `rows`
+            of_public = public.rows, public.labels / STEPS
+            named = [*named, data_digest(public.rows, public.labels).hex(), "targets"]
+            stored = yield Learned(canonical(named), lambda: PublicStart.learn(*of_public).to_bytes())
+            start = PublicStart.from_bytes(stored, *of_public)
         form, total = form_of_sums(sizes, sum(int(one[-1]) + 1 for one in cells)), self.event_of_sums(sizes)
         values, sigma, named = yield from self.asked(_SUMS, form, partial(sums_of, cells), named, public, total)
-        means = Means.of(values, sigma, STEPS, cells, schema.ordered)
+        means = Means.of(values, sigma, STEPS, cells, schema.ordered).beside(start)
         form = form_of_residuals(sizes, sum(map(len, means.tables)))
         values, sigma, named = yield from self.asked(_RESIDUALS, form, partial(residuals_of, means), named, public)
         fitting = Fitting.of(means, *means.corrected(values, sigma, STEPS))

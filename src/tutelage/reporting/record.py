@@ -230,6 +230,8 @@ class Errors:
         Root of the mean squared error of the student, and of always predicting the mean of these rows.
     within : float
         Share of the rows between the predicted quantiles 0.1 and 0.9.
+    of_public : float, optional
+        Root of the mean squared error of a model of public targets alone.
     """
 
     low: float
@@ -238,6 +240,7 @@ class Errors:
     typical: float
     of_mean: float
     within: float
+    of_public: float | None = None
 
     @property
     def explained(self) -> float:
@@ -339,6 +342,8 @@ class CardRecord:
             _check_range(one.rows, "errors.rows")
             _check_range(one.typical, "errors.typical")
             _check_range(one.of_mean, "errors.of_mean")
+            if one.of_public is not None:
+                _check_range(one.of_public, "errors.of_public")
             _check_range(one.within, "errors.within", 1)
         for topic, text in self.statements.items():
             if topic not in STATEMENTS:

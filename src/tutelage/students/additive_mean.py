@@ -17,6 +17,7 @@ from sklearn.base import RegressorMixin
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
+from tutelage.features.public_numbers import PublicStart, PublicTrees
 from tutelage.features.schema import Schema
 from tutelage.students.additive import (
     Columns,
@@ -38,6 +39,7 @@ _QUANTILE = 0.9  # of the lengths of effects: longer ones are shortened
 _HALF_EDGES = np.array([0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.14, 0.2, 0.3, 0.5, 1.0])
 EDGES = np.concatenate([-_HALF_EDGES[::-1], [0.0], _HALF_EDGES])  # of the histogram of what is left
 N_PARTS = 4  # of the people, by their prediction, each with its own histogram
+_PARTS = np.linspace(0, 1, 21)
 _HIDDEN = 2.0  # deviations of the noise: smaller counts are mostly noise
 
 
@@ -45,12 +47,14 @@ _HIDDEN = 2.0  # deviations of the noise: smaller counts are mostly noise
 class AdditiveRegressor(RegressorMixin, TableOfEffects):
     """A number that is a sum of one effect for each column: a table that can be read.
 
-    `PATERegressor(Schema(...), target_range=...)` makes it. Rows are bins, as `Schema.transform` returns them.
-    `intercept_` is what all predictions begin from, and `effects_` what each bin of each column adds, in the unit of
-    the target. No prediction leaves `range_`.
+    `PATERegressor` makes it. Rows are bins, as `Schema.transform` returns them. `intercept_` is what all predictions
+    begin from, and `effects_` what each bin of each column adds, in the unit of the target. Where public rows had
+    numbers, `part_` times what these say alone is added, too. No prediction leaves `range_`.
     """
 
     range_: tuple[float, float]
+    public_: PublicTrees | None = None  # of public targets, if there are any
+    part_: float = 0.0  # of their prediction, which the effects are added to
     parts_: FloatArray  # predictions at which the next histogram begins
     below_: FloatArray  # share of the people below each edge, for each part
 
@@ -65,7 +69,17 @@ class AdditiveRegressor(RegressorMixin, TableOfEffects):
 
     def predict(self, X: npt.ArrayLike) -> FloatArray:
         """Return the expected number of each row, shape (rows,)."""
-        return np.clip(self.totals(X)[:, 0], *self.range_)
+        found, (low, high) = self.totals(X)[:, 0], self.range_
+        if self.public_ is not None:
+            found = found + self.part_ * (high - low) * self.public_.shares(np.asarray(X))
+        return np.clip(found, low, high)
+
+    def typical_of_public(self, X: npt.ArrayLike, truth: FloatArray) -> float | None:
+        """Return the root of the mean squared error of public targets alone, if there were any."""
+        if self.public_ is None:
+            return None
+        (low, high), expected = self.range_, self.public_.shares(np.asarray(X))
+        return float(np.sqrt(np.mean((low + (high - low) * expected - truth) ** 2)))
 
     def predict_quantiles(self, X: npt.ArrayLike, quantiles: Sequence[float]) -> FloatArray:
         """Return numbers below which such shares of rows like each row lie, shape (rows, quantiles)."""
@@ -88,6 +102,8 @@ class Means:
     sizes: tuple[FloatArray, ...]  # about how many people each group has
     walks: tuple[int, ...]  # how many groups of each column, the first ones, are intervals that follow each other
     mean: float  # of the numbers
+    public: PublicStart | None = None  # what public targets say
+    part: float = 0.0  # of that, in what the later sums begin from
 
     @classmethod
     def of(cls, sums: IntArray, sigma: float, scale: int, cells: Sequence[IntArray], ordered: Sequence[bool]) -> Self:
@@ -106,10 +122,29 @@ class Means:
         """Return the group of each cell."""
         return by_bins(self.groups, bins)
 
-    def start(self, rows: IntArray) -> FloatArray:
+    def beside(self, public: PublicStart | None) -> Self:
+        """Return these with what public targets say, in the part by which public rows are predicted best."""
+        if public is None:
+            return self
+        own = self.start(self.rows(public.bins))
+        errors = [np.mean((public.shares - own - part * (public.apart - own)) ** 2) for part in _PARTS]
+        return replace(self, public=public, part=float(_PARTS[np.argmin(errors)]))
+
+    def known(self, bins: Matrix) -> FloatArray | None:
+        """Return the number of each row by public targets alone, where there are any."""
+        return None if self.public is None else self.public.trees.shares(bins)
+
+    def start(self, rows: IntArray, known: FloatArray | None = None) -> FloatArray:
         """Return the numbers that the later sums begin from: columns say the same in part, so less than all of it."""
         beyond = summed([table[:, np.newaxis] for table in self.tables], rows)[:, 0]
-        return np.clip(self.mean + beyond / sqrt(len(self.tables)), 0.0, 1.0)
+        own = np.clip(self.mean + beyond / sqrt(len(self.tables)), 0.0, 1.0)
+        return own if known is None else own + self.part * (known - own)
+
+    def examples(self) -> tuple[IntArray, FloatArray | None]:
+        """Return public rows as groups, and what public targets say of them; without them made-up rows."""
+        if self.public is None:
+            return made_up_rows(self.sizes), None
+        return self.rows(self.public.bins), self.public.apart
 
     def corrected(self, residuals: IntArray, sigma: float, scale: float) -> tuple[Columns, Columns]:
         """Return corrections of the effects by noisy sums of what they get wrong, shape (1, groups), and doubts."""
@@ -163,25 +198,26 @@ class Fitting:
 
     @classmethod
     def of(cls, means: Means, corrections: Columns, doubts: Columns) -> Self:
-        """Return the ballot, whose length follows from made-up rows."""
+        """Return the ballot, whose length follows from public rows or, without them, from made-up ones."""
         made = cls(means, corrections, doubts, 1.0)
-        explained = made.explained(made_up_rows(means.sizes))
+        explained = made.explained(*means.examples())
         return replace(made, radius=float(np.quantile(_lengths(explained), _QUANTILE)))
 
     @property
     def n_weights(self) -> int:
-        """How many weights there are: one for each column, for the correction, and for the intercept."""
-        return len(self.corrections) + 2
+        """How many weights there are: for each column, the correction, public targets if any, and the intercept."""
+        return len(self.corrections) + 2 + (self.means.public is not None)
 
-    def explained(self, rows: IntArray) -> FloatArray:
+    def explained(self, rows: IntArray, known: FloatArray | None) -> FloatArray:
         """Return what the weights explain, shape (rows, weights); exact by row."""
         each = [table[places] for table, places in zip(self.means.tables, rows.T, strict=True)]
         correction = summed([one[:, np.newaxis] for one in self.corrections], rows)[:, 0]
-        return np.column_stack([*each, correction, np.full(len(rows), sqrt(self.means.variance))])
+        public = [] if known is None else [known - self.means.mean]
+        return np.column_stack([*each, correction, *public, np.full(len(rows), sqrt(self.means.variance))])
 
-    def shown(self, rows: IntArray) -> FloatArray:
+    def shown(self, rows: IntArray, known: FloatArray | None) -> FloatArray:
         """Return what the weights explain, at a length of at most 1."""
-        explained = self.explained(rows)
+        explained = self.explained(rows, known)
         return explained / np.maximum(_lengths(explained), self.radius)[:, np.newaxis]
 
     def regressor(self, means: FloatArray, noise: float, n_people: int, schema: Schema) -> AdditiveRegressor:
@@ -192,14 +228,19 @@ class Fitting:
         gradient, variance = LARGEST_RESIDUAL * means[:size], self.means.variance / n_people
         weights, moved = np.array(step_of(gradient, gram, LARGEST_RESIDUAL * noise, noise, variance)) / self.radius
         parts = Parts(self.means.tables, self.means.doubts, self.corrections, self.doubts)
-        believed = parts.believed(np.append(1 / sqrt(d) + weights[:d], weights[d]), moved)
+        part = self.means.part
+        believed = parts.believed(np.append((1 - part) / sqrt(d) + weights[:d], weights[d]), moved)
         by_group, doubts = ([one[:, np.newaxis] for one in each] for each in believed)
-        made = AdditiveRegressor()
-        made.intercept_ = np.array([self.means.mean + weights[-1] * sqrt(self.means.variance)])
+        made, rest = AdditiveRegressor(), self.means.mean
+        if self.means.public is not None:
+            made.public_, made.part_ = self.means.public.trees, part + float(weights[d + 1])
+            rest *= 1 - made.part_
+        made.intercept_ = np.array([rest + weights[-1] * sqrt(self.means.variance)])
         made.with_table(by_group, doubts, self.means.groups, schema)
         made.n_features_in_, made.range_ = d, (0.0, 1.0)
-        rows = made_up_rows(self.means.sizes)
+        rows, known = self.means.examples()
         expected = made.intercept_[0] + summed(by_group, rows)[:, 0]
+        expected = expected if known is None else expected + made.part_ * known
         made.parts_ = np.quantile(np.clip(expected, 0, 1), np.arange(1, N_PARTS) / N_PARTS)
         return made
 

@@ -1,0 +1,106 @@
+"""What public rows alone say of a number: trees over the bins of a public schema, from targets of public rows.
+
+The trees never see a private row while they are grown, so their prediction is a public function of one row.
+"""
+
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Self, final
+
+import numpy as np
+from sklearn.ensemble import HistGradientBoostingRegressor
+from threadpoolctl import threadpool_limits
+
+from tutelage._internal.typing import FloatArray, IntArray, Matrix
+
+_TREES = {"max_iter": 100, "learning_rate": 0.06, "max_leaf_nodes": 15, "max_depth": 6, "random_state": 0}
+_FOLDS = 5
+FEWEST = 20  # rows with a number
+_AT_ONCE = 2**12  # rows
+_ARRAYS = ("feature", "threshold", "below", "value")
+
+
+@final
+@dataclass(eq=False, repr=False)
+class PublicTrees:
+    """Trees whose values add up to a number from 0 to 1; as arrays, of shape (trees, nodes), exact by row."""
+
+    base: float
+    feature: IntArray  # column that a node looks at
+    threshold: FloatArray  # up to which a row goes to the first of its two nodes, which follow each other
+    below: IntArray  # the first of these; of a leaf itself
+    value: FloatArray  # of a leaf
+
+    @classmethod
+    def grown(cls, bins: Matrix, shares: FloatArray) -> Self:
+        """Return trees that predict numbers from 0 to 1 by bins."""
+        with threadpool_limits(1, "openmp"):
+            fitted = HistGradientBoostingRegressor(**_TREES).fit(bins, shares)
+        grown = [one[0].nodes for one in fitted._predictors]
+        shape = len(grown), max(map(len, grown), default=1)
+        made = cls(float(np.ravel(fitted._baseline_prediction)[0]), *(np.zeros(shape, kind) for kind in "qdqd"))
+        made.threshold += np.inf  # a leaf keeps its rows
+        for tree, nodes in enumerate(grown):
+            made._take(tree, nodes)
+        return made
+
+    def _take(self, tree: int, nodes: np.ndarray) -> None:
+        """Take over a tree, with the two nodes below each node side by side."""
+        place, queue = 1, [(0, 0)]
+        while queue:
+            node, at = queue.pop()
+            one = nodes[node]
+            self.below[tree, at], self.value[tree, at] = at, one["value"]
+            if not one["is_leaf"]:
+                self.feature[tree, at], self.threshold[tree, at] = one["feature_idx"], one["num_threshold"]
+                self.below[tree, at] = place
+                queue += [(int(one["left"]), place), (int(one["right"]), place + 1)]
+                place += 2
+
+    def shares(self, bins: Matrix) -> FloatArray:
+        """Return the number from 0 to 1 that is expected of each row."""
+        parts = [self._shares(bins[start : start + _AT_ONCE]) for start in range(0, len(bins), _AT_ONCE)]
+        return np.concatenate([np.zeros(0), *parts])
+
+    def _shares(self, bins: Matrix) -> FloatArray:
+        found, rows = np.full(len(bins), self.base), np.arange(len(bins))
+        for feature, threshold, below, value in zip(*(getattr(self, name) for name in _ARRAYS), strict=True):
+            node = np.zeros(len(bins), dtype=np.int64)
+            for _ in range(_TREES["max_depth"]):
+                node = below[node] + (bins[rows, feature[node]] > threshold[node])
+            found += value[node]
+        return np.clip(found, 0.0, 1.0)
+
+
+@final
+@dataclass(eq=False, repr=False)
+class PublicStart:
+    """Trees of public targets, and the public rows by trees that have not seen their targets."""
+
+    trees: PublicTrees
+    apart: FloatArray  # the number of each public row, as trees of other rows expect it
+    bins: Matrix  # of the public rows
+    shares: FloatArray  # their numbers
+
+    @classmethod
+    def learn(cls, bins: Matrix, shares: FloatArray) -> Self:
+        """Return what public rows with targets say of the number."""
+        fold = np.random.default_rng(0).permutation(len(shares)) % _FOLDS
+        apart = np.zeros(len(shares))
+        for number in range(_FOLDS):
+            some = fold == number
+            apart[some] = PublicTrees.grown(bins[~some], shares[~some]).shares(bins[some])
+        return cls(PublicTrees.grown(bins, shares), apart, bins, shares)
+
+    def to_bytes(self) -> bytes:
+        """Return what was learned, without the rows, as the bytes of an npz file."""
+        file, trees = BytesIO(), {name: getattr(self.trees, name) for name in ("base", *_ARRAYS)}
+        np.savez(file, apart=self.apart, **trees)
+        return file.getvalue()
+
+    @classmethod
+    def from_bytes(cls, content: bytes, bins: Matrix, shares: FloatArray) -> Self:
+        """Return what was learned of these rows, from what `to_bytes` wrote."""
+        with np.load(BytesIO(content), allow_pickle=False) as found:
+            trees = PublicTrees(float(found["base"]), *(found[name] for name in _ARRAYS))
+            return cls(trees, found["apart"], bins, shares)
