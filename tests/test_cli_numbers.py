@@ -67,6 +67,24 @@ def test_a_second_run_returns_the_same_and_spends_nothing(configured, called):
     assert json.loads(again.stdout)["budget"]["spent"] == spent == pytest.approx(2.0, rel=1e-3)
 
 
+@pytest.mark.parametrize("with_target", [True, False])
+def test_public_rows_propose_the_schema_and_their_numbers_start_the_student(configured, called, with_target):
+    folder = configured('schema = "schema.toml"', 'file = "public.csv"')
+    public = read_table(folder / "public.csv")
+    if not with_target:
+        shown = [name for name in public.columns if name != "age"]
+        with (folder / "public.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([shown, *zip(*(public.column(name).tolist() for name in shown), strict=True)])
+    succeeded(called("run", "config.toml", cwd=folder))
+    student = load_student(folder / "out")
+    assert (student[-1].public_ is not None) == with_target
+    assert {"age", "patient"}.isdisjoint(student[0].columns)
+    assert np.isfinite(student.predict(public)).all()
+    spent = read_card(folder / "out" / "card.json").budget["spent"]
+    again = succeeded(called("run", "config.toml", "--overwrite", "--json", cwd=folder))
+    assert json.loads(again.stdout)["budget"]["spent"] == spent == pytest.approx(2.0, rel=1e-3)
+
+
 def test_the_private_sums_are_stored_for_the_owner_only(configured, called):
     folder = configured("[output]", "[output]\nvotes = true")
     succeeded(called("run", "config.toml", cwd=folder))
@@ -92,7 +110,10 @@ def test_the_private_sums_are_stored_for_the_owner_only(configured, called):
         (("[output]", '[training]\ngoal = "balanced_accuracy"\n[output]'), "`goal` in [training] does not go with"),
         (("[output]", '[training]\nclass_weight = { yes = 2 }\n[output]'), "`class_weight` in [training] does not go"),
         (("[output]", '[[published]]\nsource = "x"\n[output]'), "[[published]] does not go with `target`"),
-        (('schema = "schema.toml"', 'file = "public.csv"'), "`target` in [private] needs a public schema"),
+        (('schema = "schema.toml"', ""), "`target` in [private] needs public columns"),
+        (('schema = "schema.toml"', 'file = "private.csv"'), "`file` in [public] must be another file"),
+        (('schema = "schema.toml"', 'file = "public.csv"\nlabel = "ill"'), "`label` in [public] does not go"),
+        (('schema = "schema.toml"', 'file = "public.csv"\nevaluate_last = 9'), "`evaluate_last` in [public] does not"),
         (('entity = "patient"', 'entity = "age"'), "must be other columns than `label` or `target`"),
         (("epsilon = 2.0", "epsilon = -2.0"), "`epsilon` must be a finite number above 0"),
     ],

@@ -191,10 +191,14 @@ def test_a_table_of_effects_predicts_the_same(tmp_path):
         assert labels.tolist() == student.predict(columns).tolist()
 
 
-def test_a_table_of_numbers_predicts_the_same(tmp_path):
+@pytest.mark.parametrize("n_public", [0, 300])
+def test_a_table_of_numbers_predicts_the_same(tmp_path, n_public):
     rows, _ = made_up(3_000)
     y = rows["age"] + 30 * rows["hours"] * (rows["work"] == "public")
-    model = PATERegressor(SCHEMA, (20, 100), epsilon=3.0, noise=SimulationNoise(0)).fit(rows, y)
+    known = {} if not n_public else {"X_public": {name: one[:n_public] for name, one in rows.items()}}
+    known |= {"y_public": y[:n_public]} if n_public else {}
+    model = PATERegressor(SCHEMA, (20, 100), epsilon=3.0, noise=SimulationNoise(0)).fit(rows, y, **known)
+    assert (model.student_.public_ is None) == (not n_public)
     model.save(tmp_path / "results")
     student = load_student(tmp_path / "results")
     path = export_onnx(student, tmp_path / "student.onnx")

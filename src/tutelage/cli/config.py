@@ -14,12 +14,13 @@ from tutelage._internal.validation import problems_in
 from tutelage.cli.method import read_method
 from tutelage.cli.settings import Section, about, entries_in, read_entry, read_settings
 from tutelage.estimator import PATEClassifier, PATERegressor
-from tutelage.exceptions import ConfigError, InvalidParameterError
+from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
 from tutelage.features import Schema
 from tutelage.features.columns import TABLE_MAP_OF_PEOPLE
 from tutelage.methods import Additive, AdditiveMean, Method
 from tutelage.methods.shortcuts import DEFAULTS, method_for
 from tutelage.published import is_formula
+from tutelage.tables import read_table
 
 _DEFAULT = method_for(None, **DEFAULTS)
 Positive = Annotated[int, Meta(ge=1)]
@@ -33,7 +34,7 @@ class PrivateSection(Section, frozen=True):
     file: Annotated[str, about("Table or npz file of the private rows.")]
     label: Annotated[str | None, about("Label column. Default: y.")] = None
     classes: Annotated[Labels | dict[str, Labels] | None, about("Public class values, or tables of labels.")] = None
-    target: Annotated[str | None, about("Instead of `label`, with a `schema`: a column of numbers to predict.")] = None
+    target: Annotated[str | None, about("Instead of `label`, for tables: a column of numbers to predict.")] = None
     range: Annotated[list[float] | None, about("For `target`: its lowest and highest number; public.")] = None
     entity: Annotated[str | None, about("Id column of the person, who is the privacy unit.")] = None
     unit: Annotated[Literal["row"] | None, about("Instead of `entity`: each row is protected alone.")] = None
@@ -130,7 +131,7 @@ class RunConfig(Settings, frozen=True, kw_only=True):
     """A checked run configuration; `base` is the folder of the file."""
 
     base: Path
-    schema: Schema | None = None  # of the file that [public] names
+    schema: Schema | None = None  # of the file that [public] names or, for a number, as public rows propose it
 
     @property
     def of_numbers(self) -> bool:
@@ -197,9 +198,9 @@ def load_config(path: Path) -> RunConfig:
     types = {one.name: one.type for one in fields(Settings)}
     read, problems = entries_in(given, types, "the configuration", read=_read)
     config = RunConfig(**{"output": OutputSection(folder="."), **read}, base=path.parent)
-    if config.public.schema is not None:
+    if not problems and (config.public.schema is not None or (config.of_numbers and config.public.file)):
         try:
-            config = replace(config, schema=read_schema(config.base / user_path(config.public.schema)))
+            config = replace(config, schema=_schema_of(config))
         except (ConfigError, InvalidParameterError) as error:
             problems["public"] = [*error.problems]
     sentences = [one for found in problems.values() for one in found]
@@ -209,6 +210,18 @@ def load_config(path: Path) -> RunConfig:
     if sentences:
         raise ConfigError(*dict.fromkeys(sentences))
     return config
+
+
+def _schema_of(config: RunConfig) -> Schema:
+    """Return the schema that [public] names, or what its rows propose."""
+    private, public = config.private, config.public
+    if public.schema is not None or private is None:
+        return read_schema(config.base / user_path(public.schema or ""))
+    no_features = {private.column, private.entity, private.silo, *private.ignore}
+    try:
+        return Schema.learn(read_table(config.input_file("public")).without(no_features))
+    except InvalidDataError as error:
+        raise ConfigError(*error.problems) from None
 
 
 def read_schema(path: Path) -> Schema:
@@ -234,7 +247,8 @@ def _problems_of_sources(config: RunConfig) -> Iterator[str]:
     elif public.schema is not None:
         yield from _problems_of_schema(config)
         return
-    elif config.of_numbers:  # which needs a schema, as is said elsewhere
+    elif config.of_numbers:  # whose schema may follow from public rows
+        yield from _problems_of_one_file(config)
         return
     elif private is None or public.file is None:
         yield "Name the private rows in [private] `file` and the public rows in [public] `file`."
@@ -247,7 +261,11 @@ def _problems_of_sources(config: RunConfig) -> Iterator[str]:
             "[private] needs `classes`, the class values, which are public. Add them, or name the column of the public "
             "rows that has them as `label` in [public]."
         )
-    if public.file:
+    yield from _problems_of_one_file(config)
+
+
+def _problems_of_one_file(config: RunConfig) -> Iterator[str]:
+    if config.private is not None and config.public.file:
         one, other = config.input_file("private"), config.input_file("public")
         if one.samefile(other) if one.exists() and other.exists() else one.resolve() == other.resolve():
             yield "`file` in [public] must be another file than in [private], because public rows are not protected."
@@ -299,9 +317,13 @@ def _problems_of_target(config: RunConfig) -> Iterator[str]:
             "`target` and `range` in [private] go together: the column of a number, and the lowest and the highest "
             "number, by public knowledge, as range = [0, 100]. Add the other one, or leave both out."
         )
-    if config.public.schema is None:
-        yield "`target` in [private] needs a public schema, in place of public rows. Name it as `schema` in [public]."
-    given = {
+    if config.public.schema is None and config.public.file is None:
+        yield (
+            "`target` in [private] needs public columns. Name in [public] a public schema as `schema`, or a table of "
+            "public rows as `file`."
+        )
+    named = [name for name in _for_public_rows(config) if name != "`file` in [public]"]
+    given = dict.fromkeys(named if config.public.schema is None else (), True) | {
         "`label` in [private]": private.label, "`classes` in [private]": private.classes, "[method]": config.method,
         "`silo` in [private]": private.silo, "`goal` in [training]": training.goal != TrainingSection().goal,
         "`class_weight` in [training]": training.class_weight, "[[published]]": config.published,
@@ -367,7 +389,10 @@ def _problems_of_method(config: RunConfig) -> Iterator[str]:
 
 
 def _problems_of_classifier(config: RunConfig) -> Iterator[str]:
-    open_schema = config.public.schema is not None and (config.schema is None or _for_public_rows(config))
+    by_schema = config.public.schema is not None
+    open_schema = (by_schema or config.of_numbers) and (
+        config.schema is None or (by_schema and _for_public_rows(config))
+    )
     if open_schema or [*_problems_of_target(config)]:
         return
     for problem in problems_in(lambda: config.classifier().resolved()):

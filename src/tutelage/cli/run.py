@@ -227,7 +227,7 @@ def _judged(settings: RunConfig, data: RunData, model: PATEClassifier) -> Judged
         scored[model.queries_] = False
     else:
         scored[: len(pool_of(settings, data))] = False
-    if data.y_public is None or not scored.any():
+    if data.y_public is None or settings.of_numbers or not scored.any():
         return Judged()
     rows = data.X_public[scored] if data.batches is None else data.batches.public.take(np.flatnonzero(scored))
     return model.judged(rows, data.y_public[scored])

@@ -71,6 +71,7 @@ class RunData:
     columns: PublicColumns | None = None  # how named columns became numbers, where public rows say so
     whole_rows: Table | None = None  # as read, by which a ledger knows them; None where `X_private` is all there is
     others: dict[str, Matrix] = field(default_factory=dict, repr=False)  # private columns of an npz file beside `X`
+    public: Table | None = None  # public rows as read, where a schema reads them and they have numbers
     batches: RowsInBatches | None = None  # where rows are read in batches; the private ones above are of the first
 
 
@@ -82,7 +83,8 @@ def load_sources(config: RunConfig, *, by_schema: bool = False) -> RunData:
     if config.dataset is not None:
         return _bundled(config.dataset)
     if config.schema is not None and config.private is not None:
-        return _by_schema(config.input_file("private"), config.private, config.schema)
+        public = read_table(config.input_file("public")) if config.public.file else None
+        return _by_schema(config.input_file("private"), config.private, config.schema, public)
     if config.private is None or config.public.file is None:
         raise ConfigError("Name the private rows in [private] `file` and the public rows in [public] `file`.")
     private, public = config.input_file("private"), config.input_file("public")
@@ -119,7 +121,7 @@ def pool_of(config: RunConfig, data: RunData) -> Matrix:
 def labels_of_pool(config: RunConfig, data: RunData) -> Matrix | None:
     """Return the labels of these rows, if there are any and the method starts from them."""
     labels = data.y_public if config.chosen.takes_labels else None
-    return None if labels is None else labels[: len(pool_of(config, data))]
+    return labels if labels is None or config.of_numbers else labels[: len(pool_of(config, data))]
 
 
 def _bundled(name: str) -> RunData:
@@ -179,10 +181,12 @@ def _from_tables(
     )
 
 
-def _by_schema(path: Path, private: PrivateSection, schema: Schema) -> RunData:
-    """Return private rows that are read by a public schema, without any public row."""
+def _by_schema(path: Path, private: PrivateSection, schema: Schema, public: Table | None) -> RunData:
+    """Return private rows that are read by a public schema, and public rows if they have the target."""
     if not path.name.lower().endswith(TABLE_FILES):
         raise ConfigError("`file` in [private] must be a table where [public] has a `schema`: its columns need names.")
+    if public is not None and private.target not in public.columns:
+        public = None  # which has proposed the schema
     rows = read_table(path)
     for name in schema.names:
         rows.column(name)  # refuses a name that is misspelled
@@ -196,7 +200,10 @@ def _by_schema(path: Path, private: PrivateSection, schema: Schema) -> RunData:
         if private.target is None
         else numbers_of(rows.column(private.target), f"'{private.target}' of {path.name}"),
         X_public=np.empty((0, len(schema.names))),
-        y_public=None,
+        y_public=None
+        if public is None
+        else numbers_of(public.column(private.column), f"'{private.target}' of [public]"),
+        public=public,
         classes=tuple(private.classes or private.range or ()),
         features=schema.names,
         numbers=schema.names,
@@ -407,8 +414,8 @@ def check(settings: RunConfig, data: RunData, **more: Any) -> None:
 def _few_labels(settings: RunConfig, data: RunData) -> Matrix | None:
     """Return public labels of a few rows of each class, and none for the others: enough for what `fit` would refuse."""
     labels = labels_of_pool(settings, data)
-    if labels is None:
-        return None
+    if labels is None or settings.of_numbers:
+        return labels
     found = np.full(len(data.X_public), None)
     for name in np.unique(labels):
         found[np.flatnonzero(labels == name)[:_CHECKED_LABELS]] = name
@@ -424,5 +431,5 @@ def _rows(data: RunData, n_public: int) -> tuple[Any, Any, dict[str, Any]]:
         return data.batches.rows, section.column, {"X_public": public, **ids}
     given = {"entity_ids": data.entity_ids, "silos": data.silos, "whole_rows": data.whole_rows}
     if data.columns is None and data.whole_rows is not None:  # which a schema reads
-        return data.whole_rows, data.y_private, given
+        return data.whole_rows, data.y_private, {**given, "X_public": data.public}
     return data.X_private, data.y_private, {"X_public": data.X_public[:n_public], **given}

@@ -204,8 +204,8 @@ class PATERegressor(RegressorMixin, BaseEstimator):
         """
         fitting, given = self._fitting(X_public, y_public, y, entity_ids), {"X_public": X_public, "y_public": y_public}
         self.fit_ = fitting.fit(X, y, entity_ids=entity_ids, whole_rows=whole_rows, **given)
-        self.student_, self.epsilon_, self.public_ = self.fit_.student_, self.fit_.epsilon_, self.fit_.public
-        self.n_features_in_ = len(self.public_.names)
+        self.student_, self.epsilon_, self.public_ = self.fit_.student_, self.fit_.epsilon_, fitting.public
+        self.n_features_in_ = self.fit_.n_features_in_
         return self
 
     def check(self, X: Any, y: Any, **more: Any) -> Self:

@@ -1,4 +1,4 @@
-"""What public rows alone say of a number: trees over the bins of a public schema, from targets of public rows.
+"""A number as public rows alone tell it: trees over the bins of a public schema, from targets of public rows.
 
 The trees never see a private row while they are grown, so their prediction is a public function of one row.
 """
@@ -13,7 +13,8 @@ from threadpoolctl import threadpool_limits
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 
-_TREES = {"max_iter": 100, "learning_rate": 0.06, "max_leaf_nodes": 15, "max_depth": 6, "random_state": 0}
+DEPTH = 6  # of a tree
+_TREES = {"max_iter": 100, "learning_rate": 0.06, "max_leaf_nodes": 15, "max_depth": DEPTH, "random_state": 0}
 _FOLDS = 5
 FEWEST = 20  # rows with a number
 _AT_ONCE = 2**12  # rows
@@ -66,7 +67,7 @@ class PublicTrees:
         found, rows = np.full(len(bins), self.base), np.arange(len(bins))
         for feature, threshold, below, value in zip(*(getattr(self, name) for name in _ARRAYS), strict=True):
             node = np.zeros(len(bins), dtype=np.int64)
-            for _ in range(_TREES["max_depth"]):
+            for _ in range(DEPTH):
                 node = below[node] + (bins[rows, feature[node]] > threshold[node])
             found += value[node]
         return np.clip(found, 0.0, 1.0)

@@ -92,7 +92,7 @@ class AdditiveMean(SumsOverSchema):
     """An additive model of a number over a public schema, from four noisy sums; no public row is needed.
 
     The first sum adds up numbers in each bin of each column, the second says what effects by these get wrong, the third
-    how much of both to believe, and the fourth how far numbers lie from predictions. No row of anybody is in the
+    how much of both to believe, and the fourth how far numbers lie from predictions. No private row is in the
     student, which is a table of effects. Labels are whole steps of the range of the number, which is public.
 
     Parameters
@@ -105,6 +105,7 @@ class AdditiveMean(SumsOverSchema):
 
     name: ClassVar[str] = "additive-mean"
     title: ClassVar[str] = "additive model of a number"
+    takes_labels: ClassVar[bool] = True
     takes_weights: ClassVar[bool] = False
     of_numbers: ClassVar[bool] = True
     mechanism: NoisySum | None = None

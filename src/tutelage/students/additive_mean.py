@@ -39,7 +39,7 @@ _QUANTILE = 0.9  # of the lengths of effects: longer ones are shortened
 _HALF_EDGES = np.array([0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.14, 0.2, 0.3, 0.5, 1.0])
 EDGES = np.concatenate([-_HALF_EDGES[::-1], [0.0], _HALF_EDGES])  # of the histogram of what is left
 N_PARTS = 4  # of the people, by their prediction, each with its own histogram
-_PARTS = np.linspace(0, 1, 21)
+_PARTS = np.linspace(0, 1, 21)  # candidates
 _HIDDEN = 2.0  # deviations of the noise: smaller counts are mostly noise
 
 
@@ -103,7 +103,7 @@ class Means:
     walks: tuple[int, ...]  # how many groups of each column, the first ones, are intervals that follow each other
     mean: float  # of the numbers
     public: PublicStart | None = None  # what public targets say
-    part: float = 0.0  # of that, in what the later sums begin from
+    parts: tuple[float, float] | None = None  # of the effects and of that, in what the later sums begin from
 
     @classmethod
     def of(cls, sums: IntArray, sigma: float, scale: int, cells: Sequence[IntArray], ordered: Sequence[bool]) -> Self:
@@ -123,22 +123,32 @@ class Means:
         return by_bins(self.groups, bins)
 
     def beside(self, public: PublicStart | None) -> Self:
-        """Return these with what public targets say, in the part by which public rows are predicted best."""
+        """Return these with what public targets say, in the parts by which public rows are predicted best."""
         if public is None:
             return self
-        own = self.start(self.rows(public.bins))
-        errors = [np.mean((public.shares - own - part * (public.apart - own)) ** 2) for part in _PARTS]
-        return replace(self, public=public, part=float(_PARTS[np.argmin(errors)]))
+        effects, expected = self._beyond(self.rows(public.bins)), public.apart - self.mean
+        wrong = public.shares - self.mean - _PARTS[:, np.newaxis] * expected
+        errors = [[np.mean((one - part * effects) ** 2) for one in wrong] for part in _PARTS]
+        best = np.unravel_index(np.argmin(errors), (len(_PARTS), len(_PARTS)))
+        return replace(self, public=public, parts=(float(_PARTS[best[0]]), float(_PARTS[best[1]])))
 
     def known(self, bins: Matrix) -> FloatArray | None:
         """Return the number of each row by public targets alone, where there are any."""
         return None if self.public is None else self.public.trees.shares(bins)
 
     def start(self, rows: IntArray, known: FloatArray | None = None) -> FloatArray:
-        """Return the numbers that the later sums begin from: columns say the same in part, so less than all of it."""
-        beyond = summed([table[:, np.newaxis] for table in self.tables], rows)[:, 0]
-        own = np.clip(self.mean + beyond / sqrt(len(self.tables)), 0.0, 1.0)
-        return own if known is None else own + self.part * (known - own)
+        """Return the numbers that the later sums begin from."""
+        of_effects, of_public = self.begun
+        found = self.mean + of_effects * self._beyond(rows)
+        return np.clip(found if known is None else found + of_public * (known - self.mean), 0.0, 1.0)
+
+    @property
+    def begun(self) -> tuple[float, float]:
+        """Parts of effects and public targets to begin from: columns say the same in part, so less than all of it."""
+        return self.parts or (1 / sqrt(len(self.tables)), 0.0)
+
+    def _beyond(self, rows: IntArray) -> FloatArray:
+        return summed([table[:, np.newaxis] for table in self.tables], rows)[:, 0]
 
     def examples(self) -> tuple[IntArray, FloatArray | None]:
         """Return public rows as groups, and what public targets say of them; without them made-up rows."""
@@ -228,12 +238,12 @@ class Fitting:
         gradient, variance = LARGEST_RESIDUAL * means[:size], self.means.variance / n_people
         weights, moved = np.array(step_of(gradient, gram, LARGEST_RESIDUAL * noise, noise, variance)) / self.radius
         parts = Parts(self.means.tables, self.means.doubts, self.corrections, self.doubts)
-        part = self.means.part
-        believed = parts.believed(np.append((1 - part) / sqrt(d) + weights[:d], weights[d]), moved)
+        of_effects, of_public = self.means.begun
+        believed = parts.believed(np.append(of_effects + weights[:d], weights[d]), moved)
         by_group, doubts = ([one[:, np.newaxis] for one in each] for each in believed)
         made, rest = AdditiveRegressor(), self.means.mean
         if self.means.public is not None:
-            made.public_, made.part_ = self.means.public.trees, part + float(weights[d + 1])
+            made.public_, made.part_ = self.means.public.trees, of_public + float(weights[d + 1])
             rest *= 1 - made.part_
         made.intercept_ = np.array([rest + weights[-1] * sqrt(self.means.variance)])
         made.with_table(by_group, doubts, self.means.groups, schema)

@@ -29,6 +29,7 @@ from tutelage.features.fitted import PublicTransformer
 from tutelage.features.images import LEVELS, EdgesAndLevels
 from tutelage.features.landmarks import PublicKernel, UnitBall
 from tutelage.features.learned import FURTHEST, PublicPCA, PublicProjection, PublicScaling, PublicSteps
+from tutelage.features.public_numbers import DEPTH, PublicTrees
 from tutelage.features.rowwise import EXACT_FLOAT64, distance_levels, projection
 from tutelage.features.schema import Schema, code_by_value, edges_of
 from tutelage.features.scored import BesideScores, ScoredRows
@@ -434,9 +435,25 @@ def _shape_of_numbers(operator: Any) -> None:
 
 
 def _convert_numbers(scope: Any, operator: Any, container: Any) -> None:
-    low, high = map(np.array, operator.raw_operator.range_)
-    found = _totals(operator, container).Clip(low, high)
+    part, found = operator.raw_operator, _totals(operator, container)
+    low, high = map(np.array, part.range_)
+    if part.public_ is not None:
+        bins = _Node(operator.inputs[0], container.target_opset)
+        found = found.Add(_of_trees(bins, part.public_) * np.array([part.part_ * (high - low)]))
+    found = found.Clip(low, high)
     found.Reshape(np.array([-1]), output_names=operator.outputs[:1]).node.add_to(scope, container)
+
+
+def _of_trees(bins: _Node, trees: PublicTrees) -> _Node:
+    """Return the number from 0 to 1 that trees of public rows expect of each row, shape (rows, 1)."""
+    first = np.arange(len(trees.below)) * trees.below.shape[1]
+    arrays = trees.feature, trees.threshold, trees.below + first[:, np.newaxis], trees.value
+    feature, threshold, below, value = (_Node(one.ravel(), bins.version) for one in arrays)
+    nodes = (bins.sums() * np.zeros(len(first))).Cast(to=_INT64).Add(first)
+    for _ in range(DEPTH):
+        above = bins.GatherElements(feature.Gather(nodes), axis=1).Greater(threshold.Gather(nodes))
+        nodes = below.Gather(nodes).Add(above.Cast(to=_INT64))
+    return (value.Gather(nodes).sums() + np.array([trees.base])).Clip(np.array(0.0), np.array(1.0))
 
 
 def _write(chances: _Node, part: Any, scope: Any, operator: Any, container: Any) -> None:

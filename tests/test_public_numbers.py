@@ -1,0 +1,240 @@
+"""Numbers with public rows: trees of public targets, and that they change no sum's cost and no one's ballot."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.metrics import r2_score
+
+from test_additive import SCHEMA, SMALL, cast, requests_of
+from test_regression import made_up, of
+from tutelage import PATERegressor
+from tutelage.accounting import data_independent
+from tutelage.audit import PrivateRows, check_fit
+from tutelage.exceptions import BudgetExceededError, InvalidDataError, InvalidParameterError, PreflightError
+from tutelage.features import Schema
+from tutelage.features.public_numbers import _TREES, FEWEST, PublicStart, PublicTrees
+from tutelage.mechanisms import NoisySum
+from tutelage.methods.additive_mean import STEPS
+from tutelage.reporting import read_card
+from tutelage.students import load_student
+
+
+def known(n: int = 400, seed: int = 7) -> dict[str, Any]:
+    rows, y = made_up(n, seed)
+    return {"X_public": rows, "y_public": y}
+
+
+def asked_of(rows: Any, y: Any, look: Any = None, ids: Any = None, start: Any = None, **changes: Any) -> list[Any]:
+    """Return the requests of a fit that starts from public targets; `look` sees each of them with the sum."""
+    model = of(**{"epsilon": None, "mechanism": NoisySum(5.0), **changes})
+    return requests_of(model._fitting().intended(rows, y, entity_ids=ids, **(start or known())), look)
+
+
+def small(n: int, seed: int = 0) -> tuple[dict[str, Any], Any]:
+    rng = np.random.default_rng(seed)
+    rows = {"a": rng.integers(0, 3, n), "b": np.array(["x"] * n, dtype=object)}
+    return rows, 3.0 * rows["a"] + rng.random(n)
+
+
+SMALL_START = dict(zip(("X_public", "y_public"), small(100, 9), strict=True))
+
+
+# Trees
+
+
+@pytest.mark.parametrize("n", [FEWEST, 300, 3_000])
+def test_trees_predict_as_scikit_learn_does_and_each_row_by_itself(n):
+    rows, y = made_up(n)
+    bins, shares = SCHEMA.transform(rows), y / 10
+    trees = PublicTrees.grown(bins, shares)
+    other = SCHEMA.transform(made_up(5_000, 1)[0])
+    fitted = HistGradientBoostingRegressor(**_TREES).fit(bins, shares)
+    found = trees.shares(other)
+    np.testing.assert_allclose(found, np.clip(fitted.predict(other), 0, 1), rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(found[::-1], trees.shares(other[::-1]))
+    np.testing.assert_array_equal(found[:20], [trees.shares(other[[place]])[0] for place in range(20)])
+    assert trees.shares(other[:0]).shape == (0,)
+
+
+def test_what_was_learned_is_the_same_from_its_bytes_and_holds_no_target_of_the_row_it_predicts():
+    rows, y = made_up(300)
+    bins = SCHEMA.transform(rows)
+    made = PublicStart.learn(bins, y / 10)
+    again = PublicStart.from_bytes(made.to_bytes(), bins, y / 10)
+    np.testing.assert_array_equal(again.trees.shares(bins), made.trees.shares(bins))
+    np.testing.assert_array_equal(again.apart, made.apart)
+    changed = y / 10
+    changed[7] = 1 - changed[7]
+    assert PublicStart.learn(bins, changed).apart[7] == made.apart[7]
+
+
+# Ballots
+
+
+@pytest.mark.parametrize("entity", [False, True])
+def test_four_sums_cost_what_one_of_the_given_noise_would(entity):
+    ids = np.arange(300) // 3 if entity else None
+    requests = asked_of(*made_up(300), ids=ids, unit=None if entity else "row")
+    spent = sum(
+        (2 if one.event.nonnegative else 4) * one.event.norm_squared / one.event.sigma**2
+        for request in requests
+        for one in request.mechanism.most(request.form, simulated=True).flatten()
+    )
+    assert len(requests) == 4
+    assert spent == pytest.approx(4 / 5.0**2, rel=1e-9)
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_no_ballot_of_a_small_world_is_longer_nor_further_from_another_than_is_charged(place):
+    """Persons of one row and of two; the weights have one column more than without public targets."""
+    request = asked_of(*small(300), start=SMALL_START, public=SMALL, unit="row")[place]
+    model = of(epsilon=None, mechanism=NoisySum(5.0), public=SMALL, unit="row")
+    without = requests_of(model._fitting().intended(*small(300)), None)[place]
+    assert np.prod(request.form.shape) - np.prod(without.form.shape) == (0, 0, 6, 0)[place]
+    row = [(cells, number) for cells in np.ndindex(4, 2) for number in (0, 1, STEPS // 3, STEPS)]
+    people = [[one] for one in row] + [[one, other] for one in row[::3] for other in row[::5]]
+    each: Any = [(*map(list, zip(*one, strict=True)), [0] * len(one)) for one in people]
+    ballots = np.array([cast(request, *one, unit=request.form.unit).ravel() for one in each]).astype(object)
+    lengths = (ballots**2).sum(axis=1)
+    assert 0 < max(lengths) <= request.form.norm_squared  # added or removed
+    apart = max((lengths[:, None] + lengths[None, :] - 2 * (ballots @ ballots.T)).ravel())
+    assert apart <= (2 if request.form.nonnegative else 4) * request.form.norm_squared  # replaced
+
+
+@pytest.mark.parametrize("entity", [False, True])
+def test_ballots_of_people_do_not_depend_on_who_is_beside_them(entity):
+    rows, _ = small(200)
+    y, ids = 12 * np.random.default_rng(1).random(200) - 1, np.arange(200) // (2 if entity else 1)
+    bins, some, steps = SMALL.transform(rows), ids < 20, of()._fitting()._merged(y)
+
+    def compare(request: Any, ballots: Any) -> None:
+        unit = request.form.unit
+        alone = [cast(request, bins[ids == one], steps[ids == one], ids[ids == one], unit) for one in range(20)]
+        np.testing.assert_array_equal(cast(request, bins[some], steps[some], ids[some], unit), sum(alone))
+        backwards = cast(request, bins[::-1], steps[::-1], ids[::-1], unit)
+        np.testing.assert_array_equal(backwards, ballots.totals)
+
+    asked_of(rows, y, compare, ids, SMALL_START, public=SMALL)
+
+
+def test_the_first_sum_is_cast_as_without_public_rows_and_sums_are_named_by_these():
+    rows, y = made_up(300)
+    found = [asked_of(rows, y, start=known(seed=seed)) for seed in (1, 2)]
+    subjects = [[str(dict(request.subject)) for request in one] for one in found]
+    assert not set(subjects[0]) & set(subjects[1])
+    sums = list[Any]()
+    for start in (known(), {"X_public": None}):
+        asked_of(rows, y, lambda request, ballots: sums.append(ballots.totals), start=start)
+    np.testing.assert_array_equal(sums[0], sums[4])
+
+
+def test_the_ballots_of_a_fit_pass_the_audit():
+    rng = np.random.default_rng(0)
+    names, shares = ("a", "b", "c"), rng.random((700, 3))
+    X, y = shares.round(2).astype(str).astype(object), 10 * shares[:, 0]
+    model = of(public=Schema(dict.fromkeys(names, (0.0, 1.0))), epsilon=5.0)
+    *_, moves = check_fit(model, PrivateRows(X[:400], y[:400]), X_public=X[400:], y_public=y[400:], draws=1_000)
+    assert moves.verdict == "pass"
+
+
+# Fits
+
+
+def test_a_student_is_better_than_public_targets_alone_and_than_no_public_targets(tmp_path):
+    """Effects that do not add up, which the public rows alone are too few for."""
+
+    def given(n: int, seed: int) -> tuple[dict[str, Any], Any]:
+        rows, y = made_up(n, seed)
+        noise = np.random.default_rng(seed).normal(size=n)
+        return rows, y / 2 + 3 * (rows["work"] == "public") * (rows["hours"] > 0.6) + noise
+
+    (rows, y), (other, truth), public = given(20_000, 0), given(5_000, 1), given(200, 2)
+    start = dict(zip(("X_public", "y_public"), public, strict=True))
+    model = of(epsilon=0.5, ledger=tmp_path / "a.ledger").fit(rows, y, **start)
+    by_targets = r2_score(truth, 10 * model.student_.public_.shares(SCHEMA.transform(other)))
+    without = of(epsilon=0.5).fit(rows, y).score(other, truth)
+    assert model.score(other, truth) > max(by_targets, without) + 0.005
+    event = model.fit_.release_.event
+    assert len(event.flatten()) == 4
+    assert data_independent.epsilon(event, 1e-5).epsilon <= model.epsilon_.epsilon <= 0.5
+    card = model.card(other, truth)
+    assert card.errors[0].of_public == pytest.approx(np.sqrt(1 - by_targets) * card.errors[0].of_mean)
+    folder = model.save(tmp_path / "out", card)
+    np.testing.assert_array_equal(load_student(folder).predict(other), model.predict(other))
+    assert read_card(folder / "card.json").errors == card.errors
+    text = " ".join((folder / "card.md").read_text().split())
+    assert "of public targets alone (ε = 0)" in text
+    assert "No private row is in the student" in text
+    assert "No row of anybody" not in text
+    assert of().fit(rows, y).card(other, truth).errors[0].of_public is None
+
+
+def test_a_second_fit_asks_for_the_same_sums_by_the_trees_that_the_ledger_kept(tmp_path, monkeypatch):
+    rows, y = made_up(2_000)
+    start, given = known(), {"ledger": tmp_path / "a.ledger", "budget": 1.6, "epsilon": 1.0}
+    first = of(**given).fit(rows, y, **start)
+
+    def grown(*_: Any) -> Any:
+        raise AssertionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PublicTrees, "grown", grown)
+        named = {**start["X_public"], "days": start["y_public"]}
+        with pytest.warns(match="released before"):
+            again = of(5, **given).fit(rows, y, X_public=named, y_public="days")
+    assert again.fit_.ledger_.spent == first.fit_.ledger_.spent
+    assert again.fit_.release_.cost == 0
+    np.testing.assert_array_equal(again.predict(rows), first.predict(rows))
+    with pytest.warns(match="continues a budget"):
+        other = of(**given).fit(rows, y, **known(seed=8))  # other targets: another release
+    assert other.fit_.ledger_.spent > 1.3
+    with pytest.raises(BudgetExceededError):
+        of(**given).fit(rows, y, **known(seed=9))
+
+
+def test_public_rows_propose_the_schema():
+    rows, y = made_up(2_000)
+    public = known()["X_public"]
+    learned, of_rows = Schema.learn(public), partial(PATERegressor, target_range=(0, 10), noise=of().noise)
+    found = of_rows().fit({**rows, "days": y}, "days", X_public={**public, "days": known()["y_public"]})
+    assert found.public_.columns == learned.columns
+    assert found.n_features_in_ == 3
+    assert found.student_.public_ is None
+    assert found.student_.effects() == of(public=learned, epsilon=None).fit(rows, y).student_.effects()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "said"),
+    [
+        ({"X_public": None}, InvalidParameterError, "`y_public` of PATERegressor.fit needs the public rows"),
+        ({"y_public": None}, InvalidParameterError, "takes the place of public rows without numbers"),
+        ({"y_public": [1.0] * 399}, InvalidDataError, "one number per public row, 400. Got 399"),
+        ({"y_public": [float("nan")] * 400}, InvalidDataError, "y_public must hold a finite number"),
+        ({"y_public": "days"}, InvalidDataError, "days"),
+        ({**known(FEWEST - 1)}, InvalidDataError, f"at least {FEWEST} public rows. Got {FEWEST - 1}"),
+    ],
+)
+def test_what_is_wrong_is_refused_in_one_sentence_and_nothing_is_spent(wrong, error, said, tmp_path):
+    with pytest.raises(error, match=said):
+        of(ledger=tmp_path / "a.ledger").fit(*made_up(300), **{**known(), **wrong})
+    assert not (tmp_path / "a.ledger").exists()
+
+
+def test_without_schema_and_public_rows_a_fit_is_refused():
+    with pytest.raises(InvalidParameterError, match="`public` of PATERegressor must be a Schema"):
+        PATERegressor(target_range=(0, 10)).fit(*made_up(300))
+
+
+def test_private_rows_in_place_of_public_ones_are_refused():
+    rng = np.random.default_rng(0)
+    schema = Schema(dict.fromkeys("abcdefgh", (0.0, 1.0)))
+    private = {name: rng.random(600) for name in schema.names}
+    y = 10 * private["a"]
+    part = {name: cells[:300] for name, cells in private.items()}
+    model = of(public=schema, noise=None, unit="row")
+    with pytest.raises(PreflightError, match="public rows equal private rows"):
+        model.check(private, y, X_public=part, y_public=y[:300])
+    model.check(private, y, X_public={name: rng.random(300) for name in schema.names}, y_public=y[:300])
