@@ -120,6 +120,19 @@ def test_ballots_of_people_do_not_depend_on_who_is_beside_them(entity):
     asked_of(rows, y, compare, ids, SMALL_START, public=SMALL)
 
 
+def test_no_sum_is_longer_than_what_the_noise_was_chosen_for():
+    model = of(epsilon=None, mechanism=NoisySum(5.0), unit="row")
+    intended = model._fitting().intended(*made_up(300), **known())
+    requests = requests_of(intended, None)
+    asked = [
+        one.event for request in requests for one in request.mechanism.most(request.form, simulated=True).flatten()
+    ]
+    chosen_for = [one.event for one in intended.method.event_of_sums(intended.public.sizes).flatten()]
+    for one, most in zip(asked, chosen_for, strict=True):
+        assert one.norm_squared <= most.norm_squared
+        assert one.norm_squared / one.sigma**2 == pytest.approx(most.norm_squared / most.sigma**2, rel=1e-9)
+
+
 def test_the_first_sum_is_cast_as_without_public_rows_and_sums_are_named_by_these():
     rows, y = made_up(300)
     found = [asked_of(rows, y, start=known(seed=seed)) for seed in (1, 2)]

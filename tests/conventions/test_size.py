@@ -32,7 +32,7 @@ CEILINGS = {
     "testing": 385,
     "root": 4_710,
 }
-TEST_LINES = 32_170
+TEST_LINES = 32_180
 
 
 def lines_of(*paths: Path) -> int:
