@@ -129,8 +129,9 @@ def test_an_edit_through_sqlite_is_found(name, path):
 def resealed(raw: sqlite3.Connection, **change: object) -> None:
     """Rewrite the checkpoint for the newest entry there is, with the key that lies in the file."""
     key, text = raw.execute("SELECT key, text FROM secret, checkpoint").fetchone()
-    (head,) = raw.execute("SELECT hash FROM entries ORDER BY number DESC LIMIT 1").fetchone()
-    sums = Checkpoint(**{**json.loads(text), "head": head.hex(), **change})
+    head, newest = raw.execute("SELECT hash, text FROM entries ORDER BY number DESC LIMIT 1").fetchone()
+    spent = {"accounts": {"": json.loads(newest)["spent"]}}
+    sums = Checkpoint(**{**json.loads(text), "head": head.hex(), **spent, **change})
     raw.execute("UPDATE checkpoint SET text = ?, code = ?", sums.sealed(key))
 
 
@@ -233,7 +234,16 @@ def test_the_tail_cut_off_is_found_and_with_a_forged_checkpoint_by_the_kept_head
 
 
 @pytest.mark.parametrize(
-    "change", [{"answers": 9}, {"unsettled": 0}, {"fingerprint": ""}, {"asked": False}, {"simulated": True}]
+    "change",
+    [
+        {"answers": 9},
+        {"unsettled": 0},
+        {"fingerprint": ""},
+        {"asked": False},
+        {"simulated": True},
+        {"accounts": {"": 0}},
+        {"releases": {"may": ["may"]}},
+    ],
 )
 def test_a_forged_checkpoint_is_found_where_it_does_not_add_up(change, path):
     with sqlite3.connect(path) as raw:

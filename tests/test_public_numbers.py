@@ -127,7 +127,8 @@ def test_no_sum_is_longer_than_what_the_noise_was_chosen_for():
     asked = [
         one.event for request in requests for one in request.mechanism.most(request.form, simulated=True).flatten()
     ]
-    chosen_for = [one.event for one in intended.method.event_of_sums(intended.public.sizes).flatten()]
+    method: Any = intended.method
+    chosen_for = [one.event for one in method.event_of_sums(intended.public.sizes).flatten()]
     for one, most in zip(asked, chosen_for, strict=True):
         assert one.norm_squared <= most.norm_squared
         assert one.norm_squared / one.sigma**2 == pytest.approx(most.norm_squared / most.sigma**2, rel=1e-9)
@@ -213,6 +214,7 @@ def test_public_rows_propose_the_schema():
     public = known()["X_public"]
     learned, of_rows = Schema.learn(public), partial(PATERegressor, target_range=(0, 10), noise=of().noise)
     found = of_rows().fit({**rows, "days": y}, "days", X_public={**public, "days": known()["y_public"]})
+    assert found.public_ is not None
     assert found.public_.columns == learned.columns
     assert found.n_features_in_ == 3
     assert found.student_.public_ is None

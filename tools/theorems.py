@@ -67,6 +67,9 @@ THEOREMS = {
         ("A budget at one order covers adaptive queries; Feldman and Zrnic 2021", "accounting.filter:RenyiFilter"),
         ("Reserve, draw, settle", "ledger:Ledger"),
     ],
+    "cohorts.md": [
+        ("A budget for each cohort of people", "ledger:Ledger"),
+    ],
     "local.md": [
         ("The worst pair of votes under a local response", "accounting.data_independent:response_rdp"),
         ("Composition of local responses", "accounting.data_independent:response_composition"),

@@ -114,9 +114,15 @@ class Boundary:
         """Answer one request after the other, and return what the method makes of the answers."""
         return driven(
             steps,
-            lambda asked: self.release_in_part(asked) if asked.partial else self.release(asked),
+            self._answer,
             lambda asked: self.ledger.kept(asked.name, asked.make),
         )
+
+    def _answer(self, request: Request) -> Answer | None:
+        """Return the answers to a request, to the first rows of it, or to what earlier releases asked."""
+        if request.earlier and not self.ledger.answered_before(self.keys(request)):
+            return None  # which is not asked of the people of this release
+        return self.release_in_part(request) if request.partial else self.release(request)
 
     def require_room(self, method: Method, public: Public) -> None:
         """Refuse what a method is about to ask where there is no room for what is not remembered of it."""
@@ -262,7 +268,8 @@ class Boundary:
     def campaign(self, request: Request) -> str:
         """Return the name of the campaign of a request in the ledger."""
         context = json.dumps(request.context(self.event_of_one(request)), sort_keys=True)
-        return f"campaign {hashlib.sha256(context.encode()).hexdigest()}"
+        of = "" if self.ledger.release is None else f" of {self.ledger.release}"
+        return f"campaign {hashlib.sha256(context.encode()).hexdigest()}{of}"
 
 
 def require_name_of_its_own(mechanism: Mechanism | NoisySum) -> None:
@@ -291,11 +298,13 @@ class Budget:
     accounting: Accounting  # how the noise of this fit is found
     finds_noise: bool  # whether the noise is the least that ε, or the share of the budget, allows
     releases: int = 1  # how many like this one the budget is divided among
+    release: str | None = None  # its name, where people who come later have a budget of their own
+    question: str = ""  # everything declared but the name: releases that are alike but for it teach one student
 
     def least_noise(self, event_of: Callable[[float], Event]) -> float:
         """Return the least noise at which a release costs at most `epsilon`, or its share of the whole budget."""
         existing = existing_ledger(self.ledger)
-        begun = None if existing is None else existing.intended_noise(self.identity)
+        begun = None if existing is None else existing.intended_noise(self.identity) or existing.noise_of(self.question)
         if begun is not None:  # never found again, which might give other digits
             return begun
         limit = limit_of(self.budget or self._target, self.delta, self._accounting_of_new)
@@ -316,7 +325,7 @@ class Budget:
             suited=not self.finds_noise,  # which was found at the other order, and the same fit must find it again
         ).for_release()
         if self.ledger is not None:
-            ledger.bind(self.digest(), changed=self.data_changed)
+            ledger.bind(self.digest(), changed=self.data_changed or self.release is not None)
         self._refuse_second(ledger)
         if not ledger.has_file:
             ledger.make_only_if(partial(self._refuse_second, ledger))

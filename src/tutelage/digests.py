@@ -16,7 +16,7 @@ import secrets
 import unicodedata
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from math import isnan
+from math import isnan, prod
 from numbers import Integral
 from struct import Struct
 from typing import Any, Self, cast
@@ -113,7 +113,7 @@ def row_bytes(values: npt.ArrayLike) -> list[bytes]:
     array = cast("npt.NDArray[Any]", values) if isinstance(values, np.ndarray) else np.asarray(values, dtype=object)
     if array.ndim == 0:
         raise InvalidDataError("Rows to be hashed must be an array with one entry per row. Got a single value.")
-    shape, flat = str(array.shape[1:]).encode(), array.reshape(len(array), -1)
+    shape, flat = str(array.shape[1:]).encode(), array.reshape(len(array), prod(array.shape[1:]))
     is_plain = array.dtype.kind in "biuf" and array.dtype.itemsize <= _FLOAT_BYTES
     if not is_plain or np.any(np.abs(flat[np.isfinite(flat)].astype(np.float64)) >= _EXACT):
         return [shape + b"".join(map(_cell, row)) for row in flat.tolist()]

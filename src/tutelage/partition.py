@@ -46,7 +46,7 @@ class Shards:
     people: npt.NDArray[np.str_] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        integer_at_least(self.n_shards, 1, "n_shards", "Shards")
+        integer_at_least(self.n_shards, int(self.people is None), "n_shards", "Shards")
         assignment = np.asarray(self.assignment)
         if assignment.ndim != 1 or not np.issubdtype(assignment.dtype, np.integer):
             raise InvalidDataError("`assignment` of Shards must be one shard index per row, as integers.")
@@ -125,6 +125,11 @@ class Shards:
         order = np.argsort(self.assignment, kind="stable")
         ends = np.cumsum(np.bincount(self.assignment, minlength=self.n_shards))
         return np.split(order, ends[:-1])
+
+    def only(self, people: npt.NDArray[np.bool_]) -> "Shards":
+        """Return the shards of some of the people, where each has one."""
+        assignment = (np.cumsum(people) - 1)[self.assignment[people[self.assignment]]]
+        return Shards(assignment, int(people.sum()), self.unit, None if self.people is None else self.people[people])
 
     def __repr__(self) -> str:
         shards = self.n_shards if self.people is None else "<hidden>"  # it is how many people there are

@@ -10,29 +10,29 @@ import tutelage
 from conftest import REPOSITORY
 
 PACKAGE = Path(tutelage.__file__).parent
-MODULES = 186
+MODULES = 187
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
     "_internal": 1_345,
     "accounting": 2_645,
     "audit": 1_630,
-    "cli": 3_775,
+    "cli": 3_800,
     "datasets": 170,
-    "estimator": 2_005,
+    "estimator": 2_040,
     "features": 2_895,
     "federation": 3_950,
-    "ledger": 2_310,
+    "ledger": 2_545,
     "mechanisms": 1_180,
-    "methods": 2_310,
+    "methods": 2_400,
     "planning": 985,
     "publishing": 1_115,
     "reporting": 1_335,
     "students": 3_055,
     "teachers": 2_955,
     "testing": 385,
-    "root": 4_710,
+    "root": 4_725,
 }
-TEST_LINES = 32_180
+TEST_LINES = 32_600
 
 
 def lines_of(*paths: Path) -> int:

@@ -185,6 +185,8 @@ def _print(state: LedgerState, file: Path, *, as_json: bool) -> None:
     table.add_row("budget", f"ε = {state.budget:g} at δ = {state.delta:g}")
     table.add_row("spent", f"{round_up(state.spent):.4f}")
     table.add_row("remaining", f"{max(0.0, state.budget - round_up(state.spent)):.4f}")
+    for release, share in state.cohorts.items():
+        table.add_row(f"spent of people who came with {release}", f"{round_up(share):.4f}")
     table.add_row("privacy unit", state.unit.name)
     table.add_row("neighboring data", state.unit.neighboring.sentence)
     gaussian = state.accounting is Accounting.GAUSSIAN

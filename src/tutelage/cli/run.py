@@ -1,5 +1,6 @@
 """``tutelage run``: from a configuration to a student, its released labels and a privacy card."""
 
+import re
 import shutil
 import sys
 import warnings
@@ -55,6 +56,16 @@ def run(
     data_changed: Annotated[
         bool, Option("--data-changed", help="Confirm that the private rows changed. The budget stays the same.")
     ] = False,
+    release: Annotated[
+        str | None,
+        Option(
+            "--as",
+            metavar="NAME",
+            help="Name of this release, and of its folder in `folder`: people who are new have "
+            "a budget of their own, and the student also learns from earlier releases.",
+            show_default=False,
+        ),
+    ] = None,
     insist: Annotated[
         bool, Option("--insist", help="Continue although the rows are refused. The card calls the guarantee weak.")
     ] = False,
@@ -68,6 +79,8 @@ def run(
     settings = load_config(config)
     if insist:
         settings = structs.replace(settings, privacy=structs.replace(settings.privacy, insist=True))
+    if release is not None:
+        settings = _named(settings, release)
     way_out = "name another `folder` in [output]"
     with claimed_folder(settings.folder, RESULTS, way_out, ledger=settings.ledger) as results:
         if not overwrite and settings.folder.exists() and any(settings.folder.iterdir()):
@@ -75,21 +88,33 @@ def run(
                 f"{settings.folder} holds the results of an earlier release. A second one from the same private data "
                 "spends from the same budget; name another folder, or pass --overwrite."
             )
-        model, card = _released(settings, results, data_changed=data_changed, progress=not as_json)
+        more: dict[str, Any] = {"data_changed": data_changed, "release": release}
+        model, card = _released(settings, results, more, progress=not as_json)
     if as_json:
         print_json(card.as_dict(), ascii_only=False)
     else:
         _print_summary(settings, model, card)
 
 
+def _named(settings: RunConfig, release: str) -> RunConfig:
+    """Return the settings with the folder of a release that has a name."""
+    if not re.fullmatch(r"\w[\w. -]*", release):
+        raise ConfigError(
+            f"--as must be a name of letters, digits, blanks, dots and hyphens, such as 2026-02. Got {release!r}."
+        )
+    folder = str(Path(settings.output.folder) / release)
+    return structs.replace(settings, output=structs.replace(settings.output, folder=folder))
+
+
 def _released(
-    settings: RunConfig, results: Claim, *, data_changed: bool, progress: bool
+    settings: RunConfig, results: Claim, more: dict[str, Any], *, progress: bool
 ) -> tuple[PATEClassifier, PrivacyCard]:
-    """Fit the model of a configuration, and publish it with its labels and its card."""
+    """Fit the model of a configuration, with more parameters, and publish it with its labels and its card."""
+    data_changed = more["data_changed"]
     data = load_sources(settings, by_schema=True)
     check_public_rows(settings, data)
     if data.batches is None:  # otherwise nothing is planned, and rows are read once less
-        check(settings, data, data_changed=data_changed)
+        check(settings, data, **more)
     found = plan_for(settings, data)  # where the configuration leaves the method open
     if found is not None:
         if found.recommended is None:
@@ -108,8 +133,8 @@ def _released(
         proposal = read_proposal(settings.base / user_path(privacy.proposal))
         ledger = check_proposal(proposal, settings, len(data.classes), pool_of(settings, data))
     checkpoints = results.private / _CHECKPOINTS
-    given: dict[str, Any] = {"ledger": ledger, "data_changed": data_changed}
-    model = build_classifier(settings, data, checkpoints=checkpoints, progress=progress, **given)
+    given: dict[str, Any] = {"ledger": ledger, "checkpoints": checkpoints, "progress": progress, **more}
+    model = build_classifier(settings, data, **given)
     settings.ledger.parent.mkdir(parents=True, exist_ok=True)
     if_interrupted = (
         f"no results were written. The teachers trained so far are kept in {_shown(checkpoints)}; run the same command "
@@ -259,6 +284,8 @@ def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
     by_this_run = model.release_.cost + spent - model.ledger_.spent  # a test of a proposal came after the labels
     of_budget = f"{round_up(spent):.4f} of ε = {round_up(card.budget['budget']):.4f}"
     row("budget spent: this run / total", f"{round_up(by_this_run):.4f} / {of_budget}")
+    for name, share in model.ledger_.cohorts.items():
+        row(f"spent of people who came with {name}", f"{round_up(share):.4f}")
     row("mechanism", card.mechanism)
     if settings.schema is None:
         row("public rows labeled" if card.releases_sums else "queries", f"{card.queries:,}")

@@ -55,7 +55,7 @@ from tutelage.tables import Batches, as_batches, as_table, column_array
 from tutelage.teachers.checkpoints import discard_checkpoints
 
 _NOT_OF_THE_RELEASE = (
-    "ledger", "noise", "n_jobs", "progress", "checkpoints", "data_changed", "insist", "goal", "class_weight",
+    "ledger", "noise", "n_jobs", "progress", "checkpoints", "data_changed", "insist", "goal", "class_weight", "release",
 )  # fmt: skip
 FEW_VOTES_LEFT = (
     "The new queries spend nothing, but people who have cast all their votes abstain, so the labels of these queries "
@@ -160,6 +160,11 @@ class PATEClassifier(ClassifierMixin, Inputs):
     releases : int, default=1
         Number of equal releases that the `budget` is for: months, or questions about the same people. The noise is the
         least with which so many fits like this one stay within it. Do not change it later.
+    release : str, optional
+        Name of the release: ``"2026-02"``. People whose ids first appear in it have the whole `budget` for themselves,
+        and people whose budget is spent take no part. The student also learns from earlier releases of the same
+        question and settings. The same name is the same release. It needs a `ledger` and `entity_ids`; see
+        docs/howto/production.md.
     data_changed : bool, default=False
         Confirms that the private data changed since the ledger was last used and still belong to it.
     insist : bool, default=False
@@ -398,6 +403,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         else:
             run, people, digest, public = self._rows_in_batches(X, batches, *given)
         budget = self._budget(run, digest, public)
+        public = replace(public, release=self.release)
         return Intended(run, self._with_noise(run.method, budget, public), budget, people, public)
 
     def check(self, X: Any, y: Any, **more: Any) -> Self:
@@ -592,6 +598,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
     def _budget(self, run: Resolved, digest: Callable[[], bytes], public: Public) -> Budget:
         """Return the budget that this fit spends from; refuse a ledger of another budget or unit."""
         by_epsilon = self.epsilon is not None or self.budget is not None or run.method.always_calibrated
+        question = self._question_identity(run, *public.given)
+        named = [] if self.release is None else ["release", self.release]
         budget = Budget(
             ledger=self.ledger if isinstance(self.ledger, Ledger | None) else user_path(self.ledger, "`ledger`"),
             epsilon=self.epsilon,
@@ -601,15 +609,17 @@ class PATEClassifier(ClassifierMixin, Inputs):
             digest=digest,
             unit=public.unit,
             data_changed=self.data_changed,
-            identity=self._identity(run, *public.given),
+            identity=canonical([question, *named]) if named else question,
+            release=self.release,
+            question=question,
             accounting=run.method.accounting,
             finds_noise=run.method.mechanism is None and by_epsilon,
         )
         budget.check()
         return budget
 
-    def _identity(self, run: Resolved, *public: Any) -> str:
-        """Return what the release is known by: all that is declared for it, and the public rows as they were given."""
+    def _question_identity(self, run: Resolved, *public: Any) -> str:
+        """Return what the release is known by but its name: all that is declared for it, and the public rows given."""
         # In whatever words the method was given: shortcuts and the record that they stand for are one release.
         left_out = {*_NOT_OF_THE_RELEASE, *DEFAULTS, "method"}
         declared = {name: one for name, one in self.get_params(deep=False).items() if name not in left_out}
@@ -634,8 +644,9 @@ class PATEClassifier(ClassifierMixin, Inputs):
         run, method, budget, people, public = intended
         sizes, most = public.sizes, method.event(public.sizes)
         boundary = Boundary(budget.opened(method, sizes), run.noise)
-        boundary.require_room(method, public)
-        boundary.prepared = method.prepare(public, people)
+        if self.release is None:
+            boundary.require_room(method, public)
+            boundary.prepared = method.prepare(public, people)
         earlier = 0
         if self.ledger is None and not run.noise.simulated:
             of_one_teacher = method.event_of_one(replace(sizes, unit=ONE_TEACHER))
@@ -644,7 +655,14 @@ class PATEClassifier(ClassifierMixin, Inputs):
         def drawn() -> tuple[LedgerState, Outcome, Event | None]:
             with boundary.ledger.releasing():
                 boundary.ledger.intend(budget.identity, method.noise if budget.finds_noise else None)
-                before, made = boundary.ledger.state(), boundary.run(method.steps(public))
+                if self.release is not None:
+                    taking_part = boundary.ledger.admit(self.release, budget.question, people.ids, most)
+                    boundary.require_room(method, public)
+                    boundary.prepared = method.prepare(public, people.only(taking_part))
+                # Found in the turn of this release: one that it waited for is an earlier one.
+                earlier_ones = () if self.release is None else boundary.ledger.earlier(budget.question, self.release)
+                asked = method.steps(replace(public, earlier=earlier_ones))
+                before, made = boundary.ledger.state(), boundary.run(asked)
                 # How many were asked may have followed from answers: `most` is as many as could have been.
                 return before, made, boundary.ledger.whole_release(budget.identity, boundary.reservations, most)
 
@@ -676,7 +694,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         of_owner = boundary.prepared.private_attributes(made, boundary.kept)
         self._private = tuple(of_owner)
         vars(self).update({**of_owner, **made.extras})
-        if before.spent > 0:
+        if before.spent > 0 and (self.release is None or not self.drawn_):
             warnings.warn(self._continued(before), BudgetContinuedWarning, stacklevel=5)
         if earlier:
             unit, together = WITHOUT_LEDGER.total(self.delta)

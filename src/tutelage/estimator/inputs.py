@@ -186,6 +186,11 @@ class Inputs(Parameters):
         self.student_map_ = run.student_map
         shards = self.partition(run.method, len(keep), entities, owners)
         n_teachers = shards.n_shards if shards.people is None else None
+        if self.release is not None and shards.people is None:
+            raise InvalidParameterError(
+                "`release` of PATEClassifier needs `entity_ids`, by which the ledger knows who came when, and a method "
+                "in which every person casts ballots. Pass `entity_ids`, or leave `release` out."
+            )
         people = PrivateRows(known.rows, targets[keep], shards)
         return run, people, known.digest, self._public(run, public, shown, shards.unit, n_teachers, known_labels)
 
@@ -218,6 +223,11 @@ class Inputs(Parameters):
         if as_table(X_public) is None or silos is not None or whole_rows is not None:
             raise InvalidParameterError(
                 "Rows that are read in batches need an `X_public` with named columns, and no `silos` or `whole_rows`."
+            )
+        if self.release is not None:
+            raise InvalidParameterError(
+                "`release` of PATEClassifier is for rows in memory, not for rows that are read in batches. Load all "
+                "rows, or leave it out."
             )
         self._check_unit(entity)
         X_public, y_public = _apart(X_public, y_public)

@@ -21,6 +21,7 @@ from tutelage.features.base import require_public_map
 from tutelage.features.schema import Schema
 from tutelage.goals import Goal
 from tutelage.ledger import Ledger
+from tutelage.ledger.cohorts import require_name
 from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.methods import Method
 from tutelage.methods.base import takes_missing_values
@@ -36,6 +37,7 @@ _OF_FIT = ("X", "y", "X_public", "y_public", "entity_ids", "silos", "whole_rows"
 _TYPES: dict[str, tuple[Any, str]] = {
     "public": (Schema | None, "a Schema"),
     "unit": (str | None, "a str"),
+    "release": (str | None, "a str"),
     "ledger": (str | PathLike | Ledger | None, "a path or a Ledger"),
     "question": (str | Real | np.bool_ | None, "a str"),
     "checkpoints": (str | PathLike | None, "a path"),
@@ -115,6 +117,7 @@ class Parameters(BaseEstimator):
     epsilon: float | None = None
     budget: float | None = None
     releases: int = 1
+    release: str | None = None
     data_changed: bool = False
     insist: bool = False
     delta: float = 1e-5
@@ -215,6 +218,10 @@ class Parameters(BaseEstimator):
                 "`budget` of PATEClassifier is what a `ledger` may hold in all; name its file. For one fit, `epsilon` "
                 "is enough."
             )
+        if self.release is not None and self.ledger is None:
+            yield "`release` of PATEClassifier is the name of a release through a ledger; name its file in `ledger`."
+        if self.release is not None:
+            yield from problems_in(partial(require_name, self.release))
         if self.releases > 1 and (self.budget is None or self.epsilon is not None or run.method.mechanism is not None):
             yield (
                 "`releases` of PATEClassifier divides the `budget` of a `ledger` equally, and the noise follows. Set "

@@ -127,7 +127,7 @@ class PATERegressor(RegressorMixin, BaseEstimator):
         `Schema.learn` proposes by `X_public`.
     target_range : (float, float)
         Lowest and highest number, by public knowledge: numbers beyond count as these. A narrow range has less noise.
-    epsilon, budget, releases, delta, ledger, question, unit, data_changed, insist, mechanism, noise
+    epsilon, budget, releases, release, delta, ledger, question, unit, data_changed, insist, mechanism, noise
         As for `PATEClassifier`.
 
     Attributes
@@ -161,6 +161,7 @@ class PATERegressor(RegressorMixin, BaseEstimator):
     epsilon: float | None = None
     budget: float | None = None
     releases: int = 1
+    release: str | None = None
     delta: float = 1e-5
     ledger: str | PathLike[str] | Ledger | None = None
     question: Any = None

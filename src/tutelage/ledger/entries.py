@@ -7,7 +7,7 @@ fields there are. All values are public, or keyed hashes.
 import hashlib
 import hmac
 import json
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, Self, final
 
@@ -17,6 +17,7 @@ from tutelage.events import PublicationTest, event_from_dict
 from tutelage.exceptions import LedgerStorageError, LedgerTamperedError
 
 FORMAT = 1
+_EVERYBODY = ""  # the cohort of all people, where releases have no names
 _BEFORE_THE_FIRST = hashlib.sha256(b"tutelage ledger").digest()
 
 
@@ -27,7 +28,8 @@ class Kind(StrEnum):
     OPENED = "opened"  # the budget, the unit of privacy, and a commitment to the key
     BOUND = "bound"  # to which private data set, once per release, as a keyed fingerprint that never repeats
     # Which release is about to begin, as a keyed hash of everything that was declared for it, and its noise; before its
-    # first reservation, and once, however often it is interrupted or repeated.
+    # first reservation, and once, however often it is interrupted or repeated. A release that has a name also says
+    # what it asks, as a keyed hash, and which cohorts take part: the names of the releases in which people came.
     INTENDED = "intended"
     KEPT = "kept"  # a public map that was learned for a release, by a keyed name and the digest of its bytes
     PROPOSED = "proposed"  # what is to be tested or noised once labels are out; always before the first label
@@ -120,22 +122,47 @@ class Checkpoint:
     asked: bool = False  # whether a label was ever reserved
     simulated: bool = False
     votes: str = ""  # digest of the votes that teachers of campaigns have cast
+    people: str = ""  # digest of the people of all cohorts
+    releases: dict[str, list[str]] = field(default_factory=dict[str, list[str]])  # cohorts of each that has a name
+    # Grains that were spent of each cohort; where releases have no names, all people are one.
+    accounts: dict[str, int] = field(default_factory=dict[str, int])
 
     def after(self, entry: Entry) -> Self:
         """Return the sums with one more entry."""
         content, following = entry.content, replace(self, head=entry.hash.hex())
+        release = content.get("release")
         match entry.kind:
+            case Kind.INTENDED if release is not None:
+                releases, accounts = self.releases | {release: content["cohorts"]}, self.accounts | {release: 0}
+                return replace(following, releases=releases, accounts=accounts)
             case Kind.BOUND:
                 return replace(following, fingerprint=content["fingerprint"])
             case Kind.RESERVED:
                 simulated = self.simulated or event_from_dict(content["event"]).is_simulated
                 asked = self.asked or not entry.is_publication
+                following = replace(following, accounts=self.charged(release, content["cost"]))
                 return replace(following, unsettled=self.unsettled + 1, asked=asked, simulated=simulated)
             case Kind.ANSWERED:
                 answers = self.answers + content["answers"]
+                following = replace(following, accounts=self.charged(release, -content["refund"]))
                 return replace(following, unsettled=self.unsettled - 1, answers=answers)
             case Kind.OPENED | Kind.INTENDED | Kind.KEPT | Kind.PROPOSED | Kind.RELEASED:
                 return following
+
+    def charged(self, release: str | None, change: int) -> dict[str, int]:
+        """Return what is spent of each cohort after a release spent so much more."""
+        cohorts = [_EVERYBODY] if release is None else self.releases[release]
+        return self.accounts | {one: self.accounts.get(one, 0) + change for one in cohorts}
+
+    def spent(self, release: str | None) -> int:
+        """Return the most that is spent of any cohort of a release."""
+        cohorts = [_EVERYBODY] if release is None else self.releases[release]
+        return max(self.accounts.get(one, 0) for one in cohorts)
+
+    @property
+    def in_cohorts(self) -> bool:
+        """Whether releases have names, so that people who come later have a budget of their own."""
+        return bool(self.releases)
 
     def sealed(self, key: bytes) -> tuple[str, bytes]:
         """Return the sums as text, and a code that only the holder of the ledger's key can compute for it."""

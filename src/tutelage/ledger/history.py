@@ -40,6 +40,8 @@ class LedgerState:
     bound: bool  # whether it is tied to one private data set
     simulated: bool  # whether any noise was drawn from a seed, which gives no protection
     accounting: Accounting = Accounting.RENYI  # how the limit is kept
+    # Spent of the people who came with each release, as shares of ε; empty where releases have no names.
+    cohorts: Mapping[str, float] = field(default_factory=dict[str, float])
 
     @classmethod
     def of(cls, opening: Entry, last: Entry, sums: Checkpoint) -> Self:
@@ -51,6 +53,7 @@ class LedgerState:
             opened=opening.content["written"], entries=last.number + 1, head=sums.head, answers=sums.answers,
             unsettled=sums.unsettled, bound=bool(sums.fingerprint), simulated=sums.simulated,
             accounting=limit.accounting,
+            cohorts={one: limit.share(spent) for one, spent in sums.accounts.items()} if sums.in_cohorts else {},
         )  # fmt: skip
 
     def __str__(self) -> str:
@@ -77,8 +80,9 @@ class LedgerState:
         """Return the state as plain JSON-ready values; how the limit is kept by its order or, without one, by name."""
         state = {field.name: getattr(self, field.name) for field in fields(self)}
         codes = {"unit": self.unit.name, KEY: self.unit.neighboring.value, "accounting": self.accounting.value}
-        left_out = "accounting" if self.accounting is Accounting.RENYI else "order"
-        return {name: value for name, value in (state | codes).items() if name != left_out}
+        left_out = {"accounting" if self.accounting is Accounting.RENYI else "order"}
+        left_out |= set() if self.cohorts else {"cohorts"}
+        return {name: value for name, value in (state | codes).items() if name not in left_out}
 
 
 class Exposure(NamedTuple):
@@ -249,8 +253,16 @@ class History:
 
     def exposures(self) -> tuple[Exposure, ...]:
         """Return the budget spent since each release began, oldest first: people who came later are exposed to less."""
-        bound = [one for one in self.entries if one.kind is Kind.BOUND]
         found: list[Exposure] = []
+        if self.state.cohorts:
+            begun = [one.content for one in self.entries if "cohorts" in one.content]
+            for release, content in enumerate(begun, start=1):
+                cohort = content["release"]
+                asking = {one["release"] for one in begun if cohort in one["cohorts"]}
+                queries = sum(one.queries for one in self.charges if one.reserved.content.get("release") in asking)
+                found.append(Exposure(release, content["written"], queries, self.state.cohorts[cohort]))
+            return tuple(found)
+        bound = [one for one in self.entries if one.kind is Kind.BOUND]
         # A release before the first binding counts for its people too.
         for release, start in enumerate([self.entries[0], *bound[1:]], start=1):
             # A batch that was open when a release began counts for it too: its votes may have come after.

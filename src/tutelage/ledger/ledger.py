@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Self, final
 
@@ -44,6 +45,7 @@ from tutelage.exceptions import (
     UnsupportedEventError,
 )
 from tutelage.ledger.campaigns import Voters, spend_votes
+from tutelage.ledger.cohorts import Arrivals, cohort_key, require_name
 from tutelage.ledger.disk import Room
 from tutelage.ledger.entries import Entry, Kind
 from tutelage.ledger.history import History, LedgerState
@@ -126,6 +128,7 @@ class Ledger:
         self._changed = False  # whether they may be others than those of the release before
         # Keyed name and noise of the release that begins with the next reservation.
         self._intent: tuple[str, float | None] | None = None
+        self._arrivals: Arrivals | None = None  # where it has a name
 
     @classmethod
     def create(
@@ -301,12 +304,71 @@ class Ledger:
         alike = only_sums or not _kinds(charges) - _kinds([most])
         return history.released if fixed and within and alike else None
 
+    def earlier(self, question: str, release: str) -> tuple[str, ...]:
+        """Return the releases of a question that began before the one of this name."""
+        about = keyed_name(self._key, "question", question)
+        begun = (one.content for one in self.history().entries if one.content.get("question") == about)
+        return tuple(takewhile(lambda name: name != release, (content["release"] for content in begun)))
+
+    def answered_before(self, hashes: Collection[bytes]) -> bool:
+        """Return whether all these queries had answers when the release of this object began.
+
+        Later ones do not count, or the same release would be another one when it is repeated.
+        """
+        history = self.history()
+        begun = (one.number for one in history.entries if one.content.get("release") == self.release)
+        start = next(begun, history.last.number + 1)
+        early = {one.number for one in history.charges if one.settled is not None and one.settled.number < start}
+        with self._held() as read:
+            return all(early & read.drawn_under(query) for query in hashes)
+
+    def noise_of(self, question: str) -> float | None:
+        """Return the noise of the first release of a question that has a name, or None."""
+        about = keyed_name(self._key, "question", question)
+        asked = (one.content for one in self.history().entries if one.content.get("question") == about)
+        return next((content["noise"] for content in asked), None)
+
+    def admit(self, release: str, question: str, people: Sequence[str], most: Event) -> npt.NDArray[np.bool_]:
+        """Return which people take part in a named release: those whose cohort has budget left for `most`; private.
+
+        A person belongs to the cohort of the release in which the id first appears, for good. Every cohort has the
+        whole budget, and a release charges each that takes part (docs/proofs/cohorts.md). Call it within `releasing`,
+        after `intend`. People who are new are written down with the next reservation.
+        """
+        require_name(release)
+        hashed = [cohort_key(self._key, person) for person in people]
+        with self._held() as read:
+            sums, known = read.checkpoint(), read.cohorts()
+        self._check_named(release, spent_by_all=sums.spent(None))
+        cost = self._filter.cost(most)
+        having = [one for one, spent in sums.accounts.items() if spent + cost <= self._filter.capacity]
+        cohorts = sums.releases.get(release) or [*having, release]
+        new = {person for person in hashed if person not in known}
+        asked = keyed_name(self._key, "question", question)
+        self._arrivals = Arrivals(release, asked, cohorts, new, sums.people)
+        return np.array([known.get(person, release) in cohorts for person in hashed], dtype=bool)
+
+    def _check_named(self, release: str, spent_by_all: int) -> None:
+        """Refuse the name of another release, and a ledger whose releases had no names."""
+        begun = (one.content for one in self.history().entries if one.content.get("release") == release)
+        about = next((content["about"] for content in begun if "about" in content), None)
+        if about is not None and (self._intent is None or about != self._intent[0]):
+            raise LedgerMismatchError(
+                f"`release` {release!r} was begun with other settings or other public rows, and a name stands for one "
+                "release. Repeat it as it was, or choose another name."
+            )
+        if spent_by_all:
+            raise LedgerMismatchError(
+                f"`release` must be left out: {self._name} has releases without a name, so it cannot tell who spent "
+                "what. Go on without names, or create a new ledger for people who were in none of its releases."
+            )
+
     def write_binding(self) -> None:
         """Write the entry of `bind`, where it can be written, if no reservation did: all labels were remembered."""
         if self._digest is not None and not self._store.read_only:
             with suppress(LedgerStorageError, LedgerLockedError), self._held(write=True) as write:
                 self._write_beginning(write)
-        self._digest = self._intent = None
+        self._digest = self._intent = self._arrivals = None
 
     def for_release(self) -> Self:
         """Return this ledger with a binding of its own, for a release beside others of the same object."""
@@ -363,9 +425,11 @@ class Ledger:
 
     def _write_beginning(self, write: Transaction) -> None:
         """Write which release it is and of which data, before its first reservation."""
-        if self._intent is not None and not write.has_intent(self._intent[0]):
+        begins = self._intent is not None and not write.has_intent(self._intent[0])
+        named = {} if self._arrivals is None else self._arrivals.written(write, begins=begins)
+        if self._intent is not None and begins:
             about, noise = self._intent
-            write.add(Kind.INTENDED, about=about, noise=noise)
+            write.add(Kind.INTENDED, about=about, noise=noise, **named)
         if self._digest is None or Kind.BOUND in write.kinds:
             return
         self._check_binding(write, self._digest, changed=self._changed)
@@ -395,7 +459,7 @@ class Ledger:
         """Raise what `reserve` would unless `queries` queries would fit now; spend nothing, and keep no room."""
         self._check_unit(event)
         with self._held() as read:
-            spent = read.last().spent
+            spent = self._spent(read)
         self._check_room(event, of_queries(event, queries).count, spent)
 
     def recall_if_fits(self, event: Event, hashes: Collection[bytes], whole: Event | None) -> dict[bytes, Labels]:
@@ -410,7 +474,7 @@ class Ledger:
             if not new:
                 return answers
             self._check_unit(event)
-            spent, count = read.last().spent, of_queries(event, len(new)).count
+            spent, count = self._spent(read), of_queries(event, len(new)).count
             paid = self._left_open(read, _step_of(new), event, count)
         if whole is not None:
             self._check_room(whole, 1, spent - (0 if paid is None else paid.grains))
@@ -440,7 +504,7 @@ class Ledger:
     def fitting(self, event: Event) -> int:
         """Return how many more times `event`, what one query is at most, fits into what remains."""
         with self._held() as read:
-            return self._filter.fitting(event, read.last().spent)
+            return self._filter.fitting(event, self._spent(read))
 
     def reserve(self, event: Event, queries: int, *, batch: str | None = None) -> Reservation:
         """Spend what `queries` queries cost at most, on the disk before this returns; draw no noise before.
@@ -455,7 +519,7 @@ class Ledger:
         with self._held(write=True) as write:
             known = None if batch is None else _reservation(write, write.number_of_batch(batch))
             if known is not None:
-                if (known.event, known.queries) != (event, queries):
+                if (known.event, known.queries) != (event, queries) or not self._is_ours(write, known):
                     raise LedgerError(f"Batch {batch} was reserved in {self._name} as something else. Name another.")
                 return known
             return self._reserved(write, event, queries, batch)
@@ -500,7 +564,8 @@ class Ledger:
             self._write_beginning(write)
             votes = spend_votes(write, paid.number, event.cap, hashed, wanted)
             free: dict[str, Any] = {"event": event.as_dict(), "queries": 0, "cost": 0}
-            entry, room = write.add(Kind.RESERVED, **free, campaign=paid.number), self._store.room(queries, 1)
+            free |= {"campaign": paid.number, **self._release}
+            entry, room = write.add(Kind.RESERVED, **free), self._store.room(queries, 1)
         return Granted(votes, Reservation(entry.number, entry.hash, event, 0, 0, room), paid, new)
 
     def _campaign(self, write: Transaction, event: Event, name: str) -> tuple[Reservation, bool]:
@@ -508,7 +573,8 @@ class Ledger:
         known = _reservation(write, write.number_of_batch(name))
         if known is not None:
             # Budget that was spent on a batch's own labels cannot pay for others.
-            if (known.event, known.queries, write.answers_to(known.number)) != (event, 1, 0):
+            begun = known.event, known.queries, write.answers_to(known.number)
+            if begun != (event, 1, 0) or not self._is_ours(write, known):
                 raise LedgerError(f"Campaign {name} was begun in {self._name} as something else. Name another.")
             return known, False
         paid = self._reserved(write, event, 1, name)
@@ -529,9 +595,9 @@ class Ledger:
         if isinstance(event, PublicationTest):
             self._history_in(write, self._seen.history).check_share(event.delta)
         cost = queries * self._filter.cost(event)
-        self._check_room(event, queries, write.last().spent)
+        self._check_room(event, queries, self._spent(write))
         self._write_beginning(write)
-        content: dict[str, Any] = {"event": event.as_dict(), "queries": queries, "cost": cost}
+        content: dict[str, Any] = {"event": event.as_dict(), "queries": queries, "cost": cost, **self._release}
         if batch is not None:
             content["batch"] = batch
         entry = write.add(Kind.RESERVED, cost, **content)
@@ -546,7 +612,9 @@ class Ledger:
         found = _reservation(read, read.open_batches().get(step))
         # Its entry is not read through the chain of hashes, so that nothing in it is believed.
         same = event, queries, queries * self._filter.cost(event)
-        return None if found is None or (found.event, found.queries, found.grains) != same else found
+        if found is None or (found.event, found.queries, found.grains) != same:
+            return None
+        return found if self._is_ours(read, found) else None  # what other people paid for is not drawn of these
 
     def _room(self, event: Event, queries: int) -> Room | None:
         """Return room on the disk for the answers of so many queries."""
@@ -607,8 +675,9 @@ class Ledger:
             reservation.room.free()
         texts = ((query, canonical(labels)) for query, labels in sorted(answers.items()))
         kept = [(query, text) for query, text in texts if write.remember(query, text, number)]
-        day = write.content_of(number)["written"]  # one for both entries
-        about = {"reservation": number, "happened": happened.as_dict(), "refund": refund, "written": day}
+        reserved = write.content_of(number)
+        about = {"reservation": number, "happened": happened.as_dict(), "refund": refund}
+        about |= {name: reserved[name] for name in ("written", "release") if name in reserved}  # the same of both
         write.add(Kind.ANSWERED, -refund, settles=number, **about, answers=len(kept), digest=digest_of(kept))
         return _recalled(write, answers)
 
@@ -696,6 +765,32 @@ class Ledger:
     @property
     def _name(self) -> str:
         return "This budget" if self.path is None else str(self.path)
+
+    @property
+    def release(self) -> str | None:
+        """The name of the release that is made by this object, if it has one."""
+        return None if self._arrivals is None else self._arrivals.release
+
+    @property
+    def _release(self) -> dict[str, str]:
+        """The part of an entry that says whose budget it spends."""
+        return {} if self._arrivals is None else {"release": self._arrivals.release}
+
+    def _is_ours(self, read: Transaction, reservation: Reservation) -> bool:
+        """Return whether a reservation spends the budget of the people who take part in this release."""
+        return read.content_of(reservation.number).get("release") == self._release.get("release")
+
+    def _spent(self, read: Transaction) -> int:
+        """Return what the people have spent, at most, who take part in the release."""
+        sums = read.checkpoint()
+        if self._arrivals is not None:
+            return max(sums.accounts.get(one, 0) for one in self._arrivals.cohorts)
+        if sums.in_cohorts:
+            raise LedgerMismatchError(
+                f"`release` must name each release through {self._name}, which counts what is spent for the people who "
+                "came with each. Name this one, such as release='2026-02'."
+            )
+        return read.last().spent
 
     def _check_unit(self, event: Event) -> None:
         if any(part.event.unit != self.unit for part in event.flatten()):

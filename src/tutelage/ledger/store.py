@@ -51,6 +51,8 @@ _SCHEMA = {
         "PRIMARY KEY (campaign, teacher)) WITHOUT ROWID"
     ),
     "voters": "CREATE TABLE voters (campaign INTEGER PRIMARY KEY, data BLOB NOT NULL)",
+    # Private, and in no entry: the cohort of each person, by a keyed hash of the id.
+    "people": "CREATE TABLE people (person BLOB PRIMARY KEY, cohort TEXT NOT NULL) WITHOUT ROWID",
     "kept": "CREATE TABLE kept (name TEXT PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID",
     "secret": "CREATE TABLE secret (key BLOB NOT NULL)",
     "checkpoint": "CREATE TABLE checkpoint (text TEXT NOT NULL, code BLOB NOT NULL)",
@@ -198,6 +200,28 @@ class Transaction:
                 any_found = True
         return digest.hexdigest() if any_found else ""
 
+    def cohorts(self) -> dict[bytes, str]:
+        """Return the cohort of each person, by a keyed hash of the id; private. Refuse people who were changed."""
+        if self.digest_of_people() != self.checkpoint().people:
+            raise LedgerTamperedError(
+                "The people of the cohorts were changed in the ledger's file. Restore a copy that verifies: without "
+                "some of them, people would spend a second budget."
+            )
+        return dict(self._run("SELECT person, cohort FROM people"))
+
+    def add_people(self, people: Iterable[bytes], cohort: str) -> None:
+        """Add people who came with a release, and seal them: no entry need follow."""
+        self._connection.executemany("INSERT INTO people VALUES (?, ?)", ((one, cohort) for one in people))
+        self._seal(replace(self.checkpoint(), people=self.digest_of_people()))
+
+    def digest_of_people(self) -> str:
+        """Return a digest of all people and their cohorts; empty where there are none."""
+        digest, any_found = hashlib.sha256(), False
+        for row in self._run("SELECT person, cohort FROM people ORDER BY person"):
+            digest.update(repr(row).encode())
+            any_found = True
+        return digest.hexdigest() if any_found else ""
+
     def hash_of(self, number: int) -> bytes | None:
         """Return the hash of the entry `number`."""
         return self._one("SELECT hash FROM entries WHERE number = ?", number)
@@ -219,7 +243,8 @@ class Transaction:
     def add(self, kind: Kind, change: int = 0, *, settles: int | None = None, **fields: Any) -> Entry:
         """Write the next entry, which changes what is spent by this many grains."""
         last = self.last()
-        entry = Entry.after(last, kind, last.spent + change, **fields)
+        spent = max(self.checkpoint().charged(fields.get("release"), change).values()) if change else last.spent
+        entry = Entry.after(last, kind, spent, **fields)
         self.append(entry, settles)
         return entry
 
@@ -229,11 +254,14 @@ class Transaction:
         if self._votes is not None:
             sums = replace(sums, votes=self._votes)
         self._run("INSERT INTO entries VALUES (?, ?, ?, ?)", (entry.number, entry.text, entry.hash, settles))
+        self._seal(sums)
+        self.appended = self._last = entry
+        self.kinds.add(entry.kind)
+
+    def _seal(self, sums: Checkpoint) -> None:
         self._run("DELETE FROM checkpoint")
         self._run("INSERT INTO checkpoint VALUES (?, ?)", sums.sealed(self.key()))
-        self.appended = self._last = entry
         self._sums = sums
-        self.kinds.add(entry.kind)
 
     def remember(self, query: bytes, labels: str, reservation: int) -> bool:
         """Store an answer unless the query has one, and say whether it was stored."""

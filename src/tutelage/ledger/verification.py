@@ -118,7 +118,9 @@ def verified(read: Transaction, *, head: str | None = None) -> Checkpoint:
         )
     if read.all_kept() != book.kept:
         raise LedgerTamperedError("A map that the ledger keeps was changed.")
-    sums = replace(book.sums, votes=read.digest_of_votes())
+    sums = replace(book.sums, votes=read.digest_of_votes(), people=read.digest_of_people())
+    if not set(read.cohorts().values()) <= set(sums.releases):
+        raise LedgerTamperedError("The ledger has people of a cohort that no entry names.")
     if book.check_answers(read.answers()) != sums.answers or read.checkpoint() != sums:
         raise LedgerTamperedError("The ledger's checkpoint does not add up with its entries.")
     return sums
@@ -130,8 +132,8 @@ class _Book:
     def __init__(self, limit: Filter, unit: PrivacyUnit, capacity: int) -> None:
         self.filter, self.unit, self.capacity = limit, unit, capacity
         self.sums = Checkpoint("")
-        self.spent: int = 0
         self.reserved = dict[int, tuple[Event, int, int, Vector | None]]()  # with the number of queries and their cost
+        self.release_of = dict[int, str | None]()  # of reservations
         self.settled = dict[int, dict[str, Any]]()
         self.kept = dict[str, str]()  # digests, by name
 
@@ -140,18 +142,17 @@ class _Book:
         try:
             if (entry.number == 0) != (entry.kind is Kind.OPENED):
                 raise LedgerTamperedError("A ledger starts with its budget, and has one.")
-            change = self._change(entry)
-            whole = settles == entry.content.get("reservation") and entry.spent == self.spent + change
-            if not whole or not 0 <= entry.spent <= self.capacity:
-                raise LedgerTamperedError(f"Entry {entry.number} does not add up with those before it.")
+            self._check(entry)
             self.sums = self.sums.after(entry)
+            spent = max(self.sums.accounts.values(), default=0)
+            if settles != entry.content.get("reservation") or not entry.spent == spent <= self.capacity:
+                raise LedgerTamperedError(f"Entry {entry.number} does not add up with those before it.")
         except LedgerTamperedError:
             raise
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError, TutelageError):
             raise LedgerTamperedError(
                 f"Entry {entry.number} is not in the form in which entries are written."
             ) from None
-        self.spent = entry.spent
 
     def check_answers(self, answers: Iterable[tuple[int, bytes, str]]) -> int:
         """Compare the answers with the digests that their entries hold, and return how many there are."""
@@ -175,38 +176,44 @@ class _Book:
             raise LedgerTamperedError("There are remembered answers that no entry accounts for.")
         return sum(map(len, stored.values()))
 
-    def _change(self, entry: Entry) -> int:
-        """Return by how many grains the entry changes what is spent."""
+    def _check(self, entry: Entry) -> None:
+        """Refuse an entry that cannot follow those before it."""
+        release = entry.content.get("release")
         match entry.kind:
             case Kind.RESERVED:
-                return self._reserved(entry)
+                self._check_reserved(entry, release)
             case Kind.ANSWERED:
                 number, refund = _whole(entry.content["reservation"]), _whole(entry.content["refund"])
                 cost, happened = self.reserved[number][2], event_from_dict(entry.content["happened"])
                 _whole(entry.content["answers"])
-                if number in self.settled or refund > cost:
+                if number in self.settled or refund > cost or release != self.release_of[number]:
                     raise LedgerTamperedError(f"Entry {entry.number} gives back more than was reserved.")
                 if cost - refund < _SLACK * self.filter.cost(happened):
                     raise LedgerTamperedError(f"Entry {entry.number} charges less than its answers cost.")
                 self.settled[number] = entry.content
-                return -refund
             case Kind.BOUND if type(entry.content["fingerprint"]) is not str:
                 raise TypeError
             case Kind.INTENDED if tuple(map(type, (entry.content["about"], entry.content["noise"]))) not in _INTENTS:
                 raise TypeError
+            case Kind.INTENDED if release is not None:
+                cohorts, known = entry.content["cohorts"], {*self.sums.releases, release}
+                if type(entry.content["question"]) is not str or len(set(cohorts)) < len(cohorts):
+                    raise TypeError
+                new = release not in self.sums.releases and not self.sums.spent(None)
+                if not new or release not in cohorts or not known >= set(cohorts):
+                    raise LedgerTamperedError(f"Entry {entry.number} names cohorts that there are not.")
             case Kind.KEPT if type(entry.content["name"]) is not str or entry.content["name"] in self.kept:
                 raise TypeError
             case Kind.KEPT:
                 self.kept[entry.content["name"]] = entry.content["content"]
-                return 0
             case Kind.RELEASED if type(entry.content["manifest"]) is not str:
                 raise TypeError
             case Kind.PROPOSED if self.sums.asked or type(entry.content["proposal"]) is not dict:
                 raise LedgerTamperedError(f"Entry {entry.number} is a proposal that was made after a label.")
             case Kind.OPENED | Kind.BOUND | Kind.INTENDED | Kind.PROPOSED | Kind.RELEASED:
-                return 0
+                pass
 
-    def _reserved(self, entry: Entry) -> int:
+    def _check_reserved(self, entry: Entry, release: str | None) -> None:
         event = event_from_dict(entry.content["event"])
         queries, cost = _whole(entry.content["queries"]), _whole(entry.content["cost"])
         if any(part.event.unit != self.unit for part in event.flatten()):
@@ -215,19 +222,22 @@ class _Book:
             self._check_campaign(entry, event)
         elif queries < 1:
             raise LedgerTamperedError(f"Entry {entry.number} reserves no query.")
+        if (release is None) == self.sums.in_cohorts:
+            raise LedgerTamperedError(f"Entry {entry.number} does not say whose budget it spends.")
         self.reserved[entry.number] = event, queries, cost, vector_of(event)
+        self.release_of[entry.number] = release
         if cost < _SLACK * self.filter.cost(Repeated(event, queries)):
             raise LedgerTamperedError(f"Entry {entry.number} charges less than its queries cost.")
-        return cost
 
     def _check_campaign(self, entry: Entry, event: Event) -> None:
         """Refuse a batch that spends nothing unless an earlier entry spent the budget of its capped votes."""
         number, free = _whole(entry.content["campaign"]), (entry.content["queries"], entry.content["cost"])
         capped = isinstance(event, CappedArgmaxGaussian)
         begun, queries, *_ = self.reserved[number]
+        ours = self.release_of[number] == entry.content.get("release")
         # A reservation that paid for its own labels, or still may, pays for no others.
         paid = queries if self.settled[number]["answers"] == 0 else 0
-        if not capped or begun != event or paid < 1 or free != (0, 0):
+        if not (capped and ours) or begun != event or paid < 1 or free != (0, 0):
             raise LedgerTamperedError(f"Entry {entry.number} does not belong to the campaign that it names.")
 
 

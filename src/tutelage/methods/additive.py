@@ -17,7 +17,7 @@ from tutelage.exceptions import InvalidParameterError
 from tutelage.features.schema import Schema
 from tutelage.features.scored import chances_of
 from tutelage.mechanisms import NoisySum
-from tutelage.methods.noisy_moments import NoisySums, PeopleReady, form_of_joint, subject_of, sum_of_joint
+from tutelage.methods.noisy_moments import Named, NoisySums, PeopleReady, averaged, form_of_joint, sum_of_joint
 from tutelage.methods.requests import Answer, Outcome, Public, Request, Sizes, Steps
 from tutelage.students.additive import Scores, Weighing, by_bins
 from tutelage.students.stacking import joint_ballots, weighted
@@ -27,6 +27,7 @@ from tutelage.teachers.vectors import sum_of_blocks
 # Shares of all 1/σ². The first is doubled: counts are never negative, so a replaced ballot moves their sum by √2
 # lengths, and not by 2.
 _COUNTS, _RESIDUALS, _WEIGHTS = 2 * 0.45, 0.25, 0.3
+_FOLLOWING = 16  # times as many people: the cells of a first release serve those that follow, whose sums are averaged
 _AT_ONCE = 2**12  # rows
 _STEPS = 2**10  # of a count, where a person has several rows
 _RESIDUAL_STEPS = 2**16
@@ -50,7 +51,7 @@ class BallotOfBins:
         def summed(blocks: Iterable[PeopleBlock], _: Any) -> BallotSum:
             return sum_of_blocks(blocks, lambda block: self.sum_of(block, form))
 
-        return prepared.people.summed(summed, lambda blocks, _: blocks, prepared.vectors)
+        return prepared.summed(form, summed, lambda blocks, _: blocks)
 
 
 def counts_of(parts: tuple[IntArray, ...], block: PeopleBlock, form: Vector) -> BallotSum:
@@ -126,6 +127,12 @@ class Begun(NamedTuple):
     n_people: int
     cells: tuple[IntArray, ...]  # in which each bin of each column is counted
     named: list[Any]  # what the sums are known by
+    earlier: list[Named]  # and the first one of earlier releases
+
+    @property
+    def of_first(self) -> list[Any]:
+        """What the first sum of the first release of the question is known by."""
+        return self.earlier[0].subject if self.earlier else self.named
 
 
 class SumsOverSchema(NoisySums):
@@ -179,22 +186,27 @@ class SumsOverSchema(NoisySums):
             raise InvalidParameterError(f"{type(self).__name__} needs a public schema. Pass `public=Schema(...)`.")
         each = zip(schema.columns.items(), schema.bins, strict=True)
         columns = [[name, spelled_out(one), bins] for (name, one), bins in each]
-        n_people = yield from self.counted(public)
+        targets = [] if public.labels is None else [data_digest(public.rows, public.labels).hex(), "targets"]
+        (named, n_people), *earlier = yield from self.named(public, [self.name, columns, *targets])
         scale = self.calibrated.noise_multiplier * sqrt(len(sizes.bins) / share)
-        named = [*subject_of(public), n_people, self.name, columns]
-        return Begun(schema, n_people, schema.merged(n_people / scale), named)
+        n_first = (earlier[0].n if earlier else n_people) * (1 if public.release is None else _FOLLOWING)
+        return Begun(schema, n_people, schema.merged(n_first / scale), named, earlier)
 
     def asked(
-        self, share: float, form: Vector, sum_of: SumOf, named: list[Any], public: Public, total: Event | None = None
-    ) -> Generator[Request, Answer, tuple[IntArray, float, list[Any]]]:
+        self, share: float, form: Vector, sum_of: SumOf, named: list[Any], public: Public, begun: Begun | None = None
+    ) -> Generator[Request, Answer, tuple[Matrix, float, list[Any]]]:
         """Ask for a sum, and return its numbers, the deviation of its noise, and what later sums are known by.
+
+        The first sum, that of `begun`, is averaged with those of earlier releases.
 
         Later ballots follow from the sums before, which are part of their names as whole numbers.
         """
         how, ballot = self._sum(share), BallotOfBins(sum_of)
-        answer = yield Request(mechanism=how, form=form, subject={"sum": named}, ballot=ballot, total=total)
-        sigma = answer.sigma or how.most(form, simulated=public.simulated).sigma
-        values = answer.values.reshape(form.shape)
+        total = None if begun is None else self.event_of_sums(public.sizes)
+        request = Request(mechanism=how, form=form, subject={"sum": named}, ballot=ballot, total=total)
+        sigma = how.most(form, simulated=public.simulated).sigma
+        n_people, earlier = (1, []) if begun is None else (begun.n_people, begun.earlier)
+        values, sigma = yield from averaged(request, sigma, n_people, earlier)
         return values, sigma, [*named, data_digest(values).hex()]
 
     def describe_queries(self, _rounds: int, /) -> str:
@@ -235,10 +247,10 @@ class Additive(SumsOverSchema):
     def steps(self, public: Public) -> Steps:
         """Ask for counts, for what scores by these get wrong, and for the weights of both."""
         sizes = public.sizes
-        schema, n_people, cells, named = yield from self.begun(public, _COUNTS)
+        begun = yield from self.begun(public, _COUNTS)
+        schema, n_people, cells, named, _ = begun
         counts = form_of_counts(sizes, sum(int(one[-1]) + 1 for one in cells))
-        total = self.event_of_sums(sizes)
-        values, sigma, named = yield from self.asked(_COUNTS, counts, partial(counts_of, cells), named, public, total)
+        values, sigma, named = yield from self.asked(_COUNTS, counts, partial(counts_of, cells), named, public, begun)
         scores = Scores.of(values, sigma, _STEPS, cells, schema.ordered)
         residuals = form_of_residuals(sizes, sum(map(len, scores.tables)))
         ballot = partial(residuals_of, scores)

@@ -8,7 +8,7 @@ import numpy as np
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.ballots import BallotSum, Vector
-from tutelage.digests import canonical, data_digest
+from tutelage.digests import canonical
 from tutelage.features.public_numbers import PublicStart
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.additive import SumsOverSchema, cells_of, firsts, sum_of_entries
@@ -128,15 +128,15 @@ class AdditiveMean(SumsOverSchema):
     def steps(self, public: Public) -> Steps:
         """Ask for sums of numbers, for what effects by these get wrong, for weights, and for errors."""
         sizes, ends = public.sizes, (float(public.classes[0]), float(public.classes[1]))
-        schema, n_people, cells, named = yield from self.begun(public, _SUMS)
+        begun = yield from self.begun(public, _SUMS)
+        schema, n_people, cells, named, _ = begun
         start = None
         if public.labels is not None:  # of public rows, whose bins are `rows`
             of_public = public.rows, public.labels / STEPS
-            named = [*named, data_digest(public.rows, public.labels).hex(), "targets"]
-            stored = yield Learned(canonical(named), lambda: PublicStart.learn(*of_public).to_bytes())
+            stored = yield Learned(canonical(begun.of_first), lambda: PublicStart.learn(*of_public).to_bytes())
             start = PublicStart.from_bytes(stored, *of_public)
-        form, total = form_of_sums(sizes, sum(int(one[-1]) + 1 for one in cells)), self.event_of_sums(sizes)
-        values, sigma, named = yield from self.asked(_SUMS, form, partial(sums_of, cells), named, public, total)
+        form = form_of_sums(sizes, sum(int(one[-1]) + 1 for one in cells))
+        values, sigma, named = yield from self.asked(_SUMS, form, partial(sums_of, cells), named, public, begun)
         means = Means.of(values, sigma, STEPS, cells, schema.ordered).beside(start)
         form = form_of_residuals(sizes, sum(map(len, means.tables)))
         values, sigma, named = yield from self.asked(_RESIDUALS, form, partial(residuals_of, means), named, public)

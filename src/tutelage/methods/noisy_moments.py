@@ -41,7 +41,7 @@ from tutelage.students import Moments, NoisySumClassifier
 from tutelage.students.noisy_sums import Spectrum
 from tutelage.students.stacking import N_SCORES, Stacking, joint_norm, numbers_of, weighted
 from tutelage.teachers import VectorBallots
-from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory, Vectors
+from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory, Shown, SumOfBlocks, Vectors
 from tutelage.teachers.vectors import sum_of_blocks
 
 _NUMBERS_AT_ONCE = 2**20  # of the ballots that stack: with a hundred classes one has thousands
@@ -55,6 +55,13 @@ class PeopleReady(NeverPickled):
 
     people: Any = field(repr=False)  # `PrivatePeople`
     vectors: Vectors = field(default_factory=Vectors, repr=False)
+
+    def summed(self, form: Vector, sum_of: SumOfBlocks, shown: Shown) -> BallotSum:
+        """Return the sum of the ballots of all people, also where there are none: that shows in no error."""
+        if self.people.n_people == 0:
+            nothing = np.zeros(form.shape, dtype=np.int64)
+            return BallotSum(nothing, form.norm_squared, form.unit, form.nonnegative)
+        return self.people.summed(sum_of, shown, self.vectors)
 
     def private_attributes(self, _outcome: Outcome, kept: Sequence[Kept], /) -> dict[str, Any]:
         """Return the private attributes of a fit: the sums of the ballots that the student follows from."""
@@ -79,8 +86,9 @@ class SummedBallot(ABC):
     rounds: int
     progress: bool
 
-    def cast(self, prepared: PeopleReady, _request: Request, _places: IntArray, /) -> BallotSum:
+    def cast(self, prepared: PeopleReady, request: Request, _places: IntArray, /) -> BallotSum:
         """Return the private sum of all people's ballots."""
+        form: Any = request.form
         people, is_last = prepared.people, self.number + 1 == self.rounds
         prepared.vectors.begin(self.features)
         sum_of = partial(self._sum_of, chained(people.first_map, self.features), people.unit)
@@ -92,7 +100,7 @@ class SummedBallot(ABC):
             )
 
         try:
-            return people.summed(sum_of, shown, prepared.vectors)
+            return prepared.summed(form, sum_of, shown)
         finally:
             prepared.vectors.begin(None if is_last else self.features)
 
@@ -159,6 +167,13 @@ class SumsReleased(NamedTuple):
     class_weight: dict[Any, float] | None  # of each class in predictions, where they do not count alike
 
 
+class Named(NamedTuple):
+    """The subject of the first sum of a release, and about how many people it is over; public."""
+
+    subject: list[Any]
+    n: int
+
+
 class NoisySums(Method):
     """Methods that release noisy sums of vectors, from which a student follows in closed form."""
 
@@ -189,18 +204,37 @@ class NoisySums(Method):
             return []
         return [self._count.most(_form_of_count(sizes.unit), simulated=sizes.simulated)]
 
-    def counted(self, public: Public) -> Generator[Request, Answer, int]:
+    def counted(self, public: Public) -> Generator[Request, Any, int]:
         """Return how many people there are; where that is private, about how many."""
         if public.n_teachers is not None or not _count_is_private(public.unit):
             return public.n_teachers or 0
-        count = yield Request(
+        count = yield self._counting(public)
+        return max(1, int(count.values[0, 0]))
+
+    def _counting(self, public: Public) -> Request:
+        return Request(
             mechanism=self._count,
             form=_form_of_count(public.unit),
             subject={"sum": [*subject_of(public), "people"]},
             ballot=CountBallot(),
             total=self.event_of_one(public.sizes),
         )
-        return max(1, int(count.values[0, 0]))
+
+    def named(self, public: Public, about: list[Any]) -> Generator[Request, Any, list[Named]]:
+        """Return what the first sum is known by, and about how many people take part; then those of earlier releases.
+
+        All are asked by what the first release of the question learned from public rows, and are known by its name.
+        """
+        n_people: int = yield from self.counted(public)
+        found = [Named(subject_of(public), n_people)]
+        for name in public.earlier:
+            seen = replace(public, release=name)
+            count = yield replace(self._counting(seen), earlier=True)
+            if count is not None:
+                found.append(Named(subject_of(seen), max(1, int(count.values[0, 0]))))
+        first = found[min(1, len(found) - 1)]
+        by = [] if first is found[0] else [{"learned": first.subject[-1]}]
+        return [Named([*one, n, *about, *([] if one is first.subject else by)], n) for one, n in found]
 
     @property
     def _count(self) -> NoisySum:
@@ -287,15 +321,17 @@ class NoisyMoments(NoisySums):
 
     def steps(self, public: Public) -> Steps:
         """Ask for the number of people where it is private, and then for the sums of all rounds."""
-        n_people = yield from self.counted(public)
         stack = [] if public.labels is None else [self.stack]
-        named = [*subject_of(public), n_people, settings_of(self.teacher), *stack, *public.digests]
+        (named, n_people), *earlier = yield from self.named(
+            public, [settings_of(self.teacher), *stack, *public.digests]
+        )
+        first = (earlier or [Named(named, n_people)])[0]
         stored = yield Learned(
-            canonical([*named, self.calibrated.key()]), lambda: map_to_bytes(self._features(public, n_people))
+            canonical([*first.subject, self.calibrated.key()]), lambda: map_to_bytes(self._features(public, first.n))
         )
         features: Any = map_from_bytes(stored)
         whole = BesideScores(features, public.n_scores) if public.n_scores else features
-        released = yield from self._rounds(public, n_people, whole, named)
+        released = yield from self._rounds(public, n_people, whole, named, earlier=earlier)
         n_rows = len(public.teacher_rows)
         return Outcome(
             queries=np.arange(n_rows),
@@ -313,8 +349,12 @@ class NoisyMoments(NoisySums):
         whole: Any,
         named: list[Any],
         spectrum: Spectrum | None = None,
+        earlier: Sequence[Named] = (),
     ) -> Generator[Request, Answer, SumsReleased]:
-        """Ask for the sums of all rounds over features, with scores after them; `named` says what their subject is."""
+        """Ask for the sums of all rounds over features, with scores after them; `named` says what their subject is.
+
+        The first is averaged with that of each of the `earlier` releases, of which there are subject and people.
+        """
         teacher, classes, n_scores = self.teacher, public.classes, public.n_scores
         noise = self._of_rounds(labeled=n_scores > 0)
         seen = require_public_map(whole, "NoisyMoments").transform(public.teacher_rows)
@@ -330,10 +370,11 @@ class NoisyMoments(NoisySums):
             "progress": public.training.progress,
         }
         rounds, named = list[Moments](), [*named, []]
+        earlier = [Named([*subject, []], n) for subject, n in earlier]
         for number in range(self.rounds):
             of_round = NoisySum(teacher.noise_of_round(noise, number))
             radius = student.radius(vectors, start)
-            answer = yield Request(
+            request = Request(
                 mechanism=of_round,
                 form=form,
                 subject={"sum": named},
@@ -342,8 +383,8 @@ class NoisyMoments(NoisySums):
                 ),
                 total=None if rounds else self.event_of_sums(public.sizes),
             )
-            sigma = of_round.most(form, simulated=public.simulated).sigma
-            scale, values = teacher.scale(radius) * n_people, answer.values.reshape(form.shape)
+            sigma, scale = of_round.most(form, simulated=public.simulated).sigma, teacher.scale(radius) * n_people
+            values, sigma = yield from averaged(request, sigma, n_people, () if rounds else earlier)
             # The subject of a later round follows from the sums before, which are part of its name: as whole numbers,
             # which are the same on every machine.
             named = [*named, data_digest(values).hex()]
@@ -485,8 +526,32 @@ def _start(seen: Matrix, n_scores: int) -> Matrix | None:
 
 
 def subject_of(public: Public) -> list[Any]:
-    """Return question and class values: the beginning of the name of every sum."""
-    return [public.question, *(str(value) for value in public.classes.tolist())]
+    """Return question, class values and the name of the release, if any: the beginning of the name of every sum."""
+    named = [] if public.release is None else [{"release": public.release}]
+    return [public.question, *(str(value) for value in public.classes.tolist()), *named]
+
+
+def averaged(
+    request: Request, sigma: float, n_people: int, earlier: Iterable[Named]
+) -> Generator[Request, Any, tuple[Matrix, float]]:
+    """Ask for a sum, and average it with the same sum over the people of earlier releases, by their noise.
+
+    Returns the average as a sum over so many people, and the deviation of its noise. Means over people are weighted by
+    1/variance, which is as the square of the number of people.
+    """
+    answer: Any = yield request
+    form: Any = request.form
+    sums, people = [answer.values], [float(n_people)]
+    for name, n_before in earlier:
+        before = yield replace(request, subject={"sum": name}, earlier=True, total=None)
+        if before is not None:
+            sums.append(before.values)
+            people.append(float(n_before))
+    if len(sums) > 1:
+        weight = float(np.dot(people, people))
+        average = sum(n * one for n, one in zip(people, sums, strict=True)) * (n_people / weight)
+        return np.asarray(average).reshape(form.shape), sigma * n_people / sqrt(weight)
+    return answer.values.reshape(form.shape), answer.sigma or sigma
 
 
 def _form_of_count(unit: PrivacyUnit) -> Vector:

@@ -69,6 +69,8 @@ class Public:
     labels: IntArray | None = None
     weights: ClassWeights | None = None  # how much classes count in predictions, where they do not count alike
     schema: Schema | None = None  # in place of public rows
+    release: str | None = None  # its name, if it has one
+    earlier: tuple[str, ...] = ()  # names of earlier releases of the same question, from which the student learns too
 
     @classmethod
     def of_labels(cls, known: Any, unit: PrivacyUnit, n_people: int, *, scored: bool = False) -> "Public":
@@ -118,6 +120,16 @@ class PrivateRows(NeverPickled):
     labels: IntArray = field(repr=False)  # class index of each row
     shards: Shards  # whose row it is: which teacher's or, where every person is one, which person's
 
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the people, if rows have any."""
+        return [] if self.shards.people is None else self.shards.people.tolist()
+
+    def only(self, people: npt.NDArray[np.bool_]) -> "PrivateRows":
+        """Return the rows of some of the people, where every person is a teacher."""
+        rows = people[self.shards.assignment]
+        return PrivateRows(self.rows[rows], self.labels[rows], self.shards.only(people))
+
     def through(self, feature_map: FeatureMap | None, n_features: int) -> Matrix:
         """Return the rows through a map, each shard by itself."""
         if feature_map is None:
@@ -148,7 +160,8 @@ class Wishes(NeverPickled):
     def counted(self, granted: npt.ArrayLike) -> VoteHistogram:
         """Return the count of the first votes of each person, as many as granted."""
         first = self.votes.first(granted)
-        return tally_few(first.teachers, first.queries, first.labels, shape=first.shape, cap=self.cap, unit=self.unit)
+        shape = (max(1, first.shape[0]), *first.shape[1:])  # no people cast as one without votes does
+        return tally_few(first.teachers, first.queries, first.labels, shape=shape, cap=self.cap, unit=self.unit)
 
 
 Ballots = VoteHistogram | BallotSum | Wishes
@@ -183,6 +196,7 @@ class Request:
     predictions: FloatArray | None = None  # of the student, for them
     campaign: bool = False  # whether one event pays for all of them, and the ledger holds each person to the cap
     partial: bool = False  # whether it may be the first rows only, as many as the budget allows
+    earlier: bool = False  # whether an earlier release asked it, so that it is remembered or has no answer
     total: Event | None = None  # of all requests that it begins, for which there must be room before it is spent
 
     def of_rows(self, rows: slice) -> "Request":

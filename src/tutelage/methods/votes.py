@@ -211,10 +211,11 @@ class VotesOnQueries(Method):
         )
 
     def _request(self, public: Public, rows: IntArray, predictions: Any, *, partial: bool) -> Request:
+        question = canonical([public.question, [str(value) for value in public.classes.tolist()]])
         return Request(
             mechanism=self.calibrated,
             form=OneHot(len(public.classes), public.unit, self.cap),
-            subject={"question": canonical([public.question, [str(value) for value in public.classes.tolist()]])},
+            subject={"question": question, **({} if public.release is None else {"release": public.release})},
             ballot=VOTES,
             rows=public.rows[rows],
             predictions=predictions,

@@ -72,7 +72,7 @@ _ENTRIES: dict[str, dict[str, Any]] = {
     "budget": {
         "budget": float, "delta": float, "spent": float, "entries": int, "head": str, "remaining": float,
         "order": float, "unit": str, "neighboring": str, "opened": str, "accounting": str, "answers": int,
-        "unsettled": int, "bound": bool, "simulated": bool,
+        "unsettled": int, "bound": bool, "simulated": bool, "cohorts": dict[str, float],
     },
     "proposal": {
         "kind": str, "format": int, "epsilon": float, "delta": float, "order": float, "caps": list[float],

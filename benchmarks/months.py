@@ -1,0 +1,112 @@
+"""Accuracy of students that are published every month, while people arrive: by cohorts, and what else could be done.
+
+    python benchmarks/months.py [--data Adult ...] [--months 24] [--seeds 0 1 2 3]
+
+People arrive in equal parts, in the order of the file, or of their ids. Each has ε = 1 in all, whichever way is taken:
+
+- cohorts: a named release every month, each person in as many as the budget is divided into (`releases`);
+- fixed ledger: one budget for everybody, divided into as many releases as there are months;
+- at once: one release to all people at the whole ε, after the last month.
+
+Noise is simulated, with another seed each time. The last student is scored; rows of results/months.csv are not measured
+again.
+"""
+
+import argparse
+import time
+import warnings
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from defaults import stays
+from splits import Split, adult, raw
+
+from tutelage import PATEClassifier, SimulationNoise
+from tutelage.features import Schema
+
+STORED = Path(__file__).parents[1] / "docs" / "results" / "months.csv"
+KEY = ["table", "way", "months", "seed"]
+
+
+def diabetes(fold: int) -> Split:
+    """Return the stays of diabetic patients, in the order of their ids."""
+    parts = raw(stays, fold)
+    order = np.argsort(parts.ids, kind="stable")
+    private = pd.DataFrame(parts.private).iloc[order].reset_index(drop=True)
+    return parts._replace(private=private, y_private=parts.y_private[order], ids=parts.ids[order])
+
+
+TABLES = {
+    "Adult": (lambda fold: adult("alike", fold), True),
+    "Adult, schema only": (lambda fold: adult("alike", fold), False),
+    "Diabetes": (diabetes, True),
+    "Diabetes, schema only": (diabetes, False),
+}
+WAYS = {
+    "cohorts, 24 releases": 24,
+    "cohorts, 6 releases": 6,
+    "cohorts, 1 release": 1,
+    "fixed ledger": None,
+    "at once": 0,
+}
+
+
+def last_student(parts: Split, way: str, months: int, seed: int, *, labeled: bool) -> tuple[float, float]:
+    """Return the accuracy of the last student, and the mean over all months."""
+    ids = np.arange(len(parts.private)) if parts.ids is None else parts.ids
+    _, person = np.unique(ids, return_inverse=True)
+    month_of = person * months // (person.max() + 1)
+    given: dict[str, Any] = {"X_public": parts.public, "y_public": parts.y_public} if labeled else {}
+    more: dict[str, Any] = {} if labeled else {"public": Schema.learn(parts.public)}
+    classes = sorted(set(parts.y_scored.tolist()))
+    scores = list[float]()
+    with TemporaryDirectory() as folder:
+        for month in range(months):
+            if WAYS[way] == 0 and month < months - 1:
+                continue
+            model = PATEClassifier(
+                budget=1.0,
+                releases=(months if WAYS[way] is None else WAYS[way]) or 1,
+                release=None if WAYS[way] in (None, 0) else f"month {month + 1}",
+                question="" if WAYS[way] else f"month {month + 1}",
+                data_changed=True,
+                ledger=f"{folder}/one.ledger",
+                classes=classes,
+                unit="person",
+                noise=SimulationNoise(1000 * seed + month),
+                **more,
+            )
+            kept = month_of <= month
+            model.fit(parts.private[kept], parts.y_private[kept], entity_ids=person[kept], **given)
+            scores.append(model.score(parts.scored, parts.y_scored))
+    return scores[-1], float(np.mean(scores))
+
+
+def main() -> None:
+    """Measure what is not measured yet."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", nargs="*", default=list(TABLES))
+    parser.add_argument("--ways", nargs="*", default=list(WAYS))
+    parser.add_argument("--months", type=int, default=24)
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2, 3])
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    for seed, table, way in product(options.seeds, options.data, options.ways):
+        known = pd.read_csv(STORED) if STORED.exists() else pd.DataFrame(columns=[*KEY, "last", "mean", "seconds"])
+        if len(known) and (known[KEY] == [table, way, options.months, seed]).all(axis=1).any():
+            continue
+        load, labeled = TABLES[table]
+        start = time.perf_counter()
+        last, mean = last_student(load(2 + seed), way, options.months, seed, labeled=labeled)
+        row = [table, way, options.months, seed, round(last, 5), round(mean, 5), round(time.perf_counter() - start, 1)]
+        known.loc[len(known)] = row
+        known.to_csv(STORED, index=False)
+        print(*row, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,354 @@
+"""Releases with names: every person has one budget, whenever the person came, and what is not paid is not drawn."""
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import warnings
+from collections import Counter, defaultdict
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from processes import forked
+from tutelage import Ledger, PATEClassifier, PATERegressor, SimulationNoise
+from tutelage.digests import canonical
+from tutelage.events import Composed, Event, NoisySumGaussian
+from tutelage.exceptions import BudgetExceededError, InvalidParameterError, LedgerMismatchError, LedgerTamperedError
+from tutelage.features import Schema
+from tutelage.ledger.entries import Entry
+from tutelage.mechanisms import NoisySum
+from tutelage.privacy import NeighboringRelation, PrivacyUnit
+from tutelage.tables import Batches
+from tutelage.teachers import ClassMeans, NearestQueries
+
+UNIT = PrivacyUnit("entity", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
+EVENTS = [NoisySumGaussian(sigma, 1, 1, UNIT) for sigma in (8.0, 12.0, 20.0, 40.0)]
+
+
+class Accountant:
+    """The costs of each person and of each cohort, by the number of the reservation, without a look at the ledger."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.limit = ledger.limit
+        self.cohort_of = dict[str, str]()
+        self.of_person, self.of_cohort = defaultdict[str, dict[int, int]](dict), defaultdict[str, dict[int, int]](dict)
+        self.begun, self.answers = dict[str, set[str]](), dict[bytes, tuple[int, ...]]()
+
+    def cohorts(self, name: str, most: Event) -> set[str]:
+        spent = {one: sum(self.of_cohort[one].values()) for one in self.begun}
+        having = {one for one in spent if spent[one] + self.limit.cost(most) <= self.limit.capacity}
+        return self.begun.get(name, having | {name})
+
+    def pays(self, ledger: Ledger, name: str, cohorts: set[str], people: list[str], voting: list[str], paid: Any):
+        assert self.begun.setdefault(name, cohorts) == cohorts
+        assert ledger.history().entries[paid.number].content["release"] == name
+        for person in people:
+            self.cohort_of.setdefault(person, name)
+        cost = self.limit.cost(paid.event)
+        for one in cohorts:
+            self.of_cohort[one][paid.number] = cost
+        for person in voting:
+            assert self.cohort_of[person] in cohorts
+            self.of_person[person][paid.number] = cost
+        shares = ledger.state().cohorts
+        for person, costs in self.of_person.items():
+            assert sum(costs.values()) <= self.limit.capacity
+            assert self.limit.share(sum(costs.values())) <= shares[self.cohort_of[person]] <= ledger.epsilon
+
+
+class Release:
+    """A release of several steps that was admitted, and may be interrupted."""
+
+    def __init__(self, ledger: Ledger, book: Accountant, name: str, question: str, steps: list[Event], people: Any):
+        self.ledger, self.book, self.name, self.question, self.steps = ledger, book, name, question, steps
+        self.people, most = list(people), Composed(tuple(steps))
+        ledger.intend(canonical([question, name]), None)
+        takes_part = ledger.admit(name, question, self.people, most)
+        self.cohorts = book.cohorts(name, most)
+        assert takes_part.tolist() == [book.cohort_of.get(one, name) in self.cohorts for one in self.people]
+        self.voting = [one for one, takes in zip(self.people, takes_part, strict=True) if takes]
+
+    def go_on(self, stop: int, *, fails: bool) -> None:
+        """Draw step after step; before the answer of step `stop` the process ends, or the mechanism fails."""
+        for step, event in enumerate(self.steps):
+            (key,) = self.ledger.query_hashes({"release": self.name, "about": self.question}, np.array([[step]]))
+            found, paid = self.ledger.reserve_new(event, [key])
+            assert found == {one: self.book.answers[one] for one in found}
+            if paid is None:
+                continue
+            assert key not in self.book.answers
+            self.book.pays(self.ledger, self.name, self.cohorts, self.people, self.voting, paid)
+            if step == stop and fails:
+                with suppress(ZeroDivisionError), self.ledger.drawing(paid):
+                    _ = 1 / 0
+            if step == stop:
+                return
+            self.book.answers[key] = (len(self.book.answers),)
+            self.ledger.settle(paid, {key: self.book.answers[key]}, event)
+
+
+def live(seed: int, path: Path | None = None) -> Counter[str]:
+    """Live through a random history of people and releases, and return how often each thing happened."""
+    random, seen, late = np.random.default_rng(seed), Counter[str](), None
+    terms: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-5, "unit": UNIT}
+    terms["accounting"] = "gaussian" if random.random() < 0.5 else "renyi"
+    ledger = Ledger.in_memory(**terms) if path is None else Ledger.create(path, **terms)
+    book, present, plans = Accountant(ledger), set[str](), dict[str, tuple[str, list[Event]]]()
+
+    def opened() -> Ledger:
+        return ledger.for_release() if path is None else Ledger.open(path)
+
+    for turn in range(int(random.integers(2, 9))):
+        present ^= {f"person {one}" for one in random.integers(0, 9, size=random.integers(0, 5))}
+        name = str(random.choice(list(plans))) if plans and random.random() < 0.4 else f"release {turn}"
+        steps = [EVENTS[one] for one in random.integers(0, len(EVENTS), size=random.integers(1, 4))]
+        plan = plans.setdefault(name, (f"question {random.integers(2)}", steps))
+        if name in book.begun and random.random() < 0.1:
+            with pytest.raises(LedgerMismatchError, match="other settings"):
+                Release(opened(), book, name, "another question", steps, present)
+            seen["other settings"] += 1
+        if late is None and random.random() < 0.3:  # admitted beside all others, where nobody waits for a turn
+            late = Release(opened(), book, *((name, *plan) if random.random() < 0.5 else ("late", "", steps)), present)
+        this = opened()
+        try:
+            with this.releasing():
+                Release(this, book, name, *plan, present).go_on(int(random.integers(5)), fails=random.random() < 0.3)
+            if late is not None and random.random() < 0.5:
+                raced, late = late, None
+                raced.go_on(9, fails=False)
+                seen["raced"] += 1
+        except BudgetExceededError:
+            seen["no room"] += 1
+        except LedgerMismatchError:
+            seen["at the same time"] += 1
+        if book.begun and random.random() < 0.1:
+            with pytest.raises(LedgerMismatchError, match="must name each release"):
+                opened().reserve(EVENTS[3], 1)
+        seen["nobody"] += not present
+    assert opened().verify().cohorts.keys() == book.begun.keys()
+    assert "person" not in json.dumps(opened().export())
+    return seen + Counter(releases=len(book.begun), paid=sum(map(len, book.of_person.values())))
+
+
+def test_nobody_is_charged_too_little_in_random_histories(tmp_path):
+    seen = sum((live(seed, tmp_path / f"{seed}.ledger" if seed % 10 == 0 else None) for seed in range(200)), Counter())
+    assert min(seen[one] for one in ("other settings", "raced", "no room", "at the same time", "nobody", "paid")) > 5
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_nobody_is_charged_too_little_in_a_hundred_thousand_histories():
+    assert sum((live(seed) for seed in range(1000, 101_000)), Counter())["paid"] > 100_000
+
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.uniform(size=(360, 4))
+Y = (X[:, 0] > 0.5).astype(int)
+IDS = np.array([f"person {row}" for row in range(300)])
+METHODS: dict[str, dict[str, Any]] = {
+    "vectors": {},
+    "capped votes": {"teacher": NearestQueries(3), "random_state": 0},
+    "schema": {"public": Schema(dict.fromkeys("abcd", (0, 1)))},
+}
+OLD, NEW, ALL = range(200), range(200, 300), range(300)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "a.ledger"
+
+
+def fit(path: Path | None, release: str | None, who: Any, ids: Any = IDS, **settings: Any) -> Any:
+    own = {"epsilon": 1.0, "budget": 2.0, "classes": [0, 1], "insist": True, "noise": SimulationNoise(3), **settings}
+    rows, who = {} if "public" in own else {"X_public": X[300:]}, np.asarray(who)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = PATEClassifier(ledger=path, release=release, **own)
+        return model.fit(X[who], Y[who], entity_ids=None if ids is None else ids[who], **rows)
+
+
+def shown(model: Any) -> Any:
+    """Return what the student of a fit gives to public rows."""
+    return model.predict(X[300:]).tolist() if model.release_.labels.size else model.predict_proba(X[300:]).tolist()
+
+
+def exported(path: Path) -> list[dict[str, Any]]:
+    entries = Ledger.open(path).export()
+    return [{name: one[name] for name in one if name not in ("hash", "fingerprint")} for one in entries]
+
+
+def people(path: Path) -> dict[bytes, str]:
+    with Ledger.open(path)._store.transaction() as read:
+        return read.cohorts()
+
+
+def after(times: int, honest: Any, act: Any) -> Any:
+    """Return a function that acts instead of the call of this number."""
+    left = count(1 - times)
+    return lambda *given, **more: act() if next(left) == 0 else honest(*given, **more)
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("place", [(NoisySum, "release"), (Ledger, "reserve_new")], ids=["within", "between"])
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_a_repeated_release_is_the_same_at_no_cost_although_an_older_one_was_finished_since(
+    step, place, path, monkeypatch
+):
+    own = {"epsilon": 0.6}
+    with monkeypatch.context() as patched:
+        patched.setattr(*place, after(step, getattr(*place), interrupt))
+        with pytest.raises(KeyboardInterrupt):
+            fit(path, "January", OLD, **own)
+    whole = {name: fit(path, name, who, **own) for name, who in (("February", ALL), ("January", OLD), ("March", NEW))}
+    spent = Ledger.open(path).verify().cohorts
+    for name, before in whole.items():
+        again = fit(path, name, OLD, **own)
+        assert (again.release_.cost, shown(again)) == (0, shown(before))
+    assert Ledger.open(path).verify().cohorts == spent
+
+
+@pytest.mark.parametrize("method", ["vectors", "schema"])
+def test_a_release_learns_from_earlier_ones_of_its_question_alone(method, path):
+    own = {"epsilon": 0.6, **METHODS[method]}
+    fit(path, "January", OLD, **own)
+    copy = shutil.copy(path, path.with_name("another folder"))
+    alone, alike = fit(path, "February", ALL, **own, question="other"), fit(copy, "February", ALL, **own)
+    assert alike.release_.cost == alone.release_.cost
+    assert shown(alike) != shown(alone)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_people_of_a_spent_cohort_change_nothing_that_leaves_also_where_nobody_else_comes(method, path):
+    own = METHODS[method]
+    fit(path, "January", OLD, **{**own, "epsilon": 2.0})
+    more, less = (Path(shutil.copy(path, path.with_name(name))) for name in ("more", "less"))
+    for name, some, fewer in (("nobody", OLD, [7]), ("others", ALL, NEW), ("one person", [*OLD, 200], [200])):
+        one, other = fit(more, name, some, **own, question=name), fit(less, name, fewer, **own, question=name)
+        assert shown(one) == shown(other)
+        assert one.n_teachers_ == other.n_teachers_
+        assert one.release_.cost > 0
+    assert exported(more) == exported(less)
+    assert people(more) == people(less)
+    assert Counter(people(more).values()) == {"January": 200, "others": 100}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_who_somebody_is_shows_nowhere(method, path):
+    own = {"epsilon": 0.6, **METHODS[method]}
+    fit(path, "January", OLD, **own)
+    old, new = (Path(shutil.copy(path, path.with_name(name))) for name in ("old", "new"))
+    renamed = np.where(IDS == "person 7", "somebody new", IDS)
+    known, unknown = fit(old, "February", ALL, **own), fit(new, "February", ALL, renamed, **own)
+    assert shown(known) == shown(unknown)
+    assert exported(old) == exported(new)
+    assert len(people(new)) == len(people(old)) + 1
+
+
+def fit_until_killed(path: Path, draw: int) -> None:
+    """Fit, and die in the draw of this number: it is reserved then, and not settled."""
+    NoisySum.release = after(draw, NoisySum.release, lambda: os.kill(os.getpid(), signal.SIGKILL))  # type: ignore
+    fit(path, "February", range(100, 250))
+
+
+@pytest.mark.parametrize("draw", [1, 2, 3])
+def test_a_release_that_was_killed_goes_on_with_a_person_more_and_one_less(draw, path):
+    fit(path, "January", OLD)
+    child = forked(lambda: fit_until_killed(path, draw))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    fit(path, "February", range(101, 251))
+    state = Ledger.open(path).verify()
+    assert state.unsettled == 0
+    assert state.cohorts["January"] == 2 * state.cohorts["February"] <= 2
+    assert Counter(people(path).values()) == {"January": 200, "February": 51}
+
+
+def test_two_processes_that_begin_releases_with_the_same_newcomers_charge_them_for_both(path):
+    fit(path, "January", OLD)
+    children = [forked(lambda name=name: fit(path, name, range(150, 250))) for name in ("February", "March")]
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
+    spent = Ledger.open(path).verify().cohorts
+    first, second = sorted(("February", "March"), key=spent.__getitem__, reverse=True)
+    assert spent["January"] == pytest.approx(3 * spent[second], rel=1e-12)
+    assert spent[first] == pytest.approx(2 * spent[second], rel=1e-12)
+    assert Counter(people(path).values()) == {"January": 200, first: 50}
+
+
+def name_fewer_cohorts(raw: sqlite3.Connection) -> None:
+    """Take a cohort from the second release, and compute all hashes anew, which needs no key."""
+    last, found = None, raw.execute("SELECT number, text, hash FROM entries ORDER BY number").fetchall()
+    for number, text, before in found:
+        content = json.loads(text)
+        content |= {"cohorts": ["February"]} if content.get("cohorts") == ["January", "February"] else {}
+        last = Entry.after(last, content.pop("kind"), content.pop("spent"), **content)
+        raw.execute("UPDATE entries SET text = ?, hash = ? WHERE number = ?", (last.text, last.hash, number))
+        raw.execute("UPDATE checkpoint SET text = replace(text, ?, ?)", (before.hex(), last.hash.hex()))
+
+
+EDITS = {
+    "a person removed": "DELETE FROM people WHERE person = (SELECT min(person) FROM people)",
+    "a person moved": "UPDATE people SET cohort = 'February' WHERE cohort = 'January'",
+    "a person added": "INSERT INTO people VALUES (randomblob(32), 'February')",
+    "everybody removed": "DELETE FROM people",
+    "an account lowered": "UPDATE checkpoint SET text = replace(text, '\"January\":', '\"January\":0')",
+    "fewer cohorts named": name_fewer_cohorts,
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_people_accounts_and_cohorts_that_were_changed_are_found(edit, path):
+    fit(path, "January", OLD, epsilon=0.6)
+    fit(path, "February", ALL, epsilon=0.6)
+    with sqlite3.connect(path) as raw:
+        _ = raw.execute(edit) if isinstance(edit, str) else edit(raw)
+    for use in (lambda: Ledger.open(path).verify(), lambda: fit(path, "March", ALL, epsilon=0.6)):
+        with pytest.raises(LedgerTamperedError):
+            use()
+
+
+@pytest.mark.parametrize(("settings", "said"), [
+    ({"release": None}, "`release` must name each release"),
+    ({"release": ""}, "must be a name"),
+    ({"epsilon": 0.3}, "begun with other settings"),
+    ({"question": "other"}, "begun with other settings"),
+    ({"path": None, "budget": None}, "`release` of PATEClassifier is the name of a release through a ledger"),
+    ({"ids": None, "release": "February"}, "needs `entity_ids`"),
+    ({"teacher": ClassMeans(), "n_teachers": 5}, "and a method in which every person casts ballots"),
+])  # fmt: skip
+def test_what_has_no_name_or_two_meanings_is_refused_and_changes_nothing(settings, said, path):
+    fit(path, "January", OLD)
+    before = exported(path)
+    with pytest.raises((InvalidParameterError, LedgerMismatchError), match=said):
+        fit(who=OLD, **{"path": path, "release": "January", **settings})
+    assert exported(path) == before
+
+
+def test_a_name_is_refused_where_releases_had_none_or_rows_come_in_batches(path):
+    fit(path, None, OLD, epsilon=0.5)
+    with pytest.raises(LedgerMismatchError, match="`release` must be left out"):
+        fit(path, "January", OLD, epsilon=0.5)
+    batches = Batches("", ("a", "label", "id"), lambda _: iter(()))
+    model = PATEClassifier(ledger=path.with_name("b.ledger"), release="January", classes=[0, 1], budget=1.0)
+    with pytest.raises(InvalidParameterError, match="not for rows that are read in batches"):
+        model.fit(batches, "label", X_public={"a": X[300:, 0]}, entity_ids="id")
+
+
+@pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")
+def test_numbers_have_releases_with_names_too(path):
+    settings: Any = {"epsilon": 0.6, "budget": 1.3, "insist": True, "noise": SimulationNoise(3), "ledger": path}
+    found = []
+    for name, who in (("January", OLD), ("January", ALL), ("February", ALL)):
+        model = PATERegressor(METHODS["schema"]["public"], (0, 1), release=name, **settings)
+        found.append(model.fit(X[who], X[who, 0], entity_ids=IDS[who]))
+    first, again, later = found
+    assert (again.fit_.release_.cost, later.fit_.release_.cost) == (0, first.fit_.release_.cost)
+    assert np.array_equal(again.predict(X), first.predict(X))
+    assert Counter(people(path).values()) == {"January": 300}
