@@ -14,6 +14,7 @@ import pytest
 from processes import until
 from test_cli import configure, folder, heed_interrupts, refusal, tutelage  # noqa: F401  the fixture
 from tutelage import Ledger
+from tutelage.events import NoisyArgmaxGaussian
 from tutelage.privacy import ONE_TEACHER, round_up
 
 pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
@@ -47,6 +48,20 @@ def labels(where: Path) -> list[list[str]]:
 
 def state(where: Path, name: str = "a.ledger") -> dict:
     return Ledger.open(where / name).state().as_dict()
+
+
+def test_a_backup_is_made_while_the_ledger_is_written_to_and_holds_what_was_spent_then(voted):
+    label(voted, *GNMAX)
+    before = state(voted)
+    with Ledger.open(voted / "a.ledger")._store.transaction(write=True):  # another process that is about to write
+        done = tutelage("ledger", "backup", "a.ledger", "copy.bak", cwd=voted)
+    assert f"head {before['head']}" in done.stdout
+    assert state(voted, "copy.bak") == before
+    assert (voted / "copy.bak").stat().st_mode & 0o077 == 0
+    Ledger.open(voted / "a.ledger").reserve(NoisyArgmaxGaussian(80.0, 3, ONE_TEACHER), 1)
+    assert state(voted)["spent"] > before["spent"] == state(voted, "copy.bak")["spent"]
+    assert "exists already" in refusal(tutelage("ledger", "backup", "a.ledger", "copy.bak", cwd=voted), 1)
+    assert "does not exist" in refusal(tutelage("ledger", "backup", "b.ledger", "other.bak", cwd=voted), 1)
 
 
 def test_labels_are_written_charged_and_free_the_second_time(voted):

@@ -133,6 +133,17 @@ def verify(
 
 
 @ledger.command()
+def backup(
+    file: File,
+    copy: Annotated[Path, Argument(help="File of the copy, which does not exist yet.", show_default=False)],
+) -> None:
+    """Copy a ledger, which may be in use, and check the copy. Use the copy only if the ledger is lost."""
+    head = opened(file).backup(copy)
+    say(f"Wrote {copy}, which contains the secret key of {file} and is intact.")
+    say(f"head {head}\nStore this head elsewhere. What is spent from now on is not in the copy.")
+
+
+@ledger.command()
 def exposure(file: File, as_json: AsJson = False) -> None:
     """Print the budget spent since each release began.
 

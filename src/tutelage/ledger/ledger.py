@@ -748,6 +748,16 @@ class Ledger:
         self._seen.newest = last
         return LedgerState.of(self._opening, last, sums)
 
+    def backup(self, path: str | os.PathLike[str]) -> str:
+        """Write a copy to a file that does not exist yet, while others use the ledger; return its newest entry's hash.
+
+        The copy holds the same budget, and not a second one: use it only in place of a ledger that was lost, and keep
+        the hash elsewhere. What was spent after the copy was made is not in it.
+        """
+        copy = user_path(path)
+        self._store.back_up(copy)
+        return Ledger.open(copy, read_only=True).verify().head
+
     def export(self) -> list[dict[str, Any]]:
         """Return every entry with its hash as plain values, for the file of an auditor; nothing in it is secret."""
         return [{**entry.content, "hash": entry.hash.hex()} for entry in self.history().entries]

@@ -392,6 +392,14 @@ class Store:
             with explained(self.path, self.timeout):
                 yield Transaction(copy)
 
+    def back_up(self, path: Path) -> None:
+        """Write a copy of the present file to a new one, readable by its owner only, while others may use this one."""
+        with closing(connected(":memory:", 0)) as copy:
+            with self.transaction() as read:
+                read.copy_to(copy)
+            with explained(path, self.timeout):
+                _write_file(path.resolve(), copy, self.timeout)
+
     @contextmanager
     def _connection(self, *, write: bool = False) -> Generator[sqlite3.Connection]:
         if self._memory is not None:
