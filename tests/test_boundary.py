@@ -129,7 +129,7 @@ def test_the_identity_of_a_release_does_not_depend_on_threads_progress_hash_seed
         method = replace(EVERY["teacher-votes"], student=None)
         model: Any = PATEClassifier(method=method, epsilon=1.0, classes=[0, 1], random_state=0, **settings)
         model.classes_ = np.array([0, 1])
-        return model._identity(model.resolved(), PUBLIC)
+        return model._question_identity(model.resolved(), PUBLIC)
 
     with np.printoptions(precision=2, floatmode="fixed"):
         assert identity() == identity(n_jobs=2, progress=True, insist=True)

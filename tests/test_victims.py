@@ -38,7 +38,7 @@ READ = {  # options that name what is read, or spent from
     "federate vote ledger", "federate vote data", "federate compute home", "federate compute mailbox",
     "federate collect home", "federate collect mailbox", "federate collect ledger", "federate status mailbox",
     "federate status home", "ledger init member", "ledger show file", "ledger verify file", "ledger verify release",
-    "ledger exposure file", "ledger export file", "account votes", "publish propose proxy", "publish propose ledger",
+    "ledger backup file", "ledger exposure file", "ledger export file", "account votes", "publish propose proxy", "publish propose ledger",
     "publish test proposal", "publish test public", "publish test votes", "publish test ledger", "card results",
     "card ledger", "card statements", "card claim", "card verify",
     "audit config",
@@ -83,6 +83,7 @@ WRITTEN = {
         "federate collect --home local/aggregator --mailbox local/mailbox --output o.npz", "o.npz"
     ),
     "ledger init file": to("ledger init o --epsilon 1 --delta 1e-5 --neighbors row"),
+    "ledger backup copy": to("ledger backup a.ledger o"),
     "ledger export output": to("ledger export a.ledger --output o"),
     "publish propose output": to(f"publish propose votes.npz --ledger b.ledger {LNMAX} --delta 1e-5 --output o"),
     "publish test output": to(f"publish test p.json rows.npz {VOTES} --output o"),
@@ -160,7 +161,7 @@ OWN = {
 # They need a mailbox with what other members send.
 UNFINISHED = {"federate ask mailbox", "federate vote mailbox", "federate compute transcript"}
 # A killed process may leave an empty file in place of a ledger, and links to ledgers are followed: neither is a victim.
-LEDGERS = {"ledger init file", "Ledger.create"}
+LEDGERS = {"ledger init file", "ledger backup copy", "Ledger.create"}
 # A folder may be named where files are made beside those that are there, and no other: none of them is replaced.
 BESIDE = {
     "federate keygen home", "federate init mailbox", "federate ask mailbox", "federate vote mailbox",

@@ -131,7 +131,7 @@ class Begun(NamedTuple):
 
     @property
     def of_first(self) -> list[Any]:
-        """What the first sum of the first release of the question is known by."""
+        """The name of the first sum of the first release of the question."""
         return self.earlier[0].subject if self.earlier else self.named
 
 
