@@ -38,9 +38,9 @@ READ = {  # options that name what is read, or spent from
     "federate vote ledger", "federate vote data", "federate compute home", "federate compute mailbox",
     "federate collect home", "federate collect mailbox", "federate collect ledger", "federate status mailbox",
     "federate status home", "ledger init member", "ledger show file", "ledger verify file", "ledger verify release",
-    "ledger backup file", "ledger exposure file", "ledger export file", "account votes", "publish propose proxy", "publish propose ledger",
+    "ledger exposure file", "ledger export file", "account votes", "publish propose proxy", "publish propose ledger",
     "publish test proposal", "publish test public", "publish test votes", "publish test ledger", "card results",
-    "card ledger", "card statements", "card claim", "card verify",
+    "ledger backup file", "card ledger", "card statements", "card claim", "card verify",
     "audit config",
 }  # fmt: skip
 LNMAX = "--mechanism lnmax --scale 5"

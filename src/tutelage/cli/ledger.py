@@ -140,7 +140,7 @@ def backup(
     """Copy a ledger, which may be in use, and check the copy. Use the copy only if the ledger is lost."""
     head = opened(file).backup(copy)
     say(f"Wrote {copy}, which contains the secret key of {file} and is intact.")
-    say(f"head {head}\nStore this head elsewhere. What is spent from now on is not in the copy.")
+    say(f"head {head}\nStore this head elsewhere. The copy does not contain later spending.")
 
 
 @ledger.command()

@@ -752,7 +752,7 @@ class Ledger:
         """Write a copy to a file that does not exist yet, while others use the ledger; return its newest entry's hash.
 
         The copy holds the same budget, and not a second one: use it only in place of a ledger that was lost, and keep
-        the hash elsewhere. What was spent after the copy was made is not in it.
+        the hash elsewhere. Later spending is not in the copy.
         """
         copy = user_path(path)
         self._store.back_up(copy)
