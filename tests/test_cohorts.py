@@ -318,6 +318,7 @@ def test_people_accounts_and_cohorts_that_were_changed_are_found(edit, path):
     ({"release": None}, "`release` must name each release"),
     ({"release": ""}, "must be a name"),
     ({"epsilon": 0.3}, "begun with other settings"),
+    ({"classes": None}, "must list all class values where a `release` has a name"),
     ({"question": "other"}, "begun with other settings"),
     ({"path": None, "budget": None}, "`release` of PATEClassifier is the name of a release through a ledger"),
     ({"ids": None, "release": "February"}, "needs `entity_ids`"),

@@ -409,7 +409,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
     def check(self, X: Any, y: Any, **more: Any) -> Self:
         """Check parameters, rows and ledger as `fit` does before it spends anything; reads batches once.
 
-        It raises and warns as `fit` does. Nothing is trained or released, and no ledger is written.
+        It raises and warns as `fit` does, but whether a `release` may have its name is found by `fit` alone. Nothing is
+        trained or released, and no ledger is written.
 
         Parameters
         ----------

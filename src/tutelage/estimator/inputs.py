@@ -141,6 +141,11 @@ class Inputs(Parameters):
                     )
             X_public = self.public.empty()
         public_labels = None if self.classes is not None else labels_of_public(X_public, y)
+        if self.release is not None and self.classes is None and public_labels is None:
+            raise InvalidParameterError(
+                "`classes` of PATEClassifier must list all class values where a `release` has a name: private labels "
+                "may be those of people who take no part."
+            )
         label = y if isinstance(y, str) else None
         X_public, y_public = _apart(X_public, y_public)
         X, y, X_public, entity_ids = by_name(X, y, X_public, entity_ids)

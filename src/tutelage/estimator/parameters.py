@@ -21,7 +21,7 @@ from tutelage.features.base import require_public_map
 from tutelage.features.schema import Schema
 from tutelage.goals import Goal
 from tutelage.ledger import Ledger
-from tutelage.ledger.cohorts import require_name
+from tutelage.ledger.cohorts import require_release_name
 from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.methods import Method
 from tutelage.methods.base import takes_missing_values
@@ -221,7 +221,7 @@ class Parameters(BaseEstimator):
         if self.release is not None and self.ledger is None:
             yield "`release` of PATEClassifier is the name of a release through a ledger; name its file in `ledger`."
         if self.release is not None:
-            yield from problems_in(partial(require_name, self.release))
+            yield from problems_in(partial(require_release_name, self.release))
         if self.releases > 1 and (self.budget is None or self.epsilon is not None or run.method.mechanism is not None):
             yield (
                 "`releases` of PATEClassifier divides the `budget` of a `ledger` equally, and the noise follows. Set "

@@ -15,7 +15,7 @@ from tutelage.exceptions import InvalidParameterError, LedgerMismatchError
 from tutelage.ledger.store import Transaction
 
 
-def require_name(release: str) -> None:
+def require_release_name(release: str) -> None:
     """Refuse a name of a release that cannot be written down or read."""
     if not release.strip() or not release.isprintable():
         raise InvalidParameterError("`release` must be a name of visible characters, such as '2026-02'.")

@@ -45,7 +45,7 @@ from tutelage.exceptions import (
     UnsupportedEventError,
 )
 from tutelage.ledger.campaigns import Voters, spend_votes
-from tutelage.ledger.cohorts import Arrivals, cohort_key, require_name
+from tutelage.ledger.cohorts import Arrivals, cohort_key, require_release_name
 from tutelage.ledger.disk import Room
 from tutelage.ledger.entries import Entry, Kind
 from tutelage.ledger.history import History, LedgerState
@@ -335,7 +335,7 @@ class Ledger:
         whole budget, and a release charges each that takes part (docs/proofs/cohorts.md). Call it within `releasing`,
         after `intend`. People who are new are written down with the next reservation.
         """
-        require_name(release)
+        require_release_name(release)
         hashed = [cohort_key(self._key, person) for person in people]
         with self._held() as read:
             sums, known = read.checkpoint(), read.cohorts()
@@ -564,7 +564,7 @@ class Ledger:
             self._write_beginning(write)
             votes = spend_votes(write, paid.number, event.cap, hashed, wanted)
             free: dict[str, Any] = {"event": event.as_dict(), "queries": 0, "cost": 0}
-            free |= {"campaign": paid.number, **self._release}
+            free |= {"campaign": paid.number, **self._release_field}
             entry, room = write.add(Kind.RESERVED, **free), self._store.room(queries, 1)
         return Granted(votes, Reservation(entry.number, entry.hash, event, 0, 0, room), paid, new)
 
@@ -597,7 +597,7 @@ class Ledger:
         cost = queries * self._filter.cost(event)
         self._check_room(event, queries, self._spent(write))
         self._write_beginning(write)
-        content: dict[str, Any] = {"event": event.as_dict(), "queries": queries, "cost": cost, **self._release}
+        content: dict[str, Any] = {"event": event.as_dict(), "queries": queries, "cost": cost, **self._release_field}
         if batch is not None:
             content["batch"] = batch
         entry = write.add(Kind.RESERVED, cost, **content)
@@ -782,13 +782,13 @@ class Ledger:
         return None if self._arrivals is None else self._arrivals.release
 
     @property
-    def _release(self) -> dict[str, str]:
+    def _release_field(self) -> dict[str, str]:
         """The part of an entry that says whose budget it spends."""
         return {} if self._arrivals is None else {"release": self._arrivals.release}
 
     def _is_ours(self, read: Transaction, reservation: Reservation) -> bool:
         """Return whether a reservation spends the budget of the people who take part in this release."""
-        return read.content_of(reservation.number).get("release") == self._release.get("release")
+        return read.content_of(reservation.number).get("release") == self._release_field.get("release")
 
     def _spent(self, read: Transaction) -> int:
         """Return what the people have spent, at most, who take part in the release."""
