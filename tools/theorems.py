@@ -65,6 +65,7 @@ THEOREMS = {
     ],
     "ledger.md": [
         ("A budget at one order covers adaptive queries; Feldman and Zrnic 2021", "accounting.filter:RenyiFilter"),
+        ("An ε at every moment; Lécuyer 2021, Whitehouse et al. 2023", "accounting.filter:epsilon_so_far"),
         ("Reserve, draw, settle", "ledger:Ledger"),
     ],
     "cohorts.md": [

@@ -14,25 +14,25 @@ MODULES = 187
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
     "_internal": 1_345,
-    "accounting": 2_645,
+    "accounting": 2_685,
     "audit": 1_630,
-    "cli": 3_815,
+    "cli": 3_945,
     "datasets": 170,
     "estimator": 2_045,
     "features": 2_895,
     "federation": 3_950,
-    "ledger": 2_560,
+    "ledger": 2_605,
     "mechanisms": 1_180,
     "methods": 2_400,
     "planning": 985,
     "publishing": 1_115,
-    "reporting": 1_335,
+    "reporting": 1_370,
     "students": 3_055,
     "teachers": 2_955,
     "testing": 385,
     "root": 4_725,
 }
-TEST_LINES = 32_600
+TEST_LINES = 32_880
 
 
 def lines_of(*paths: Path) -> int:

@@ -7,10 +7,11 @@ keep to it. Costs are whole numbers of grains, rounded upward, so that sums are 
 """
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
-from math import ceil, floor, isfinite
+from math import ceil, floor, isfinite, log
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
@@ -20,7 +21,7 @@ from tutelage._internal.validation import positive, probability
 from tutelage.accounting import data_independent
 from tutelage.accounting.composition import epsilon_of_shifts, most_shifts
 from tutelage.accounting.rdp import RenyiCurve, search_epsilon
-from tutelage.events import Event
+from tutelage.events import Event, event_of
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
 from tutelage.privacy import PrivacyUnit, PublicEpsilon
 
@@ -32,6 +33,9 @@ _MANY = 2**62
 _PARTS = 10**15  # grains of a Gaussian budget, whatever its size
 _ORDERS: FloatArray = 1 + np.geomspace(1e-2, 1e5, 2000)
 _SEARCHED: FloatArray = 1 + np.geomspace(1e-2, 1e5, 60)
+# An odometer has one order that suits Gaussian noise at each of these shares of its budget. They never change, because
+# cards are proved by them.
+_SHARES = np.geomspace(0.05, 0.65, 3).tolist()
 
 
 @final
@@ -183,6 +187,41 @@ class GaussianFilter(_Filter):
 
 
 Filter = RenyiFilter | GaussianFilter
+
+
+def epsilon_so_far(limit: Filter, released: Counter[Event]) -> float:
+    """Return an ε that holds for what was released so far at the δ of a budget, whatever made somebody look now.
+
+    `limit` is the budget as it was before the first release. Proof: docs/proofs/ledger.md.
+    """
+    if not +released:
+        return 0.0
+    orders, delta = _orders_of_odometer(limit.epsilon, limit.delta), limit.delta / len(_SHARES)
+    costs = data_independent.rdp_of_three_outcomes(event_of(+released), orders).values * _UPWARD
+    above = orders - 1
+
+    def martingales(loss: float) -> tuple[float, float]:
+        """Return log(δ M) at a privacy loss, and its slope there."""
+        logs = log(delta) + above * (loss - costs)
+        total = float(np.logaddexp.reduce(logs))
+        return total, float(np.exp(logs - total) @ above)
+
+    # loss + log(1 − δ M(loss)) is concave with a slope of at most 1; its largest value is the ε.
+    low = float(np.min(costs - log(orders.max() * limit.delta) / above))
+    high = float(np.min(costs - log(delta) / above))
+    while high - low > _UPWARD - 1 + 1e-12 * abs(high):
+        middle = (low + high) / 2
+        total, slope = martingales(middle)
+        low, high = (middle, high) if total + np.log1p(slope) <= 0 else (low, middle)
+    found = low + float(np.log1p(-np.exp(martingales(low)[0]))) + (high - low)
+    return max(0.0, found) * (1 + 1e-9) + 1e-9
+
+
+@lru_cache(maxsize=256)
+def _orders_of_odometer(epsilon: float, delta: float) -> FloatArray:
+    """Return its orders, each the best for Gaussian noise that spends one of the shares."""
+    conversion, whole = _of_conversion(_ORDERS, delta / len(_SHARES)), most_shifts(epsilon, delta) / 2
+    return np.array([_ORDERS[np.argmin(share * whole * _ORDERS + conversion)] for share in _SHARES])
 
 
 def limit_of(epsilon: float, delta: float, accounting: Accounting) -> Filter:

@@ -1,14 +1,14 @@
 """History of a ledger: its entries, read once and checked, and every sum over them that anyone asks for."""
 
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property, reduce
 from itertools import takewhile
 from typing import Any, NamedTuple, Self, final
 
 from tutelage._internal.html import fragment
-from tutelage.accounting.filter import Accounting, Filter, filter_of
+from tutelage.accounting.filter import Accounting, Filter, epsilon_so_far, filter_of
 from tutelage.events import Check, Event, PublicationTest, Repeated, counted, event_from_dict, event_of
 from tutelage.exceptions import InvalidDataError, LedgerTamperedError, PublicationsExhaustedError
 from tutelage.ledger.entries import Checkpoint, Entry, Kind
@@ -42,9 +42,19 @@ class LedgerState:
     accounting: Accounting = Accounting.RENYI  # how the limit is kept
     # Spent of the people who came with each release, as shares of ε; empty where releases have no names.
     cohorts: Mapping[str, float] = field(default_factory=dict[str, float])
+    _odometer: Callable[[], float | None] = field(repr=False, compare=False)
+
+    @property
+    def so_far(self) -> float | None:
+        """An ε at `delta` of everything released until now, whatever made you look now; None if noise was simulated.
+
+        With cohorts, it is of the people for whom it is largest. It is a claim beside that of `budget`, and may exceed
+        it: each holds at `delta`, and whoever quotes the smaller one has twice that δ (docs/proofs/ledger.md).
+        """
+        return self._odometer()
 
     @classmethod
-    def of(cls, opening: Entry, last: Entry, sums: Checkpoint) -> Self:
+    def of(cls, opening: Entry, last: Entry, sums: Checkpoint, odometer: Callable[[], float | None]) -> Self:
         """Return the state of a ledger with that first and that last entry, by the sums over all between them."""
         limit, unit = filter_of(opening.content), PrivacyUnit.from_dict(opening.content["unit"])
         return cls(
@@ -54,6 +64,7 @@ class LedgerState:
             unsettled=sums.unsettled, bound=bool(sums.fingerprint), simulated=sums.simulated,
             accounting=limit.accounting,
             cohorts={one: limit.share(spent) for one, spent in sums.accounts.items()} if sums.in_cohorts else {},
+            _odometer=odometer,
         )  # fmt: skip
 
     def __str__(self) -> str:
@@ -78,10 +89,12 @@ class LedgerState:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the state as plain JSON-ready values; how the limit is kept by its order or, without one, by name."""
-        state = {field.name: getattr(self, field.name) for field in fields(self)}
+        state = {field.name: getattr(self, field.name) for field in fields(self) if field.repr}
         codes = {"unit": self.unit.name, KEY: self.unit.neighboring.value, "accounting": self.accounting.value}
         left_out = {"accounting" if self.accounting is Accounting.RENYI else "order"}
         left_out |= set() if self.cohorts else {"cohorts"}
+        so_far = self.so_far
+        codes |= {} if so_far is None else {"so_far": so_far}
         return {name: value for name, value in (state | codes).items() if name not in left_out}
 
 
@@ -173,7 +186,22 @@ class History:
     @cached_property
     def state(self) -> LedgerState:
         """State of the ledger after the last entry."""
-        return LedgerState.of(self.entries[0], self.last, reduce(Checkpoint.after, self.entries, Checkpoint("")))
+        sums = reduce(Checkpoint.after, self.entries, Checkpoint(""))
+        return LedgerState.of(self.entries[0], self.last, sums, lambda: self.so_far)
+
+    @cached_property
+    def so_far(self) -> float | None:
+        """The same as `LedgerState.so_far`."""
+        if self.state.simulated:
+            return None
+        cohorts = {one.content["release"]: one.content["cohorts"] for one in self.entries if "cohorts" in one.content}
+        accounts = defaultdict[str, list[Event]](list)
+        for charge in self.charges:
+            happened, release = charge.happened, charge.reserved.content.get("release")
+            for cohort in cohorts.get(release, [""]):
+                accounts[cohort].append(happened)
+        first = filter_of(self.entries[0].content)  # what was released so far has no part in the orders
+        return max((epsilon_so_far(first, counted(events)) for events in accounts.values()), default=0.0)
 
     @cached_property
     def charges(self) -> tuple[Charge, ...]:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Self, final
@@ -21,7 +22,7 @@ from tutelage._internal.gate import user_path
 from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import integer_at_least
 from tutelage.accounting.filter import Accounting, Filter, GaussianFilter, RenyiFilter, accounting_of, limit_of
-from tutelage.digests import canonical, fingerprint, is_fingerprint_of, keyed_name, query_hashes
+from tutelage.digests import RunningDigest, canonical, fingerprint, is_fingerprint_of, keyed_name, query_hashes
 from tutelage.events import (
     CappedArgmaxGaussian,
     Event,
@@ -414,6 +415,17 @@ class Ledger:
             known = read.checkpoint().fingerprint
         return bool(known) and is_fingerprint_of(digest, known, self._key)
 
+    def knows(self, people: Sequence[str]) -> npt.NDArray[np.bool_] | None:
+        """Return which people, each given once by `canonical_ids`, were in its releases; None if unknown; private.
+
+        If releases have names, it knows everyone. Without names, it can only tell if its people are exactly these.
+        """
+        with self._held() as read:
+            if read.checkpoint().in_cohorts:
+                cohorts = read.cohorts()
+                return np.array([cohort_key(self._key, person) in cohorts for person in people], dtype=bool)
+        return np.ones(len(people), dtype=bool) if self.is_of(RunningDigest().add_people(people).digest()) else None
+
     def _check_binding(self, read: Transaction, digest: bytes, *, changed: bool) -> None:
         known = read.checkpoint().fingerprint
         other = self._digest not in (None, digest) or (known and not is_fingerprint_of(digest, known, self._key))
@@ -721,7 +733,10 @@ class Ledger:
         """Return what the ledger says now, by the sums that are kept with every entry."""
         with self._held() as read:
             self._seen.newest = last = read.last()
-            return LedgerState.of(self._opening, last, read.checkpoint())
+            return LedgerState.of(self._opening, last, read.checkpoint(), partial(self._so_far, last.number))
+
+    def _so_far(self, number: int) -> float | None:
+        return self.history().until(number).so_far
 
     def history(self) -> History:
         """Return what was done through the ledger; the first call reads and checks every entry, later ones the new."""
@@ -746,7 +761,7 @@ class Ledger:
         with self._held(copied=True) as read:
             last, sums = read.last(), verified(read, head=None if head is None else head.lower())
         self._seen.newest = last
-        return LedgerState.of(self._opening, last, sums)
+        return LedgerState.of(self._opening, last, sums, partial(self._so_far, last.number))
 
     def backup(self, path: str | os.PathLike[str]) -> str:
         """Write a copy to a file that does not exist yet, while others use the ledger; return its newest entry's hash.

@@ -1,0 +1,177 @@
+"""An ε at every moment: no adversary who stops when it pleases, computed exactly, exceeds δ; planted faults do."""
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import product
+from math import exp
+
+import numpy as np
+import pytest
+
+from blobs import LABELS, PRIVATE, PUBLIC
+from test_cohorts import EVENTS, UNIT
+from tutelage import Ledger, PATEClassifier
+from tutelage.accounting import data_independent
+from tutelage.accounting.composition import pure_dp_composition
+from tutelage.accounting.filter import (
+    Accounting,
+    GaussianFilter,
+    RenyiFilter,
+    _of_conversion,
+    _orders_of_odometer,
+    epsilon_so_far,
+    limit_of,
+)
+from tutelage.events import (
+    Composed,
+    ConfidenceCheck,
+    NoisyArgmaxGaussian,
+    NoisySumGaussian,
+    RandomizedResponse,
+    Repeated,
+    counted,
+    event_of,
+)
+from tutelage.privacy import ONE_TEACHER
+
+Counts = tuple[int, ...]
+
+
+def worst(epsilon_of: Callable[[Counts], float], sizes: tuple[int, ...], most: Counts, unit: float) -> float:
+    """Return the most by which any adversary's P(S) exceeds E_Q[1_S e^ε], with ε as it is when the adversary stops.
+
+    Its steps are randomized responses of loss ±size·unit. It chooses each, and when to stop, by what it has seen.
+    """
+    reach = sum(size * times for size, times in zip(sizes, most, strict=True))
+    losses, best = unit * np.arange(-reach, reach + 1), dict[Counts, np.ndarray]()
+    for counts in sorted(product(*(range(times + 1) for times in most)), key=sum, reverse=True):
+        value = np.maximum(0, -np.expm1(np.minimum(0, epsilon_of(counts) - losses)))
+        for kind, size in enumerate(sizes):
+            after = best.get(tuple(count + (kind == place) for place, count in enumerate(counts)))
+            if after is not None:
+                right = 1 / (1 + exp(-size * unit))
+                up, down = np.r_[after[size:], np.full(size, after[-1])], np.r_[np.zeros(size), after[:-size]]
+                value = np.maximum(value, right * up + (1 - right) * down)
+        best[counts] = value
+    return float(best[(0,) * len(sizes)][reach])
+
+
+def response(size: float) -> RandomizedResponse:
+    return RandomizedResponse(epsilon=size, classes=2, unit=ONE_TEACHER)
+
+
+def released(counts: Counts, sizes: tuple[int, ...], unit: float) -> Counter:
+    return Counter({response(size * unit): count for size, count in zip(sizes, counts, strict=True)})
+
+
+SETTINGS = [(1.0, 1e-3, 0.05, 200), (2.0, 1e-3, 0.1, 200), (1.0, 1e-5, 0.05, 100), (3.0, 1e-2, 0.1, 300)]
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "unit", "most"), SETTINGS)
+def test_no_adversary_exceeds_delta_by_choosing_when_to_stop(epsilon, delta, unit, most):
+    limit, orders = limit_of(epsilon, delta, Accounting.RENYI), _orders_of_odometer(epsilon, delta)
+    costs = data_independent.rdp_of_three_outcomes(response(unit), orders).values
+
+    def found(odometer: Callable[[int], float]) -> float:
+        values = [odometer(number) for number in range(most + 1)]
+        return worst(lambda counts: values[counts[0]], (1,), (most,), unit) / delta
+
+    assert 0.9 < found(lambda number: epsilon_so_far(limit, released((number,), (1,), unit))) <= 1
+    # Planted: δ is not divided among the orders; steps are not all counted; the ε of the steps that were taken.
+    assert found(lambda number: float(np.min(number * costs + _of_conversion(orders, delta)))) > 1.5
+    assert found(lambda number: epsilon_so_far(limit, released((number * 9 // 10,), (1,), unit))) > 1.5
+    assert found(lambda number: pure_dp_composition(unit, number, delta)) > 4
+
+
+def test_no_adversary_exceeds_delta_by_choosing_its_steps():
+    sizes, most, delta = (1, 4), (60, 8), 1e-4
+    limit = limit_of(2.0, delta, Accounting.RENYI)
+    values = {
+        counts: epsilon_so_far(limit, released(counts, sizes, 0.1))
+        for counts in product(*(range(times + 1) for times in most))
+    }
+    assert 0.9 < worst(values.__getitem__, sizes, most, 0.1) / delta <= 1
+    left_out = {counts: values[counts[0], 0] for counts in values}
+    assert worst(left_out.__getitem__, sizes, most, 0.1) / delta > 10
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 2.0, 8.0])
+@pytest.mark.parametrize("delta", [1e-5, 1e-6])
+def test_it_is_little_more_than_the_smallest_filter_would_be(epsilon, delta):
+    one = NoisySumGaussian(sigma=1000 / epsilon, norm_squared=1, dimension=1, unit=ONE_TEACHER)
+    for kind, filter_, most in ((Accounting.RENYI, RenyiFilter, 1.12), (Accounting.GAUSSIAN, GaussianFilter, 1.245)):
+        limit = limit_of(epsilon, delta, kind)
+        for share in np.geomspace(1 / 24, 1, 9):
+            sums = Repeated(one, int(limit.fitting(one, 0) * share))
+            ratio = epsilon_so_far(limit, counted([sums])) / filter_.holding(sums, delta).epsilon
+            assert 1 <= ratio <= (min(most, 1.205) if epsilon > 0.1 or delta < 1e-5 else most)
+
+
+def test_one_order_is_the_conversion_of_the_filter(monkeypatch):
+    monkeypatch.setattr("tutelage.accounting.filter._SHARES", [0.5])
+    _orders_of_odometer.cache_clear()
+    limit, done = limit_of(1.0, 1e-5, Accounting.RENYI), released((40,), (1,), 0.05)
+    order = _orders_of_odometer(1.0, 1e-5)
+    expected = data_independent.rdp_of_three_outcomes(event_of(done), order).to_epsilon(1e-5).epsilon
+    assert epsilon_so_far(limit, done) == pytest.approx(expected, abs=1e-7)
+    _orders_of_odometer.cache_clear()
+
+
+CHECK = ConfidenceCheck(sigma=200.0, threshold=100, classes=3, unit=ONE_TEACHER)
+
+
+def ledger(**given: object) -> Ledger:
+    return Ledger.in_memory(**{"epsilon": 2.0, "delta": 1e-5, "unit": ONE_TEACHER, **given})
+
+
+def test_a_state_says_what_was_released_until_then():
+    kept, vote = ledger(), NoisyArgmaxGaussian(sigma=100.0, classes=3, unit=ONE_TEACHER)
+    empty = kept.state()
+    open_step = kept.reserve(vote, 4)
+    most = kept.state()
+    kept.settle(open_step, {b"q" * 32: (1,)}, Repeated(vote, 4))
+    assert most.so_far == kept.state().so_far == kept.verify().so_far == kept.history().state.so_far
+    assert most.so_far == epsilon_so_far(kept.limit, counted([Repeated(vote, 4)]))
+    assert empty.so_far == 0
+    assert empty.as_dict()["so_far"] == 0
+
+
+def test_what_a_check_did_not_need_is_not_counted():
+    kept, vote = ledger(), NoisyArgmaxGaussian(sigma=100.0, classes=3, unit=ONE_TEACHER)
+    step = kept.reserve(Composed((CHECK, vote)), 1)
+    before = kept.state().so_far
+    kept.settle(step, {b"q" * 32: (-1,)}, CHECK)
+    assert kept.state().so_far < before
+
+
+def test_simulated_noise_has_none():
+    kept = ledger()
+    kept.reserve(NoisyArgmaxGaussian(sigma=100.0, classes=3, unit=ONE_TEACHER, simulated=True), 1)
+    assert kept.state().so_far is None
+    assert "so_far" not in kept.state().as_dict()
+
+
+def test_with_cohorts_it_is_of_those_who_took_part_most():
+    kept = ledger(unit=UNIT)
+    event = EVENTS[2]
+    for name in ("1", "2", "3"):
+        kept.intend(name, None)
+        kept.admit(name, "question", ["p", name], event)
+        step = kept.reserve(event, 1)
+        kept.settle(step, {name.encode() * 32: (7,)}, event)
+    assert kept.state().so_far == epsilon_so_far(kept.limit, counted([Repeated(event, 3)]))
+    assert kept.history().until(6).so_far == epsilon_so_far(kept.limit, counted([Repeated(event, 2)]))
+
+
+def test_a_card_shows_it_where_it_is_below_the_budget(tmp_path):
+    def card(epsilon: float):
+        given = {"epsilon": epsilon, "budget": 2.0, "ledger": tmp_path / f"{epsilon:g}"}
+        model = PATEClassifier(**given, classes=range(3), unit="row", insist=True, random_state=0)
+        return model.fit(PRIVATE, LABELS, X_public=PUBLIC).card()
+
+    part, whole = card(0.5), card(2.0)
+    assert 0.5 < part.budget["so_far"] < 0.7
+    assert whole.budget["so_far"] > 2
+    for page in (part.as_markdown(), part.as_html()):
+        assert "Released so far" in page
+    assert "Released so far" not in whole.as_markdown()
