@@ -20,7 +20,7 @@ from tutelage._internal.records import FORMAT, AnotherFormatError, Hash, made, n
 from tutelage.exceptions import ConfigError, InvalidDataError
 
 MANIFEST, SIGNATURE = "manifest.json", "manifest.signature.json"
-SIGNATURE_KIND, SIGNATURE_FORMAT = "release signature", FORMAT
+SIGNATURE_KIND, HEAD_KIND, SIGNATURE_FORMAT = "release signature", "ledger head", FORMAT
 CARD = ("card.json", "card.md", "card.html")
 RESULTS = (*CARD, "labels.csv", "student.skops")
 Recording = Callable[[Callable[[str], str]], object]  # by a ledger, of a manifest's hash, given the head
@@ -132,11 +132,11 @@ def _foreign(folder: Path, names: Collection[str], kind: str) -> Path | None:
     return None
 
 
-def read_signature(path: Path) -> dict[str, Any]:
+def read_signature(path: Path, kind: str = SIGNATURE_KIND) -> dict[str, Any]:
     """Return what a signature file says; whether it is genuine is not checked."""
-    damaged = InvalidDataError(f"{path} is not a signature of a release. Sign the folder again.")
-    content = parse(_read(path, "Sign the folder with --sign."), SIGNATURE_KIND, damaged)
-    return named(SIGNATURE_KIND, made(content, dict[str, str], damaged))
+    damaged = InvalidDataError(f"{path} is not a {kind}. Sign again.")
+    content = parse(_read(path, "Sign with --sign."), kind, damaged)
+    return named(kind, made(content, dict[str, str | int | float], damaged))
 
 
 def signed_manifest(path: Path) -> object:

@@ -1,6 +1,5 @@
 """``tutelage card``: the privacy card, from the results of a run, a ledger, or both."""
 
-import importlib.util
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -20,7 +19,7 @@ from tutelage._internal.releases import (
     signed_manifest,
     today,
 )
-from tutelage.cli.ledger import opened
+from tutelage.cli.ledger import identity, opened
 from tutelage.cli.settings import read_entries, read_settings
 from tutelage.cli.text import print_json, say
 from tutelage.events import Check, Event, InteractiveCheck, PublicationTest, SummedNoise
@@ -60,7 +59,7 @@ def card(
             raise ConfigError("--verify takes the folder of the card and, if you have it, --ledger. Nothing else.")
         _verify(results, verify, ledger)
         return
-    signer = None if sign is None else _identity(sign, private=True)
+    signer = None if sign is None else identity(sign, private=True)
     if results is None and ledger is None:
         raise ConfigError(_OF_WHAT)
     file = None if results is None else results / "card.json" if results.is_dir() else results
@@ -114,19 +113,11 @@ def card(
         say(f"another channel, the fingerprint of the key:\n{signer.member.fingerprint}")
 
 
-def _identity(key: Path, *, private: bool) -> Any:
-    if importlib.util.find_spec("cryptography") is None:
-        raise ConfigError("--sign and --verify need cryptography: pip install 'tutelage[federation]'.")
-    from tutelage.federation.keys import Identity, Member
-
-    return (Identity if private else Member).load(key)
-
-
 def _verify(results: Path, key: Path, ledger: Path | None) -> None:
     """Check the signature of a card, the card itself and, where it is at hand, its ledger."""
     if not results.is_dir() and results.name != "card.json":
         raise ConfigError(f"--verify needs the folder of a card, or its card.json. Got {results}.")
-    folder, member = results if results.is_dir() else results.parent, _identity(key, private=False)
+    folder, member = results if results.is_dir() else results.parent, identity(key, private=False)
     manifest = check_signature(folder, member.name, member.has_signed)
     history = None if ledger is None else _history_of(ledger)
     signed = _proved_as_shown(folder, history)

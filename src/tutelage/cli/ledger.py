@@ -1,25 +1,34 @@
-"""``tutelage ledger``: create, show, verify and export the budget of a data set."""
+"""``tutelage ledger``: create, show, verify and export the budget of a data set, and list a folder of them."""
 
+import importlib.util
 import json
 import os
 import re
+from collections import Counter
 from enum import StrEnum
+from math import fsum
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
+import numpy.typing as npt
 from rich.table import Table
 from rich.text import Text
 from typer import Argument, Option
 
 from tutelage._internal.outputs import claimed, form
-from tutelage._internal.releases import Manifest
+from tutelage._internal.releases import HEAD_KIND, Manifest, read_signature
 from tutelage.accounting.filter import Accounting
 from tutelage.cli.text import ANOTHER_FILE, AsJson, plain_console, print_json, require_printable, say, verb_group
-from tutelage.exceptions import ConfigError
+from tutelage.exceptions import ConfigError, InvalidDataError, LedgerError
 from tutelage.ledger import Ledger, LedgerState
+from tutelage.ledger.entries import Kind
+from tutelage.ledger.history import History
 from tutelage.privacy import ONE_ENTITY, ONE_TEACHER, NeighboringRelation, PrivacyUnit, round_up
+from tutelage.reporting.signature import checked_head, signed_head
 
 _BAR = 40  # characters
+_LISTED = ("budget", "delta", "spent", "unit", "neighboring", "simulated")
 
 
 class Neighbors(StrEnum):
@@ -109,14 +118,23 @@ def show(file: File, as_json: AsJson = False) -> None:
 @ledger.command()
 def verify(
     file: File,
-    head: Annotated[str | None, Option(help="A head that you noted. The ledger must still contain it.")] = None,
+    head: Annotated[
+        str | None, Option(help="A head that you noted, or a file of `tutelage ledger head --sign`.")
+    ] = None,
+    signer: Annotated[Path | None, Option(help="NAME.public.json of the signer, if --head is a file.")] = None,
     release: Annotated[Path | None, Option(help="Results folder, whose files the ledger must name.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check every entry, label and sum of a ledger. With --head, also detect a rollback."""
+    checked, stated = opened(file), None
+    if signer is not None:
+        member = identity(signer, private=False)
+        stated = checked_head(Path(head or ""), member.name, member.has_signed)
+        if stated.get("ledger") != checked.history().entries[0].content["key"]:
+            raise InvalidDataError(f"{head} is of another ledger than {file}. Name the head of this one.")
+        head = str(stated.get("head"))
     if head is not None and not re.fullmatch("[0-9a-fA-F]{64}", head):
         raise ConfigError(f"--head must be the 64 hexadecimal digits that `tutelage ledger show` prints. Got {head!r}.")
-    checked = opened(file)
     state = checked.verify(head)
     manifest = None if release is None else Manifest.checked(release)
     if manifest is not None and release is not None:
@@ -126,7 +144,8 @@ def verify(
         return
     say(f"{file} is intact: {state.entries:,} entries, {state.answers:,} remembered labels.")
     if head is not None:
-        say("It contains the given head, so it was not rolled back.")
+        signed = "" if stated is None else f" {stated['signer']} signed it on {stated.get('day')}."
+        say(f"It contains the given head, so it was not rolled back.{signed}")
     if manifest is not None:
         say(f"It names the release in {release}, of {manifest.day}, whose files are unchanged.")
     say(f"head {state.head}\nStore this head elsewhere. To detect a rollback later, pass it as --head.")
@@ -141,6 +160,114 @@ def backup(
     head = opened(file).backup(copy)
     say(f"Wrote {copy}, which contains the secret key of {file} and is intact.")
     say(f"head {head}\nStore this head elsewhere. The copy does not contain later spending.")
+
+
+@ledger.command()
+def head(
+    file: File,
+    sign: Annotated[Path | None, Option(help="NAME.private.json to sign with.")] = None,
+    output: Annotated[Path | None, Option(help="File to write the signed head to.  [default: standard output]")] = None,
+) -> None:
+    """Print the head. Signed, it proves to others how far the ledger was; see `verify --head`."""
+    if sign is None:
+        if output is not None:
+            raise ConfigError("--output is for a signed head. Name a key with --sign.")
+        say(opened(file).state().head)
+        return
+    signer = identity(sign, private=True)
+    text = signed_head(opened(file).history(), signer.member.name, signer.sign)
+    if output is None:
+        say(text, nl=False)
+        return
+    head_form = form("a signed head", lambda path: bool(read_signature(path, HEAD_KIND)))
+    with claimed(output, head_form, way_out=ANOTHER_FILE) as claim, claim.written() as part:
+        part.write_text(text, encoding="utf-8")
+    say(f"Wrote {output}. Keep it where the ledger is not, with {signer.member.name}.public.json.")
+
+
+@ledger.command("list")
+def list_folder(
+    folder: Annotated[Path, Argument(help="Folder of ledgers (*.ledger).", show_default=False)],
+    data: Annotated[Path | None, Option(help="Private table, to find the ledgers that know its people.")] = None,
+    column: Annotated[str | None, Option("--id", help="Column of the ids in --data.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the ledgers of a folder. With --data and --id, count the people whose epsilons add up."""
+    if (data is None) != (column is None):
+        raise ConfigError("--data and --id belong together: a table, and its column of ids. Give both, or none.")
+    found, refused = dict[str, Ledger](), dict[str, str]()
+    for path in sorted(folder.glob("*.ledger")):
+        try:
+            found[path.name] = opened(path)
+            found[path.name].history()
+        except LedgerError as error:
+            found.pop(path.name, None)
+            refused[path.name] = str(error)
+    if not found and not refused:
+        raise ConfigError(f"{folder} has no file *.ledger. Name the folder of the ledgers.")
+    known = _known(found, data, column)
+    together = _together(found, known)
+    rows = [_listed(name, one.history(), known.get(name)) for name, one in found.items()]
+    if as_json:
+        print_json({"ledgers": rows, "refused": refused, "together": together})
+        return
+    table = Table("ledger", "budget", "spent", "unit", "releases", "newest entry", title=str(folder))
+    for row in rows:
+        budget = "none: simulated noise" if row["simulated"] else f"ε = {row['budget']:g} at δ = {row['delta']:g}"
+        spent, entries = f"{round_up(row['spent']):.4f}", (row["unit"], f"{row['releases']:,}", row["newest"])
+        table.add_row(row["file"], budget, spent, *entries)
+    plain_console().print(table)
+    for name, reason in refused.items():
+        say(f"{name} cannot be listed: {reason}")
+    if data is None:
+        say("If ledgers have people in common, their ε and δ add up. To count these people, add --data and --id.")
+        return
+    for one in together:
+        claim = "no ε" if one["epsilon"] is None else f"ε = {one['epsilon']:g} at δ = {one['delta']:g}"
+        say(f"{one['people']:,} people are in {' and '.join(one['ledgers'])}: together at most {claim}.")
+    if not together:
+        say(f"As far as these ledgers can tell, no person of {data} is in two of them.")
+    if unsure := [name for name in found if known[name] is None]:
+        say(f"Not known: {', '.join(unsure)}. Their releases had no names, or other people than this table.")
+    say("The numbers of people are private: do not publish this output.")
+
+
+def _known(found: dict[str, Ledger], data: Path | None, column: str | None) -> dict[str, npt.NDArray[np.bool_] | None]:
+    """Return which people of a table each ledger knows, or None where it cannot tell; private."""
+    if data is None or column is None:
+        return {}
+    from tutelage.cli.sources import ids_in
+    from tutelage.tables import read_table
+
+    ids: Any = ids_in(read_table(data), column)
+    people = np.unique(ids).tolist()
+    return {name: one.knows(people) for name, one in found.items()}
+
+
+def _together(found: dict[str, Ledger], known: dict[str, npt.NDArray[np.bool_] | None]) -> list[dict[str, Any]]:
+    """Return each set of ledgers that have people in common and in no other, and what these people spend at most."""
+    sure = {name: there for name, there in known.items() if there is not None}
+    rows = zip(*sure.values(), strict=True)
+    sets = Counter(tuple(name for name, here in zip(sure, row, strict=True) if here) for row in rows)
+    simulated = {name for name, one in found.items() if one.history().state.simulated}
+    return [
+        {
+            "ledgers": names,
+            "people": people,
+            "epsilon": None if simulated.intersection(names) else fsum(found[name].epsilon for name in names),
+            "delta": fsum(found[name].delta for name in names),
+        }
+        for names, people in sorted(sets.items())
+        if len(names) > 1
+    ]
+
+
+def _listed(name: str, history: History, known: npt.NDArray[np.bool_] | None) -> dict[str, Any]:
+    """Return the row of a ledger."""
+    state = {key: value for key, value in history.state.as_dict().items() if key in _LISTED}
+    releases = sum(one.kind is Kind.INTENDED for one in history.entries) or len(history.asked)
+    counted = {} if known is None else {"people": int(known.sum())}
+    return {"file": name, **state, "releases": releases, "newest": history.last.content["written"], **counted}
 
 
 @ledger.command()
@@ -183,6 +310,15 @@ def export(
     say(f"Wrote {lines.count(chr(10)):,} entries to {output}.")
 
 
+def identity(key: Path, *, private: bool) -> Any:
+    """Return the member, or the one with private keys, of a key file."""
+    if importlib.util.find_spec("cryptography") is None:
+        raise ConfigError("Signatures need cryptography: pip install 'tutelage[federation]'.")
+    from tutelage.federation.keys import Identity, Member
+
+    return (Identity if private else Member).load(key)
+
+
 def opened(file: Path) -> Ledger:
     """Open a ledger for reading; if it is writable, a write that a crash interrupted is undone first."""
     return Ledger.open(file, read_only=not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)))
@@ -196,6 +332,9 @@ def _print(state: LedgerState, file: Path, *, as_json: bool) -> None:
     table.add_row("budget", f"ε = {state.budget:g} at δ = {state.delta:g}")
     table.add_row("spent", f"{round_up(state.spent):.4f}")
     table.add_row("remaining", f"{max(0.0, state.budget - round_up(state.spent)):.4f}")
+    if state.so_far is not None:
+        below = f"ε = {round_up(state.so_far):.4f} at the same δ"
+        table.add_row("released so far", below if state.so_far < state.budget else "not less than the budget")
     for release, share in state.cohorts.items():
         table.add_row(f"spent of people who came with {release}", f"{round_up(share):.4f}")
     table.add_row("privacy unit", state.unit.name)

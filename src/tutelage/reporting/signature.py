@@ -1,4 +1,4 @@
-"""A signature of a results folder: of its manifest, and through it of every file that the manifest names.
+"""A signature of a results folder, through its manifest of every file that the manifest names; or of a ledger's head.
 
 The functions that sign and check it are passed in, because nothing here may hold a private key.
 """
@@ -8,8 +8,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tutelage._internal.releases import MANIFEST, SIGNATURE, SIGNATURE_FORMAT, SIGNATURE_KIND, Manifest, read_signature
+from tutelage._internal.releases import (
+    HEAD_KIND,
+    MANIFEST,
+    SIGNATURE,
+    SIGNATURE_FORMAT,
+    SIGNATURE_KIND,
+    Manifest,
+    read_signature,
+    today,
+)
 from tutelage.exceptions import InvalidDataError
+from tutelage.ledger.history import History
 
 _CONTEXT = b"tutelage release, signature format 1\n"  # so that no other signature of the key passes for one
 
@@ -22,26 +32,48 @@ def signature_of(folder: Path, name: str, sign: Callable[[bytes], bytes]) -> str
         "signer": name,
         "manifest": Manifest.checked(folder).hash,
     }
-    return json.dumps({**content, "signature": sign(_message(content)).hex()}, indent=1) + "\n"
+    return _signed(content, sign)
+
+
+def signed_head(history: History, name: str, sign: Callable[[bytes], bytes]) -> str:
+    """Return the file by which the key of `name` states the newest entry of a ledger, and how far it is spent."""
+    opening, state = history.entries[0].content, history.state
+    content = {"file": HEAD_KIND, "format": SIGNATURE_FORMAT, "signer": name, "day": today(), "ledger": opening["key"]}
+    return _signed({**content, "head": state.head, "entries": state.entries, "spent": state.spent}, sign)
+
+
+def checked_head(path: Path, name: str, has_signed: Callable[[bytes, bytes], bool]) -> dict[str, Any]:
+    """Return what `signed_head` stated; refuse a file that the key of `name` did not sign."""
+    content = read_signature(path, HEAD_KIND)
+    _check_signed(path, content, name, has_signed)
+    return content
 
 
 def check_signature(folder: Path, name: str, has_signed: Callable[[bytes, bytes], bool]) -> Manifest:
     """Return the manifest of a folder; refuse one that the key of `name` did not sign as it is."""
     path = folder / SIGNATURE
     content = read_signature(path)
-    try:
-        signature = bytes.fromhex(content.pop("signature"))
-    except (KeyError, TypeError, ValueError):
-        raise InvalidDataError(f"{path} is not a signature of a release. Sign the folder again.") from None
-    if not has_signed(_message(content), signature):
-        raise InvalidDataError(
-            f"{path} was not signed with the key of {name}, or was changed. Get the folder and the key again from the "
-            "signer."
-        )
+    _check_signed(path, content, name, has_signed)
     manifest = Manifest.checked(folder)
     if content.get("manifest") != manifest.hash:
         raise InvalidDataError(f"{folder / MANIFEST} was changed after {name} signed it. Use the signed folder.")
     return manifest
+
+
+def _signed(content: dict[str, Any], sign: Callable[[bytes], bytes]) -> str:
+    return json.dumps({**content, "signature": sign(_message(content)).hex()}, indent=1) + "\n"
+
+
+def _check_signed(path: Path, content: dict[str, Any], name: str, has_signed: Callable[[bytes, bytes], bool]) -> None:
+    try:
+        signature = bytes.fromhex(content.pop("signature"))
+    except (KeyError, TypeError, ValueError):
+        raise InvalidDataError(f"{path} is not a {content['file']}. Sign again.") from None
+    if not has_signed(_message(content), signature):
+        raise InvalidDataError(
+            f"{path} was not signed with the key of {name}, or was changed. Get the file and the key again from the "
+            "signer."
+        )
 
 
 def _message(content: dict[str, Any]) -> bytes:
