@@ -145,10 +145,10 @@ def test_a_missing_file_is_named(name, called, signed):
 
 
 @pytest.mark.parametrize(("content", "said"), [
-    *((content, "is not a signature of a release") for content in (b"\xff", b"[]", b"{}", b"[" * 60_000)),
-    (b'{"file": "release signature", "format": 1}', "is not a signature of a release"),
+    *((content, "is not a release signature") for content in (b"\xff", b"[]", b"{}", b"[" * 60_000)),
+    (b'{"file": "release signature", "format": 1}', "is not a release signature"),
     (b'{"file": "release signature", "format": 2}', "has another format (2)"),
-    (b'{"file": "release signature", "format": 1, "signature": "", "manifest": 1}', "is not a signature of a release"),
+    (b'{"file": "release signature", "format": 1, "signature": "", "manifest": 1}', "is not a release signature"),
 ])  # fmt: skip
 def test_another_file_in_the_place_of_a_signature_is_refused(content, said, called, signed):
     (signed / "out" / SIGNATURE).write_bytes(content)

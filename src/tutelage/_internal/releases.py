@@ -132,11 +132,11 @@ def _foreign(folder: Path, names: Collection[str], kind: str) -> Path | None:
     return None
 
 
-def read_signature(path: Path, kind: str = SIGNATURE_KIND) -> dict[str, Any]:
+def read_signature(path: Path, kind: str = SIGNATURE_KIND, values: Any = str) -> dict[str, Any]:
     """Return what a signature file says; whether it is genuine is not checked."""
     damaged = InvalidDataError(f"{path} is not a {kind}. Sign again.")
     content = parse(_read(path, "Sign with --sign."), kind, damaged)
-    return named(kind, made(content, dict[str, str | int | float], damaged))
+    return named(kind, made(content, dict[str, values], damaged))
 
 
 def signed_manifest(path: Path) -> object:

@@ -17,7 +17,7 @@ from rich.text import Text
 from typer import Argument, Option
 
 from tutelage._internal.outputs import claimed, form
-from tutelage._internal.releases import HEAD_KIND, Manifest, read_signature
+from tutelage._internal.releases import Manifest
 from tutelage.accounting.filter import Accounting
 from tutelage.cli.text import ANOTHER_FILE, AsJson, plain_console, print_json, require_printable, say, verb_group
 from tutelage.exceptions import ConfigError, InvalidDataError, LedgerError
@@ -25,7 +25,7 @@ from tutelage.ledger import Ledger, LedgerState
 from tutelage.ledger.entries import Kind
 from tutelage.ledger.history import History
 from tutelage.privacy import ONE_ENTITY, ONE_TEACHER, NeighboringRelation, PrivacyUnit, round_up
-from tutelage.reporting.signature import checked_head, signed_head
+from tutelage.reporting.signature import checked_head, read_head, signed_head
 
 _BAR = 40  # characters
 _LISTED = ("budget", "delta", "spent", "unit", "neighboring", "simulated")
@@ -175,11 +175,14 @@ def head(
         say(opened(file).state().head)
         return
     signer = identity(sign, private=True)
-    text = signed_head(opened(file).history(), signer.member.name, signer.sign)
+    history = opened(file).history()
+    content = {"ledger": history.entries[0].content["key"], "head": history.state.head}
+    content |= {"entries": history.state.entries, "spent": history.state.spent}
+    text = signed_head(content, signer.member.name, signer.sign)
     if output is None:
         say(text, nl=False)
         return
-    head_form = form("a signed head", lambda path: bool(read_signature(path, HEAD_KIND)))
+    head_form = form("a signed head", lambda path: bool(read_head(path)))
     with claimed(output, head_form, way_out=ANOTHER_FILE) as claim, claim.written() as part:
         part.write_text(text, encoding="utf-8")
     say(f"Wrote {output}. Keep it where the ledger is not, with {signer.member.name}.public.json.")

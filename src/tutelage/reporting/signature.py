@@ -19,7 +19,6 @@ from tutelage._internal.releases import (
     today,
 )
 from tutelage.exceptions import InvalidDataError
-from tutelage.ledger.history import History
 
 _CONTEXT = b"tutelage release, signature format 1\n"  # so that no other signature of the key passes for one
 
@@ -35,16 +34,19 @@ def signature_of(folder: Path, name: str, sign: Callable[[bytes], bytes]) -> str
     return _signed(content, sign)
 
 
-def signed_head(history: History, name: str, sign: Callable[[bytes], bytes]) -> str:
+def signed_head(state: dict[str, Any], name: str, sign: Callable[[bytes], bytes]) -> str:
     """Return the file by which the key of `name` states the newest entry of a ledger, and how far it is spent."""
-    opening, state = history.entries[0].content, history.state
-    content = {"file": HEAD_KIND, "format": SIGNATURE_FORMAT, "signer": name, "day": today(), "ledger": opening["key"]}
-    return _signed({**content, "head": state.head, "entries": state.entries, "spent": state.spent}, sign)
+    return _signed({"file": HEAD_KIND, "format": SIGNATURE_FORMAT, "signer": name, "day": today(), **state}, sign)
+
+
+def read_head(path: Path) -> dict[str, Any]:
+    """Return what a signed head says; whether it is genuine is not checked."""
+    return read_signature(path, HEAD_KIND, str | int | float)
 
 
 def checked_head(path: Path, name: str, has_signed: Callable[[bytes, bytes], bool]) -> dict[str, Any]:
     """Return what `signed_head` stated; refuse a file that the key of `name` did not sign."""
-    content = read_signature(path, HEAD_KIND)
+    content = read_head(path)
     _check_signed(path, content, name, has_signed)
     return content
 
