@@ -1,5 +1,7 @@
 """An ε at every moment: no adversary who stops when it pleases, computed exactly, exceeds δ; planted faults do."""
 
+import copy
+import pickle
 from collections import Counter
 from collections.abc import Callable
 from itertools import product
@@ -132,6 +134,7 @@ def test_a_state_says_what_was_released_until_then():
     kept.settle(open_step, {b"q" * 32: (1,)}, Repeated(vote, 4))
     assert most.so_far == kept.state().so_far == kept.verify().so_far == kept.history().state.so_far
     assert most.so_far == epsilon_so_far(kept.limit, counted([Repeated(vote, 4)]))
+    assert pickle.loads(pickle.dumps(most)).so_far == copy.deepcopy(most).so_far == most.so_far  # noqa: S301
     assert empty.so_far == 0
     assert empty.as_dict()["so_far"] == 0
 

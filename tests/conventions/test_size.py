@@ -32,7 +32,7 @@ CEILINGS = {
     "testing": 385,
     "root": 4_725,
 }
-TEST_LINES = 32_880
+TEST_LINES = 32_885
 
 
 def lines_of(*paths: Path) -> int:

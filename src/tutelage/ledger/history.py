@@ -42,7 +42,8 @@ class LedgerState:
     accounting: Accounting = Accounting.RENYI  # how the limit is kept
     # Spent of the people who came with each release, as shares of ε; empty where releases have no names.
     cohorts: Mapping[str, float] = field(default_factory=dict[str, float])
-    _odometer: Callable[[], float | None] = field(repr=False, compare=False)
+    # How to find `so_far`, which takes time; its value in a copy, which has no ledger.
+    _odometer: Callable[[], float | None] | float | None = field(repr=False, compare=False)
 
     @property
     def so_far(self) -> float | None:
@@ -51,7 +52,10 @@ class LedgerState:
         With cohorts, it is of the people for whom it is largest. It is a claim beside that of `budget`, and may exceed
         it: each holds at `delta`, and whoever quotes the smaller one has twice that δ (docs/proofs/ledger.md).
         """
-        return self._odometer()
+        return self._odometer() if callable(self._odometer) else self._odometer
+
+    def __getstate__(self) -> list[object]:
+        return [self.so_far if item.name == "_odometer" else getattr(self, item.name) for item in fields(self)]
 
     @classmethod
     def of(cls, opening: Entry, last: Entry, sums: Checkpoint, odometer: Callable[[], float | None]) -> Self:
