@@ -14,14 +14,14 @@ MODULES = 187
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
     "_internal": 1_345,
-    "accounting": 2_645,
+    "accounting": 2_700,
     "audit": 1_630,
-    "cli": 3_815,
+    "cli": 3_855,
     "datasets": 170,
-    "estimator": 2_045,
+    "estimator": 2_065,
     "features": 2_895,
     "federation": 3_950,
-    "ledger": 2_560,
+    "ledger": 2_715,
     "mechanisms": 1_180,
     "methods": 2_400,
     "planning": 985,
@@ -30,9 +30,9 @@ CEILINGS = {
     "students": 3_055,
     "teachers": 2_955,
     "testing": 385,
-    "root": 4_725,
+    "root": 4_735,
 }
-TEST_LINES = 32_600
+TEST_LINES = 33_000
 
 
 def lines_of(*paths: Path) -> int:

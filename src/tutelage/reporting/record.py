@@ -73,6 +73,7 @@ _ENTRIES: dict[str, dict[str, Any]] = {
         "budget": float, "delta": float, "spent": float, "entries": int, "head": str, "remaining": float,
         "order": float, "unit": str, "neighboring": str, "opened": str, "accounting": str, "answers": int,
         "unsettled": int, "bound": bool, "simulated": bool, "cohorts": dict[str, float],
+        "raised": list[dict[str, float | str]],
     },
     "proposal": {
         "kind": str, "format": int, "epsilon": float, "delta": float, "order": float, "caps": list[float],
