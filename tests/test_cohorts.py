@@ -1,5 +1,6 @@
 """Releases with names: every person has one budget, whenever the person came, and what is not paid is not drawn."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -63,9 +64,9 @@ class Accountant:
         for costs in self.of_person.values():
             assert sum(costs.values()) <= self.limit.capacity
 
-    def agrees(self, ledger: Ledger) -> None:
+    def agrees(self, ledger: Ledger, *, whole: bool) -> None:
         """Compare the whole ledger with what was paid."""
-        state, history = ledger.verify(), ledger.history()
+        state, history = ledger.verify() if whole else ledger.state(), ledger.history()
         assert (state.cohorts.keys(), [one.epsilon for one in state.raised]) == (self.begun.keys(), self.raised)
         assert {one.number: one.reserved.content["release"] for one in history.charges} == self.paid
         for person, costs in self.of_person.items():
@@ -107,7 +108,7 @@ class Release:
     def go_on(self, stop: int, *, fails: bool) -> None:
         """Draw step after step; before the answer of step `stop` the process ends, or the mechanism fails."""
         for step, event in enumerate(self.steps):
-            (key,) = self.ledger.query_hashes({"release": self.name, "about": self.question}, np.array([[step]]))
+            key = hashlib.sha256(f"{self.name} {self.question} {step}".encode()).digest()
             found, paid = self.ledger.reserve_new(event, [key])
             assert found == {one: self.book.answers[one] for one in found}
             if paid is None:
@@ -169,7 +170,7 @@ def live(seed: int, path: Path | None = None) -> Counter[str]:
             book.withdrawn |= set(gone)
             seen["withdrew"] += bool(present.intersection(gone))
         seen["nobody"] += not present
-    book.agrees(opened())
+    book.agrees(opened(), whole=seed % 4 == 0)
     return seen + Counter(releases=len(book.begun), paid=sum(map(len, book.of_person.values())))
 
 
@@ -183,8 +184,10 @@ def test_nobody_is_charged_too_little_in_random_histories(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-def test_nobody_is_charged_too_little_in_a_hundred_thousand_histories():
-    assert sum((live(seed) for seed in range(1000, 101_000)), Counter())["paid"] > 100_000
+@pytest.mark.parametrize("part", range(10))
+def test_nobody_is_charged_too_little_in_a_hundred_thousand_histories(part):
+    seeds = range(1000 + part, 101_000, 10)
+    assert sum((live(seed) for seed in seeds), Counter())["paid"] > 100_000
 
 
 RANDOM = np.random.default_rng(0)

@@ -260,7 +260,7 @@ def _after_raise(first: float, delta: float) -> tuple[float, float]:
 def _more(epsilon: object, least: float) -> float:
     """Return the ε of a budget that is raised, if it is more than the present one holds."""
     found = _epsilon(epsilon)
-    if found <= least:
+    if found <= least * (1 + 1e-9):  # so that it holds more after all rounding
         raise InvalidParameterError(
             f"`epsilon` of a raised budget must be above {round_up(least)}; a budget is never lowered. Got {found:g}."
         )
