@@ -90,7 +90,7 @@ def test_a_later_ledger_brings_the_budget_of_a_card_up_to_date(called, folder): 
     assert now.epsilon == ledger.guarantee()
     assert not first.covers_ledger
     page = (folder / "later" / "card.md").read_text()
-    assert "After seeing everything ever released from this budget," in page
+    assert "After seeing everything released from this budget until it is raised," in page
     assert f"ε = {round_up(first.epsilon.epsilon)}" not in page.split("## Annex: the differential privacy guarantee")[0]
     assert "| ε of this release by itself |" in page
     assert {finding.code for finding in now.findings or ()} >= {"epsilon-too-large"}

@@ -234,7 +234,7 @@ def test_a_file_that_is_there_is_never_made_or_written_over(ledger, tmp_path):
         assert error.value.code == code
 
     again = partial(Ledger.create, ledger.path, epsilon=9.0, delta=1e-5, unit=ONE_TEACHER)
-    refused("exists already, and a budget is set once", again, "ledger-overtaken")
+    refused("exists already, with its own budget", again, "ledger-overtaken")
     assert Ledger.open(ledger.path).epsilon == 2.0
     nowhere = partial(Ledger.create, tmp_path / "no" / "a.ledger", epsilon=1, delta=1e-5, unit=ONE_TEACHER)
     refused("cannot be made: its folder does not exist", nowhere)

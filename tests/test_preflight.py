@@ -219,7 +219,7 @@ def test_rows_are_refused_before_the_plan(tmp_path, called, monkeypatch):
         (text.replace('entity = "patient"\n', ""), UNIT),
         (text.replace("epsilon = 1", "epsilon = 2"), "`epsilon` must be at most the budget of the ledger, 1. Got 2."),
         (other_unit, "this release another unit"),
-        (text.replace("insist = false", "delta = 1e-6"), "`delta` must be 1e-05, as when the ledger was made"),
+        (text.replace("insist = false", "delta = 1e-6"), "`delta` must be 1e-05, that of the ledger"),
     ):
         config.write_text(given)
         for verb in (("run", "run.toml", "--overwrite"), ("plan", "--for", "run.toml", "--people", "150")):

@@ -101,9 +101,13 @@ def test_what_no_epsilon_counts_makes_a_verdict_weak_and_seeded_noise_makes_none
     assert verdict_of(small, None).word == "strong"
 
 
-@pytest.mark.parametrize(("epsilon", "about"), [(1.0, "published here"), (3.0, "ever released from this budget")])
+@pytest.mark.parametrize(
+    ("epsilon", "about"), [(1.0, "published here"), (3.0, "released from this budget until it is raised")]
+)
 def test_only_the_guarantee_of_a_ledger_is_said_to_be_about_everything(epsilon, about):
     text = said(PublicEpsilon(epsilon, 1e-5, ONE_TEACHER, "a theorem"))
     assert f"everything {about}" in text
-    assert ("any outcome (everything released through this ledger)" in text) == (epsilon == 3)
+    assert ("any outcome (everything released through this ledger until its budget is raised)" in text) == (
+        epsilon == 3
+    )
     assert ("This release has ε" in text) == (epsilon < 3)

@@ -41,7 +41,8 @@ READ = {  # options that name what is read, or spent from
     "ledger verify signer", "ledger head file", "ledger head sign", "ledger list folder", "ledger list data",
     "ledger exposure file", "ledger export file", "account votes", "publish propose proxy", "publish propose ledger",
     "publish test proposal", "publish test public", "publish test votes", "publish test ledger", "card results",
-    "ledger backup file", "card ledger", "card statements", "card claim", "card verify",
+    "ledger backup file", "ledger raise file", "ledger withdraw file",
+    "card ledger", "card statements", "card claim", "card verify",
     "audit config",
 }  # fmt: skip
 LNMAX = "--mechanism lnmax --scale 5"

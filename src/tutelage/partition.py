@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import re
 import unicodedata
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any, final
 
@@ -130,6 +130,14 @@ class Shards:
         """Return the shards of some of the people, where each has one."""
         assignment = (np.cumsum(people) - 1)[self.assignment[people[self.assignment]]]
         return Shards(assignment, int(people.sum()), self.unit, None if self.people is None else self.people[people])
+
+    def of_some(self, rows: npt.NDArray[np.bool_]) -> "Shards":
+        """Return the shards of all rows of some of the people; those of others are empty, or gone with the person."""
+        if self.people is None:
+            return replace(self, assignment=self.assignment[rows])
+        staying = np.zeros(self.n_shards, dtype=bool)
+        staying[self.assignment[rows]] = True
+        return self.only(staying)
 
     def __repr__(self) -> str:
         shards = self.n_shards if self.people is None else "<hidden>"  # it is how many people there are

@@ -18,7 +18,7 @@ CEILINGS = {
     "audit": 1_630,
     "cli": 3_945,
     "datasets": 170,
-    "estimator": 2_045,
+    "estimator": 2_065,
     "features": 2_895,
     "federation": 3_950,
     "ledger": 2_605,
@@ -30,7 +30,7 @@ CEILINGS = {
     "students": 3_055,
     "teachers": 2_955,
     "testing": 385,
-    "root": 4_725,
+    "root": 4_735,
 }
 TEST_LINES = 32_885
 

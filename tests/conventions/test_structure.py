@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "accounting": {"ballots"},
     "students": {"features", "reporting"},
     "reporting": set(),
-    "ledger": {"accounting"},
+    "ledger": {"accounting", "partition"},
     "publishing": {"accounting", "ledger", "noise", "reporting", "ballots"},
     "compat": {"accounting", "ballots"},
     "methods": PIPELINE - {"ledger"} | {"features"},

@@ -3,12 +3,13 @@
 A budget is kept at one Rényi order or, for integer Gaussian noise alone, as a limit on μ². Which of the two, and the
 order, are fixed with the budget. Then queries, mechanisms and the moment to stop may all depend on earlier answers, and
 everything released together is (ε, δ)-differentially private: docs/proofs/ledger.md. Both filters at once would not
-keep to it. Costs are whole numbers of grains, rounded upward, so that sums are exact whatever their order.
+keep to it. Costs are whole numbers of grains, rounded upward, so that sums are exact whatever their order. A grain is
+the same after the budget was raised.
 """
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from math import ceil, floor, isfinite, log
@@ -23,14 +24,14 @@ from tutelage.accounting.composition import epsilon_of_shifts, most_shifts
 from tutelage.accounting.rdp import RenyiCurve, search_epsilon
 from tutelage.events import Event, event_of
 from tutelage.exceptions import InvalidParameterError, UnsupportedEventError
-from tutelage.privacy import PrivacyUnit, PublicEpsilon
+from tutelage.privacy import PrivacyUnit, PublicEpsilon, round_up
 
 GRAIN = 1e-12  # nats; rounding a cost upward to whole grains is far below the digits that anybody reads
 _UPWARD = 1 + 1e-12  # covers the rounding of the few operations between a proved cost and its grains
 _MOST_EPSILON = 1e5  # its grains fit 64-bit integers
 _MOST_ORDER = 1e6
 _MANY = 2**62
-_PARTS = 10**15  # grains of a Gaussian budget, whatever its size
+_GRAIN_OF_MU_SQUARED = 1e-15  # as fine as the smallest budgets need; grains are whole numbers of any size
 _ORDERS: FloatArray = 1 + np.geomspace(1e-2, 1e5, 2000)
 _SEARCHED: FloatArray = 1 + np.geomspace(1e-2, 1e5, 60)
 # An odometer has one order that suits Gaussian noise at each of these shares of its budget. They never change, because
@@ -46,12 +47,6 @@ class Accounting(StrEnum):
     GAUSSIAN = "gaussian"
 
 
-_METHODS = {
-    Accounting.RENYI: "a Rényi filter on data-independent costs, conversion of CKS 2020 Proposition 12",
-    Accounting.GAUSSIAN: "a filter on the Gaussian differential privacy of discrete Gaussian noise",
-}
-
-
 class _Filter(ABC):
     """Base class of filters."""
 
@@ -59,6 +54,7 @@ class _Filter(ABC):
     accounting: ClassVar[Accounting]
     epsilon: float
     delta: float
+    _method: ClassVar[str]
 
     @property
     @abstractmethod
@@ -68,6 +64,10 @@ class _Filter(ABC):
     @abstractmethod
     def cost(self, event: Event) -> int:
         """Return the worst-case budget that `event` spends, in grains."""
+
+    @abstractmethod
+    def raised(self, epsilon: float) -> "Filter":
+        """Return a larger budget, in the same grains, which may be chosen in view of all answers so far."""
 
     def _check(self) -> None:
         object.__setattr__(self, "epsilon", _epsilon(self.epsilon))
@@ -89,7 +89,7 @@ class _Filter(ABC):
 
     def guarantee(self, unit: PrivacyUnit, *, simulated: bool) -> PublicEpsilon:
         """Return the (ε, δ) of everything that is ever released within the budget."""
-        method = f"budget of a ledger: {_METHODS[self.accounting]}"
+        method = f"budget of a ledger: {self._method}"
         order = self.order if isinstance(self, RenyiFilter) else None
         return PublicEpsilon(self.epsilon, self.delta, unit, method, order, simulated)
 
@@ -100,6 +100,7 @@ class RenyiFilter(_Filter):
     """A budget (ε, δ), enforced at one Rényi order."""
 
     accounting: ClassVar[Accounting] = Accounting.RENYI
+    _method: ClassVar[str] = "a Rényi filter on data-independent costs, conversion of CKS 2020 Proposition 12"
     epsilon: float
     delta: float
     order: float
@@ -142,21 +143,33 @@ class RenyiFilter(_Filter):
         """Return the worst-case budget that `event` spends, in grains."""
         return sum(part.times * _grains(part.event, self.order) for part in event.flatten())
 
+    def raised(self, epsilon: float) -> "RenyiFilter":
+        """Return a larger budget at the same order and δ."""
+        return replace(self, epsilon=_more(epsilon, self.epsilon))
+
 
 @final
 @dataclass(frozen=True, slots=True)
 class GaussianFilter(_Filter):
-    """A budget (ε, δ) for integer Gaussian noise on sums of ballots, enforced as a limit on μ² without a conversion."""
+    """A budget (ε, δ) for integer Gaussian noise on sums of ballots, enforced as a limit on μ² without a conversion.
+
+    The conversion without loss is for one limit, fixed before all answers. One that was raised, from the `first` ε, is
+    kept at a Rényi order that follows from this, and each of the two takes half of δ.
+    """
 
     accounting: ClassVar[Accounting] = Accounting.GAUSSIAN
+    _method: ClassVar[str] = "a filter on the Gaussian differential privacy of discrete Gaussian noise"
     order: ClassVar[None] = None
     epsilon: float
     delta: float
+    first: float | None = None
     mu_squared: float = field(init=False)
 
     def __post_init__(self) -> None:
         self._check()
-        object.__setattr__(self, "mu_squared", most_shifts(self.epsilon, self.delta))
+        if self.first is not None:
+            object.__setattr__(self, "first", _epsilon(self.first))
+        object.__setattr__(self, "mu_squared", _most_mu_squared(self.epsilon, self.delta, self.first))
         if not self.mu_squared:
             raise InvalidParameterError(
                 f"`epsilon` and `delta` of a Gaussian budget must leave room for some noise. Got {self.epsilon:g} and "
@@ -172,10 +185,17 @@ class GaussianFilter(_Filter):
             more *= 4
         return found
 
+    def raised(self, epsilon: float) -> "GaussianFilter":
+        """Return a larger budget; the first time, its δ is twice as large."""
+        first, delta = (self.epsilon, self.delta) if self.first is None else (self.first, self.delta / 2)
+        order, added = _after_raise(first, delta)
+        least = max(self.epsilon, order * self.mu_squared / 2 + added)
+        return GaussianFilter(_more(epsilon, least), 2 * delta, first)
+
     @property
     def capacity(self) -> int:
         """Grains that the budget holds."""
-        return _PARTS
+        return floor(self.mu_squared / _UPWARD / _GRAIN_OF_MU_SQUARED)
 
     def cost(self, event: Event) -> int:
         """Return the worst-case budget that `event` spends, in grains."""
@@ -183,7 +203,7 @@ class GaussianFilter(_Filter):
         return sum(part.times * self._grains(part.event) for part in event.flatten())
 
     def _grains(self, event: Event) -> int:
-        return ceil(_payable(data_independent.mu_squared(event), event) / self.mu_squared * _UPWARD * _PARTS)
+        return ceil(_payable(data_independent.mu_squared(event), event) * _UPWARD / _GRAIN_OF_MU_SQUARED)
 
 
 Filter = RenyiFilter | GaussianFilter
@@ -231,10 +251,16 @@ def limit_of(epsilon: float, delta: float, accounting: Accounting) -> Filter:
 
 
 def filter_of(record: dict[str, Any]) -> Filter:
-    """Return the budget that `as_dict` gave."""
-    if accounting_of(record.get("accounting", Accounting.RENYI)) is Accounting.GAUSSIAN:
-        return GaussianFilter(record["epsilon"], record["delta"])
-    return RenyiFilter(record["epsilon"], record["delta"], record["order"])
+    """Return the budget that `as_dict` gave, or what became of it after all that was `raised`, the first first."""
+    if accounting_of(record.get("accounting", Accounting.RENYI)) is Accounting.RENYI:
+        return RenyiFilter(record["epsilon"], record["delta"], record["order"])
+    match record.get("raised", []):
+        case []:
+            return GaussianFilter(record["epsilon"], record["delta"])
+        case [{"before": first}, *_]:
+            return GaussianFilter(record["epsilon"], record["delta"], first)
+        case _:
+            raise InvalidParameterError("`raised` of a budget must say from which ε it was raised each time.")
 
 
 def accounting_of(value: object) -> Accounting:
@@ -253,6 +279,31 @@ def _of_conversion(orders: FloatArray, delta: float) -> FloatArray:
 def _capacity(epsilon: float, delta: float, order: float) -> int:
     room = epsilon - float(_of_conversion(np.array([order]), delta)[0])
     return floor(room / _UPWARD / GRAIN)
+
+
+@lru_cache(maxsize=256)
+def _most_mu_squared(epsilon: float, delta: float, first: float | None) -> float:
+    """Return the most that the μ² of all releases may add up to."""
+    if first is None:
+        return most_shifts(epsilon, delta)
+    order, added = _after_raise(first, delta / 2)
+    return max(0.0, 2 * (epsilon - added) / order / _UPWARD)
+
+
+def _after_raise(first: float, delta: float) -> tuple[float, float]:
+    """Return the order at which a Gaussian budget is kept once it is raised, and what the conversion adds to ε."""
+    order = RenyiFilter.suited_to(min(2 * first, _MOST_EPSILON), delta).order  # twice: there is room after it is raised
+    return order, float(_of_conversion(np.array([order]), delta)[0])
+
+
+def _more(epsilon: object, least: float) -> float:
+    """Return the ε of a budget that is raised, if it is more than the present one holds."""
+    found = _epsilon(epsilon)
+    if found <= least * (1 + 1e-9):  # so that it holds more after all rounding
+        raise InvalidParameterError(
+            f"`epsilon` of a raised budget must be above {round_up(least)}; a budget is never lowered. Got {found:g}."
+        )
+    return found
 
 
 @lru_cache(maxsize=4096)

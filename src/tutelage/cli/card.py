@@ -129,10 +129,12 @@ def _verify(results: Path, key: Path, ledger: Path | None) -> None:
     if history is None:
         say(f"The ledger was not checked: add --ledger. The head on the card is\n{signed.budget['head']}")
         return
-    since = len(history.charges) - len(history.until_head(signed.budget["head"], str(folder / "card.json")).charges)
+    then = history.until_head(signed.budget["head"], str(folder / "card.json"))
+    since = len(history.charges) - len(then.charges)
     say(f"{ledger} is intact, contains the head on the card, and names this release.")
     if since:
-        covered = "covers them" if signed.covers_ledger else "does not cover them: quote the budget of the ledger"
+        covers = signed.covers_ledger and then.limit == history.limit
+        covered = "covers them" if covers else "does not cover them: quote the budget of the ledger"
         if history.state.simulated and not signed.epsilon.simulated:
             covered = "no longer holds: noise was simulated in one of them"
         say(f"Releases or tests since the card was made: {since:,}. The ε of the card {covered}.")
@@ -161,7 +163,9 @@ def _from_results(file: Path, history: History | None, *, claimed: bool) -> Priv
     made = proved_card(made, str(file), history)
     if history is None:
         return replace(made, findings=_judged_again(made))
-    if len(history.charges) > len(history.until_head(made.budget["head"], str(file)).charges):
+    then = history.until_head(made.budget["head"], str(file))
+    raised = made.covers_ledger and then.limit != history.limit
+    if raised or len(history.charges) > len(then.charges):
         # The ε is of everything in the ledger, because later releases are of the same people.
         guarantee = history.state.guarantee()
         alone = made.alone if made.covers_ledger else made.epsilon

@@ -82,7 +82,7 @@ def init(
     ] = Accounting.RENYI,
     as_json: AsJson = False,
 ) -> None:
-    """Create the ledger of a data set. Its budget cannot be changed later."""
+    """Create the ledger of a data set. Its budget can be raised later, but never lowered."""
     if member is not None:
         if neighbors is not None or unit is not None:
             raise ConfigError("--for reads --neighbors and --unit from the joined terms. Leave these two options out.")
@@ -149,6 +149,40 @@ def verify(
     if manifest is not None:
         say(f"It names the release in {release}, of {manifest.day}, whose files are unchanged.")
     say(f"head {state.head}\nStore this head elsewhere. To detect a rollback later, pass it as --head.")
+
+
+@ledger.command("raise")
+def raise_budget(
+    file: File,
+    epsilon: Annotated[float, Option(help="Epsilon of all releases together, earlier ones included.")],
+    by: Annotated[str, Option(help="Name of the person who decided it. Will be public.")],
+    why: Annotated[str, Option(help="Reason, such as an approval. Will be public.")],
+    as_json: AsJson = False,
+) -> None:
+    """Raise the budget of a ledger for good. Waits for a release that is running."""
+    for name, text in (("--by", by), ("--why", why)):
+        require_printable(text, name)
+    kept = Ledger.open(file)
+    before, after = kept.state(), kept.raise_budget(epsilon, by=by, why=why)
+    if as_json:
+        print_json(after.as_dict())
+        return
+    say(f"{file}: the budget is now ε = {after.budget:g} at δ = {after.delta:g}, instead of ε = {before.budget:g}.")
+    if after.delta > before.delta:
+        say(f"δ was {before.delta:g} before: the first raise of a Gaussian budget doubles it.")
+    say("Everything released until now keeps the earlier guarantee. Later releases have the new one.")
+
+
+@ledger.command()
+def withdraw(
+    file: File,
+    person: Annotated[list[str], Option("--id", help="Id of a person who withdraws. Can be repeated.")],
+) -> None:
+    """Leave the rows of people out of all later releases. Waits for a release that is running."""
+    for name, day in zip(person, Ledger.open(file).withdraw(person), strict=True):
+        require_printable(name, "--id")
+        say(f"Withdrawn since {day}.", err=True)
+    say(f"{file}: these people are left out from now on. Earlier releases stay spent. Back up the ledger now.")
 
 
 @ledger.command()
@@ -333,6 +367,8 @@ def _print(state: LedgerState, file: Path, *, as_json: bool) -> None:
         return
     table = Table("", "", title=str(file), title_justify="left", show_header=False)
     table.add_row("budget", f"ε = {state.budget:g} at δ = {state.delta:g}")
+    for one in state.raised:
+        table.add_row(f"raised on {one.written}", f"from ε = {one.before:g} to {one.epsilon:g} by {one.by}: {one.why}")
     table.add_row("spent", f"{round_up(state.spent):.4f}")
     table.add_row("remaining", f"{max(0.0, state.budget - round_up(state.spent)):.4f}")
     if state.so_far is not None:

@@ -56,6 +56,7 @@ from tutelage.teachers.checkpoints import discard_checkpoints
 
 _NOT_OF_THE_RELEASE = (
     "ledger", "noise", "n_jobs", "progress", "checkpoints", "data_changed", "insist", "goal", "class_weight", "release",
+    "budget", "delta",  # of the ledger, which refuses others
 )  # fmt: skip
 FEW_VOTES_LEFT = (
     "The new queries spend nothing, but people who have cast all their votes abstain, so the labels of these queries "
@@ -654,6 +655,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
             earlier = WITHOUT_LEDGER.count(of_one_teacher, most.count, budget.unit.name)
 
         def drawn() -> tuple[LedgerState, Outcome, Event | None]:
+            boundary.ledger.leave_out(getattr(people, "left_out", ""))  # rows in batches leave out none
             with boundary.ledger.releasing():
                 boundary.ledger.intend(budget.identity, method.noise if budget.finds_noise else None)
                 if self.release is not None:

@@ -39,6 +39,8 @@ from tutelage.features.columns import (
 )
 from tutelage.features.scored import ScoredRows
 from tutelage.goals import ClassWeights, Goal
+from tutelage.ledger import Ledger
+from tutelage.ledger.ledger import existing_ledger
 from tutelage.methods import Method
 from tutelage.methods.requests import PrivateRows, Public, Training
 from tutelage.partition import Shards, as_column, canonical_ids, unit_of_single_people
@@ -164,9 +166,11 @@ class Inputs(Parameters):
             raise InvalidDataError(
                 f"`whole_rows` must have one row per private row. Got {n_whole} for {len(rows)} rows."
             )
-        self._set_classes(labels if public_labels is None else public_labels, public=public_labels is not None)
-        targets = self._encoded(labels)
-        keep = np.arange(len(rows))
+        stay, left_out = self._staying(len(rows), entity_ids)
+        keep = np.flatnonzero(stay)
+        self._set_classes(labels[keep] if public_labels is None else public_labels, public=public_labels is not None)
+        targets = np.full(len(rows), ABSTAIN, dtype=np.int64)
+        targets[keep] = self._encoded(labels[keep])
         if X_public is not None:
             public = self._validated(X_public) if self.public is None else X_public
         elif self.public_fraction is not None:
@@ -181,23 +185,37 @@ class Inputs(Parameters):
         entities, owners = (None if given is None else as_column(given)[keep] for given in (entity_ids, silos))
         if not isinstance(whole, Table):
             whole = whole[keep]
-        elif len(keep) < len(rows):
+        elif self.public_fraction is not None:
             whole = whole.rows()[keep]
+        elif len(keep) < len(rows):
+            whole = whole.take(keep)
         known = People(rows[keep], labels[keep], entities, owners, whole)
+        # A ledger knows its people by their ids, whoever withdrew.
+        everybody = known if entity_ids is None else known._replace(entity_ids=as_column(entity_ids))
         given = self._given(run, known, public, label)
         self._told(run, preflight(given, self._caller.words, insist=self.insist))
         known_labels = self._labels_of_public(run, y_public, len(public))
         run, shown = self._begun(run, public, known_labels)
         self.student_map_ = run.student_map
         shards = self.partition(run.method, len(keep), entities, owners)
+        if not np.all(stay):  # the others have the teachers that they would have, whoever withdrew
+            shards = self.partition(run.method, len(rows), entity_ids, silos).of_some(stay)
         n_teachers = shards.n_shards if shards.people is None else None
         if self.release is not None and shards.people is None:
             raise InvalidParameterError(
                 "`release` of PATEClassifier needs `entity_ids`, by which the ledger knows who came when, and a method "
                 "in which every person casts ballots. Pass `entity_ids`, or leave `release` out."
             )
-        people = PrivateRows(known.rows, targets[keep], shards)
-        return run, people, known.digest, self._public(run, public, shown, shards.unit, n_teachers, known_labels)
+        people = PrivateRows(known.rows, targets[keep], shards, left_out)
+        return run, people, everybody.digest, self._public(run, public, shown, shards.unit, n_teachers, known_labels)
+
+    def _staying(self, n_rows: int, entity_ids: Any) -> tuple[npt.NDArray[np.bool_], str]:
+        """Return which rows are not those of people who withdrew, and what the ledger told of these; private."""
+        where = self.ledger if isinstance(self.ledger, Ledger | None) else user_path(self.ledger, "`ledger`")
+        ledger = existing_ledger(where)
+        if ledger is None or entity_ids is None:
+            return np.ones(n_rows, dtype=bool), ""
+        return ledger.staying(canonical_ids(entity_ids).tolist())
 
     def _rows_in_batches(
         self,

@@ -9,9 +9,10 @@ import hmac
 import json
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any, Self, final
+from typing import Any, NamedTuple, Self, final
 
 from tutelage._internal.releases import today
+from tutelage.accounting.filter import Filter, filter_of
 from tutelage.digests import canonical
 from tutelage.events import PublicationTest, event_from_dict
 from tutelage.exceptions import LedgerStorageError, LedgerTamperedError
@@ -37,6 +38,7 @@ class Kind(StrEnum):
     ANSWERED = "answered"  # what the batch cost as it happened, and a digest of its answers
     # The hash of the manifest of a results folder, which names the entry before; then the folder is published.
     RELEASED = "released"
+    RAISED = "raised"  # from which ε to which budget, by whom and why; between two releases
 
 
 @final
@@ -97,6 +99,17 @@ class Entry:
         return self.content["spent"]
 
 
+class Raise(NamedTuple):
+    """A raise of the budget."""
+
+    before: float  # ε
+    epsilon: float
+    delta: float
+    by: str
+    why: str
+    written: str  # UTC day in ISO 8601
+
+
 def another_format(what: str, found: int) -> LedgerStorageError:
     """Return the refusal of a ledger, or of an entry, whose format this version does not read."""
     return LedgerStorageError(
@@ -123,9 +136,11 @@ class Checkpoint:
     simulated: bool = False
     votes: str = ""  # digest of the votes that teachers of campaigns have cast
     people: str = ""  # digest of the people of all cohorts
+    withdrawn: str = ""  # digest of the people who withdrew
     releases: dict[str, list[str]] = field(default_factory=dict[str, list[str]])  # cohorts of each that has a name
     # Grains that were spent of each cohort; where releases have no names, all people are one.
     accounts: dict[str, int] = field(default_factory=dict[str, int])
+    raised: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])  # each `Raise`, as plain values
 
     def after(self, entry: Entry) -> Self:
         """Return the sums with one more entry."""
@@ -146,6 +161,8 @@ class Checkpoint:
                 answers = self.answers + content["answers"]
                 following = replace(following, accounts=self.charged(release, -content["refund"]))
                 return replace(following, unsettled=self.unsettled - 1, answers=answers)
+            case Kind.RAISED:
+                return replace(following, raised=[*self.raised, {name: content[name] for name in Raise._fields}])
             case Kind.OPENED | Kind.INTENDED | Kind.KEPT | Kind.PROPOSED | Kind.RELEASED:
                 return following
 
@@ -158,6 +175,11 @@ class Checkpoint:
         """Return the most that is spent of any cohort of a release."""
         cohorts = [_EVERYBODY] if release is None else self.releases[release]
         return max(self.accounts.get(one, 0) for one in cohorts)
+
+    def limit(self, opening: Entry) -> Filter:
+        """Return the budget of a ledger with that first entry, as it was raised last."""
+        now = {name: self.raised[-1][name] for name in ("epsilon", "delta")} if self.raised else {}
+        return filter_of(opening.content | now | {"raised": self.raised})
 
     @property
     def in_cohorts(self) -> bool:

@@ -11,7 +11,7 @@ from tutelage._internal.html import fragment
 from tutelage.accounting.filter import Accounting, Filter, epsilon_so_far, filter_of
 from tutelage.events import Check, Event, PublicationTest, Repeated, counted, event_from_dict, event_of
 from tutelage.exceptions import InvalidDataError, LedgerTamperedError, PublicationsExhaustedError
-from tutelage.ledger.entries import Checkpoint, Entry, Kind
+from tutelage.ledger.entries import Checkpoint, Entry, Kind, Raise
 from tutelage.ledger.store import Transaction
 from tutelage.ledger.verification import digest_of, read_labels
 from tutelage.privacy import KEY, PrivacyUnit, PublicEpsilon, round_up
@@ -22,8 +22,8 @@ from tutelage.privacy import KEY, PrivacyUnit, PublicEpsilon, round_up
 class LedgerState:
     """Public values of a ledger.
 
-    Everything released through it together is (`budget`, `delta`)-differentially private, however far it is used. Keep
-    the `head`, the hash of its newest entry, elsewhere, to detect a rollback later.
+    Everything released through it together is (`budget`, `delta`)-differentially private, however far it is used, until
+    the budget is raised. Keep the `head`, the hash of its newest entry, elsewhere, to detect a rollback later.
     """
 
     budget: float
@@ -42,6 +42,7 @@ class LedgerState:
     accounting: Accounting = Accounting.RENYI  # how the limit is kept
     # Spent of the people who came with each release, as shares of ε; empty where releases have no names.
     cohorts: Mapping[str, float] = field(default_factory=dict[str, float])
+    raised: tuple[Raise, ...] = ()  # the first first
     # How to find `so_far`, which takes time; its value in a copy, which has no ledger.
     _odometer: Callable[[], float | None] | float | None = field(repr=False, compare=False)
 
@@ -60,7 +61,7 @@ class LedgerState:
     @classmethod
     def of(cls, opening: Entry, last: Entry, sums: Checkpoint, odometer: Callable[[], float | None]) -> Self:
         """Return the state of a ledger with that first and that last entry, by the sums over all between them."""
-        limit, unit = filter_of(opening.content), PrivacyUnit.from_dict(opening.content["unit"])
+        limit, unit = sums.limit(opening), PrivacyUnit.from_dict(opening.content["unit"])
         return cls(
             budget=limit.epsilon, delta=limit.delta, spent=limit.share(last.spent),
             remaining=limit.share(limit.capacity - last.spent), order=limit.order, unit=unit,
@@ -69,6 +70,7 @@ class LedgerState:
             accounting=limit.accounting,
             cohorts={one: limit.share(spent) for one, spent in sums.accounts.items()} if sums.in_cohorts else {},
             _odometer=odometer,
+            raised=tuple(Raise(**one) for one in sums.raised),
         )  # fmt: skip
 
     def __str__(self) -> str:
@@ -87,16 +89,19 @@ class LedgerState:
         return fragment("Ledger:", str(self), rows)
 
     def guarantee(self) -> PublicEpsilon:
-        """Return the (ε, δ) of everything that is ever released through the ledger."""
+        """Return the (ε, δ) of everything that is ever released through the ledger, or until its budget is raised."""
         kept = {"epsilon": self.budget, "delta": self.delta, "order": self.order, "accounting": self.accounting}
-        return filter_of(kept).guarantee(self.unit, simulated=self.simulated)
+        return filter_of(kept | {"raised": [one._asdict() for one in self.raised]}).guarantee(
+            self.unit, simulated=self.simulated
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the state as plain JSON-ready values; how the limit is kept by its order or, without one, by name."""
         state = {field.name: getattr(self, field.name) for field in fields(self) if field.repr}
         codes = {"unit": self.unit.name, KEY: self.unit.neighboring.value, "accounting": self.accounting.value}
+        state["raised"] = [one._asdict() for one in self.raised]
         left_out = {"accounting" if self.accounting is Accounting.RENYI else "order"}
-        left_out |= set() if self.cohorts else {"cohorts"}
+        left_out |= {name for name in ("cohorts", "raised") if not getattr(self, name)}
         so_far = self.so_far
         codes |= {} if so_far is None else {"so_far": so_far}
         return {name: value for name, value in (state | codes).items() if name not in left_out}
@@ -184,14 +189,17 @@ class History:
 
     @cached_property
     def limit(self) -> Filter:
-        """The budget."""
-        return filter_of(self.entries[0].content)
+        """The budget after the last entry."""
+        return self._sums.limit(self.entries[0])
 
     @cached_property
     def state(self) -> LedgerState:
         """State of the ledger after the last entry."""
-        sums = reduce(Checkpoint.after, self.entries, Checkpoint(""))
-        return LedgerState.of(self.entries[0], self.last, sums, lambda: self.so_far)
+        return LedgerState.of(self.entries[0], self.last, self._sums, lambda: self.so_far)
+
+    @cached_property
+    def _sums(self) -> Checkpoint:
+        return reduce(Checkpoint.after, self.entries, Checkpoint(""))
 
     @cached_property
     def so_far(self) -> float | None:

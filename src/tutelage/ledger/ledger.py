@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.gate import user_path
+from tutelage._internal.releases import today
 from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import integer_at_least
 from tutelage.accounting.filter import Accounting, Filter, GaussianFilter, RenyiFilter, accounting_of, limit_of
@@ -61,6 +62,7 @@ from tutelage.ledger.verification import (
     vector_of,
     verified,
 )
+from tutelage.partition import canonical_ids
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 
 _TIMEOUT = 60.0
@@ -124,7 +126,10 @@ class Ledger:
         with store.transaction() as read:
             self._key, self._opening, self._seen = read.key(), read.opening(), _Seen(read.last())
             read.check_count()
-        self._filter, self._unit = terms_of(self._opening, self._key)
+            sums = read.checkpoint()
+        _, self._unit = terms_of(self._opening, self._key)
+        self._filter = sums.limit(self._opening)  # as it was raised when the file was held last
+        self._left_out = ""  # private; by digest, the people who withdrew and are not in the rows of this release
         self._digest: bytes | None = None  # private; of the data that the next reservation binds the ledger to
         self._changed = False  # whether they may be others than those of the release before
         # Keyed name and noise of the release that begins with the next reservation.
@@ -145,7 +150,7 @@ class Ledger:
         owner: str | None = None,
         timeout: float = _TIMEOUT,
     ) -> Self:
-        """Make the ledger of a data set; its budget is fixed from then on.
+        """Make the ledger of a data set; its budget can be raised later, and never lowered.
 
         Parameters
         ----------
@@ -233,7 +238,7 @@ class Ledger:
 
     @property
     def limit(self) -> Filter:
-        """The budget, whatever was spent of it."""
+        """The present budget, whatever was spent of it."""
         return self._filter
 
     @property
@@ -339,15 +344,16 @@ class Ledger:
         require_release_name(release)
         hashed = [cohort_key(self._key, person) for person in people]
         with self._held() as read:
-            sums, known = read.checkpoint(), read.cohorts()
+            sums, known, gone = read.checkpoint(), read.cohorts(), read.withdrawn()
         self._check_named(release, spent_by_all=sums.spent(None))
         cost = self._filter.cost(most)
         having = [one for one, spent in sums.accounts.items() if spent + cost <= self._filter.capacity]
         cohorts = sums.releases.get(release) or [*having, release]
-        new = {person for person in hashed if person not in known}
+        new = {person for person in hashed if person not in known and person not in gone}
         asked = keyed_name(self._key, "question", question)
-        self._arrivals = Arrivals(release, asked, cohorts, new, sums.people)
-        return np.array([known.get(person, release) in cohorts for person in hashed], dtype=bool)
+        self._arrivals, self._left_out = Arrivals(release, asked, cohorts, new, sums.people), sums.withdrawn
+        takes_part = (known.get(one, release) in cohorts and one not in gone for one in hashed)
+        return np.fromiter(takes_part, bool, len(hashed))
 
     def _check_named(self, release: str, spent_by_all: int) -> None:
         """Refuse the name of another release, and a ledger whose releases had no names."""
@@ -363,6 +369,64 @@ class Ledger:
                 f"`release` must be left out: {self._name} has releases without a name, so it cannot tell who spent "
                 "what. Go on without names, or create a new ledger for people who were in none of its releases."
             )
+
+    def withdraw(self, ids: npt.ArrayLike) -> tuple[str, ...]:
+        """Let no release use the rows of these people from now on, even if the rows stay in the table.
+
+        A release that goes on ends first. Earlier releases stay, and stay spent. The ledger's file alone knows who
+        withdrew, by keyed hashes of the ids: no entry says so, because an entry would show that somebody's rows were
+        there. So no head of the ledger tells a copy that was made before it; withdraw again after you restore one.
+
+        Parameters
+        ----------
+        ids : array of shape (people,) of integers or strings
+            Who withdraws, by the ids that `entity_ids` of a fit holds.
+
+        Returns
+        -------
+        tuple of str
+            UTC day since which each of them is withdrawn, in ISO 8601; private.
+        """
+        people = [cohort_key(self._key, one) for one in canonical_ids(ids).tolist()]
+        with self.releasing(), self._held(write=True) as write:
+            write.withdraw(people, today())
+            since = write.withdrawn()
+        return tuple(since[one] for one in people)
+
+    def staying(self, people: Sequence[str]) -> tuple[npt.NDArray[np.bool_], str]:
+        """Return which of these people, by canonical ids, have not withdrawn, and what `leave_out` takes; private."""
+        with self._held() as read:
+            gone, digest = read.withdrawn(), read.checkpoint().withdrawn
+        stay = (not gone or cohort_key(self._key, one) not in gone for one in people)
+        return np.fromiter(stay, bool, len(people)), digest
+
+    def leave_out(self, withdrawn: str) -> None:
+        """Say that the next release uses no rows of people who withdrew, as far as `staying` told of them."""
+        self._left_out = withdrawn
+
+    def raise_budget(self, epsilon: float, *, by: str, why: str) -> LedgerState:
+        """Raise the budget for good, once no other release goes on, and return the state of the ledger.
+
+        From then on, everything released through the ledger is within the new ε. Everything released until then
+        keeps the guarantee of the budget before. An answer may be the reason (docs/proofs/ledger.md). In a ledger for
+        Gaussian noise alone, δ doubles the first time.
+
+        Parameters
+        ----------
+        epsilon : float
+            ε of all releases together, those of the past included; more than the present one.
+        by, why : str
+            Who decided it, and why. Both are public: they are in the ledger's entries.
+        """
+        for name, text in (("by", by), ("why", why)):
+            if not (text.strip() and text.isprintable()):
+                raise InvalidParameterError(f"`{name}` of Ledger.raise_budget must be a text of visible characters.")
+        with self.releasing(), self._held(write=True) as write:
+            limit = self._filter.raised(epsilon)
+            budget: dict[str, Any] = {"epsilon": limit.epsilon, "delta": limit.delta, "capacity": limit.capacity}
+            write.add(Kind.RAISED, before=self.epsilon, **budget, by=by, why=why)
+        _LOGGER.info("Budget raised: ε = %g at δ = %g.", limit.epsilon, limit.delta)
+        return self.state()
 
     def write_binding(self) -> None:
         """Write the entry of `bind`, where it can be written, if no reservation did: all labels were remembered."""
@@ -433,6 +497,15 @@ class Ledger:
             raise LedgerMismatchError(
                 f"{self._name} is tied to other people or other rows. Name the ledger of these data; if people joined "
                 "or left, or rows were corrected, say that the data changed."
+            )
+
+    def _check_left_out(self, write: Transaction) -> None:
+        """Refuse a release that may use rows of people who withdrew."""
+        if write.checkpoint().withdrawn not in ("", self._left_out):
+            raise LedgerMismatchError(
+                f"People have withdrawn from {self._name}, and nothing shows that their rows are left out here, so "
+                "nothing was released. Fit rows in memory with `entity_ids`, or run the fit again if somebody withdrew "
+                "just now."
             )
 
     def _write_beginning(self, write: Transaction) -> None:
@@ -529,6 +602,7 @@ class Ledger:
         integer_at_least(queries, 1, "queries", "Ledger.reserve")
         self._check_reservable(event)
         with self._held(write=True) as write:
+            self._check_left_out(write)
             known = None if batch is None else _reservation(write, write.number_of_batch(batch))
             if known is not None:
                 if (known.event, known.queries) != (event, queries) or not self._is_ours(write, known):
@@ -546,6 +620,7 @@ class Ledger:
                 if not new:
                     return answers, None
                 step, count = _step_of(new), of_queries(event, len(new)).count
+                self._check_left_out(held)
                 left = self._left_open(held, step, event, count)
                 if left is None:
                     return answers, self._reserved(held, event, count, step, answers=len(new))
@@ -572,6 +647,7 @@ class Ledger:
         wanted = np.asarray(wanted)
         hashed = voters.hashed(wanted, self._key)
         with self._held(write=True) as write:
+            self._check_left_out(write)
             paid, new = self._campaign(write, event, campaign)
             self._write_beginning(write)
             votes = spend_votes(write, paid.number, event.cap, hashed, wanted)
@@ -835,6 +911,8 @@ class Ledger:
                 raise LedgerTamperedError(
                     f"{self._name} was replaced, by another or an older one, while it was in use."
                 )
+            if not copied:
+                self._filter = held.checkpoint().limit(self._opening)  # which somebody may have raised
             yield held
         self._seen.newest = held.appended or self._seen.newest
         if Kind.BOUND in held.kinds:
@@ -958,7 +1036,8 @@ def require_terms(ledger: Ledger, epsilon: float | None, delta: float, unit: Pri
     for name, wanted, found in (("budget", epsilon, ledger.epsilon), ("delta", delta, ledger.delta)):
         if wanted is not None and wanted != found:
             raise LedgerMismatchError(
-                f"`{name}` must be {found:g}, as when the ledger was made: a budget is set once. Got {wanted:g}."
+                f"`{name}` must be {found:g}, that of the ledger. Got {wanted:g}. To raise a budget, call "
+                "`tutelage ledger raise`."
             )
     if ledger.unit == unit:
         return

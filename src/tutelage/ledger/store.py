@@ -33,6 +33,7 @@ from tutelage.ledger.disk import Room, check_locks
 from tutelage.ledger.entries import Checkpoint, Entry, Kind, another_format
 
 _APPLICATION = 0x74757465  # "tute" in the header of the file
+_WITHDRAWN = "SELECT person, day FROM withdrawn ORDER BY person"
 _HEADER = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
 _MAKING = ".making-"  # follows the name of a file that is not whole yet
 _VERSION = 1
@@ -53,6 +54,8 @@ _SCHEMA = {
     "voters": "CREATE TABLE voters (campaign INTEGER PRIMARY KEY, data BLOB NOT NULL)",
     # Private, and in no entry: the cohort of each person, by a keyed hash of the id.
     "people": "CREATE TABLE people (person BLOB PRIMARY KEY, cohort TEXT NOT NULL) WITHOUT ROWID",
+    # Private, and in no entry: who withdrew, by the same hash, and on which day.
+    "withdrawn": "CREATE TABLE withdrawn (person BLOB PRIMARY KEY, day TEXT NOT NULL) WITHOUT ROWID",
     "kept": "CREATE TABLE kept (name TEXT PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID",
     "secret": "CREATE TABLE secret (key BLOB NOT NULL)",
     "checkpoint": "CREATE TABLE checkpoint (text TEXT NOT NULL, code BLOB NOT NULL)",
@@ -216,8 +219,32 @@ class Transaction:
 
     def digest_of_people(self) -> str:
         """Return a digest of all people and their cohorts; empty where there are none."""
+        return self._digest_of("SELECT person, cohort FROM people ORDER BY person")
+
+    def withdrawn(self) -> dict[bytes, str]:
+        """Return who withdrew, by a keyed hash of the id, and on which day; private. Refuse people who were changed."""
+        if self.digest_of_withdrawn() != self.checkpoint().withdrawn:
+            raise LedgerTamperedError(
+                "The people who withdrew were changed in the ledger's file. Restore a copy that verifies: without some "
+                "of them, their rows would be used again."
+            )
+        return dict(self._run(_WITHDRAWN)) if self.checkpoint().withdrawn else {}
+
+    def withdraw(self, people: Iterable[bytes], day: str) -> None:
+        """Write down people who withdrew, unless they had, and seal them: no entry follows."""
+        self.withdrawn()  # not those that somebody else wrote
+        self._run(_SCHEMA["withdrawn"].replace("TABLE", "TABLE IF NOT EXISTS"))
+        self._connection.executemany("INSERT OR IGNORE INTO withdrawn VALUES (?, ?)", ((one, day) for one in people))
+        self._seal(replace(self.checkpoint(), withdrawn=self.digest_of_withdrawn()))
+
+    def digest_of_withdrawn(self) -> str:
+        """Return a digest of all people who withdrew, with the days; empty where there are none."""
+        there = self._one("SELECT 1 FROM sqlite_master WHERE name = 'withdrawn'")
+        return self._digest_of(_WITHDRAWN) if there else ""
+
+    def _digest_of(self, query: str) -> str:
         digest, any_found = hashlib.sha256(), False
-        for row in self._run("SELECT person, cohort FROM people ORDER BY person"):
+        for row in self._run(query):
             digest.update(repr(row).encode())
             any_found = True
         return digest.hexdigest() if any_found else ""
@@ -279,7 +306,7 @@ class Transaction:
     def check_schema(self) -> None:
         """Refuse a file with a table, index, view or trigger that is not as a ledger is made."""
         try:
-            check_schema(self._connection, _SCHEMA)
+            check_schema(self._connection, _SCHEMA, absent="withdrawn")  # of a file that was made before it
         except LedgerTamperedError:
             with suppress(sqlite3.Error):
                 self.last()  # says so if the file is of another format, which had other tables
@@ -458,9 +485,10 @@ def _durable(connection: sqlite3.Connection) -> sqlite3.Connection:
     return connection
 
 
-def check_schema(connection: sqlite3.Connection, expected: Mapping[str, str]) -> None:
-    """Refuse a file of which not every table, and nothing else, was made by these statements."""
+def check_schema(connection: sqlite3.Connection, expected: Mapping[str, str], absent: str = "") -> None:
+    """Refuse a file of which not every table but the one that may be absent, and nothing else, was made like this."""
     schema = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    expected = {name: made for name, made in expected.items() if name != absent or name in dict(schema)}
     if dict(schema) != expected or len(schema) != len(expected):
         raise LedgerTamperedError(
             "A table, index, view or trigger of the ledger is missing or foreign. Restore a copy that verifies."
@@ -489,7 +517,8 @@ def _write_file(
                 made.execute("BEGIN EXCLUSIVE")
                 for name, statement in _SCHEMA.items():
                     made.execute(statement)
-                    for row in memory.execute(f"SELECT * FROM {name}"):  # noqa: S608  one of our own tables
+                    there = memory.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone()
+                    for row in memory.execute(f"SELECT * FROM {name}") if there else ():  # noqa: S608  one of our own
                         made.execute(f"INSERT INTO {name} VALUES ({', '.join('?' * len(row))})", row)  # noqa: S608
                 made.execute(f"PRAGMA application_id = {_APPLICATION}")
                 made.execute(f"PRAGMA user_version = {_VERSION}")
@@ -497,7 +526,7 @@ def _write_file(
             put_new(part, file)
         except FileExistsError:
             raise LedgerOvertakenError(
-                f"{file} exists already, and a budget is set once. Open it, or name another file."
+                f"{file} exists already, with its own budget. Open it, or name another file."
             ) from None
         finally:
             for path in (part, Path(f"{part}-journal")):

@@ -118,7 +118,8 @@ def verified(read: Transaction, *, head: str | None = None) -> Checkpoint:
         )
     if read.all_kept() != book.kept:
         raise LedgerTamperedError("A map that the ledger keeps was changed.")
-    sums = replace(book.sums, votes=read.digest_of_votes(), people=read.digest_of_people())
+    digests = {"votes": read.digest_of_votes(), "people": read.digest_of_people()}
+    sums = replace(book.sums, **digests, withdrawn=read.digest_of_withdrawn())
     if not set(read.cohorts().values()) <= set(sums.releases):
         raise LedgerTamperedError("The ledger has people of a cohort that no entry names.")
     if book.check_answers(read.answers()) != sums.answers or read.checkpoint() != sums:
@@ -130,7 +131,8 @@ class _Book:
     """The sums of a ledger, kept entry by entry."""
 
     def __init__(self, limit: Filter, unit: PrivacyUnit, capacity: int) -> None:
-        self.filter, self.unit, self.capacity = limit, unit, capacity
+        self.filter: Filter = limit
+        self.unit, self.capacity = unit, capacity
         self.sums = Checkpoint("")
         self.reserved = dict[int, tuple[Event, int, int, Vector | None]]()  # with the number of queries and their cost
         self.release_of = dict[int, str | None]()  # of reservations
@@ -210,8 +212,21 @@ class _Book:
                 raise TypeError
             case Kind.PROPOSED if self.sums.asked or type(entry.content["proposal"]) is not dict:
                 raise LedgerTamperedError(f"Entry {entry.number} is a proposal that was made after a label.")
+            case Kind.RAISED:
+                self._check_raised(entry)
             case Kind.OPENED | Kind.BOUND | Kind.INTENDED | Kind.PROPOSED | Kind.RELEASED:
                 pass
+
+    def _check_raised(self, entry: Entry) -> None:
+        """Refuse a budget that did not grow from the one before it by the rule, and keep to it from now on."""
+        content, before = entry.content, self.filter
+        if any(type(content[name]) is not str for name in ("by", "why", "written")):
+            raise TypeError
+        now, capacity = before.raised(content["epsilon"]), _whole(content["capacity"])
+        stated = content["before"], content["epsilon"], content["delta"]
+        if stated != (before.epsilon, now.epsilon, now.delta) or not _SLACK <= capacity / now.capacity <= 1 / _SLACK:
+            raise LedgerTamperedError(f"Entry {entry.number} does not raise the budget by what its epsilon allows.")
+        self.filter, self.capacity = now, capacity
 
     def _check_reserved(self, entry: Entry, release: str | None) -> None:
         event = event_from_dict(entry.content["event"])

@@ -119,6 +119,7 @@ class PrivateRows(NeverPickled):
     rows: Matrix = field(repr=False)
     labels: IntArray = field(repr=False)  # class index of each row
     shards: Shards  # whose row it is: which teacher's or, where every person is one, which person's
+    left_out: str = field(default="", repr=False)  # who withdrew, as `Ledger.staying` told; there are no rows of them
 
     @property
     def ids(self) -> list[str]:
@@ -128,7 +129,7 @@ class PrivateRows(NeverPickled):
     def only(self, people: npt.NDArray[np.bool_]) -> "PrivateRows":
         """Return the rows of some of the people, where every person is a teacher."""
         rows = people[self.shards.assignment]
-        return PrivateRows(self.rows[rows], self.labels[rows], self.shards.only(people))
+        return replace(self, rows=self.rows[rows], labels=self.labels[rows], shards=self.shards.only(people))
 
     def through(self, feature_map: FeatureMap | None, n_features: int) -> Matrix:
         """Return the rows through a map, each shard by itself."""

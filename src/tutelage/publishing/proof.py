@@ -143,7 +143,7 @@ def _check_budget(card: PrivacyCard, where: str) -> None:
     if "order" in budget or "accounting" in budget:
         try:
             limit = filter_of({**budget, "epsilon": budget["budget"]})
-        except InvalidParameterError:
+        except (InvalidParameterError, KeyError):
             raise InvalidDataError(f"{where} states a budget that no ledger can have.") from None
         cost = limit.share(limit.cost(card.event))
         _check_stated(budget["budget"], cost, "the budget", where)

@@ -74,6 +74,7 @@ _ENTRIES: dict[str, dict[str, Any]] = {
         "order": float, "unit": str, "neighboring": str, "opened": str, "accounting": str, "answers": int,
         "unsettled": int, "bound": bool, "simulated": bool, "cohorts": dict[str, float],
         "so_far": float,
+        "raised": list[dict[str, float | str]],
     },
     "proposal": {
         "kind": str, "format": int, "epsilon": float, "delta": float, "order": float, "caps": list[float],

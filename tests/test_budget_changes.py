@@ -1,0 +1,342 @@
+"""A budget that is raised, and people who withdraw: what was said before stays true, and nothing else changes."""
+
+import os
+import shutil
+import signal
+import sqlite3
+import warnings
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+from sklearn.linear_model import LogisticRegression
+
+from processes import forked
+from test_ledger_tampering import rechained
+from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, SimulationNoise, VoteHistogram
+from tutelage.accounting.composition import most_shifts
+from tutelage.accounting.filter import GaussianFilter, RenyiFilter
+from tutelage.cli.card import _from_results
+from tutelage.events import NoisySumGaussian
+from tutelage.exceptions import (
+    BudgetExceededError,
+    InvalidParameterError,
+    LedgerMismatchError,
+    LedgerTamperedError,
+)
+from tutelage.features import Schema
+from tutelage.ledger.store import Transaction
+from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
+from tutelage.publishing.proof import proved_card
+from tutelage.reporting import read_card
+from tutelage.teachers import NearestQueries, Ridge
+
+UNIT = PrivacyUnit("entity", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
+SUM = NoisySumGaussian(10.0, 1, 1, UNIT)
+WHY: dict[str, Any] = {"by": "Dr. Müller", "why": "second study, approved"}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "a.ledger"
+
+
+def made(path: Path, accounting: str = "renyi", **terms: Any) -> Ledger:
+    return Ledger.create(path, **{"epsilon": 1.0, "delta": 1e-5, "unit": UNIT, "accounting": accounting, **terms})
+
+
+# Raising a budget
+
+
+@pytest.mark.parametrize("accounting", ["renyi", "gaussian"])
+def test_a_raised_budget_holds_more_keeps_what_is_spent_and_is_verified(accounting, path):
+    ledger, other = made(path, accounting), Ledger.open(path)
+    ledger.reserve(SUM, ledger.fitting(SUM))
+    spent, before = ledger.history().last.spent, ledger.state()
+    with pytest.raises(BudgetExceededError):
+        other.reserve(SUM, 1)
+    state = ledger.raise_budget(2.0, **WHY)
+    assert (state.budget, state.delta) == (2.0, 2e-5 if accounting == "gaussian" else 1e-5)
+    assert (state.guarantee().epsilon, state.guarantee().delta) == (state.budget, state.delta)
+    assert [(one.before, one.epsilon, one.by, one.why) for one in state.raised] == [(1.0, 2.0, *WHY.values())]
+    assert ledger.history().last.spent == spent
+    other.reserve(SUM, other.fitting(SUM))  # an object that was open before knows it
+    with pytest.raises(BudgetExceededError):
+        Ledger.open(path).reserve(SUM, 1)
+    third = Ledger.open(path).raise_budget(3.0, **WHY)
+    assert (third.delta, len(third.raised)) == (state.delta, 2)
+    assert Ledger.open(path).verify(before.head) == third
+    history = ledger.history()
+    assert history.until_head(before.head, "").state == before
+    assert history.limit == ledger.limit
+
+
+@pytest.mark.parametrize("accounting", ["renyi", "gaussian"])
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, float("nan"), 1e6, True])
+def test_a_budget_is_never_lowered(epsilon, accounting, path):
+    ledger = made(path, accounting)
+    for wrong in ({"epsilon": epsilon, **WHY}, {"epsilon": 2.0, "by": " ", "why": "x"}):
+        with pytest.raises(InvalidParameterError):
+            ledger.raise_budget(**wrong)
+    assert ledger.state().entries == 1
+
+
+@pytest.mark.parametrize("edit", [{"epsilon": 9.0}, {"capacity": 10**15}, {"before": 0.5}, {"delta": 1e-4}, {"by": 1}])
+def test_an_edited_raise_is_found_whoever_computed_the_hashes_again(edit, path):
+    made(path).raise_budget(2.0, **WHY)
+    rechained(path, {1: edit})
+    with pytest.raises(LedgerTamperedError):
+        Ledger.open(path).verify()
+
+
+def test_a_raise_that_is_killed_before_its_end_never_was(path):
+    made(path)
+
+    def die(*_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def raise_and_die() -> None:
+        Transaction._seal = die  # type: ignore[method-assign]
+        Ledger.open(path).raise_budget(2.0, **WHY)
+
+    child = forked(raise_and_die)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert Ledger.open(path).verify().raised == ()
+    children = [forked(lambda epsilon=epsilon: Ledger.open(path).raise_budget(epsilon, **WHY)) for epsilon in (2, 2)]
+    assert sorted(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children)[0] == 0
+    assert [one.epsilon for one in Ledger.open(path).verify().raised] == [2.0]  # one of both, and the other is refused
+
+
+def delta_in_view_of_the_loss(first: float, mu_squared_of: Any) -> float:
+    """Return the δ of somebody who spends a budget whole, sees the loss, and takes the raise that is worst."""
+    spent, after = most_shifts(first, 1e-5), [(first * one, mu_squared_of(first * one)) for one in RAISES]
+    loss = np.linspace(spent / 2 - 2 * np.sqrt(spent), spent / 2 + 10 * np.sqrt(spent), 20_001)
+    worst = np.maximum(0, 1 - np.exp(first - loss))
+    for epsilon, mu in ((one, np.sqrt(more - spent)) for one, more in after if more > spent):
+        left = epsilon - loss
+        more = norm.cdf(mu / 2 - left / mu) - np.exp(left + norm.logcdf(-mu / 2 - left / mu))
+        worst = np.maximum(worst, more)
+    return float(np.trapezoid(worst * norm.pdf(loss, spent / 2, np.sqrt(spent)), loss))
+
+
+RAISES = 1 + np.geomspace(1e-6, 30, 100)
+
+
+@pytest.mark.parametrize("first", [0.1, 1.0, 10.0])
+def test_a_gaussian_budget_that_is_raised_in_view_of_the_loss_keeps_its_delta(first):
+    def raised(epsilon: float) -> float:
+        try:
+            return GaussianFilter(first, 1e-5).raised(epsilon).mu_squared
+        except InvalidParameterError:
+            return 0.0
+
+    assert 1e-5 < delta_in_view_of_the_loss(first, raised) < 1.5e-5
+    assert delta_in_view_of_the_loss(first, lambda epsilon: most_shifts(epsilon, 1e-5)) > 2.8e-5
+
+
+def test_grains_of_a_gaussian_budget_are_the_same_whatever_the_budget():
+    small, large = GaussianFilter(0.5, 1e-5), GaussianFilter(1e5, 0.99)
+    assert small.cost(SUM) == large.cost(SUM) == small.raised(2.0).cost(SUM)
+    assert large.capacity == pytest.approx(most_shifts(1e5, 0.99) * 1e15, rel=1e-9)
+    assert small.capacity == pytest.approx(most_shifts(0.5, 1e-5) * 1e15, rel=1e-9)
+    renyi = RenyiFilter.suited_to(1.0, 1e-5)
+    assert renyi.raised(1.5).capacity == pytest.approx(renyi.capacity + 0.5e12, rel=1e-11)
+
+
+# People
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.uniform(size=(360, 4))
+Y = (X[:, 0] > 0.5).astype(int)
+IDS = np.array([f"patient-{row // 2}" for row in range(300)])
+GONE = "patient-17"
+METHODS: dict[str, dict[str, Any]] = {
+    "vectors": {},
+    "capped votes": {"teacher": NearestQueries(3), "random_state": 0},
+    "schema": {"public": Schema(dict.fromkeys("abcd", (0, 1)))},
+    "teachers": {"teacher": Ridge(), "n_teachers": 12, "random_state": 0},
+}
+
+
+def fit(path: Path, who: Any = slice(300), **settings: Any) -> Any:
+    own = {"epsilon": 0.4, "budget": 1.0, "classes": [0, 1], "insist": True, "noise": SimulationNoise(3), **settings}
+    rows = {} if "public" in own else {"X_public": X[300:]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return PATEClassifier(ledger=path, **own).fit(X[:300][who], Y[:300][who], entity_ids=IDS[who], **rows)
+
+
+def shown(model: Any) -> Any:
+    return model.predict(X[300:]).tolist(), model.n_teachers_, model.rounds_
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_card_that_was_right_stays_right_after_a_raise(path, tmp_path):
+    own: dict[str, Any] = {"noise": None}
+    first = fit(path, **own)
+    cards = [first.save(tmp_path / "alone") / "card.json"]
+    second = fit(path, question="second", **own)  # it states the budget
+    cards.append(second.save(tmp_path / "budget") / "card.json")
+    Ledger.open(path).raise_budget(2.0, **WHY)
+    history = Ledger.open(path).history()
+    alone, whole = (proved_card(read_card(card), str(card), history) for card in cards)
+    assert alone.epsilon.epsilon < 0.4001 < whole.epsilon.epsilon == 1
+    assert "released from this budget, until it is raised, has ε = 1.0" in whole.as_markdown().replace("\n", " ")
+    assert _from_results(cards[0], history.until_head(alone.budget["head"], ""), claimed=False).epsilon == alone.epsilon
+    now = _from_results(cards[1], history, claimed=False)
+    assert (now.epsilon.epsilon, now.budget["raised"][0]["before"]) == (2, 1)
+    assert "from ε = 1.0 to 2.0 by Dr. Müller: second study, approved" in now.as_markdown()
+    assert proved_card(now, "", history).epsilon == history.state.guarantee()
+    for model, question, epsilon in ((first, "", first.epsilon_.epsilon), (second, "second", 2.0)):
+        again = fit(path, budget=2.0, question=question, **own)  # the same release, at no cost
+        assert (again.release_.cost, shown(again)) == (0, shown(model))
+        assert again.epsilon_.epsilon in (epsilon, 2.0)
+    with pytest.raises(LedgerMismatchError, match=r"`budget` must be 2, that of the ledger\. Got 1"):
+        fit(path)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("method", METHODS)
+def test_a_fit_after_a_withdrawal_is_one_whose_table_never_had_the_person(method, path, tmp_path):
+    own, stay = METHODS[method], IDS != GONE
+    before = fit(path, **own)
+    copy = shutil.copy(path, tmp_path / "copy")
+    assert len(set(Ledger.open(path).withdraw([GONE, GONE]))) == 1
+    again = fit(path, **own)
+    assert (again.release_.cost, shown(again)) == (0, shown(before)) == (0, shown(fit(copy, **own)))
+    later, without = fit(path, question="later", **own), fit(copy, stay, question="later", data_changed=True, **own)
+    assert shown(later) == shown(without)
+    assert later.release_.cost > 0
+    assert Ledger.open(path).verify().entries == Ledger.open(copy).verify().entries
+    for one, other in zip(later._private, without._private, strict=True):
+        assert repr(getattr(later, one)) == repr(getattr(without, other))
+    assert GONE not in str(Ledger.open(path).export()) + repr(Ledger.open(path))
+
+
+class Noting(LogisticRegression):
+    """A teacher that notes what was fitted."""
+
+    noted: ClassVar = Counter[bytes]()
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        super().fit(X, y, sample_weight)
+        Noting.noted[self.coef_.tobytes()] += 1
+        return self
+
+
+def test_teachers_of_others_are_bit_for_bit_the_same_with_and_without_checkpoints(path, tmp_path, monkeypatch):
+    own = {"teacher": Noting(), "n_teachers": 12, "random_state": 0, "n_jobs": 1, "epsilon": None, "n_queries": 5}
+
+    def noted(path: Path, **more: Any) -> tuple[Any, Counter[bytes]]:
+        Noting.noted.clear()
+        return fit(path, **own, **more), Counter(Noting.noted)
+
+    copy, kept = tmp_path / "copy", tmp_path / "kept"
+    made(path)
+    shutil.copy(path, copy)
+    with monkeypatch.context() as stopped:
+        stopped.setattr(Ledger, "reserve_new", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            noted(path, checkpoints=kept)
+    before = Counter(Noting.noted)
+    for one in (path, copy):
+        Ledger.open(one).withdraw([GONE])
+    (model, resumed), (other, whole) = noted(path, checkpoints=kept), noted(copy)
+    assert (before - whole).total() == (whole - before).total() == 1  # the teacher of the person who withdrew
+    assert resumed - before == whole - before
+    assert resumed.total() < before.total()
+    assert np.array_equal(model.votes_.counts, other.votes_.counts)
+
+
+def test_what_cannot_leave_people_out_is_refused_and_spends_nothing(path):
+    ledger = made(path, unit=ONE_TEACHER)
+    votes = VoteHistogram(np.array([[9, 1], [2, 8]]), 10)
+    session = LabelingSession(votes, GNMax(30.0), ledger, X_voted=X[:2])
+    first = session.ask(X[:1])
+    Ledger.open(path).withdraw([GONE])
+    assert session.ask(X[:1]).labels == first.labels
+    with pytest.raises(LedgerMismatchError, match="People have withdrawn from"):
+        session.ask(X[1:2])
+    of_rows = made(path.with_name("b.ledger"), unit=PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW))
+    of_rows.withdraw([GONE])
+    with pytest.raises(LedgerMismatchError, match="People have withdrawn from") as error:
+        PATEClassifier(ledger=of_rows.path, epsilon=0.4, unit="row", insist=True, classes=[0, 1]).fit(
+            X[:300], Y[:300], X_public=X[300:]
+        )
+    assert GONE not in str(error.value)
+    assert (ledger.state().entries, of_rows.state().spent) == (3, 0)
+
+
+def test_somebody_who_withdraws_while_a_fit_prepares_is_not_in_it(path, monkeypatch):
+    made(path)
+    releasing = Ledger.releasing
+
+    def withdraw_first(ledger: Ledger, *queries: Any) -> Any:
+        monkeypatch.setattr(Ledger, "releasing", releasing)
+        Ledger.open(path).withdraw([GONE])
+        return releasing(ledger, *queries)
+
+    monkeypatch.setattr(Ledger, "releasing", withdraw_first)
+    with pytest.raises(LedgerMismatchError, match="run the fit again if somebody withdrew just now"):
+        fit(path)
+    assert Ledger.open(path).state().spent == 0
+    assert fit(path).release_.cost > 0
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_cohort_that_is_empty_shows_nowhere(path, tmp_path):
+    fit(path, slice(100), release="January")
+    copy = Path(shutil.copy(path, tmp_path / "copy"))
+    Ledger.open(path).withdraw(IDS[:100])
+    for one in (path, copy):
+        fit(one, release="February")
+    exports = [[(entry["kind"], entry["spent"]) for entry in Ledger.open(one).export()] for one in (path, copy)]
+    assert exports[0] == exports[1]
+    assert Ledger.open(path).verify().cohorts == Ledger.open(copy).verify().cohorts
+
+
+@pytest.mark.parametrize("edit", ["DELETE FROM withdrawn", "DROP TABLE withdrawn", "UPDATE withdrawn SET day = 'x'"])
+def test_people_who_withdrew_are_kept_and_copied_and_an_edit_is_found(edit, path, tmp_path):
+    ledger = made(path)
+    head = ledger.state().head
+    assert ledger.withdraw([GONE, 17]) == ledger.withdraw(["patient-17", " 017"])
+    assert ledger.backup(tmp_path / "copy") == ledger.state().head == head
+    copy = Ledger.open(tmp_path / "copy")
+    assert copy.staying([GONE, "17", "18"])[0].tolist() == [False, False, True]
+    with closing(sqlite3.connect(path)) as raw:
+        raw.execute(edit)
+        raw.commit()
+    for use in (Ledger.open(path).verify, lambda: ledger.withdraw(["other"]), lambda: fit(path)):
+        with pytest.raises(LedgerTamperedError):
+            use()
+
+
+def test_a_ledger_that_was_made_without_the_table_takes_withdrawals(path):
+    made(path)
+    with closing(sqlite3.connect(path)) as raw:
+        raw.execute("DROP TABLE withdrawn")
+    ledger = Ledger.open(path)
+    assert ledger.verify().entries == 1
+    ledger.withdraw([GONE])
+    assert ledger.verify().entries == 1
+
+
+@pytest.mark.rest
+def test_the_verbs_raise_and_withdraw(called, path):
+    folder = path.parent
+    for accounting in ("renyi", "gaussian"):
+        init = f"ledger init {accounting} --epsilon 1 --delta 1e-5 --neighbors entity --accounting {accounting}"
+        assert called(*init.split(), cwd=folder).returncode == 0
+        done = called("ledger", "raise", accounting, "--epsilon", "2", "--by", "Dr. M", "--why", "approved", cwd=folder)
+        assert "the budget is now ε = 2" in done.stdout
+        assert ("doubles it" in done.stdout) == (accounting == "gaussian")
+        assert "from ε = 1 to 2 by Dr. M: approved" in called("ledger", "show", accounting, cwd=folder).stdout
+        low = called("ledger", "raise", accounting, "--epsilon", "2", "--by", "M", "--why", "approved", cwd=folder)
+        assert (low.returncode, "must be above" in low.stderr) == (2, True)
+        gone = called("ledger", "withdraw", accounting, "--id", "patient-17", "--id", "18", cwd=folder)
+        assert gone.returncode == 0
+        assert "patient-17" not in gone.stdout + gone.stderr + called("ledger", "export", accounting, cwd=folder).stdout
