@@ -306,12 +306,17 @@ class Budget:
     def least_noise(self, event_of: Callable[[float], Event]) -> float:
         """Return the least noise at which a release costs at most `epsilon`, or its share of the whole budget."""
         existing = existing_ledger(self.ledger)
-        begun = None if existing is None else existing.intended_noise(self.identity) or existing.noise_of(self.question)
-        if begun is not None:  # never found again, which might give other digits
+        if (begun := self.begun) is not None:  # never found again, which might give other digits
             return begun
         limit = limit_of(self.budget or self._target, self.delta, self._accounting_of_new)
         limit = existing.limit if existing else limit
         return noise_within(limit, repeated(event_of, self.releases), self.epsilon, self.accounting)
+
+    @property
+    def begun(self) -> float | None:
+        """The noise that was found for this release, or for the first of its question that has a name."""
+        existing = existing_ledger(self.ledger)
+        return None if existing is None else existing.intended_noise(self.identity) or existing.noise_of(self.question)
 
     def opened(self, method: Method, sizes: Sizes) -> Ledger:
         """Return the ledger with a binding of its own; the file of a new one appears with its first reservation."""
@@ -343,6 +348,13 @@ class Budget:
         else:
             require_terms(existing, self.budget, self.delta, self.unit)
             require_within(self.epsilon, existing.limit)
+
+    def check_beginning(self, most: Event) -> None:
+        """Refuse a name, people, or a release that is `most` as the ledger would, as far as is known; write nothing."""
+        existing = existing_ledger(self.ledger)
+        if existing is not None:
+            existing.for_release().bind(self.digest(), changed=self.data_changed or self.release is not None)
+            existing.check_release(self.release, self.identity, most)
 
     @property
     def _target(self) -> float:
