@@ -6,6 +6,7 @@ import secrets
 import warnings
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -35,6 +36,7 @@ from tutelage.exceptions import (
     LedgerOvertakenError,
     MuchNoiseWarning,
     OneClassWarning,
+    PreflightError,
     RepeatedFitWarning,
 )
 from tutelage.features import PublicColumns, Schema
@@ -231,6 +233,10 @@ class PATEClassifier(ClassifierMixin, Inputs):
     drawn_, remembered_ : int
         Number of different queries that were labeled in this fit, and that kept the labels of earlier fits on this
         ledger: the private rows of this fit did not vote on these.
+    earlier_ : tuple of str
+        Names of the releases of the same question before this one, if they have names.
+    n_earlier_ : int
+        Number of noisy sums of these from which the student learned too, at no cost.
     epsilon_ : PublicEpsilon
         The worst-case guarantee. It covers these labels alone if nothing else was released through the ledger before;
         otherwise it is the ledger's budget, for all releases together.
@@ -293,6 +299,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
     moments_: Any
     public_model_: Any
     class_weight_: Any
+    earlier_: tuple[str, ...]
 
     _private: tuple[str, ...] = ()  # names of attributes that only the owner of the rows may see
 
@@ -415,6 +422,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         if (batches := _batches_of(X, y)) is None:
             received = self._received(X, *given)
             budget = self._budget(received.run, received.known.digest, received.people.shards.unit, received.given)
+            self._look(received)
             budget.check()  # before anything is learned from public rows
             run, people, public = self._ready(received)
         else:
@@ -439,14 +447,22 @@ class PATEClassifier(ClassifierMixin, Inputs):
             Other methods, one of which may have been chosen when the release was begun.
         """
         names = ("X_public", "y_public", "entity_ids", "silos", "whole_rows")
-        run, known, people, _, labels, given, _ = self._received(X, self.resolved(), y, *map(more.get, names))
+        received = self._received(X, self.resolved(), y, *map(more.get, names))
+        run, known, people, _, labels, given, _ = received
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the fit says them
+                self._look(received)
+        except PreflightError:
+            self._look(received)  # nothing else will say them
         unit = people.shards.unit
 
         def begun_by(method: Method) -> tuple[Method, Budget]:
             seen = given if labels is None or method.takes_labels else given[:1]
-            return method, self._budget(replace(run, method=method), known.digest, unit, seen)
+            by = replace(run, method=copy(self).set_params(method=method)._unchecked().method)
+            return method, self._budget(by, known.digest, unit, seen)
 
-        by_fit = begun_by(run.method)
+        by_fit = run.method, self._budget(run, known.digest, unit, given)
         method, budget = next((one for one in map(begun_by, methods) if one[1].begun is not None), by_fit)
         budget.check()
         sizes = Sizes(
@@ -718,8 +734,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
                     boundary.require_room(method, public)
                     boundary.prepared = method.prepare(public, people.only(taking_part))
                 # Found in the turn of this release: one that it waited for is an earlier one.
-                earlier_ones = () if self.release is None else boundary.ledger.earlier(budget.question, self.release)
-                asked = method.steps(replace(public, earlier=earlier_ones))
+                self.earlier_ = () if self.release is None else boundary.ledger.earlier(budget.question, self.release)
+                asked = method.steps(replace(public, earlier=self.earlier_))
                 before, made = boundary.ledger.state(), boundary.run(asked)
                 # How many were asked may have followed from answers: `most` is as many as could have been.
                 return before, made, boundary.ledger.whole_release(budget.identity, boundary.reservations, most)
@@ -732,7 +748,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         boundary.ledger.write_binding()
         self.open_ledger_, self.ledger_ = boundary.ledger, boundary.ledger.state()
         self.queries_, self.rounds_, self.n_teachers_ = made.queries, made.rounds, made.n_teachers
-        self.mechanism_ = method.mechanism
+        self.mechanism_, self.n_earlier_ = method.mechanism, boundary.n_earlier
         self.method_ = replace(run.method, mechanism=method.mechanism)  # type: ignore[type-var]
         # `alone` is all that was ever drawn through the ledger, if all of it was drawn for this release, which may have
         # been interrupted or repeated.

@@ -206,10 +206,14 @@ class Inputs(Parameters):
         people = PrivateRows(known.rows, targets[keep], shards)
         return Received(run, known, people, public, known_labels, given, label)
 
-    def _ready(self, received: Received) -> tuple[Resolved, PrivateRows, Public]:
-        """Look at the rows, and return the people and the public rows as the maps of the run show them."""
-        run, known, people, public, labels, _, label = received
+    def _look(self, received: Received) -> None:
+        """Refuse rows that should not be released from, and warn of others."""
+        run, known, _, public, _, _, label = received
         self._told(run, preflight(self._given(run, known, public, label), self._caller.words, insist=self.insist))
+
+    def _ready(self, received: Received) -> tuple[Resolved, PrivateRows, Public]:
+        """Return the people, and the public rows as the maps of the run show them."""
+        run, _, people, public, labels, _, _ = received
         run, shown = self._begun(run, public, labels)
         self.student_map_ = run.student_map
         shards = people.shards

@@ -363,6 +363,12 @@ class Ledger:
             self._check_unit(most)
             self._check_room(most, 1, 0)
 
+    def rooms(self, most: Event) -> dict[str, int]:
+        """Return for how many releases that are `most` each cohort has room; empty where releases have no names."""
+        with self._held() as read:
+            sums = read.checkpoint()
+        return {one: self._filter.fitting(most, sums.accounts[one]) for one in sums.releases}
+
     def _check_named(self, release: str, intent: str | None, spent_by_all: int) -> None:
         """Refuse the name of another release, and a ledger whose releases had no names."""
         begun = (one.content for one in self.history().entries if one.content.get("release") == release)
