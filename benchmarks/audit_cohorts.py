@@ -4,10 +4,10 @@
 
 A new ledger gets three named releases, each a whole fit of `Additive`, so many times with each of two data sets. They
 differ in one person, who comes with the first release and stays, is alone in its bins, and is of a class at odds with
-all others; more people come with each release. The attacker of `sums` knows all others, sees the noisy sums of all three
-releases, and takes the likelihood ratio of both data sets; that of `student` sees the three students and the noisy
-numbers of people. `audit_additive.py` says more on both, and on `distance`. Noise is simulated, with another seed for
-each release.
+all others; more people come with each release. The attacker of `sums` knows all others, sees the noisy sums of all
+three releases, and takes the likelihood ratio of both data sets; that of `student` sees the three students and the
+noisy numbers of people. `audit_additive.py` says more on both, and on `distance`. Noise is simulated, with another seed
+for each release.
 """
 
 import argparse
@@ -68,7 +68,7 @@ def audited(fault: str, fits: int) -> Bounds:
                 def recorded(boundary: Boundary, request: Any, *, tape: Any = tape, mine: Any = people[side]) -> Answer:
                     tape.append((request, RELEASE(boundary, request)))
                     cast, expected = boundary.kept[-1].ballots, request.ballot.cast(mine, request, None)
-                    assert np.array_equal(cast.totals, expected.totals)  # everybody takes part, also the one person
+                    np.testing.assert_array_equal(cast.totals, expected.totals)  # everybody takes part
                     return tape[-1][1]
 
                 with patch.object(Boundary, "release", recorded):

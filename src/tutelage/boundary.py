@@ -359,7 +359,7 @@ class Budget:
         """Return what a release takes that is `most`, and how many such ones people have room for, by their cohort."""
         existing, limit = existing_ledger(self.ledger), self.limit
         new = {} if self.release is None else {self.release: limit.fitting(most, 0)}
-        return limit.share(limit.cost(most)), new | ({} if existing is None else existing.rooms(most))
+        return limit.share(limit.cost(most)), ({} if existing is None else existing.rooms(most)) | new
 
     @property
     def limit(self) -> Filter:

@@ -16,12 +16,12 @@ CEILINGS = {
     "_internal": 1_345,
     "accounting": 2_645,
     "audit": 1_630,
-    "cli": 3_815,
+    "cli": 3_925,
     "datasets": 170,
-    "estimator": 2_045,
+    "estimator": 2_140,
     "features": 2_895,
     "federation": 3_950,
-    "ledger": 2_560,
+    "ledger": 2_585,
     "mechanisms": 1_180,
     "methods": 2_400,
     "planning": 985,
@@ -30,9 +30,9 @@ CEILINGS = {
     "students": 3_055,
     "teachers": 2_955,
     "testing": 385,
-    "root": 4_725,
+    "root": 4_755,
 }
-TEST_LINES = 32_600
+TEST_LINES = 32_720
 
 
 def lines_of(*paths: Path) -> int:

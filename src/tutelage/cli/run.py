@@ -21,6 +21,7 @@ from tutelage._internal.outputs import Claim
 from tutelage._internal.releases import RESULTS, claimed_folder, released
 from tutelage.accounting import data_independent
 from tutelage.ballots import VoteHistogram, write_sums
+from tutelage.boundary import Budget
 from tutelage.cli.config import PublishedSection, RunConfig, load_config
 from tutelage.cli.plan import begun_with, plan_for, with_method
 from tutelage.cli.publish import check_proposal, read_proposal, tested
@@ -36,8 +37,8 @@ from tutelage.cli.sources import (
 )
 from tutelage.cli.text import interruption_says, plain_console, print_json, remark, say
 from tutelage.estimator import PATEClassifier
-from tutelage.estimator.classifier import FEW_VOTES_LEFT, Beginning
-from tutelage.events import Composed
+from tutelage.estimator.classifier import FEW_VOTES_LEFT
+from tutelage.events import Composed, Event
 from tutelage.exceptions import (
     BudgetContinuedWarning,
     ConfigError,
@@ -45,6 +46,7 @@ from tutelage.exceptions import (
     PreflightWarning,
     TutelageError,
 )
+from tutelage.ledger.ledger import existing_ledger
 from tutelage.methods import Sizes
 from tutelage.partition import canonical_ids
 from tutelage.privacy import ONE_TEACHER, round_up
@@ -125,7 +127,7 @@ def _released(
     if data.batches is None:  # otherwise nothing is planned, and rows are read once less
         settings, begins = begun_with(settings, data, **more)
         if more["release"] is not None:
-            remark(_schedule(begins, more["release"]))
+            remark(_schedule(begins.budget, begins.most, more["release"]))
         check(settings, data, **more)
     found = plan_for(settings, data)  # where the configuration leaves the method open
     if found is not None:
@@ -329,13 +331,16 @@ def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
         console.print(f"  {program} example files")
 
 
-def _schedule(begins: Beginning, release: str) -> str:
+def _schedule(budget: Budget, most: Event, release: str) -> str:
     """Return what a release will take of each person, and how many such ones there is room for; public."""
-    share, rooms = begins.budget.rooms(begins.most)
-    by_room = [f"{room:,} ({names})" for room, names in _grouped({one: rooms[one] for one in sorted(rooms)})]
+    ledger = existing_ledger(budget.ledger)
+    if ledger is not None and release in ledger.state().cohorts:
+        return f"{release} was begun before: it is the same release, and what it has paid for is not paid again."
+    share, rooms = budget.rooms(most)
+    by_room = [f"{room:,} ({names})" for room, names in _grouped(rooms)]
     return (
-        f"{release} takes {round_up(share):.4f} of ε = {begins.budget.limit.epsilon:g} of each person who takes part. "
-        f"Room for such releases before it, by the release with which people came: {', '.join(by_room)}."
+        f"{release} takes {round_up(share):.4f} of ε = {budget.limit.epsilon:g} of each person who takes part. Room "
+        f"for such releases before it, by the release with which people came: {', '.join(by_room)}."
     )
 
 
@@ -350,7 +355,7 @@ def _grouped(values: Mapping[str, Any]) -> list[tuple[Any, str]]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Return names of releases in the order in which they began, as text; of many the first and the last."""
+    """Return names of releases as text; of many the first and the last."""
     few = ", ".join(names) if len(names) <= _GROUPS else f"{len(names)} releases, {names[0]} to {names[-1]}"
     return few or "none"
 
@@ -358,14 +363,17 @@ def _listed(names: Sequence[str]) -> str:
 def _add_release(row: Any, model: PATEClassifier) -> None:
     """Add to the summary who took part in a release, what it learned from, and what the one before reached; public."""
     history, ledger = model.open_ledger_.history(), model.ledger_
-    begun = next(one.content for one in history.entries if one.content.get("release") == model.release)
-    row("took part: people who came with", _listed(begun["cohorts"]))
-    if absent := [one for one in ledger.cohorts if one not in begun["cohorts"]]:
-        row("took no part", _listed(absent))
-    for share, names in _grouped({name: round_up(share) for name, share in ledger.cohorts.items()}):
-        row(f"spent of people who came with {names}", f"{share:.4f}")
-    asked = sum(one.queries for one in history.asked if one.reserved.content.get("release") == model.release)
-    row("sums or labels: of this release / earlier ones", f"{asked:,} / {model.n_earlier_:,}")
+    names = [one.content["release"] for one in history.entries if "cohorts" in one.content]
+    taking_part = next(one.content["cohorts"] for one in history.entries if one.content.get("release") == model.release)
+    row("took part: people who came with", _listed(taking_part))
+    before = names[: names.index(model.release)]
+    if absent := [one for one in before if one not in taking_part]:
+        row("took no part: their budget is spent", _listed(absent))
+    for share, alike in _grouped({name: round_up(ledger.cohorts[name]) for name in names}):
+        row(f"spent of people who came with {alike}", f"{share:.4f}")
+    if model.method_.closed_form:
+        asked = sum(one.queries for one in history.asked if one.reserved.content.get("release") == model.release)
+        row("sums: of this release / earlier ones", f"{asked:,} / {model.n_earlier_:,}")
 
 
 def _number_of_voters(model: PATEClassifier, number: int | None) -> str:
