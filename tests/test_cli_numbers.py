@@ -2,13 +2,15 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
 
-from runs_of_people import NUMBERS, configure_people
+from runs_of_people import ADDITIVE, NUMBERS, configure_people
 from test_cli import refusal, succeeded, write_people
 from tutelage import PATEClassifier, PATERegressor
+from tutelage.cli import run
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features import Schema
 from tutelage.methods import AdditiveMean
@@ -72,7 +74,7 @@ def test_releases_with_names_have_folders_of_their_own_and_people_a_budget_each(
     for name in ("2026-01", "2026-02"):
         done = succeeded(called("run", "config.toml", "--as", name, cwd=folder))
         assert f"spent of people who came with {name}" in done.stdout
-        assert "before" not in done.stdout  # not all of it was released by an earlier run
+        assert "released before" not in done.stdout
         assert f"| {name} |" in (folder / "out" / name / "card.md").read_text()
     shown = json.loads(succeeded(called("ledger", "show", "private.csv.ledger", "--json", cwd=folder)).stdout)
     assert shown["cohorts"] == {"2026-01": pytest.approx(2.0, rel=1e-3), "2026-02": pytest.approx(1.0, rel=1e-2)}
@@ -80,8 +82,57 @@ def test_releases_with_names_have_folders_of_their_own_and_people_a_budget_each(
     exposed = json.loads(succeeded(called("ledger", "exposure", "private.csv.ledger", "--json", cwd=folder)).stdout)
     assert [one["queries"] for one in exposed] == [10, 5]
     assert "must be a name" in refusal(called("run", "config.toml", "--as", "../other", cwd=folder), 2)
+    again = succeeded(called("run", "config.toml", "--as", "2026-01", "--overwrite", cwd=folder))
+    assert "2026-01 was begun before" in again.stderr
+    third = succeeded(called("run", "config.toml", "--as", "2026-03", cwd=folder))
+    assert "0 (2026-01), 1 (2026-02), 2 (2026-03)" in " ".join(third.stderr.split())
+    for line in ("took part: people who came with.*2026-02, 2026-03", "took no part: .*2026-01", "earlier ones.*5 / 4"):
+        assert re.search(line, third.stdout)
     (folder / "out").rename(folder / "months")
     assert "must name each release" in refusal(called("run", "config.toml", cwd=folder), 1)
+
+
+def test_two_questions_about_the_same_people_are_charged_to_the_same_cohorts(tmp_path, called):
+    write_people(tmp_path, private=900)
+    for column in ("ill", "ward"):
+        configure_people(tmp_path, ADDITIVE, privacy="budget = 2.0\nreleases = 4")
+        text = (tmp_path / "config.toml").read_text()
+        text = (
+            text if column == "ill" else text.replace('"ill"', '"ward"').replace('["no", "yes"]', '["north", "south"]')
+        )
+        text = text.replace('label = "', f'question = "{column} in the year"\nlabel = "')
+        (tmp_path / f"{column}.toml").write_text(text.replace('folder = "out"', f'folder = "{column}"'))
+    (tmp_path / "schema.toml").write_text("[schema]\nage = [20, 89]\ndose = [0, 1]\n")
+    with (tmp_path / "private.csv").open(newline="") as file:
+        rows = [row for row in csv.reader(file) if row[2] in ("ward", "north", "south")]
+    with (tmp_path / "private.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    found = dict[str, tuple[str, str]]()
+    for month in ("2026-01", "2026-02"):
+        for column in ("ill", "ward"):
+            done = succeeded(called("run", f"{column}.toml", "--as", f"{month} {column}", cwd=tmp_path))
+            found[f"{month} {column}"] = done.stdout, done.stderr
+    spent = json.loads(succeeded(called("ledger", "show", "private.csv.ledger", "--json", cwd=tmp_path)).stdout)
+    shares = {"2026-01 ill": 2.0, "2026-01 ward": 1.5, "2026-02 ill": 1.0, "2026-02 ward": 0.5}
+    assert spent["cohorts"] == pytest.approx(shares, rel=1e-2)
+    assert "0.5000 of ε = 2 of each person" in " ".join(found["2026-02 ill"][1].split())
+    assert "2 (2026-01 ill), 3 (2026-01 ward), 4 (2026-02 ill)." in " ".join(found["2026-02 ill"][1].split())
+    assert "4 / 0 " in found["2026-01 ward"][0]  # which is another question
+    assert "4 / 2 " in found["2026-02 ill"][0]
+    path = tmp_path / "ill.toml"
+    path.write_text(path.read_text().replace("in the year", "in the month"))
+    (tmp_path / "ill").rename(tmp_path / "elsewhere")
+    assert "begun with other settings" in refusal(called("run", "ill.toml", "--as", "2026-02 ill", cwd=tmp_path), 1)
+
+
+@pytest.mark.parametrize(("spent", "said"), [
+    ({"a": 1, "b": 2, "c": 1}, [(1, "a, c"), (2, "b")]),
+    ({f"m{n:02}": n for n in range(24)},
+     [(0, "m00"), (1, "m01"), (2, "and more, 20 releases, m02 to m21"), (22, "m22"), (23, "m23")]),
+    (dict.fromkeys(map(str, range(9)), 1), [(1, "9 releases, 0 to 8")]),
+])  # fmt: skip
+def test_cohorts_are_named_in_few_words(spent, said):
+    assert run._grouped(spent) == said
 
 
 @pytest.mark.parametrize("with_target", [True, False])

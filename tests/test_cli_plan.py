@@ -119,3 +119,49 @@ def test_a_run_that_nothing_would_come_of_stops_before_it_spends(called, tmp_pat
     assert not list(tmp_path.glob("*.ledger"))
     named = configuration(tmp_path, NAMED, noise=300.0)
     assert called("run", named).returncode == 0
+
+
+def test_what_a_ledger_refuses_is_refused_before_a_plan_and_a_planned_release_is_repeated_without_one(
+    called, tmp_path, monkeypatch
+):
+    config = configuration(tmp_path, private='entity = "patient"\npeople = 300\n')
+    config.write_text(text := config.read_text().replace("epsilon = 1.0", "budget = 1.0\nreleases = 2"))
+
+    def refused(more, *options, **changed):
+        config.write_text(text + more)
+        for old, new in changed.values():
+            config.write_text(config.read_text().replace(old, new))
+        return refusal(called("run", config, *options), 1)
+
+    assert "plan: Use " in " ".join(succeeded(called("run", config, "--as", "January")).stderr.split())
+    planned = json.loads((tmp_path / "out" / "January" / "card.json").read_text())
+    with monkeypatch.context() as patched:
+        patched.setattr("tutelage.cli.run.plan_for", lambda *_: pytest.fail("it came to a plan"))
+        (tmp_path / "out").rename(tmp_path / "once")
+        assert "begun with other settings" in refused("[training]\nseed = 7\n", "--as", "January")
+        assert "must name each release" in refused("")
+        assert "`delta` must be 1e-05" in refused("", "--as", "February", delta=("delta = 1e-5", "delta = 1e-6"))
+        assert "contains the budget of these data" in refused(
+            "", "--as", "February", ledger=("[privacy]", '[privacy]\nledger = "b.ledger"')
+        )
+    config.write_text(text.replace("people = 300", "people = 290"))
+    for name, spent in (("January", {"January": 0.5}), ("February", {"January": 1.0, "February": 0.5})):
+        with monkeypatch.context() as patched:
+            patched.setattr("tutelage.cli.plan.make_plan", lambda **_: pytest.fail("it was planned again"))
+            done = succeeded(called("run", config, "--as", name))
+        assert "as in an earlier release of this question" in done.stderr
+        card = json.loads((tmp_path / "out" / name / "card.json").read_text())
+        assert [card[one] for one in ("mechanism", "selection")] == [planned[one] for one in ("mechanism", "selection")]
+        assert card["budget"]["cohorts"] == pytest.approx(spent, rel=1e-2)
+
+
+def test_a_name_and_a_release_without_room_are_refused_before_a_plan_where_releases_have_none(
+    called, tmp_path, monkeypatch
+):
+    config = configuration(tmp_path, NAMED, private='entity = "patient"\npeople = 300\n')
+    succeeded(called("run", config))
+    monkeypatch.setattr("tutelage.cli.run.plan_for", lambda *_: pytest.fail("it came to a plan"))
+    config.write_text(config.read_text().replace(NAMED, "[training]\nseed = 7\n"))
+    assert "`release` must be left out" in refusal(called("run", config, "--as", "January"), 1)
+    (tmp_path / "out").rename(tmp_path / "once")
+    assert "has no room for this release" in refusal(called("run", config), 1)

@@ -20,7 +20,7 @@ import numpy as np
 
 from tutelage import mechanisms
 from tutelage.accounting.calibration import noise_within, repeated, require_within
-from tutelage.accounting.filter import Accounting, limit_of
+from tutelage.accounting.filter import Accounting, Filter, limit_of
 from tutelage.events import Composed, Event, Repeated
 from tutelage.exceptions import (
     BudgetExceededError,
@@ -79,6 +79,7 @@ class Boundary:
     def __init__(self, ledger: Ledger, noise: NoiseSource, prepared: Any = None) -> None:
         self.ledger, self.prepared = ledger, prepared
         self.kept: list[Kept] = []  # private
+        self.n_earlier = 0  # sums of earlier releases that were averaged with these
         self._answered: list[Answer] = []
         self._noise = noise
         self._unstored: tuple[Reservation, dict[bytes, Labels], Event] | None = None
@@ -123,6 +124,7 @@ class Boundary:
         if request.earlier:  # which is not asked of the people of this release
             keys, event = self.keys(request), Repeated(self.event_of_one(request), 0)
             found = self.ledger.recall(keys) if self.ledger.answered_before(keys) else None
+            self.n_earlier += found is not None
             return None if found is None else Answer(np.array([found[key] for key in keys], dtype=np.int64), event, 0.0)
         return self.release_in_part(request) if request.partial else self.release(request)
 
@@ -305,13 +307,15 @@ class Budget:
 
     def least_noise(self, event_of: Callable[[float], Event]) -> float:
         """Return the least noise at which a release costs at most `epsilon`, or its share of the whole budget."""
-        existing = existing_ledger(self.ledger)
-        begun = None if existing is None else existing.intended_noise(self.identity) or existing.noise_of(self.question)
-        if begun is not None:  # never found again, which might give other digits
+        if (begun := self.begun) is not None:  # never found again, which might give other digits
             return begun
-        limit = limit_of(self.budget or self._target, self.delta, self._accounting_of_new)
-        limit = existing.limit if existing else limit
-        return noise_within(limit, repeated(event_of, self.releases), self.epsilon, self.accounting)
+        return noise_within(self.limit, repeated(event_of, self.releases), self.epsilon, self.accounting)
+
+    @property
+    def begun(self) -> float | None:
+        """The noise that was found for this release, or for the first of its question that has a name."""
+        existing = existing_ledger(self.ledger)
+        return None if existing is None else existing.intended_noise(self.identity) or existing.noise_of(self.question)
 
     def opened(self, method: Method, sizes: Sizes) -> Ledger:
         """Return the ledger with a binding of its own; the file of a new one appears with its first reservation."""
@@ -343,6 +347,32 @@ class Budget:
         else:
             require_terms(existing, self.budget, self.delta, self.unit)
             require_within(self.epsilon, existing.limit)
+
+    def check_beginning(self, most: Event) -> None:
+        """Refuse a name, people, or a release that is `most` as the ledger would, as far as is known; write nothing."""
+        existing = existing_ledger(self.ledger)
+        if existing is not None:
+            existing.for_release().bind(self.digest(), changed=self.data_changed or self.release is not None)
+            existing.check_release(self.release, self.identity, most)
+
+    def rooms(self, most: Event) -> tuple[float, dict[str, int]]:
+        """Return what a release takes that is `most`, and how many such ones people have room for, by their cohort."""
+        existing, limit = existing_ledger(self.ledger), self.limit
+        new = {} if self.release is None else {self.release: limit.fitting(most, 0)}
+        return limit.share(limit.cost(most)), ({} if existing is None else existing.rooms(most)) | new
+
+    @property
+    def limit(self) -> Filter:
+        """The budget of the ledger, or of a new one."""
+        existing = existing_ledger(self.ledger)
+        new = limit_of(self.budget or self._target, self.delta, self._accounting_of_new)
+        return new if existing is None else existing.limit
+
+    def require_room(self, most: Event) -> None:
+        """Refuse a release without a name that has no room, and of which nothing was released before."""
+        existing = existing_ledger(self.ledger)
+        if existing is not None and self.release is None:
+            existing.require(most, 1)
 
     @property
     def _target(self) -> float:

@@ -36,6 +36,7 @@ class PrivateSection(Section, frozen=True):
     classes: Annotated[Labels | dict[str, Labels] | None, about("Public class values, or tables of labels.")] = None
     target: Annotated[str | None, about("Instead of `label`, for tables: a column of numbers to predict.")] = None
     range: Annotated[list[float] | None, about("For `target`: its lowest and highest number; public.")] = None
+    question: Annotated[str | None, about("Name of what is learned; default: of its column.")] = None
     entity: Annotated[str | None, about("Id column of the person, who is the privacy unit.")] = None
     unit: Annotated[Literal["row"] | None, about("Instead of `entity`: each row is protected alone.")] = None
     silo: Annotated[str | None, about("For teacher-votes: a column with one teacher per value.")] = None
@@ -47,6 +48,11 @@ class PrivateSection(Section, frozen=True):
     def column(self) -> str:
         """The column of what is learned."""
         return next(one for one in (self.target, self.label, "y") if one is not None)
+
+    @property
+    def asked(self) -> str:
+        """The name by which the ledger knows what is learned."""
+        return self.column if self.question is None else self.question
 
 
 class PublicSection(Section, frozen=True):

@@ -8,18 +8,22 @@ from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
+from msgspec import structs
 from typer import Exit, Option
 
 from tutelage._internal.files import read_arrays
 from tutelage._internal.releases import claimed_folder, released
 from tutelage.accounting.calibration import epsilon_of_each
 from tutelage.cli.config import RunConfig, load_config
-from tutelage.cli.sources import RunData, check, check_public_rows, learn_features, load_sources, pool_of
-from tutelage.cli.text import AsJson, plain_console, say
+from tutelage.cli.sources import RunData, beginning, check, check_public_rows, learn_features, load_sources, pool_of
+from tutelage.cli.text import AsJson, plain_console, remark, say
+from tutelage.estimator.classifier import Beginning
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
 from tutelage.goals import Goal
+from tutelage.methods import METHODS, Method, Sizes
 from tutelage.planning import Plan
 from tutelage.planning import plan as make_plan
+from tutelage.privacy import ONE_TEACHER
 from tutelage.tables import TABLE_FILES, read_table
 
 _FILES = ("plan.json", "plan.html")
@@ -92,6 +96,33 @@ def plan(
         raise ConfigError(*map(_by_option, error.problems)) from None
     if not found.possible:
         raise Exit(_INFEASIBLE)
+
+
+def begun_with(settings: RunConfig, data: RunData, **more: Any) -> tuple[RunConfig, Beginning]:
+    """Return how a run would begin, and its settings with a method that an earlier plan chose for the same question.
+
+    Nothing is planned again then: a repeated release is the one that was planned, and a later one adds to it. What the
+    ledger refuses is refused here, before a plan takes minutes.
+    """
+    methods = list[Method]()
+    if settings.method is None and settings.schema is None and data.y_public is not None:
+        declared = None if settings.private is None else settings.private.people
+        sizes = Sizes(n_classes=len(data.classes), n_public=len(pool_of(settings, data)), unit=ONE_TEACHER)
+        for kind in METHODS.values():
+            methods += kind.proposals(declared or len(data.y_private), sizes)
+    begins = beginning(settings, data, methods, **more)
+    if not methods:
+        return settings, begins
+    if begins.budget.begun is None:
+        begins.budget.require_room(begins.most)
+        return settings, begins
+    remark(f"plan: {begins.method.title}, as in an earlier release of this question.")
+    return with_method(settings, begins.method), begins
+
+
+def with_method(settings: RunConfig, method: Method) -> RunConfig:
+    """Return settings with a method, and the feature map that it was planned for."""
+    return structs.replace(settings, method=method, features=structs.replace(settings.features, map=settings.map))
 
 
 def plan_for(settings: RunConfig, data: RunData) -> Plan | None:

@@ -4,6 +4,8 @@ import re
 import shutil
 import sys
 import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,8 +21,9 @@ from tutelage._internal.outputs import Claim
 from tutelage._internal.releases import RESULTS, claimed_folder, released
 from tutelage.accounting import data_independent
 from tutelage.ballots import VoteHistogram, write_sums
+from tutelage.boundary import Budget
 from tutelage.cli.config import PublishedSection, RunConfig, load_config
-from tutelage.cli.plan import plan_for
+from tutelage.cli.plan import begun_with, plan_for, with_method
 from tutelage.cli.publish import check_proposal, read_proposal, tested
 from tutelage.cli.sources import (
     RunData,
@@ -35,8 +38,15 @@ from tutelage.cli.sources import (
 from tutelage.cli.text import interruption_says, plain_console, print_json, remark, say
 from tutelage.estimator import PATEClassifier
 from tutelage.estimator.classifier import FEW_VOTES_LEFT
-from tutelage.events import Composed
-from tutelage.exceptions import BudgetContinuedWarning, ConfigError, FewPublicRowsWarning, PreflightWarning
+from tutelage.events import Composed, Event
+from tutelage.exceptions import (
+    BudgetContinuedWarning,
+    ConfigError,
+    FewPublicRowsWarning,
+    PreflightWarning,
+    TutelageError,
+)
+from tutelage.ledger.ledger import existing_ledger
 from tutelage.methods import Sizes
 from tutelage.partition import canonical_ids
 from tutelage.privacy import ONE_TEACHER, round_up
@@ -44,10 +54,11 @@ from tutelage.published import Judged, card_of, joined, objectionable, public_nu
 from tutelage.publishing import Proposal
 from tutelage.publishing.proof import claim_of
 from tutelage.publishing.recording import record_of
-from tutelage.reporting import PrivacyCard
+from tutelage.reporting import PrivacyCard, read_card
 from tutelage.reporting.lints import LARGE_EPSILON, Finding, lint
 
-_CHECKPOINTS, _VOTES_FILE = "checkpoints", "private-votes.npz"
+_CHECKPOINTS, _VOTES_FILE, _CARD = "checkpoints", "private-votes.npz", "card.json"
+_GROUPS = 5  # of cohorts that are named one by one
 
 
 def run(
@@ -114,6 +125,9 @@ def _released(
     data = load_sources(settings, by_schema=True)
     check_public_rows(settings, data)
     if data.batches is None:  # otherwise nothing is planned, and rows are read once less
+        settings, begins = begun_with(settings, data, **more)
+        if more["release"] is not None:
+            remark(_schedule(begins.budget, begins.most, more["release"]))
         check(settings, data, **more)
     found = plan_for(settings, data)  # where the configuration leaves the method open
     if found is not None:
@@ -123,8 +137,7 @@ def _released(
                 f'name = "{found.best.method.name}".'
             )
         remark(f"plan: {found.sentences()[0]}")
-        features = structs.replace(settings.features, map=settings.map)  # which the plan was made for
-        settings = structs.replace(settings, method=found.parameters()["method"], features=features)
+        settings = with_method(settings, found.parameters()["method"])
     for finding in objections_before(settings, data):
         color = colors.RED if finding.severity == "danger" else colors.YELLOW
         say(f"tutelage: {finding.severity}: {finding.reason}", err=True, color=color)
@@ -264,6 +277,10 @@ def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
     if not settings.published:
         score = "student accuracy" if card.classes else "R² of the student"
         row(score, "not measured" if card.student_accuracy is None else f"{card.student_accuracy:.2%}")
+        for name in model.earlier_[-1:]:
+            with suppress(TutelageError, OSError):  # its folder may be elsewhere
+                if (before := read_card(settings.folder.parent / name / _CARD).student_accuracy) is not None:
+                    row(f"{score} of {name}", f"{before:.2%}")
         if card.majority_share is not None:
             row("accuracy of the majority class", f"{card.majority_share:.2%}")
         if card.public_labels_accuracy is not None:
@@ -284,8 +301,8 @@ def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
     by_this_run = model.release_.cost + spent - model.ledger_.spent  # a test of a proposal came after the labels
     of_budget = f"{round_up(spent):.4f} of ε = {round_up(card.budget['budget']):.4f}"
     row("budget spent: this run / total", f"{round_up(by_this_run):.4f} / {of_budget}")
-    for name, share in model.ledger_.cohorts.items():
-        row(f"spent of people who came with {name}", f"{round_up(share):.4f}")
+    if model.release is not None:
+        _add_release(row, model)
     row("mechanism", card.mechanism)
     if settings.schema is None:
         row("public rows labeled" if card.releases_sums else "queries", f"{card.queries:,}")
@@ -305,13 +322,58 @@ def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
     console.print(f"Ledger: {_shown(settings.ledger)}", soft_wrap=True)
     if card.findings:
         console.print("Objections on the card: " + ", ".join(f"{f.code} ({f.severity})" for f in card.findings))
-    names = ("card.html", "card.md", "card.json")
+    names = ("card.html", "card.md", _CARD)
     console.print("Card: " + ", ".join(str(_shown(settings.folder / name)) for name in names))
     if settings.dataset is not None:
         console.print(f"Next: open {_shown(settings.folder / names[0])} in a browser. Then use your own table:")
         called = Path(sys.argv[0])  # its path, if it was called by one and is not on the search path
         program = "tutelage" if called.name != "tutelage" or shutil.which("tutelage") else _shown(called)
         console.print(f"  {program} example files")
+
+
+def _schedule(budget: Budget, most: Event, release: str) -> str:
+    """Return what a release will take of each person, and how many such ones there is room for; public."""
+    ledger = existing_ledger(budget.ledger)
+    if ledger is not None and release in ledger.state().cohorts:
+        return f"{release} was begun before: it is the same release, and what it has paid for is not paid again."
+    share, rooms = budget.rooms(most)
+    by_room = [f"{room:,} ({names})" for room, names in _grouped(rooms)]
+    return (
+        f"{release} takes {round_up(share):.4f} of ε = {budget.limit.epsilon:g} of each person who takes part. Room "
+        f"for such releases before it, by the release with which people came: {', '.join(by_room)}."
+    )
+
+
+def _grouped(values: Mapping[str, Any]) -> list[tuple[Any, str]]:
+    """Return each value, the smallest first, with the cohorts that have it, as text; of many values the outer ones."""
+    names = {one: [name for name in values if values[name] == one] for one in sorted(set(values.values()))}
+    found = [(one, _listed(alike)) for one, alike in names.items()]
+    if len(found) <= _GROUPS:
+        return found
+    between = [name for one in list(names)[2:-2] for name in names[one]]
+    return [*found[:2], (list(names)[2], f"and more, {_listed(between)}"), *found[-2:]]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names of releases as text; of many the first and the last."""
+    few = ", ".join(names) if len(names) <= _GROUPS else f"{len(names)} releases, {names[0]} to {names[-1]}"
+    return few or "none"
+
+
+def _add_release(row: Any, model: PATEClassifier) -> None:
+    """Add to the summary who took part in a release, what it learned from, and what the one before reached; public."""
+    history, ledger = model.open_ledger_.history(), model.ledger_
+    names = [one.content["release"] for one in history.entries if "cohorts" in one.content]
+    taking_part = next(one.content["cohorts"] for one in history.entries if one.content.get("release") == model.release)
+    row("took part: people who came with", _listed(taking_part))
+    before = names[: names.index(model.release)]
+    if absent := [one for one in before if one not in taking_part]:
+        row("took no part: their budget is spent", _listed(absent))
+    for share, alike in _grouped({name: round_up(ledger.cohorts[name]) for name in names}):
+        row(f"spent of people who came with {alike}", f"{share:.4f}")
+    if model.method_.closed_form:
+        asked = sum(one.queries for one in history.asked if one.reserved.content.get("release") == model.release)
+        row("sums: of this release / earlier ones", f"{asked:,} / {model.n_earlier_:,}")
 
 
 def _number_of_voters(model: PATEClassifier, number: int | None) -> str:

@@ -4,7 +4,7 @@ The same public row is the same query in every verb.
 """
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
@@ -19,12 +19,14 @@ from tutelage.cli.config import PrivateSection, RunConfig, problems_of_classes
 from tutelage.datasets import DATASETS
 from tutelage.digests import canonical
 from tutelage.estimator import PATEClassifier
+from tutelage.estimator.classifier import Beginning
 from tutelage.estimator.inputs import Caller
 from tutelage.estimator.parameters import class_of, question_of
 from tutelage.estimator.regressor import numbers_of
 from tutelage.exceptions import ConfigError, InvalidDataError, PreflightWarning
 from tutelage.features import PublicColumns, PublicRows, Schema
 from tutelage.features.columns import FEATURE_MAPS, Columns
+from tutelage.methods import Method
 from tutelage.partition import canonical_ids
 from tutelage.preflight import Words, sorted_by
 from tutelage.tables import TABLE_FILES, Batches, Table, is_missing, read_batches, read_table, require_same_types
@@ -381,10 +383,10 @@ def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATECla
     """Return the classifier that a configuration describes, with the parameters that one verb changes."""
     features, private = learn_features(settings, data), settings.private
     classes: Any = data.classes
-    question = settings.dataset if private is None else question_of(private.column, private.classes)
+    question = settings.dataset if private is None else question_of(private.asked, private.classes)
     if data.batches is not None:  # whose cells are made numbers and classes while they are read
         features = None if features is None else make_pipeline(data.columns, features)
-        classes, question = data.batches.section.classes, data.batches.section.column
+        classes, question = data.batches.section.classes, data.batches.section.asked
     model: Any = settings.classifier()
     model.set_params(features=features, classes=classes, question=question, **more)
     if model.class_weight is not None:  # whose names are text
@@ -408,7 +410,16 @@ def check(settings: RunConfig, data: RunData, **more: Any) -> None:
     X, y, given = _rows(data, len(data.X_public))  # those that the student is scored on, too
     with warnings.catch_warnings():
         warnings.simplefilter("always", PreflightWarning)
-        build_classifier(settings, data, **more).check(X, y, y_public=_few_labels(settings, data), **given)
+        build_classifier(settings, data, **more).intended(X, y, y_public=_few_labels(settings, data), **given)
+
+
+def beginning(settings: RunConfig, data: RunData, methods: Collection[Method] = (), **more: Any) -> Beginning:
+    """Return how `fit` would begin, in a second; refuse what the ledger refuses. See `PATEClassifier.beginning`."""
+    X, y, given = _rows(data, len(pool_of(settings, data)))
+    given |= {"y_public": labels_of_pool(settings, data), "methods": methods}
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", PreflightWarning)
+        return build_classifier(settings, data, **more).beginning(X, y, **given)
 
 
 def _few_labels(settings: RunConfig, data: RunData) -> Matrix | None:

@@ -4,8 +4,9 @@ import hashlib
 import logging
 import secrets
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -35,6 +36,7 @@ from tutelage.exceptions import (
     LedgerOvertakenError,
     MuchNoiseWarning,
     OneClassWarning,
+    PreflightError,
     RepeatedFitWarning,
 )
 from tutelage.features import PublicColumns, Schema
@@ -42,10 +44,10 @@ from tutelage.features.columns import ColumnMap
 from tutelage.features.scored import chances_of
 from tutelage.ledger import Ledger, LedgerState
 from tutelage.mechanisms import Release
-from tutelage.methods import Method, Public
+from tutelage.methods import Method, Public, Sizes
 from tutelage.methods.requests import Outcome
 from tutelage.methods.shortcuts import DEFAULTS
-from tutelage.privacy import ONE_TEACHER, round_up
+from tutelage.privacy import ONE_TEACHER, PrivacyUnit, round_up
 from tutelage.published import Judged, accuracy_by_class, card_of, joined, require_classes, write_results
 from tutelage.reporting import PrivacyCard
 from tutelage.reporting.record import Reached
@@ -81,6 +83,21 @@ class Intended(NamedTuple):
 
     def __repr__(self) -> str:
         return "Intended(<private rows hidden>)"
+
+
+class Beginning(NamedTuple):
+    """How a fit would begin; public but for the digest of the people."""
+
+    budget: Budget
+    method: Method  # without the noise that it finds
+    most: Event  # that is released
+
+    def __repr__(self) -> str:
+        return "Beginning(<private rows hidden>)"
+
+
+def _batches_of(X: Any, y: Any) -> Any:
+    return as_batches(X) if isinstance(y, str) or isinstance(X, Batches) else None
 
 
 def _student_has_probabilities(classifier: "PATEClassifier") -> bool:
@@ -217,6 +234,10 @@ class PATEClassifier(ClassifierMixin, Inputs):
     drawn_, remembered_ : int
         Number of different queries that were labeled in this fit, and that kept the labels of earlier fits on this
         ledger: the private rows of this fit did not vote on these.
+    earlier_ : tuple of str
+        Names of the releases of the same question before this one, if they have names.
+    n_earlier_ : int
+        Number of noisy sums of these from which the student learned too, at no cost.
     epsilon_ : PublicEpsilon
         The worst-case guarantee. It covers these labels alone if nothing else was released through the ledger before;
         otherwise it is the ledger's budget, for all releases together.
@@ -279,6 +300,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
     moments_: Any
     public_model_: Any
     class_weight_: Any
+    earlier_: tuple[str, ...]
 
     _private: tuple[str, ...] = ()  # names of attributes that only the owner of the rows may see
 
@@ -398,26 +420,79 @@ class PATEClassifier(ClassifierMixin, Inputs):
             As for `fit`.
         """
         given = self.resolved(), y, X_public, y_public, entity_ids, silos, whole_rows
-        batches = as_batches(X) if isinstance(y, str) or isinstance(X, Batches) else None
-        if batches is None:
-            run, people, digest, public = self._rows_in_memory(X, *given)
+        if (batches := _batches_of(X, y)) is None:
+            received = self._received(X, *given)
+            budget = self._budget(received.run, received.digest, received.people.shards.unit, received.given)
+            self._look(received)
+            budget.check()  # before anything is learned from public rows
+            run, people, public = self._ready(received)
         else:
-            run, people, digest, public = self._rows_in_batches(X, batches, *given)
-        budget = self._budget(run, digest, public)
+            run, people, public = self._rows_in_batches(X, batches, *given)
+            budget = self._budget(run, people.digest, public.unit, public.given)
+            budget.check()
         public = replace(public, release=self.release)
-        return Intended(run, self._with_noise(run.method, budget, public), budget, people, public)
+        method = self._with_noise(run.method, budget, public.sizes, public.n_teachers)
+        return Intended(run, method, budget, people, public)
+
+    def beginning(self, X: Any, y: Any, *, methods: Collection[Method] = (), **more: Any) -> Beginning:
+        """Return how `fit` would begin with rows in memory; refuse what the ledger refuses, if it can be known by then.
+
+        It takes a second: nothing is learned from any row, and no ledger is written. The method is the first of
+        `methods` by which the release, or an earlier one of its question, was begun; otherwise it is that of `fit`.
+
+        Parameters
+        ----------
+        X, y, **more
+            As for `fit`.
+        methods : collection of Method
+            Other methods, one of which may have been chosen when the release was begun.
+        """
+        names = ("X_public", "y_public", "entity_ids", "silos", "whole_rows")
+        received = self._received(X, self.resolved(), y, *map(more.get, names))
+        run, _, people, _, labels, given, _, digest = received
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the fit says them
+                self._look(received)
+        except PreflightError:
+            self._look(received)  # nothing else will say them
+        unit = people.shards.unit
+
+        def begun_by(method: Method) -> tuple[Method, Budget]:
+            seen = given if labels is None or method.takes_labels else given[:1]
+            by = replace(run, method=copy(self).set_params(method=method)._unchecked().method)
+            return method, self._budget(by, digest, unit, seen)
+
+        by_fit = run.method, self._budget(run, digest, unit, given)
+        method, budget = next((one for one in map(begun_by, methods) if one[1].begun is not None), by_fit)
+        budget.check()
+        sizes = Sizes(
+            n_classes=len(self.classes_),
+            n_public=len(given[0]),
+            unit=unit,
+            simulated=run.noise.simulated,
+            labeled=method.takes_labels and len(given) > 1,
+            bins=() if self.public is None else self.public.bins,
+        )
+        teachers = people.shards.n_shards if people.shards.people is None else None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", MuchNoiseWarning)  # the fit says it
+            most = self._with_noise(method, budget, sizes, teachers).event(sizes)
+        budget.check_beginning(most)
+        return Beginning(budget, method, most)
 
     def check(self, X: Any, y: Any, **more: Any) -> Self:
         """Check parameters, rows and ledger as `fit` does before it spends anything; reads batches once.
 
-        It raises and warns as `fit` does, but whether a `release` may have its name is found by `fit` alone. Nothing is
-        trained or released, and no ledger is written.
+        It raises and warns as `fit` does. Nothing is trained or released, and no ledger is written.
 
         Parameters
         ----------
         X, y, **more
             As for `fit`.
         """
+        if self.ledger is not None and _batches_of(X, y) is None:
+            self.beginning(X, y, **more)
         self.intended(X, y, **more)
         return self
 
@@ -597,19 +672,19 @@ class PATEClassifier(ClassifierMixin, Inputs):
         state: Any = super().__getstate__()
         return {name: value for name, value in state.items() if name not in (*self._private, "open_ledger_", "_caller")}
 
-    def _budget(self, run: Resolved, digest: Callable[[], bytes], public: Public) -> Budget:
-        """Return the budget that this fit spends from; refuse a ledger of another budget or unit."""
+    def _budget(self, run: Resolved, digest: Callable[[], bytes], unit: PrivacyUnit, given: Sequence[Any]) -> Budget:
+        """Return the budget that this fit spends from, with the public rows that were given."""
         by_epsilon = self.epsilon is not None or self.budget is not None or run.method.always_calibrated
-        question = self._question_identity(run, *public.given)
+        question = self._question_identity(run, *given)
         named = [] if self.release is None else ["release", self.release]
-        budget = Budget(
+        return Budget(
             ledger=self.ledger if isinstance(self.ledger, Ledger | None) else user_path(self.ledger, "`ledger`"),
             epsilon=self.epsilon,
             budget=self.budget,
             releases=self.releases,
             delta=self.delta,
             digest=digest,
-            unit=public.unit,
+            unit=unit,
             data_changed=self.data_changed,
             identity=canonical([question, *named]) if named else question,
             release=self.release,
@@ -617,8 +692,6 @@ class PATEClassifier(ClassifierMixin, Inputs):
             accounting=run.method.accounting,
             finds_noise=run.method.mechanism is None and by_epsilon,
         )
-        budget.check()
-        return budget
 
     def _question_identity(self, run: Resolved, *public: Any) -> str:
         """Return what the release is known by but its name: all that is declared for it, and the public rows given."""
@@ -631,13 +704,13 @@ class PATEClassifier(ClassifierMixin, Inputs):
             return hashlib.sha256(canonical(spelled_out(given)).encode()).hexdigest()
         return secrets.token_hex(32)
 
-    def _with_noise(self, method: Method, budget: Budget, public: Public) -> Method:
+    def _with_noise(self, method: Method, budget: Budget, sizes: Sizes, n_teachers: int | None) -> Method:
         """Return the method with its noise: as given, the least that ε allows, or the usual one."""
         if not budget.finds_noise:
-            return method if method.mechanism is not None else method.with_default_noise(public.n_teachers or 1)
-        noise = budget.least_noise(lambda noise: method.with_noise(noise).event(public.sizes))
+            return method if method.mechanism is not None else method.with_default_noise(n_teachers or 1)
+        noise = budget.least_noise(lambda noise: method.with_noise(noise).event(sizes))
         method = method.with_noise(noise)
-        if much := method.noise_warning(public.n_teachers):
+        if much := method.noise_warning(n_teachers):
             warnings.warn(much, MuchNoiseWarning, stacklevel=6)
         return method
 
@@ -663,8 +736,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
                     boundary.require_room(method, public)
                     boundary.prepared = method.prepare(public, people.only(taking_part))
                 # Found in the turn of this release: one that it waited for is an earlier one.
-                earlier_ones = () if self.release is None else boundary.ledger.earlier(budget.question, self.release)
-                asked = method.steps(replace(public, earlier=earlier_ones))
+                self.earlier_ = () if self.release is None else boundary.ledger.earlier(budget.question, self.release)
+                asked = method.steps(replace(public, earlier=self.earlier_))
                 before, made = boundary.ledger.state(), boundary.run(asked)
                 # How many were asked may have followed from answers: `most` is as many as could have been.
                 return before, made, boundary.ledger.whole_release(budget.identity, boundary.reservations, most)
@@ -677,7 +750,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         boundary.ledger.write_binding()
         self.open_ledger_, self.ledger_ = boundary.ledger, boundary.ledger.state()
         self.queries_, self.rounds_, self.n_teachers_ = made.queries, made.rounds, made.n_teachers
-        self.mechanism_ = method.mechanism
+        self.mechanism_, self.n_earlier_ = method.mechanism, boundary.n_earlier
         self.method_ = replace(run.method, mechanism=method.mechanism)  # type: ignore[type-var]
         # `alone` is all that was ever drawn through the ledger, if all of it was drawn for this release, which may have
         # been interrupted or repeated.

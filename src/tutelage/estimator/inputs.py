@@ -104,8 +104,20 @@ class People(NamedTuple):
         return table_digest(whole) if isinstance(whole, Table) else data_digest(whole)
 
 
-# Parts of a fit: the run, whose maps take the rows; people, and their digest; and the rows that the method may see.
-Checked = tuple[Resolved, PrivateRows | PeopleInBatches | PeopleInPartitions, Callable[[], bytes], Public]
+class Received(NamedTuple):
+    """The rows of a fit in memory, checked, before anything is learned from those that are public; private."""
+
+    run: Resolved
+    known: People
+    people: PrivateRows
+    public: Matrix
+    labels: IntArray | None  # of public rows
+    given: list[Matrix]  # public rows, and their labels if there are any, by which a ledger knows the release
+    label: str | None  # the column that `y` names
+    digest: Callable[[], bytes]  # of all people, whoever withdrew
+
+    def __repr__(self) -> str:
+        return "Received(<private rows hidden>)"
 
 
 class Inputs(Parameters):
@@ -118,7 +130,7 @@ class Inputs(Parameters):
     classes_from_: str
     _caller = Caller()
 
-    def _rows_in_memory(
+    def _received(
         self,
         X: Any,
         run: Resolved,
@@ -128,7 +140,7 @@ class Inputs(Parameters):
         entity_ids: Any,
         silos: Any,
         whole_rows: Any,
-    ) -> Checked:
+    ) -> Received:
         """Return private and public rows of any form, checked, as numbers; set `classes_`."""
         require_same_rows(X, y=y, entity_ids=entity_ids, silos=silos, whole_rows=whole_rows)
         if self.public is not None:
@@ -192,22 +204,32 @@ class Inputs(Parameters):
         known = People(rows[keep], labels[keep], entities, owners, whole)
         # A ledger knows its people by their ids, whoever withdrew.
         everybody = known if entity_ids is None else known._replace(entity_ids=as_column(entity_ids))
-        given = self._given(run, known, public, label)
-        self._told(run, preflight(given, self._caller.words, insist=self.insist))
-        known_labels = self._labels_of_public(run, y_public, len(public))
-        run, shown = self._begun(run, public, known_labels)
-        self.student_map_ = run.student_map
         shards = self.partition(run.method, len(keep), entities, owners)
         if not np.all(stay):  # the others have the teachers that they would have, whoever withdrew
             shards = self.partition(run.method, len(rows), entity_ids, silos).of_some(stay)
-        n_teachers = shards.n_shards if shards.people is None else None
         if self.release is not None and shards.people is None:
             raise InvalidParameterError(
                 "`release` of PATEClassifier needs `entity_ids`, by which the ledger knows who came when, and a method "
                 "in which every person casts ballots. Pass `entity_ids`, or leave `release` out."
             )
+        known_labels = self._labels_of_public(run, y_public, len(public))
+        given = [public] if known_labels is None else [public, known_labels]
         people = PrivateRows(known.rows, targets[keep], shards, left_out)
-        return run, people, everybody.digest, self._public(run, public, shown, shards.unit, n_teachers, known_labels)
+        return Received(run, known, people, public, known_labels, given, label, everybody.digest)
+
+    def _look(self, received: Received) -> None:
+        """Refuse rows that should not be released from, and warn of others."""
+        run, known, _, public, _, _, label, _ = received
+        self._told(run, preflight(self._given(run, known, public, label), self._caller.words, insist=self.insist))
+
+    def _ready(self, received: Received) -> tuple[Resolved, PrivateRows, Public]:
+        """Return the people, and the public rows as the maps of the run show them."""
+        run, _, people, public, labels, *_ = received
+        run, shown = self._begun(run, public, labels)
+        self.student_map_ = run.student_map
+        shards = people.shards
+        n_teachers = shards.n_shards if shards.people is None else None
+        return run, people, self._public(run, public, shown, shards.unit, n_teachers, labels)
 
     def _staying(self, n_rows: int, entity_ids: Any) -> tuple[npt.NDArray[np.bool_], str]:
         """Return which rows are not those of people who withdrew, and what the ledger told of these; private."""
@@ -228,7 +250,7 @@ class Inputs(Parameters):
         entity: Any,
         silos: Any,
         whole_rows: Any,
-    ) -> Checked:
+    ) -> tuple[Resolved, PeopleInBatches | PeopleInPartitions, Public]:
         """Read private rows in batches, once, and return the people and the public rows; set `classes_`."""
         if not run.method.in_batches:
             raise InvalidParameterError(
@@ -283,7 +305,7 @@ class Inputs(Parameters):
         given = self._given(run, nobody, public, label, n_people=people.n_people)
         self._told(run, people.look(partial(_found_in, people.reader, given, self._caller.words, self.insist)))
         n_people = people.n_people if entity is None else None
-        return run, people, people.digest, self._public(run, public, shown, unit, n_people, known_labels)
+        return run, people, self._public(run, public, shown, unit, n_people, known_labels)
 
     def _labels_of_public(self, run: Resolved, labels: Any, n_rows: int) -> IntArray | None:
         """Return the class index of each public row, or −1 where its label is missing; None without labels."""

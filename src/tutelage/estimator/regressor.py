@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage._internal.validation import problems_in
 from tutelage.estimator.classifier import PATEClassifier
-from tutelage.estimator.inputs import Checked
+from tutelage.estimator.inputs import Received
 from tutelage.estimator.parameters import Resolved
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, shown
 from tutelage.features import Schema
@@ -45,7 +45,7 @@ class _OfNumbers(PATEClassifier):
             raise InvalidParameterError(*(one.replace("PATEClassifier", "PATERegressor") for one in problems))
         return super().resolved()
 
-    def _rows_in_memory(
+    def _received(
         self,
         X: Any,
         run: Resolved,
@@ -55,7 +55,7 @@ class _OfNumbers(PATEClassifier):
         entity_ids: Any,
         silos: Any,
         whole_rows: Any,
-    ) -> Checked:
+    ) -> Received:
         """Return the rows of a fit, once public rows with targets are read by the schema as private ones are."""
         self._known = None
         if y_public is not None:
@@ -70,7 +70,8 @@ class _OfNumbers(PATEClassifier):
                     f"`y_public` must have numbers of at least {FEWEST} public rows. Got {len(targets)}; leave it out."
                 )
             self._known = rows, self._merged(targets)
-        return super()._rows_in_memory(X, run, y, None, None, entity_ids, silos, whole_rows)
+        received = super()._received(X, run, y, None, None, entity_ids, silos, whole_rows)
+        return received if self._known is None else received._replace(given=[*self._known])
 
     def _public(self, run: Resolved, rows: Matrix, shown: Any, unit: Any, n_teachers: Any, labels: Any) -> Public:
         made = super()._public(run, rows, shown, unit, n_teachers, labels)

@@ -49,7 +49,7 @@ from tutelage.exceptions import (
 from tutelage.ledger.campaigns import Voters, spend_votes
 from tutelage.ledger.cohorts import Arrivals, cohort_key, require_release_name
 from tutelage.ledger.disk import Room
-from tutelage.ledger.entries import Entry, Kind
+from tutelage.ledger.entries import Checkpoint, Entry, Kind
 from tutelage.ledger.history import History, LedgerState
 from tutelage.ledger.store import Store, Transaction
 from tutelage.ledger.turns import is_held, turn
@@ -345,7 +345,7 @@ class Ledger:
         hashed = [cohort_key(self._key, person) for person in people]
         with self._held() as read:
             sums, known, gone = read.checkpoint(), read.cohorts(), read.withdrawn()
-        self._check_named(release, spent_by_all=sums.spent(None))
+        self._check_named(release, None if self._intent is None else self._intent[0], sums.spent(None))
         cost = self._filter.cost(most)
         having = [one for one, spent in sums.accounts.items() if spent + cost <= self._filter.capacity]
         cohorts = sums.releases.get(release) or [*having, release]
@@ -355,11 +355,32 @@ class Ledger:
         takes_part = (known.get(one, release) in cohorts and one not in gone for one in hashed)
         return np.fromiter(takes_part, bool, len(hashed))
 
-    def _check_named(self, release: str, spent_by_all: int) -> None:
+    def check_release(self, release: str | None, identity: str, most: Event) -> None:
+        """Refuse, before it begins, a release whose name or whose lack of one `admit` and `reserve` would refuse.
+
+        A new one that has a name has the whole budget of the people who come with it for all that it is at most.
+        """
+        with self._held() as read:
+            sums = read.checkpoint()
+        if release is None:
+            self._check_nameless(sums)
+            return
+        self._check_named(release, keyed_name(self._key, "intent", identity), sums.spent(None))
+        if release not in sums.releases:
+            self._check_unit(most)
+            self._check_room(most, 1, 0)
+
+    def rooms(self, most: Event) -> dict[str, int]:
+        """Return for how many releases that are `most` each cohort has room; empty where releases have no names."""
+        with self._held() as read:
+            sums = read.checkpoint()
+        return {one: self._filter.fitting(most, sums.accounts[one]) for one in sums.releases}
+
+    def _check_named(self, release: str, intent: str | None, spent_by_all: int) -> None:
         """Refuse the name of another release, and a ledger whose releases had no names."""
         begun = (one.content for one in self.history().entries if one.content.get("release") == release)
-        about = next((content["about"] for content in begun if "about" in content), None)
-        if about is not None and (self._intent is None or about != self._intent[0]):
+        about = next((content["about"] for content in begun if "about" in content), intent)
+        if about != intent:
             raise LedgerMismatchError(
                 f"`release` {release!r} was begun with other settings or other public rows, and a name stands for one "
                 "release. Repeat it as it was, or choose another name."
@@ -886,12 +907,15 @@ class Ledger:
         sums = read.checkpoint()
         if self._arrivals is not None:
             return max(sums.accounts.get(one, 0) for one in self._arrivals.cohorts)
+        self._check_nameless(sums)
+        return read.last().spent
+
+    def _check_nameless(self, sums: Checkpoint) -> None:
         if sums.in_cohorts:
             raise LedgerMismatchError(
                 f"`release` must name each release through {self._name}, which counts what is spent for the people who "
                 "came with each. Name this one, such as release='2026-02'."
             )
-        return read.last().spent
 
     def _check_unit(self, event: Event) -> None:
         if any(part.event.unit != self.unit for part in event.flatten()):
