@@ -17,12 +17,14 @@ import pytest
 
 from processes import forked
 from tutelage import Ledger, PATEClassifier, PATERegressor, SimulationNoise
+from tutelage.boundary import Boundary
 from tutelage.digests import canonical
 from tutelage.events import Composed, Event, NoisySumGaussian
 from tutelage.exceptions import BudgetExceededError, InvalidParameterError, LedgerMismatchError, LedgerTamperedError
 from tutelage.features import Schema
 from tutelage.ledger.entries import Entry
 from tutelage.mechanisms import NoisySum
+from tutelage.methods.over_releases import Average
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.tables import Batches
 from tutelage.teachers import ClassMeans, NearestQueries
@@ -224,6 +226,38 @@ def test_a_release_learns_from_earlier_ones_of_its_question_alone(method, path):
     alone, alike = fit(path, "February", ALL, **own, question="other"), fit(copy, "February", ALL, **own)
     assert alike.release_.cost == alone.release_.cost
     assert shown(alike) != shown(alone)
+
+
+@pytest.mark.parametrize("method", ["vectors", "schema"])
+def test_every_sum_of_every_earlier_release_is_averaged(method, path, monkeypatch):
+    honest, drawn, recalled = Boundary._answer, list[tuple[bytes, Any]](), list[tuple[bytes, Any]]()
+
+    def answer(self: Boundary, request: Any) -> Any:
+        found = honest(self, request)
+        assert found is not None
+        (recalled if request.earlier else drawn).append((self.keys(request)[0], found.values.tolist()))
+        return found
+
+    monkeypatch.setattr(Boundary, "_answer", answer)
+    for name, who in (("January", OLD), ("February", ALL), ("March", NEW)):
+        recalled.clear()
+        before, _ = list(drawn), fit(path, name, who, epsilon=0.6, **METHODS[method])
+        assert sorted(recalled) == sorted(before)
+    assert len(drawn) == 3 * (4 if method == "schema" else 3)  # with the number of people
+
+
+def test_an_average_over_releases_is_by_the_inverse_of_the_variance():
+    sums, sizes = RANDOM.normal(size=(3, 2, 5)), np.array([10.0, 30.0, 20.0])
+    average, middle = Average(), Average()
+    assert average.with_sum(sums[0], 2.0, 10.0) == (pytest.approx(sums[0], rel=0), 2.0)
+    average.with_sum(sums[1], 2.0, 30.0)
+    found, sigma = average.with_sum(sums[2], 2.0, 20.0)
+    means = [middle.with_mean(value, size) for value, size in zip((1.0, 2.0, 3.0), sizes, strict=True)]
+    variances = (2.0 / sizes) ** 2
+    weights = 1 / variances / (1 / variances).sum()
+    assert found / 20 == pytest.approx(np.tensordot(weights, sums / sizes[:, np.newaxis, np.newaxis], 1))
+    assert sigma / 20 == pytest.approx(np.sqrt(1 / (1 / variances).sum()))
+    assert means == pytest.approx([1.0, 1.9, weights @ [1.0, 2.0, 3.0]])
 
 
 @pytest.mark.parametrize("method", METHODS)
