@@ -23,7 +23,7 @@ from tutelage.events import Composed, Event, NoisySumGaussian
 from tutelage.exceptions import BudgetExceededError, InvalidParameterError, LedgerMismatchError, LedgerTamperedError
 from tutelage.features import Schema
 from tutelage.ledger.entries import Entry
-from tutelage.mechanisms import NoisySum
+from tutelage.mechanisms import CappedGNMax, NoisySum
 from tutelage.methods.over_releases import Average
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.tables import Batches
@@ -244,6 +244,31 @@ def test_every_sum_of_every_earlier_release_is_averaged(method, path, monkeypatc
         before, _ = list(drawn), fit(path, name, who, epsilon=0.6, **METHODS[method])
         assert sorted(recalled) == sorted(before)
     assert len(drawn) == 3 * (4 if method == "schema" else 3)  # with the number of people
+
+
+@pytest.mark.parametrize("step", ["whole", "interrupted"])
+def test_votes_of_a_release_join_the_labels_of_earlier_ones(step, path, monkeypatch):
+    own = {**METHODS["capped votes"], "n_queries": 20, "epsilon": 0.6}
+    january = fit(path, "January", OLD, **own)
+    if step == "interrupted":  # between the campaign, which is paid, and its batch
+        with monkeypatch.context() as patched:
+            patched.setattr(CappedGNMax, "release", lambda *_: interrupt())
+            with pytest.raises(KeyboardInterrupt):
+                fit(path, "between", OLD, **own)
+    february, march = fit(path, "February", ALL, **own), fit(path, "March", NEW, **own)
+    queries = [set(one.queries_.tolist()) for one in (january, february, march)]
+    assert list(map(len, queries)) == [20, 40, 60]
+    assert queries[0] < queries[1] < queries[2]
+    labels = [dict(zip(one.queries_.tolist(), one.release_.labels.tolist(), strict=True)) for one in (january, march)]
+    assert labels[0].items() <= labels[1].items()
+    if step == "interrupted":
+        fit(path, "between", OLD, **own)
+    for name, before in (("February", february), ("March", march)):
+        again = fit(path, name, ALL, **own)
+        assert (again.release_.cost, again.queries_.tolist()) == (0, before.queries_.tolist())
+    april = fit(path, "April", NEW, **own)  # for which too few rows are left, but for those of the oldest labels
+    assert len(april.queries_) == 60
+    assert april.release_.cost > 0
 
 
 def test_an_average_over_releases_is_by_the_inverse_of_the_variance():
