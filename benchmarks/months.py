@@ -48,6 +48,7 @@ TABLES = {
 }
 WAYS = {
     "cohorts, 24 releases": 24,
+    "cohorts, 12 releases": 12,
     "cohorts, 6 releases": 6,
     "cohorts, 1 release": 1,
     "fixed ledger": None,

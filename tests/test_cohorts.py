@@ -18,13 +18,15 @@ import pytest
 
 from processes import forked
 from tutelage import Ledger, PATEClassifier, PATERegressor, SimulationNoise
+from tutelage.boundary import Boundary
 from tutelage.digests import canonical
 from tutelage.events import Composed, Event, NoisySumGaussian
 from tutelage.exceptions import BudgetExceededError, InvalidParameterError, LedgerMismatchError, LedgerTamperedError
 from tutelage.features import Schema
 from tutelage.ledger.entries import Entry
 from tutelage.ledger.store import Transaction
-from tutelage.mechanisms import NoisySum
+from tutelage.mechanisms import CappedGNMax, NoisySum
+from tutelage.methods.over_releases import Average
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.tables import Batches
 from tutelage.teachers import ClassMeans, NearestQueries
@@ -267,6 +269,63 @@ def test_a_release_learns_from_earlier_ones_of_its_question_alone(method, path):
     alone, alike = fit(path, "February", ALL, **own, question="other"), fit(copy, "February", ALL, **own)
     assert alike.release_.cost == alone.release_.cost
     assert shown(alike) != shown(alone)
+
+
+@pytest.mark.parametrize("method", ["vectors", "schema"])
+def test_every_sum_of_every_earlier_release_is_averaged(method, path, monkeypatch):
+    honest, drawn, recalled = Boundary._answer, list[tuple[bytes, Any]](), list[tuple[bytes, Any]]()
+
+    def answer(self: Boundary, request: Any) -> Any:
+        found = honest(self, request)
+        assert found is not None
+        (recalled if request.earlier else drawn).append((self.keys(request)[0], found.values.tolist()))
+        return found
+
+    monkeypatch.setattr(Boundary, "_answer", answer)
+    for name, who in (("January", OLD), ("February", ALL), ("March", NEW)):
+        recalled.clear()
+        before, _ = list(drawn), fit(path, name, who, epsilon=0.6, **METHODS[method])
+        assert sorted(recalled) == sorted(before)
+    assert len(drawn) == 3 * (4 if method == "schema" else 3)  # with the number of people
+
+
+@pytest.mark.parametrize("step", ["whole", "interrupted"])
+def test_votes_of_a_release_join_the_labels_of_earlier_ones(step, path, monkeypatch):
+    own = {**METHODS["capped votes"], "n_queries": 20, "epsilon": 0.6}
+    january = fit(path, "January", OLD, **own)
+    if step == "interrupted":  # between the campaign, which is paid, and its batch
+        with monkeypatch.context() as patched:
+            patched.setattr(CappedGNMax, "release", lambda *_: interrupt())
+            with pytest.raises(KeyboardInterrupt):
+                fit(path, "between", OLD, **own)
+    february, march = fit(path, "February", ALL, **own), fit(path, "March", NEW, **own)
+    queries = [set(one.queries_.tolist()) for one in (january, february, march)]
+    assert list(map(len, queries)) == [20, 40, 60]
+    assert queries[0] < queries[1] < queries[2]
+    labels = [dict(zip(one.queries_.tolist(), one.release_.labels.tolist(), strict=True)) for one in (january, march)]
+    assert labels[0].items() <= labels[1].items()
+    if step == "interrupted":
+        fit(path, "between", OLD, **own)
+    for name, before in (("February", february), ("March", march)):
+        again = fit(path, name, ALL, **own)
+        assert (again.release_.cost, again.queries_.tolist()) == (0, before.queries_.tolist())
+    april = fit(path, "April", NEW, **own)  # for which too few rows are left, but for those of the oldest labels
+    assert len(april.queries_) == 60
+    assert april.release_.cost > 0
+
+
+def test_an_average_over_releases_is_by_the_inverse_of_the_variance():
+    sums, sizes = RANDOM.normal(size=(3, 2, 5)), np.array([10.0, 30.0, 20.0])
+    average, middle = Average(), Average()
+    assert average.with_sum(sums[0], 2.0, 10.0) == (pytest.approx(sums[0], rel=0), 2.0)
+    average.with_sum(sums[1], 2.0, 30.0)
+    found, sigma = average.with_sum(sums[2], 2.0, 20.0)
+    means = [middle.with_mean(value, size) for value, size in zip((1.0, 2.0, 3.0), sizes, strict=True)]
+    variances = (2.0 / sizes) ** 2
+    weights = 1 / variances / (1 / variances).sum()
+    assert found / 20 == pytest.approx(np.tensordot(weights, sums / sizes[:, np.newaxis, np.newaxis], 1))
+    assert sigma / 20 == pytest.approx(np.sqrt(1 / (1 / variances).sum()))
+    assert means == pytest.approx([1.0, 1.9, weights @ [1.0, 2.0, 3.0]])
 
 
 @pytest.mark.parametrize("method", METHODS)

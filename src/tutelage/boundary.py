@@ -19,8 +19,10 @@ from typing import Any, final
 import numpy as np
 
 from tutelage import mechanisms
+from tutelage._internal.typing import ABSTAIN
 from tutelage.accounting.calibration import noise_within, repeated, require_within
 from tutelage.accounting.filter import Accounting, Filter, limit_of
+from tutelage.ballots import Vector
 from tutelage.events import Composed, Event, Repeated
 from tutelage.exceptions import (
     BudgetExceededError,
@@ -123,9 +125,11 @@ class Boundary:
         """Return the answers to a request, to the first rows of it, or to what earlier releases asked."""
         if request.earlier:  # which is not asked of the people of this release
             keys, event = self.keys(request), Repeated(self.event_of_one(request), 0)
-            found = self.ledger.recall(keys) if self.ledger.answered_before(keys) else None
-            self.n_earlier += found is not None
-            return None if found is None else Answer(np.array([found[key] for key in keys], dtype=np.int64), event, 0.0)
+            found = self.ledger.recall_earlier(keys)
+            if not found or (len(found) < len(set(keys)) and isinstance(request.form, Vector)):
+                return None
+            self.n_earlier += len(found)
+            return Answer(np.array([found.get(key, (ABSTAIN,)) for key in keys], dtype=np.int64), event, 0.0)
         return self.release_in_part(request) if request.partial else self.release(request)
 
     def require_room(self, method: Method, public: Public) -> None:

@@ -10,7 +10,7 @@ import tutelage
 from conftest import REPOSITORY
 
 PACKAGE = Path(tutelage.__file__).parent
-MODULES = 187
+MODULES = 188
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
     "_internal": 1_345,
@@ -23,11 +23,11 @@ CEILINGS = {
     "federation": 3_950,
     "ledger": 2_605,
     "mechanisms": 1_180,
-    "methods": 2_400,
+    "methods": 2_545,
     "planning": 985,
     "publishing": 1_115,
     "reporting": 1_370,
-    "students": 3_055,
+    "students": 3_080,
     "teachers": 2_955,
     "testing": 385,
     "root": 4_735,

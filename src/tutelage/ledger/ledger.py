@@ -316,17 +316,16 @@ class Ledger:
         begun = (one.content for one in self.history().entries if one.content.get("question") == about)
         return tuple(takewhile(lambda name: name != release, (content["release"] for content in begun)))
 
-    def answered_before(self, hashes: Collection[bytes]) -> bool:
-        """Return whether all these queries had answers when the release of this object began.
-
-        Later ones do not count, or the same release would be another one when it is repeated.
-        """
+    def recall_earlier(self, hashes: Collection[bytes]) -> dict[bytes, Labels]:
+        """Return what `recall` does, but only what was answered before this release began: it is the same repeated."""
         history = self.history()
         begun = (one.number for one in history.entries if one.content.get("release") == self.release)
         start = next(begun, history.last.number + 1)
         early = {one.number for one in history.charges if one.settled is not None and one.settled.number < start}
         with self._held() as read:
-            return all(early & read.drawn_under(query) for query in hashes)
+            found = _recalled(read, hashes)
+            # A batch of a campaign was drawn under its own reservation, which is the later one.
+            return {query: labels for query, labels in found.items() if max(read.drawn_under(query)) in early}
 
     def noise_of(self, question: str) -> float | None:
         """Return the noise of the first release of a question that has a name, or None."""

@@ -2,10 +2,10 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod, sqrt
-from typing import Any, ClassVar, NamedTuple, Self, final
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, final
 
 import numpy as np
 
@@ -17,9 +17,10 @@ from tutelage.exceptions import InvalidParameterError
 from tutelage.features.schema import Schema
 from tutelage.features.scored import chances_of
 from tutelage.mechanisms import NoisySum
-from tutelage.methods.noisy_moments import Named, NoisySums, PeopleReady, averaged, form_of_joint, sum_of_joint
-from tutelage.methods.requests import Answer, Outcome, Public, Request, Sizes, Steps
-from tutelage.students.additive import Scores, Weighing, by_bins
+from tutelage.methods.noisy_moments import NoisySums, PeopleReady, form_of_joint, sum_of_joint
+from tutelage.methods.over_releases import Average, Past, Summed, Turn
+from tutelage.methods.requests import Answer, Learned, Outcome, Public, Request, Sizes, Steps
+from tutelage.students.additive import Effects, Scores, Weighing, by_bins
 from tutelage.students.stacking import joint_ballots, weighted
 from tutelage.teachers.blocks import PeopleBlock
 from tutelage.teachers.vectors import sum_of_blocks
@@ -27,13 +28,14 @@ from tutelage.teachers.vectors import sum_of_blocks
 # Shares of all 1/σ². The first is doubled: counts are never negative, so a replaced ballot moves their sum by √2
 # lengths, and not by 2.
 _COUNTS, _RESIDUALS, _WEIGHTS = 2 * 0.45, 0.25, 0.3
-_FOLLOWING = 16  # times as many people: the cells of a first release serve those that follow, whose sums are averaged
+_FOLLOWING = 16  # times as many people: the cells of a first release serve those that follow
 _AT_ONCE = 2**12  # rows
 _STEPS = 2**10  # of a count, where a person has several rows
 _RESIDUAL_STEPS = 2**16
 _LONGEST = round(0.8 * sqrt(2) * _RESIDUAL_STEPS)  # residual: of one of two classes .8
 
 
+AnyEffects = TypeVar("AnyEffects", bound=Effects)
 SumOf = Callable[[PeopleBlock, Vector], BallotSum]
 
 
@@ -121,18 +123,12 @@ def sum_of_entries(
 
 
 class Begun(NamedTuple):
-    """Schema, people and cells that the sums begin from; public."""
+    """All that the sums of a question are about; public."""
 
     schema: Schema
-    n_people: int
     cells: tuple[IntArray, ...]  # in which each bin of each column is counted
-    named: list[Any]  # what the sums are known by
-    earlier: list[Named]  # and the first one of earlier releases
-
-    @property
-    def of_first(self) -> list[Any]:
-        """The name of the first sum of the first release of the question."""
-        return self.earlier[0].subject if self.earlier else self.named
+    turns: list[Turn]  # earlier releases, and this one
+    public: Any  # what rows with public targets say, if there are any
 
 
 class SumsOverSchema(NoisySums):
@@ -179,35 +175,49 @@ class SumsOverSchema(NoisySums):
     def _sum(self, share: float) -> NoisySum:
         return NoisySum(self.calibrated.noise_multiplier / sqrt(share))
 
-    def begun(self, public: Public, share: float) -> Generator[Request, Answer, Begun]:
-        """Return the schema, how many people there are, and cells in which the noise of the first sum hides few."""
+    def steps(self, public: Public) -> Steps:
+        """Ask for one sum after the other, each by what the ones before it told; recall those of earlier releases."""
+        begun, past = (yield from self._begun(public)), Past(Average)
+        student, extras = None, {}
+        for turn in begun.turns:
+            found = yield from self.student_of(public, begun, turn, past)
+            student, extras = found or (student, extras)
+        nobody, n_people = np.empty(0, dtype=np.int64), begun.turns[-1].n
+        return Outcome(queries=nobody, labels=nobody, rounds=(0,), n_teachers=n_people, student=student, extras=extras)
+
+    @abstractmethod
+    def student_of(
+        self, public: Public, begun: Begun, turn: Turn, past: Past
+    ) -> Generator[Request, Answer | None, tuple[Any, dict[str, Any]] | None]:
+        """Return the student by the sums of a release and of those before, with attributes of a fit.
+
+        Of an earlier release some of whose sums have no answer, it is None.
+        """
+
+    def _begun(self, public: Public) -> Generator[Request | Learned, Any, Begun]:
+        """Return what the sums are about: cells in which the noise of the first sum hides few people."""
         schema, sizes = public.schema, public.sizes
         if schema is None:
             raise InvalidParameterError(f"{type(self).__name__} needs a public schema. Pass `public=Schema(...)`.")
         each = zip(schema.columns.items(), schema.bins, strict=True)
         columns = [[name, spelled_out(one), bins] for (name, one), bins in each]
         targets = [] if public.labels is None else [data_digest(public.rows, public.labels).hex(), "targets"]
-        (named, n_people), *earlier = yield from self.named(public, [self.name, columns, *targets])
-        scale = self.calibrated.noise_multiplier * sqrt(len(sizes.bins) / share)
-        n_first = (earlier[0].n if earlier else n_people) * (1 if public.release is None else _FOLLOWING)
-        return Begun(schema, n_people, schema.merged(n_first / scale), named, earlier)
+        turns = yield from self.turns(public, [self.name, columns, *targets])
+        scale = self.calibrated.noise_multiplier * sqrt(len(sizes.bins) / self.most(sizes)[0][0])
+        n_first = turns[0].n * (1 if public.release is None else _FOLLOWING)
+        start = yield from self.start(public, turns[0])
+        return Begun(schema, schema.merged(n_first / scale), turns, start)
+
+    def start(self, _public: Public, _first: Turn, /) -> Generator[Learned, Any, Any]:
+        """Return what public rows say before anything is asked, if they have targets."""
+        yield from ()
 
     def asked(
-        self, share: float, form: Vector, sum_of: SumOf, named: list[Any], public: Public, begun: Begun | None = None
-    ) -> Generator[Request, Answer, tuple[Matrix, float, list[Any]]]:
-        """Ask for a sum, and return its numbers, the deviation of its noise, and what later sums are known by.
-
-        The first sum, that of `begun`, is averaged with those of earlier releases.
-
-        Later ballots follow from the sums before, which are part of their names as whole numbers.
-        """
-        how, ballot = self._sum(share), BallotOfBins(sum_of)
-        total = None if begun is None else self.event_of_sums(public.sizes)
-        request = Request(mechanism=how, form=form, subject={"sum": named}, ballot=ballot, total=total)
-        sigma = how.most(form, simulated=public.simulated).sigma
-        n_people, earlier = (1, []) if begun is None else (begun.n_people, begun.earlier)
-        values, sigma = yield from averaged(request, sigma, n_people, earlier)
-        return values, sigma, [*named, data_digest(values).hex()]
+        self, place: int, form: Vector, sum_of: SumOf, turn: Turn, past: Past, sizes: Sizes
+    ) -> Generator[Request, Answer | None, Summed | None]:
+        """Ask for the sum at this place, by ballots of this form, or recall it; see `Turn.asked`."""
+        how, total = self._sum(self.most(sizes)[place][0]), None if place else self.event_of_sums(sizes)
+        return turn.asked(how, form, BallotOfBins(sum_of), past[f"sum {place}"], total=total)
 
     def describe_queries(self, _rounds: int, /) -> str:
         """Return what a card says about the choice of the queries."""
@@ -244,28 +254,46 @@ class Additive(SumsOverSchema):
             (_WEIGHTS, form_of_joint(len(sizes.bins) + 1 + sizes.n_classes, sizes.unit)),
         ]
 
-    def steps(self, public: Public) -> Steps:
+    def student_of(
+        self, public: Public, begun: Begun, turn: Turn, past: Past
+    ) -> Generator[Request, Answer | None, tuple[Any, dict[str, Any]] | None]:
         """Ask for counts, for what scores by these get wrong, and for the weights of both."""
-        sizes = public.sizes
-        begun = yield from self.begun(public, _COUNTS)
-        schema, n_people, cells, named, _ = begun
-        counts = form_of_counts(sizes, sum(int(one[-1]) + 1 for one in cells))
-        values, sigma, named = yield from self.asked(_COUNTS, counts, partial(counts_of, cells), named, public, begun)
-        scores = Scores.of(values, sigma, _STEPS, cells, schema.ordered)
-        residuals = form_of_residuals(sizes, sum(map(len, scores.tables)))
-        ballot = partial(residuals_of, scores)
-        values, sigma, named = yield from self.asked(_RESIDUALS, residuals, ballot, named, public)
-        corrections = scores.corrected(values, sigma, _RESIDUAL_STEPS)
-        weighing = Weighing.of(scores.less_sure(values, _RESIDUAL_STEPS), *corrections)
-        weights = form_of_joint(weighing.n_weights, public.unit)
-        values, sigma, _ = yield from self.asked(_WEIGHTS, weights, partial(joint_of, weighing), named, public)
-        student, counted = weighing.classifier(values[0], sigma, n_people, public.classes, schema), None
-        if public.weights is not None:
-            weights = public.weights.of(scores.shares)
-            student = weighted(student, weights)
-            counted = dict(zip(public.classes.tolist(), weights.tolist(), strict=True))
-        nobody, extras = np.empty(0, dtype=np.int64), {"class_weight_": counted}
-        return Outcome(queries=nobody, labels=nobody, rounds=(0,), n_teachers=n_people, student=student, extras=extras)
+        schema, cells, sizes, of_columns = begun.schema, begun.cells, public.sizes, (begun.cells, begun.schema.ordered)
+        form = form_of_counts(sizes, sum(int(one[-1]) + 1 for one in cells))
+        found = yield from self.asked(0, form, partial(counts_of, cells), turn, past, sizes)
+        if found is None:
+            return None
+        counts = found.values, found.sigma, _STEPS
+        scores = Scores.of(*counts, *of_columns)
+        if public.release is not None:
+            scores = scores.by_cell(*counts, *of_columns)
+        form = form_of_residuals(sizes, sum(map(len, scores.tables)))
+        found = yield from self.asked(1, form, partial(residuals_of, scores), found.turn, past, sizes)
+        if found is None:
+            return None
+        residuals = found.values, found.sigma, _RESIDUAL_STEPS
+        scores = averaged(scores, past["tables"], turn.n)
+        weighing = Weighing.of(scores.less_sure(found.values, _RESIDUAL_STEPS), *scores.corrected(*residuals))
+        form = form_of_joint(weighing.n_weights, public.unit)
+        found = yield from self.asked(2, form, partial(joint_of, weighing), found.turn, past, sizes)
+        if found is None:
+            return None
+        scores = replace(weighing.scores, part=past["part"].with_mean(weighing.scores.part, turn.n))
+        student: Any = replace(weighing, scores=scores).classifier(
+            found.values[0], found.sigma, turn.n, public.classes, schema
+        )
+        if public.weights is None:
+            return student, {"class_weight_": None}
+        weights = public.weights.of(scores.shares)
+        counted = dict(zip(public.classes.tolist(), weights.tolist(), strict=True))
+        return weighted(student, weights), {"class_weight_": counted}
+
+
+def averaged(found: AnyEffects, average: Average, n_people: int) -> AnyEffects:
+    """Return scores or means with tables that are averaged as the sums of what these get wrong are."""
+    ends = np.cumsum([len(table) for table in found.tables])[:-1]
+    mean = average.with_mean(np.concatenate(found.tables), n_people)
+    return replace(found, tables=tuple(np.split(mean, ends)))
 
 
 def form_of_counts(sizes: Sizes, n_bins: int) -> Vector:

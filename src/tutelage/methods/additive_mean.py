@@ -1,6 +1,7 @@
 """Numbers as targets, without public rows: four noisy sums over a public schema, and an additive model of the mean."""
 
-from dataclasses import dataclass
+from collections.abc import Generator
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, final
 
@@ -11,9 +12,10 @@ from tutelage.ballots import BallotSum, Vector
 from tutelage.digests import canonical
 from tutelage.features.public_numbers import PublicStart
 from tutelage.mechanisms import NoisySum
-from tutelage.methods.additive import SumsOverSchema, cells_of, firsts, sum_of_entries
+from tutelage.methods.additive import Begun, SumsOverSchema, averaged, cells_of, firsts, sum_of_entries
 from tutelage.methods.noisy_moments import form_of_joint, sum_of_joint
-from tutelage.methods.requests import Learned, Outcome, Public, Sizes, Steps
+from tutelage.methods.over_releases import Average, Past, Turn
+from tutelage.methods.requests import Answer, Learned, Public, Request, Sizes
 from tutelage.students.additive_mean import (
     EDGES,
     LARGEST_RESIDUAL,
@@ -125,30 +127,47 @@ class AdditiveMean(SumsOverSchema):
             (_ERRORS, form_of_errors(sizes)),
         ]
 
-    def steps(self, public: Public) -> Steps:
+    def start(self, public: Public, first: Turn, /) -> Generator[Learned, Any, PublicStart | None]:
+        """Return what public targets say, if there are any; of these rows, the bins are `rows`."""
+        if public.labels is None:
+            return None
+        of_public = public.rows, public.labels / STEPS
+        stored = yield Learned(canonical(first.subject), lambda: PublicStart.learn(*of_public).to_bytes())
+        return PublicStart.from_bytes(stored, *of_public)
+
+    def student_of(
+        self, public: Public, begun: Begun, turn: Turn, past: Past
+    ) -> Generator[Request, Answer | None, tuple[Any, dict[str, Any]] | None]:
         """Ask for sums of numbers, for what effects by these get wrong, for weights, and for errors."""
-        sizes, ends = public.sizes, (float(public.classes[0]), float(public.classes[1]))
-        begun = yield from self.begun(public, _SUMS)
-        schema, n_people, cells, named, _ = begun
-        start = None
-        if public.labels is not None:  # of public rows, whose bins are `rows`
-            of_public = public.rows, public.labels / STEPS
-            stored = yield Learned(canonical(begun.of_first), lambda: PublicStart.learn(*of_public).to_bytes())
-            start = PublicStart.from_bytes(stored, *of_public)
+        schema, cells, sizes, of_columns = begun.schema, begun.cells, public.sizes, (begun.cells, begun.schema.ordered)
         form = form_of_sums(sizes, sum(int(one[-1]) + 1 for one in cells))
-        values, sigma, named = yield from self.asked(_SUMS, form, partial(sums_of, cells), named, public, begun)
-        means = Means.of(values, sigma, STEPS, cells, schema.ordered).beside(start)
+        found = yield from self.asked(0, form, partial(sums_of, cells), turn, past, sizes)
+        if found is None:
+            return None
+        sums = found.values, found.sigma, STEPS
+        means = Means.of(*sums, *of_columns)
+        if public.release is not None:
+            means = means.by_cell(*sums, *of_columns)
+        means = means.beside(begun.public)
         form = form_of_residuals(sizes, sum(map(len, means.tables)))
-        values, sigma, named = yield from self.asked(_RESIDUALS, form, partial(residuals_of, means), named, public)
-        fitting = Fitting.of(means, *means.corrected(values, sigma, STEPS))
+        found = yield from self.asked(1, form, partial(residuals_of, means), found.turn, past, sizes)
+        if found is None:
+            return None
+        means = averaged(means, past["tables"], turn.n)
+        of_effects, of_public = past["parts"].with_mean(np.array(means.begun), turn.n).tolist()
+        means = replace(means, parts=(of_effects, of_public))
+        fitting = Fitting.of(means, *means.corrected(found.values, found.sigma, STEPS))
         form = form_of_joint(fitting.n_weights, public.unit)
-        values, sigma, named = yield from self.asked(_WEIGHTS, form, partial(joint_of, fitting), named, public)
-        regressor = fitting.regressor(*noisy_means(values[0], sigma, n_people), n_people, schema)
+        found = yield from self.asked(2, form, partial(joint_of, fitting), found.turn, past, sizes)
+        if found is None:
+            return None
+        regressor = fitting.regressor(*noisy_means(found.values[0], found.sigma, turn.n), turn.n, schema)
         form = form_of_errors(sizes)
-        values, sigma, _ = yield from self.asked(_ERRORS, form, partial(errors_of, regressor), named, public)
-        student = with_histograms(regressor, values / STEPS, sigma / STEPS, ends)
-        nobody = np.empty(0, dtype=np.int64)
-        return Outcome(queries=nobody, labels=nobody, rounds=(0,), n_teachers=n_people, student=student)
+        found = yield from self.asked(3, form, partial(errors_of, regressor), found.turn, Past(Average), sizes)
+        if found is None:
+            return None
+        low, high = map(float, public.classes[:2])
+        return with_histograms(regressor, found.values / STEPS, found.sigma / STEPS, (low, high)), {}
 
 
 def form_of_sums(sizes: Sizes, n_bins: int) -> Vector:

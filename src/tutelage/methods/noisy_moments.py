@@ -16,7 +16,7 @@ from tutelage._internal.typing import FloatArray, IntArray, Matrix, NeverPickled
 from tutelage._internal.validation import probability
 from tutelage.accounting.filter import Accounting
 from tutelage.ballots import BallotSum, Vector, add_sums, sum_of_products
-from tutelage.digests import canonical, data_digest
+from tutelage.digests import canonical
 from tutelage.events import Composed, Event, settings_of
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features import PublicScaling
@@ -32,6 +32,7 @@ from tutelage.features.scored import BesideScores, chances_of
 from tutelage.features.stored import map_from_bytes, map_to_bytes
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.base import Method
+from tutelage.methods.over_releases import Average, Past, Turn
 from tutelage.methods.rehearsal import PublicLabels, Rehearsal, rehearsed
 from tutelage.methods.requests import Answer, Kept, Learned, Outcome, Public, Request, Sizes, Steps
 from tutelage.noise import NoiseSource
@@ -167,11 +168,13 @@ class SumsReleased(NamedTuple):
     class_weight: dict[Any, float] | None  # of each class in predictions, where they do not count alike
 
 
-class Named(NamedTuple):
-    """The subject of the first sum of a release, and about how many people it is over; public."""
+class Basis(NamedTuple):
+    """All that ballots and student are about, and that is the same in all sums; public."""
 
-    subject: list[Any]
-    n: int
+    features: FeatureMap
+    seen: Matrix  # public rows through these, with scores after them
+    vectors: Matrix  # without
+    spectrum: Spectrum
 
 
 class NoisySums(Method):
@@ -220,21 +223,22 @@ class NoisySums(Method):
             total=self.event_of_one(public.sizes),
         )
 
-    def named(self, public: Public, about: list[Any]) -> Generator[Request, Any, list[Named]]:
-        """Return what the first sum is known by, and about how many people take part; then those of earlier releases.
+    def turns(self, public: Public, about: list[Any]) -> Generator[Request, Any, list[Turn]]:
+        """Return the earlier releases of the question, the oldest first, and this one.
 
         All are asked by what the first release of the question learned from public rows, and are known by its name.
         """
         n_people: int = yield from self.counted(public)
-        found = [Named(subject_of(public), n_people)]
+        found = list[Turn]()
         for name in public.earlier:
             seen = replace(public, release=name)
             count = yield replace(self._counting(seen), earlier=True)
             if count is not None:
-                found.append(Named(subject_of(seen), max(1, int(count.values[0, 0]))))
-        first = found[min(1, len(found) - 1)]
-        by = [] if first is found[0] else [{"learned": first.subject[-1]}]
-        return [Named([*one, n, *about, *([] if one is first.subject else by)], n) for one, n in found]
+                found.append(Turn(subject_of(seen), max(1, int(count.values[0, 0])), earlier=True))
+        first, *others = [*found, Turn(subject_of(public), n_people)]
+        by = {"learned": first.subject[-1]}
+        known = [replace(first, subject=[*first.subject, first.n, *about])]
+        return known + [replace(one, subject=[*one.subject, one.n, *about, by]) for one in others]
 
     @property
     def _count(self) -> NoisySum:
@@ -322,81 +326,35 @@ class NoisyMoments(NoisySums):
     def steps(self, public: Public) -> Steps:
         """Ask for the number of people where it is private, and then for the sums of all rounds."""
         stack = [] if public.labels is None else [self.stack]
-        (named, n_people), *earlier = yield from self.named(
-            public, [settings_of(self.teacher), *stack, *public.digests]
-        )
-        first = (earlier or [Named(named, n_people)])[0]
+        turns = yield from self.turns(public, [settings_of(self.teacher), *stack, *public.digests])
+        first = turns[0]
         stored = yield Learned(
             canonical([*first.subject, self.calibrated.key()]), lambda: map_to_bytes(self._features(public, first.n))
         )
         features: Any = map_from_bytes(stored)
         whole = BesideScores(features, public.n_scores) if public.n_scores else features
-        released = yield from self._rounds(public, n_people, whole, named, earlier=earlier)
+        released = yield from self._rounds(public, whole, turns)
         n_rows = len(public.teacher_rows)
         return Outcome(
             queries=np.arange(n_rows),
             labels=np.searchsorted(public.classes, released.predicted),
             rounds=(n_rows,),
-            n_teachers=n_people,
+            n_teachers=turns[-1].n,
             student=released.student if self.student is None else None,
             extras={"moments_": released.moments, "class_weight_": released.class_weight},
         )
 
     def _rounds(
-        self,
-        public: Public,
-        n_people: int,
-        whole: Any,
-        named: list[Any],
-        spectrum: Spectrum | None = None,
-        earlier: Sequence[Named] = (),
-    ) -> Generator[Request, Answer, SumsReleased]:
-        """Ask for the sums of all rounds over features, with scores after them; `named` says what their subject is.
-
-        The first is averaged with that of each of the `earlier` releases, of which there are subject and people.
-        """
-        teacher, classes, n_scores = self.teacher, public.classes, public.n_scores
-        noise = self._of_rounds(labeled=n_scores > 0)
+        self, public: Public, whole: Any, turns: Sequence[Turn], spectrum: Spectrum | None = None
+    ) -> Generator[Request, Answer | None, SumsReleased]:
+        """Ask for the sums of all rounds over features, with scores after them; recall those of earlier releases."""
         seen = require_public_map(whole, "NoisyMoments").transform(public.teacher_rows)
-        vectors, start = seen[:, : seen.shape[1] - n_scores], _start(seen, n_scores)
-        of_public: dict[str, Any] = {
-            "n_rows": n_people, "classes": classes, "start": start, "spectrum": spectrum or Spectrum.of(vectors)
-        }  # fmt: skip
-        student = NoisySumClassifier().fit_moments(vectors, [], **of_public)
-        form = Vector((len(classes), vectors.shape[1]), teacher.norm**2, public.unit)
-        ballot: dict[str, Any] = {
-            "features": whole,
-            "rounds": self.rounds + (n_scores > 0),
-            "progress": public.training.progress,
-        }
-        rounds, named = list[Moments](), [*named, []]
-        earlier = [Named([*subject, []], n) for subject, n in earlier]
-        for number in range(self.rounds):
-            of_round = NoisySum(teacher.noise_of_round(noise, number))
-            radius = student.radius(vectors, start)
-            request = Request(
-                mechanism=of_round,
-                form=form,
-                subject={"sum": named},
-                ballot=VectorBallot(
-                    teacher=teacher, student=student, radius=radius, n_scores=n_scores, number=number, **ballot
-                ),
-                total=None if rounds else self.event_of_sums(public.sizes),
-            )
-            sigma, scale = of_round.most(form, simulated=public.simulated).sigma, teacher.scale(radius) * n_people
-            values, sigma = yield from averaged(request, sigma, n_people, () if rounds else earlier)
-            # The subject of a later round follows from the sums before, which are part of its name: as whole numbers,
-            # which are the same on every machine.
-            named = [*named, data_digest(values).hex()]
-            rounds.append(Moments.of_sum(values, sigma, scale, radius))
-            student = NoisySumClassifier().fit_moments(vectors, rounds, **of_public)
-        classifier: Any = student
-        if n_scores:
-            stacking, (mechanism, form) = Stacking.of(student, seen), self._stacking(public.sizes)
-            cast = StackingBallot(stacking=stacking, number=self.rounds, **ballot)
-            answer = yield Request(mechanism=mechanism, form=form, subject={"sum": [*named, "stacking"]}, ballot=cast)
-            sigma = mechanism.most(form, simulated=public.simulated).sigma
-            classifier = stacking.classifier(answer.values[0], sigma, n_people)
+        vectors = seen[:, : seen.shape[1] - public.n_scores]
+        basis, past = Basis(whole, seen, vectors, spectrum or Spectrum.of(vectors)), Past(Average)
+        rounds, classifier = list[Moments](), NoisySumClassifier()
+        for turn in turns:
+            found = yield from self._turn(public, basis, turn, past)
+            rounds, classifier = found or (rounds, classifier)
         weights = None
         if public.weights is not None:
             weights = public.weights.of(classifier.predict_proba(seen).mean(axis=0))
@@ -405,8 +363,48 @@ class NoisyMoments(NoisySums):
             moments=tuple(rounds),
             student=Pipeline([*make_pipeline(*parts_of(whole)).steps, ("classifier", classifier)]),
             predicted=classifier.predict(seen),
-            class_weight=None if weights is None else dict(zip(classes.tolist(), weights.tolist(), strict=True)),
+            class_weight=None if weights is None else dict(zip(public.classes.tolist(), weights.tolist(), strict=True)),
         )
+
+    def _turn(
+        self, public: Public, basis: Basis, turn: Turn, past: Past
+    ) -> Generator[Request, Answer | None, tuple[list[Moments], Any] | None]:
+        """Return what the sums of a release and of those before it say; of an earlier one that is not whole, None."""
+        teacher, n_scores = self.teacher, public.n_scores
+        vectors, start = basis.vectors, _start(basis.seen, n_scores)
+        of_public: Any = {"n_rows": turn.n, "classes": public.classes, "start": start, "spectrum": basis.spectrum}
+        student = NoisySumClassifier().fit_moments(vectors, [], **of_public)
+        form = Vector((len(public.classes), vectors.shape[1]), teacher.norm**2, public.unit)
+        ballot: dict[str, Any] = {
+            "features": basis.features,
+            "rounds": self.rounds + (n_scores > 0),
+            "progress": public.training.progress,
+            "n_scores": n_scores,
+        }
+        rounds, turn = list[Moments](), replace(turn, subject=[*turn.subject, []])
+        for number in range(self.rounds):
+            of_round = NoisySum(teacher.noise_of_round(self._of_rounds(labeled=n_scores > 0), number))
+            radius = student.radius(vectors, start)
+            cast = VectorBallot(teacher=teacher, student=student, radius=radius, number=number, **ballot)
+            total = None if rounds else self.event_of_sums(public.sizes)
+            scale = teacher.scale(radius) * turn.n
+            found = yield from turn.asked(of_round, form, cast, past[f"round {number}"], size=scale, total=total)
+            if found is None:
+                return None
+            values, sigma, turn = found
+            begun = past[f"start {number}"].with_mean(student.coef_, scale)
+            rounds.append(Moments.of_sum(values, sigma, scale, radius)._replace(begun=begun))
+            student = NoisySumClassifier().fit_moments(vectors, rounds, **of_public)
+        if not n_scores:
+            return rounds, student
+        stacking, (mechanism, form) = Stacking.of(student, basis.seen), self._stacking(public.sizes)
+        cast = StackingBallot(stacking=stacking, number=self.rounds, **ballot)
+        turn = replace(turn, subject=[*turn.subject, "stacking"])
+        found = yield from turn.asked(mechanism, form, cast, past["stacking"])
+        if found is None:
+            return None
+        values, sigma, _ = found
+        return rounds, stacking.classifier(values[0], sigma, turn.n)
 
     def _features(self, public: Public, n_people: int) -> Pipeline:
         """Return the features that the ballots are cast by, learned from public rows."""
@@ -470,7 +468,8 @@ class NoisyMoments(NoisySums):
             method = self.with_noise(noise_multiplier * len(taught) / people)
             public = Public.of_labels(replace(known, rows=public_rows), shards.unit, len(taught), scored=n_scores > 0)
             cast_by = PeopleReady(PeopleInMemory(vectors[taught], known.classes[taught], shards))
-            released = rehearsed(method._rounds(public, len(taught), unchanged, [], spectrum=spectrum), cast_by, noise)
+            turns = [Turn([], len(taught))]
+            released = rehearsed(method._rounds(public, unchanged, turns, spectrum), cast_by, noise)
             return released.student.predict(vectors).astype(np.int64)
 
         return predicted
@@ -529,29 +528,6 @@ def subject_of(public: Public) -> list[Any]:
     """Return question, class values and the name of the release, if any: the beginning of the name of every sum."""
     named = [] if public.release is None else [{"release": public.release}]
     return [public.question, *(str(value) for value in public.classes.tolist()), *named]
-
-
-def averaged(
-    request: Request, sigma: float, n_people: int, earlier: Iterable[Named]
-) -> Generator[Request, Any, tuple[Matrix, float]]:
-    """Ask for a sum, and average it with the same sum over the people of earlier releases, by their noise.
-
-    Returns the average as a sum over so many people, and the deviation of its noise. Means over people are weighted by
-    1/variance, which is as the square of the number of people.
-    """
-    answer: Any = yield request
-    form: Any = request.form
-    sums, people = [answer.values], [float(n_people)]
-    for name, n_before in earlier:
-        before = yield replace(request, subject={"sum": name}, earlier=True, total=None)
-        if before is not None:
-            sums.append(before.values)
-            people.append(float(n_before))
-    if len(sums) > 1:
-        weight = float(np.dot(people, people))
-        average = sum(n * one for n, one in zip(people, sums, strict=True)) * (n_people / weight)
-        return np.asarray(average).reshape(form.shape), sigma * n_people / sqrt(weight)
-    return answer.values.reshape(form.shape), answer.sigma or sigma
 
 
 def _form_of_count(unit: PrivacyUnit) -> Vector:

@@ -67,16 +67,16 @@ class Rounds:
     seed: int
 
     def steps(
-        self, asking: Callable[[IntArray, FloatArray | None, bool], Request]
+        self, asking: Callable[[IntArray, FloatArray | None, bool], Request], known: PublicKnowledge | None = None
     ) -> Generator[Request | Learned, Any, AskedRounds]:
-        """Ask round after round, and return all labels.
+        """Ask round after round, and return all labels but those that are `known` before.
 
         `asking` makes a question of the numbers of the rows, their predictions, and whether the first of them are
         enough. The answer is for as many rows as the budget allowed; None for none.
         """
         numbers = dict[bytes, int]()
         same = np.array([numbers.setdefault(row, len(numbers)) for row in row_bytes(self.rows)])
-        known, answers = PublicKnowledge.before(self.seen), list[tuple[IntArray, Release]]()
+        known, answers = known or PublicKnowledge.before(self.seen), list[tuple[IntArray, Release]]()
         for number, size in enumerate(self.sizes):
             selector = self.then if number else self.first
             size = min(size, len(known.open))

@@ -1,20 +1,20 @@
 """Votes on single public rows: what methods of votes have in common, and who casts them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, cast, final
 
 import numpy as np
 import numpy.typing as npt
 
-from tutelage._internal.typing import Ballots, IntArray, Matrix, NeverPickled
+from tutelage._internal.typing import ABSTAIN, Ballots, IntArray, Matrix, NeverPickled
 from tutelage._internal.validation import integer_at_least, problems_in
 from tutelage.ballots import OneHot, VoteHistogram, tally
 from tutelage.digests import canonical, row_bytes
 from tutelage.events import Event
 from tutelage.exceptions import InvalidParameterError, shown
 from tutelage.methods.base import Method
-from tutelage.methods.requests import Kept, Outcome, Public, Request, Sizes, Steps, Wishes, first_places
+from tutelage.methods.requests import Answer, Kept, Outcome, Public, Request, Sizes, Steps, Wishes, first_places
 from tutelage.methods.rounds import AskedRounds, Rounds, even_rounds, round_rows
 from tutelage.students import NoisySumClassifier, student_named
 from tutelage.students.selection import Medoids, PublicKnowledge, QuerySelector, selector_named
@@ -200,15 +200,33 @@ class VotesOnQueries(Method):
             seed=public.seed,
         )
         rounds.check()
+        known = yield from self._labeled_before(public, PublicKnowledge.before(rounds.seen))
         asked: AskedRounds = yield from rounds.steps(
-            lambda rows, predictions, partial: self._request(public, rows, predictions, partial=partial)
+            lambda rows, predictions, partial: self._request(public, rows, predictions, partial=partial), known
         )
+        before = np.flatnonzero(known.answered)
         return Outcome(
-            queries=asked.queries,
-            labels=asked.release.labels,
+            queries=np.concatenate([asked.queries, before]),
+            labels=np.concatenate([asked.release.labels, known.labels[before]]),
             rounds=asked.rounds,
             n_teachers=public.n_teachers,
         )
+
+    def _labeled_before(
+        self, public: Public, known: PublicKnowledge
+    ) -> Generator[Request, Answer | None, PublicKnowledge]:
+        """Return the labels of earlier releases, the newest first, as long as enough rows are left for this release."""
+        rows, open_at_least = np.arange(len(public.rows)), self.n_answers(public.sizes)
+        for name in reversed(public.earlier):
+            request = self._request(replace(public, release=name), rows, None, partial=False)
+            answer = yield replace(request, earlier=True)
+            if answer is None:
+                continue
+            new = known.open[answer.labels[known.open] != ABSTAIN]
+            if len(known.open) - len(new) < open_at_least:
+                break
+            known = known.after(new, answer.labels[new])
+        return known
 
     def _request(self, public: Public, rows: IntArray, predictions: Any, *, partial: bool) -> Request:
         question = canonical([public.question, [str(value) for value in public.classes.tolist()]])

@@ -222,17 +222,48 @@ def by_column(
     return noisy, tuple(group[cell] for (_, _, group, *_), cell in zip(noisy, cells, strict=True)), totals
 
 
-@final
 @dataclass(frozen=True, slots=True, eq=False)
-class Scores:
-    """Scores of the bins of each column by noisy counts, and what these say of the people; public."""
+class Effects:
+    """Effects of the groups of bins of each column, as a first noisy sum tells them; public."""
 
     groups: tuple[IntArray, ...]  # group of each bin of each column; the last number is that of bins of no group
-    tables: tuple[FloatArray, ...]  # score of each group for each class
-    doubts: tuple[FloatArray, ...]  # deviations of these scores, by the noise
-    sizes: tuple[FloatArray, ...]  # about how many people each group has
-    shares: FloatArray  # of the classes
+    tables: Columns  # effect of each group, for each class if there are classes
+    doubts: Columns  # deviations of these effects, by the noise
+    sizes: Columns  # about how many people each group has
     walks: tuple[int, ...]  # how many groups of each column, the first ones, are intervals that follow each other
+
+    def rows(self, bins: Matrix) -> IntArray:
+        """Return the group of each cell."""
+        return by_bins(self.groups, bins)
+
+    def by_cell(
+        self, sums: FloatArray, sigma: float, scale: int, cells: tuple[IntArray, ...], ordered: Sequence[bool]
+    ) -> Self:
+        """Return the effects of the cells of the sum in place of groups: all releases of a question have these."""
+        sizes = [int(cell[-1]) + 1 for cell in cells]
+        firsts = [np.searchsorted(cell, np.arange(size)) for cell, size in zip(cells, sizes, strict=True)]
+
+        def of_cells(tables: Columns) -> Columns:
+            each = zip(tables, self.groups, firsts, strict=True)
+            return tuple(table[group[places]] for table, group, places in each)
+
+        people = np.maximum(sums.sum(axis=0), sigma * sqrt(len(sums))) / scale
+        return replace(
+            self,
+            groups=cells,
+            tables=of_cells(self.tables),
+            doubts=of_cells(self.doubts),
+            sizes=tuple(np.split(people, np.cumsum(sizes)[:-1])),
+            walks=tuple(size - 1 if follow else 0 for size, follow in zip(sizes, ordered, strict=True)),
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores(Effects):
+    """Scores of the bins of each column by noisy counts, and what these say of the people; public."""
+
+    shares: FloatArray  # of the classes
     part: float = _HALF  # of the scores, that later sums begin from
 
     @classmethod
@@ -246,16 +277,12 @@ class Scores:
         shares = people / people.sum()
         tables, doubts, sizes = zip(*(_scored(*one, shares) for one in noisy), strict=True)
         np.asarray_chkfinite(np.vstack(tables))  # or, by counts that somebody made up, a ballot could fail by its rows
-        return cls(groups, tables, doubts, sizes, shares, tuple(walk for *_, walk in noisy))
+        return cls(groups, tables, doubts, sizes, tuple(walk for *_, walk in noisy), shares)
 
     @property
     def base(self) -> FloatArray:
         """Logarithm of the share of each class, less their mean."""
         return np.log(self.shares) - np.log(self.shares).mean()
-
-    def rows(self, bins: Matrix) -> IntArray:
-        """Return the group of each cell."""
-        return by_bins(self.groups, bins)
 
     def start(self, rows: IntArray) -> FloatArray:
         """Return the scores that the later sums begin from."""

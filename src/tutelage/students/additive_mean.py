@@ -21,9 +21,9 @@ from tutelage.features.public_numbers import PublicStart, PublicTrees
 from tutelage.features.schema import Schema
 from tutelage.students.additive import (
     Columns,
+    Effects,
     Parts,
     TableOfEffects,
-    by_bins,
     by_column,
     expected_effects,
     made_up_rows,
@@ -93,14 +93,9 @@ class AdditiveRegressor(RegressorMixin, TableOfEffects):
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Means:
+class Means(Effects):
     """Effects of the bins of each column by noisy sums of numbers, and what these say of the people; public."""
 
-    groups: tuple[IntArray, ...]  # group of each bin of each column; the last number is that of bins of no group
-    tables: tuple[FloatArray, ...]  # effect of each group
-    doubts: tuple[FloatArray, ...]  # deviations of these effects, by the noise
-    sizes: tuple[FloatArray, ...]  # about how many people each group has
-    walks: tuple[int, ...]  # how many groups of each column, the first ones, are intervals that follow each other
     mean: float  # of the numbers
     public: PublicStart | None = None  # what public targets say
     parts: tuple[float, float] | None = None  # of the effects and of that, in what the later sums begin from
@@ -117,10 +112,6 @@ class Means:
     def variance(self) -> float:
         """About that of the numbers of people within a bin."""
         return _VARIANCE * self.mean * (1 - self.mean)
-
-    def rows(self, bins: Matrix) -> IntArray:
-        """Return the group of each cell."""
-        return by_bins(self.groups, bins)
 
     def beside(self, public: PublicStart | None) -> Self:
         """Return these with what public targets say, in the parts by which public rows are predicted best."""

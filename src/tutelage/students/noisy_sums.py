@@ -39,11 +39,14 @@ class Moments(NamedTuple):
         Standard deviation of the noise on each of its numbers.
     radius : float
         Length beyond which the product of one row was shortened.
+    begun : array of shape (features, classes), optional
+        Weights that the residuals are of. Default: those that follow from the rounds before.
     """
 
     values: FloatArray
     noise: float
     radius: float
+    begun: FloatArray | None = None
 
     @classmethod
     def of_sum(cls, total: IntArray, sigma: float, scale: float, radius: float) -> Self:
@@ -156,7 +159,8 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         given = 0.0 if start is None else axes.T @ (X_public.T @ start / len(X_public))
         for number, moments in enumerate(rounds):
             share = self._share_within(X_public, moments.radius, start)
-            known = spread * (axes.T @ self.coef_)  # what the rounds before have explained
+            begun = self.coef_ if moments.begun is None else moments.begun
+            known = spread * (axes.T @ begun)  # what the rounds before have explained
             seen = axes.T @ (moments.values - moments.values.mean(axis=0)).T / share + known
             # A mean over n rows varies by itself, too: along a direction by spread/n times the variance of a class. So
             # do the products of the features, over the public rows, by what is unexplained of a class.
