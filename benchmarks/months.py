@@ -8,6 +8,9 @@ People arrive in equal parts, in the order of the file, or of their ids. Each ha
 - fixed ledger: one budget for everybody, divided into as many releases as there are months;
 - at once: one release to all people at the whole ε, after the last month.
 
+"Adult, votes" asks for labels of 40 public rows every month. There, the fixed ledger has six releases, too, with as
+much noise as the named ones have, and ends after them.
+
 Noise is simulated, with another seed each time. The last student is scored; rows of results/months.csv are not measured
 again.
 """
@@ -15,6 +18,7 @@ again.
 import argparse
 import time
 import warnings
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,7 +30,9 @@ from defaults import stays
 from splits import Split, adult, raw
 
 from tutelage import PATEClassifier, SimulationNoise
+from tutelage.exceptions import BudgetExceededError
 from tutelage.features import Schema
+from tutelage.teachers import NearestQueries
 
 STORED = Path(__file__).parents[1] / "docs" / "results" / "months.csv"
 KEY = ["table", "way", "months", "seed"]
@@ -43,6 +49,7 @@ def diabetes(fold: int) -> Split:
 TABLES = {
     "Adult": (lambda fold: adult("alike", fold), True),
     "Adult, schema only": (lambda fold: adult("alike", fold), False),
+    "Adult, votes": (lambda fold: adult("alike", fold), False),
     "Diabetes": (diabetes, True),
     "Diabetes, schema only": (diabetes, False),
 }
@@ -56,22 +63,33 @@ WAYS = {
 }
 
 
-def last_student(parts: Split, way: str, months: int, seed: int, *, labeled: bool) -> tuple[float, float]:
-    """Return the accuracy of the last student, and the mean over all months."""
+def given_to(table: str, parts: Split, *, labeled: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return settings, and what is given to a fit beside the private rows."""
+    if table == "Adult, votes":
+        return {"teacher": NearestQueries(5), "n_queries": 40, "random_state": 0}, {"X_public": parts.public}
+    if labeled:
+        return {}, {"X_public": parts.public, "y_public": parts.y_public}
+    return {"public": Schema.learn(parts.public)}, {}
+
+
+def last_student(table: str, way: str, months: int, seed: int) -> tuple[float, float, int]:
+    """Return the accuracy of the last student, the mean over all months, and how many labels there are."""
+    load, labeled = TABLES[table]
+    parts, model = load(2 + seed), None
     ids = np.arange(len(parts.private)) if parts.ids is None else parts.ids
     _, person = np.unique(ids, return_inverse=True)
     month_of = person * months // (person.max() + 1)
-    given: dict[str, Any] = {"X_public": parts.public, "y_public": parts.y_public} if labeled else {}
-    more: dict[str, Any] = {} if labeled else {"public": Schema.learn(parts.public)}
+    more, given = given_to(table, parts, labeled=labeled)
+    equal = WAYS[way] or (6 if table == "Adult, votes" else months)
     classes = sorted(set(parts.y_scored.tolist()))
-    scores = list[float]()
+    scores, n_labels = list[float](), 0
     with TemporaryDirectory() as folder:
         for month in range(months):
             if WAYS[way] == 0 and month < months - 1:
                 continue
-            model = PATEClassifier(
+            one = PATEClassifier(
                 budget=1.0,
-                releases=(months if WAYS[way] is None else WAYS[way]) or 1,
+                releases=1 if WAYS[way] == 0 else equal,
                 release=None if WAYS[way] in (None, 0) else f"month {month + 1}",
                 question="" if WAYS[way] else f"month {month + 1}",
                 data_changed=True,
@@ -82,9 +100,11 @@ def last_student(parts: Split, way: str, months: int, seed: int, *, labeled: boo
                 **more,
             )
             kept = month_of <= month
-            model.fit(parts.private[kept], parts.y_private[kept], entity_ids=person[kept], **given)
+            with suppress(BudgetExceededError):  # then the student of the month before stays
+                model = one.fit(parts.private[kept], parts.y_private[kept], entity_ids=person[kept], **given)
+                n_labels += len(model.queries_) if WAYS[way] is None else len(model.queries_) - n_labels
             scores.append(model.score(parts.scored, parts.y_scored))
-    return scores[-1], float(np.mean(scores))
+    return scores[-1], float(np.mean(scores)), n_labels if table == "Adult, votes" else 0
 
 
 def main() -> None:
@@ -97,13 +117,13 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     for seed, table, way in product(options.seeds, options.data, options.ways):
-        known = pd.read_csv(STORED) if STORED.exists() else pd.DataFrame(columns=[*KEY, "last", "mean", "seconds"])
+        known = pd.read_csv(STORED)
         if len(known) and (known[KEY] == [table, way, options.months, seed]).all(axis=1).any():
             continue
-        load, labeled = TABLES[table]
         start = time.perf_counter()
-        last, mean = last_student(load(2 + seed), way, options.months, seed, labeled=labeled)
-        row = [table, way, options.months, seed, round(last, 5), round(mean, 5), round(time.perf_counter() - start, 1)]
+        last, mean, n_labels = last_student(table, way, options.months, seed)
+        figures = [round(last, 5), round(mean, 5), n_labels, round(time.perf_counter() - start, 1)]
+        row = [table, way, options.months, seed, *figures]
         known.loc[len(known)] = row
         known.to_csv(STORED, index=False)
         print(*row, flush=True)

@@ -198,6 +198,7 @@ Y = (X[:, 0] > 0.5).astype(int)
 IDS = np.array([f"person {row}" for row in range(300)])
 METHODS: dict[str, dict[str, Any]] = {
     "vectors": {},
+    "vectors and labels": {"labeled": True},
     "capped votes": {"teacher": NearestQueries(3), "random_state": 0},
     "schema": {"public": Schema(dict.fromkeys("abcd", (0, 1)))},
 }
@@ -212,6 +213,8 @@ def path(tmp_path):
 def fit(path: Path | None, release: str | None, who: Any, ids: Any = IDS, **settings: Any) -> Any:
     own = {"epsilon": 1.0, "budget": 2.0, "classes": [0, 1], "insist": True, "noise": SimulationNoise(3), **settings}
     rows, who = {} if "public" in own else {"X_public": X[300:]}, np.asarray(who)
+    if own.pop("labeled", False):
+        rows["y_public"] = Y[300:]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = PATEClassifier(ledger=path, release=release, **own)
@@ -271,8 +274,8 @@ def test_a_release_learns_from_earlier_ones_of_its_question_alone(method, path):
     assert shown(alike) != shown(alone)
 
 
-@pytest.mark.parametrize("method", ["vectors", "schema"])
-def test_every_sum_of_every_earlier_release_is_averaged(method, path, monkeypatch):
+@pytest.mark.parametrize(("method", "sums"), [("vectors", 3), ("vectors and labels", 4), ("schema", 4)])
+def test_every_sum_of_every_earlier_release_is_averaged(method, sums, path, monkeypatch):
     honest, drawn, recalled = Boundary._answer, list[tuple[bytes, Any]](), list[tuple[bytes, Any]]()
 
     def answer(self: Boundary, request: Any) -> Any:
@@ -286,7 +289,7 @@ def test_every_sum_of_every_earlier_release_is_averaged(method, path, monkeypatc
         recalled.clear()
         before, _ = list(drawn), fit(path, name, who, epsilon=0.6, **METHODS[method])
         assert sorted(recalled) == sorted(before)
-    assert len(drawn) == 3 * (4 if method == "schema" else 3)  # with the number of people
+    assert len(drawn) == 3 * sums  # with the number of people
 
 
 @pytest.mark.parametrize("step", ["whole", "interrupted"])

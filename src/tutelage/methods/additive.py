@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from math import prod, sqrt
+from math import inf, prod, sqrt
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, final
 
 import numpy as np
@@ -28,7 +28,6 @@ from tutelage.teachers.vectors import sum_of_blocks
 # Shares of all 1/σ². The first is doubled: counts are never negative, so a replaced ballot moves their sum by √2
 # lengths, and not by 2.
 _COUNTS, _RESIDUALS, _WEIGHTS = 2 * 0.45, 0.25, 0.3
-_FOLLOWING = 16  # times as many people: the cells of a first release serve those that follow
 _AT_ONCE = 2**12  # rows
 _STEPS = 2**10  # of a count, where a person has several rows
 _RESIDUAL_STEPS = 2**16
@@ -204,9 +203,10 @@ class SumsOverSchema(NoisySums):
         targets = [] if public.labels is None else [data_digest(public.rows, public.labels).hex(), "targets"]
         turns = yield from self.turns(public, [self.name, columns, *targets])
         scale = self.calibrated.noise_multiplier * sqrt(len(sizes.bins) / self.most(sizes)[0][0])
-        n_first = turns[0].n * (1 if public.release is None else _FOLLOWING)
+        # The cells of a first release serve all that follow, whose sums are averaged: then the noise hides fewer.
+        people = turns[0].n / scale if public.release is None else inf
         start = yield from self.start(public, turns[0])
-        return Begun(schema, schema.merged(n_first / scale), turns, start)
+        return Begun(schema, schema.merged(people), turns, start)
 
     def start(self, _public: Public, _first: Turn, /) -> Generator[Learned, Any, Any]:
         """Return what public rows say before anything is asked, if they have targets."""

@@ -46,6 +46,7 @@ from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory, Shown, SumOfBl
 from tutelage.teachers.vectors import sum_of_blocks
 
 _NUMBERS_AT_ONCE = 2**20  # of the ballots that stack: with a hundred classes one has thousands
+_FOLLOWING = 16  # times as many people: the features of a first release serve those that follow, too
 _NOISE_OF_COUNT = 10.0  # times that of the ballots: the number of people takes a hundredth of what they take
 
 
@@ -327,9 +328,10 @@ class NoisyMoments(NoisySums):
         """Ask for the number of people where it is private, and then for the sums of all rounds."""
         stack = [] if public.labels is None else [self.stack]
         turns = yield from self.turns(public, [settings_of(self.teacher), *stack, *public.digests])
-        first = turns[0]
+        first, following = turns[0], 1 if public.release is None else _FOLLOWING
         stored = yield Learned(
-            canonical([*first.subject, self.calibrated.key()]), lambda: map_to_bytes(self._features(public, first.n))
+            canonical([*first.subject, self.calibrated.key()]),
+            lambda: map_to_bytes(self._features(public, following * first.n)),
         )
         features: Any = map_from_bytes(stored)
         whole = BesideScores(features, public.n_scores) if public.n_scores else features
@@ -379,13 +381,14 @@ class NoisyMoments(NoisySums):
             "features": basis.features,
             "rounds": self.rounds + (n_scores > 0),
             "progress": public.training.progress,
-            "n_scores": n_scores,
         }
         rounds, turn = list[Moments](), replace(turn, subject=[*turn.subject, []])
         for number in range(self.rounds):
             of_round = NoisySum(teacher.noise_of_round(self._of_rounds(labeled=n_scores > 0), number))
             radius = student.radius(vectors, start)
-            cast = VectorBallot(teacher=teacher, student=student, radius=radius, number=number, **ballot)
+            cast = VectorBallot(
+                teacher=teacher, student=student, radius=radius, n_scores=n_scores, number=number, **ballot
+            )
             total = None if rounds else self.event_of_sums(public.sizes)
             scale = teacher.scale(radius) * turn.n
             found = yield from turn.asked(of_round, form, cast, past[f"round {number}"], size=scale, total=total)
