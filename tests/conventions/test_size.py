@@ -30,7 +30,7 @@ CEILINGS = {
     "students": 3_055,
     "teachers": 2_955,
     "testing": 385,
-    "root": 4_755,
+    "root": 4_760,
 }
 TEST_LINES = 32_720
 
