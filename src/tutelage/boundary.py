@@ -360,10 +360,14 @@ class Budget:
             existing.check_release(self.release, self.identity, most)
 
     def rooms(self, most: Event) -> tuple[float, dict[str, int]]:
-        """Return what a release takes that is `most`, and how many such ones people have room for, by their cohort."""
+        """Return what a release takes that is `most`, and for how many such ones people have room, by their cohort.
+
+        No cohort is named if the release was begun before, or has no name.
+        """
         existing, limit = existing_ledger(self.ledger), self.limit
-        new = {} if self.release is None else {self.release: limit.fitting(most, 0)}
-        return limit.share(limit.cost(most)), ({} if existing is None else existing.rooms(most)) | new
+        rooms = {} if existing is None else existing.rooms(most)
+        new = {} if self.release is None or self.release in rooms else {self.release: limit.fitting(most, 0)}
+        return limit.share(limit.cost(most)), {**rooms, **new} if new else {}
 
     @property
     def limit(self) -> Filter:

@@ -14,14 +14,14 @@ MODULES = 188
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
     "_internal": 1_345,
-    "accounting": 2_685,
+    "accounting": 2_735,
     "audit": 1_630,
-    "cli": 3_945,
+    "cli": 4_095,
     "datasets": 170,
-    "estimator": 2_065,
+    "estimator": 2_160,
     "features": 2_895,
     "federation": 3_950,
-    "ledger": 2_605,
+    "ledger": 2_785,
     "mechanisms": 1_180,
     "methods": 2_545,
     "planning": 985,
@@ -30,9 +30,9 @@ CEILINGS = {
     "students": 3_080,
     "teachers": 2_955,
     "testing": 385,
-    "root": 4_735,
+    "root": 4_770,
 }
-TEST_LINES = 32_885
+TEST_LINES = 33_500
 
 
 def lines_of(*paths: Path) -> int:

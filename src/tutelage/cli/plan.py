@@ -101,8 +101,8 @@ def plan(
 def begun_with(settings: RunConfig, data: RunData, **more: Any) -> tuple[RunConfig, Beginning]:
     """Return how a run would begin, and its settings with a method that an earlier plan chose for the same question.
 
-    Nothing is planned again then: a repeated release is the one that was planned, and a later one adds to it. What the
-    ledger refuses is refused here, before a plan takes minutes.
+    Nothing is planned again then: a repeated release is the one that was planned, and a later one adds to it. The
+    refusals of the ledger come here, before a plan takes minutes.
     """
     methods = list[Method]()
     if settings.method is None and settings.schema is None and data.y_public is not None:

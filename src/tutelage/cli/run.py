@@ -21,7 +21,6 @@ from tutelage._internal.outputs import Claim
 from tutelage._internal.releases import RESULTS, claimed_folder, released
 from tutelage.accounting import data_independent
 from tutelage.ballots import VoteHistogram, write_sums
-from tutelage.boundary import Budget
 from tutelage.cli.config import PublishedSection, RunConfig, load_config
 from tutelage.cli.plan import begun_with, plan_for, with_method
 from tutelage.cli.publish import check_proposal, read_proposal, tested
@@ -37,8 +36,8 @@ from tutelage.cli.sources import (
 )
 from tutelage.cli.text import interruption_says, plain_console, print_json, remark, say
 from tutelage.estimator import PATEClassifier
-from tutelage.estimator.classifier import FEW_VOTES_LEFT
-from tutelage.events import Composed, Event
+from tutelage.estimator.classifier import FEW_VOTES_LEFT, Beginning
+from tutelage.events import Composed
 from tutelage.exceptions import (
     BudgetContinuedWarning,
     ConfigError,
@@ -46,7 +45,6 @@ from tutelage.exceptions import (
     PreflightWarning,
     TutelageError,
 )
-from tutelage.ledger.ledger import existing_ledger
 from tutelage.methods import Sizes
 from tutelage.partition import canonical_ids
 from tutelage.privacy import ONE_TEACHER, round_up
@@ -127,7 +125,7 @@ def _released(
     if data.batches is None:  # otherwise nothing is planned, and rows are read once less
         settings, begins = begun_with(settings, data, **more)
         if more["release"] is not None:
-            remark(_schedule(begins.budget, begins.most, more["release"]))
+            remark(_schedule(begins, more["release"]))
         check(settings, data, **more)
     found = plan_for(settings, data)  # where the configuration leaves the method open
     if found is not None:
@@ -331,16 +329,15 @@ def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
         console.print(f"  {program} example files")
 
 
-def _schedule(budget: Budget, most: Event, release: str) -> str:
+def _schedule(begins: Beginning, release: str) -> str:
     """Return what a release will take of each person, and how many such ones there is room for; public."""
-    ledger = existing_ledger(budget.ledger)
-    if ledger is not None and release in ledger.state().cohorts:
+    share, rooms = begins.budget.rooms(begins.most)
+    if not rooms:
         return f"{release} was begun before: it is the same release, and what it has paid for is not paid again."
-    share, rooms = budget.rooms(most)
     by_room = [f"{room:,} ({names})" for room, names in _grouped(rooms)]
     return (
-        f"{release} takes {round_up(share):.4f} of ε = {budget.limit.epsilon:g} of each person who takes part. Room "
-        f"for such releases before it, by the release with which people came: {', '.join(by_room)}."
+        f"{release} takes {round_up(share):.4f} of ε = {begins.budget.limit.epsilon:g} of each person who takes part. "
+        f"Room for such releases before it, by the release with which people came: {', '.join(by_room)}."
     )
 
 
