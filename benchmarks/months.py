@@ -33,6 +33,8 @@ from tutelage import PATEClassifier, SimulationNoise
 from tutelage.exceptions import BudgetExceededError
 from tutelage.features import Schema
 from tutelage.teachers import NearestQueries
+from tutelage_reproductions import rivals_data
+from tutelage_reproductions.datasets import load_diabetes, split_by_patient
 
 STORED = Path(__file__).parents[1] / "docs" / "results" / "months.csv"
 KEY = ["table", "way", "months", "seed"]
@@ -41,9 +43,10 @@ KEY = ["table", "way", "months", "seed"]
 def diabetes(fold: int) -> Split:
     """Return the stays of diabetic patients, in the order of their ids."""
     parts = raw(stays, fold)
-    order = np.argsort(parts.ids, kind="stable")
+    ids = split_by_patient(load_diabetes(), key=rivals_data.key_of(fold), balanced=True).private.patients
+    order = np.argsort(ids, kind="stable")
     private = pd.DataFrame(parts.private).iloc[order].reset_index(drop=True)
-    return parts._replace(private=private, y_private=parts.y_private[order], ids=parts.ids[order])
+    return parts._replace(private=private, y_private=parts.y_private[order], ids=ids[order])
 
 
 TABLES = {

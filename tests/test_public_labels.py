@@ -299,7 +299,7 @@ def test_labels_from_which_no_model_learns_are_refused_before_anything_is_planne
     )
     config = load_config(tmp_path / "config.toml")
     data = load_sources(config)
-    with patch.object(PATEClassifier, "check") as told:
+    with patch.object(PATEClassifier, "intended") as told:
         check(config, data)
     few, known = told.call_args.kwargs["y_public"].tolist(), np.asarray(data.y_public)[:110].tolist()
     assert few[110:] == [None] * 10

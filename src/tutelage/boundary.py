@@ -22,7 +22,6 @@ from tutelage import mechanisms
 from tutelage._internal.typing import ABSTAIN
 from tutelage.accounting.calibration import noise_within, repeated, require_within
 from tutelage.accounting.filter import Accounting, Filter, limit_of
-from tutelage.ballots import Vector
 from tutelage.events import Composed, Event, Repeated
 from tutelage.exceptions import (
     BudgetExceededError,
@@ -126,7 +125,7 @@ class Boundary:
         if request.earlier:  # which is not asked of the people of this release
             keys, event = self.keys(request), Repeated(self.event_of_one(request), 0)
             found = self.ledger.recall_earlier(keys)
-            if not found or (len(found) < len(set(keys)) and isinstance(request.form, Vector)):
+            if not found or (len(found) < len(set(keys)) and request.is_of_sum):
                 return None
             self.n_earlier += len(found)
             return Answer(np.array([found.get(key, (ABSTAIN,)) for key in keys], dtype=np.int64), event, 0.0)

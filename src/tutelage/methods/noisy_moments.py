@@ -382,7 +382,7 @@ class NoisyMoments(NoisySums):
             "rounds": self.rounds + (n_scores > 0),
             "progress": public.training.progress,
         }
-        rounds, turn = list[Moments](), replace(turn, subject=[*turn.subject, []])
+        rounds, starts, turn = list[Moments](), list[FloatArray](), replace(turn, subject=[*turn.subject, []])
         for number in range(self.rounds):
             of_round = NoisySum(teacher.noise_of_round(self._of_rounds(labeled=n_scores > 0), number))
             radius = student.radius(vectors, start)
@@ -395,9 +395,9 @@ class NoisyMoments(NoisySums):
             if found is None:
                 return None
             values, sigma, turn = found
-            begun = past[f"start {number}"].with_mean(student.coef_, scale)
-            rounds.append(Moments.of_sum(values, sigma, scale, radius)._replace(begun=begun))
-            student = NoisySumClassifier().fit_moments(vectors, rounds, **of_public)
+            starts.append(past[f"start {number}"].with_mean(student.coef_, scale))
+            rounds.append(Moments.of_sum(values, sigma, scale, radius))
+            student = NoisySumClassifier().fit_moments(vectors, rounds, starts=starts, **of_public)
         if not n_scores:
             return rounds, student
         stacking, (mechanism, form) = Stacking.of(student, basis.seen), self._stacking(public.sizes)

@@ -200,6 +200,11 @@ class Request:
     earlier: bool = False  # whether an earlier release asked it, so that it is remembered or has no answer
     total: Event | None = None  # of all requests that it begins, for which there must be room before it is spent
 
+    @property
+    def is_of_sum(self) -> bool:
+        """Whether the answer is one sum, and not a label for each row."""
+        return isinstance(self.form, Vector)
+
     def of_rows(self, rows: slice) -> "Request":
         """Return the request for some of the rows."""
         predictions = None if self.predictions is None else self.predictions[rows]

@@ -39,14 +39,11 @@ class Moments(NamedTuple):
         Standard deviation of the noise on each of its numbers.
     radius : float
         Length beyond which the product of one row was shortened.
-    begun : array of shape (features, classes), optional
-        Weights that the residuals are of. Default: those that follow from the rounds before.
     """
 
     values: FloatArray
     noise: float
     radius: float
-    begun: FloatArray | None = None
 
     @classmethod
     def of_sum(cls, total: IntArray, sigma: float, scale: float, radius: float) -> Self:
@@ -126,6 +123,7 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         classes: npt.NDArray[np.generic],
         start: FloatArray | None = None,
         spectrum: Spectrum | None = None,
+        starts: Sequence[FloatArray] = (),
     ) -> Self:
         """Fit the classifier; costs no privacy.
 
@@ -144,6 +142,8 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
             What is expected of the public rows before anything is learned. Default: that classes are equally likely.
         spectrum : Spectrum, optional
             `Spectrum.of(X_public)`, if it is known.
+        starts : sequence of arrays of shape (features, classes), optional
+            For each round, weights of the classifier that was wrong. Default: those that follow from the rounds before.
         """
         self.classes_, self.n_features_in_, self.weights_ = np.asarray(classes), X_public.shape[1], 1.0
         m = len(self.classes_)
@@ -159,8 +159,7 @@ class NoisySumClassifier(ClassifierMixin, BaseEstimator):
         given = 0.0 if start is None else axes.T @ (X_public.T @ start / len(X_public))
         for number, moments in enumerate(rounds):
             share = self._share_within(X_public, moments.radius, start)
-            begun = self.coef_ if moments.begun is None else moments.begun
-            known = spread * (axes.T @ begun)  # what the rounds before have explained
+            known = spread * (axes.T @ (starts[number] if starts else self.coef_))  # what was explained before
             seen = axes.T @ (moments.values - moments.values.mean(axis=0)).T / share + known
             # A mean over n rows varies by itself, too: along a direction by spread/n times the variance of a class. So
             # do the products of the features, over the public rows, by what is unexplained of a class.
