@@ -59,7 +59,7 @@ def draw(table: pd.DataFrame, path: Path) -> None:
     above.plot(table["month"], 100 * table["accuracy"], marker="o", color="#1f5f8b", label="student")
     above.axhline(100 * table["majority"].iloc[0], color="#999999", linestyle="--", label="one class for all")
     above.set_ylabel("right on so many %")
-    above.legend(frameon=False, loc="lower right")
+    above.legend(frameon=False, loc="upper left")
     cohorts = table.columns[4:]
     shades = plt.get_cmap("viridis")(np.linspace(0.05, 0.9, len(cohorts)))
     for cohort, shade in zip(cohorts, shades, strict=True):
