@@ -447,6 +447,16 @@ def test_a_name_is_refused_where_releases_had_none_or_rows_come_in_batches(path)
         model.fit(batches, "label", X_public={"a": X[300:, 0]}, entity_ids="id")
 
 
+@pytest.mark.parametrize("release", ["February", None])
+def test_a_new_ledger_beside_one_that_knows_somebody_is_refused_whatever_its_name(release, path):
+    fit(path, "January", OLD)
+    beside = path.with_name("b.ledger")
+    with pytest.raises(LedgerMismatchError, match=r"a\.ledger contains .* of some of these people"):
+        fit(beside, release, [7, *NEW])
+    assert not beside.exists()
+    assert fit(beside, release, NEW).release_.cost > 0
+
+
 @pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")
 def test_numbers_have_releases_with_names_too(path):
     settings: Any = {"epsilon": 0.6, "budget": 1.3, "insist": True, "noise": SimulationNoise(3), "ledger": path}

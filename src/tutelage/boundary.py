@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -80,7 +80,7 @@ class Boundary:
     def __init__(self, ledger: Ledger, noise: NoiseSource, prepared: Any = None) -> None:
         self.ledger, self.prepared = ledger, prepared
         self.kept: list[Kept] = []  # private
-        self.n_earlier = 0  # sums of earlier releases that were averaged with these
+        self.n_earlier = 0  # answers of earlier releases that were recalled
         self._answered: list[Answer] = []
         self._noise = noise
         self._unstored: tuple[Reservation, dict[bytes, Labels], Event] | None = None
@@ -307,6 +307,7 @@ class Budget:
     releases: int = 1  # how many like this one the budget is divided among
     release: str | None = None  # its name, where people who come later have a budget of their own
     question: str = ""  # everything declared but the name: releases that are alike but for it teach one student
+    people: Callable[[], Sequence[str]] = tuple  # ids, each once; private
 
     def least_noise(self, event_of: Callable[[float], Event]) -> float:
         """Return the least noise at which a release costs at most `epsilon`, or its share of the whole budget."""
@@ -371,14 +372,13 @@ class Budget:
     @property
     def limit(self) -> Filter:
         """The budget of the ledger, or of a new one."""
-        existing = existing_ledger(self.ledger)
-        new = limit_of(self.budget or self._target, self.delta, self._accounting_of_new)
-        return new if existing is None else existing.limit
+        if existing := existing_ledger(self.ledger):
+            return existing.limit
+        return limit_of(self.budget or self._target, self.delta, self._accounting_of_new)
 
     def require_room(self, most: Event) -> None:
         """Refuse a release without a name that has no room, and of which nothing was released before."""
-        existing = existing_ledger(self.ledger)
-        if existing is not None and self.release is None:
+        if self.release is None and (existing := existing_ledger(self.ledger)):
             existing.require(most, 1)
 
     @property
@@ -396,15 +396,16 @@ class Budget:
         if self.ledger is None or isinstance(self.ledger, Ledger) or ledger.has_file:
             return
         if others := sorted(set(Path(self.ledger).parent.glob("*.ledger")) - {Path(self.ledger)}):
-            digest = self.digest()
-            if other := next((path for path in others if _is_of(path, digest)), None):
+            digest, people = self.digest(), self.people()
+            if other := next((path for path in others if _is_of(path, digest, people)), None):
                 raise LedgerMismatchError(
-                    f"{other.name} contains the budget of these data. Pass it as `ledger`; another ledger would be a "
-                    "second budget."
+                    f"{other.name} contains the budget of these data, or of some of these people. Pass it as `ledger`; "
+                    "another ledger would be a second budget."
                 )
 
 
-def _is_of(path: Path, digest: bytes) -> bool:
+def _is_of(path: Path, digest: bytes, people: Sequence[str]) -> bool:
     with suppress(LedgerError):  # one that cannot be read
-        return Ledger.open(path, read_only=True).is_of(digest)
+        known = (other := Ledger.open(path, read_only=True)).knows(people)  # one by one, if its releases have names
+        return other.is_of(digest) or (known is not None and bool(known.any()))
     return False

@@ -179,8 +179,9 @@ def withdraw(
     person: Annotated[list[str], Option("--id", help="Id of a person who withdraws. Can be repeated.")],
 ) -> None:
     """Leave the rows of people out of all later releases. Waits for a release that is running."""
-    for name, day in zip(person, Ledger.open(file).withdraw(person), strict=True):
+    for name in person:
         require_printable(name, "--id")
+    for day in Ledger.open(file).withdraw(person):
         say(f"Withdrawn since {day}.", err=True)
     say(f"{file}: these people are left out from now on. Earlier releases stay spent. Back up the ledger now.")
 

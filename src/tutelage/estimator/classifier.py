@@ -4,7 +4,7 @@ import hashlib
 import logging
 import secrets
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
@@ -25,7 +25,7 @@ from tutelage._internal.typing import ABSTAIN
 from tutelage.accounting import data_independent
 from tutelage.boundary import Boundary, Budget
 from tutelage.digests import canonical, data_digest, spelled_out
-from tutelage.estimator.inputs import Inputs
+from tutelage.estimator.inputs import Everybody, Inputs, People
 from tutelage.estimator.parameters import Resolved
 from tutelage.estimator.together import WITHOUT_LEDGER
 from tutelage.events import Event
@@ -237,7 +237,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
     earlier_ : tuple of str
         Names of the releases of the same question before this one, if they have names.
     n_earlier_ : int
-        Number of noisy sums of these from which the student learned too, at no cost.
+        Number of their answers that were recalled for the student, at no cost: noisy sums, or labels.
     epsilon_ : PublicEpsilon
         The worst-case guarantee. It covers these labels alone if nothing else was released through the ledger before;
         otherwise it is the ledger's budget, for all releases together.
@@ -422,13 +422,13 @@ class PATEClassifier(ClassifierMixin, Inputs):
         given = self.resolved(), y, X_public, y_public, entity_ids, silos, whole_rows
         if (batches := _batches_of(X, y)) is None:
             received = self._received(X, *given)
-            budget = self._budget(received.run, received.digest, received.people.shards.unit, received.given)
+            budget = self._budget(received.run, received.everybody, received.people.shards.unit, received.given)
             self._look(received)
             budget.check()  # before anything is learned from public rows
             run, people, public = self._ready(received)
         else:
             run, people, public = self._rows_in_batches(X, batches, *given)
-            budget = self._budget(run, people.digest, public.unit, public.given)
+            budget = self._budget(run, people, public.unit, public.given)
             budget.check()
         public = replace(public, release=self.release)
         method = self._with_noise(run.method, budget, public.sizes, public.n_teachers)
@@ -437,8 +437,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
     def beginning(self, X: Any, y: Any, *, methods: Collection[Method] = (), **more: Any) -> Beginning:
         """Return how `fit` would begin with rows in memory; refuse what the ledger refuses, if it can be known by then.
 
-        It takes a second: nothing is learned from any row, and no ledger is written. The method is the first of
-        `methods` by which the release, or an earlier one of its question, was begun; otherwise it is that of `fit`.
+        It takes a second: nothing is learned, and no ledger written. The method is the first of `methods` by which the
+        release, or an earlier one of its question, was begun; otherwise it is that of `fit`.
 
         Parameters
         ----------
@@ -449,7 +449,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         """
         names = ("X_public", "y_public", "entity_ids", "silos", "whole_rows")
         received = self._received(X, self.resolved(), y, *map(more.get, names))
-        run, _, people, _, labels, given, _, digest = received
+        run, _, people, _, labels, given, _, everybody = received
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the fit says them
@@ -461,23 +461,18 @@ class PATEClassifier(ClassifierMixin, Inputs):
         def begun_by(method: Method) -> tuple[Method, Budget]:
             seen = given if labels is None or method.takes_labels else given[:1]
             by = replace(run, method=copy(self).set_params(method=method)._unchecked().method)
-            return method, self._budget(by, digest, unit, seen)
+            return method, self._budget(by, everybody, unit, seen)
 
-        by_fit = run.method, self._budget(run, digest, unit, given)
+        by_fit = run.method, self._budget(run, everybody, unit, given)
         method, budget = next((one for one in map(begun_by, methods) if one[1].begun is not None), by_fit)
         budget.check()
         sizes = Sizes(
-            n_classes=len(self.classes_),
-            n_public=len(given[0]),
-            unit=unit,
-            simulated=run.noise.simulated,
-            labeled=method.takes_labels and len(given) > 1,
-            bins=() if self.public is None else self.public.bins,
-        )
-        teachers = people.shards.n_shards if people.shards.people is None else None
+            n_classes=len(self.classes_), n_public=len(given[0]), unit=unit, simulated=run.noise.simulated,
+            labeled=method.takes_labels and len(given) > 1, bins=() if self.public is None else self.public.bins,
+        )  # fmt: skip
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", MuchNoiseWarning)  # the fit says it
-            most = self._with_noise(method, budget, sizes, teachers).event(sizes)
+            most = self._with_noise(method, budget, sizes, people.n_teachers).event(sizes)
         budget.check_beginning(most)
         return Beginning(budget, method, most)
 
@@ -672,7 +667,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         state: Any = super().__getstate__()
         return {name: value for name, value in state.items() if name not in (*self._private, "open_ledger_", "_caller")}
 
-    def _budget(self, run: Resolved, digest: Callable[[], bytes], unit: PrivacyUnit, given: Sequence[Any]) -> Budget:
+    def _budget(self, run: Resolved, people: Everybody, unit: PrivacyUnit, given: Sequence[Any]) -> Budget:
         """Return the budget that this fit spends from, with the public rows that were given."""
         by_epsilon = self.epsilon is not None or self.budget is not None or run.method.always_calibrated
         question = self._question_identity(run, *given)
@@ -683,7 +678,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
             budget=self.budget,
             releases=self.releases,
             delta=self.delta,
-            digest=digest,
+            digest=people.digest,
+            people=people.ids if isinstance(people, People) else tuple,
             unit=unit,
             data_changed=self.data_changed,
             identity=canonical([question, *named]) if named else question,

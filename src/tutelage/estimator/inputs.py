@@ -99,9 +99,16 @@ class People(NamedTuple):
     def digest(self) -> bytes:
         """Return the digest of the entities or, where none are named, of the rows with all their columns."""
         if self.entity_ids is not None:
-            return RunningDigest().add_people(np.unique(canonical_ids(self.entity_ids)).tolist()).digest()
+            return RunningDigest().add_people(self.ids()).digest()
         whole = self.whole_rows
         return table_digest(whole) if isinstance(whole, Table) else data_digest(whole)
+
+    def ids(self) -> list[str]:
+        """Return the ids of the people, each once; of rows without ids none."""
+        return [] if self.entity_ids is None else np.unique(canonical_ids(self.entity_ids)).tolist()
+
+
+Everybody = People | PeopleInBatches | PeopleInPartitions
 
 
 class Received(NamedTuple):
@@ -114,7 +121,7 @@ class Received(NamedTuple):
     labels: IntArray | None  # of public rows
     given: list[Matrix]  # public rows, and their labels if there are any, by which a ledger knows the release
     label: str | None  # the column that `y` names
-    digest: Callable[[], bytes]  # of all people, whoever withdrew
+    everybody: People  # whoever withdrew, too: a ledger knows its people by their ids
 
     def __repr__(self) -> str:
         return "Received(<private rows hidden>)"
@@ -202,7 +209,6 @@ class Inputs(Parameters):
         elif len(keep) < len(rows):
             whole = whole.take(keep)
         known = People(rows[keep], labels[keep], entities, owners, whole)
-        # A ledger knows its people by their ids, whoever withdrew.
         everybody = known if entity_ids is None else known._replace(entity_ids=as_column(entity_ids))
         shards = self.partition(run.method, len(keep), entities, owners)
         if not np.all(stay):  # the others have the teachers that they would have, whoever withdrew
@@ -215,7 +221,7 @@ class Inputs(Parameters):
         known_labels = self._labels_of_public(run, y_public, len(public))
         given = [public] if known_labels is None else [public, known_labels]
         people = PrivateRows(known.rows, targets[keep], shards, left_out)
-        return Received(run, known, people, public, known_labels, given, label, everybody.digest)
+        return Received(run, known, people, public, known_labels, given, label, everybody)
 
     def _look(self, received: Received) -> None:
         """Refuse rows that should not be released from, and warn of others."""
@@ -227,9 +233,7 @@ class Inputs(Parameters):
         run, _, people, public, labels, *_ = received
         run, shown = self._begun(run, public, labels)
         self.student_map_ = run.student_map
-        shards = people.shards
-        n_teachers = shards.n_shards if shards.people is None else None
-        return run, people, self._public(run, public, shown, shards.unit, n_teachers, labels)
+        return run, people, self._public(run, public, shown, people.shards.unit, people.n_teachers, labels)
 
     def _staying(self, n_rows: int, entity_ids: Any) -> tuple[npt.NDArray[np.bool_], str]:
         """Return which rows are not those of people who withdrew, and what the ledger told of these; private."""

@@ -127,7 +127,7 @@ class Begun(NamedTuple):
     schema: Schema
     cells: tuple[IntArray, ...]  # in which each bin of each column is counted
     turns: list[Turn]  # earlier releases, and this one
-    public: Any  # what rows with public targets say, if there are any
+    start: Any  # what rows with public targets say, if there are any
 
 
 class SumsOverSchema(NoisySums):

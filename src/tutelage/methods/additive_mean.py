@@ -148,7 +148,7 @@ class AdditiveMean(SumsOverSchema):
         means = Means.of(*sums, *of_columns)
         if public.release is not None:
             means = means.by_cell(*sums, *of_columns)
-        means = means.beside(begun.public)
+        means = means.beside(begun.start)
         form = form_of_residuals(sizes, sum(map(len, means.tables)))
         found = yield from self.asked(1, form, partial(residuals_of, means), found.turn, past, sizes)
         if found is None:

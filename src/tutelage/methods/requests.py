@@ -122,6 +122,11 @@ class PrivateRows(NeverPickled):
     left_out: str = field(default="", repr=False)  # who withdrew, as `Ledger.staying` told; there are no rows of them
 
     @property
+    def n_teachers(self) -> int | None:
+        """How many teachers there are; None where they are people, whose number is private."""
+        return self.shards.n_shards if self.shards.people is None else None
+
+    @property
     def ids(self) -> list[str]:
         """The ids of the people, if rows have any."""
         return [] if self.shards.people is None else self.shards.people.tolist()
