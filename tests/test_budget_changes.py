@@ -7,6 +7,7 @@ import sqlite3
 import warnings
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,6 +25,7 @@ from tutelage.cli.card import _from_results
 from tutelage.events import NoisySumGaussian
 from tutelage.exceptions import (
     BudgetExceededError,
+    InvalidDataError,
     InvalidParameterError,
     LedgerMismatchError,
     LedgerTamperedError,
@@ -184,6 +186,9 @@ def test_a_card_that_was_right_stays_right_after_a_raise(path, tmp_path):
     Ledger.open(path).raise_budget(2.0, **WHY)
     history = Ledger.open(path).history()
     alone, whole = (proved_card(read_card(card), str(card), history) for card in cards)
+    for card in (alone, whole):  # a smaller ε so far is found without the ledger, too
+        with pytest.raises(InvalidDataError, match="states so far an ε = 0"):
+            proved_card(replace(card, budget=card.budget | {"so_far": 0.3}), "", None)
     assert alone.epsilon.epsilon < 0.4001 < whole.epsilon.epsilon == 1
     assert "released from this budget, until it is raised, has ε = 1.0" in whole.as_markdown().replace("\n", " ")
     assert _from_results(cards[0], history.until_head(alone.budget["head"], ""), claimed=False).epsilon == alone.epsilon
@@ -269,6 +274,13 @@ def test_what_cannot_leave_people_out_is_refused_and_spends_nothing(path):
         )
     assert GONE not in str(error.value)
     assert (ledger.state().entries, of_rows.state().spent) == (3, 0)
+
+
+def test_a_table_from_which_everybody_withdrew_is_one_of_nobody(path):
+    fit(path, release="January")
+    Ledger.open(path).withdraw(IDS)
+    assert fit(path, release="February").release_.cost > 0
+    assert len(Ledger.open(path).verify().cohorts) == 2
 
 
 def test_somebody_who_withdraws_while_a_fit_prepares_is_not_in_it(path, monkeypatch):

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import pickle
 import shutil
 import signal
 import sqlite3
@@ -21,7 +22,13 @@ from tutelage import Ledger, PATEClassifier, PATERegressor, SimulationNoise
 from tutelage.boundary import Boundary
 from tutelage.digests import canonical
 from tutelage.events import Composed, Event, NoisySumGaussian
-from tutelage.exceptions import BudgetExceededError, InvalidParameterError, LedgerMismatchError, LedgerTamperedError
+from tutelage.exceptions import (
+    BudgetExceededError,
+    InvalidParameterError,
+    LedgerMismatchError,
+    LedgerTamperedError,
+    TutelageError,
+)
 from tutelage.features import Schema
 from tutelage.ledger.entries import Entry
 from tutelage.ledger.store import Transaction
@@ -213,8 +220,7 @@ def path(tmp_path):
 def fit(path: Path | None, release: str | None, who: Any, ids: Any = IDS, **settings: Any) -> Any:
     own = {"epsilon": 1.0, "budget": 2.0, "classes": [0, 1], "insist": True, "noise": SimulationNoise(3), **settings}
     rows, who = {} if "public" in own else {"X_public": X[300:]}, np.asarray(who)
-    if own.pop("labeled", False):
-        rows["y_public"] = Y[300:]
+    rows |= {"y_public": Y[300:]} if own.pop("labeled", False) else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = PATEClassifier(ledger=path, release=release, **own)
@@ -317,6 +323,23 @@ def test_votes_of_a_release_join_the_labels_of_earlier_ones(step, path, monkeypa
     assert april.release_.cost > 0
 
 
+@pytest.mark.parametrize("method", ["vectors and labels", "schema"])
+def test_a_repeated_release_is_the_same_where_averages_have_other_last_digits(method, path, monkeypatch):
+    for name, who in (("January", OLD), ("February", ALL)):
+        fit(path, name, who, epsilon=0.6, **METHODS[method])
+    honest = Average.with_sum
+    monkeypatch.setattr(Average, "with_sum", lambda *given: (honest(*given)[0] * (1 + 1e-13), honest(*given)[1]))
+    assert fit(path, "February", ALL, epsilon=0.6, **METHODS[method]).release_.cost == 0
+
+
+def test_how_a_release_begins_is_not_pickled(path):
+    model, rows = PATEClassifier(ledger=path, budget=2.0, classes=[0, 1], insist=True), (X[:300], Y[:300])
+    begins = model.beginning(*rows, X_public=X[300:], entity_ids=IDS)
+    assert "person" not in repr(begins)
+    with pytest.raises(TutelageError, match="Budget is not pickled"):
+        pickle.dumps(begins)
+
+
 def test_an_average_over_releases_is_by_the_inverse_of_the_variance():
     sums, sizes = RANDOM.normal(size=(3, 2, 5)), np.array([10.0, 30.0, 20.0])
     average, middle = Average(), Average()
@@ -324,10 +347,9 @@ def test_an_average_over_releases_is_by_the_inverse_of_the_variance():
     average.with_sum(sums[1], 2.0, 30.0)
     found, sigma = average.with_sum(sums[2], 2.0, 20.0)
     means = [middle.with_mean(value, size) for value, size in zip((1.0, 2.0, 3.0), sizes, strict=True)]
-    variances = (2.0 / sizes) ** 2
-    weights = 1 / variances / (1 / variances).sum()
+    weights = (precision := (sizes / 2.0) ** 2) / precision.sum()
     assert found / 20 == pytest.approx(np.tensordot(weights, sums / sizes[:, np.newaxis, np.newaxis], 1))
-    assert sigma / 20 == pytest.approx(np.sqrt(1 / (1 / variances).sum()))
+    assert sigma / 20 == pytest.approx(np.sqrt(1 / precision.sum()))
     assert means == pytest.approx([1.0, 1.9, weights @ [1.0, 2.0, 3.0]])
 
 

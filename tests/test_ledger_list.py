@@ -79,7 +79,8 @@ def test_people_who_are_in_several_are_counted_and_their_epsilons_added(kept):
     said = listed(kept, "--data", "stays.csv", "--id", "patient")
     assert "15 people are in all.ledger and months.ledger: together at most ε = 2 at δ = 2e-05." in said
     assert "Not known: others.ledger." in said
-    assert "private: do not publish" in said
+    told = tutelage("ledger", "list", ".", "--data", "stays.csv", "--id", "patient", "--json", cwd=kept).stderr
+    assert "private: do not publish" in told
 
 
 def test_it_asks_for_both_and_for_a_folder_with_ledgers(kept):

@@ -19,7 +19,7 @@ from typing import Any, final
 import numpy as np
 
 from tutelage import mechanisms
-from tutelage._internal.typing import ABSTAIN
+from tutelage._internal.typing import ABSTAIN, NeverPickled
 from tutelage.accounting.calibration import noise_within, repeated, require_within
 from tutelage.accounting.filter import Accounting, Filter, limit_of
 from tutelage.events import Composed, Event, Repeated
@@ -291,8 +291,8 @@ def require_name_of_its_own(mechanism: Mechanism | NoisySum) -> None:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Budget:
-    """The budget that one fit spends from."""
+class Budget(NeverPickled):
+    """The budget that one fit spends from; it knows the people."""
 
     ledger: str | os.PathLike[str] | Ledger | None  # None for one that holds this fit alone
     epsilon: float | None  # what this fit may cost; None for the whole budget

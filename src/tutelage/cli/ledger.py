@@ -246,6 +246,8 @@ def list_folder(
     known = _known(found, data, column)
     together = _together(found, known)
     rows = [_listed(name, one.history(), known.get(name)) for name, one in found.items()]
+    if data is not None:
+        say("The numbers of people are private: do not publish this output.", err=True)
     if as_json:
         print_json({"ledgers": rows, "refused": refused, "together": together})
         return
@@ -267,7 +269,6 @@ def list_folder(
         say(f"As far as these ledgers can tell, no person of {data} is in two of them.")
     if unsure := [name for name in found if known[name] is None]:
         say(f"Not known: {', '.join(unsure)}. Their releases had no names, or other people than this table.")
-    say("The numbers of people are private: do not publish this output.")
 
 
 def _known(found: dict[str, Ledger], data: Path | None, column: str | None) -> dict[str, npt.NDArray[np.bool_] | None]:

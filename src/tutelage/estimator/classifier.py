@@ -92,9 +92,6 @@ class Beginning(NamedTuple):
     method: Method  # without the noise that it finds
     most: Event  # that is released
 
-    def __repr__(self) -> str:
-        return "Beginning(<private rows hidden>)"
-
 
 def _batches_of(X: Any, y: Any) -> Any:
     return as_batches(X) if isinstance(y, str) or isinstance(X, Batches) else None

@@ -210,8 +210,9 @@ class Inputs(Parameters):
             whole = whole.take(keep)
         known = People(rows[keep], labels[keep], entities, owners, whole)
         everybody = known if entity_ids is None else known._replace(entity_ids=as_column(entity_ids))
-        shards = self.partition(run.method, len(keep), entities, owners)
-        if not np.all(stay):  # the others have the teachers that they would have, whoever withdrew
+        if np.all(stay):
+            shards = self.partition(run.method, len(keep), entities, owners)
+        else:  # the others have the teachers that they would have, whoever withdrew
             shards = self.partition(run.method, len(rows), entity_ids, silos).of_some(stay)
         if self.release is not None and shards.people is None:
             raise InvalidParameterError(

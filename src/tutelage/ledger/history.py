@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cached_property, reduce
 from itertools import takewhile
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple, Self, final
 from tutelage._internal.html import fragment
 from tutelage.accounting.filter import Accounting, Filter, epsilon_so_far, filter_of
 from tutelage.events import Check, Event, PublicationTest, Repeated, counted, event_from_dict, event_of
-from tutelage.exceptions import InvalidDataError, LedgerTamperedError, PublicationsExhaustedError
+from tutelage.exceptions import InvalidDataError, LedgerError, LedgerTamperedError, PublicationsExhaustedError
 from tutelage.ledger.entries import Checkpoint, Entry, Kind, Raise
 from tutelage.ledger.store import Transaction
 from tutelage.ledger.verification import digest_of, read_labels
@@ -51,12 +52,16 @@ class LedgerState:
         """An ε at `delta` of everything released until now, whatever made you look now; None if noise was simulated.
 
         With cohorts, it is of the people for whom it is largest. It is a claim beside that of `budget`, and may exceed
-        it: each holds at `delta`, and whoever quotes the smaller one has twice that δ (docs/proofs/ledger.md).
+        it: each holds at `delta`, and whoever quotes the smaller one has twice that δ (docs/proofs/ledger.md). A copy
+        that is made once the ledger is gone has none.
         """
         return self._odometer() if callable(self._odometer) else self._odometer
 
     def __getstate__(self) -> list[object]:
-        return [self.so_far if item.name == "_odometer" else getattr(self, item.name) for item in fields(self)]
+        so_far = None
+        with suppress(LedgerError):
+            so_far = self.so_far
+        return [so_far if item.name == "_odometer" else getattr(self, item.name) for item in fields(self)]
 
     @classmethod
     def of(cls, opening: Entry, last: Entry, sums: Checkpoint, odometer: Callable[[], float | None]) -> Self:

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Self, final
@@ -829,10 +828,8 @@ class Ledger:
         """Return what the ledger says now, by the sums that are kept with every entry."""
         with self._held() as read:
             self._seen.newest = last = read.last()
-            return LedgerState.of(self._opening, last, read.checkpoint(), partial(self._so_far, last.number))
-
-    def _so_far(self, number: int) -> float | None:
-        return self.history().until(number).so_far
+            sums = read.checkpoint()
+        return LedgerState.of(self._opening, last, sums, lambda: self.history().until(last.number).so_far)
 
     def history(self) -> History:
         """Return what was done through the ledger; the first call reads and checks every entry, later ones the new."""
@@ -857,7 +854,7 @@ class Ledger:
         with self._held(copied=True) as read:
             last, sums = read.last(), verified(read, head=None if head is None else head.lower())
         self._seen.newest = last
-        return LedgerState.of(self._opening, last, sums, partial(self._so_far, last.number))
+        return LedgerState.of(self._opening, last, sums, lambda: self.history().until(last.number).so_far)
 
     def backup(self, path: str | os.PathLike[str]) -> str:
         """Write a copy to a file that does not exist yet, while others use the ledger; return its newest entry's hash.
@@ -1059,8 +1056,8 @@ def require_terms(ledger: Ledger, epsilon: float | None, delta: float, unit: Pri
     for name, wanted, found in (("budget", epsilon, ledger.epsilon), ("delta", delta, ledger.delta)):
         if wanted is not None and wanted != found:
             raise LedgerMismatchError(
-                f"`{name}` must be {found:g}, that of the ledger. Got {wanted:g}. To raise a budget, call "
-                "`tutelage ledger raise`."
+                f"`{name}` must be {found:g}, that of the ledger. Got {wanted:g}. State that one. A budget is raised "
+                "by `tutelage ledger raise`, which may double δ."
             )
     if ledger.unit == unit:
         return

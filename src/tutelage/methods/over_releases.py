@@ -23,6 +23,7 @@ class Average:
     """An average over releases, weighted by the square of the size of each: by 1/variance, at equal noise."""
 
     def __init__(self) -> None:
+        self.answers = list[Matrix]()  # all that were averaged, whole numbers
         self._total: Any = 0.0
         self._weight = 0.0
 
@@ -80,8 +81,11 @@ class Turn:
         if answer is None:
             return None
         sigma = answer.sigma or mechanism.most(form, simulated=False).sigma
-        values, sigma = average.with_sum(answer.values.reshape(form.shape), sigma, size or self.n)
-        return Summed(values, sigma, Turn([*self.subject, data_digest(values).hex()], self.n, self.earlier))
+        average.answers.append(answer.values.reshape(form.shape))
+        values, sigma = average.with_sum(average.answers[-1], sigma, size or self.n)
+        # By whole numbers: those of an average may have other last digits on another machine.
+        known = data_digest(*average.answers).hex()
+        return Summed(values, sigma, Turn([*self.subject, known], self.n, self.earlier))
 
 
 Past = defaultdict[str, Average]  # by the name of what is averaged

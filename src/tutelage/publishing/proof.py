@@ -18,7 +18,7 @@ from tutelage._internal.gate import read_input
 from tutelage._internal.outputs import json_form
 from tutelage._internal.records import made, named, parse
 from tutelage.accounting import Accountant, data_independent
-from tutelage.accounting.filter import filter_of
+from tutelage.accounting.filter import GaussianFilter, epsilon_so_far, filter_of, limit_of
 from tutelage.events import (
     Check,
     Composed,
@@ -148,6 +148,10 @@ def _check_budget(card: PrivacyCard, where: str) -> None:
         cost = limit.share(limit.cost(card.event))
         _check_stated(budget["budget"], cost, "the budget", where)
         _check_stated(budget["spent"], cost, "the spent share", where)
+        first = next((one["before"] for one in budget.get("raised", [])), budget["budget"])
+        delta = limit.delta / 2 if isinstance(limit, GaussianFilter) and limit.first else limit.delta
+        opened = limit_of(first, delta, limit.accounting)  # an odometer takes its orders from the first budget
+        _check_stated(budget.get("so_far", inf), epsilon_so_far(opened, counted([card.event])), "so far an ε", where)
         if card.covers_ledger and card.epsilon.order not in (None, limit.order):
             _disagree(where, "the order of ε", card.epsilon.order, limit.order, "its budget")
     else:
