@@ -89,7 +89,7 @@ def can_run(block: str) -> bool:
 def few_people(monkeypatch: pytest.MonkeyPatch) -> None:
     """Adult with fewer private and public rows; what the guides say of costs holds whatever the rows."""
     adult = load_adult()
-    few = AdultSplit(adult.X_private[:4000], adult.y_private[:4000], adult.X_public[:8000], adult.y_public[:8000])
+    few = AdultSplit(adult.X_private[:12000], adult.y_private[:12000], adult.X_public[:8000], adult.y_public[:8000])
     monkeypatch.setattr(datasets, "load_adult", lambda: few)
 
 
