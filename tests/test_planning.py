@@ -72,8 +72,9 @@ def found():
 @pytest.mark.parametrize(("epsilon", "unit"), [rest(0.1, ROW), (1.0, ROW), rest(1.0, PATIENT), rest(4.0, PATIENT)])
 def test_every_method_is_proved_to_keep_epsilon_and_nearly_spends_it(epsilon, unit):
     target = target_of(epsilon=epsilon, unit=unit)
-    for method in methods_for(target):
+    for method in (methods := methods_for(target)):
         assert 0.97 * epsilon < proved(method, target).epsilon <= epsilon
+    assert methods_for(replace(target, named=True)) == [method for method in methods if method.of_people] != methods
 
 
 @pytest.mark.parametrize("unit", [None, "patient"])

@@ -20,7 +20,7 @@ from tutelage.cli.text import AsJson, plain_console, remark, say
 from tutelage.estimator.classifier import Beginning
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
 from tutelage.goals import Goal
-from tutelage.methods import METHODS, Method, Sizes
+from tutelage.methods import Method, Sizes, proposals
 from tutelage.planning import Plan
 from tutelage.planning import plan as make_plan
 from tutelage.privacy import ONE_TEACHER
@@ -108,8 +108,7 @@ def begun_with(settings: RunConfig, data: RunData, **more: Any) -> tuple[RunConf
     if settings.method is None and settings.schema is None and data.y_public is not None:
         declared = None if settings.private is None else settings.private.people
         sizes = Sizes(n_classes=len(data.classes), n_public=len(pool_of(settings, data)), unit=ONE_TEACHER)
-        for kind in METHODS.values():
-            methods += kind.proposals(declared or len(data.y_private), sizes)
+        methods = proposals(declared or len(data.y_private), sizes, named=more["release"] is not None)
     begins = beginning(settings, data, methods, **more)
     if not methods:
         return settings, begins
@@ -125,7 +124,7 @@ def with_method(settings: RunConfig, method: Method) -> RunConfig:
     return structs.replace(settings, method=method, features=structs.replace(settings.features, map=settings.map))
 
 
-def plan_for(settings: RunConfig, data: RunData) -> Plan | None:
+def plan_for(settings: RunConfig, data: RunData, release: str | None) -> Plan | None:
     """Return the plan for a configuration that leaves the method open; None where nothing can be tried.
 
     The number of people must be public: the number of rows, or what `people` in [private] declares.
@@ -135,7 +134,7 @@ def plan_for(settings: RunConfig, data: RunData) -> Plan | None:
     if not open_to_plan or target["people"] is None or target["epsilon"] is None:
         return None
     _require_judged(settings)
-    return make_plan(**_complete(target))
+    return make_plan(**_complete(target), named=release is not None)
 
 
 def _require_judged(settings: RunConfig) -> None:

@@ -127,7 +127,7 @@ def _released(
         if more["release"] is not None:
             remark(_schedule(begins, more["release"]))
         check(settings, data, **more)
-    found = plan_for(settings, data)  # where the configuration leaves the method open
+    found = plan_for(settings, data, more["release"])  # where the configuration leaves the method open
     if found is not None:
         if found.recommended is None:
             raise ConfigError(

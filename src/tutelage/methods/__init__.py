@@ -10,3 +10,9 @@ from tutelage.methods.teacher_votes import TeacherVotes
 
 __all__ = ["Additive", "AdditiveMean", "CappedVotes", "Method", "NoisyMoments", "Public", "Sizes", "TeacherVotes"]
 METHODS: dict[str, type[Method]] = {kind.name: kind for kind in (NoisyMoments, CappedVotes, TeacherVotes, Additive)}
+
+
+def proposals(people: int, sizes: Sizes, *, named: bool) -> list[Method]:
+    """Return the settings that a plan tries; for a release with a name, only those in which people cast ballots."""
+    kinds = (kind for kind in METHODS.values() if kind.of_people or not named)
+    return [method for kind in kinds for method in kind.proposals(people, sizes)]

@@ -8,7 +8,7 @@ from tutelage.accounting.calibration import local_noise, noise_within, stated
 from tutelage.accounting.filter import Accounting, Filter, limit_of
 from tutelage.exceptions import InvalidParameterError
 from tutelage.mechanisms import LocalGaussian
-from tutelage.methods import METHODS, Method, Sizes
+from tutelage.methods import Method, Sizes, proposals
 from tutelage.methods.shortcuts import DEFAULTS, method_for
 from tutelage.privacy import PrivacyUnit, PublicEpsilon
 from tutelage.students import default_student
@@ -26,6 +26,7 @@ class Target:
     public_rows: int
     classes: int
     labeled: bool = False  # whether the run starts from labels of public rows, if its method takes them
+    named: bool = False  # whether the release has a name
 
     @property
     def sizes(self) -> Sizes:
@@ -39,11 +40,7 @@ class Target:
 
 def methods_for(target: Target) -> list[Method]:
     """Return all methods to compare, each with the least noise that keeps ε; the first is the default."""
-    return [
-        calibrated(method, target)
-        for kind in METHODS.values()
-        for method in kind.proposals(target.people, target.sizes)
-    ]
+    return [calibrated(method, target) for method in proposals(target.people, target.sizes, named=target.named)]
 
 
 def calibrated(method: Method, target: Target) -> Method:

@@ -52,6 +52,7 @@ def plan(
     reach: float | None = None,
     delta: float = 1e-5,
     unit: str | None = None,
+    named: bool = False,
     progress: bool = False,
 ) -> Plan:
     """Recommend a method and its settings for a target ε, with the expected accuracy of the student.
@@ -93,6 +94,8 @@ def plan(
         δ of the guarantee.
     unit : str, optional
         Name of the privacy unit, if one person can have several rows: ``"patient"``. Default: one row.
+    named : bool
+        Plan for a `release` with a name. It needs a method in which every person casts ballots.
     progress : bool
         Show a progress bar. Trial runs take up to a minute.
 
@@ -120,6 +123,7 @@ def plan(
         public_rows=n_public,
         classes=integer_at_least(n_classes, 2, "classes", "plan"),
         labeled=known is not None and known.start(0) is not None,
+        named=named,
     )
     if reach is not None:
         number_between(reach, 0, 1, "reach", "plan")
