@@ -53,16 +53,14 @@ def put_to_the_test(folder, votes="votes.npz", *options, mechanism=LAPLACE):
 
 @pytest.mark.rest
 def test_from_public_votes_to_a_published_epsilon(folder):
-    proposed = succeeded(propose(folder))
-    assert "The test will spend" in proposed.stdout
+    assert "The test will spend" in succeeded(propose(folder)).stdout
     wanted = json.loads((folder / "p.json").read_text())["epsilon"]
     assert "not answered" in refusal(put_to_the_test(folder), code=1)
     label(folder)
     found = json.loads(put_to_the_test(folder, "votes.npz", "--json").stdout)
     assert wanted < 0.8 * found["data_independent"]["epsilon"]
     assert found["passed"] == (found["published"]["epsilon"] == pytest.approx(wanted))  # one real test in 20 refuses
-    again = put_to_the_test(folder)
-    assert ("The test passed" in again.stdout) == found["passed"]
+    assert ("The test passed" in put_to_the_test(folder).stdout) == found["passed"]
     assert json.loads(put_to_the_test(folder, "votes.npz", "--json").stdout) == found
 
 
@@ -111,8 +109,7 @@ def test_a_run_tests_its_proposal_and_files_both_numbers(project, monkeypatch, p
     assert (card["sanitised"] is not None) == passes
     if passes:
         assert card["sanitised"]["epsilon"] == pytest.approx(wanted)
-    again = succeeded(tutelage("run", "config.toml", "--overwrite", "--json", cwd=project))
-    same = json.loads(again.stdout)
+    same = json.loads(succeeded(tutelage("run", "config.toml", "--overwrite", "--json", cwd=project)).stdout)
     assert same["sanitised"] == card["sanitised"]
     assert same["budget"]["spent"] == card["budget"]["spent"]
 
@@ -176,7 +173,7 @@ def test_a_run_that_could_not_test_its_proposal_spends_nothing(project):
     init(project, "l.db", 9, "ballot")
     assert "this release another unit" in refusal(tutelage("run", "config.toml", cwd=project), code=1)
     (project / "l.db").unlink()
-    init(project, "l.db", 3.5, "entity", *PATIENT)
+    init(project, "l.db", 4.5, "entity", *PATIENT)
     assert "does not hold this proposal" in refusal(tutelage("run", "config.toml", cwd=project), code=1)
     assert propose(project, mechanism=GAUSSIAN).returncode == 0
     assert "has no room for this release" in refusal(tutelage("run", "config.toml", cwd=project), code=1)

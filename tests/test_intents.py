@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 from processes import forked
 from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, PermuteAndFlip, VoteHistogram
 from tutelage.events import counted
-from tutelage.exceptions import LedgerTamperedError
+from tutelage.exceptions import BudgetExceededError, LedgerTamperedError
+from tutelage.features.scored import ScoredRows
 from tutelage.ledger.entries import Entry, Kind
 from tutelage.ledger.turns import is_held
 from tutelage.ledger.verification import verified
@@ -125,21 +127,36 @@ def test_the_noise_of_a_release_that_has_begun_is_never_found_again(fitted, monk
     assert fitted(epsilon=0.5).mechanism_ != first.mechanism_
 
 
+@pytest.mark.parametrize("ids", [None, np.arange(300)])
+@pytest.mark.parametrize("method", ["sums", "capped", rest("votes"), rest("rounds")])
+def test_a_full_ledger_refuses_what_it_does_not_remember_before_anything_is_learned(
+    method, ids, binary_rows, tmp_path, monkeypatch
+):
+    X, y = binary_rows
+    settings: Any = {"budget": 1.0, "classes": [0, 1], "insist": True, "ledger": tmp_path / "a.ledger"}
+    public = {"X_public": X[300:], "y_public": y[300:] if method == "sums" else None}
+
+    def done(verb: str, **changed: Any) -> None:
+        model = PATEClassifier(**settings, **METHODS[method], **changed)
+        getattr(model, verb)(X[:300], y[:300], **public, entity_ids=ids)
+
+    done("fit")
+    monkeypatch.setattr(ScoredRows, "learn", None)
+    done("beginning", student=LogisticRegression())  # other settings, for the same answers
+    with pytest.raises(BudgetExceededError):
+        done("beginning", question="another")
+
+
 @pytest.mark.parametrize("changes", [{"noise": 1}, {"noise": "1.0"}, {"subject": 5}])
 def test_an_intent_that_was_not_written_so_does_not_verify(changes, tmp_path, fitted):
     fitted()
     ledger = Ledger.open(tmp_path / "a.ledger")
-    kinds = [entry.kind for entry in ledger.history().entries]
-    assert kinds[:4] == [Kind.OPENED, Kind.KEPT, Kind.INTENDED, Kind.BOUND]
+    assert [entry.kind for entry in ledger.history().entries][:4] == [Kind.OPENED, Kind.KEPT, Kind.INTENDED, Kind.BOUND]
     with ledger._held(write=True) as write:
         last = write.last()
-        content = {"subject": "ab", "noise": 1.0, **changes}
-        write.append(replace(Entry.after(last, Kind.INTENDED, last.spent, **content)))
+        write.append(Entry.after(last, Kind.INTENDED, last.spent, **({"subject": "ab", "noise": 1.0} | changes)))
         with pytest.raises(LedgerTamperedError):
             verified(write)
-
-
-KERNELS = ("Haswell", "Nehalem", "Prescott")
 
 
 @pytest.mark.rest
@@ -147,12 +164,10 @@ def test_a_repeat_under_another_blas_kernel_spends_nothing(binary_rows, tmp_path
     X, y = binary_rows
     np.savez(tmp_path / "rows.npz", X=X @ np.random.default_rng(1).normal(size=(4, 30)), y=y)
     call = """
-import sys, warnings
-import numpy as np
+import sys, warnings, numpy as np
 from tutelage import PATEClassifier
 warnings.simplefilter("ignore")
-rows = np.load(sys.argv[1])
-X, y = rows["X"], rows["y"]
+X, y = np.load(sys.argv[1]).values()
 model = PATEClassifier(epsilon=1.0, budget=6.0, classes=[0, 1], unit="row", insist=True, ledger=sys.argv[2])
 model.fit(X[:300], y[:300], X_public=X[300:])
 print(model.ledger_.spent, model.epsilon_.epsilon, *model.release_.labels)
@@ -160,7 +175,7 @@ print(model.ledger_.spent, model.epsilon_.epsilon, *model.release_.labels)
     command = [sys.executable, "-c", call, str(tmp_path / "rows.npz"), str(tmp_path / "a.ledger")]
     said = [
         subprocess.run(command, env={**os.environ, "OPENBLAS_CORETYPE": kernel}, capture_output=True, check=True).stdout
-        for kernel in KERNELS
+        for kernel in ("Haswell", "Nehalem", "Prescott")
     ]
     assert len(set(said)) == 1
     kinds = [entry["kind"] for entry in Ledger.open(tmp_path / "a.ledger").export()]
@@ -213,8 +228,7 @@ def test_a_step_whose_price_was_raised_in_the_file_is_not_taken_over(tmp_path):
     later.ask(ROWS + 10)
     with sqlite3.connect(tmp_path / "a.ledger") as file:
         (text,) = file.execute("SELECT text FROM entries WHERE number = 1").fetchone()
-        cost = json.loads(text)["cost"]
-        dearer = text.replace(f'"cost":{cost}', f'"cost":{3 * cost}')
+        dearer = text.replace(f'"cost":{(cost := json.loads(text)["cost"])}', f'"cost":{3 * cost}')
         file.execute("UPDATE entries SET text = ? WHERE number = 1", (dearer,))
     file.close()
     later.ask(ROWS)

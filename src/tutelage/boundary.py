@@ -133,11 +133,10 @@ class Boundary:
 
     def require_room(self, method: Method, public: Public) -> None:
         """Refuse what a method is about to ask where there is no room for what is not remembered of it."""
-        method.check(public)
-        first = method.first_request(public)
-        if first is not None:
+        first = next(method.steps(public))
+        if isinstance(first, Request):
             self._recalled(first, self.event_of_one(first), self.keys(first))
-        elif self.ledger.state().spent == 0:
+        elif not self.ledger.keeps(first.name):  # so nothing was asked by it
             self.ledger.require(method.event_of_one(public.sizes), method.n_answers(public.sizes))
 
     def keys(self, request: Request) -> list[bytes]:
@@ -376,10 +375,10 @@ class Budget(NeverPickled):
             return existing.limit
         return limit_of(self.budget or self._target, self.delta, self._accounting_of_new)
 
-    def require_room(self, most: Event) -> None:
-        """Refuse a release without a name that has no room, and of which nothing was released before."""
-        if self.release is None and (existing := existing_ledger(self.ledger)):
-            existing.require(most, 1)
+    def full(self, most: Event) -> Ledger | None:
+        """Return the ledger if it has no room for a release that has no name, is `most` and was not begun before."""
+        existing = existing_ledger(self.ledger) if self.release is None and self.begun is None else None
+        return None if existing is None or existing.fitting(most) else existing
 
     @property
     def _target(self) -> float:

@@ -113,7 +113,8 @@ def begun_with(settings: RunConfig, data: RunData, **more: Any) -> tuple[RunConf
     if not methods:
         return settings, begins
     if begins.budget.begun is None:
-        begins.budget.require_room(begins.most)
+        if full := begins.budget.full(begins.most):
+            full.require(begins.most, 1)
         return settings, begins
     remark(f"plan: {begins.method.title}, as in an earlier release of this question.")
     return with_method(settings, begins.method), begins

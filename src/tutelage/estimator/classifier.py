@@ -366,9 +366,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
             rows the same class.
         """
         day, alone = today(), entity_ids is None and silos is None
-        of_people = {"entity_ids": entity_ids, "silos": silos, "whole_rows": whole_rows}
-        given = {"X_public": X_public, "y_public": y_public, **of_people}
-        run, method, _, people, public = intended = self.intended(X, y, **given)
+        more = {"entity_ids": entity_ids, "silos": silos, "whole_rows": whole_rows}
+        run, method, _, people, public = intended = self.intended(X, y, X_public=X_public, y_public=y_public, **more)
         kinds = type(method).__name__, len(self.classes_), len(public.student_rows)
         _LOGGER.info("Fit started: %s, %d classes, %d public rows.", *kinds)
         _LOGGER.info("Noise chosen: %s.", method.mechanism)
@@ -446,7 +445,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         """
         names = ("X_public", "y_public", "entity_ids", "silos", "whole_rows")
         received = self._received(X, self.resolved(), y, *map(more.get, names))
-        run, _, people, _, labels, given, _, everybody = received
+        run, _, people, rows, labels, given, _, everybody = received
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the fit says them
@@ -463,14 +462,13 @@ class PATEClassifier(ClassifierMixin, Inputs):
         by_fit = run.method, self._budget(run, everybody, unit, given)
         method, budget = next((one for one in map(begun_by, methods) if one[1].begun is not None), by_fit)
         budget.check()
-        sizes = Sizes(
-            n_classes=len(self.classes_), n_public=len(given[0]), unit=unit, simulated=run.noise.simulated,
-            labeled=method.takes_labels and len(given) > 1, bins=() if self.public is None else self.public.bins,
-        )  # fmt: skip
+        public = self._public(run, rows, (rows, rows), unit, people.n_teachers, labels if method.takes_labels else None)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", MuchNoiseWarning)  # the fit says it
-            most = self._with_noise(method, budget, sizes, people.n_teachers).event(sizes)
-        budget.check_beginning(most)
+            asked = self._with_noise(method, budget, public.sizes, people.n_teachers)
+        budget.check_beginning(most := asked.event(public.sizes))
+        if full := budget.full(most):  # where all may be remembered
+            Boundary(full, run.noise).require_room(asked, self._unscored(run, public))
         return Beginning(budget, method, most)
 
     def check(self, X: Any, y: Any, **more: Any) -> Self:
@@ -668,7 +666,6 @@ class PATEClassifier(ClassifierMixin, Inputs):
         """Return the budget that this fit spends from, with the public rows that were given."""
         by_epsilon = self.epsilon is not None or self.budget is not None or run.method.always_calibrated
         question = self._question_identity(run, *given)
-        named = [] if self.release is None else ["release", self.release]
         return Budget(
             ledger=self.ledger if isinstance(self.ledger, Ledger | None) else user_path(self.ledger, "`ledger`"),
             epsilon=self.epsilon,
@@ -679,7 +676,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
             people=people.ids if isinstance(people, People) else tuple,
             unit=unit,
             data_changed=self.data_changed,
-            identity=canonical([question, *named]) if named else question,
+            identity=question if self.release is None else canonical([question, "release", self.release]),
             release=self.release,
             question=question,
             accounting=run.method.accounting,
@@ -701,8 +698,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         """Return the method with its noise: as given, the least that ε allows, or the usual one."""
         if not budget.finds_noise:
             return method if method.mechanism is not None else method.with_default_noise(n_teachers or 1)
-        noise = budget.least_noise(lambda noise: method.with_noise(noise).event(sizes))
-        method = method.with_noise(noise)
+        method = method.with_noise(budget.least_noise(lambda noise: method.with_noise(noise).event(sizes)))
         if much := method.noise_warning(n_teachers):
             warnings.warn(much, MuchNoiseWarning, stacklevel=6)
         return method
@@ -711,6 +707,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         """Spend, draw and release; set what came out and what it cost, and return it."""
         run, method, budget, people, public = intended
         sizes, most = public.sizes, method.event(public.sizes)
+        method.check(public)
         boundary = Boundary(budget.opened(method, sizes), run.noise)
         if self.release is None:
             boundary.require_room(method, public)

@@ -236,6 +236,12 @@ class Inputs(Parameters):
         self.student_map_ = run.student_map
         return run, people, self._public(run, public, shown, people.shards.unit, people.n_teachers, labels)
 
+    def _unscored(self, run: Resolved, public: Public) -> Public:
+        """Return public rows as the maps show them, and zeros for scores, by which no answer is remembered."""
+        asked, seen = (_mapped(one, public.rows) for one in (run.teacher_map, run.student_map))
+        scores = np.zeros((len(public.rows), public.n_scores))
+        return replace(public, teacher_rows=np.hstack([asked, scores]), student_rows=seen)
+
     def _staying(self, n_rows: int, entity_ids: Any) -> tuple[npt.NDArray[np.bool_], str]:
         """Return which rows are not those of people who withdrew, and what the ledger told of these; private."""
         where = self.ledger if isinstance(self.ledger, Ledger | None) else user_path(self.ledger, "`ledger`")

@@ -220,9 +220,8 @@ class Ledger:
         return cls(Store(user_path(path), timeout=timeout, read_only=read_only))._logged("opened")
 
     def _logged(self, done: str) -> Self:
-        limit = self._filter
-        spent = limit.share(self._seen.newest.spent)
-        _LOGGER.info("Ledger %s: ε = %g at δ = %g, %.4g spent.", done, limit.epsilon, limit.delta, spent)
+        spent = self._filter.share(self._seen.newest.spent)
+        _LOGGER.info("Ledger %s: ε = %g at δ = %g, %.4g spent.", done, self.epsilon, self.delta, spent)
         return self
 
     @property
@@ -350,8 +349,7 @@ class Ledger:
         new = {person for person in hashed if person not in known and person not in gone}
         asked = keyed_name(self._key, "question", question)
         self._arrivals, self._left_out = Arrivals(release, asked, cohorts, new, sums.people), sums.withdrawn
-        takes_part = (known.get(one, release) in cohorts and one not in gone for one in hashed)
-        return np.fromiter(takes_part, bool, len(hashed))
+        return np.fromiter((known.get(one, release) in cohorts and one not in gone for one in hashed), dtype=bool)
 
     def check_release(self, release: str | None, identity: str, most: Event) -> None:
         """Refuse, before it begins, a release whose name or whose lack of one `admit` and `reserve` would refuse.
@@ -495,8 +493,7 @@ class Ledger:
     def is_of(self, digest: bytes) -> bool:
         """Return whether the ledger is tied to the data set with this digest."""
         with self._held() as read:
-            known = read.checkpoint().fingerprint
-        return bool(known) and is_fingerprint_of(digest, known, self._key)
+            return bool(known := read.checkpoint().fingerprint) and is_fingerprint_of(digest, known, self._key)
 
     def knows(self, people: Sequence[str]) -> npt.NDArray[np.bool_] | None:
         """Return which people, each given once by `canonical_ids`, were in its releases; None if unknown; private.
@@ -811,6 +808,11 @@ class Ledger:
         elif found is None or digests.get(keyed) != hashlib.sha256(found).hexdigest():
             raise LedgerTamperedError("A map that the ledger keeps was changed. Restore a copy that verifies.")
         return found
+
+    def keeps(self, name: str) -> bool:
+        """Return whether something is kept under a public name."""
+        with self._held() as read:
+            return read.kept(keyed_name(self._key, "kept", name)) is not None
 
     def drawn_under(self, hashes: Collection[bytes]) -> frozenset[int]:
         """Return the reservations under which the remembered answers of these `query_hashes` were drawn."""

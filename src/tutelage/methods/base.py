@@ -15,7 +15,7 @@ from tutelage.accounting.filter import Accounting
 from tutelage.events import Event, Repeated, of_queries
 from tutelage.exceptions import InvalidParameterError
 from tutelage.methods.rehearsal import PublicLabels, Rehearsal, rehearsed, taught_by
-from tutelage.methods.requests import Prepared, PrivateRows, Public, Request, Sizes, Steps
+from tutelage.methods.requests import Prepared, PrivateRows, Public, Sizes, Steps
 from tutelage.noise import NoiseSource
 from tutelage.partition import Shards
 
@@ -145,10 +145,6 @@ class Method(ABC):
     def event(self, sizes: Sizes) -> Repeated:
         """Return the most that everything can be, whatever the private rows are."""
         return of_queries(self.event_of_one(sizes), self.n_answers(sizes))
-
-    def first_request(self, _public: Public, /) -> Request | None:
-        """Return the first request, where there must be room for it alone, and not for everything."""
-        return None
 
     def check(self, _public: Public, /) -> None:
         """Refuse public rows from which nothing can be learned, before anything is spent; by default none."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, cast, final
+from typing import Any, Self, final
 
 import numpy as np
 import numpy.typing as npt
@@ -174,10 +174,6 @@ class VotesOnQueries(Method):
             return np.arange(len(public.rows))
         known, size = PublicKnowledge.before(public.student_rows), self.n_answers(public.sizes)
         return round_rows(self._first_rule, known, size, public.seed)
-
-    def first_request(self, public: Public) -> Request:
-        """Return the first request."""
-        return cast("Request", next(self.steps(public)))
 
     def reduced(self, teachers: int, queries: int, /) -> Self:
         """Return the method with at most so many teachers and queries."""
