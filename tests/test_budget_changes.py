@@ -259,8 +259,7 @@ def test_teachers_of_others_are_bit_for_bit_the_same_with_and_without_checkpoint
 
 def test_what_cannot_leave_people_out_is_refused_and_spends_nothing(path):
     ledger = made(path, unit=ONE_TEACHER)
-    votes = VoteHistogram(np.array([[9, 1], [2, 8]]), 10)
-    session = LabelingSession(votes, GNMax(30.0), ledger, X_voted=X[:2])
+    session = LabelingSession(VoteHistogram(np.array([[9, 1], [2, 8]]), 10), GNMax(30.0), ledger, X_voted=X[:2])
     first = session.ask(X[:1])
     Ledger.open(path).withdraw([GONE])
     assert session.ask(X[:1]).labels == first.labels
@@ -293,7 +292,7 @@ def test_somebody_who_withdraws_while_a_fit_prepares_is_not_in_it(path, monkeypa
         return releasing(ledger, *queries)
 
     monkeypatch.setattr(Ledger, "releasing", withdraw_first)
-    with pytest.raises(LedgerMismatchError, match="run the fit again if somebody withdrew just now"):
+    with pytest.raises(LedgerMismatchError, match="if somebody withdrew just now, repeat it"):
         fit(path)
     assert Ledger.open(path).state().spent == 0
     assert fit(path).release_.cost > 0
@@ -317,8 +316,7 @@ def test_people_who_withdrew_are_kept_and_copied_and_an_edit_is_found(edit, path
     head = ledger.state().head
     assert ledger.withdraw([GONE, 17]) == ledger.withdraw(["patient-17", " 017"])
     assert ledger.backup(tmp_path / "copy") == ledger.state().head == head
-    copy = Ledger.open(tmp_path / "copy")
-    assert copy.staying([GONE, "17", "18"])[0].tolist() == [False, False, True]
+    assert Ledger.open(tmp_path / "copy").staying([GONE, "17", "18"])[0].tolist() == [False, False, True]
     with closing(sqlite3.connect(path)) as raw:
         raw.execute(edit)
         raw.commit()

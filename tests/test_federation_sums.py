@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import REPOSITORY
-from consortia import PARTIES, PATIENT, Computing, all_ended, compute, found
+from consortia import PARTIES, PATIENT, Computing, all_ended, compute, found, unanimous
 from tutelage.accounting import data_independent
 from tutelage.events import Composed, NoisySumGaussian, SummedNoise
 from tutelage.exceptions import (
@@ -20,16 +20,18 @@ from tutelage.exceptions import (
     FederationError,
     ForgedMessageError,
     InvalidDataError,
+    LedgerMismatchError,
     PartyLostError,
     QuorumError,
     StaleBatchError,
 )
-from tutelage.federation import Batch, Entity
+from tutelage.federation import Batch, Entity, Home
 from tutelage.federation.entity import ballots_of
 from tutelage.federation.mailbox import Kind
 from tutelage.federation.sharing import HEAD_BYTES, SPLIT_NAME_BYTES, added, decode, encode, split
 from tutelage.federation.sums import SharedSums
 from tutelage.ledger import Ledger
+from tutelage.ledger.turns import is_held
 from tutelage.mechanisms import GNMax, NoisySum
 from tutelage.noise import SimulationNoise
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
@@ -154,6 +156,63 @@ def test_a_hospital_draws_the_noise_that_its_ledger_was_charged_for(members, mon
     assert not is_normal(noise / event.sigma_of_share)
 
 
+def killed(monkeypatch, send, *given):
+    """Die after a batch is paid for, before what is sent is stored."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Home, "keep", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            send(*given)
+
+
+def test_people_who_withdrew_are_in_no_ballot_that_is_drawn_later(members, monkeypatch):
+    batch, (X, y, ids), drawn = asked(members), people(0), []
+    ledger, sums, honest = members.ledger(NAMES[0]), members.consortium.sums(), SharedSums.payloads
+
+    def without(*gone):
+        kept = ~np.isin(ids, gone)
+        return ballots_of(sums, sums.round_of(batch), X[kept], y[kept], ids[kept]).totals
+
+    killed(monkeypatch, cast, members, batch, 0)
+    spent = ledger.state().spent
+    monkeypatch.setattr(
+        SharedSums, "payloads", lambda *given: (is_held(ledger.path) and drawn.append(given[1])) or honest(*given)
+    )
+    ledger.withdraw([7])
+    first = cast(members, batch, 0)  # paid for before, and never stored
+    ledger.withdraw([8, 9])
+    assert cast(members, batch, 0) == first._replace(repeated=True)
+    assert ledger.verify().spent == spent > 0
+    np.testing.assert_array_equal(drawn, [without(7)])
+    batch = members.aggregator().ask(X_PUBLIC[1:], members.mailbox).batch
+    cast(members, batch, 0)
+    np.testing.assert_array_equal(drawn[1], without(7, 8, 9))
+    ledger.withdraw(ids)
+    cast(members, members.aggregator().ask(X_PUBLIC[2:], members.mailbox).batch, 0)
+    assert not drawn[2].any()
+
+
+def test_votes_after_a_withdrawal_are_refused_and_those_that_were_stored_are_sent(tmp_path, monkeypatch):
+    members, name, votes = found(tmp_path, GNMax(8.0)), NAMES[0], unanimous(np.ones(5, dtype=int))
+    stored, died, new = (members.ask(5, first=5 * number) for number in range(3))
+    sent = members.send(stored, name, votes)
+    killed(monkeypatch, members.send, died, name, votes)
+    spent = members.ledger(name).withdraw([7]) and members.ledger(name).state().spent
+    assert members.send(stored, name, votes) == sent
+    for batch in (died, new):
+        with pytest.raises(LedgerMismatchError, match="People have withdrawn from"):
+            members.send(batch, name, votes)
+    assert members.ledger(name).verify().spent == spent
+
+
+def test_somebody_who_withdraws_while_ballots_are_cast_is_in_none(members, monkeypatch):
+    batch, ledger, leave_out = asked(members), members.ledger(NAMES[0]), Ledger.leave_out
+    monkeypatch.setattr(Ledger, "leave_out", lambda *given: ledger.withdraw([7]) and leave_out(*given))
+    with pytest.raises(LedgerMismatchError, match="repeat it"):
+        cast(members, batch, 0)
+    assert ledger.state().spent == 0
+    assert not cast(members, batch, 0).repeated
+
+
 @pytest.mark.rest
 def test_a_hospital_that_missed_a_round_takes_part_in_the_next(members):
     first = asked(members)
@@ -184,8 +243,7 @@ def test_whose_ballots_are_in_a_sum_is_collected_again_if_it_is_lost(members):
     shutil.rmtree(members.folder / "aggregator" / "opened")
     with pytest.raises(StaleBatchError, match="list of hospitals"):
         asked(members)
-    again = members.aggregator().collect_sum(batch, members.mailbox)
-    np.testing.assert_array_equal(again.values, before.values)
+    np.testing.assert_array_equal(members.aggregator().collect_sum(batch, members.mailbox).values, before.values)
     np.testing.assert_array_equal(members.consortium.sums().round_of(asked(members)).coef, before.round.coef)
 
 
@@ -306,8 +364,7 @@ def test_a_round_comes_back_from_its_batch(members):
     batch = asked(members)
     first = members.consortium.sums().round_of(batch)
     assert first.earlier == ()
-    total = plain(members, batch)
-    second = members.consortium.sums().round_after(first, total, NAMES)
+    second = members.consortium.sums().round_after(first, plain(members, batch), NAMES)
     packed = Batch.make(members.home("aggregator").identity, members.consortium, second.to_row())
     read = members.consortium.sums().round_of(packed)
     assert (read.number, read.people, read.radius) == (1, ENTITIES * PEOPLE, second.radius)

@@ -164,9 +164,9 @@ class Consortium(Terms):
         """Return what `reserve` spent on a batch for this member, or None."""
         return ledger.reserved_for(self._charge(batch, member))
 
-    def reserve(self, ledger: Ledger, batch: Batch, member: Member, queries: int) -> Reservation:
+    def reserve(self, ledger: Ledger, batch: Batch, member: Member, queries: int, event: Any = None) -> Reservation:
         """Spend what the first `queries` queries of a batch cost at most, once, however often it is called."""
-        return ledger.reserve(self.scheme.event_of(batch), queries, batch=self._charge(batch, member))
+        return ledger.reserve(event or self.scheme.event_of(batch), queries, batch=self._charge(batch, member))
 
     def _charge(self, batch: Batch, member: Member) -> str:
         """Return what a ledger calls a batch: terms and rows are in it, so that no other batch is ever taken for it."""

@@ -29,7 +29,7 @@ from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
 from tutelage.methods.noisy_moments import PeopleReady
 from tutelage.noise import SystemNoise
-from tutelage.partition import Shards, as_column
+from tutelage.partition import Shards, as_column, canonical_ids
 from tutelage.preflight import Given, told_of_columns
 from tutelage.privacy import NeighboringRelation
 from tutelage.tables import Table, as_table
@@ -70,8 +70,7 @@ class Entity:
 
     def __init__(self, home: Home, ledger: Ledger, *, keys_changed: bool = False) -> None:
         self._home, self._ledger, self._member = home, ledger, home.identity.member
-        terms = home.consortium_as(Role.ENTITY)
-        self.consortium: Final = terms
+        self.consortium: Final = (terms := home.consortium_as(Role.ENTITY))
         terms.require_own(ledger, self._member, keys_changed=keys_changed)
         # Where the answers go: each computing party's name and member, or the aggregator's under None.
         parties = [(party.name, party) for party in terms.computing_parties]
@@ -104,12 +103,11 @@ class Entity:
         mailbox : Mailbox
             Folder that receives the envelopes after they are stored and their budget is spent.
         """
-        votes = self.consortium.scheme
-        if isinstance(votes, SharedSums):
+        if isinstance(votes := self.consortium.scheme, SharedSums):
             raise FederationError("The terms are about sums of ballots. Use `cast` with the private rows.")
         self._require_current(batch)
         self.consortium.require_size(batch.n_queries)
-        return self._answer(batch, mailbox, votes.checked(ballots, batch.n_queries))
+        return self._answer(batch, mailbox, votes.checked(ballots, batch.n_queries), None, "")
 
     @on_one_day()
     def cast(
@@ -119,7 +117,7 @@ class Entity:
 
         A refusal spends nothing, for the same reasons as in `vote`, and the budget must allow this round and
         all rounds that are left. Before anything is spent, `PreflightWarning` tells the owner alone of columns that
-        seem to be in other units or codes than the public rows or the schema.
+        seem to be in other units or codes than the public rows or the schema. Rows of people who withdrew are left out.
 
         Parameters
         ----------
@@ -137,35 +135,38 @@ class Entity:
         sums = self.consortium.sums()
         self._require_current(batch)
         asked = sums.round_of(batch)
-        totals = ballots_of(sums, asked, X, y, entity_ids).totals
+        stay, gone = (None, "") if entity_ids is None else self._ledger.staying(canonical_ids(entity_ids).tolist())
+        totals = ballots_of(sums, asked, X, y, entity_ids, stay).totals
         # Neither a warning nor a failure to find one may keep an answer back: that would tell the aggregator of a row.
         with suppress(Exception), warnings.catch_warnings():
             warnings.simplefilter("always", PreflightWarning)
             for told in told_of_columns(_given(asked, sums.terms.schema, X, np.asarray(y), entity_ids)):
                 warnings.warn(told, PreflightWarning, stacklevel=3)
-        return self._answer(batch, mailbox, totals, sums.event_from(asked.number))
+        return self._answer(batch, mailbox, totals, sums.event_from(asked.number), gone)
 
-    def _answer(self, batch: Batch, mailbox: Mailbox, ballots: IntArray, rest: Event | None = None) -> Vote:
-        """Pay for a batch once, store what is sent before it leaves, and send it."""
+    def _answer(self, batch: Batch, mailbox: Mailbox, ballots: IntArray, rest: Event | None, gone: str) -> Vote:
+        """Pay for a batch once, store what is sent before it leaves, and send it; `gone` is as for `leave_out`."""
         name = f"{batch.identifier}-{batch.query_hash[:32]}"
-        stored = self._home.kept(_VOTES, name, [member.name for _, member in self._recipients])
-        repeated = stored is not None
-        if stored is None:
-            reservation = self._reserved(batch, mailbox, rest)
-            if self._ledger.is_settled(reservation):
-                raise StaleBatchError(
-                    f"Batch {batch.identifier} was voted on before, and its envelopes are gone from {_VOTES}/. Restore "
-                    "them; new ones would hold fresh noise, which is another release."
-                )
-            made, payloads = {}, self.consortium.scheme.payloads(ballots, reservation, SystemNoise())
-            for (_, member), payload in zip(self._recipients, payloads, strict=True):
-                header = Header.of(self.consortium, batch, self._kind, self._member.name, member.name)
-                made[member.name] = seal(self._home.identity, member, header, payload)
-            stored = self._home.keep(_VOTES, name, made)
-            repeated = stored != made  # another process was faster
-        reservation = self._reserved(batch, mailbox, rest)
-        if not self._ledger.is_settled(reservation):
-            self._ledger.settle(reservation, {}, Repeated(reservation.event, reservation.queries))
+        with self._ledger.releasing():  # a withdrawal comes before the noise, or after it is stored
+            self._ledger.leave_out(gone)
+            stored = self._home.kept(_VOTES, name, [member.name for _, member in self._recipients])
+            repeated, reservation = stored is not None, self._reserved(batch, mailbox, rest)
+            if stored is None:
+                if self._ledger.is_settled(reservation):
+                    raise StaleBatchError(
+                        f"Batch {batch.identifier} was voted on before, and its envelopes are gone from {_VOTES}/. "
+                        "Restore them; new ones would hold fresh noise, which is another release."
+                    )
+                # A batch that was paid for before somebody withdrew is made without that person, or refused.
+                self.consortium.reserve(self._ledger, batch, self._member, reservation.queries, reservation.event)
+                made, payloads = {}, self.consortium.scheme.payloads(ballots, reservation, SystemNoise())
+                for (_, member), payload in zip(self._recipients, payloads, strict=True):
+                    header = Header.of(self.consortium, batch, self._kind, self._member.name, member.name)
+                    made[member.name] = seal(self._home.identity, member, header, payload)
+                stored = self._home.keep(_VOTES, name, made)
+                repeated = stored != made  # another process was faster
+            if not self._ledger.is_settled(reservation):
+                self._ledger.settle(reservation, {}, Repeated(reservation.event, reservation.queries))
         for party, member in self._recipients:
             mailbox.put_answer(batch, self._member.name, party, stored[member.name])
         return Vote(stored, reservation.queries, repeated)
@@ -180,19 +181,16 @@ class Entity:
         Before anything is spent, votes that cannot be used or sent are refused, or if the budget does not allow the
         `rest`: all rounds of a sum from this one on.
         """
-        known = self.consortium.reserved(self._ledger, batch, self._member)
-        if known is not None:
+        if (known := self.consortium.reserved(self._ledger, batch, self._member)) is not None:
             return known
-        computed = batch_status(self.consortium, mailbox, batch).computed
-        if computed:  # a party that signed labels has fixed, with the two others, whose votes are in them
+        if computed := batch_status(self.consortium, mailbox, batch).computed:  # the parties fixed whose votes count
             raise StaleBatchError(
                 f"Batch {batch.identifier} was computed already, without {self._member.name}: {', '.join(computed)} "
                 "sent labels of it, and a batch is never computed with other votes. Nothing was spent. Vote on the "
                 "next batch."
             )
         mailbox.require_room(batch, self._member.name, [party for party, _ in self._recipients])
-        scheme = self.consortium.scheme
-        queries = batch.n_queries
+        scheme, queries = self.consortium.scheme, batch.n_queries
         if not scheme.n_parties:  # each answered query counts by itself; the first ones, whatever the ballots say
             queries = min(queries, max(1, self._ledger.fitting(scheme.event_of())))
         if rest is not None:
@@ -201,9 +199,9 @@ class Entity:
 
 
 def ballots_of(
-    sums: SharedSums, asked: AnyRound, X: Any, y: npt.ArrayLike, entity_ids: npt.ArrayLike | None
+    sums: SharedSums, asked: AnyRound, X: Any, y: npt.ArrayLike, entity_ids: npt.ArrayLike | None, stay: Any = None
 ) -> BallotSum:
-    """Return the private sum of the ballots of one entity's people for one round, as `Entity.cast` describes them."""
+    """Return the private sum of one entity's ballots for one round, as `Entity.cast` says, from rows that `stay`."""
     n_classes, unit = sums.terms.n_classes, sums.terms.unit
     schema, labels = sums.terms.schema, np.asarray(y)
     if schema is not None and as_table(X, schema.names) is None:
@@ -223,6 +221,8 @@ def ballots_of(
     if entity_ids is not None and len(np.asarray(entity_ids)) != len(rows):
         raise InvalidDataError(f"`entity_ids` must hold one id for each of the {len(rows)} rows.")
     people = Shards.of_single_people(len(rows), entity_ids, name=unit.name)
+    if stay is not None:
+        rows, labels, people = rows[stay], labels[stay], people.of_some(stay)
     # From here on nothing may fail because of a row: whether a hospital answers would tell the aggregator of it.
     if isinstance(asked, SchemaRound):
         cast_by = PeopleReady(PeopleInMemory(rows, labels, people))
@@ -232,10 +232,11 @@ def ballots_of(
         return ballots
     rows = finite_rows(number_rows(rows, asked.columns, "the round").astype(np.float64), asked.columns, "the round")
     features = require_public_map(asked.features, "SumRound")
+    if not len(rows):  # everybody withdrew
+        return BallotSum(np.zeros(asked.shape, dtype=np.int64), sums.teacher.norm**2, people.unit)
 
     def products_of(block: PeopleBlock) -> tuple[Matrix, Matrix]:
-        each = np.arange(len(block.rows))[:, np.newaxis]
-        vectors = _moderate(features_of_private(features, block.rows, each, len(asked.coef)))
+        vectors = _moderate(features_of_private(features, block.rows, np.c_[: len(block.rows)], len(asked.coef)))
         return vectors, _moderate(asked.student.residuals(vectors, block.labels))
 
     return sums.teacher.cast(blocks_of(rows, labels, people.assignment), products_of, asked.radius, people.unit)

@@ -520,8 +520,8 @@ class Ledger:
         if write.checkpoint().withdrawn not in ("", self._left_out):
             raise LedgerMismatchError(
                 f"People have withdrawn from {self._name}, and nothing shows that their rows are left out here, so "
-                "nothing was released. Fit rows in memory with `entity_ids`, or run the fit again if somebody withdrew "
-                "just now."
+                "nothing was released. Pass rows in memory with `entity_ids`, to a fit or to a round of sums between "
+                "hospitals; if somebody withdrew just now, repeat it."
             )
 
     def _write_beginning(self, write: Transaction) -> None:
