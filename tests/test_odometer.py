@@ -1,20 +1,21 @@
 """An ε at every moment: no adversary who stops when it pleases, computed exactly, exceeds δ; planted faults do."""
 
 import copy
+import math
 import pickle
 from collections import Counter
 from collections.abc import Callable
 from itertools import product
-from math import exp
 
 import numpy as np
 import pytest
+from scipy.ndimage import gaussian_filter1d
 
 from blobs import LABELS, PRIVATE, PUBLIC
 from test_cohorts import EVENTS, UNIT
 from tutelage import Ledger, PATEClassifier
 from tutelage.accounting import data_independent
-from tutelage.accounting.composition import pure_dp_composition
+from tutelage.accounting.composition import epsilon_of_shifts, most_shifts, pure_dp_composition
 from tutelage.accounting.filter import (
     Accounting,
     GaussianFilter,
@@ -51,7 +52,7 @@ def worst(epsilon_of: Callable[[Counts], float], sizes: tuple[int, ...], most: C
         for kind, size in enumerate(sizes):
             after = best.get(tuple(count + (kind == place) for place, count in enumerate(counts)))
             if after is not None:
-                right = 1 / (1 + exp(-size * unit))
+                right = 1 / (1 + math.exp(-size * unit))
                 up, down = np.r_[after[size:], np.full(size, after[-1])], np.r_[np.zeros(size), after[:-size]]
                 value = np.maximum(value, right * up + (1 - right) * down)
         best[counts] = value
@@ -109,6 +110,20 @@ def test_it_is_little_more_than_the_smallest_filter_would_be(epsilon, delta):
             assert 1 <= ratio <= (min(most, 1.205) if epsilon > 0.1 or delta < 1e-5 else most)
 
 
+@pytest.mark.rest
+@pytest.mark.parametrize(("epsilon", "closest"), [(0.1, 1.205), (0.5, 1.17)])
+def test_no_odometer_could_be_much_closer_to_the_smallest_gaussian_filter(epsilon, closest):
+    """An adversary who stops at any spend from 1/24 of a budget on exceeds δ, if ε is `closest` times the filter's."""
+    whole, spent, reach = most_shifts(epsilon, 1e-5), np.geomspace(1 / 24, 1, 401), np.linspace(-7, 9, 6001)
+    losses, value = math.sqrt(whole) * reach, np.zeros(len(reach))
+    for share, before in zip(spent[::-1], [*spent[-2::-1], 0.0], strict=True):
+        stopping = -np.expm1(np.minimum(0, closest * epsilon_of_shifts(whole * share, 1e-5) - losses))
+        value, step = np.maximum(value, stopping), whole * (share - before)
+        spread = math.sqrt(step) / (losses[1] - losses[0])
+        value = np.interp(losses + step / 2, losses, gaussian_filter1d(value, spread, mode="nearest", truncate=6))
+    assert 1e-5 < np.interp(0, losses, value) < 1.2e-5
+
+
 def test_one_order_is_the_conversion_of_the_filter(monkeypatch):
     monkeypatch.setattr("tutelage.accounting.filter._SHARES", [0.5])
     _orders_of_odometer.cache_clear()
@@ -163,8 +178,7 @@ def test_with_cohorts_it_is_of_those_who_took_part_most():
     for name in ("1", "2", "3"):
         kept.intend(name, None)
         kept.admit(name, "question", ["p", name], event)
-        step = kept.reserve(event, 1)
-        kept.settle(step, {name.encode() * 32: (7,)}, event)
+        kept.settle(kept.reserve(event, 1), {name.encode() * 32: (7,)}, event)
     assert kept.state().so_far == epsilon_so_far(kept.limit, counted([Repeated(event, 3)]))
     assert kept.history().until(6).so_far == epsilon_so_far(kept.limit, counted([Repeated(event, 2)]))
 
