@@ -2,10 +2,10 @@
 
     python benchmarks/sums.py [--hospitals 10]
 
-The map is made up, so that the sum has as many numbers as are to be measured; each hospital has a thousand people.
-`hospital` is one of them: ballots, noise, shares, seals and its ledger. `parties` is from the start of three processes
-that have loaded everything until the last has sealed its share of the total, connecting included. `opening` is the
-aggregator: the total and its ledger.
+The schema is made up, so that the first sum has as many numbers as are to be measured; each hospital has a thousand
+people. `hospital` is one of them: ballots, noise, shares, seals and its ledger. `parties` is from the start of three
+processes that have loaded everything until the last has sealed its share of the total: connecting and the test of sizes
+included. `opening` is the aggregator: the total and its ledger.
 """
 
 import argparse
@@ -20,10 +20,8 @@ import numpy as np
 from mpc import free_ports, started
 from rich.console import Console
 from rich.table import Table
-from sklearn.pipeline import make_pipeline
-from tutelage.federation.charges import reserve
 
-from tutelage.features import PublicKernel, PublicProjection, UnitBall
+from tutelage.features import Schema
 from tutelage.federation import (
     Aggregator,
     Batch,
@@ -34,16 +32,19 @@ from tutelage.federation import (
     Identity,
     Mailbox,
     Role,
-    SumRound,
 )
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import NoisySum
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
-from tutelage.teachers import VectorBallots
 
 SIZES = (2, 400), (10, 1_000), (100, 1_000)  # classes, and numbers for each
-PARTIES, PEOPLE, COLUMNS, LANDMARKS = ("left", "middle", "right"), 1_000, 5, 10
+PARTIES, PEOPLE, COLUMNS = ("left", "middle", "right"), 1_000, 10
 UNIT = PrivacyUnit("patient", NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO)
+
+
+def categories(numbers: int) -> list[str]:
+    """Return the categories of one column, of which unknown cells are one more number."""
+    return [str(place) for place in range(numbers // COLUMNS - 1)]
 
 
 def assembled(folder: Path, hospitals: int, classes: int, numbers: int) -> Consortium:
@@ -55,40 +56,28 @@ def assembled(folder: Path, hospitals: int, classes: int, numbers: int) -> Conso
     terms = Consortium(
         name="benchmark",
         members=tuple(identity.member for identity in identities),
-        n_classes=classes,
+        classes=tuple(f"class {place}" for place in range(classes)),
         mechanism=NoisySum(8.0),
         teachers_per_entity=1,
         quorum=hospitals,
         colluding=1,
         unit=UNIT,
-        teacher=VectorBallots(n_landmarks=numbers, rounds=1),
         people=(PEOPLE,) * hospitals,
+        schema=Schema({f"column {number}": categories(numbers) for number in range(COLUMNS)}),
     )
     for identity in identities:
         home = folder / identity.member.name
         home.mkdir()
         identity.save(home)
-        Home(home).join(terms, terms.fingerprint)
+        Home(home).join(terms, terms.words)
         if identity.member.role is not Role.COMPUTING:
             Ledger.create(home / "ledger", epsilon=2.0, delta=1e-5, unit=UNIT)
     return terms
 
 
-def announced(folder: Path, terms: Consortium, numbers: int) -> Batch:
-    """Announce a round of a made-up map, paid by the aggregator."""
-    rng = np.random.default_rng(0)
-    features = make_pipeline(
-        PublicKernel(np.zeros(COLUMNS), 1.0, rng.integers(-9, 9, (LANDMARKS, COLUMNS)).astype(float), 1.0),
-        PublicProjection(np.zeros(LANDMARKS), rng.random((LANDMARKS, numbers - 1)), 1.0),
-        UnitBall(1.0),
-    )
-    seen = features.transform(rng.random((2, COLUMNS)))
-    first = SumRound(features, seen, (), np.zeros((numbers, terms.n_classes)), 1.0, 0)
-    home = Home(folder / "registry")
-    batch = Batch.make(home.identity, terms, first.to_row())
-    reserve(Ledger.open(folder / "registry" / "ledger"), terms, batch, home.identity.member, 1)
-    Mailbox(folder / "mail").put_batch(batch)
-    return batch
+def aggregator_of(folder: Path) -> Aggregator:
+    """Return the aggregator with its ledger."""
+    return Aggregator(Home(folder / "registry"), Ledger.open(folder / "registry" / "ledger"))
 
 
 def party(pipe: Connection, home: Path, mail: Path, identifier: str) -> None:
@@ -107,20 +96,22 @@ def measured(hospitals: int, classes: int, numbers: int) -> list[str]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         terms, mailbox = assembled(folder, hospitals, classes, numbers), Mailbox(folder / "mail")
-        batch = announced(folder, terms, numbers)
+        batch = aggregator_of(folder).ask_sum("first", mailbox).batch
+        if batch is None:
+            raise SystemExit("The first round was collected before.")
         casting = []
         for number in range(hospitals):
             rng, home = np.random.default_rng(number), folder / f"hospital-{number}"
-            rows, labels, ids = rng.random((PEOPLE, COLUMNS)), rng.integers(0, classes, PEOPLE), np.arange(PEOPLE)
+            rows = {name: rng.choice(of_column, PEOPLE) for name, of_column in terms.sums().schema.columns.items()}
+            labels, ids = rng.integers(0, classes, PEOPLE), np.arange(PEOPLE)
             start = time.perf_counter()
             Entity(Home(home), Ledger.open(home / "ledger")).cast(batch, rows, labels, mailbox, entity_ids=ids)
             casting.append(time.perf_counter() - start)
         seconds, sent = compute(folder, batch)
         start = time.perf_counter()
-        aggregator = Aggregator(Home(folder / "registry"), Ledger.open(folder / "registry" / "ledger"))
-        values = aggregator.collect_sum(batch, mailbox).values
+        values = aggregator_of(folder).collect_sum(batch, mailbox).values
         opening = time.perf_counter() - start
-        envelope = mailbox.answer(batch, "hospital-0", "left") or b""
+        envelope = mailbox.answer(batch, terms.entities[0], terms.computing_parties[0]) or b""
     total = classes * numbers
     if values.size != total:
         raise SystemExit("The sum has another size.")

@@ -68,25 +68,46 @@ class Members:
 
     def payloads(self, batch: Batch, name: str) -> list[bytes]:
         """Return what an entity sent to each of the computing parties, as all of them together would see it."""
-        return [self.opened(batch, name, party, self.mailbox.answer(batch, name, party)) for party in PARTIES]
+        return [self.opened(batch, name, party, self.answer(batch, name, party)) for party in PARTIES]
 
     def send(self, batch: Batch, name: str, ballots: np.ndarray) -> dict[str, bytes]:
         """Vote, and return what went into the mailbox."""
-        return self.entity(name).vote(batch, ballots, self.mailbox).envelopes
+        recipients = self.entity(name).vote(batch, ballots, self.mailbox).recipients
+        return {each: self.answer(batch, name, each) for each in recipients}
+
+    def put_answer(self, batch: Batch, sender: str, recipient: str, envelope: bytes) -> None:
+        self.mailbox.put_answer(batch, self.member(sender), self.member(recipient), envelope)
+
+    def put_labels(self, batch: Batch, party: str, run: str, envelope: bytes) -> None:
+        self.mailbox.put_labels(batch, self.member(party), self.consortium.aggregator, run, envelope)
+
+    def labels(self, batch: Batch, party: str) -> list[tuple[str, bytes]]:
+        return list(self.mailbox.labels(batch, self.member(party), self.consortium.aggregator))
+
+    def place(self, batch: Batch, sender: str, recipient: str) -> Path:
+        """Return where a member's answer to another lies."""
+        (path,) = self.mailbox.answer_paths(batch, self.member(sender), [self.member(recipient)])
+        return path
+
+    def answer(self, batch: Batch, sender: str, recipient: str) -> bytes:
+        """Return what a member sent another, sealed."""
+        envelope = self.mailbox.answer(batch, self.member(sender), self.member(recipient))
+        assert envelope is not None
+        return envelope
 
 
 def found(folder: Path, mechanism: Any = None, *, entities: int = 4, epsilon: float = 20.0, **terms: Any) -> Members:
     """Make keys for everybody, agree on terms, join, and open ledgers."""
     names = [f"hospital-{number}" for number in range(entities)]
     identities = [Identity.generate(name, Role.ENTITY) for name in names]
-    local = terms.get("teachers_per_entity") == 1 and not terms.keys() & {"teacher", "schema"}
+    local = terms.get("teachers_per_entity") == 1 and "schema" not in terms
     if not local:
         addresses = [f"127.0.0.1:{port}" for port in free_ports(3)]
         pairs = zip(PARTIES, addresses, strict=True)
         identities += [Identity.generate(name, Role.COMPUTING, address) for name, address in pairs]
     identities.append(Identity.generate("aggregator", Role.AGGREGATOR))
     agreed = {
-        "name": "Hospitals", "n_classes": CLASSES, "mechanism": mechanism or GNMax(8.0),
+        "name": "Hospitals", "classes": tuple(map(str, range(CLASSES))), "mechanism": mechanism or GNMax(8.0),
         "teachers_per_entity": TEACHERS, "quorum": 3, "colluding": 0 if local else 1, "unit": PATIENT,
     } | terms  # fmt: skip
     consortium = Consortium(members=tuple(identity.member for identity in identities), **agreed)
@@ -94,7 +115,7 @@ def found(folder: Path, mechanism: Any = None, *, entities: int = 4, epsilon: fl
         home = folder / identity.member.name
         home.mkdir(parents=True)
         identity.save(home)
-        Home(home).join(consortium, consortium.fingerprint)
+        Home(home).join(consortium, consortium.words)
         if identity.member.role is not Role.COMPUTING:
             Ledger.create(home / "ledger", epsilon=epsilon, delta=1e-5, unit=consortium.unit)
     return Members(folder, consortium, Mailbox(folder / "mailbox"))

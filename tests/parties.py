@@ -25,7 +25,7 @@ BACKSTOP = 240.0  # seconds; no test is to need them, however busy the machine
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(  # what every party loads is loaded once, for a test starts three at a time
     [
-        "tutelage.cli.federate",
+        "tutelage.cli.consortium",
         "tutelage.federation.mpc",
         *(f"tutelage.federation.{name}" for name in ("aggregator", "computing_party", "entity")),
     ]

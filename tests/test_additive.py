@@ -175,8 +175,7 @@ def test_all_people_of_a_small_world_cast_ballots_within_the_bound_and_neighbors
     lengths = (ballots**2).sum(axis=1)
     bound = request.form.norm_squared
     assert max(lengths) <= bound  # added or removed
-    gram = ballots @ ballots.T
-    apart = max((lengths[:, None] + lengths[None, :] - 2 * gram).ravel())
+    apart = max((lengths[:, None] + lengths[None, :] - 2 * ballots @ ballots.T).ravel())
     event = request.mechanism.most(request.form, simulated=True)
     charged = (2 if event.nonnegative else 4) * bound
     assert apart <= charged  # replaced
@@ -294,10 +293,8 @@ def test_a_fit_releases_within_its_budget_and_predicts(tmp_path):
     assert again.ledger_.spent == model.ledger_.spent
     assert again.student_.effects() == model.student_.effects()
     folder = model.save(tmp_path / "out")
-    student = load_student(folder)
-    np.testing.assert_array_equal(student.predict_proba(other), model.predict_proba(other))
-    card = json.loads((folder / "card.json").read_text())
-    assert "no row of anybody is in the student" in card["selection"]
+    np.testing.assert_array_equal(load_student(folder).predict_proba(other), model.predict_proba(other))
+    assert "no row of anybody is in the student" in json.loads((folder / "card.json").read_text())["selection"]
     assert "No row of anybody is in the student" in (folder / "card.md").read_text()
 
 
@@ -459,8 +456,7 @@ def test_groups_are_few_and_hold_each_bin_once():
 
 
 def test_steps_and_norms_are_whole():
-    unit = unit_of_single_people("person", named=True)
-    sizes = Sizes(n_classes=3, n_public=0, unit=unit, bins=(10, 4, 3))
+    sizes = Sizes(n_classes=3, n_public=0, unit=unit_of_single_people("person", named=True), bins=(10, 4, 3))
     events: list[Any] = [one.event for one in Additive(mechanism=NoisySum(10.0)).event(sizes).flatten()]
     assert [one.norm_squared for one in events[:2]] == [3 * _STEPS**2, 3 * _LONGEST**2]
     assert events[0].sigma == pytest.approx(10 / sqrt(0.9) * sqrt(3) * _STEPS)

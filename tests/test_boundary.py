@@ -88,8 +88,7 @@ def test_what_a_method_sees_and_asks_is_the_same_of_neighboring_people(name):
         return spelled_out([getattr(whole.public, one) for one in names]), seen
 
     everybody = np.ones(300, dtype=bool)
-    here = asked(everybody, flip=False)
-    assert here == asked(everybody, flip=True) == asked(IDS != 3, flip=False)
+    assert asked(everybody, flip=False) == asked(everybody, flip=True) == asked(IDS != 3, flip=False)
 
 
 @pytest.mark.parametrize(
@@ -146,8 +145,7 @@ def test_the_identity_of_a_release_does_not_depend_on_threads_progress_hash_seed
 def test_without_a_ledger_nothing_but_simulated_noise_is_drawn():
     public = Public.of_labels(PublicLabels(PUBLIC, PUBLIC, LABELS[:80], 2, own=False), ONE_TEACHER, len(PRIVATE))
     method = NoisyMoments(n_landmarks=20, mechanism=NoisySum(3.0))
-    rows = requests.PrivateRows(PRIVATE, LABELS, Shards.of_single_people(len(PRIVATE)))
-    people = method.prepare(public, rows)
+    people = method.prepare(public, requests.PrivateRows(PRIVATE, LABELS, Shards.of_single_people(len(PRIVATE))))
     assert repr(people) == "PeopleReady()"
     with pytest.raises(InvalidParameterError, match="must have simulated noise"):
         rehearsed(method.steps(public), people, SystemNoise())

@@ -50,8 +50,7 @@ def private_rows(seed=0, n_rows=60, n_people=40):
 
 
 def people(X, y, ids, cap=2):
-    shards = Shards.of_single_people(len(X), ids, name="person")
-    return NearestQueries(cap).fit(X, y, shards, n_classes=CLASSES)
+    return NearestQueries(cap).fit(X, y, Shards.of_single_people(len(X), ids, name="person"), n_classes=CLASSES)
 
 
 def batch(number, queries=4):
@@ -180,8 +179,7 @@ def test_what_was_answered_is_remembered_and_takes_no_vote(path, seen):
 
 
 def test_rounds_are_batches_of_one_campaign(path, seen):
-    X = batch(0, 30)
-    asked = ask_in_rounds(session(path), X, [6, 6, 6], first=RandomRows())
+    asked = ask_in_rounds(session(path), batch(0, 30), [6, 6, 6], first=RandomRows())
     assert asked.release.cost == Ledger.open(path).share_of(EVENT)
     assert [votes.n_queries for votes in seen] == [6, 6, 6]
     assert max(spent_by_people(path)) == MECHANISM.cap
@@ -295,8 +293,7 @@ def test_other_rows_without_ids_are_refused(change, path, seen):
     X, y, _ = private_rows()
 
     def teachers(X, y, names=None):
-        shards = Shards(np.arange(len(X)), len(X), PERSON, names)
-        return NearestQueries(2).fit(X, y, shards, n_classes=CLASSES)
+        return NearestQueries(2).fit(X, y, Shards(np.arange(len(X)), len(X), PERSON, names), n_classes=CLASSES)
 
     session(path, teachers(X, y)).ask(batch(0))
     session(path, teachers(X, y)).ask(batch(1))
@@ -461,8 +458,7 @@ def ask_until_line(path: Path, line: int | None = None) -> tuple[bool, list[int]
 
     child = forked(asking)
     os.close(write)
-    died = os.WIFSIGNALED(os.waitpid(child, 0)[1])
-    return died, numbers_from(read)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1]), numbers_from(read)
 
 
 def kill_every(step: int, path: Path) -> None:

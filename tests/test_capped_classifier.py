@@ -59,11 +59,9 @@ def few_votes(X, public):
 
 @pytest.mark.rest
 def test_it_learns_nearly_as_much_as_a_model_without_privacy(plain):
-    bare = LogisticRegression().fit(PRIVATE, LABELS).score(TEST, TRUE)
-    assert plain.score(TEST, TRUE) > bare - 0.05
+    assert plain.score(TEST, TRUE) > LogisticRegression().fit(PRIVATE, LABELS).score(TEST, TRUE) - 0.05
     drowned = {"epsilon": None, "mechanism": CappedGNMax(5_000.0, CAP)}
-    scores = [fitted(noise=SimulationNoise(seed), **drowned).score(TEST, TRUE) for seed in range(3)]
-    assert np.mean(scores) < 0.5
+    assert np.mean([fitted(noise=SimulationNoise(seed), **drowned).score(TEST, TRUE) for seed in range(3)]) < 0.5
 
 
 @pytest.mark.parametrize(("epsilon", "cap"), [(None, CAP), pytest.param(0.3, 20, marks=pytest.mark.rest), (4.0, CAP)])
@@ -168,8 +166,7 @@ def test_a_larger_cap_leaves_votes_for_later_fits(path):
     shared: Any = {"epsilon": None, "mechanism": capped, "ledger": path, "noise": None}
     for place, n_left in ((0, CAP), (100, CAP), (200, 0)):
         with pytest.warns(BudgetContinuedWarning) if place else nullcontext():
-            budget = None if place else 2.0
-            found = fitted(**shared, budget=budget, public=PUBLIC[place : place + 100])
+            found = fitted(**shared, budget=None if place else 2.0, public=PUBLIC[place : place + 100])
         assert found.ballots_[0].counts.sum() == n_left * len(PRIVATE)
     assert found.ledger_.spent == Ledger.open(path).share_of(capped.event_of_one(3, ROW, simulated=False))
 
@@ -184,8 +181,7 @@ def test_what_does_not_fit_is_refused_before_anybody_votes(path, monkeypatch, pu
 
 def test_room_is_there_for_a_campaign_that_was_paid_and_for_no_other():
     mechanism = CappedGNMax(20.0, CAP)
-    one = mechanism.event_of_one(3, ROW, simulated=False)
-    limit = RenyiFilter.holding(one, DELTA)
+    limit = RenyiFilter.holding(mechanism.event_of_one(3, ROW, simulated=False), DELTA)
     ledger = Ledger.in_memory(epsilon=limit.epsilon, delta=DELTA, unit=ROW, order=limit.order)
     people = NearestQueries(CAP).fit(PRIVATE, LABELS, Shards.of_single_people(3000), n_classes=3)
     asking = LabelingSession(people, mechanism, ledger)

@@ -99,8 +99,7 @@ def finished(runs: Path, tmp_path: Path, called: Any) -> Path:
     if not list(runs.iterdir()):
         write_people(runs)
         configure(runs)
-        result = succeeded(called("run", "config.toml", cwd=runs))
-        (runs / "said.txt").write_text(result.stdout)
+        (runs / "said.txt").write_text(succeeded(called("run", "config.toml", cwd=runs)).stdout)
     shutil.copytree(runs, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
@@ -206,8 +205,7 @@ def test_a_student_by_name_learns_from_rows_that_were_not_asked_and_not_from_tho
         asked = [int(line["public_row"]) for line in csv.DictReader(file)]
     assert (len(set(asked)), max(asked) < 100) == (30, True)
     assert asked != sorted(asked)
-    fitted = load_student(folder / "out" / "student.skops")
-    assert len(fitted[-1].propagated_) == 100
+    assert len(load_student(folder / "out" / "student.skops")[-1].propagated_) == 100
 
 
 def configure_arrays(folder: Path, **sections: str) -> None:
@@ -309,8 +307,7 @@ def test_a_wrong_configuration_is_refused_with_the_fix(old, new, code, message, 
     ("\n", "\nMrs Miller", "Column 'age' of private.csv holds text"),
 ])  # fmt: skip
 def test_private_rows_are_refused_without_quoting(old, new, message, folder):
-    rows = (folder / "private.csv").read_text()
-    (folder / "private.csv").write_text(rows.replace(old, new, 1))
+    (folder / "private.csv").write_text((folder / "private.csv").read_text().replace(old, new, 1))
     shown = refusal(tutelage("run", "config.toml", cwd=folder), 1)
     assert message in shown
     assert not re.search("maybe|Miller", shown)
@@ -345,8 +342,7 @@ def test_an_interrupted_run_says_so_and_continues(send, number, code, folder):
     kept = {path.name: path.stat().st_mtime_ns for path in checkpoints.glob("*.npz")}
     assert 4 <= len(kept) < 30
     assert not (folder / "out" / "card.json").exists()
-    config = (folder / "config.toml").read_text()
-    (folder / "config.toml").write_text(config.replace("jobs = 2", "jobs = 1"))
+    (folder / "config.toml").write_text((folder / "config.toml").read_text().replace("jobs = 2", "jobs = 1"))
     assert tutelage("run", "config.toml", cwd=folder).returncode == 0
     assert (folder / "out" / "card.json").exists()
     assert not checkpoints.exists()
@@ -379,8 +375,7 @@ def test_nothing_is_spent_where_results_could_not_be_written(way, called, folder
         (folder / "taken").symlink_to(folder / "nowhere")
     taken = "taken/out" if way == "a file above" else "taken"
     # Ridge keeps no checkpoints, for which that folder would be made.
-    ridge = (TEACHER, 'teacher = "Ridge"')
-    configure(folder, ('folder = "out"', f'folder = "{taken}"'), ridge)
+    configure(folder, ('folder = "out"', f'folder = "{taken}"'), (TEACHER, 'teacher = "Ridge"'))
     assert taken in refusal(called("run", "config.toml", cwd=folder), 2)
     assert not (folder / "private.csv.ledger").exists()
 

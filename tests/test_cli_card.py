@@ -66,8 +66,7 @@ def test_what_the_people_say_is_added_to_the_card_of_a_run(called, finished):  #
     for form in ("card.md", "card.html"):
         assert "Approved = yes." in (finished / "out" / form).read_text()
     options = ("--state", "trust=Nobody.", "--ledger", "private.csv.ledger", "--json")
-    again = called("card", "out/card.json", *options, cwd=finished)
-    printed = json.loads(again.stdout)
+    printed = json.loads(called("card", "out/card.json", *options, cwd=finished).stdout)
     assert printed["statements"] == {"trust": "Nobody.", "legal": "Approved = yes.", "leaves_site": "Labels."}
     assert printed == json.loads((finished / "out" / "card.json").read_text())
 
@@ -170,8 +169,7 @@ def test_simulated_answers_make_a_card_that_is_not_private(called, charged):
 def test_another_or_an_edited_ledger_is_refused(called, finished, charged):  # noqa: F811
     refused = called("card", "out", "--ledger", "a.ledger", cwd=finished)
     assert "a.ledger does not name out/manifest.json: the folder is of another ledger" in refusal(refused, 1)
-    alone = called("card", "out/card.json", "--output", "new", "--ledger", "a.ledger")
-    assert "another ledger" in refusal(alone, 1)
+    assert "another ledger" in refusal(called("card", "out/card.json", "--output", "new", "--ledger", "a.ledger"), 1)
     with sqlite3.connect(charged / "a.ledger") as file:
         file.execute("UPDATE entries SET text = replace(text, '\"spent\":', '\"spent\": ') WHERE number = 1")
     refused = called("card", "--ledger", "a.ledger", "--output", "cards", cwd=charged)
@@ -392,8 +390,7 @@ def test_a_claim_is_checked_with_the_ledger_that_paid(called, tested):
 def test_a_claim_needs_its_ledger(called, tested):
     made = tested()
     assert called("card", "--ledger", "l.db", "--output", "out", cwd=made).returncode == 0
-    alone = called("card", "out", "--claim", "claim.json", cwd=made)
-    assert "Name it with --ledger" in refusal(alone, 2)
+    assert "Name it with --ledger" in refusal(called("card", "out", "--claim", "claim.json", cwd=made), 2)
     assert called("card", "out", *ON_CARD[1:], cwd=made).returncode == 0
     assert read_card(made / "out" / "card.json").sanitised is not None
 

@@ -65,8 +65,7 @@ def test_a_backup_is_made_while_the_ledger_is_written_to_and_holds_what_was_spen
 
 
 def test_labels_are_written_charged_and_free_the_second_time(voted):
-    first = label(voted, *GNMAX, "--json")
-    report = json.loads(first.stdout)
+    report = json.loads(label(voted, *GNMAX, "--json").stdout)
     assert (report["asked"], report["answered"]) == (60, 60)
     assert report["cost"] == pytest.approx(report["ledger"]["spent"])
     rows = labels(voted)
@@ -174,8 +173,7 @@ def test_a_run_is_charged_to_the_ledger_beside_the_private_rows(folder):  # noqa
     assert (found["spent"], found["entries"]) == (first["spent"], first["entries"] + 1)  # which names the folder
     assert json.loads((folder / "out" / "manifest.json").read_text())["head"] == first["head"]
     assert (first["budget"], first["bound"], first["unit"]) == (30.0, True, "patient")
-    again = tutelage("run", "config.toml", "--overwrite", cwd=folder)
-    assert "Every query was labeled before" in again.stdout
+    assert "Every query was labeled before" in tutelage("run", "config.toml", "--overwrite", cwd=folder).stdout
     assert state(folder, "private.csv.ledger")["spent"] == first["spent"]
     configure(folder, ("delta = 1e-5", "delta = 1e-5\nbudget = 30"), ("sigma = 2.0", "sigma = 3.0"))
     third = json.loads(tutelage("run", "config.toml", "--overwrite", "--json", cwd=folder).stdout)["budget"]
@@ -186,8 +184,7 @@ def test_a_run_is_charged_to_the_ledger_beside_the_private_rows(folder):  # noqa
 
 
 def test_people_who_left_are_noticed_and_a_row_of_theirs_less_is_not(folder):  # noqa: F811
-    room = ("delta = 1e-5", 'delta = 1e-5\nbudget = 60\nledger = "one.ledger"')
-    configure(folder, room)
+    configure(folder, ("delta = 1e-5", 'delta = 1e-5\nbudget = 60\nledger = "one.ledger"'))
     assert tutelage("run", "config.toml", cwd=folder).returncode == 0
     lines = (folder / "private.csv").read_text().splitlines()
     (folder / "private.csv").write_text("\n".join(lines[:-1]) + "\n")  # everyone has two rows

@@ -50,8 +50,7 @@ def test_labeled_public_rows_give_a_method_and_an_interval(called, tmp_path):
     assert "majority class no release" in text
     assert "public labels alone no release" in text
     assert max(map(len, printed.stdout.splitlines())) <= 80
-    toml = printed.stdout[printed.stdout.index("[method]") :]
-    assert tomllib.loads(toml)["privacy"]["epsilon"] == 1.0
+    assert tomllib.loads(printed.stdout[printed.stdout.index("[method]") :])["privacy"]["epsilon"] == 1.0
     found, page = json.loads((tmp_path / "out" / "plan.json").read_text()), (tmp_path / "out" / "plan.html").read_text()
     assert "public labels alone" in page
     assert "At other ε" in page
@@ -87,31 +86,26 @@ def test_a_plan_is_of_one_of_several_releases_that_share_a_budget(called, tmp_pa
     each = epsilon_of_each(1.0, 1e-5, 4)
     assert f"target: ε = {each:.10g} at" in succeeded(called("plan", "--for", config)).stdout
     succeeded(called("run", config))
-    card = json.loads((tmp_path / "out" / "card.json").read_text())
-    assert card["public_epsilon"] == pytest.approx(each, rel=1e-3)
+    assert json.loads((tmp_path / "out" / "card.json").read_text())["public_epsilon"] == pytest.approx(each, rel=1e-3)
 
 
 def test_a_configuration_is_checked_against_the_plan(called, tmp_path):
     config = configuration(tmp_path, '[method]\nname = "capped-votes"\nvotes = 3\n')
-    printed = succeeded(called("plan", "--for", config))
-    text = " ".join(printed.stdout.split())
+    text = " ".join(succeeded(called("plan", "--for", config)).stdout.split())
     assert "With the settings that you named (few votes per person), the student is expected to reach" in text
     assert "cannot be combined with --for" in refusal(called("plan", "--for", config, "--classes", 2), 2)
 
 
 def test_a_run_without_a_method_uses_the_plan(called, tmp_path):
     config = configuration(tmp_path)
-    printed = succeeded(called("run", config))
-    assert "plan: Use " in " ".join(printed.stderr.split())
+    assert "plan: Use " in " ".join(succeeded(called("run", config)).stderr.split())
     (tmp_path / "private.csv.ledger").unlink()
-    named = succeeded(called("run", configuration(tmp_path, NAMED), "--overwrite"))
-    assert "plan:" not in named.stderr
+    assert "plan:" not in succeeded(called("run", configuration(tmp_path, NAMED), "--overwrite")).stderr
 
 
 @pytest.mark.filterwarnings("ignore::tutelage.exceptions.OneClassWarning")
 def test_a_run_that_nothing_would_come_of_stops_before_it_spends(called, tmp_path):
-    config = configuration(tmp_path, noise=300.0)
-    text = refusal(called("run", config), 2)
+    text = refusal(called("run", configuration(tmp_path, noise=300.0)), 2)
     assert "no method is expected to beat" in text
     assert "Nothing was spent" in text
     assert not list(tmp_path.glob("*.ledger"))

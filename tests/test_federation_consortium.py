@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import fields, replace
 from typing import Any
 
@@ -11,10 +12,10 @@ from tutelage.exceptions import InvalidDataError, InvalidParameterError, Tutelag
 from tutelage.features import Schema
 from tutelage.federation.consortium import Consortium
 from tutelage.federation.keys import Identity, Role
+from tutelage.federation.terms import _word
 from tutelage.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, NoisySum
 from tutelage.mechanisms.local import KRandomizedResponse, LocalGaussian, TruncatedGeometric
 from tutelage.privacy import ONE_ENTITY, ONE_TEACHER, NeighboringRelation, PrivacyUnit
-from tutelage.teachers import VectorBallots
 
 ENTITIES = tuple(Identity.generate(f"hospital{place}", Role.ENTITY).member for place in range(5))
 ADDRESSES = ["127.0.0.1:7001", "127.0.0.1:7002", "[::1]:7003"]
@@ -23,12 +24,12 @@ AGGREGATOR = Identity.generate("aggregator", Role.AGGREGATOR).member
 PATIENTS = PrivacyUnit("patient_id", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
 
 SECURE = Consortium(
-    name="Hospitals of the north", members=(*ENTITIES, AGGREGATOR, *PARTIES), n_classes=10, mechanism=GNMax(40),
-    teachers_per_entity=50, quorum=4, colluding=1, unit=ONE_TEACHER,
+    name="Hospitals of the north", members=(*ENTITIES, AGGREGATOR, *PARTIES), classes=tuple("abcdefghij"),
+    mechanism=GNMax(40), teachers_per_entity=50, quorum=4, colluding=1, unit=ONE_TEACHER,
 )  # fmt: skip
 OF_ONE = KRandomizedResponse(2)
 LOCAL = replace(SECURE, members=(*ENTITIES, AGGREGATOR), mechanism=OF_ONE, teachers_per_entity=1, colluding=0)
-PEOPLE = {"teacher": VectorBallots(n_landmarks=50), "people": (300, 200, 100, 400, 500)}
+PEOPLE = {"schema": Schema({"age": (0, 89)}), "people": (300, 200, 100, 400, 500)}
 SUM = replace(SECURE, mechanism=NoisySum(8), teachers_per_entity=1, unit=PATIENTS, **PEOPLE)
 
 
@@ -47,49 +48,68 @@ def test_a_consortium_is_saved_and_loaded(consortium, tmp_path):
     path = tmp_path / "new" / "consortium.json"
     consortium.save(path)
     loaded = Consortium.load(path)
-    assert loaded == consortium
-    assert loaded.fingerprint == consortium.fingerprint
+    assert loaded.as_dict() == consortium.as_dict()
+    assert loaded.roster_hash == consortium.roster_hash
     loaded.save(path)  # the same bytes
 
 
 OTHERS: dict[str, Any] = {
     "name": "Hospitals of the south",
     "members": (ENTITIES[1], ENTITIES[0], *ENTITIES[2:], AGGREGATOR, *PARTIES),
-    "n_classes": 11,
+    "classes": tuple("abcdefghijk"),
     "mechanism": GNMax(40.5),
     "teachers_per_entity": 51,
     "quorum": 5,
     "colluding": 2,
     "unit": PATIENTS,
     "identifier": "0" * 32,
+    "roster": 1,
+    "size_test": False,
 }
 
 
 OTHER_SUMS: list[dict[str, Any]] = [
     {"mechanism": NoisySum(9)},
     {"people": (300, 200, 100, 400, 501)},
-    *({"teacher": teacher} for teacher in (VectorBallots(n_landmarks=50, rounds=3), VectorBallots(quantile=0.5))),
-    *({"teacher": None, "schema": Schema({"age": (0, most)})} for most in (90, 91)),
+    *({"schema": Schema({"age": (0, most)})} for most in (90, 91)),
 ]
 
 
 def test_the_digest_covers_every_field():
-    assert set(OTHERS) == {field.name for field in fields(Consortium)} - {"teacher", "people", "schema"}
-    found = {replace(SECURE, **{name: value}).fingerprint for name, value in OTHERS.items()}
-    found |= {replace(SUM, **change).fingerprint for change in OTHER_SUMS}
-    assert len(found | {SECURE.fingerprint, SUM.fingerprint}) == len(OTHERS) + len(OTHER_SUMS) + 2
+    assert set(OTHERS) == {field.name for field in fields(Consortium)} - {"people", "schema"}
+    others = [replace(SECURE, **{name: value}) for name, value in OTHERS.items()]
+    others += [replace(SUM, **change) for change in OTHER_SUMS]
+    assert len({one.roster_hash for one in (*others, SECURE, SUM)}) == len(OTHERS) + len(OTHER_SUMS) + 2
+    of_terms = [
+        one for one in others if (one.members, one.roster) == (SECURE.members, 0) and one.people in ((), SUM.people)
+    ]
+    assert len({one.fingerprint for one in (*of_terms, SECURE, SUM)}) == len(of_terms) + 2
     assert len(SECURE.fingerprint) == 64
+
+
+def test_the_terms_stay_the_same_when_members_are_amended():
+    other = Identity.generate("hospital0", Role.ENTITY).member
+    for amended in ({"members": (other, *SECURE.members[1:])}, {"roster": 1}):
+        after = replace(SECURE, **amended)
+        assert after.fingerprint == SECURE.fingerprint
+        assert after.words != SECURE.words
+
+
+def test_words_stand_for_the_roster_and_can_be_spoken():
+    assert re.fullmatch(r"([bdfghjklmnprstvz][aiou][bdfghjklmnprstvz][aiou][bdfghjklmnprstvz] ?){6}", SECURE.words)
+    assert _word(0x7F00) == "lusab"  # 127.0 in arXiv:0901.4016
+    assert _word(0x0001) == "babad"
 
 
 @pytest.mark.parametrize("field", ["signing_key", "sealing_key", "address", "certificate"])
 def test_the_digest_covers_every_field_of_a_member(field):
     other = Identity.generate("party2", Role.COMPUTING, "127.0.0.1:9").member
     member = replace(PARTIES[2], **{field: getattr(other, field)})
-    assert replace(SECURE, members=(*SECURE.members[:-1], member)).fingerprint != SECURE.fingerprint
+    assert replace(SECURE, members=(*SECURE.members[:-1], member)).roster_hash != SECURE.roster_hash
 
 
 @pytest.mark.parametrize(("terms", "changes", "why"), [
-    *((SECURE, {"n_classes": number}, "n_classes") for number in (1, 10.0, 2**21)),
+    *((SECURE, {"classes": classes}, "classes") for classes in (("a",), ("a", "a"), ("a", 1), ("a", "\n"))),
     (SECURE, {"mechanism": LNMax(20)}, "Laplace noise have no exact sampler"),
     (SECURE, {"mechanism": InteractiveGNMax(200, 150, 40, 0.9)}, "predictions"),
     (SECURE, {"mechanism": KRandomizedResponse(2), "colluding": 0}, "local mechanism must be at most 1"),
@@ -106,16 +126,16 @@ def test_the_digest_covers_every_field_of_a_member(field):
     (SECURE, {"unit": PrivacyUnit("\n", NeighboringRelation.CHANGE_ONE_ROW)}, "unit"),
     (SECURE, {"unit": PrivacyUnit("row", "near")}, "unit"),  # type: ignore[arg-type]
     (SECURE, {"members": (*SECURE.members, "bob")}, "of type Member"),
-    (SUM, {"teacher": None}, "`teacher` of Consortium must be VectorBallots for a NoisySum without a `schema`. Got"),
+    (SUM, {"schema": None}, "`schema` of Consortium must be a Schema for a NoisySum. Got None."),
     (SUM, {"people": ()}, "`people` of Consortium must hold one number per entity, 5. Got 0"),
     *((SUM, {"people": (1, 1, 1, 1, number)}, "`people` of Consortium") for number in (0, 2.5)),
     (SUM, {"people": (1, 1, 1, 1, 2**27)}, "at most 67108864 per entity"),
     (SUM, {"teachers_per_entity": 2}, "`teachers_per_entity` of Consortium must be at most 1"),
     (SUM, {"unit": ONE_ENTITY}, "must be a person or a row for a NoisySum"),
     (SUM, {"members": (*ENTITIES, AGGREGATOR)}, "must have the role computing 3 times"),
-    (SECURE, {"teacher": VectorBallots()}, "`teacher` and `people` of Consortium are for a NoisySum"),
-    (SECURE, {"mechanism": NoisySum(8), "teachers_per_entity": 1}, "must be VectorBallots"),
-    *((terms, {"people": (1,) * 5}, "`teacher` and `people` of Consortium are for") for terms in (SECURE, LOCAL)),
+    (SECURE, {"schema": Schema({"age": (0, 89)})}, "`people` and `schema` of Consortium are for a NoisySum"),
+    (SECURE, {"mechanism": NoisySum(8), "teachers_per_entity": 1}, "must be a Schema for a NoisySum"),
+    *((terms, {"people": (1,) * 5}, "`people` and `schema` of Consortium are for") for terms in (SECURE, LOCAL)),
 ])  # fmt: skip
 def test_terms_that_make_no_sense_are_refused(terms, changes, why):
     with pytest.raises(InvalidParameterError, match=why):
@@ -156,9 +176,9 @@ INCOMPLETE = "no complete consortium file"
     (SECURE, {"identifier": ""}, "identifier"),
     (SECURE, {"quorum": "4"}, INCOMPLETE),
     (SECURE, {"mechanism": {"kind": "GNMax", "sigma": True}}, "sigma"),
-    (SUM, {"teacher": {"rounds": 0}}, "rounds"),
-    (SUM, {"teacher": None}, "must be VectorBallots"),
-    *((SUM, changes, INCOMPLETE) for changes in ({"people": 3}, {"teacher": {"trees": 3}})),
+    (SUM, {"schema": {"columns": {}}}, "must map 1 to 200 names"),
+    (SUM, {"schema": None}, "must be a Schema for a NoisySum"),
+    *((SUM, changes, INCOMPLETE) for changes in ({"people": 3}, {"schema": {"trees": 3}})),
     *((SECURE, change, INCOMPLETE) for change in ({"file": "batch"}, {"format": True}, {"more": 1}, {"members": {}})),
     *((SECURE, {"mechanism": kind}, INCOMPLETE) for kind in ("GNMax", {"kind": "GNMax"})),
     (SUM, {"mechanism": {"kind": "GNMax", "sigma": 40}}, "are for a NoisySum"),
@@ -196,4 +216,4 @@ def test_a_damaged_file_never_passes_for_the_same_agreement(data, tmp_path_facto
         loaded = Consortium.load(path)
     except TutelageError:
         return
-    assert loaded.fingerprint != SECURE.fingerprint
+    assert loaded.roster_hash != SECURE.roster_hash

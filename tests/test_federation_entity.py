@@ -113,8 +113,8 @@ def test_a_ledger_belongs_to_the_member_that_it_was_made_for_or_that_it_first_pa
             Aggregator(members.home("aggregator"), ledger)
         assert ledger.state() == before
         Entity(hospitals[owner], ledger).vote(batch, unanimous(LABELS), members.mailbox)
-    Entity(hospitals[2], own, keys_changed=True).vote(batch, unanimous(LABELS), members.mailbox)
-    Entity(hospitals[2], own)  # from now on it is known
+    with pytest.raises(LedgerMismatchError, match="is the ledger of hospital-0, not of hospital-2"):
+        Entity(hospitals[2], own, keys_changed=True)  # which has paid in another member's name
 
 
 def refused_at_no_cost(members, batch, error, message):
@@ -132,34 +132,35 @@ def test_votes_that_could_not_be_sent_or_used_are_not_paid_for(members, tmp_path
     shares.write_text("in the way")
     refused_at_no_cost(members, batch, InvalidDataError, r"cannot be written: .* Nothing was spent")
     shares.unlink()
-    place = shares / batch.identifier / "hospital-0.to-middle.sealed"
+    place = members.place(batch, "hospital-0", "middle")
     place.parent.mkdir(parents=True)
     place.write_bytes(b"votes of a folder that was set back")
     refused_at_no_cost(members, batch, InvalidDataError, "already exists, but its budget was not spent from this")
     place.unlink()
-    labels = tmp_path / "mailbox" / "labels" / batch.identifier
-    labels.mkdir(parents=True)
-    (labels / f"left.{'0' * 64}.sealed").write_bytes(b"junk that left did not sign")
+    members.put_labels(batch, "left", "0" * 64, b"junk that left did not sign")
     members.send(batch, "hospital-0", unanimous(LABELS))
     signed = members.sealed(batch, Kind.LABELS, "right", "aggregator", b"its share")
-    members.mailbox.put_labels(batch, "right", "1" * 64, signed)
+    members.put_labels(batch, "right", "1" * 64, signed)
     with pytest.raises(StaleBatchError, match="computed already, without hospital-1: right sent labels"):
         members.send(batch, "hospital-1", unanimous(LABELS))
     assert members.ledger("hospital-1").state().entries == 1
     members.send(batch, "hospital-0", unanimous(LABELS))  # was in time
 
 
-def test_terms_are_joined_by_their_fingerprint_only(members, tmp_path):
+def test_a_roster_is_accepted_by_its_words_only(members, tmp_path):
     consortium = members.consortium
     other = found(tmp_path / "x")
     home = members.home("hospital-0")
-    with pytest.raises(FederationError, match="not the one given"):
-        home.join(other.consortium, consortium.fingerprint)
+    with pytest.raises(FederationError, match="must be the six words of the roster"):
+        home.join(other.consortium, consortium.words)
+    with pytest.raises(FederationError, match="has joined another consortium"):
+        home.join(other.consortium, other.consortium.words)
+    without = replace(consortium, members=consortium.members[1:], roster=1)
     with pytest.raises(FederationError, match="does not name hospital-0 with the keys of this folder"):
-        home.join(other.consortium, other.consortium.fingerprint)
+        home.join(without, without.words)
     with pytest.raises(FederationError, match="holds 0"):
         Home(tmp_path / "mailbox")
-    home.join(consortium, f" {consortium.fingerprint.upper()}\n")
+    home.join(consortium, f" {consortium.words.upper()}\n")
     assert home.consortium_as(Role.ENTITY) == consortium
 
 
@@ -214,7 +215,7 @@ def test_in_the_local_model_the_aggregator_decodes_what_was_perturbed(mechanism,
     batch, labels = members.ask(6), LABELS
     for number in range(20):
         members.send(batch, f"hospital-{number}", labels[None])
-    (members.folder / "mailbox" / "ballots" / batch.identifier / "hospital-20.sealed").write_bytes(b"junk")
+    members.put_answer(batch, "hospital-20", "aggregator", b"junk")
     collected = members.aggregator().collect(batch, members.mailbox)
     np.testing.assert_array_equal(collected.labels, labels)  # wrong for one query in 1e8
     assert len(collected.entities) == 20
@@ -228,7 +229,7 @@ def test_a_report_that_no_mechanism_makes_is_left_out(tmp_path):
         members.send(batch, f"hospital-{number}", np.array([[0, 1]]))
     payload = np.full((2, CLASSES), 2**62).tobytes()
     lie = members.sealed(batch, Kind.BALLOTS, "hospital-2", "aggregator", payload)
-    members.mailbox.put_answer(batch, "hospital-2", None, lie)
+    members.put_answer(batch, "hospital-2", "aggregator", lie)
     collected = members.aggregator().collect(batch, members.mailbox)
     assert collected.entities == ("hospital-0", "hospital-1")
     assert "hold what its mechanism does not report" in collected.left_out["hospital-2"]
@@ -248,7 +249,7 @@ def test_another_batch_under_the_same_identifier_is_another_batch(members, tmp_p
 
 
 def test_a_batch_too_large_to_compute_is_refused_before_anybody_pays(tmp_path):
-    members = found(tmp_path, ConfidentGNMax(600.0, 150.0, 40.0), n_classes=1000)
+    members = found(tmp_path, ConfidentGNMax(600.0, 150.0, 40.0), classes=tuple(map(str, range(1000))))
     most = members.consortium.most_queries()
     assert 100 < most < 10_000
     with pytest.raises(InvalidDataError, match=f"can hold {most:,} queries at most"):

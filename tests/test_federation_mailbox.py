@@ -1,6 +1,8 @@
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -27,13 +29,15 @@ PARTIES = [Identity.generate(f"party{place}", Role.COMPUTING, f"127.0.0.1:{7001 
 AGGREGATOR = Identity.generate("aggregator", Role.AGGREGATOR)
 MEMBERS = tuple(identity.member for identity in (ENTITY, OTHER_ENTITY, AGGREGATOR, *PARTIES))
 CONSORTIUM = Consortium(
-    name="Two hospitals", members=MEMBERS, n_classes=3, mechanism=GNMax(40), teachers_per_entity=50, quorum=2,
-    colluding=1, unit=ONE_TEACHER,
+    name="Two hospitals", members=MEMBERS, classes=("a", "b", "c"), mechanism=GNMax(40), teachers_per_entity=50,
+    quorum=2, colluding=1, unit=ONE_TEACHER,
 )  # fmt: skip
 SAME_TERMS = replace(CONSORTIUM, identifier="0" * 32)
 ROWS = np.arange(12, dtype=np.float32).reshape(3, 4)
 BATCH = Batch.make(AGGREGATOR, CONSORTIUM, ROWS)
 HEADER = Header.of(CONSORTIUM, BATCH, Kind.SHARES, "north", "party0")
+THREE = [party.member for party in PARTIES]
+THERE, BACK = (ENTITY.member, THREE[0]), (THREE[0], AGGREGATOR.member)
 PAYLOAD = b"private bytes of an entity"
 ENVELOPE = seal(ENTITY, PARTIES[0].member, HEADER, PAYLOAD)
 
@@ -217,18 +221,22 @@ def test_an_envelope_with_any_one_bit_changed_or_cut_anywhere_is_forged():
 
 def test_what_is_no_file_or_too_long_is_nobodys_labels(tmp_path):
     mailbox = Mailbox(tmp_path)
-    mailbox.put_labels(BATCH, "party0", "a" * 64, b"fine")
-    folder, link, long = (tmp_path / "labels" / BATCH.identifier / f"party0.{run * 64}.sealed" for run in "bcd")
+    mailbox.put_labels(BATCH, *BACK, "a" * 64, b"fine")
+    (fine,) = (path.name for path in (tmp_path / "labels" / BATCH.identifier).iterdir())
+    folder, link, long = (tmp_path / "labels" / BATCH.identifier / fine.replace("a" * 64, run * 64) for run in "bcd")
     folder.mkdir()
     link.symlink_to(tmp_path / "nowhere")
     long.write_bytes(bytes(2**20 + 12 * BATCH.n_queries + 1))
-    assert list(mailbox.labels(BATCH, "party0")) == [("a" * 64, b"fine")]
+    assert list(mailbox.labels(BATCH, *BACK)) == [("a" * 64, b"fine")]
+    one = Batch.make(AGGREGATOR, CONSORTIUM, np.zeros((1, 1)))  # which may ask for a sum of any size
+    mailbox.put_labels(one, *BACK, "a" * 64, bytes(2**21))
+    assert len(list(mailbox.labels(one, *BACK))) == 1
 
 
 PUTS: list[Callable[[Mailbox, bytes], None]] = [
-    lambda mailbox, data: mailbox.put_answer(BATCH, "north", "party0", data),
-    lambda mailbox, data: mailbox.put_answer(BATCH, "north", None, data),
-    lambda mailbox, data: mailbox.put_labels(BATCH, "party0", "a" * 64, data),
+    lambda mailbox, data: mailbox.put_answer(BATCH, *THERE, data),
+    lambda mailbox, data: mailbox.put_answer(BATCH, ENTITY.member, AGGREGATOR.member, data),
+    lambda mailbox, data: mailbox.put_labels(BATCH, *BACK, "a" * 64, data),
 ]
 
 
@@ -251,7 +259,7 @@ def test_a_message_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     order, sync, put = [], os.fsync, documents.put_new
     monkeypatch.setattr(documents.os, "fsync", lambda file: order.append("sync") or sync(file))
     monkeypatch.setattr(documents, "put_new", lambda part, path: order.append("name") or put(part, path))
-    Mailbox(tmp_path).put_answer(BATCH, "north", None, b"x")
+    Mailbox(tmp_path).put_answer(BATCH, *THERE, b"x")
     assert order == ["sync", "name", "sync"]
 
 
@@ -262,14 +270,8 @@ HOSTILE = ["../x", "", "a.b", "a\0b", "/etc", "x" * 41]
 def test_no_name_leaves_the_folder(name, tmp_path):
     mailbox = Mailbox(tmp_path / "shared")
     attempts: list[Callable[[], object]] = [
-        lambda: mailbox.put_answer(BATCH, name, "party0", b""),
-        lambda: mailbox.put_answer(BATCH, "north", name, b""),
-        lambda: mailbox.answer(BATCH, name, "party0"),
-        lambda: mailbox.put_answer(BATCH, name, None, b""),
-        lambda: mailbox.answer(BATCH, name, None),
-        lambda: mailbox.put_labels(BATCH, name, "a" * 64, b""),
-        lambda: mailbox.put_labels(BATCH, "party0", name, b""),
-        lambda: list(mailbox.labels(BATCH, name)),
+        lambda: replace(ENTITY.member, name=name),
+        lambda: mailbox.put_labels(BATCH, *BACK, name, b""),
         lambda: mailbox.batch(name, CONSORTIUM),
         lambda: replace(BATCH, identifier=name),
     ]
@@ -281,13 +283,105 @@ def test_no_name_leaves_the_folder(name, tmp_path):
 
 def test_a_link_a_pipe_a_folder_and_a_huge_file_are_no_messages(tmp_path):
     mailbox = Mailbox(tmp_path)
-    folder = tmp_path / "ballots" / BATCH.identifier
-    folder.mkdir(parents=True)
-    (folder / "link.sealed").symlink_to("/etc/passwd")
-    os.mkfifo(folder / "pipe.sealed")
-    (folder / "folder.sealed").mkdir()
-    with (folder / "huge.sealed").open("wb") as file:
+    link, pipe, folder, huge = (
+        path for path in mailbox.answer_paths(BATCH, ENTITY.member, [*THREE, AGGREGATOR.member])
+    )
+    for path in (link, huge):
+        path.parent.mkdir(parents=True)
+    link.symlink_to("/etc/passwd")
+    os.mkfifo(pipe)
+    folder.mkdir()
+    with huge.open("wb") as file:
         file.truncate(2**40)
-    for name in ("link", "pipe", "folder", "huge"):
+    for recipient in (*THREE, AGGREGATOR.member):
         with pytest.raises(ForgedMessageError, match="no plain file of at most"):
-            mailbox.answer(BATCH, name, None)
+            mailbox.answer(BATCH, ENTITY.member, recipient)
+
+
+def junk_in(folder: Path, *names: str) -> None:
+    """Lay down a text, a folder, a link to nowhere, a pipe and a huge file."""
+    puts: list[Callable[[Path], object]] = [
+        lambda path: path.write_text("{}"),
+        Path.mkdir,
+        lambda path: path.symlink_to("nowhere"),
+        os.mkfifo,
+        lambda path: path.touch() or os.truncate(path, 2**40),
+    ]
+    for name, put in zip(names, puts, strict=True):
+        put(folder / name)
+
+
+def test_members_come_with_their_newest_keys_last_and_junk_is_none(tmp_path):
+    box, renewed = Mailbox(tmp_path), Identity.generate("north", Role.ENTITY)
+    assert box.members() == []
+    laid = [renewed.member, OTHER_ENTITY.member, ENTITY.member]
+    for place, member in enumerate(laid):
+        before = {*tmp_path.rglob("*.json")}
+        box.put_member(member)
+        (path,) = {*tmp_path.rglob("*.json")} - before
+        os.utime(path, (place, place))
+    box.put_member(renewed.member)  # as each step does: the same bytes change nothing
+    junk_in(tmp_path / "members", *(f"south.{digit * 16}.json" for digit in "abcde"))
+    (tmp_path / "members" / "south.json").write_bytes(PARTIES[0].member.to_bytes())
+    assert box.members() == laid
+
+
+def test_the_newest_roster_is_that_with_the_largest_number(tmp_path):
+    box = Mailbox(tmp_path)
+    assert box.newest_roster() is None
+    for number in (0, 10, 9):
+        box.put_roster(replace(CONSORTIUM, roster=number))
+    for name in ("x.json", "-11.json", "11.json.part", "1234567890.json"):
+        (tmp_path / "rosters" / name).write_text("junk")
+    for least in (0, 10):
+        assert box.newest_roster(least) == replace(CONSORTIUM, roster=10)
+    assert box.newest_roster(11) is None
+    with pytest.raises(InvalidDataError, match="other content"):
+        box.put_roster(replace(CONSORTIUM, roster=10, members=MEMBERS[::-1]))
+
+
+def test_a_roster_is_accepted_by_those_who_signed_it(tmp_path):
+    box, after = Mailbox(tmp_path), replace(CONSORTIUM, roster=1)
+    assert box.accepted(CONSORTIUM) == ()
+    for identity in (PARTIES[1], ENTITY):
+        box.put_acceptance(identity, CONSORTIUM)
+    assert box.accepted(CONSORTIUM) == ("north", "party1")
+    assert box.accepted(after) == ()
+    assert box.accepted(replace(CONSORTIUM, name="Others")) == ()  # another roster of the same number
+    shutil.copytree(tmp_path / "accepted" / "0", tmp_path / "accepted" / "1")
+    assert box.accepted(after) == ()
+    of_others = tmp_path / "accepted" / "0"
+    shutil.copy(of_others / "north.signature", of_others / "south.signature")
+    (of_others / "party0.signature").write_bytes(b"")
+    (of_others / "party2.signature").symlink_to("nowhere")
+    assert box.accepted(CONSORTIUM) == ("north", "party1")
+
+
+def test_an_aggregator_with_new_keys_signs_what_it_asked_again(tmp_path):
+    renewed, box = Identity.generate("aggregator", Role.AGGREGATOR), Mailbox(tmp_path)
+    members = tuple(renewed.member if one.role is Role.AGGREGATOR else one for one in MEMBERS)
+    after = replace(CONSORTIUM, members=members, roster=1)
+    own = BATCH.to_bytes()
+    with pytest.raises(ForgedMessageError, match="was not signed by aggregator"):
+        Batch.from_bytes(own, after)
+    again = Batch.from_bytes(own, after, own=True).signed_by(renewed)
+    assert (again.identifier, again.query_hash) == (BATCH.identifier, BATCH.query_hash)
+    for batch, terms in ((BATCH, CONSORTIUM), (again, after)):
+        box.put_batch(batch, terms)
+        assert box.batch_identifiers(terms) == [BATCH.identifier]
+        assert box.batch(BATCH.identifier, terms).to_bytes() == batch.to_bytes()
+    with pytest.raises(ForgedMessageError, match="was not signed by aggregator"):
+        Batch.from_bytes(again.to_bytes(), CONSORTIUM)
+    with pytest.raises(ForgedMessageError, match="damaged"):  # an own copy is checked but for who signed it
+        Batch.from_bytes(own[:-1] + bytes([own[-1] ^ 1]), after, own=True)
+    with pytest.raises(StaleBatchError):
+        Batch.from_bytes(own, SAME_TERMS, own=True)
+
+
+def test_a_batch_under_the_name_of_another_is_refused(tmp_path):
+    box = Mailbox(tmp_path)
+    box.put_batch(BATCH, CONSORTIUM)
+    (path,) = (tmp_path / "batches").iterdir()
+    path.rename(path.with_name(path.name.replace(BATCH.identifier, "a" * 32)))
+    with pytest.raises(ForgedMessageError, match=f"holds batch {BATCH.identifier}"):
+        box.batch("a" * 32, CONSORTIUM)

@@ -1,10 +1,16 @@
-"""Sums of ballots between hospitals: what is opened, what it costs, and what happens when somebody dies or lies."""
+"""Sums of ballots between hospitals: what is opened, what it costs, and what happens when somebody dies or lies.
 
+No row is public: each sum follows from those before it, by a schema that all agreed on.
+"""
+
+import hashlib
+import json
 import math
 import shutil
 import warnings
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,49 +20,48 @@ from hypothesis import strategies as st
 from conftest import REPOSITORY
 from consortia import PARTIES, PATIENT, Computing, all_ended, compute, found, unanimous
 from tutelage.accounting import data_independent
-from tutelage.events import Composed, NoisySumGaussian, SummedNoise
+from tutelage.events import SummedNoise
 from tutelage.exceptions import (
     BudgetExceededError,
     FederationError,
     ForgedMessageError,
     InvalidDataError,
+    InvalidParameterError,
     LedgerMismatchError,
     PartyLostError,
     QuorumError,
     StaleBatchError,
 )
-from tutelage.federation import Batch, Entity, Home
+from tutelage.features import Schema
+from tutelage.federation import Batch, ComputingParty, Consortium, Entity, Home
+from tutelage.federation.computing_party import statement_of
 from tutelage.federation.entity import ballots_of
 from tutelage.federation.mailbox import Kind
-from tutelage.federation.sharing import HEAD_BYTES, SPLIT_NAME_BYTES, added, decode, encode, split
-from tutelage.federation.sums import SharedSums
+from tutelage.federation.sharing import HEAD_BYTES, MODULUS, SALT_BYTES, SPLIT_NAME_BYTES, added, decode, encode, split
+from tutelage.federation.sums import OpenedSum, SharedSums, _answer
 from tutelage.ledger import Ledger
 from tutelage.ledger.turns import is_held
 from tutelage.mechanisms import GNMax, NoisySum
+from tutelage.methods import Additive
 from tutelage.noise import SimulationNoise
-from tutelage.privacy import NeighboringRelation, PrivacyUnit
-from tutelage.students import Moments
-from tutelage.teachers import VectorBallots
 
-ENTITIES, ROWS, PEOPLE, CLASSES = 4, 400, 267, 10  # two classes occur
-MULTIPLIER = 1.0
+ENTITIES, ROWS, PEOPLE, MULTIPLIER = 4, 600, 400, 0.5
 NAMES = [f"hospital-{number}" for number in range(ENTITIES)]
-TEACHER = VectorBallots(n_landmarks=40)
-ROW = PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
-TERMS = {"teachers_per_entity": 1, "teacher": TEACHER, "people": (PEOPLE,) * ENTITIES, "n_classes": CLASSES}
+SCHEMA = Schema({"work": ["private", "public"], "age": (17, 90), "hours": (0.0, 1.0)})
+TERMS = {"teachers_per_entity": 1, "classes": ("no", "yes"), "schema": SCHEMA, "people": (PEOPLE,) * ENTITIES}
 
 
-def people(seed, rows=ROWS):
-    """Return rows, classes and ids; every second person has two rows."""
-    X = np.random.default_rng(seed).normal(size=(rows, 4))
-    return X, (X[:, 0] + X[:, 1] > 0).astype(int), np.arange(rows) * 2 // 3
+def people(seed):
+    """Return a table, classes and ids; every second person has two rows."""
+    rng = np.random.default_rng(seed)
+    age, work, hours = rng.integers(17, 91, ROWS), rng.choice(["private", "public"], ROWS), rng.random(ROWS)
+    score = (age - 50) / 12 + 1.5 * (work == "public") + 2 * hours - 1.5
+    table = {"hours": hours, "age": age.astype(str), "work": work.astype(object), "other": rng.random(ROWS)}
+    return table, (score + rng.logistic(size=ROWS) > 0).astype(int), np.arange(ROWS) * 2 // 3
 
 
-X_PUBLIC, Y_PUBLIC, _ = people(99, 300)
-
-
-def agreed(folder, multiplier=MULTIPLIER, epsilon=40.0, **terms):
-    return found(folder, NoisySum(multiplier), entities=ENTITIES, epsilon=epsilon, **TERMS | terms)
+def agreed(folder, **terms):
+    return found(folder, NoisySum(MULTIPLIER), **{"entities": ENTITIES, "epsilon": 100.0} | TERMS | terms)
 
 
 @pytest.fixture
@@ -64,94 +69,106 @@ def members(tmp_path):
     return agreed(tmp_path)
 
 
-def numbers_in(members, batch):
-    return members.consortium.sums().round_of(batch).coef.size
+@pytest.fixture(scope="module")
+def sums(tmp_path_factory):
+    return agreed(tmp_path_factory.mktemp("agreed")).consortium.sums()
 
 
-def asked(members):
-    batch = members.aggregator().ask(X_PUBLIC, members.mailbox).batch
+def first_of(sums):
+    return sums.begun("first")
+
+
+def asked_by(members):
+    batch = members.aggregator().ask_sum("first", members.mailbox).batch
     assert batch is not None
-    return batch
-
-
-def cast(members, batch, number):
-    X, y, ids = people(number)
-    return members.entity(NAMES[number]).cast(batch, X, y, members.mailbox, entity_ids=ids)
+    return batch, members.consortium.sums().round_of(batch)
 
 
 def cast_by(members, batch, numbers: Iterable[int] = range(ENTITIES)):
     for number in numbers:
-        cast(members, batch, number)
+        X, y, ids = people(number)
+        members.entity(NAMES[number]).cast(batch, X, y, members.mailbox, entity_ids=ids)
 
 
-def plain(members, batch, numbers: Iterable[int] = range(ENTITIES)) -> np.ndarray:
+def plain(sums, asked, seeds: Any = range(ENTITIES)) -> np.ndarray:
     """Return the sum of the ballots without noise, as nobody in the consortium ever sees it."""
-    terms, rounds = members.consortium, members.consortium.sums().round_of(batch)
-    return np.sum([ballots_of(terms.scheme, rounds, *people(number)).totals for number in numbers], axis=0)
+    return np.sum([ballots_of(sums, asked, *people(seed)).totals for seed in seeds], axis=0)
 
 
 def sent(members, batch, name):
     """Return what all three computing parties together would open of one hospital."""
     payloads = members.payloads(batch, name)
     assert len({payload[:SPLIT_NAME_BYTES] for payload in payloads}) == 1
-    return added([payload[HEAD_BYTES:] for payload in payloads], (CLASSES, numbers_in(members, batch) // CLASSES))
-
-
-def share_of(members, batch):
-    number = members.consortium.sums().round_of(batch).number
-    return members.consortium.sums().event_of_round(number, numbers_in(members, batch)).sigma_of_share
+    return added([payload[HEAD_BYTES:] for payload in payloads], members.consortium.sums().round_of(batch).shape)
 
 
 def is_normal(values):
-    """Whether the mean square of standardized noise is that of σ = 1, up to 4.5 standard errors."""
-    return abs(np.mean(np.square(values)) - 1) < 4.5 * math.sqrt(2 / np.size(values))
+    """Whether the mean square of standardized noise is that of σ = 1, up to five standard errors of its third root."""
+    spread = 2 / (9 * np.size(values))
+    return abs(np.mean(np.square(values)) ** (1 / 3) - (1 - spread)) < 5 * math.sqrt(spread)
 
 
-def test_two_rounds_open_the_noisy_sums_and_teach_a_student(members):
-    identifiers, collected = set(), None
-    for number in range(2):
-        batch = asked(members)
-        assert members.consortium.sums().round_of(batch).number == number
-        assert asked(members).identifier == batch.identifier
+def right(asked, seed=99):
+    table, y, _ = people(seed)
+    return np.mean(asked.classifier.predict(table) == np.array(["no", "yes"])[y])
+
+
+def packed(members, row):
+    return Batch.make(members.home("aggregator").identity, members.consortium, row)
+
+
+def row_of(*opened, **more):
+    said = {"file": "opened sums", "format": 1, "release": "first", "people": dict.fromkeys(NAMES, PEOPLE)}
+    said |= {"sums": [*opened], **more}
+    return np.frombuffer(json.dumps(said).encode(), dtype=np.uint8)[None]
+
+
+def test_three_sums_are_opened_one_after_another_and_teach_a_table(members):
+    sums, identifiers, collected, spent, noise = members.consortium.sums(), set(), None, [], []
+    for number in range(3):
+        batch, asked = asked_by(members)
+        assert asked_by(members)[0].identifier == batch.identifier
+        assert asked.number == number
         cast_by(members, batch)
+        share = sums.event_asked(asked.request).sigma_of_share
+        assert is_normal((sent(members, batch, NAMES[0]) - plain(sums, asked, [0])) / share)
         all_ended(members, batch)
-        collected = members.aggregator().collect_sum(batch, members.mailbox)
-        assert collected.entities == tuple(NAMES)
-        assert collected.rounds_left == 1 - number
-        # Four hospitals add a share each, where three are counted on.
-        noise = (collected.values - plain(members, batch)) / (share_of(members, batch) * math.sqrt(ENTITIES))
-        assert is_normal(noise)
-        assert not is_normal(noise * 2)
-        assert not is_normal(noise / 2)
+        collected: Any = members.aggregator().collect_sum(batch, members.mailbox)
+        assert (collected.entities, collected.rounds_left) == (tuple(NAMES), 2 - number)
+        # Four hospitals add a share each, where two are counted on.
+        noise.extend(((collected.values - plain(sums, asked)) / (share * math.sqrt(ENTITIES))).ravel())
         again = members.aggregator().collect_sum(batch, members.mailbox)
         np.testing.assert_array_equal(again.values, collected.values)
         identifiers.add(batch.identifier)
-    assert collected is not None
-    assert len(identifiers) == 2
-    assert np.mean(collected.round.classifier.predict(X_PUBLIC) == Y_PUBLIC) > 0.9
+        spent.append(members.ledger(NAMES[0]).state().spent)
+    assert len(identifiers) == 3
+    assert is_normal(noise)
+    assert not is_normal(np.multiply(noise, 2))
+    assert not is_normal(np.divide(noise, 2))
+    assert right(collected.round) > 0.68
+    assert [step["column"] for step in collected.round.classifier[-1].effects()][1] == "age"
     state = members.ledger("aggregator").state()
-    assert members.aggregator().ask(X_PUBLIC, members.mailbox).batch is None
+    assert members.aggregator().ask_sum("first", members.mailbox) == (None, 0)
     assert members.ledger("aggregator").state() == state
-    numbers = collected.values.size
-    whole = Composed(tuple(members.consortium.sums().event_of_round(number, numbers) for number in range(2)))
-    for name in ("aggregator", "hospital-0"):
+    for name in ("aggregator", *NAMES):
         ledger = members.ledger(name)
         assert ledger.state().unsettled == 0
-        assert ledger.state().spent == pytest.approx(ledger.share_of(whole), rel=1e-6)
+        assert spent[-1] == pytest.approx(ledger.share_of(sums.event_from(0)), rel=1e-3)
         ledger.verify()
+    assert [each / spent[-1] for each in spent[:2]] == pytest.approx([0.45, 0.7], abs=0.01)
     kinds = [entry["kind"] for entry in members.ledger("aggregator").export()]
-    assert kinds == ["opened", *["reserved", "answered"] * 2]
+    assert kinds == ["opened", *["reserved", "answered"] * 3]
 
 
 def test_a_hospital_draws_the_noise_that_its_ledger_was_charged_for(members, monkeypatch):
-    batch, member = asked(members), members.home(NAMES[0]).identity.member
-    event = members.consortium.sums().event_of_round(0, numbers_in(members, batch))
+    (batch, asked), member = asked_by(members), members.home(NAMES[0]).identity.member
+    event = members.consortium.sums().event_asked(asked.request)
     wider = SummedNoise(replace(event.event, sigma=3 * event.event.sigma), event.shares)
     monkeypatch.setattr(SharedSums, "event_of", lambda *_: wider)
     members.consortium.reserve(members.ledger(NAMES[0]), batch, member, 1)
     monkeypatch.undo()
-    cast(members, batch, 0)
-    noise = sent(members, batch, NAMES[0]) - plain(members, batch, [0])
+    cast_by(members, batch, [0])
+    noise = sent(members, batch, NAMES[0]) - plain(members.consortium.sums(), asked, [0])
     assert is_normal(noise / wider.sigma_of_share)
     assert not is_normal(noise / event.sigma_of_share)
 
@@ -164,30 +181,35 @@ def killed(monkeypatch, send, *given):
             send(*given)
 
 
+def cast_one(members, batch):
+    X, y, ids = people(0)
+    return members.entity(NAMES[0]).cast(batch, X, y, members.mailbox, entity_ids=ids)
+
+
 def test_people_who_withdrew_are_in_no_ballot_that_is_drawn_later(members, monkeypatch):
-    batch, (X, y, ids), drawn = asked(members), people(0), []
+    (batch, asked), (X, y, ids), drawn = asked_by(members), people(0), []
     ledger, sums, honest = members.ledger(NAMES[0]), members.consortium.sums(), SharedSums.payloads
 
     def without(*gone):
         kept = ~np.isin(ids, gone)
-        return ballots_of(sums, sums.round_of(batch), X[kept], y[kept], ids[kept]).totals
+        return ballots_of(sums, asked, {name: each[kept] for name, each in X.items()}, y[kept], ids[kept]).totals
 
-    killed(monkeypatch, cast, members, batch, 0)
+    killed(monkeypatch, cast_one, members, batch)
     spent = ledger.state().spent
     monkeypatch.setattr(
         SharedSums, "payloads", lambda *given: (is_held(ledger.path) and drawn.append(given[1])) or honest(*given)
     )
     ledger.withdraw([7])
-    first = cast(members, batch, 0)  # paid for before, and never stored
+    first = cast_one(members, batch)  # paid for before, and never stored
     ledger.withdraw([8, 9])
-    assert cast(members, batch, 0) == first._replace(repeated=True)
+    assert cast_one(members, batch) == first._replace(repeated=True)
     assert ledger.verify().spent == spent > 0
     np.testing.assert_array_equal(drawn, [without(7)])
-    batch = members.aggregator().ask(X_PUBLIC[1:], members.mailbox).batch
-    cast(members, batch, 0)
+    for release, gone in (("second", [7, 8, 9]), ("third", ids)):
+        ledger.withdraw(gone)
+        again = members.aggregator().ask_sum(release, members.mailbox).batch
+        cast_one(members, again)
     np.testing.assert_array_equal(drawn[1], without(7, 8, 9))
-    ledger.withdraw(ids)
-    cast(members, members.aggregator().ask(X_PUBLIC[2:], members.mailbox).batch, 0)
     assert not drawn[2].any()
 
 
@@ -205,52 +227,52 @@ def test_votes_after_a_withdrawal_are_refused_and_those_that_were_stored_are_sen
 
 
 def test_somebody_who_withdraws_while_ballots_are_cast_is_in_none(members, monkeypatch):
-    batch, ledger, leave_out = asked(members), members.ledger(NAMES[0]), Ledger.leave_out
+    (batch, _), ledger, leave_out = asked_by(members), members.ledger(NAMES[0]), Ledger.leave_out
     monkeypatch.setattr(Ledger, "leave_out", lambda *given: ledger.withdraw([7]) and leave_out(*given))
     with pytest.raises(LedgerMismatchError, match="repeat it"):
-        cast(members, batch, 0)
+        cast_one(members, batch)
     assert ledger.state().spent == 0
-    assert not cast(members, batch, 0).repeated
+    assert not cast_one(members, batch).repeated
 
 
 @pytest.mark.rest
 def test_a_hospital_that_missed_a_round_takes_part_in_the_next(members):
-    first = asked(members)
+    sums, (first, asked) = members.consortium.sums(), asked_by(members)
     cast_by(members, first, [0, 1, 2])
     compute(members, first)
     with pytest.raises(StaleBatchError, match="computed already, without hospital-3"):
-        cast(members, first, 3)
+        cast_by(members, first, [3])
     collected = members.aggregator().collect_sum(first, members.mailbox)
-    assert (collected.entities, collected.rounds_left) == (tuple(NAMES[:3]), 1)
-    noise = (collected.values - plain(members, first, [0, 1, 2])) / (share_of(members, first) * math.sqrt(3))
-    assert is_normal(noise)
-    second = asked(members)
+    assert (collected.entities, collected.rounds_left) == (tuple(NAMES[:3]), 2)
+    share = sums.event_asked(asked.request).sigma_of_share
+    assert is_normal((collected.values - plain(sums, asked, [0, 1, 2])) / (share * math.sqrt(3)))
+    second, _ = asked_by(members)
     cast_by(members, second)
     compute(members, second)
     collected = members.aggregator().collect_sum(second, members.mailbox)
-    assert collected.entities == tuple(NAMES)
-    assert collected.round.people == 3 * PEOPLE
+    assert [one.entities for one in collected.round.opened.sums] == [tuple(NAMES[:3]), tuple(NAMES)]
     spent = [members.ledger(name).state().spent for name in NAMES]
-    assert spent[3] == pytest.approx(0.3 * spent[0], rel=1e-6)  # what the second round takes
-    assert np.mean(collected.round.classifier.predict(X_PUBLIC) == Y_PUBLIC) > 0.9
+    assert spent[3] == pytest.approx(spent[0] * 0.25 / 0.7, rel=0.01)  # what the second round takes
+    assert right(collected.round) > 0.68
 
 
 def test_whose_ballots_are_in_a_sum_is_collected_again_if_it_is_lost(members):
-    batch = asked(members)
+    batch, _ = asked_by(members)
     cast_by(members, batch)
     compute(members, batch)
     before = members.aggregator().collect_sum(batch, members.mailbox)
     shutil.rmtree(members.folder / "aggregator" / "opened")
     with pytest.raises(StaleBatchError, match="list of hospitals"):
-        asked(members)
-    np.testing.assert_array_equal(members.aggregator().collect_sum(batch, members.mailbox).values, before.values)
-    np.testing.assert_array_equal(members.consortium.sums().round_of(asked(members)).coef, before.round.coef)
+        asked_by(members)
+    again = members.aggregator().collect_sum(batch, members.mailbox)
+    np.testing.assert_array_equal(again.values, before.values)
+    np.testing.assert_array_equal(asked_by(members)[1].opened.to_row(), before.round.opened.to_row())
 
 
 @pytest.mark.rest
 @pytest.mark.parametrize("killed", [True, "agreeing"])
 def test_a_party_killed_in_the_middle_opens_nothing_and_the_same_ballots_are_added_later(killed, members):
-    batch = asked(members)
+    batch, _ = asked_by(members)
     cast_by(members, batch)
     running = [Computing(members, name, batch, killed=killed if name == "right" else False) for name in PARTIES]
     for party in running[:2]:
@@ -267,164 +289,41 @@ def test_a_party_killed_in_the_middle_opens_nothing_and_the_same_ballots_are_add
 
 
 def test_shares_that_do_not_belong_together_open_nothing(members):
-    batch = asked(members)
+    batch, asked = asked_by(members)
     cast_by(members, batch)
     compute(members, batch)
     (place,) = (members.mailbox.folder / "labels" / batch.identifier).glob("middle.*")
     head = members.opened(batch, "middle", "aggregator", place.read_bytes(), Kind.LABELS).partition(b"\n")[0]
-    false = split(np.zeros(numbers_in(members, batch), dtype=np.int64))[0]
+    false = split(np.zeros(math.prod(asked.shape), dtype=np.int64))[0]
     place.write_bytes(members.sealed(batch, Kind.LABELS, "middle", "aggregator", head + b"\n" + false))
     with pytest.raises(ForgedMessageError, match="open to no sum of ballots"):
         members.aggregator().collect_sum(batch, members.mailbox)
 
 
-NOTHING_SPENT = {
-    "other columns": (lambda X, y, ids: (X[:, :3], y, ids), r"must be numbers of shape \(rows, 4\)"),
-    "no rows": (lambda X, y, ids: (X[:0], y[:0], ids[:0]), "`X` must be private rows"),
-    "fewer labels": (lambda X, y, ids: (X, y[:-1], ids), "one class index for each"),
-    "names of classes": (lambda X, y, ids: (X, y.astype(str), ids), "`y` must hold class indices"),
-    "another class": (lambda X, y, ids: (X, y + 9, ids), "from 0 to 9"),
-    "nobody's rows": (lambda X, y, ids: (X, y, None), "`entity_ids` must say whose row it is: the terms protect one"),
-    "fewer ids": (lambda X, y, ids: (X, y, ids[:-1]), "one id for each of the 400 rows"),
-    "missing values": (lambda X, y, ids: (np.where(X > 2, np.nan, X), y, ids), "must hold finite numbers"),
-}
-
-
-@pytest.mark.parametrize("what", NOTHING_SPENT)
-def test_rows_that_do_not_fit_are_refused_before_anything_is_spent(what, members):
-    change, message = NOTHING_SPENT[what]
-    X, y, ids = change(*people(0))
-    with pytest.raises(InvalidDataError, match=message):
-        members.entity(NAMES[0]).cast(asked(members), X, y, members.mailbox, entity_ids=ids)
-    assert members.ledger(NAMES[0]).state().spent == 0
-
-
-ODD = {
-    "units": (lambda X: X * [1, 1000, 1, 1], "column 'column 1' is about "),
-    "scaler": (lambda X: (X - X.mean(axis=0)) / X.std(axis=0), "A scaler seems to have been fitted on private rows"),
-    "range": (lambda X: np.add(X, [0, 0, 40, 0]), "column 'column 2' is about"),
-    "nothing": (lambda X: X, None),
-}
-
-
-@pytest.mark.parametrize("scaled", [False, True])
-@pytest.mark.parametrize("what", ODD)
-def test_an_owner_is_told_of_odd_columns_before_anything_is_spent_and_nobody_else(what, scaled, members, monkeypatch):
-    change, said = ODD[what]
-    sizes = np.array([1, 1, 1, 500 if scaled else 1])  # with which the map begins with a scaling
-    batch = members.aggregator().ask(X_PUBLIC * sizes, members.mailbox).batch
-    assert len(members.consortium.sums().round_of(batch).features) == 3 + scaled
-    (X, y, ids), name, spent = people(0), NAMES[0], []
-    X = change(X) * (1 if what == "scaler" else sizes)
-    monkeypatch.setattr(warnings, "warn", lambda *_, **__: spent.append(members.ledger(name).state().spent))
-    members.entity(name).cast(batch, X, y, members.mailbox, entity_ids=ids)
-    assert set(spent) == ({0} if said else set())
-    monkeypatch.undo()
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("error")  # which may not make a hospital fail
-        members.entity(name).cast(batch, X, y, members.mailbox, entity_ids=ids)
-    assert said is None or any(said in str(one.message) for one in told)
-    assert bool(told) == (said is not None)
-    for path in [*members.mailbox.folder.rglob("*"), *(members.folder / name).rglob("*")]:
-        assert not path.is_file() or b"private rows" not in path.read_bytes().lower()
-
-
-def test_a_budget_without_room_for_all_rounds_refuses_the_first(tmp_path):
-    """Of a sum in two rounds, one is worth little: nothing is begun that cannot be ended."""
-    members = agreed(tmp_path)
-    one = data_independent.epsilon(members.consortium.sums().event_of_round(0, 82), 1e-5).epsilon
-    two = members.consortium.epsilon_of_queries(1, 1e-5).epsilon
-    batch, (X, y, ids) = asked(members), people(0)
-    small = Ledger.in_memory(epsilon=(one + two) / 2, delta=1e-5, unit=PATIENT)
-    with pytest.raises(BudgetExceededError):
-        Entity(members.home(NAMES[0]), small).cast(batch, X, y, members.mailbox, entity_ids=ids)
-    assert small.state().spent == 0
-    (members.folder / "aggregator" / "ledger").unlink()
-    Ledger.create(members.folder / "aggregator" / "ledger", epsilon=(one + two) / 2, delta=1e-5, unit=PATIENT)
-    with pytest.raises(BudgetExceededError):
-        members.aggregator().ask(X_PUBLIC + 1, members.mailbox)
-    assert members.mailbox.batch_identifiers() == [batch.identifier]
-
-
-def test_votes_and_sums_are_not_mixed(members, tmp_path):
-    batch, (X, y, ids) = asked(members), people(0)
-    with pytest.raises(FederationError, match="about sums of ballots"):
-        members.entity(NAMES[0]).vote(batch, np.zeros((1, 1), dtype=int), members.mailbox)
-    with pytest.raises(FederationError, match="Use `collect_sum`"):
-        members.aggregator().collect(batch, members.mailbox)
-    votes = found(tmp_path / "votes", GNMax(8.0))
-    counted = votes.ask(5)
-    with pytest.raises(FederationError, match="are about votes"):
-        votes.entity(NAMES[0]).cast(counted, X, y, votes.mailbox, entity_ids=ids)
-    with pytest.raises(FederationError, match="are about votes"):
-        votes.aggregator().collect_sum(counted, votes.mailbox)
-
-
-def test_a_round_comes_back_from_its_batch(members):
-    batch = asked(members)
-    first = members.consortium.sums().round_of(batch)
-    assert first.earlier == ()
-    second = members.consortium.sums().round_after(first, plain(members, batch), NAMES)
-    packed = Batch.make(members.home("aggregator").identity, members.consortium, second.to_row())
-    read = members.consortium.sums().round_of(packed)
-    assert (read.number, read.people, read.radius) == (1, ENTITIES * PEOPLE, second.radius)
-    np.testing.assert_array_equal(read.coef, second.coef)
-    np.testing.assert_array_equal(read.features.transform(X_PUBLIC), first.seen)
-    np.testing.assert_array_equal(read.earlier[0].values, second.earlier[0].values)
-    np.testing.assert_array_equal(read.to_row(), second.to_row())
-    assert np.mean(read.classifier.predict(X_PUBLIC) == Y_PUBLIC) > 0.9
-
-
-def damaged_rounds(members):
-    first = members.consortium.sums().round_of(asked(members))
-    row, (numbers, _) = first.to_row(), first.coef.shape
-    moments = Moments(np.zeros((CLASSES, numbers)), 1.0, 1.0)
-
-    def swapped(old, new):
-        return np.frombuffer(row.tobytes().replace(old, new), np.uint8)[None]
-
-    yield "cut short", row[:, :-8]
-    yield "longer", np.concatenate([row, row[:, :8]], axis=1)
-    yield "no bytes", row.astype(np.int64)
-    yield "two rows", np.repeat(row, 2, axis=0)
-    yield "no header", row[:, 100:]
-    yield "an unknown map", swapped(b"PublicKernel", b"PublicXernel")
-    yield "another file", swapped(b'"round"', b'"rouns"')
-    yield "a shape of nothing", swapped(b'["radius",[]]', b'["radius",[0]]')
-    yield "more classes", replace(first, coef=np.zeros((numbers, CLASSES + 1))).to_row()
-    yield "more numbers", replace(first, coef=np.zeros((TEACHER.n_landmarks + 2, CLASSES))).to_row()
-    yield "not finite", replace(first, coef=np.full((numbers, CLASSES), np.nan)).to_row()
-    yield "no radius", replace(first, radius=0.0).to_row()
-    yield "a round too many", replace(first, earlier=(moments, moments)).to_row()
-    yield "sums of another shape", replace(first, earlier=(moments._replace(values=np.zeros((3, 3))),)).to_row()
-
-
-def test_a_batch_that_holds_no_round_is_refused_before_anything_is_spent(members):
-    identity, (X, y, ids) = members.home("aggregator").identity, people(0)
-    for what, row in damaged_rounds(members):
-        batch = Batch.make(identity, members.consortium, row)
-        with pytest.raises(ForgedMessageError, match="no round of a sum"):
-            members.entity(NAMES[0]).cast(batch, X, y, members.mailbox, entity_ids=ids)
-        assert members.ledger(NAMES[0]).state().spent == 0, what
-
-
-def test_the_event_has_the_noise_of_the_honest(members):
-    terms = members.consortium
-    event = terms.sums().event_of_round(0, 82)
-    assert isinstance(event, SummedNoise)
-    assert (event.shares, event.variables, event.unit) == (2, 82, PATIENT)
-    assert event.event == NoisySumGaussian(MULTIPLIER / math.sqrt(0.7) * TEACHER.norm, TEACHER.norm**2, 82, PATIENT)
-    # Two rounds cost what one sum with the terms' noise does.
-    one = data_independent.epsilon(NoisySumGaussian(MULTIPLIER * TEACHER.norm, TEACHER.norm**2, 82, PATIENT), 1e-5)
-    assert terms.epsilon_of_queries(1, 1e-5).epsilon == pytest.approx(one.epsilon, rel=1e-3)
-    assert terms.epsilon_of_queries(1, 1e-5).epsilon < 12
-    assert terms.most_queries() == 1
+def test_the_hash_of_a_partys_shares_confirms_no_guess_of_a_hospitals_sum(members):
+    """Two colluding parties hold two shares of three, the name of the splitting, and the third party's statement."""
+    batch, asked = asked_by(members)
+    cast_by(members, batch, [0])
+    payloads, numbers = members.payloads(batch, NAMES[0]), (math.prod(asked.shape),)
+    total = added([payload[HEAD_BYTES:] for payload in payloads], numbers)
+    held, _ = ComputingParty(members.home(PARTIES[2]))._held(batch, members.mailbox)
+    name, digest = json.loads(statement_of(members.consortium, batch, held, None))["held"][NAMES[0]]
+    known = sum(decode(payload[HEAD_BYTES:], numbers) for payload in payloads[:2])
+    share = encode((total.astype(object) - known) % MODULUS)
+    salts = [payload[SPLIT_NAME_BYTES:HEAD_BYTES] for payload in payloads]
+    assert len(set(salts)) == 3
+    assert {len(salt) for salt in salts} == {SALT_BYTES} == {32}
+    # With the third party's salt the hash is confirmed, and with nothing that the two hold.
+    assert hashlib.sha256(bytes.fromhex(name) + salts[2] + share).hexdigest() == digest
+    for guessed in (b"", *salts[:2], bytes(SALT_BYTES)):
+        assert hashlib.sha256(bytes.fromhex(name) + guessed + share).hexdigest() != digest
 
 
 @pytest.mark.rest
-def test_the_parties_tell_each_other_whose_ballots_they_hold_and_nothing_else(members, tmp_path):
+def test_without_a_test_of_sizes_the_parties_tell_each_other_whose_ballots_they_hold_and_nothing_else(tmp_path):
     """No share of a number passes between them, so that two of them know no more than their own shares."""
-    batch, folder = asked(members), tmp_path / "transcripts"
+    members, folder = agreed(tmp_path, size_test=False), tmp_path / "transcripts"
+    batch, _ = asked_by(members)
     folder.mkdir()
     cast_by(members, batch)
     all_ended(members, batch, transcripts=folder)
@@ -434,6 +333,22 @@ def test_the_parties_tell_each_other_whose_ballots_they_hold_and_nothing_else(me
         assert "opened" not in seen
 
 
+def test_the_sums_cost_what_those_of_a_fit_do_with_the_noise_of_the_honest(sums):
+    whole = Additive(NoisySum(MULTIPLIER)).event_of_sums(sums.public(1).sizes)
+    assert [one.event for one in whole.flatten()] == [one.event for one in sums.events]
+    assert {one.shares for one in sums.events} == {sums.terms.honest} == {2}
+    cost = sums.terms.epsilon_of_queries(1, 1e-5).epsilon
+    assert cost == pytest.approx(data_independent.epsilon(whole, 1e-5).epsilon, rel=1e-3)
+    assert sums.terms.most_queries() == 1
+    asked = first_of(sums)
+    for most in sums.events:
+        event = sums.event_asked(asked.request)
+        assert (event.event.sigma, event.event.norm_squared) == (most.event.sigma, most.event.norm_squared)
+        assert (event.event.unit, event.event.nonnegative) == (PATIENT, most.event.nonnegative)
+        assert event.variables <= most.variables
+        asked = sums.round_after(asked, plain(sums, asked), NAMES)
+
+
 def documented(row):
     """Return the numbers of a row of a table of docs/federation.md."""
     page = (REPOSITORY / "docs" / "federation.md").read_text()
@@ -441,28 +356,252 @@ def documented(row):
     return [float(cell) for cell in line.split("|")[2:-1]]
 
 
-def test_the_documented_costs_are_those_of_the_terms(members):
+def test_the_documented_costs_are_those_of_the_terms(sums):
     multipliers = documented("`noise_multiplier` |")
     assert multipliers == [64, 32, 16, 8, 4, 2]
-    terms = [replace(members.consortium, mechanism=NoisySum(each)) for each in multipliers]
-    found = [each.epsilon_of_queries(1, 1e-5).epsilon for each in terms]
-    assert documented("ε at δ = 1e-5, all rounds |") == [math.ceil(each * 1e4) / 1e4 for each in found]
-    left = [replace(members.consortium, mechanism=NoisySum(8 * math.sqrt(j / 5))) for j in (5, 4, 3, 2, 1)]
-    found = [each.epsilon_of_queries(1, 1e-5).epsilon for each in left]
-    assert documented("ε at δ = 1e-5, multiplier 8 |") == [math.ceil(each * 1e4) / 1e4 for each in found]
+    terms = [replace(sums.terms, mechanism=NoisySum(each)) for each in multipliers]
+    costs = [each.epsilon_of_queries(1, 1e-5).epsilon for each in terms]
+    assert documented("ε at δ = 1e-5, all rounds |") == [math.ceil(each * 1e4) / 1e4 for each in costs]
+    left = [replace(sums.terms, mechanism=NoisySum(8 * math.sqrt(j / 5))) for j in (5, 4, 3, 2, 1)]
+    costs = [each.epsilon_of_queries(1, 1e-5).epsilon for each in left]
+    assert documented("ε at δ = 1e-5, multiplier 8 |") == [math.ceil(each * 1e4) / 1e4 for each in costs]
 
 
-def test_what_colluders_leave_is_noise_enough_and_shares_for_everybody_are_not(members):
+def test_what_colluders_leave_is_noise_enough_and_shares_for_everybody_are_not(sums):
     """Seeded. A colluder subtracts its own share. Planted fault: shares that are sized for all who answer."""
-    event = members.consortium.sums().event_of_round(0, 20_000)
+    event = sums.events[0]
 
     def left(shares):
         sigma = replace(event, shares=shares).sigma_of_share
         drawn = SimulationNoise(3).discrete_gaussian(sigma, (3, 20_000))  # of a quorum of 3, one colludes
         return (drawn.sum(axis=0) - drawn[2]) / event.event.sigma
 
-    assert is_normal(left(members.consortium.honest))
-    assert not is_normal(left(members.consortium.quorum))
+    assert is_normal(left(sums.terms.honest))
+    assert not is_normal(left(sums.terms.quorum))
+
+
+def test_ballots_of_hospitals_add_up_to_those_of_all_and_one_person_moves_them_by_their_length(sums):
+    asked, tables = first_of(sums), [people(seed) for seed in range(ENTITIES)]
+    joined = {name: np.concatenate([X[name] for X, _, _ in tables]) for name in tables[0][0]}
+    y = np.concatenate([each[1] for each in tables])
+    ids = np.concatenate([each[2] + number * 10**6 for number, each in enumerate(tables)])
+    for event in sums.events:
+        total = plain(sums, asked)
+        np.testing.assert_array_equal(ballots_of(sums, asked, joined, y, ids).totals, total)
+        X, labels, whose = people(0)
+        for person in (0, 1):
+            mine = whose == person
+            changed = {name: np.where(mine, "zzz", cells.astype(object)) for name, cells in X.items()}
+            after = ballots_of(sums, asked, changed, np.where(mine, 1 - labels, labels), whose)
+            left = {name: cells[~mine] for name, cells in X.items()}
+            gone = ballots_of(sums, asked, left, labels[~mine], whose[~mine])
+            alone = {name: cells[mine] for name, cells in X.items()}
+            own = ballots_of(sums, asked, alone, labels[mine], whose[mine]).totals
+            np.testing.assert_array_equal(plain(sums, asked, [0]) - gone.totals, own)
+            for other, factor in ((after, 2 if event.event.nonnegative else 4), (gone, 1)):
+                moved = ((other.totals - plain(sums, asked, [0])) ** 2).sum()
+                assert 0 < moved <= factor * event.event.norm_squared
+        asked = sums.round_after(asked, total, NAMES)
+
+
+def test_hospitals_that_answered_stand_for_all(sums):
+    asked = first_of(sums)
+    for seeds in ([0, 1, 2], [0, 1], [2]):
+        asked = sums.round_after(asked, plain(sums, asked, seeds), [NAMES[seed] for seed in seeds])
+    assert right(asked) > 0.75
+    event = sums.events[0]
+    answer = _answer(OpenedSum((NAMES[2],), (7,) * event.variables), dict.fromkeys(NAMES, PEOPLE), event)
+    assert set(answer.values.ravel()) == {28}
+    assert answer.sigma == pytest.approx(4 * event.sigma_of_share)
+    asked = sums.round_after(first_of(sums), plain(sums, first_of(sums)), NAMES)
+    assert right(asked) > 0.75  # by counts alone: what was not opened teaches nothing
+
+
+def test_a_round_comes_back_from_its_batch(members):
+    sums, (_, first) = members.consortium.sums(), asked_by(members)
+    assert first.opened.sums == ()
+    second = sums.round_after(first, plain(sums, first), NAMES)
+    read = sums.round_of(packed(members, second.opened.to_row()))
+    assert (read.number, read.opened, read.request.subject) == (1, second.opened, second.request.subject)
+    np.testing.assert_array_equal(read.opened.to_row(), second.opened.to_row())
+    assert read.classifier[-1].effects() == second.classifier[-1].effects()
+
+
+OPENED = {"entities": NAMES, "values": [0] * 106}
+DAMAGED = {
+    "no JSON": np.zeros((1, 9), dtype=np.uint8),
+    "numbers": np.zeros((1, 9)),
+    "another file": row_of(file="round"),
+    "more than sums": row_of(more=1),
+    "no sums": row_of(sums=None),
+    "no name": row_of(release=""),
+    "nobody's people": row_of(people={}),
+    "no people": row_of(people=dict.fromkeys(NAMES, 0)),
+    "two rows": np.repeat(row_of(OPENED), 2, axis=0),
+    "cut short": row_of(OPENED)[:, :-8],
+    "a stranger": row_of(OPENED | {"entities": [*NAMES, "hospital-9"]}),
+    "one twice": row_of(OPENED | {"entities": NAMES[:1] * 2}),
+    "nobody": row_of(OPENED | {"entities": []}),
+    "too few numbers": row_of(OPENED | {"values": [0] * 105}),
+    "fractions": row_of(OPENED | {"values": [0.5] * 106}),
+    "no honest sum": row_of(OPENED | {"values": [2**51] * 106}),
+    "beyond 64 bits": row_of(OPENED | {"values": [2**80] * 106}),
+    "too many sums": row_of(*[OPENED] * 3),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+def test_a_batch_that_no_sums_lead_to_is_refused_before_anything_is_spent(what, members):
+    numbers = math.prod(first_of(members.consortium.sums()).shape)
+    assert numbers == 106, "adapt OPENED"
+    members.consortium.sums().round_of(packed(members, row_of(OPENED)))
+    X, y, ids = people(0)
+    with pytest.raises(ForgedMessageError):
+        members.entity(NAMES[0]).cast(packed(members, DAMAGED[what]), X, y, members.mailbox, entity_ids=ids)
+    assert members.ledger(NAMES[0]).state().spent == 0
+
+
+HUGE = 2**50 - 1
+
+
+@given(st.data())
+def test_no_row_makes_a_ballot_fail_whatever_an_aggregator_says_was_opened(sums, data):
+    X, y, ids = people(0)
+    asked = first_of(sums)
+    for _ in range(data.draw(st.integers(1, 2))):
+        cells = math.prod(asked.shape)
+        values = data.draw(st.lists(st.sampled_from([0, 1, -1, 5000, HUGE, -HUGE]), min_size=cells, max_size=cells))
+        entities = data.draw(st.sampled_from([NAMES, NAMES[:1]]))
+        try:
+            asked = sums.round_after(asked, np.array(values), entities)
+        except ForgedMessageError:  # before a row is read
+            break
+    cast = ballots_of(sums, asked, X, y, ids)
+    assert cast.form == asked.request.form
+
+
+NOTHING_SPENT = {
+    "no column names": (lambda X, y, ids: (np.column_stack([*X.values()]), y, ids), "named columns"),
+    "a column is missing": (lambda X, y, ids: ({"age": X["age"], "work": X["work"]}, y, ids), "no column 'hours'"),
+    "no rows": (lambda X, y, ids: ({name: each[:0] for name, each in X.items()}, y[:0], ids[:0]), "be private rows"),
+    "fewer labels": (lambda X, y, ids: (X, y[:-1], ids), "one class index for each"),
+    "names of classes": (lambda X, y, ids: (X, y.astype(str), ids), "`y` must hold class indices"),
+    "another class": (lambda X, y, ids: (X, y + 1, ids), "from 0 to 1"),
+    "nobody's rows": (lambda X, y, ids: (X, y, None), "`entity_ids` must say whose row it is"),
+    "fewer ids": (lambda X, y, ids: (X, y, ids[:-1]), "one id for each of the 600 rows"),
+}
+
+
+@pytest.mark.parametrize("what", NOTHING_SPENT)
+def test_rows_that_do_not_fit_are_refused_before_anything_is_spent(what, members):
+    change, message = NOTHING_SPENT[what]
+    X, y, ids = change(*people(0))
+    with pytest.raises(InvalidDataError, match=message):
+        members.entity(NAMES[0]).cast(asked_by(members)[0], X, y, members.mailbox, entity_ids=ids)
+    assert members.ledger(NAMES[0]).state().spent == 0
+
+
+ODD = {
+    "units": (
+        lambda X: X | {"age": [str(12 * int(age)) for age in X["age"]]},
+        "column 'age' is often outside its range",
+    ),
+    "codes": (
+        lambda X: X | {"work": np.where(X["work"] == "public", "1", "0")},
+        "column 'work' is often empty or unkn",
+    ),
+    "cells": (lambda X: X | {"hours": np.where(X["hours"] < 0.5, np.nan, X["hours"])}, "column 'hours' is often empty"),
+    "nothing": (lambda X: X, None),
+}
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_an_owner_is_told_of_odd_columns_before_anything_is_spent_and_nobody_else(what, members, monkeypatch):
+    change, said = ODD[what]
+    (X, y, ids), name, spent, (batch, _) = people(0), NAMES[0], [], asked_by(members)
+    monkeypatch.setattr(warnings, "warn", lambda *_, **__: spent.append(members.ledger(name).state().spent))
+    members.entity(name).cast(batch, change(X), y, members.mailbox, entity_ids=ids)
+    assert spent == [0] * (said is not None)
+    monkeypatch.undo()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("error")  # which may not make a hospital fail
+        members.entity(name).cast(batch, change(X), y, members.mailbox, entity_ids=ids)
+    assert [said in str(one.message) for one in told] == [True] * (said is not None)
+    for path in [*members.mailbox.folder.rglob("*"), *(members.folder / name).rglob("*")]:
+        assert not path.is_file() or b"often" not in path.read_bytes()
+
+
+def test_a_check_of_columns_that_fails_keeps_no_answer_back(members, monkeypatch):
+    def failing(_given):
+        raise ValueError
+
+    monkeypatch.setattr("tutelage.federation.entity.told_of_columns", failing)
+    cast_by(members, asked_by(members)[0], [0])
+    assert members.ledger(NAMES[0]).state().spent > 0
+
+
+def test_a_budget_without_room_for_all_sums_refuses_the_first(members):
+    """Of three sums, one is worth little: nothing is begun that cannot be ended."""
+    one = data_independent.epsilon(members.consortium.sums().events[0], 1e-5).epsilon
+    small, place = {"epsilon": one * 1.2, "delta": 1e-5, "unit": PATIENT}, members.folder / "aggregator" / "ledger"
+    kept = place.rename(place.with_name("kept"))
+    Ledger.create(place, **small)
+    with pytest.raises(BudgetExceededError):
+        asked_by(members)
+    assert members.mailbox.batch_identifiers(members.consortium) == []
+    place.unlink()
+    kept.rename(place)
+    (batch, _), (X, y, ids), ledger = asked_by(members), people(0), Ledger.in_memory(**small)
+    with pytest.raises(BudgetExceededError):
+        Entity(members.home(NAMES[0]), ledger).cast(batch, X, y, members.mailbox, entity_ids=ids)
+    assert ledger.state().spent == 0
+
+
+def test_votes_and_sums_are_not_mixed(members, tmp_path):
+    (batch, _), (X, y, ids) = asked_by(members), people(0)
+    with pytest.raises(FederationError, match="about sums of ballots"):
+        members.entity(NAMES[0]).vote(batch, np.zeros((1, 1), dtype=int), members.mailbox)
+    with pytest.raises(FederationError, match="Use `collect_sum`"):
+        members.aggregator().collect(batch, members.mailbox)
+    with pytest.raises(FederationError, match="Use `ask_sum` with the name of a release"):
+        members.aggregator().ask(np.zeros((9, 3)), members.mailbox)
+    votes = found(tmp_path / "votes", GNMax(8.0))
+    counted = votes.ask(5)
+    with pytest.raises(FederationError, match="are about votes"):
+        votes.entity(NAMES[0]).cast(counted, X, y, votes.mailbox, entity_ids=ids)
+    with pytest.raises(FederationError, match="are about votes"):
+        votes.aggregator().collect_sum(counted, votes.mailbox)
+    with pytest.raises(FederationError, match="are about votes"):
+        votes.aggregator().ask_sum("first", votes.mailbox)
+
+
+def test_terms_come_back_from_their_file(members, tmp_path):
+    terms = members.consortium
+    terms.save(tmp_path / "terms.json")
+    again = Consortium.load(tmp_path / "terms.json")
+    assert again.fingerprint == terms.fingerprint
+    kept, agreed = (cast("Schema", one.schema) for one in (again, terms))
+    assert kept.names == agreed.names == ("age", "hours", "work")
+    assert kept.cells == agreed.cells
+    columns: Any = dict(reversed([*SCHEMA.columns.items()]))
+    assert replace(terms, schema=Schema(columns)).fingerprint == terms.fingerprint
+    for other in (columns | {"age": (17, 91)}, columns | {"work": ["public", "private"]}, {"age": (17, 90)}):
+        assert replace(terms, schema=Schema(other)).fingerprint != terms.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"mechanism": GNMax(8.0)}, "`people` and `schema` of Consortium are for a NoisySum"),
+        ({"mechanism": GNMax(8.0), "people": ()}, "`people` and `schema` of Consortium are for a NoisySum"),
+        ({"people": (1,)}, "one number per entity"),
+        ({"schema": {"age": (1, 2)}}, "`schema` of Consortium must be a Schema. Got a dict"),
+        ({"schema": None}, "`schema` of Consortium must be a Schema for a NoisySum. Got None."),
+    ],
+)
+def test_terms_that_do_not_go_with_a_schema_are_refused(changes, message, members):
+    with pytest.raises(InvalidParameterError, match=message):
+        replace(members.consortium, **changes)
 
 
 @given(st.lists(st.lists(st.integers(-(2**61), 2**61), min_size=3, max_size=3), min_size=1, max_size=3))

@@ -65,7 +65,13 @@ def write(folder: Path) -> None:
     roles = [("north", Role.ENTITY), ("south", Role.ENTITY), ("lab", Role.AGGREGATOR)]
     members = [Identity.generate(name, role).member for name, role in roles]
     members += [Identity.generate(f"p{number}", Role.COMPUTING, f"127.0.0.1:{number}").member for number in (1, 2, 3)]
-    terms = {"name": "Two", "n_classes": 3, "mechanism": GNMax(8.0), "teachers_per_entity": 9, "unit": ONE_TEACHER}
+    terms = {
+        "name": "Two",
+        "classes": ("0", "1", "2"),
+        "mechanism": GNMax(8.0),
+        "teachers_per_entity": 9,
+        "unit": ONE_TEACHER,
+    }
     consortium = Consortium(members=tuple(members), quorum=2, colluding=1, **terms)
     consortium.save(folder / "consortium.json")
     scaling = PublicScaling.learn(PublicRows(PUBLIC, "four rows"))

@@ -28,6 +28,7 @@ from tutelage.exceptions import InvalidDataError, InvalidParameterError
 from tutelage.federation import keys
 from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium
+from tutelage.federation.invites import Invite, Place
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.publishing import proof
 from tutelage.reporting import read_card
@@ -43,6 +44,9 @@ WITHOUT_GATE = {
     "cli/label.py": "as the same",
     "cli/ledger.py": "as the same",
     "federation/mpc/links.py": "as the same",
+    "federation/invites.py": "an archive in memory, which passed the gate",
+    "federation/kits.py": "files of a kit and of FLARE beside it, which this or the coordinator wrote",
+    "cli/consortium.py": "files of kits, which it has just written",
     "_internal/files.py": "opens through the gate, and gives numpy and zipfile what it opened",
     "features/stored.py": "bytes in memory, which a ledger kept",
     "ledger/disk.py": "a file of the system, and a probe that it writes itself",
@@ -96,6 +100,8 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "identity": (".json", keys.Identity.load),
     "consortium": (".json", Consortium.load),
     "batch": (".npz", lambda path: Batch.load(path, NONE)),
+    "invite": (".invite", Invite.load),
+    "settings of a member": ("", lambda path: Place.load(linked(path, "settings.json").parent)),
     "student": (".skops", load_student),
     "ledger": (".ledger", Ledger.open),
     "manifest": ("", lambda path: Manifest.read(linked(path, "manifest.json"))),

@@ -74,8 +74,7 @@ def worst_delta(limit: float, target: float, sigmas: tuple[float, ...], cost: Ca
             if (rest := left - cost(sigma)) >= 0:
                 masses = discrete_gaussian_masses(sigma, math.ceil(9 * sigma) + 1)
                 after, p, q = best(rest, asked + 1), masses[:-2], masses[1:-1]  # with a ballot and without
-                later = np.interp(grid[:, None] + np.log(p / q), grid, after) @ q
-                values = np.maximum(values, later)
+                values = np.maximum(values, np.interp(grid[:, None] + np.log(p / q), grid, after) @ q)
         return values
 
     return float(np.interp(0.0, grid, best(limit, 0)))
@@ -92,8 +91,7 @@ def test_no_strategy_passes_the_budget_and_some_nearly_use_it_up(target, delta):
     limit = most_shifts(target, delta)
     widths = np.arange(2.0, 60.0, 0.01).tolist()
     sigmas = tuple(next(width for width in widths if times * cost(width) <= limit) for times in (1, 2, 3))
-    worst = worst_delta(limit, target, sigmas, cost)
-    assert 0.7 * delta < worst <= delta * (1 + 1e-3)
+    assert 0.7 * delta < worst_delta(limit, target, sigmas, cost) <= delta * (1 + 1e-3)
     # Planted: a budget of μ in place of μ², and a charge of μ in place of μ².
     assert worst_delta(math.sqrt(limit), target, sigmas, cost) > 2 * delta
     assert worst_delta(limit, target, sigmas, lambda sigma: math.sqrt(cost(sigma))) < 0.5 * delta
@@ -187,11 +185,9 @@ def test_the_budget_is_filled_and_never_passed(path):
         ledger.settle(ledger.reserve(SUM, 1), {bytes([number]) * 32: (0, 0, 0)}, SUM)
     with pytest.raises(BudgetExceededError):
         ledger.reserve(SUM, 1)
-    state = ledger.verify()
-    assert 0 <= state.remaining < ledger.share_of(SUM)
+    assert 0 <= ledger.verify().remaining < ledger.share_of(SUM)
     assert epsilon(ledger.history().released, 1e-5).epsilon <= 1.0
-    one_more = Composed((ledger.history().released, SUM))
-    assert epsilon(one_more, 1e-5).epsilon > 1.0
+    assert epsilon(Composed((ledger.history().released, SUM)), 1e-5).epsilon > 1.0
 
 
 @pytest.mark.parametrize("event", [
@@ -246,8 +242,7 @@ def test_a_budget_that_cannot_be_kept_is_refused(changes, parameter):
 def test_a_rewritten_kind_of_budget_is_found(path):
     ledger = Ledger.open(path)
     ledger.settle(ledger.reserve(SUM, 1), {QUERY: (1, 2, 3)}, SUM)
-    order = RenyiFilter.suited_to(1.0, 1e-5).order
-    rechained(path, {0: {"accounting": "renyi", "order": order}})
+    rechained(path, {0: {"accounting": "renyi", "order": RenyiFilter.suited_to(1.0, 1e-5).order}})
     with pytest.raises(LedgerTamperedError, match="budget does not hold what its epsilon and delta allow"):
         Ledger.open(path)
     rechained(path, {0: {"accounting": "exact"}})

@@ -210,8 +210,7 @@ def test_an_abstained_query_pays_its_check_and_an_answered_one_both(ledger):
 
 def test_a_batch_that_does_not_fit_is_refused_before_teachers_vote():
     teachers = CountingTeachers()
-    ledger = Ledger.in_memory(epsilon=5.0, delta=DELTA, unit=ONE_TEACHER)
-    session = LabelingSession(teachers, GNMax(5.0), ledger)
+    session = LabelingSession(teachers, GNMax(5.0), Ledger.in_memory(epsilon=5.0, delta=DELTA, unit=ONE_TEACHER))
     room = session.fitting
     rows = np.arange(room + 1.0)[:, None]
     with pytest.raises(BudgetExceededError, match=f"{room} would still fit"):
@@ -224,8 +223,7 @@ def test_a_batch_that_does_not_fit_is_refused_before_teachers_vote():
 
 
 def test_simulated_noise_taints_the_ledger_and_is_not_taken_for_an_answer(ledger):
-    seeded = LabelingSession(VOTES, GNMax(40.0), ledger, noise=SimulationNoise(0))
-    assert seeded.ask(ROWS).event.is_simulated
+    assert LabelingSession(VOTES, GNMax(40.0), ledger, noise=SimulationNoise(0)).ask(ROWS).event.is_simulated
     assert ledger.state().simulated
     assert LabelingSession(VOTES, GNMax(40.0), ledger).ask(ROWS).cost > 0
 
@@ -268,8 +266,7 @@ def test_votes_of_another_unit_are_refused(ledger):
 def test_the_student_is_asked_first_and_confirmed_for_the_price_of_the_check():
     mechanism = InteractiveGNMax(threshold=100, sigma_threshold=2.0, sigma_vote=2.0, confidence=0.9)
     predictions = np.array([[0.95, 0.05, 0.0], [0.4, 0.35, 0.25], [0.95, 0.05, 0.0], [0.34, 0.33, 0.33]])
-    ledger = Ledger.in_memory(epsilon=500, delta=DELTA, unit=VOTES.unit)
-    session = LabelingSession(VOTES, mechanism, ledger)
+    session = LabelingSession(VOTES, mechanism, Ledger.in_memory(epsilon=500, delta=DELTA, unit=VOTES.unit))
     release = session.ask(ROWS, predictions)
     # All counts are at least 43 σ from the threshold and from each other: other labels have a probability of 1e-300.
     # sure and confirmed; unsure, not contradicted; sure, contradicted by the teachers; unsure, not contradicted

@@ -133,8 +133,7 @@ def test_a_fork_during_another_threads_transaction_does_not_hang_the_child(tmp_p
     thread.start()
     try:
         for _ in range(20):
-            child = forked(lambda: ledger.reserve(EVENT, 1))
-            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            assert os.waitstatus_to_exitcode(os.waitpid(forked(lambda: ledger.reserve(EVENT, 1)), 0)[1]) == 0
     finally:
         stop.set()
         thread.join()
@@ -249,8 +248,7 @@ def test_two_processes_that_make_the_same_ledger_get_one(leftover, tmp_path):
 
     children = [forked(spend) for _ in range(8)]
     assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * 8
-    ledger = Ledger.open(path)
-    assert ledger.verify().unsettled == 8
+    assert Ledger.open(path).verify().unsettled == 8
     assert [*tmp_path.iterdir()] == [path]
 
 

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from parties import BACKSTOP, Party, Running, certificate, run_three, summands, three, time_passes
-from tutelage.exceptions import FederationError, PartyLostError
+from tutelage.exceptions import FederationError, InvalidParameterError, PartyLostError
 from tutelage.federation.mpc import Endpoint, run_party
 from tutelage.federation.mpc.connect import Handshake, Met
 from tutelage.federation.mpc.links import MOST_UNASKED, FrameKind, context_for
-from tutelage.federation.mpc.session import REPETITIONS, _coefficients, _projections, any_outside
-from tutelage.federation.sharing import MODULUS, recombine
+from tutelage.federation.mpc.session import REPETITIONS, Session, _coefficients, _projections, any_outside
+from tutelage.federation.sharing import MODULUS, MOST_BITS, MOST_TESTED_BITS, recombine
 
 pytestmark = pytest.mark.rest
 
@@ -64,6 +64,7 @@ async def computing(session, say, tasks):
     return [await getattr(session, name)(*given) for name, *given in tasks]
 
 
+SEED = bytes(range(32))
 LENGTH, BOUND = 30, 1000
 
 
@@ -79,6 +80,18 @@ def vectors():
     found.append([int.from_bytes(rng.bytes(11), "little") for _ in range(LENGTH)])
     found.append([2**88 + (-1) ** place for place in range(LENGTH)])
     return np.array(found, dtype=object), [False] * 9 + [True] * (len(beyond) + 2)
+
+
+ENDS = 2 ** (MOST_TESTED_BITS - 1)
+
+
+def bounded():
+    """Vectors of one number beside zeros, the bound of each, and which are beyond their own bound."""
+    within = [(10, 10), (-10, 10), (1, 1), (1000, 1001), (0, 1), (ENDS - 1, ENDS - 1), (1 - ENDS, ENDS - 1)]
+    beyond = [(11, 10), (-1000, 10), (1000, 999), (2, 1), (ENDS, ENDS - 1), (-ENDS, ENDS - 1), (ENDS - 1, ENDS - 2),
+              (2 * ENDS, ENDS - 1), (4 * ENDS - 1, 1), (-(2**62), ENDS - 1), (MODULUS // 2, 10)]  # fmt: skip
+    vectors = np.array([[value, *[0] * (LENGTH - 1)] for value, _ in within + beyond], dtype=object)
+    return vectors, [bound for _, bound in within + beyond], [False] * len(within) + [True] * len(beyond)
 
 
 def summands_of_elements(values):
@@ -112,7 +125,9 @@ def computed(tmp_path_factory):
         tasks[f"check of {bits} bits"], expected[f"check of {bits} bits"] = checked_at_the_ends(rng, bits)
     tasks["none"], expected["none"] = labels_in(np.zeros((0, 3), dtype=int), 5)
     large, beyond = vectors()
-    tasks["oversized"] = [("oversized", share, BOUND) for share in summands_of_elements(large)]
+    tasks["oversized"] = [("oversized", share, [BOUND] * len(large), SEED) for share in summands_of_elements(large)]
+    own, bounds, _ = bounded()
+    tasks["bounds"] = [("oversized", share, bounds, SEED) for share in summands_of_elements(own)]
     tasks["exchange"] = [("exchange", bytes([place]) * place) for place in range(3)]
     given = [([task[place] for task in tasks.values()],) for place in range(3)]
     ends = run_three(computing, given, transcripts=paths)
@@ -140,13 +155,14 @@ async def comparing(session, say, numbers, cases):
 
 
 def test_signs_are_right_up_to_the_ends_of_the_range_and_results_beyond_the_classes_are_seen():
-    numbers = {bits: np.array([-(2**bits), -(2 ** (bits - 1)), -1, 0, 1, 2**bits - 1]) for bits in (2, 13, 22, 26)}
+    numbers = {bits: [-(2**bits), -(2 ** (bits - 1)), -1, 0, 1, 2**bits - 1] for bits in (2, 13, 22, MOST_BITS)}
+    numbers[MOST_TESTED_BITS] = [-2 * ENDS, -ENDS, -1, 0, 1, 2 * ENDS - 1]
     allowed = [np.arange(11), np.zeros(3, dtype=int), np.zeros(0, dtype=int)]
     beyond = [np.array([3, value, 5]) for value in (-1, 11, 12, 2**39, -(2**39))]
-    shared = {bits: summands(values) for bits, values in numbers.items()}
+    shared = {bits: summands_of_elements(np.array(values, dtype=object)) for bits, values in numbers.items()}
     cases = [summands(case) for case in allowed + beyond]
     given = [({b: of[me] for b, of in shared.items()}, [case[me] for case in cases]) for me in range(3)]
-    expected = [[[1, 1, 1, 0, 0, 0]] * 4, [False] * 3 + [True] * 5]
+    expected = [[[1, 1, 1, 0, 0, 0]] * 5, [False] * 3 + [True] * 5]
     assert [[*end.result] for end in run_three(comparing, given)] == [expected] * 3
 
 
@@ -161,12 +177,24 @@ def test_vectors_are_found_too_large_exactly_if_a_projection_can_be(computed):
     assert computed.results["oversized"] == [computed.beyond] * 3
 
 
+def test_a_vector_is_tested_against_its_own_bound_up_to_the_largest_that_can_be_tested(computed):
+    *_, beyond = bounded()
+    assert computed.results["bounds"] == [beyond] * 3
+
+
+@pytest.mark.parametrize("bounds", [[ENDS], [10, ENDS], [2**89]])
+def test_a_bound_too_large_to_be_tested_is_refused(bounds):
+    session = Session(SimpleNamespace(pid=0, links={}))  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameterError, match=rf"`bounds` of oversized must be below {ENDS}\. Got {bounds[-1]}"):
+        asyncio.run(session.oversized(np.zeros((len(bounds), LENGTH), dtype=object), bounds, SEED))
+
+
 def test_a_transcript_holds_no_count_but_everything_that_was_received(computed):
     counts = set()
     for path in computed.paths:
         assert path.stat().st_mode & 0o777 == 0o600
     for name, tasks in computed.tasks.items():
-        if name not in ("exchange", "oversized"):
+        if name not in ("exchange", "oversized", "bounds"):
             totals = (tasks[0][1] + tasks[1][1] + tasks[2][1]) % MODULUS
             counts |= set(totals.ravel().tolist())
     for place, path in enumerate(computed.paths):
@@ -184,8 +212,7 @@ def test_a_transcript_holds_no_count_but_everything_that_was_received(computed):
 
 
 def test_projections_are_those_of_whole_numbers():
-    rng = np.random.default_rng(2)
-    values, seed = _uniform(rng, (2, 50)), b"seed"
+    values, seed = _uniform(np.random.default_rng(2), (2, 50)), b"seed"
     coefficients = _coefficients(50, seed)
     expected = values @ coefficients.astype(object) % MODULUS
     np.testing.assert_array_equal(_projections(values, seed), expected)
@@ -472,8 +499,7 @@ def test_a_pickled_object_is_not_run(tmp_path):
         for label in range(1, 9):
             writer.write(frame(FrameKind.ELEMENTS, label, bomb))
 
-    ends = against_two(a_few, (votes,), hostile)
-    all_lost(ends, "one sent what is no message")
+    all_lost(against_two(a_few, (votes,), hostile), "one sent what is no message")
     assert not path.exists()
     pickle.loads(bomb)  # noqa: S301  it would have been made
     assert path.exists()
@@ -493,13 +519,11 @@ def test_what_is_no_message_ends_the_computation(said):
         writer.write(agreed if b"odd" in said else b"")
         writer.write(said)
 
-    ends = against_two(a_few, (np.zeros((4, 3), dtype=object),), hostile)
-    all_lost(ends, "one sent what is no message")
+    all_lost(against_two(a_few, (np.zeros((4, 3), dtype=object),), hostile), "one sent what is no message")
 
 
 def test_parties_with_different_tasks_open_nothing():
-    given = [(np.zeros((queries, 3), dtype=object),) for queries in (4, 4, 5)]
-    ends = run_three(a_few, given)
+    ends = run_three(a_few, [(np.zeros((queries, 3), dtype=object),) for queries in (4, 4, 5)])
     assert all(isinstance(end.error, FederationError) for end in ends)
     assert any("different computations" in str(end.error) for end in ends)
 

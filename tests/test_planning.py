@@ -128,8 +128,7 @@ def test_trials_predict_runs(noise):
 def test_few_votes_are_not_cast_on_a_persons_own_row():
     """Labels that are pure chance cannot be predicted: a person who voted on its own row would give its label away."""
     X, _ = clusters(300)
-    y = np.random.default_rng(1).integers(0, 2, 300)
-    known = PublicLabels(X, X, y, 2, own=True)
+    known = PublicLabels(X, X, np.random.default_rng(1).integers(0, 2, 300), 2, own=True)
     few = CappedVotes(votes=1, mechanism=CappedGNMax(1e-3, 1), student="label-propagation")
     many = TeacherVotes(ClassMeans(), 100, selection="medoids", mechanism=GNMax(1e-3), student="label-propagation")
     for method in (few, many, NoisyMoments(mechanism=NoisySum(1e-3))):
@@ -255,8 +254,7 @@ def test_settings_of_ones_own_are_tried_in_full():
 @QUICK
 def test_frames_are_planned_for_as_they_are_fitted():
     frame: Any = load_breast_cancer(as_frame=True)["frame"].head(240)  # type: ignore[call-overload, index]
-    found = plan(1.0, people=400, X_public=frame, y_public="target")
-    assert found.best.expected > 0.85
+    assert plan(1.0, people=400, X_public=frame, y_public="target").best.expected > 0.85
     words = [words for number in range(120) for words in (f"win {number} prize now", f"see you {number} at home")]
     texts = pd.DataFrame({"text": words, "spam": [1, 0] * 120})
     assert plan(1.0, people=400, X_public=texts, y_public="spam").best.expected > 0.9

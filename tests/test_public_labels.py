@@ -63,8 +63,7 @@ def test_a_ballot_of_any_row_is_short_and_the_same_whatever_is_beside_it(n_class
     labels = rng.integers(n_classes, size=25)
     cast = ballot.ballots(seen, labels)
     assert (cast.astype(object) ** 2).sum(axis=1).max() <= joint_norm(N_SCORES + n_classes) ** 2
-    backwards = ballot.ballots(seen[::-1].copy(), labels[::-1])[::-1]
-    assert_array_equal(cast, backwards)
+    assert_array_equal(cast, ballot.ballots(seen[::-1].copy(), labels[::-1])[::-1])
     assert_array_equal(cast[3:4], ballot.ballots(seen[3:4], labels[3:4]))
 
 
@@ -212,15 +211,13 @@ def test_a_fit_is_better_than_its_ballots_and_costs_what_was_asked(tmp_path):
     assert_array_equal(again.predict_proba(TEST), both.predict_proba(TEST))
     with pytest.raises(BudgetExceededError):  # other labels are another release
         fitted(np.roll(PUBLIC_LABELS, 1), ledger=ledger)
-    folder = both.save(tmp_path / "out")
-    assert_array_equal(load_student(folder).predict_proba(TEST), both.predict_proba(TEST))
+    assert_array_equal(load_student(both.save(tmp_path / "out")).predict_proba(TEST), both.predict_proba(TEST))
 
 
 def test_labels_that_are_wrong_about_the_people_are_put_right():
     names = sorted(set(LABELS))
     wrong = np.array([names[(names.index(label) + 1) % len(names)] for label in PUBLIC_LABELS])
-    model = fitted(wrong, epsilon=3.0)
-    assert model.score(TEST, TRUE) > 0.5 > np.mean(wrong == PUBLIC_LABELS)
+    assert fitted(wrong, epsilon=3.0).score(TEST, TRUE) > 0.5 > np.mean(wrong == PUBLIC_LABELS)
 
 
 @pytest.mark.rest

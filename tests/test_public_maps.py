@@ -1,6 +1,8 @@
 """Claim 8 of docs/proofs/ballots.md: an accepted map takes each row by itself, and makes vectors of length one."""
 
+from collections.abc import Iterator
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,15 +13,14 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from tutelage._internal.typing import FloatArray
 from tutelage.exceptions import InvalidParameterError
 from tutelage.features import PublicKernel, PublicProjection, PublicScaling, UnitBall, landmarks, rowwise
-from tutelage.features.stored import arrays_of, map_of, names_of
+from tutelage.features.stored import map_from_bytes, map_to_bytes
 
 ROWS = 515  # more than are worked on at once
 
 
 def accepted(*steps) -> Pipeline:
-    """Return the map of these steps, as a hospital makes it of what the registry sent."""
-    features = make_pipeline(*steps)
-    return map_of(names_of(features), arrays_of(features))
+    """Return the map of these steps, as a fit makes it of what its ledger keeps."""
+    return map_from_bytes(map_to_bytes(make_pipeline(*steps)))
 
 
 def levels_of(columns: int) -> int:
@@ -133,9 +134,47 @@ def test_an_exponential_does_not_depend_on_the_numbers_beside_it(seed, count):
     np.testing.assert_array_equal([np.exp(numbers[i : i + 1, np.newaxis])[0, 0] for i in range(count)], found)
 
 
-def test_whole_numbers_up_to_their_limits_are_accepted_and_no_others():
-    made = map_from(0, 3, (1.0, 1.0, 1.0))
-    scaling, kernel, projection, ball = (step for _, step in made.steps)
-    kernel.points[2, 0] = levels_of(3) + 1
-    with pytest.raises(InvalidParameterError, match="must be whole numbers"):
-        accepted(scaling, kernel, projection, ball)
+def steps_of() -> tuple[Any, ...]:
+    return tuple(step for _, step in map_from(0, 3, (1.0, 1.0, 1.0)).steps)
+
+
+def unsound_maps() -> Iterator[tuple[str, tuple[Any, ...]]]:
+    scaling, kernel, projection, ball = steps_of()
+    points, directions = kernel.points, projection.directions
+    wrong = {  # values of one parameter of a map
+        (0, "center"): [np.zeros((ROWS, 3)), np.zeros(1), np.full(3, -1e300), np.full(3, np.nan)],
+        (0, "deviation"): [1.0],
+        (1, "points"): [points + 0.3, points + 1, points[:, :2], points[0]],  # off the grid, and beyond it
+        (1, "distance"): [1e-200, -1.0, np.ones(2)],
+        (1, "reach"): [5e-324, 1e300],
+        (1, "center"): [np.zeros((ROWS, 3))],
+        (2, "center"): [np.zeros((ROWS, 7))],
+        (2, "directions"): [directions * 1e-310, directions * 1e200, directions[:2]],
+        (2, "reach"): [0.0],
+        (3, "radius"): [1e-320],
+        (3, "constant"): [1e200],
+    }
+    for (place, name), values in wrong.items():
+        for number, value in enumerate(values):
+            steps = steps_of()
+            setattr(steps[place], name, value)
+            yield f"{name} {number} of step {place}", steps
+    yield "no ball", (kernel, projection)
+    yield "no kernel", (projection, ball)
+    yield "another order", (projection, kernel, ball)
+    yield "a step twice", (kernel, projection, projection, ball)
+    yield "a step after the ball", (kernel, projection, ball, scaling)
+    yield "a scaling in the middle", (kernel, scaling, projection, ball)
+
+
+@pytest.mark.parametrize(("what", "steps"), list(unsound_maps()))
+def test_an_unsound_map_is_never_applied(what, steps):
+    with pytest.raises((ValueError, KeyError, InvalidParameterError)):
+        accepted(*steps)
+
+
+def test_whole_numbers_up_to_their_limits_and_maps_without_a_scaling_are_accepted():
+    scaling, kernel, projection, ball = steps_of()
+    assert np.abs(kernel.points).max() == levels_of(3)
+    assert len(accepted(scaling, kernel, projection, ball)) == 4
+    assert len(accepted(kernel, projection, ball)) == 3

@@ -76,8 +76,7 @@ def test_what_was_learned_is_the_same_from_its_bytes_and_holds_no_target_of_the_
 
 @pytest.mark.parametrize("entity", [False, True])
 def test_four_sums_cost_what_one_of_the_given_noise_would(entity):
-    ids = np.arange(300) // 3 if entity else None
-    requests = asked_of(*made_up(300), ids=ids, unit=None if entity else "row")
+    requests = asked_of(*made_up(300), ids=np.arange(300) // 3 if entity else None, unit=None if entity else "row")
     spent = sum(
         (2 if one.event.nonnegative else 4) * one.event.norm_squared / one.event.sigma**2
         for request in requests
@@ -146,8 +145,7 @@ def test_the_first_sum_is_cast_as_without_public_rows_and_sums_are_named_by_thes
 
 
 def test_the_ballots_of_a_fit_pass_the_audit():
-    rng = np.random.default_rng(0)
-    names, shares = ("a", "b", "c"), rng.random((700, 3))
+    names, shares = ("a", "b", "c"), np.random.default_rng(0).random((700, 3))
     X, y = shares.round(2).astype(str).astype(object), 10 * shares[:, 0]
     model = of(public=Schema(dict.fromkeys(names, (0.0, 1.0))), epsilon=5.0)
     *_, moves = check_fit(model, PrivateRows(X[:400], y[:400]), X_public=X[400:], y_public=y[400:], draws=1_000)

@@ -74,8 +74,7 @@ def test_all_people_of_a_small_world_cast_ballots_within_the_bound_and_neighbors
 
 @pytest.mark.parametrize("entity", [False, True])
 def test_four_sums_cost_what_one_of_the_given_noise_would(entity):
-    ids = np.arange(300) // 3 if entity else None
-    requests = asked_of(*made_up(300), ids=ids, unit=None if entity else "row")
+    requests = asked_of(*made_up(300), ids=np.arange(300) // 3 if entity else None, unit=None if entity else "row")
     spent = sum(
         (2 if one.event.nonnegative else 4) * one.event.norm_squared / one.event.sigma**2
         for request in requests
@@ -160,8 +159,7 @@ def test_a_fit_releases_within_its_budget_and_predicts(tmp_path):
     assert again.fit_.ledger_.spent == release.ledger_.spent
     assert again.student_.effects() == model.student_.effects()
     folder = model.save(tmp_path / "out", model.card(other, truth))
-    student = load_student(folder)
-    np.testing.assert_array_equal(student.predict(other), model.predict(other))
+    np.testing.assert_array_equal(load_student(folder).predict(other), model.predict(other))
     card = read_card(folder / "card.json")
     assert card.errors[0].explained == pytest.approx(model.score(other, truth))
     assert card.classes == ()
@@ -208,8 +206,7 @@ def test_where_noise_hides_the_columns_the_student_predicts_about_the_mean():
     rng = np.random.default_rng(0)
     rows, _ = made_up(3_000)
     y = 5 + 2 * rng.random(3_000)
-    found = [of(seed, epsilon=0.3).fit(rows, y).score(rows, y) for seed in range(8)]
-    assert np.mean(found) > -0.3
+    assert np.mean([of(seed, epsilon=0.3).fit(rows, y).score(rows, y) for seed in range(8)]) > -0.3
 
 
 def test_it_is_a_regressor_of_scikit_learn():

@@ -114,8 +114,7 @@ def test_predictions_that_differ_in_the_last_bit_are_one_query():
     ledger = Ledger.in_memory(epsilon=50.0, delta=1e-5, unit=votes.unit)
     settings = {"first": RandomRows(), "student": Jittery(C=100.0), "seed": 3}
     ask_in_rounds(session(INTERACTIVE, ledger=ledger), X, [40, 40], **settings)
-    again = ask_in_rounds(session(INTERACTIVE, ledger=ledger), X, [40, 40], **settings)
-    assert again.release.cost == 0
+    assert ask_in_rounds(session(INTERACTIVE, ledger=ledger), X, [40, 40], **settings).release.cost == 0
 
 
 @dataclass(frozen=True)
@@ -161,8 +160,7 @@ def test_the_first_round_fits_or_is_refused_and_later_ones_ask_what_is_left():
     with pytest.raises(BudgetExceededError):
         ask_in_rounds(asking, X, [fits + 1], first=FirstRows())
     assert asking.ledger.state().spent == 0
-    asked = ask_in_rounds(asking, X, [fits - 2, 10, 10], first=FirstRows())
-    assert asked.rounds == (fits - 2, 2)
+    assert ask_in_rounds(asking, X, [fits - 2, 10, 10], first=FirstRows()).rounds == (fits - 2, 2)
     assert asking.ledger.state().spent <= 1.5
 
 
@@ -189,8 +187,7 @@ def test_equal_rows_are_asked_once():
     X = np.repeat([[0.0], [1.0]], 6, axis=0)
     votes = VoteHistogram(np.repeat([[90, 10], [10, 90]], 6, axis=0), n_teachers=100)
     ledger = Ledger.in_memory(epsilon=9.0, delta=1e-5, unit=votes.unit)
-    mechanism = InteractiveGNMax(20.0, 5.0, 5.0, 0.9)
-    asking = LabelingSession(votes, mechanism, ledger, X_voted=X)
+    asking = LabelingSession(votes, InteractiveGNMax(20.0, 5.0, 5.0, 0.9), ledger, X_voted=X)
     before = asking.fitting
     asked = ask_in_rounds(asking, X, [7, 3], first=FirstRows(), student=STUDENT)
     assert asked.rounds == (7,)  # all others are twins of those

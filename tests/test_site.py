@@ -43,7 +43,6 @@ RUN_BY = {
     "docs/audit.md": ("test_cli_audit.py", {"python": 3}),
     "docs/ballots.md": ("test_docs.py", {"python": 2, "toml": 2}),
     "docs/configuration.md": ("test_docs.py", {"toml": 2, "python": 1}),  # its second toml below
-    "docs/federation.md": ("test_cli_federate.py", {"toml": 5, "sh": 5, "python": 1}),
     "docs/ledger.md": ("test_docs.py", {"python": 2}),
     "docs/local.md": ("test_docs.py", {"python": 1}),
     "docs/methods.md": ("test_docs.py", {"python": 2, "toml": 2}),

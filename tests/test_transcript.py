@@ -87,8 +87,7 @@ def test_a_reservation_that_is_settled_on_another_day_does_not_show_it(clock):
 
 
 def made_up(seed):
-    rng = np.random.default_rng(seed)
-    return rng.normal(size=(400, 4)), np.arange(400) % 2
+    return np.random.default_rng(seed).normal(size=(400, 4)), np.arange(400) % 2
 
 
 def test_a_repeat_needs_no_place_in_the_file(tmp_path):
@@ -129,8 +128,7 @@ def test_every_release_leaves_the_same_trace_of_its_data(changed, tmp_path):
             ledger.bind(data_digest(data), changed=True)
             ledger.reserve(ONE, 1)
         traces.append(ledger.export())
-    kinds = [[entry["kind"] for entry in trace] for trace in traces]
-    assert kinds == [["opened", *["bound", "reserved"] * 3]] * 4
+    assert [[entry["kind"] for entry in trace] for trace in traces] == [["opened", *["bound", "reserved"] * 3]] * 4
     fingerprints = [entry["fingerprint"] for trace in traces for entry in trace if entry["kind"] == "bound"]
     assert len(set(fingerprints)) == len(fingerprints)
     assert len({len(fingerprint) for fingerprint in fingerprints}) == 1
@@ -243,8 +241,7 @@ def test_a_fit_whose_ledger_another_process_makes_first_spends_from_that_one(bin
         return cast(teacher, *given)
 
     def fit():
-        model = PATEClassifier(teacher=VectorBallots(), ledger=path, epsilon=1.0)
-        return model.fit(X, y, X_public=X[:60])
+        return PATEClassifier(teacher=VectorBallots(), ledger=path, epsilon=1.0).fit(X, y, X_public=X[:60])
 
     monkeypatch.setattr(VectorBallots, "cast", overtaken)
     with pytest.warns(BudgetContinuedWarning):

@@ -48,6 +48,7 @@ from tutelage.events import (
     Repeated,
 )
 from tutelage.exceptions import UnsupportedEventError
+from tutelage.features import Schema
 from tutelage.federation import entity
 from tutelage.labeling import LabelingSession
 from tutelage.ledger import Ledger
@@ -222,15 +223,16 @@ def _consortium_of_votes(owners: int) -> Any:
 
 
 def _consortium_of_sums(owners: int) -> Any:
-    random = np.random.default_rng(1)
-    public = random.normal(size=(200, 4))
+    columns = ("age", "hours", "weight")
 
     def cast(members: Any, name: str, batch: Any, random: Any) -> None:
-        X = random.normal(size=(150, 4))
-        members.entity(name).cast(batch, X, (X[:, 0] > 0).astype(int), members.mailbox, entity_ids=np.arange(150))
+        X = random.random(size=(150, 3))
+        table, y = dict(zip(columns, X.T, strict=True)), (X[:, 0] > 0.5).astype(int)
+        members.entity(name).cast(batch, table, y, members.mailbox, entity_ids=np.arange(150))
 
-    sums = {"teachers_per_entity": 1, "teacher": VectorBallots(n_landmarks=40), "people": (150,) * owners}
-    return _played(owners, 2, NoisySum(1.0), public, cast, n_classes=2, **sums)
+    schema = Schema(dict.fromkeys(columns, (0.0, 1.0)))
+    sums = {"teachers_per_entity": 1, "schema": schema, "people": (150,) * owners}
+    return _played(owners, 3, NoisySum(1.0), None, cast, classes=("no", "yes"), **sums)
 
 
 def _played(owners: int, rounds: int, mechanism: Any, public: Any, cast: Any, **terms: Any) -> Any:
@@ -245,7 +247,9 @@ def _played(owners: int, rounds: int, mechanism: Any, public: Any, cast: Any, **
             members = found(Path(folder), mechanism, entities=owners, quorum=owners, epsilon=40.0, **terms)
             names = [member.name for member in members.consortium.entities]
             for _ in range(rounds):
-                batch: Any = members.aggregator().ask(public, members.mailbox).batch
+                aggregator, box = members.aggregator(), members.mailbox
+                asked = aggregator.ask_sum("first", box) if terms else aggregator.ask(public, box)
+                batch: Any = asked.batch
                 for name in names:
                     cast(members, name, batch, random)
                 compute(members, batch)

@@ -47,7 +47,7 @@ THEOREMS = {
         ("Discrete noise is rounded continuous noise; Peikert 2010", "accounting.composition:rounding_variance"),
         ("Composition without a conversion", "accounting.composition:shifted_gaussian_composition"),
         ("A budget of μ² for adaptive releases; Smith and Thakurta 2022", "accounting.filter:GaussianFilter"),
-        ("A public map depends on one row at a time", "features.stored:map_of"),
+        ("A public map depends on one row at a time", "features.stored:map_from_bytes"),
         ("Ballots that are only added or removed", "accounting.data_independent:epsilon_if_added_or_removed"),
         ("Length of the ballot that weighs public labels", "students.stacking:joint_norm"),
         ("Ballots without negative numbers, and their mean over rows", "ballots:sum_of_cells"),
@@ -90,6 +90,7 @@ THEOREMS = {
         ("View of two computing parties: votes", "federation.schemes:epsilon_for_two_computing_parties"),
         ("View of two computing parties: sums", "federation.sharing:added"),
         ("Bits of secure comparisons", "federation.schemes:SharedVotes"),
+        ("Size of an honest sum of ballots", "federation.sums:SharedSums"),
     ],
     "exact.md": [
         ("Exact cost of every answer and check", "accounting.exact:ExactCosts"),

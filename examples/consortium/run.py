@@ -1,213 +1,165 @@
-"""Ten hospitals, three computing parties and an aggregator, as processes of this machine that share one folder.
+"""Hospitals and three computing parties on one machine: two commands each, and one student for all.
 
-python examples/consortium/run.py [FOLDER]
+python examples/consortium/run.py [FOLDER] [--hospitals 10] [--server HOST:PORT]
 
-README.md, next to this file, explains the steps and what each role learns.
+With --server, NVIDIA FLARE carries the messages; without it, a folder. README.md, next to this file, has the results.
 """
 
-import contextlib
-import io
+import argparse
+import csv
 import json
-import os
+import re
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-from deal import HOSPITALS, deal
-from hospital import TEACHERS, classifier
-from stays import Encoder, Numbers
+from tutelage.partition import Shards
+from tutelage_reproductions.datasets.diabetes import FEATURES, HospitalStays, load_diabetes, split_by_patient
 
-from tutelage.cli.app import app
-from tutelage.exceptions import TutelageError
-from tutelage.federation import Home, Role
-from tutelage.privacy import round_up
-from tutelage_reproductions.datasets.diabetes import DiabetesSplit, load_diabetes, split_by_patient
-
-PARTIES = ("north", "centre", "south")
-AGGREGATOR = "registry"
-QUERIES = 300
-SIGMA = 80  # votes, on the count of a class; 300 such answers cost ε = 0.9911 at δ = 1e-5
-EPSILON, DELTA = 1.0, 1e-5  # per patient
-QUORUM, COLLUDING = 7, 2  # the noise of five hospitals hides a patient whatever the others do
-STARTED = time.perf_counter()
 KEYS = b"split of the play", b"hospitals of the play"  # published, so that every run deals the same patients
+PARTIES, COORDINATOR, CLASSES = ("left", "middle", "right"), "registry", ("yes", "no")
+TERMS = """\
+name = "Readmission within 30 days"
+classes = ["yes", "no"]
+quorum = {quorum}
+coordinator = "registry"
 
-QUESTION = "Readmitted within 30 days or not, of {:,} stays of other patients (chance is 50 %):"
+[hospitals]                       # about how many patients each has; public
+{hospitals}
 
-TERMS = f"""\
-name = "readmission within 30 days"
-classes = 2
-quorum = {QUORUM}
-colluding = {COLLUDING}
-members = {[f"{name}/{name}.public.json" for name in (*HOSPITALS, *PARTIES, AGGREGATOR)]}
-unit = {{ name = "patient_nbr", neighbors = "silo" }}
+[parties]                         # three organizations with no reason to collude
+{parties}
+
+[privacy]
+unit = "patient"
+epsilon = 1.0
+delta = 1e-5
+
+[schema]                          # by the published description of the table, and not by its rows
+age = [0, 9]                      # decades
+time_in_hospital = [1, 14]        # days
+num_lab_procedures = [0, 130]
+num_procedures = [0, 6]
+num_medications = [0, 80]
+number_outpatient = [0, 20]
+number_emergency = [0, 20]
+number_inpatient = [0, 20]
+number_diagnoses = [1, 16]
+discharge_disposition_id = ["1", "2", "3", "4", "5", "6", "7", "9", "12", "15", "18", "22", "23", "25", "28"]
+admission_source_id = ["1", "2", "4", "5", "6", "7", "9", "17", "20"]
+A1Cresult = ["0", "1", "2", "3"]  # not measured, normal, above 7 %, above 8 %
+metformin = ["0", "1", "2", "3"]  # no, less, the same, more
+insulin = ["0", "1", "2", "3"]
+diabetesMed = ["0", "1"]
 """
-OF_VOTES = f"""
-teachers_per_entity = {TEACHERS}
-method = {{ name = "teacher-votes", mechanism = {{ name = "gnmax", sigma = {SIGMA} }} }}
-"""
+BEGUN = time.monotonic()
 
 
-def main(folder: Path) -> None:
-    """Run everything in `folder`, and print the accuracy of the student and ε."""
-    split, encode, mailbox = assemble(folder, TERMS + OF_VOTES)
-    say(f"{AGGREGATOR} asks {QUERIES} public stays")
-    batch = ask(folder, mailbox, drawn(encode(split.public.X)))
-    say(f"{len(HOSPITALS)} hospitals train {TEACHERS} teachers each, and vote")
-    places = [mailbox, folder / "public.npy", batch]
-    program = Path(__file__).with_name("hospital.py")
-    side_by_side([[sys.executable, program, folder / name, *places] for name in HOSPITALS], os.cpu_count() or 1)
-    say(f"{', '.join(PARTIES)} compute the labels on shares")
-    compute(folder, mailbox)
-    say(f"{AGGREGATOR} opens the labels")
-    rows, labels, epsilon = collect(folder, mailbox)
-    say("done\n")
-    with np.load(folder / HOSPITALS[0] / "stays.npz") as own:
-        one_hospital = encode(own["X"]), own["y"]
-    compare(split, encode, one_hospital, rows, labels)
-    print(f"The labels cost each patient ε = {round_up(epsilon):.4f} at δ = {DELTA:g}, in the worst case.")
-    print(f"All files are in {folder}.")
-
-
-def assemble(folder: Path, agreed: str, hospitals: Sequence[str] = HOSPITALS) -> tuple[DiabetesSplit, Encoder, Path]:
-    """Deal the stays, make everybody's keys, agree on the terms, and give each hospital and the aggregator a budget.
-
-    Returns the stays, how they become numbers, and the folder that all share.
-    """
-    split, mailbox = split_by_patient(load_diabetes(), key=KEYS[0]), folder / "mailbox"
-    deal(split, folder, key=KEYS[1], names=hospitals)
-    say("keys, terms and budgets")
-    addresses = free_addresses(len(PARTIES))
-    roles = dict.fromkeys(hospitals, ("entity",)) | {AGGREGATOR: ("aggregator",)}
-    roles |= {name: ("computing", "--address", address) for name, address in zip(PARTIES, addresses, strict=True)}
-    for name, role in roles.items():
-        here("federate", "keygen", name, "--home", folder / name, "--role", *role)
-    (folder / "terms.toml").write_text(agreed)
-    terms = json.loads(here("federate", "init", folder / "terms.toml", "--mailbox", mailbox, "--json"))
-    for name in roles:
-        # Where members are strangers, they read the fingerprint to each other by another way than the shared folder.
-        places = ["--home", folder / name, "--mailbox", mailbox]
-        here("federate", "join", *places, "--fingerprint", terms["fingerprint"])
-    for name in (*hospitals, AGGREGATOR):
-        home = folder / name
-        here("ledger", "init", home / "ledger.sqlite", "--epsilon", EPSILON, "--delta", DELTA, "--for", home)
-    return split, Encoder(np.load(folder / "public.npy")), mailbox
-
-
-def at(folder: Path, mailbox: Path, name: str) -> list[object]:
-    """Return where a member that pays keeps everything, as options of a command."""
-    home = folder / name
-    return ["--home", home, "--mailbox", mailbox, "--ledger", home / "ledger.sqlite"]
-
-
-def drawn(rows: Numbers) -> Numbers:
-    """Return the public rows to ask about: any, but each once."""
-    return np.random.default_rng(0).permutation(np.unique(rows, axis=0))[:QUERIES]
-
-
-def ask(folder: Path, mailbox: Path, rows: Numbers) -> str:
-    """Announce a batch, paid from the aggregator's ledger, and return its identifier."""
-    file = folder / AGGREGATOR / "rows.npy"
-    np.save(file, rows)
-    return json.loads(output(federate("ask", file, *at(folder, mailbox, AGGREGATOR), "--json")))["batch"]
-
-
-def compute(folder: Path, mailbox: Path) -> None:
-    """Let the three parties compute the only batch that is not computed yet."""
-    parties = [federate("compute", "--home", folder / name, "--mailbox", mailbox) for name in PARTIES]
-    side_by_side(parties, len(PARTIES))
-
-
-def collect(folder: Path, mailbox: Path) -> tuple[Numbers, npt.NDArray[np.int64], float]:
-    """Return the queries, their labels, and ε per patient."""
-    home, places = folder / AGGREGATOR, at(folder, mailbox, AGGREGATOR)
-    collected = json.loads(output(federate("collect", *places, "--output", home / "labels.npz", "--json")))
-    with np.load(home / "labels.npz") as released:
-        rows, labels = released["rows"], released["labels"]
-    # Of the batch by itself: what a ledger calls spent is a share of its budget, and smaller than this.
-    consortium = Home(home).consortium_as(Role.AGGREGATOR)
-    return rows, labels, consortium.epsilon_of_queries(collected["asked"], DELTA).epsilon
-
-
-def compare(
-    split: DiabetesSplit,
-    encode: Encoder,
-    one_hospital: tuple[Numbers, npt.NDArray[np.int64]],
-    rows: Numbers,
-    labels: npt.NDArray[np.int64],
-) -> None:
-    """Print the accuracy of the student, and of the same model without privacy."""
-    X, y = encode(split.test.X), split.test.y
-    public = {row.tobytes(): label for row, label in zip(encode(split.public.X), split.public.y, strict=True)}
-    taught = {
-        f"student, taught by {len(labels)} released labels": (rows, labels),
-        "taught by the true labels of these rows": (rows, np.array([public[row.tobytes()] for row in rows])),
-        "taught by one hospital's stays, unprotected": one_hospital,
-        "taught by all hospitals' stays, unprotected": (encode(split.private.X), split.private.y),
-    }
-    print(QUESTION.format(len(y)))
-    for name, (known, answers) in taught.items():
-        print(f"  {100 * classifier().fit(known, answers).score(X, y):.1f} %  {name}")
-    print(f"These are exact to about {100 / np.sqrt(len(y)):.1f} points either way.")
-
-
-def here(*arguments: object) -> str:
-    """Run a command of tutelage in this process, which saves starting forty, and return what it prints."""
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        app(list(map(str, arguments)), standalone_mode=False)
-    return printed.getvalue()
-
-
-def federate(*arguments: object) -> list[object]:
-    """Return the command line of a verb of ``tutelage federate``, for a process of its own."""
-    return [sys.executable, "-m", "tutelage", "federate", *arguments]
-
-
-def output(command: Sequence[object]) -> str:
-    """Run a command and return what it prints; leave if it fails, since it said why."""
-    done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True)  # noqa: S603  our own words
-    if done.returncode:
-        sys.exit(f"{' '.join(map(str, command[2:5]))} failed.")
-    return done.stdout
-
-
-def side_by_side(commands: Iterable[Sequence[object]], at_once: int) -> list[str]:
-    """Run commands as processes, so many at a time, and return what they print."""
-    with ThreadPoolExecutor(at_once) as pool:
-        return list(pool.map(output, commands))
-
-
-def free_addresses(count: int) -> list[str]:
-    """Return unused addresses of this machine."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+def main(folder: Path, n_hospitals: int, server: str | None) -> None:
+    """Found a consortium in `folder`, let everybody join and serve, and run one release."""
+    names = [f"hospital-{number}" for number in range(1, n_hospitals + 1)]
+    test = deal(folder, names)
+    people = round(13_000 / n_hospitals, -2)
+    terms = TERMS.format(
+        quorum=max(3, n_hospitals - 2),
+        hospitals="\n".join(f"{name} = {people:.0f}" for name in names),
+        parties="\n".join(f'{name} = "127.0.0.1:{port}"' for name, port in zip(PARTIES, free_ports(3), strict=True)),
+    )
+    (folder / "terms.toml").write_text(terms)
+    where = ["--mailbox", folder / "mailbox"] if server is None else ["--server", server]
+    say("the coordinator founds the consortium")
+    here("new", folder / "terms.toml", "--home", folder / COORDINATOR, *where)
+    say(f"{n_hospitals} hospitals and 3 parties join")
+    for name in (*names, *PARTIES):
+        table = ["--data", folder / f"{name}.csv", "--id", "patient", "--label", "readmitted"]
+        invite = folder / COORDINATOR / "invites" / f"{name}.invite"
+        here("join", invite, "--home", folder / name, *(table if name in names else []))
+    serving = [start("serve", folder / name, "--yes", log=folder / f"{name}.log") for name in (*names, *PARTIES)]
     try:
-        return ["{}:{}".format(*open_socket.getsockname()) for open_socket in sockets]
+        say("all serve, and the coordinator asks for a release")
+        score = ["--test", test, "--label", "readmitted"]
+        said = start("run", folder / COORDINATOR, "--as", "first", *score, "--json", log=folder / "registry.log")
+        if said.wait():
+            raise SystemExit((folder / "registry.log").read_text())
     finally:
-        for open_socket in sockets:
-            open_socket.close()
+        for process in serving:
+            process.terminate()
+            process.wait()
+    report(json.loads(re.search(r"^\{.*^\}", (folder / "registry.log").read_text(), re.DOTALL | re.MULTILINE)[0]))  # type: ignore[index]
+    say(f"done; all files are in {folder}")
 
 
-def say(step: str) -> None:
-    """Print the next step, and the seconds since the start."""
-    print(f"{time.perf_counter() - STARTED:4.0f} s  {step}", flush=True)
+def deal(folder: Path, names: list[str]) -> Path:
+    """Write the table of each hospital, and one of public stays with labels to score the student."""
+    split = split_by_patient(load_diabetes(), key=KEYS[0])
+    hospitals = Shards.of_entities(split.private.patients, len(names), key=KEYS[1], name="patient")
+    for name, rows in zip(names, hospitals.rows, strict=True):
+        write_table(folder / f"{name}.csv", split.private.select(rows))
+    write_table(folder / "test.csv", split.test)
+    return folder / "test.csv"
 
 
-def play(whole: Callable[[Path], None]) -> None:
-    """Run in the folder that the command line names, or in a new one."""
-    os.umask(0o077)  # every file of the play is for this user only
-    try:
-        whole(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp(prefix="consortium-")))
-    except TutelageError as refusal:
-        sys.exit(str(refusal))
+def write_table(path: Path, stays: HospitalStays) -> None:
+    """Write stays as a hospital has them."""
+    with path.open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow([*FEATURES, "readmitted", "patient"])
+        for row, label, patient in zip(stays.X.tolist(), stays.y, stays.patients, strict=True):
+            table.writerow([*row, CLASSES[label], patient])
+
+
+def report(found: dict[str, object]) -> None:
+    """Print what the release reached."""
+    for name in ("accuracy", "balanced_accuracy", "most_frequent_class", "share_of_yes"):
+        print(f"  {100 * float(str(found[name])):5.1f} %  {name.replace('_', ' ')}")
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that are free now."""
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def command(*words: object) -> list[str]:
+    """Return a command of tutelage, for this Python."""
+    return [sys.executable, "-m", "tutelage", "consortium", *map(str, words)]
+
+
+def here(*words: object) -> None:
+    """Run a command, and end with what it says if it is refused."""
+    done = subprocess.run(command(*words), capture_output=True, text=True, check=False)  # noqa: S603  our own words
+    if done.returncode:
+        raise SystemExit(done.stdout + done.stderr)
+
+
+def start(*words: object, log: Path) -> "subprocess.Popen[str]":
+    """Start a command that goes on until it is ended."""
+    # Here no operator is at a telephone: each log has the words, and every operator answers yes.
+    answers = log.with_suffix(".answers")
+    answers.write_text("y\n")
+    with log.open("w") as file, answers.open() as operator:
+        return subprocess.Popen(command(*words), stdin=operator, stdout=file, stderr=file, text=True)  # noqa: S603
+
+
+def say(text: str) -> None:
+    """Print what happens, and when."""
+    print(f"{time.monotonic() - BEGUN:6.1f} s  {text}", flush=True)
 
 
 if __name__ == "__main__":
-    play(main)
+    parser = argparse.ArgumentParser(description="Play a consortium on one machine.")
+    parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("--hospitals", type=int, default=10)
+    parser.add_argument("--server")
+    given = parser.parse_args()
+    place = given.folder or Path(tempfile.mkdtemp(prefix="consortium-"))
+    place.mkdir(parents=True, exist_ok=True)
+    main(place.resolve(), given.hospitals, given.server)

@@ -154,7 +154,7 @@ class StaleBatchError(FederationError, code="stale-batch"):
 
 
 class QuorumError(FederationError, code="quorum"):
-    """Too few hospitals voted, so the noise would be too small. Nothing was opened."""
+    """Too few hospitals answered, so the noise would be too small. Nothing was opened."""
 
 
 class PartyLostError(FederationError, code="party-lost"):

@@ -10,17 +10,17 @@ import tutelage
 from conftest import REPOSITORY
 
 PACKAGE = Path(tutelage.__file__).parent
-MODULES = 188
+MODULES = 192
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
     "_internal": 1_345,
     "accounting": 2_735,
     "audit": 1_630,
-    "cli": 4_095,
+    "cli": 4_115,
     "datasets": 170,
     "estimator": 2_160,
-    "features": 2_895,
-    "federation": 3_950,
+    "features": 2_885,
+    "federation": 4_775,
     "ledger": 2_785,
     "mechanisms": 1_180,
     "methods": 2_545,
@@ -32,7 +32,7 @@ CEILINGS = {
     "testing": 385,
     "root": 4_770,
 }
-TEST_LINES = 33_500
+TEST_LINES = 33_900
 
 
 def lines_of(*paths: Path) -> int:

@@ -34,7 +34,7 @@ _PURPOSES = {
     "Release": {
         "run": "Cast ballots, add noise, and publish a student with its card.",
         "label": "Label public rows from existing votes of teachers.",
-        "federate": "Release from several hospitals that share no rows, votes or ballots.",
+        "consortium": "Train one student for several hospitals that share no rows.",
     },
     "Budget and reports": {
         "ledger": "Create, show and verify the budget of a data set.",

@@ -69,13 +69,10 @@ def init(
     epsilon: Annotated[float, Option(help="Epsilon of all releases together.")],
     delta: Annotated[float, Option(help="Delta of all releases together. Keep it below 1 / the number of people.")],
     neighbors: Annotated[
-        Neighbors | None, Option(help="Privacy unit. entity: all rows of one person.  [required without --for]")
+        Neighbors | None, Option(help="Privacy unit. entity: all rows of one person.  [required]")
     ] = None,
     unit: Annotated[
         str | None, Option(help="Name of the unit in reports, such as patient_id.  [default: from --neighbors]")
-    ] = None,
-    member: Annotated[
-        Path | None, Option("--for", help="Home folder of a consortium member, whose terms name the privacy unit.")
     ] = None,
     accounting: Annotated[
         Accounting, Option(help="gaussian: only noisy sums, capped votes and GNMax. About a fifth more sums fit.")
@@ -83,30 +80,16 @@ def init(
     as_json: AsJson = False,
 ) -> None:
     """Create the ledger of a data set. Its budget can be raised later, but never lowered."""
-    if member is not None:
-        if neighbors is not None or unit is not None:
-            raise ConfigError("--for reads --neighbors and --unit from the joined terms. Leave these two options out.")
-        from tutelage.federation import Home
-        from tutelage.federation.consortium import owner_name
-
-        home = Home(member)
-        terms = home.consortium()
-        protects, query, owner = terms.unit, terms.scheme.event_of(), owner_name(home.identity.member)
-    elif neighbors is None:
+    if neighbors is None:
         raise ConfigError(
             "--neighbors must name what the budget protects: entity (all rows of one person), row, silo, owner, or "
             "ballot (vote counts from elsewhere). It cannot be changed later."
         )
-    else:
-        protects, query, owner = unit_of(neighbors, unit), None, None
-    if member is not None and accounting is Accounting.GAUSSIAN:
-        raise ConfigError("--accounting gaussian does not support consortia, whose members add noise. Leave it out.")
-    given: Any = {"epsilon": epsilon, "delta": delta, "accounting": accounting, "owner": owner, "suited_to": query}
-    made = Ledger.create(file, unit=protects, **given)
+    protects = unit_of(neighbors, unit)
+    made = Ledger.create(file, epsilon=epsilon, delta=delta, unit=protects, accounting=accounting)
     _print(made.state(), file, as_json=as_json)
     if not as_json:
-        labels, status = f"label PUBLIC --votes VOTES --ledger {file}", "federate status --mailbox MAILBOX"
-        say(f"Next: tutelage {labels if member is None else status}")
+        say(f"Next: tutelage label PUBLIC --votes VOTES --ledger {file}")
 
 
 @ledger.command()

@@ -1,12 +1,11 @@
-"""Maps of ballots as plain arrays, as hospitals receive them and a ledger keeps them: the same map on every machine.
+"""Maps of ballots as plain arrays, as a ledger keeps them: the same map on every machine.
 
-A map that made the features of a row depend on other rows would let one person change all ballots, and a map that
-failed on some rows would tell which rows there are. So only the steps that `VectorBallots.features` makes are accepted,
-in that order, with arrays of matching shapes and numbers of moderate size. Within these limits no number overflows and
-every product of matrices is exact: docs/proofs/ballots.md, claim 8.
+All private rows go through a map together. A map that made the features of a row depend on other rows would let one
+person change all ballots, and a map that failed on some rows would tell which rows there are. So only the steps that
+`VectorBallots.features` makes are accepted, in that order, with arrays of matching shapes and numbers of moderate size.
+Within these limits no number overflows and every product of matrices is exact: docs/proofs/ballots.md, claim 8.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from io import BytesIO
 from typing import Any
@@ -23,27 +22,29 @@ from tutelage.features.rowwise import projector
 
 _STEPS: tuple[type[PublicFeatureMap], ...] = (PublicScaling, PublicKernel, PublicProjection, UnitBall)
 # Scalars lie between the two, and entries of arrays between minus and plus the larger. Products of four still fit.
-LEAST, LARGEST = 1e-60, 1e60
+_LEAST, _LARGEST = 1e-60, 1e60
 
 
-def names_of(features: Pipeline) -> list[str]:
-    """Return the kinds of the steps of a map."""
-    return [type(step).__name__ for _, step in features.steps]
-
-
-def arrays_of(features: Pipeline) -> dict[str, FloatArray]:
-    """Return the arrays and numbers of all steps of a map, by place and name."""
-    return {
+def map_to_bytes(features: Pipeline) -> bytes:
+    """Return a map as the bytes of an npz file."""
+    steps = [step for _, step in features.steps]
+    arrays = {
         f"map {place} {each.name}": np.asarray(getattr(step, each.name), dtype=np.float64)
-        for place, (_, step) in enumerate(features.steps)
+        for place, step in enumerate(steps)
         for each in fields(step)
     }
+    file = BytesIO()
+    np.savez(file, names=np.array([type(step).__name__ for step in steps]), **arrays)  # type: ignore[arg-type]
+    return file.getvalue()
 
 
-def map_of(names: Sequence[str], arrays: Mapping[str, FloatArray]) -> Pipeline:
-    """Return the map of these steps; an unsound one is a ValueError, KeyError or InvalidParameterError."""
+def map_from_bytes(content: bytes) -> Pipeline:
+    """Return the map that `map_to_bytes` wrote; an unsound one is a ValueError, KeyError or InvalidParameterError."""
+    with np.load(BytesIO(content), allow_pickle=False) as found:
+        arrays = {name: found[name] for name in found.files}
+    names = arrays.pop("names").tolist()
     kinds = _STEPS[-len(names) :]
-    if [kind.__name__ for kind in kinds] != list(names) or len(kinds) not in (len(_STEPS) - 1, len(_STEPS)):
+    if [kind.__name__ for kind in kinds] != names or len(kinds) not in (len(_STEPS) - 1, len(_STEPS)):
         raise ValueError("other steps")
     landmarks, columns = arrays[f"map {len(names) - 3} points"].shape
     _, features = arrays[f"map {len(names) - 2} directions"].shape
@@ -55,30 +56,16 @@ def map_of(names: Sequence[str], arrays: Mapping[str, FloatArray]) -> Pipeline:
     }
     steps: list[Any] = []
     for place, kind in enumerate(kinds):
-        found = {name: arrays[f"map {place} {name}"] for name in shapes[kind.__name__]}
+        taken = {name: arrays[f"map {place} {name}"] for name in shapes[kind.__name__]}
         for name, shape in shapes[kind.__name__].items():
-            require_moderate(found[name], shape)
-        steps.append(kind(**{name: array if array.ndim else float(array) for name, array in found.items()}))
+            _require_moderate(taken[name], shape)
+        steps.append(kind(**{name: array if array.ndim else float(array) for name, array in taken.items()}))
     projection = steps[-2]
     projector(projection.center, projection.directions, projection.reach)
     return make_pipeline(*steps)
 
 
-def require_moderate(array: FloatArray, shape: tuple[int, ...]) -> None:
+def _require_moderate(array: FloatArray, shape: tuple[int, ...]) -> None:
     """Refuse an array of another shape, or with a number that is not finite or out of range."""
-    if array.shape != shape or not np.abs(array).max() <= LARGEST or (not shape and array < LEAST):
+    if array.shape != shape or not np.abs(array).max() <= _LARGEST or (not shape and array < _LEAST):
         raise InvalidParameterError("A parameter of a public map has another shape, or is out of range.")
-
-
-def map_to_bytes(features: Pipeline) -> bytes:
-    """Return a map as the bytes of an npz file."""
-    file, arrays = BytesIO(), arrays_of(features)
-    np.savez(file, names=np.array(names_of(features)), **arrays)  # type: ignore[arg-type]
-    return file.getvalue()
-
-
-def map_from_bytes(content: bytes) -> Pipeline:
-    """Return the map that `map_to_bytes` wrote."""
-    with np.load(BytesIO(content), allow_pickle=False) as found:
-        arrays = {name: found[name] for name in found.files}
-    return map_of(arrays.pop("names").tolist(), arrays)

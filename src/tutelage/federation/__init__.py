@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from tutelage.federation.keys import Role as Role
     from tutelage.federation.mailbox import Home as Home
     from tutelage.federation.mailbox import Mailbox as Mailbox
-    from tutelage.federation.sums import SumRound as SumRound
 
 _NAMES = {
     "aggregator": ("Aggregator",),
@@ -26,7 +25,6 @@ _NAMES = {
     "entity": ("Entity",),
     "keys": ("Identity", "Role"),
     "mailbox": ("Home", "Mailbox"),
-    "sums": ("SumRound",),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]

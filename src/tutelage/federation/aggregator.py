@@ -24,7 +24,7 @@ from tutelage.federation.batches import Batch
 from tutelage.federation.keys import Role
 from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, Opened, batch_status, sent_by_entities, unseal
 from tutelage.federation.schemes import LocalVotes, Shared
-from tutelage.federation.sums import AnyRound, SharedSums
+from tutelage.federation.sums import Round, SharedSums
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
 from tutelage.mechanisms.local import Decoder, decode
@@ -53,7 +53,7 @@ class CollectedSum(NamedTuple):
 
     values: IntArray  # (classes, numbers), the noisy sum of all ballots
     entities: tuple[str, ...]  # whose ballots are in it
-    round: AnyRound  # what follows: its `classifier` is the student so far
+    round: Round  # what follows: its `classifier` is the student so far
     rounds_left: int  # after the last one the student is final
 
 
@@ -89,26 +89,42 @@ class Aggregator:
         if ledger is not None:
             terms.require_own(ledger, self._member, keys_changed=keys_changed)
 
-    def ask(self, rows: npt.ArrayLike | None, mailbox: Mailbox, *, new_batch: bool = False) -> Asked:
+    def ask(self, rows: npt.ArrayLike, mailbox: Mailbox, *, new_batch: bool = False) -> Asked:
         """Announce the rows that have no label yet as one batch, and spend its budget; a refusal spends nothing.
 
-        For sums of ballots, announce the first round over the features of these rows that is not collected yet. A
-        repeated call after a crash announces the same batch.
+        A repeated call after a crash announces the same batch.
 
         Parameters
         ----------
-        rows : array of shape (queries, ...), or None
-            Public rows; None where the terms have a schema.
+        rows : array of shape (queries, ...)
+            Public rows.
         mailbox : Mailbox
             Where the announcement goes.
         new_batch : bool
             Replace a batch of the same rows that can no longer be computed: the new batch spends budget again.
         """
-        if (rows is None) != (self.consortium.schema is not None):
-            raise InvalidDataError("`rows` must be public rows, or None where the terms have a schema in their place.")
-        asked, before = np.zeros((1, 1)) if rows is None else np.asarray(rows), None
+        if isinstance(self.consortium.scheme, SharedSums):
+            raise FederationError("The terms are about sums of ballots. Use `ask_sum` with the name of a release.")
+        asked = np.asarray(rows)
         if asked.ndim == 0 or len(asked) == 0:
             raise InvalidDataError(f"`rows` must hold at least one public row. Got shape {asked.shape}.")
+        return self._announced(asked, mailbox, new_batch=new_batch)
+
+    def ask_sum(self, release: str, mailbox: Mailbox, *, new_batch: bool = False) -> Asked:
+        """Announce the first sum of a release that is not collected yet, and spend its budget; otherwise as `ask`."""
+        self.consortium.sums()
+        return self._announced(release, mailbox, new_batch=new_batch)
+
+    def released(self, release: str) -> Round:
+        """Return what follows the last sum of a release: its `classifier` is the final student."""
+        sums = self.consortium.sums()
+        earlier = self._earlier(sums.drafts(release, self._ledger)[-1].name)
+        if not earlier:
+            raise StaleBatchError(f"Release {release!r} is not complete. Ask for its sums, and collect them.")
+        return self._following(earlier[-1])
+
+    def _announced(self, asked: Any, mailbox: Mailbox, *, new_batch: bool) -> Asked:
+        before = None
         for draft in self.consortium.scheme.drafts(asked, self._ledger):
             earlier = self._earlier(draft.name)
             if earlier and self.is_collected(earlier[-1]):
@@ -121,20 +137,24 @@ class Aggregator:
                 row = draft.rows(None if before is None else self._following(before))
                 made = Batch.make(self._home.identity, self.consortium, row).to_bytes()
                 kept = self._home.keep(_ASKED, f"{draft.name}-{len(earlier)}", {_BATCH: made})  # or what was kept first
-                earlier.append(Batch.from_bytes(kept[_BATCH], self.consortium))
+                earlier.append(self._own(kept[_BATCH]))
             batch = earlier[-1]
             if self._ledger is not None and self._reserved(batch) is None:
-                mailbox.require_room(batch)
+                mailbox.require_room([mailbox.batch_path(batch.identifier, self.consortium)])
                 self.consortium.reserve(self._ledger, batch, self._member, batch.n_queries)
-            mailbox.put_batch(batch)
+            mailbox.put_batch(batch, self.consortium)
             return Asked(batch, batch.n_queries)
         return Asked(None, 0)
 
     def _earlier(self, name: str) -> list[Batch]:
         found: list[Batch] = []
         while (kept := self._home.kept(_ASKED, f"{name}-{len(found)}", [_BATCH])) is not None:
-            found.append(Batch.from_bytes(kept[_BATCH], self.consortium))
+            found.append(self._own(kept[_BATCH]))
         return found
+
+    def _own(self, kept: bytes) -> Batch:
+        """Return a batch that was asked, signed by the present keys."""
+        return Batch.from_bytes(kept, self.consortium, own=True).signed_by(self._home.identity)
 
     def collect(self, batch: Batch, mailbox: Mailbox, *, decoder: Decoder | None = None) -> Collected:
         """Return the labels of a batch: recombined from the computing parties' shares, or decoded from ballots.
@@ -167,7 +187,7 @@ class Aggregator:
         values, following = self._settled(sums, batch, opened), self._following(batch)
         return CollectedSum(values, entities, following, len(sums.events) - following.number)
 
-    def _following(self, batch: Batch) -> AnyRound:
+    def _following(self, batch: Batch) -> Round:
         """Return what follows a collected round."""
         kept = self._home.kept(_OPENED, batch.identifier, [_ENTITIES])
         if kept is None:
@@ -203,7 +223,7 @@ class Aggregator:
         who = f"{', '.join(missing)} sent none" if missing else "they sent labels of different computations"
         raise QuorumError(
             "The labels of this batch are not complete: all computing parties must have sent theirs of one and the "
-            f"same computation, and {who}. Let {', '.join(parties)} run `tutelage federate compute` at the same time."
+            f"same computation, and {who}. Let {', '.join(parties)} run `tutelage consortium serve` at the same time."
         )
 
     def _answers(self, batch: Batch, mailbox: Mailbox) -> Iterator[tuple[str, tuple[str, tuple[str, ...]], bytes]]:
@@ -211,7 +231,7 @@ class Aggregator:
         me, terms = self._home.identity, self.consortium
         for party in terms.computing_parties:
             header = Header.of(terms, batch, Kind.LABELS, party.name, me.member.name)
-            for _, envelope in mailbox.labels(batch, party.name):
+            for _, envelope in mailbox.labels(batch, party, me.member):
                 with suppress(ForgedMessageError, InvalidDataError):
                     head, _, share = unseal(me, party, header, envelope).partition(b"\n")
                     damaged = ForgedMessageError(f"A share of {party.name} is damaged.")

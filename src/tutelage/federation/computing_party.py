@@ -23,6 +23,7 @@ from tutelage.federation.schemes import Shared
 from tutelage.federation.sharing import HEAD_BYTES, MODULUS, SPLIT_NAME_BYTES, decode
 
 _BEGUN, _AGREED = "computed", "entities.json"  # where a party keeps what a batch was begun with
+_TESTED, _SEED = "tested", "seed"  # and its part of what the test of shares follows from
 _MISSED = "its shares did not reach all computing parties in time, or do not belong together."
 
 
@@ -44,7 +45,7 @@ Pins = dict[str, tuple[str, str, str, str]]  # by entity: its splitting, and the
 class Statement:
     """The statement of a party to the others about its shares; public, for a salted hash hides the shares."""
 
-    consortium: str
+    roster: str  # with whose keys this party opens and seals
     batch: str
     queries: str
     nonce: str
@@ -55,7 +56,7 @@ class Statement:
 def statement_of(consortium: Consortium, batch: Batch, held: dict[str, EntityShares], begun: Pins | None) -> bytes:
     """Return a statement of what a party holds."""
     pairs = {name: (shares.split, shares.digest) for name, shares in held.items()}
-    about = {"consortium": consortium.fingerprint, "batch": batch.identifier, "queries": batch.query_hash}
+    about = {"roster": consortium.roster_hash, "batch": batch.identifier, "queries": batch.query_hash}
     said = Statement(**about, nonce=secrets.token_hex(16), held=pairs, begun=begun)
     return canonical(named("statement", said)).encode()
 
@@ -71,12 +72,12 @@ def read_statement(message: bytes) -> Statement:
 
 def agreed_pins(statements: list[Statement]) -> Pins:
     """Return the shares to use: those a party remembers to have begun with, or those all hold of one splitting."""
-    if len({(each.consortium, each.batch, each.queries) for each in statements}) > 1:
-        raise StaleBatchError("The computing parties are not at the same batch of the same consortium.")
+    if len({(each.roster, each.batch, each.queries) for each in statements}) > 1:
+        raise StaleBatchError("The computing parties are not at the same batch and roster of the same consortium.")
     begun = [each.begun for each in statements if each.begun is not None]
     if any(other != begun[0] for other in begun):
         raise StaleBatchError(
-            "The computing parties began this batch with different votes. Ask the rows again with `--new-batch`."
+            "The computing parties began this batch with different votes. Ask again with `new_batch=True`."
         )
     held = [each.held for each in statements]
     if not begun:
@@ -198,7 +199,7 @@ class ComputingParty:
         run, entities, result, bytes_sent = found
         header = Header.of(self.consortium, batch, Kind.LABELS, me.member.name, aggregator.name)
         content = canonical(named("opened", Opened(run, entities))).encode() + b"\n" + result
-        mailbox.put_labels(batch, me.member.name, run, seal(me, aggregator, header, content))
+        mailbox.put_labels(batch, me.member, aggregator, run, seal(me, aggregator, header, content))
         return Computed(entities, left_out, batch.n_queries, bytes_sent)
 
     def _held(self, batch: Batch, mailbox: Mailbox) -> tuple[dict[str, EntityShares], dict[str, str]]:
@@ -209,7 +210,17 @@ class ComputingParty:
             blocks, digest = decode(payload[HEAD_BYTES:], shape), hashlib.sha256(payload).hexdigest()
             return EntityShares(payload[:SPLIT_NAME_BYTES].hex(), blocks, digest)
 
-        return sent_by_entities(self._home.identity, self.consortium, batch, mailbox, read)
+        held, left_out = sent_by_entities(self._home.identity, self.consortium, batch, mailbox, read)
+        if (people := self._scheme.people_of(batch)) is not None:
+            self._home.require_known(people)
+            held = {name: shares for name, shares in held.items() if name in people}
+        return held, left_out
+
+    async def _seed(self, session: Session, batch: Batch, pins: Pins) -> bytes:
+        """Return what the coefficients of the test of these shares follow from: the same in every attempt."""
+        name = f"{batch.identifier}-{hashlib.sha256(canonical(pins).encode()).hexdigest()[:32]}"
+        own = self._home.keep(_TESTED, name, {_SEED: secrets.token_bytes(32)})
+        return hashlib.sha256(b"".join(await session.exchange(own[_SEED]))).digest()
 
     async def _agree(
         self,
@@ -226,18 +237,18 @@ class ComputingParty:
         missed = set().union(*(each.held for each in everyones)) - set(pins)
         left_out |= dict.fromkeys(missed - set(left_out), _MISSED)
         remembered = [each.begun is not None for each in everyones]
-        # Votes that all three remember were found to be small enough before they wrote them down. Ballots that are only
-        # added cannot be too large: whatever an entity sends, the total alone is opened.
-        bound = self._scheme.bound(batch.n_queries)
-        if bound is not None and not all(remembered):
+        # Values that all three remember were found to be small enough before they wrote them down.
+        bounds = self._scheme.bounds(batch, tuple(pins))
+        if bounds is not None and not all(remembered):
             self.consortium.require_quorum(pins, left_out)
             vectors = np.stack([held[name].blocks.reshape(-1) for name in pins])
-            tested = zip(pins, await session.oversized(vectors, bound), strict=True)
+            tested = zip(
+                pins, await session.oversized(vectors, bounds, await self._seed(session, batch, pins)), strict=True
+            )
             large = {name for name, too_large in tested if too_large}
-            most = self.consortium.teachers_per_entity
-            left_out |= dict.fromkeys(large, f"its votes are larger than {most} teachers and their noise come to.")
+            left_out |= dict.fromkeys(large, "what it sent is larger than that of all its people or teachers can be.")
             if large and any(remembered):
-                raise StaleBatchError(f"Batch {batch.identifier} began with votes that are too large. Ask it again.")
+                raise StaleBatchError(f"Batch {batch.identifier} began with values that are too large. Ask it again.")
             pins = {name: pin for name, pin in pins.items() if name not in large}
         self.consortium.require_quorum(pins, left_out)
         begun_with = {_AGREED: canonical(pins).encode()}

@@ -23,7 +23,6 @@ from tutelage.exceptions import (
 from tutelage.federation.batches import Batch
 from tutelage.federation.documents import MOST_BYTES_OF_A_DOCUMENT, listed, read_within, write_once
 from tutelage.federation.keys import Member, Role
-from tutelage.federation.schema_sums import SchemaSums
 from tutelage.federation.schemes import MOST_QUERIES, LocalVotes, SharedVotes
 from tutelage.federation.sums import SharedSums
 from tutelage.federation.terms import Terms
@@ -60,8 +59,8 @@ class Consortium(Terms):
         What people call it.
     members : tuple of Member
         Two or more entities, one aggregator and, for a secure mechanism, three computing parties in party order.
-    n_classes : int
-        Number of classes.
+    classes : tuple of str
+        Labels as the tables of the hospitals spell them; ballots and labels are indices of these.
     mechanism : GNMax, ConfidentGNMax, NoisySum or a local mechanism
         How a query is answered. Noise is in votes of the whole consortium for the first two, in lengths of the longest
         ballot for a sum, in an entity's own vote for a local one.
@@ -75,13 +74,17 @@ class Consortium(Terms):
         mechanism, where every entity's noise protects it whatever the others do.
     unit : PrivacyUnit
         Whose change moves one ballot of one entity.
-    teacher : VectorBallots, optional
-        What every person casts, for a sum without a schema only.
     people : tuple of int, optional
-        About how many people each entity has, in the order of the entities, for a sum only. They are public, scale the
-        student and do not affect privacy: agree on round numbers where the exact ones are private.
+        At most about how many people each entity has, in the order of the entities, for a sum only. They are public,
+        decide how fine the bins are, how far the others stand for entities that miss a sum, and what the test of sizes
+        accepts: agree on round numbers that no entity exceeds.
     schema : Schema, optional
-        In place of public rows, for a sum only: three sums teach an additive model (`tutelage.methods.Additive`).
+        The columns, for a sum only: three sums teach an additive model (`tutelage.methods.Additive`).
+    size_test : bool
+        Whether the computing parties test that no entity's sum is larger than its people's ballots can be. Two parties
+        that pool what they have then learn forty random sums of each entity's noised numbers, and nothing without it.
+    roster : int
+        How often members, their keys or addresses, or `people` were amended. The terms stay the same.
     identifier : str
         32 hexadecimal digits. Default: random.
     """
@@ -99,8 +102,7 @@ class Consortium(Terms):
     @cached_property
     def scheme(self) -> AnyScheme:
         """Everything that differs between shared votes, local votes and shared sums."""
-        kind = SCHEMES[type(self.mechanism)] if self.schema is None else SchemaSums
-        return kind(self, cast("Any", self.mechanism))
+        return SCHEMES[type(self.mechanism)](self, cast("Any", self.mechanism))
 
     def sums(self) -> SharedSums:
         """Return the scheme of terms of a sum; terms of votes are refused."""
@@ -132,7 +134,7 @@ class Consortium(Terms):
         if len(answered) >= self.quorum:
             return
         silent = [entity.name for entity in self.entities if entity.name not in {*answered, *left_out}]
-        missing = f" No answer from {listed(silent)}: let more entities run `tutelage federate vote`." * bool(silent)
+        missing = f" No answer from {listed(silent)}: let more entities run `tutelage consortium serve`." * bool(silent)
         reasons = "".join(f" {name} was left out: {reason}" for name, reason in sorted(left_out.items()))
         raise QuorumError(
             f"{len(answered)} of {len(self.entities)} entities answered in a form that can be used, and the terms ask "
@@ -146,18 +148,17 @@ class Consortium(Terms):
         """
         if ledger.unit != self.unit:
             raise LedgerMismatchError(f"The ledger protects one {ledger.unit}, the consortium one {self.unit}.")
-        own = owner_name(member)
-        if keys_changed or ledger.owner == own:
-            return
-        batches = (charge.reserved.content.get("batch", "").split("/") for charge in reversed(ledger.history().charges))
-        owner = next((parts[3] for parts in batches if len(parts) == 4), ledger.owner)
-        if owner not in (None, own):
+        charges = (charge.reserved.content.get("batch", "").split("/") for charge in ledger.history().charges)
+        payers = {parts[3] for parts in charges if len(parts) == 4 and parts[0] == self.fingerprint}
+        owner = next(iter(payers - {member.name}), None)
+        if owner is None and not keys_changed and ledger.owner not in (None, owner_name(member)) and not payers:
             names = {owner_name(each): each.name for each in self.members}
-            whose = names.get(owner, f"the member with the fingerprint {owner}")
+            owner = names.get(str(ledger.owner), f"the member with the fingerprint {ledger.owner}")
+        if owner is not None:
             raise LedgerMismatchError(
-                f"{ledger.path or 'The ledger in memory'} is the ledger of {whose}, not of {member.name}. Nothing was "
+                f"{ledger.path or 'The ledger in memory'} is the ledger of {owner}, not of {member.name}. Nothing was "
                 f"spent. Name the ledger of {member.name}; if this is the one and {member.name} has made new keys "
-                "since, add --keys-changed (`keys_changed=True`)."
+                "since, pass `keys_changed=True`."
             )
 
     def reserved(self, ledger: Ledger, batch: Batch, member: Member) -> Reservation | None:
@@ -170,7 +171,7 @@ class Consortium(Terms):
 
     def _charge(self, batch: Batch, member: Member) -> str:
         """Return what a ledger calls a batch: terms and rows are in it, so that no other batch is ever taken for it."""
-        return f"{self.fingerprint}/{batch.identifier}/{batch.query_hash}/{owner_name(member)}"
+        return f"{self.fingerprint}/{batch.identifier}/{batch.query_hash}/{member.name}"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the agreement to a JSON file; another agreement is never overwritten."""
@@ -186,7 +187,6 @@ class Consortium(Terms):
             mechanism = kind and kind(**content["mechanism"])
         except (KeyError, TypeError, AttributeError):
             raise damaged from None
-        content.setdefault("schema", None)
         if set(content) != set(cls.__dataclass_fields__):
             raise damaged
         if mechanism is None:
@@ -195,7 +195,6 @@ class Consortium(Terms):
 
     def _check_numbers_and_roles(self) -> None:
         checks = (
-            ("n_classes", 2, _MOST_CLASSES),
             ("teachers_per_entity", 1, self.scheme.most_teachers),
             ("quorum", 1, len(self.entities)),
             ("colluding", 0, len(self.entities) if self.scheme.n_parties else 0),
@@ -214,6 +213,10 @@ class Consortium(Terms):
         if self.honest < 1:
             raise InvalidParameterError(
                 f"`colluding` of Consortium must be below `quorum`. Got {self.colluding} of {self.quorum}."
+            )
+        if not 2 <= self.n_classes <= _MOST_CLASSES:
+            raise InvalidParameterError(
+                f"`classes` of Consortium must be 2 to {_MOST_CLASSES} labels. Got {self.n_classes}."
             )
         needed = self.scheme.n_parties
         for role, least, most in (

@@ -4,12 +4,14 @@ import warnings
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, cast, final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.releases import on_one_day
-from tutelage._internal.typing import FloatArray, IntArray, Matrix
+from tutelage._internal.typing import IntArray
 from tutelage.ballots import BallotSum
+from tutelage.digests import canonical
 from tutelage.events import Event, Repeated
 from tutelage.exceptions import (
     FederationError,
@@ -18,13 +20,10 @@ from tutelage.exceptions import (
     PreflightWarning,
     StaleBatchError,
 )
-from tutelage.features.base import features_of_private, require_public_map
-from tutelage.features.rowwise import finite_rows, number_rows
-from tutelage.features.schema import Schema
 from tutelage.federation.batches import Batch
-from tutelage.federation.keys import Role
-from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, batch_status, seal
-from tutelage.federation.sums import AnyRound, SchemaRound, SharedSums
+from tutelage.federation.keys import Member, Role
+from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, batch_status, seal, sealed_by
+from tutelage.federation.sums import Round, SharedSums
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
 from tutelage.methods.noisy_moments import PeopleReady
@@ -33,17 +32,16 @@ from tutelage.partition import Shards, as_column, canonical_ids
 from tutelage.preflight import Given, told_of_columns
 from tutelage.privacy import NeighboringRelation
 from tutelage.tables import Table, as_table
-from tutelage.teachers.blocks import PeopleBlock, PeopleInMemory, blocks_of
+from tutelage.teachers.blocks import PeopleInMemory
 
-_VOTES = "votes"
-_LARGEST = 1e100  # far beyond what an accepted map gives
+_VOTES, _KEYS = "votes", "keys.json"  # with the keys that the shares were first made for
 _OF_PEOPLE = (NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY, NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO)
 
 
 class Vote(NamedTuple):
     """Messages that an entity sends for one batch."""
 
-    envelopes: dict[str, bytes]  # signed and sealed, by the recipient's name
+    recipients: tuple[str, ...]  # to whom it was sent, sealed
     queries: int  # that were answered and spent; the first ones of the batch
     repeated: bool  # whether they were made before and are sent again; ballots given now were not used
 
@@ -72,10 +70,8 @@ class Entity:
         self._home, self._ledger, self._member = home, ledger, home.identity.member
         self.consortium: Final = (terms := home.consortium_as(Role.ENTITY))
         terms.require_own(ledger, self._member, keys_changed=keys_changed)
-        # Where the answers go: each computing party's name and member, or the aggregator's under None.
-        parties = [(party.name, party) for party in terms.computing_parties]
-        self._recipients = parties or [(None, terms.aggregator)]
-        self._kind: Final = Kind.SHARES if parties else Kind.BALLOTS
+        self._recipients: Final = terms.computing_parties or (terms.aggregator,)
+        self._kind: Final = Kind.SHARES if terms.computing_parties else Kind.BALLOTS
 
     def bind(self, digest: bytes, *, changed: bool = False) -> None:
         """Tie this entity's ledger to its data, or check that it is still tied to them.
@@ -117,14 +113,14 @@ class Entity:
 
         A refusal spends nothing, for the same reasons as in `vote`, and the budget must allow this round and
         all rounds that are left. Before anything is spent, `PreflightWarning` tells the owner alone of columns that
-        seem to be in other units or codes than the public rows or the schema. Rows of people who withdrew are left out.
+        seem to be in other units or codes than the schema. Rows of people who withdrew are left out.
 
         Parameters
         ----------
         batch : Batch
             The round, as the aggregator announced it.
-        X : array of shape (rows, columns), or a table
-            Private rows, in the columns of the public ones; or with the named columns of the schema of the terms.
+        X : table
+            Private rows, with the named columns of the schema of the terms.
         y : integer array of shape (rows,)
             Class index of each row.
         mailbox : Mailbox
@@ -135,41 +131,67 @@ class Entity:
         sums = self.consortium.sums()
         self._require_current(batch)
         asked = sums.round_of(batch)
+        if self._member.name not in asked.opened.people:
+            raise StaleBatchError(
+                f"Release {asked.opened.release!r} was begun before {self._member.name} was a member. Nothing was "
+                "spent. Take part in the next release."
+            )
+        self._home.require_known(asked.opened.people)
         stay, gone = (None, "") if entity_ids is None else self._ledger.staying(canonical_ids(entity_ids).tolist())
         totals = ballots_of(sums, asked, X, y, entity_ids, stay).totals
         # Neither a warning nor a failure to find one may keep an answer back: that would tell the aggregator of a row.
         with suppress(Exception), warnings.catch_warnings():
             warnings.simplefilter("always", PreflightWarning)
-            for told in told_of_columns(_given(asked, sums.terms.schema, X, np.asarray(y), entity_ids)):
+            for told in told_of_columns(_given(sums, X, np.asarray(y), entity_ids)):
                 warnings.warn(told, PreflightWarning, stacklevel=3)
         return self._answer(batch, mailbox, totals, sums.event_from(asked.number), gone)
 
     def _answer(self, batch: Batch, mailbox: Mailbox, ballots: IntArray, rest: Event | None, gone: str) -> Vote:
         """Pay for a batch once, store what is sent before it leaves, and send it; `gone` is as for `leave_out`."""
         name = f"{batch.identifier}-{batch.query_hash[:32]}"
+        recipients = [member.name for member in self._recipients]
+        keys = canonical({member.name: member.sealing_key for member in self._recipients}).encode()
         with self._ledger.releasing():  # a withdrawal comes before the noise, or after it is stored
             self._ledger.leave_out(gone)
-            stored = self._home.kept(_VOTES, name, [member.name for _, member in self._recipients])
+            stored = self._home.kept(_VOTES, name, [*recipients, _KEYS])
             repeated, reservation = stored is not None, self._reserved(batch, mailbox, rest)
             if stored is None:
                 if self._ledger.is_settled(reservation):
                     raise StaleBatchError(
-                        f"Batch {batch.identifier} was voted on before, and its envelopes are gone from {_VOTES}/. "
+                        f"Batch {batch.identifier} was voted on before, and its shares are gone from {_VOTES}/. "
                         "Restore them; new ones would hold fresh noise, which is another release."
                     )
                 # A batch that was paid for before somebody withdrew is made without that person, or refused.
                 self.consortium.reserve(self._ledger, batch, self._member, reservation.queries, reservation.event)
-                made, payloads = {}, self.consortium.scheme.payloads(ballots, reservation, SystemNoise())
-                for (_, member), payload in zip(self._recipients, payloads, strict=True):
-                    header = Header.of(self.consortium, batch, self._kind, self._member.name, member.name)
-                    made[member.name] = seal(self._home.identity, member, header, payload)
+                payloads = self.consortium.scheme.payloads(ballots, reservation, SystemNoise())
+                made = dict(zip(recipients, payloads, strict=True)) | {_KEYS: keys}
                 stored = self._home.keep(_VOTES, name, made)
                 repeated = stored != made  # another process was faster
             if not self._ledger.is_settled(reservation):
                 self._ledger.settle(reservation, {}, Repeated(reservation.event, reservation.queries))
-        for party, member in self._recipients:
-            mailbox.put_answer(batch, self._member.name, party, stored[member.name])
-        return Vote(stored, reservation.queries, repeated)
+        before = msgspec.json.decode(stored[_KEYS], type=dict[str, str])
+        if sum(before[member.name] != member.sealing_key for member in self._recipients) > 1:
+            raise StaleBatchError(
+                f"Batch {batch.identifier} was made for computing parties of which two or more have other keys now. "
+                "Its shares are not sent to them: new parties could open what this hospital alone sent. Ask for a new "
+                "release."
+            )
+        for member in self._recipients:
+            self._send(batch, mailbox, member, stored[member.name])
+        return Vote(tuple(recipients), reservation.queries, repeated)
+
+    def _send(self, batch: Batch, mailbox: Mailbox, recipient: Member, payload: bytes) -> None:
+        """Seal what was stored, unless it lies in the mailbox: what is sealed again has other bytes."""
+        header = Header.of(self.consortium, batch, self._kind, self._member.name, recipient.name)
+        if (there := mailbox.answer(batch, self._member, recipient)) is None:
+            envelope = seal(self._home.identity, recipient, header, payload)
+            try:
+                mailbox.put_answer(batch, self._member, recipient, envelope)
+                return
+            except InvalidDataError:
+                if (there := mailbox.answer(batch, self._member, recipient)) is None:
+                    raise
+        sealed_by(self._member, header, there)  # by another process of this member
 
     def _require_current(self, batch: Batch) -> None:
         if batch.consortium != self.consortium.fingerprint:
@@ -189,7 +211,7 @@ class Entity:
                 "sent labels of it, and a batch is never computed with other votes. Nothing was spent. Vote on the "
                 "next batch."
             )
-        mailbox.require_room(batch, self._member.name, [party for party, _ in self._recipients])
+        mailbox.require_room(mailbox.answer_paths(batch, self._member, self._recipients))
         scheme, queries = self.consortium.scheme, batch.n_queries
         if not scheme.n_parties:  # each answered query counts by itself; the first ones, whatever the ballots say
             queries = min(queries, max(1, self._ledger.fitting(scheme.event_of())))
@@ -199,15 +221,14 @@ class Entity:
 
 
 def ballots_of(
-    sums: SharedSums, asked: AnyRound, X: Any, y: npt.ArrayLike, entity_ids: npt.ArrayLike | None, stay: Any = None
+    sums: SharedSums, asked: Round, X: Any, y: npt.ArrayLike, entity_ids: npt.ArrayLike | None, stay: Any = None
 ) -> BallotSum:
     """Return the private sum of one entity's ballots for one round, as `Entity.cast` says, from rows that `stay`."""
-    n_classes, unit = sums.terms.n_classes, sums.terms.unit
-    schema, labels = sums.terms.schema, np.asarray(y)
-    if schema is not None and as_table(X, schema.names) is None:
+    n_classes, unit, labels = sums.terms.n_classes, sums.terms.unit, np.asarray(y)
+    if as_table(X, sums.schema.names) is None:
         raise InvalidDataError("`X` must have named columns, those of the schema of the terms. Pass a table or a dict.")
-    rows = np.asarray(X) if schema is None else schema.transform(X)
-    if rows.ndim != 2 or len(rows) == 0 or labels.shape != (len(rows),):
+    rows = sums.schema.transform(X)
+    if len(rows) == 0 or labels.shape != (len(rows),):
         raise InvalidDataError(
             f"`X` must be private rows of shape (rows, columns), and `y` one class index for each. Got shapes "
             f"{rows.shape} and {labels.shape}."
@@ -224,36 +245,18 @@ def ballots_of(
     if stay is not None:
         rows, labels, people = rows[stay], labels[stay], people.of_some(stay)
     # From here on nothing may fail because of a row: whether a hospital answers would tell the aggregator of it.
-    if isinstance(asked, SchemaRound):
-        cast_by = PeopleReady(PeopleInMemory(rows, labels, people))
-        ballots: Any = asked.request.ballot.cast(cast_by, asked.request, np.zeros(1, dtype=np.int64))
-        if not asked.request.form.holds(ballots.form):
-            raise InvalidBallotError("The ballots that were cast are not of the form that was asked for.")
-        return ballots
-    rows = finite_rows(number_rows(rows, asked.columns, "the round").astype(np.float64), asked.columns, "the round")
-    features = require_public_map(asked.features, "SumRound")
-    if not len(rows):  # everybody withdrew
-        return BallotSum(np.zeros(asked.shape, dtype=np.int64), sums.teacher.norm**2, people.unit)
-
-    def products_of(block: PeopleBlock) -> tuple[Matrix, Matrix]:
-        vectors = _moderate(features_of_private(features, block.rows, np.c_[: len(block.rows)], len(asked.coef)))
-        return vectors, _moderate(asked.student.residuals(vectors, block.labels))
-
-    return sums.teacher.cast(blocks_of(rows, labels, people.assignment), products_of, asked.radius, people.unit)
+    cast_by = PeopleReady(PeopleInMemory(rows, labels, people))
+    ballots: Any = asked.request.ballot.cast(cast_by, asked.request, np.zeros(1, dtype=np.int64))
+    if not asked.request.form.holds(ballots.form):
+        raise InvalidBallotError("The ballots that were cast are not of the form that was asked for.")
+    return ballots
 
 
-def _given(asked: AnyRound, schema: Schema | None, X: Any, y: IntArray, entity_ids: npt.ArrayLike | None) -> Given:
-    """Return what the owner of rows is warned about: beside the landmarks of a round, or a schema."""
-    if isinstance(asked, SchemaRound):
-        nobody, table = np.empty((0, 0)), cast("Table", as_table(X, schema.columns if schema else None))
-        rows: dict[str, Any] = {"private": nobody, "public": nobody, "columns": table.columns, "numbers": ()}
-    else:
-        names = tuple(f"column {number}" for number in range(asked.columns))
-        rows = {"private": np.asarray(X, dtype=np.float64), "public": asked.landmarks, "columns": {}, "numbers": names}
+def _given(sums: SharedSums, X: Any, y: IntArray, entity_ids: npt.ArrayLike | None) -> Given:
+    """Return what the owner of rows is warned about, beside the schema."""
+    nobody, table = np.empty((0, 0)), cast("Table", as_table(X, sums.schema.columns))
     ids = None if entity_ids is None else as_column(entity_ids)
-    return Given(**rows, labels=y, n_classes=asked.shape[0], entity_ids=ids, schema=schema)
-
-
-def _moderate(rows: Matrix) -> FloatArray:
-    """Return rows with zeros in place of each that is not finite or too large to be multiplied."""
-    return np.where((np.abs(rows) <= _LARGEST).all(axis=1, keepdims=True), rows, 0.0)
+    return Given(
+        private=nobody, public=nobody, numbers=(), columns=table.columns, labels=y, n_classes=sums.terms.n_classes,
+        entity_ids=ids, schema=sums.schema,
+    )  # fmt: skip

@@ -82,6 +82,10 @@ class Member:
         """Return the member as plain values."""
         return plain(self)
 
+    def to_bytes(self) -> bytes:
+        """Return the member as its public file holds it."""
+        return _document("member", self)
+
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read the public file that `Identity.save` wrote, checking every value."""
@@ -164,7 +168,7 @@ class Identity(NeverPickled):
             raise InvalidDataError(f"{folder} has keys of {self.member.name}, which are never overwritten.") from None
         except OSError as error:
             raise InvalidDataError(f"{private} cannot be written: {error.strerror}.") from None
-        documents.write_once(public, _document("member", self.member))
+        documents.write_once(public, self.member.to_bytes())
         return private, public
 
     @classmethod

@@ -5,16 +5,16 @@ header; 64 bytes of the sender's signature; and the sealed payload. In the mailb
 written once and never half.
 """
 
+import hashlib
 import os
 import re
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Self, TypeVar, final
 
@@ -37,7 +37,6 @@ from tutelage.federation.documents import (
     MOST_PAYLOAD_BYTES,
     SIGNATURE_BYTES,
     hexadecimal,
-    member_name,
     read_within,
     require_room,
     write_new,
@@ -48,9 +47,9 @@ from tutelage.federation.sharing import ELEMENT_BYTES
 
 _CONTEXT = b"tutelage sealed message, format 1\0"
 _RUN_DIGITS = 64
-_named = partial(member_name, name="member", owner="Mailbox")
+_ACCEPTS = b"tutelage accepted roster, format 1\0"
 _BESIDE_LABELS = 2**20  # bytes of an envelope and of the names of the entities
-_CONSORTIUM = "consortium.json"
+_ROSTERS, _RETIRED = "rosters", "retired-keys"
 _MOST_KEPT_BYTES = 2**31
 
 Read = TypeVar("Read")
@@ -139,11 +138,11 @@ def sent_by_entities(
 ) -> tuple[dict[str, Read], dict[str, str]]:
     """Return what each entity sent this member about a batch, and why what others sent cannot be used."""
     found, left_out, me = dict[str, Read](), dict[str, str](), identity.member
-    kind, party = (Kind.SHARES, me.name) if me.role is Role.COMPUTING else (Kind.BALLOTS, None)
+    kind = Kind.SHARES if me.role is Role.COMPUTING else Kind.BALLOTS
     for entity in consortium.entities:
         header = Header.of(consortium, batch, kind, entity.name, me.name)
         try:
-            envelope = mailbox.answer(batch, entity.name, party)
+            envelope = mailbox.answer(batch, entity, me)
             if envelope is not None:
                 found[entity.name] = read(unseal(identity, entity, header, envelope))
         except (FederationError, InvalidDataError) as error:
@@ -182,53 +181,89 @@ class Mailbox:
 
     Notes
     -----
-    It holds ``consortium.json``, ``batches/<id>.batch``, ``shares/<id>/<entity>.to-<party>.sealed``,
-    ``ballots/<id>/<entity>.sealed`` and ``labels/<id>/<party>.<run>.sealed``. Writing the same bytes again changes
-    nothing; other bytes in the same place, and files that are damaged or no plain files, are refused.
+    It holds ``members/<name>.<keys>.json``, ``rosters/<number>.json``, ``accepted/<number>/<name>.signature``,
+    ``batches/<id>.<key>.batch``, and messages ``<kind>/<id>/<sender>.to-<recipient>.<keys>.sealed``. `<keys>` are
+    of both ends: who has new keys is sent the same again. Writing the same bytes again changes nothing; other
+    bytes in the same place, and files that are damaged or no plain files, are refused.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
 
-    @property
-    def consortium_path(self) -> Path:
-        """Where the agreement lies."""
-        return self.folder / "consortium.json"
+    def put_member(self, member: Member) -> None:
+        """Lay down the public keys of a member."""
+        write_once(self.folder / "members" / f"{member.name}.{_digest(member.fingerprint)}.json", member.to_bytes())
 
-    def put_consortium(self, consortium: Consortium) -> None:
-        """Lay down the agreement."""
-        consortium.save(self.consortium_path)
+    def members(self) -> list[Member]:
+        """Return all public keys that lie there, the newest of each name last; what is no member is skipped."""
+        folder, found = self.folder / "members", list[tuple[int, Member]]()
+        for name in _matches(folder, r"[A-Za-z0-9_-]+\.[0-9a-f]{16}\.json"):
+            with suppress(InvalidDataError, InvalidParameterError, OSError):
+                found.append(((folder / name[0]).stat().st_mtime_ns, Member.load(folder / name[0])))
+        return [member for _, member in sorted(found, key=lambda pair: pair[0])]
 
-    def consortium(self) -> Consortium:
-        """Return the agreement as it lies there; compare its fingerprint with the others' before joining it."""
-        return Consortium.load(self.consortium_path)
+    def put_roster(self, consortium: Consortium) -> None:
+        """Propose the terms with a roster; members compare its words before they accept it."""
+        consortium.save(self.folder / "rosters" / f"{consortium.roster}.json")
 
-    def batch_path(self, identifier: str) -> Path:
-        """Return where the batch of that identifier lies."""
-        return self.folder / "batches" / f"{hexadecimal(identifier, 32, 'identifier', 'Mailbox')}.batch"
+    def newest_roster(self, least: int = 0) -> Consortium | None:
+        """Return the newest roster that was proposed, from this number on, or None."""
+        folder = self.folder / "rosters"
+        numbers = {int(found[1]) for found in _matches(folder, r"(0|[1-9][0-9]{0,8})\.json")}
+        for number in sorted((one for one in numbers if one >= least), reverse=True):
+            with suppress(InvalidDataError, InvalidParameterError):  # junk hides no roster
+                if (found := Consortium.load(folder / f"{number}.json")).roster == number:
+                    return found
+        return None
 
-    def put_batch(self, batch: Batch) -> None:
+    def put_acceptance(self, identity: Identity, consortium: Consortium) -> None:
+        """Sign a roster, so that all others see that this member has accepted it."""
+        path = self._acceptance(identity.member, consortium)
+        write_once(path, identity.sign(_ACCEPTS + bytes.fromhex(consortium.roster_hash)))
+
+    def accepted(self, consortium: Consortium) -> tuple[str, ...]:
+        """Return the names of the members that have signed this roster."""
+        said = _ACCEPTS + bytes.fromhex(consortium.roster_hash)
+
+        def has_signed(member: Member) -> bool:
+            try:
+                return member.has_signed(said, read_within(self._acceptance(member, consortium), SIGNATURE_BYTES))
+            except InvalidDataError:
+                return False
+
+        return tuple(member.name for member in consortium.members if has_signed(member))
+
+    def _acceptance(self, member: Member, consortium: Consortium) -> Path:
+        return self.folder / "accepted" / f"{consortium.roster}" / f"{member.name}.signature"
+
+    def batch_path(self, identifier: str, consortium: Consortium) -> Path:
+        """Return where the batch of that identifier lies, as the aggregator signs it with its present keys."""
+        key = _digest(consortium.aggregator.signing_key)
+        return self.folder / "batches" / f"{hexadecimal(identifier, 32, 'identifier', 'Mailbox')}.{key}.batch"
+
+    def put_batch(self, batch: Batch, consortium: Consortium) -> None:
         """Announce a batch of queries."""
-        batch.save(self.batch_path(batch.identifier))
+        batch.save(self.batch_path(batch.identifier, consortium))
 
     def batch(self, identifier: str, consortium: Consortium) -> Batch:
         """Return the batch of that identifier, checked as by `Batch.from_bytes`, and against the name of its file."""
-        found = Batch.load(self.batch_path(identifier), consortium)
+        found = Batch.load(self.batch_path(identifier, consortium), consortium)
         if found.identifier != identifier:
             raise ForgedMessageError(f"The file of batch {identifier} holds batch {found.identifier}.")
         return found
 
-    def batch_identifiers(self) -> list[str]:
+    def batch_identifiers(self, consortium: Consortium) -> list[str]:
         """Return the identifiers of the batches that lie there, sorted; none is opened."""
-        return [found[1] for found in _matches(self.folder / "batches", r"([0-9a-f]{32})\.batch")]
+        key = _digest(consortium.aggregator.signing_key)
+        return [found[1] for found in _matches(self.folder / "batches", rf"([0-9a-f]{{32}})\.{key}\.batch")]
 
-    def put_answer(self, batch: Batch, entity: str, party: str | None, envelope: bytes) -> None:
-        """Lay down an entity's sealed shares for one computing party, or its sealed ballots where there is none."""
-        write_once(self._answer_path(batch, entity, party), envelope)
+    def put_answer(self, batch: Batch, sender: Member, recipient: Member, envelope: bytes) -> None:
+        """Lay down an entity's sealed shares for a computing party, or its sealed ballots for the aggregator."""
+        write_once(self._answer_path(batch, sender, recipient), envelope)
 
-    def answer(self, batch: Batch, entity: str, party: str | None) -> bytes | None:
+    def answer(self, batch: Batch, sender: Member, recipient: Member) -> bytes | None:
         """Return what `put_answer` laid down, or None if it is not sent yet."""
-        path = self._answer_path(batch, entity, party)
+        path = self._answer_path(batch, sender, recipient)
         try:
             about = path.lstat()
         except (FileNotFoundError, NotADirectoryError):
@@ -237,38 +272,49 @@ class Mailbox:
             raise ForgedMessageError(f"{path} is no plain file of at most {MOST_BYTES} bytes. It must be sent again.")
         return read_within(path, MOST_BYTES)
 
-    def put_labels(self, batch: Batch, party: str, run: str, envelope: bytes) -> None:
+    def put_labels(self, batch: Batch, sender: Member, recipient: Member, run: str, envelope: bytes) -> None:
         """Lay down a computing party's sealed shares of the labels, as one run of the computation made them."""
-        name = f"{_named(party)}.{hexadecimal(run, _RUN_DIGITS, 'run', 'Mailbox')}.sealed"
+        name = f"{_between(sender, recipient)}.{hexadecimal(run, _RUN_DIGITS, 'run', 'Mailbox')}.sealed"
         write_once(self.folder / "labels" / batch.identifier / name, envelope)
 
-    def labels(self, batch: Batch, party: str) -> Iterator[tuple[str, bytes]]:
+    def labels(self, batch: Batch, sender: Member, recipient: Member) -> Iterator[tuple[str, bytes]]:
         """Yield a computing party's runs and its sealed shares of the labels of each, in the order of the runs' names.
 
         Files of any other kind or name, and files longer than shares of this batch can be, are skipped.
         """
-        # One query may be a round of a sum: its row has a 64-bit weight for each number of the sum.
-        numbers = batch.n_queries if batch.n_queries > 1 else batch.rows.nbytes // 8
-        most = ELEMENT_BYTES * numbers + _BESIDE_LABELS
-        folder = self.folder / "labels" / batch.identifier
-        for found in _matches(folder, rf"{re.escape(_named(party))}\.([0-9a-f]{{{_RUN_DIGITS}}})\.sealed"):
+        # One query may be a round of a sum, whose numbers are known from its row alone.
+        most = MOST_BYTES if batch.n_queries == 1 else ELEMENT_BYTES * batch.n_queries + _BESIDE_LABELS
+        folder, name = self.folder / "labels" / batch.identifier, re.escape(_between(sender, recipient))
+        for found in _matches(folder, rf"{name}\.([0-9a-f]{{{_RUN_DIGITS}}})\.sealed"):
             about = (folder / found[0]).lstat()
             if stat.S_ISREG(about.st_mode) and about.st_size <= most:
                 yield found[1], read_within(folder / found[0], most)
 
-    def require_room(self, batch: Batch, entity: str | None = None, parties: Sequence[str | None] = ()) -> None:
+    def require_room(self, paths: Iterable[Path]) -> None:
         """Refuse, before anything is paid, to announce a batch or answer where a file lies or none can be written."""
-        answers = [self._answer_path(batch, str(entity), party) for party in parties]
-        for path in answers or [self.batch_path(batch.identifier)]:
+        for path in paths:
             require_room(path)
 
-    def has_answered(self, batch: Batch, entity: str, parties: Sequence[str | None]) -> bool:
-        """Return whether an entity has sent an envelope to every party, or its ballots to no party in particular."""
-        return all(self._answer_path(batch, entity, party).exists() for party in parties)
+    def answer_paths(self, batch: Batch, sender: Member, recipients: Iterable[Member]) -> list[Path]:
+        """Return where a member's answers to a batch lie."""
+        return [self._answer_path(batch, sender, each) for each in recipients]
 
-    def _answer_path(self, batch: Batch, entity: str, party: str | None) -> Path:
-        kind, to = ("ballots", "") if party is None else ("shares", f".to-{_named(party)}")
-        return self.folder / kind / batch.identifier / f"{_named(entity)}{to}.sealed"
+    def has_answered(self, batch: Batch, sender: Member, recipients: Iterable[Member]) -> bool:
+        """Return whether an entity has sent an envelope to every recipient."""
+        return all(path.exists() for path in self.answer_paths(batch, sender, recipients))
+
+    def _answer_path(self, batch: Batch, sender: Member, recipient: Member) -> Path:
+        kind = "shares" if recipient.role is Role.COMPUTING else "ballots"
+        return self.folder / kind / batch.identifier / f"{_between(sender, recipient)}.sealed"
+
+
+def _between(sender: Member, recipient: Member) -> str:
+    """Return the name of messages from one member with its present keys to another with its own."""
+    return f"{sender.name}.to-{recipient.name}.{_digest(sender.signing_key + recipient.sealing_key)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _matches(folder: Path, pattern: str) -> list[re.Match[str]]:
@@ -293,7 +339,7 @@ class BatchStatus(NamedTuple):
 def consortium_status(consortium: Consortium, mailbox: Mailbox) -> tuple[list[BatchStatus], dict[str, str]]:
     """Return how far every genuine batch in the mailbox is, and by identifier why others are refused."""
     found, refused = list[BatchStatus](), dict[str, str]()
-    for identifier in mailbox.batch_identifiers():
+    for identifier in mailbox.batch_identifiers(consortium):
         try:
             found.append(batch_status(consortium, mailbox, mailbox.batch(identifier, consortium)))
         except (FederationError, InvalidDataError) as error:
@@ -301,19 +347,26 @@ def consortium_status(consortium: Consortium, mailbox: Mailbox) -> tuple[list[Ba
     return found, refused
 
 
-def batch_status(consortium: Consortium, mailbox: Mailbox, batch: Batch) -> BatchStatus:
-    """Return how far one batch is; labels that a party did not sign count as none."""
-    names, parties = ([each.name for each in some] for some in (consortium.entities, consortium.computing_parties))
-    answered = tuple(name for name in names if mailbox.has_answered(batch, name, parties or [None]))
-    runs: dict[str, set[str]] = {party: set() for party in parties}
-    for party in consortium.computing_parties:
-        header = Header.of(consortium, batch, Kind.LABELS, party.name, consortium.aggregator.name)
-        for run, envelope in mailbox.labels(batch, party.name):
+def batch_status(
+    consortium: Consortium, mailbox: Mailbox, batch: Batch, recipient: Member | None = None
+) -> BatchStatus:
+    """Return how far one batch is; labels that a party did not sign count as none.
+
+    The hospitals that have answered are known from what lies in this mailbox for one `recipient`, or for all of them.
+    """
+    parties, aggregator = consortium.computing_parties, consortium.aggregator
+    names = [entity.name for entity in consortium.entities]
+    recipients = [recipient] if recipient is not None else parties or (aggregator,)
+    answered = tuple(one.name for one in consortium.entities if mailbox.has_answered(batch, one, recipients))
+    runs: dict[str, set[str]] = {party.name: set() for party in parties}
+    for party in parties:
+        header = Header.of(consortium, batch, Kind.LABELS, party.name, aggregator.name)
+        for run, envelope in mailbox.labels(batch, party, aggregator):
             with suppress(FederationError, InvalidDataError):
                 sealed_by(party, header, envelope)
                 runs[party.name].add(run)
     missing = tuple(name for name in names if name not in answered)
-    computed = tuple(party for party in parties if runs[party])
+    computed = tuple(name for name, found in runs.items() if found)
     complete = bool(runs) and bool(set.intersection(*runs.values()))
     return BatchStatus(batch.identifier, batch.n_queries, answered, missing, computed, complete)
 
@@ -334,37 +387,76 @@ class Home:
         if len(keys) != 1:
             raise FederationError(
                 f"{self._path} must hold one private key file, NAME.private.json. It holds {len(keys)}. Make one with "
-                "`tutelage federate keygen`."
+                "`tutelage consortium join`."
             )
         self.identity = Identity.load(keys[0])
 
-    def join(self, consortium: Consortium, fingerprint: str) -> None:
-        """Take part in `consortium`, as found in the mailbox, from now on, and in no other.
+    @staticmethod
+    def retire_keys(path: Path) -> None:
+        """Move the keys of a home away, so that new ones can be made; stores and ledger stay."""
+        retired = path / _RETIRED / secrets.token_hex(4)
+        retired.mkdir(mode=0o700, parents=True)
+        for kind in ("private", "public"):
+            for file in path.glob(f"*.{kind}.json"):
+                file.rename(retired / file.name)
 
-        `fingerprint` is that of the terms as the members read it to each other, not taken from the mailbox.
+    def join(self, consortium: Consortium, words: str) -> None:
+        """Take part in `consortium` as this roster says, from now on; in another folder, in another consortium.
+
+        `words` are its six words as the members read them to each other, not taken from the mailbox.
         """
-        if consortium.fingerprint != "".join(fingerprint.split()).lower():
+        if consortium.words != " ".join(words.lower().split()):
             raise FederationError(
-                f"The consortium's terms have the fingerprint {consortium.fingerprint}, not the one given. Do not join "
-                "before all members read the same one to each other."
+                f"`words` must be the six words of the roster that was proposed, {consortium.words!r}. They are not. "
+                "Do not accept it before all members read the same ones to each other."
+            )
+        before = self._joined()
+        if before is not None and before.roster_hash == consortium.roster_hash:
+            return
+        if before is not None and before.fingerprint != consortium.fingerprint:
+            raise FederationError(f"{self._path} has joined another consortium. Use a folder of its own for each.")
+        if before is not None and consortium.roster <= before.roster:
+            raise FederationError(
+                f"`roster` of the consortium must be above {before.roster}, the number of the roster that "
+                f"{self.identity.member.name} has accepted. Got {consortium.roster}. An older one is never taken back."
             )
         if self.identity.member not in consortium.members:
             raise FederationError(
-                f"The consortium does not name {self.identity.member.name} with the keys of this folder. Send its "
-                "public key file to the author of the terms."
+                f"The consortium does not name {self.identity.member.name} with the keys of this folder. The "
+                "coordinator must propose a roster that does."
             )
-        joined = self._path / _CONSORTIUM
-        if not joined.exists():
-            consortium.save(joined)
-        elif self.consortium().fingerprint != consortium.fingerprint:
-            raise FederationError(f"{self._path} has joined another consortium. Use a folder of its own for each.")
+        consortium.save(self._path / _ROSTERS / f"{consortium.roster}.json")
 
     def consortium(self) -> Consortium:
-        """Return the consortium that was joined."""
-        joined = self._path / _CONSORTIUM
-        if not joined.exists():
-            raise FederationError(f"{self._path} has joined no consortium yet. Run `tutelage federate join`.")
-        return Consortium.load(joined)
+        """Return the consortium that was joined, with the roster that was accepted last."""
+        joined = self._joined()
+        if joined is None:
+            raise FederationError(f"{self._path} has joined no consortium yet. Run `tutelage consortium serve`.")
+        return joined
+
+    def _joined(self) -> Consortium | None:
+        numbers = [int(found[1]) for found in _matches(self._path / _ROSTERS, r"(\d{1,9})\.json")]
+        return Consortium.load(self._path / _ROSTERS / f"{max(numbers)}.json") if numbers else None
+
+    def require_known(self, people: Mapping[str, int]) -> None:
+        """Refuse numbers of people that are not those of a roster that this member accepted."""
+        for path in (self._path / _ROSTERS).glob("*.json"):
+            terms = Consortium.load(path)
+            if people == dict(zip((one.name for one in terms.entities), terms.people, strict=False)):
+                return
+        raise StaleBatchError(
+            f"A release was begun with hospitals or numbers of people of no roster that {self.identity.member.name} "
+            "has accepted. Nothing was spent. Ask for a new release."
+        )
+
+    def has_joined(self) -> bool:
+        """Return whether a roster was accepted."""
+        return self._joined() is not None
+
+    def is_current(self) -> bool:
+        """Return whether the roster that was accepted last names the present keys."""
+        joined = self._joined()
+        return joined is not None and self.identity.member in joined.members
 
     def consortium_as(self, role: Role) -> Consortium:
         """Return the consortium that was joined, once this member is found to have `role` in it, with these keys."""

@@ -50,7 +50,7 @@ class Draft(NamedTuple):
     name: str  # under which it is kept
     queries: int
     event: Event  # the most that each query is, with all batches after it
-    rows: Callable[[Any], npt.NDArray[Any]]  # from the `SumRound` that the batch before it led to, or None
+    rows: Callable[[Any], npt.NDArray[Any]]  # from the `Round` that the batch before it led to, or None
 
 
 class Scheme(ABC, Generic[M]):
@@ -69,8 +69,8 @@ class Scheme(ABC, Generic[M]):
         """Refuse terms that say of ballots and people what this kind does not have, or leave out what it has."""
 
     @abstractmethod
-    def drafts(self, rows: npt.NDArray[Any], ledger: Ledger | None) -> list[Draft]:
-        """Return the batches to ask about public rows, in order; all of them without a ledger."""
+    def drafts(self, asked: Any, ledger: Ledger | None) -> list[Draft]:
+        """Return the batches to ask about public rows, or of a release, in order; all of them without a ledger."""
 
     @abstractmethod
     def event_of(self, batch: Batch | None = None) -> Event:
@@ -99,9 +99,13 @@ class Shared(Scheme[M]):
     def shape(self, batch: Batch) -> tuple[int, int, int]:
         """Return the shape of an entity's values: blocks, queries and numbers of each query."""
 
-    def bound(self, queries: int) -> int | None:  # noqa: ARG002
-        """Return what projections of one entity's values stay below; None where only the total is ever opened."""
+    def people_of(self, batch: Batch) -> dict[str, int] | None:  # noqa: ARG002
+        """Return the entities that a release was begun with, and about how many people each has; None for votes."""
         return None
+
+    @abstractmethod
+    def bounds(self, batch: Batch, entities: Sequence[str]) -> list[int] | None:
+        """Return what projections of each entity's values stay below; None if they are not tested."""
 
     @abstractmethod
     async def result(self, session: "Session", totals: ElementArray) -> bytes:
@@ -131,11 +135,12 @@ class Votes(Scheme[M]):
 
     def check_ballots(self) -> None:
         """Refuse terms that say what people cast."""
-        if self.terms.teacher is not None or self.terms.people:
-            raise InvalidParameterError("`teacher` and `people` of Consortium are for a NoisySum. Leave them out.")
+        if self.terms.schema is not None or self.terms.people:
+            raise InvalidParameterError("`people` and `schema` of Consortium are for a NoisySum. Leave them out.")
 
-    def drafts(self, rows: npt.NDArray[Any], ledger: Ledger | None) -> list[Draft]:
+    def drafts(self, asked: Any, ledger: Ledger | None) -> list[Draft]:
         """Return one batch of the rows without an answer in the ledger, equal ones once; all rows without a ledger."""
+        rows: npt.NDArray[Any] = asked
         if ledger is not None:
             hashes = self._hashes(ledger, rows)
             answered, first = ledger.recall(hashes), {query: at for at, query in reversed([*enumerate(hashes)])}
@@ -232,6 +237,10 @@ class SharedVotes(Votes[GNMax | ConfidentGNMax], Shared[GNMax | ConfidentGNMax])
         # All classes of a query share the check's noise: their coefficients add up first.
         common = [sigma * sqrt(classes / 2 * (queries + 2 * sqrt(queries * tail) + 2 * tail)) for sigma in check]
         return ceil((counts + noise + sum(common)) * sqrt(2 * tail))
+
+    def bounds(self, batch: Batch, entities: Sequence[str]) -> list[int]:
+        """Return the same for all entities."""
+        return [self.bound(batch.n_queries)] * len(entities)
 
     def payloads(self, ballots: IntArray, paid: Reservation, noise: NoiseSource) -> list[bytes]:  # noqa: ARG002
         """Return shares of the vote counts with fresh noise, for the check too if there is one."""

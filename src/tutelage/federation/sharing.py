@@ -18,6 +18,7 @@ MODULUS = 2**89 - 1  # a Mersenne prime
 ELEMENT_BYTES = 12
 PARTIES = 3
 MOST_BITS = 26  # of what is compared: masked by 62 bits more (`SECURITY_BITS` of the runtime), it must stay below p
+MOST_TESTED_BITS = 47  # of what is only tested for its size: masked by 41 bits more
 SPLIT_NAME_BYTES = 32  # a random name of one splitting, the same beside all three of its shares
 SALT_BYTES = 32  # random bytes that only one party gets, so that the hash of its shares does not reveal them
 HEAD_BYTES = SPLIT_NAME_BYTES + SALT_BYTES  # before the shares

@@ -16,7 +16,9 @@ from tutelage.features.schema import Schema
 from tutelage.federation.documents import hexadecimal
 from tutelage.federation.keys import Member, Role
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
-from tutelage.teachers import VectorBallots
+
+_ROSTER = ("members", "people", "roster")
+_CONSONANTS, _VOWELS = "bdfghjklmnprstvz", "aiou"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,20 +27,22 @@ class Terms:
 
     name: str
     members: tuple[Member, ...]
-    n_classes: int
+    classes: tuple[str, ...]
     mechanism: Any  # GNMax, ConfidentGNMax, NoisySum or a LocalMechanism
     teachers_per_entity: int
     quorum: int
     colluding: int
     unit: PrivacyUnit
-    teacher: VectorBallots | None = None
     people: tuple[int, ...] = ()
     schema: Schema | None = None
+    size_test: bool = True
+    roster: int = 0  # how often members, keys, addresses or numbers of people were amended
     identifier: str = field(default_factory=lambda: secrets.token_hex(16))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "members", tuple(self.members))
         object.__setattr__(self, "people", tuple(self.people))
+        object.__setattr__(self, "classes", tuple(self.classes))
         if self.schema is not None:
             object.__setattr__(self, "schema", _as_stored(self.schema))
         hexadecimal(self.identifier, 32, "identifier", "Consortium")
@@ -47,6 +51,15 @@ class Terms:
             raise InvalidParameterError(f"`unit` of Consortium must be a PrivacyUnit. Got {type(self.unit).__name__}.")
         _check_text(self.unit.name, "unit")
         _check_members(self.members)
+        for label in self.classes:
+            _check_text(label, "classes")
+        if len(set(self.classes)) != len(self.classes):
+            raise InvalidParameterError("`classes` of Consortium must be different labels. Two of these are the same.")
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.classes)
 
     @property
     def entities(self) -> tuple[Member, ...]:
@@ -70,19 +83,48 @@ class Terms:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of everything agreed, 64 hexadecimal digits: what every message names and all members compare."""
+        """SHA-256 of the terms without the roster, 64 hexadecimal digits: what every message and ledger entry names.
+
+        Members, their keys and addresses, and how many people they have can be amended; the terms stay the same.
+        """
+        terms = {name: value for name, value in self.as_dict().items() if name not in _ROSTER}
+        return hashlib.sha256(b"tutelage terms\0" + canonical(terms).encode()).hexdigest()
+
+    @cached_property
+    def roster_hash(self) -> str:
+        """SHA-256 of the terms and the roster, 64 hexadecimal digits."""
         return hashlib.sha256(b"tutelage consortium\0" + canonical(self.as_dict()).encode()).hexdigest()
+
+    @cached_property
+    def words(self) -> str:
+        """Six words that stand for the terms and the roster, to compare by telephone.
+
+        Each stands for 16 bits (proquints, arXiv:0901.4016). Two rosters with the same words take about 2⁴⁸ hashes to
+        find, and each takes a tenth of a second and 32 MB (scrypt, RFC 7914).
+        """
+        digest = hashlib.scrypt(
+            bytes.fromhex(self.roster_hash), salt=b"tutelage words", n=2**15, r=8, p=1, maxmem=2**26
+        )
+        return " ".join(_word(int.from_bytes(digest[at : at + 2], "big")) for at in range(0, 12, 2))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the agreement as plain values, with the format of its file."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        if self.schema is None:
-            del values["schema"]
         mechanism = {"kind": type(self.mechanism).__name__, **settings_of(self.mechanism)}
         return named("consortium", values | {"mechanism": mechanism})
 
     def _with(self, role: Role) -> tuple[Member, ...]:
         return tuple(member for member in self.members if member.role is role)
+
+
+def _word(bits: int) -> str:
+    """Return 16 bits as a word: consonant, vowel, consonant, vowel, consonant."""
+    letters = ((_CONSONANTS, 4), (_VOWELS, 2), (_CONSONANTS, 4), (_VOWELS, 2), (_CONSONANTS, 4))
+    word = ""
+    for alphabet, width in reversed(letters):
+        bits, place = divmod(bits, 2**width)
+        word = alphabet[place] + word
+    return word
 
 
 def _as_stored(schema: object) -> Schema:

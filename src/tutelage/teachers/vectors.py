@@ -25,8 +25,7 @@ _UNEVEN = 30  # times the usual spread of a column: beyond it all are brought to
 _STEPS, _WEIGHT_STEPS = 2**11, 2**16
 _LONGEST = 2.0**23  # weight, in steps
 _MOST_ROUNDS = 100
-# Share of the budget for the first of several rounds; later ones only correct it. Hospitals of a consortium count on
-# each other's noise, and their terms do not name this share: another one needs another format of the terms.
+# Share of the budget for the first of several rounds; later ones only correct it.
 _FIRST = 0.7
 
 

@@ -96,7 +96,7 @@ class Handshake:
             raise PartyLostError(
                 f"No connection to {' and '.join(self.endpoints[place].name for place in missing)} within {timeout:g} "
                 f"s. Nothing was opened. {' '.join(map(self._reason, missing))} All three computing parties must run "
-                "`tutelage federate compute` on the same batch at the same time."
+                "`tutelage consortium serve` at the same time."
             )
         return {place: found.result() for place, found in self._met.items()}
 

@@ -78,7 +78,7 @@ from mpyc.runtime import Runtime  # noqa: E402
 
 # MPyC draws the mask of a comparison as a sum of three numbers below the power of 2 under 2^sec_param / 3, of which a
 # party knows two; 62 leaves it 2^60 values that it does not know.
-SECURITY_BITS = 62
+SECURITY_BITS, FIELD_BITS = 62, 89
 DEGREE = 1
 FIELD = finfields.GF(MODULUS)
 _KEEPERS_OF_RUNTIME = [
@@ -203,10 +203,12 @@ class ArrayRuntime(Runtime):
     async def negative(self, shares: ElementArray, bits: int) -> ElementArray:
         """Return shares of −⌊x / 2^bits⌋ for each x; of 1 where −2^bits ≤ x < 0 and of 0 where 0 ≤ x < 2^bits.
 
-        MPyC's comparison. From x, what it opens (x masked by 60 bits more, and a coin) and the bits of the mask, it
-        computes the multiple of 2^-bits above exactly, for every x of the field from which the mask does not wrap.
+        MPyC's comparison. From x, what it opens (x masked by up to 60 bits more, and a coin) and the bits of the mask,
+        it computes the multiple of 2^-bits above exactly, for every x of the field from which the mask does not wrap.
         Elsewhere it is never 0, see `session.oversized`.
         """
+        # Larger numbers leave less room for the mask below p: at 47 bits, 2^39 values that a party does not know.
+        self.options.sec_param = min(SECURITY_BITS, FIELD_BITS - 1 - bits)
         array = self._secure.array(FIELD.array(shares, check=False))
         return (await self.gather(self.np_sgn(array, l=bits, LT=True))).value
 

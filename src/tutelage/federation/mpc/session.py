@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import final
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 from tutelage.exceptions import FederationError, InvalidParameterError
 from tutelage.federation.mpc.links import FrameKind
 from tutelage.federation.mpc.runtime import ArrayRuntime
-from tutelage.federation.sharing import MODULUS, MOST_BITS, PARTIES, ElementArray, encode
+from tutelage.federation.sharing import MODULUS, MOST_BITS, MOST_TESTED_BITS, PARTIES, ElementArray, encode
 
 REPETITIONS = 40
 _LIMB_BITS = 30
@@ -123,27 +124,29 @@ class Session:
             shares.append(encode(fresh))
         return b"".join(shares)
 
-    async def oversized(self, vectors: ElementArray, bound: int) -> list[bool]:
-        """Tell which vectors have one of forty random projections beyond a bound.
+    async def oversized(self, vectors: ElementArray, bounds: Sequence[int], seed: bytes) -> list[bool]:
+        """Tell which vectors have one of forty random projections beyond its bound.
 
-        A vector with an entry beyond twice the bound, up to half the modulus, passes each with probability ½ at most.
-        Privacy: only one bit of each vector is opened, whether a random combination of its tests is zero.
+        A vector with an entry beyond twice its bound, up to half the modulus, passes each with probability ½ at most.
+        Privacy: only one bit of each vector is opened, whether a random combination of its tests is zero. With the same
+        `seed`, the same coefficients are drawn; who makes the vectors must not know it before.
 
-        With 2^b above 2·bound, both bound + x and bound − x must lie in [0, 2^b). That is tested for every x of the
-        field by −⌊y / 2^b⌋ = 0: the comparison computes (c − r + u·2^b − y) / 2^b from numbers 0 ≤ c, r < 2^b and a bit
-        u, and is exact for −2^b < y < 2^(b+1), where the mask does not wrap. Any other y is no c − r + u·2^b: the
-        result is not 0.
+        With 2^b above twice the largest bound, both bound + x and bound − x must lie in [0, 2^b). That is tested for
+        every x of the field by −⌊y / 2^b⌋ = 0: the comparison computes (c − r + u·2^b − y) / 2^b from numbers
+        0 ≤ c, r < 2^b and a bit u, and is exact for −2^b < y < 2^(b+1), where the mask does not wrap. Any other y is no
+        c − r + u·2^b: the result is not 0.
         """
-        if bound >= 2 ** (MOST_BITS - 1):
-            raise InvalidParameterError(f"`bound` of oversized must be below 2^{MOST_BITS - 1}. Got {bound}.")
-        await self._agree(["oversized", vectors.shape, bound], [vectors])
-        runtime, bits = self._runtime, (2 * bound).bit_length()
-        seed = await runtime.opened(runtime.random((2,)))
-        projections = await runtime.shared(_projections(vectors, encode(seed)))
+        runtime, bits = self._runtime, (2 * max(bounds)).bit_length()
+        if bits > MOST_TESTED_BITS:
+            most = 2 ** (MOST_TESTED_BITS - 1)
+            raise InvalidParameterError(f"`bounds` of oversized must be below {most}. Got {max(bounds)}.")
+        await self._agree(["oversized", vectors.shape, [*bounds], seed.hex()], [vectors])
+        each = np.array(bounds, dtype=object)[:, np.newaxis]
+        projections = await runtime.shared(_projections(vectors, seed))
         step = max(1, _RANDOM_BITS_AT_ONCE // (2 * REPETITIONS * (bits + 1)))
         found: list[bool] = []
         for start in range(0, len(vectors), step):
-            tested = projections[start : start + step]
+            tested, bound = projections[start : start + step], each[start : start + step]
             outside = await runtime.negative(np.concatenate([bound + tested, bound - tested], axis=1) % MODULUS, bits)
             weighted = (outside * runtime.random(outside.shape)).sum(axis=1) + runtime.zeros(len(outside))
             found += [bool(value) for value in await runtime.opened(weighted % MODULUS, degree=2)]

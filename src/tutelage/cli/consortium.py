@@ -1,0 +1,438 @@
+"""``tutelage consortium``: one student for several hospitals, which share no rows, votes or ballots."""
+
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from rich.table import Table
+from rich.text import Text
+from sklearn.metrics import accuracy_score, balanced_accuracy_score
+from typer import Abort, Argument, Exit, Option, colors, confirm
+
+from tutelage.cli.settings import read_settings
+from tutelage.cli.terms import TermsFile
+from tutelage.cli.text import AsJson, interruption_says, plain_console, print_json, say, verb_group
+from tutelage.exceptions import ConfigError, InvalidDataError
+from tutelage.federation import Aggregator, Consortium, Home, Identity, Mailbox, Role
+from tutelage.federation.consortium import owner_name
+from tutelage.federation.documents import listed
+from tutelage.federation.invites import Invite, Place
+from tutelage.federation.keys import Member, host_and_port
+from tutelage.federation.mailbox import BatchStatus, batch_status, consortium_status
+from tutelage.federation.serving import Rows, Serving, changes_of
+from tutelage.federation.sums import REHEARSAL, Round
+from tutelage.ledger import Ledger
+from tutelage.privacy import NeighboringRelation, round_up
+from tutelage.students.store import write_student
+from tutelage.tables import read_table
+
+_LEDGER, _MAIL, _INVITES, _KIT, _KITS, _RELEASES = "ledger", "mail", "invites", "kit", "kits", "releases"
+_OFTEN, _AFTER_FAULT = 0.3, 2.0  # seconds between two looks into the mailbox, and before it is carried again
+_MOST_ODD = 0.5  # share of rows that fit no class, beyond which a table is refused
+_SHOWN_DELTA = 1e-5
+_STOPPED = "the files say what is left to do. Run the same command again."
+HomeArgument = Annotated[Path, Argument(metavar="HOME", help="Folder of this member.", show_default=False)]
+Yes = Annotated[bool, Option("--yes", help="Approve of every release that the budget holds, without a question.")]
+Words = Annotated[str | None, Option(help="Six words of the roster, as the members read them to you.")]
+Patience = Annotated[float, Option(help="Seconds to wait for hospitals that do not answer.", min=0)]
+
+consortium = verb_group("Train one student for several hospitals that share no rows, votes or ballots.")
+
+
+@consortium.command()
+def new(
+    terms: Annotated[Path, Argument(help="TOML file with the terms.", show_default=False)],
+    home: Annotated[Path, Option(help="Folder of the coordinator. The members of an existing one are amended.")],
+    server: Annotated[str | None, Option(help="host:port at which members reach the coordinator.")] = None,
+    mailbox: Annotated[Path | None, Option(help="Instead of a server: a folder that all members reach.")] = None,
+) -> None:
+    """Found a consortium, or amend who is in it: write an invite for each member (coordinator)."""
+    file, before = TermsFile.of(read_settings(terms)), Place.load(home) if home.exists() else None
+    if before is None:
+        if (server is None) == (mailbox is None):
+            raise ConfigError("Name one of --server and --mailbox: members exchange their messages there.")
+        if server is not None:
+            host_and_port(server, "--server")
+        file = file.numbered()
+        draft, identity = file.draft(), Identity.generate(file.coordinator, Role.AGGREGATOR)
+        home.mkdir(mode=0o700, parents=True)
+        identity.save(home)
+        _make_ledger(home, file, draft, identity.member)
+    else:
+        server, mailbox = before.server, None if before.server else Path(before.mailbox)
+        file = file.numbered(TermsFile.of(before.terms).identifier)
+        if file.draft().fingerprint != TermsFile.of(before.terms).draft().fingerprint:
+            raise ConfigError(
+                f"{terms} must differ from the terms in {home} in [hospitals], [parties] and `coordinator` only. For "
+                "other terms, found another consortium in another folder."
+            )
+    shared = None if mailbox is None else str(mailbox.resolve())
+    kits = dict[str, dict[str, bytes]]() if server is None else _kits(home, file, server)
+    members = [name for name in file.seats if name != file.coordinator]
+    for name in members:
+        path = home / _INVITES / f"{name}.invite"
+        if not path.exists() or TermsFile.of(Invite.load(path).terms).seats.get(name) != file.seats[name]:
+            path.unlink(missing_ok=True)
+            Invite(name, file.as_dict(), server, shared, kits.get(name, {})).save(path)
+            say(f"{path}: send it to {name} by a channel that no other can read.")
+    Place(terms=file.as_dict(), mailbox=shared or str((home / _MAIL).resolve()), server=server).save(home)
+    say(f"Next, each member: tutelage consortium join {members[0]}.invite")
+    say(f"Next, here: tutelage consortium run {home}")
+
+
+@consortium.command()
+def join(
+    invite: Annotated[Path, Argument(help="Invite of this member.", show_default=False)],
+    home: Annotated[Path | None, Option(help="Folder for keys and budget.  [default: the name of the member]")] = None,
+    data: Annotated[Path | None, Option(help="Hospital: private table (csv or Parquet).")] = None,
+    person: Annotated[str | None, Option("--id", help="Hospital: column that says whose row it is.")] = None,
+    label: Annotated[str | None, Option(help="Hospital: column with the label.")] = None,
+    once: Annotated[bool, Option("--each-person-once", help="Confirm that no person has two rows.")] = False,
+    new_keys: Annotated[bool, Option("--new-keys", help="Replace lost or stolen keys; the budget stays.")] = False,
+) -> None:
+    """Check the table of a hospital, and make its keys and its budget (hospitals and computing parties)."""
+    found = Invite.load(invite)
+    file, folder = TermsFile.of(found.terms), home or Path(found.name)
+    (role, address), draft = file.seats[found.name], file.draft()
+    if (folder.exists() and any(folder.iterdir())) != new_keys:
+        raise ConfigError(
+            f"--home must be the folder of a member for --new-keys. Got {folder}."
+            if new_keys
+            else f"--home must be a new folder. {folder} is in use. To replace lost keys in it, add --new-keys."
+        )
+    identity = Identity.generate(found.name, role, address)
+    if new_keys:
+        Home.retire_keys(folder)
+        identity.save(folder)
+    else:
+        if role is Role.ENTITY:
+            if data is None or label is None or (person is None and draft.unit.neighboring is not _ROW):
+                raise ConfigError("Name the private table: --data FILE --id COLUMN --label COLUMN.")
+            said = _checked_table(draft, data, person, label, once=once, most=file.hospitals[found.name])
+            describe(draft)
+            say(said)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        identity.save(folder)
+        if role is Role.ENTITY:
+            _make_ledger(folder, file, draft, identity.member)
+        found.unpack(folder / _KIT)
+        mail = found.mailbox or str((folder / _MAIL).resolve())
+        table = None if data is None else str(data.resolve())
+        Place(terms=found.terms, mailbox=mail, server=found.server, data=table, id=person, label=label).save(folder)
+    say(f"{found.name} has keys{' and a budget' * (role is Role.ENTITY)} in {folder}. Back this folder up.")
+    say(f"Next: tutelage consortium serve {folder}")
+
+
+@consortium.command()
+def serve(
+    home: HomeArgument,
+    yes: Yes = False,
+    words: Words = None,
+    patience: Patience = 600.0,
+    listen: Annotated[str | None, Option(help="host:port to listen at, if it is not the one in the terms.")] = None,
+    server: Annotated[str | None, Option(help="host:port of the server, after it moved.")] = None,
+    once: Annotated[bool, Option("--once", help="Do what can be done now, and end.")] = False,
+) -> None:
+    """Take part: answer what the coordinator asks, after a question (hospitals and computing parties)."""
+    place = Place.load(home)
+    if once and place.server is not None:
+        raise ConfigError("--once is for a mailbox that is a folder. Leave it out.")
+    if server is not None:
+        from tutelage.federation import kits
+
+        host_and_port(server, "--server")
+        kits.move(home / _KIT, server)
+    with interruption_says(_STOPPED), _carried(home, place) as wait:
+        serving = _serving(home, place, yes=yes, words=words, patience=patience, listen=listen)
+        say(f"{serving.home.identity.member.name} takes part. Its mailbox is {place.mailbox}. Ctrl-C ends this.")
+        while serving.step() or not once:
+            wait()
+
+
+@consortium.command()
+def run(
+    home: HomeArgument,
+    name: Annotated[str, Option("--as", help="Name of the release.")] = "1",
+    rehearse: Annotated[bool, Option("--rehearse", help="Try everything with made-up rows; nothing is spent.")] = False,
+    test: Annotated[Path | None, Option(help="Public table with labels, to score the student.")] = None,
+    label: Annotated[str, Option(help="Label column of --test.")] = "label",
+    words: Words = None,
+    without: Annotated[list[str] | None, Option(help="Begin without this member, which has not joined.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask the hospitals for a release, and write its student (coordinator)."""
+    place = Place.load(home)
+    file, release = TermsFile.of(place.terms), f"{REHEARSAL}-{secrets.token_hex(4)}" if rehearse else name
+    if name.startswith(REHEARSAL) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
+        raise ConfigError(
+            f"--as must be 1 to 100 letters, digits, '.', '-' or '_', and must not begin with {REHEARSAL!r}. For a "
+            "rehearsal, add --rehearse."
+        )
+    with interruption_says(_STOPPED), _carried(home, place) as wait:
+        serving = _serving(home, place, yes=True, words=words, patience=0.0, listen=None)
+        terms = _assembled(serving, file, without or [], wait)
+        last = _released(serving, terms, release, wait)
+    folder = home / _RELEASES / release
+    folder.mkdir(parents=True, exist_ok=True)
+    hospitals = last.opened.sums[-1].entities
+    write_student(last.classifier, folder / "student.skops")
+    about: dict[str, Any] = {"release": release, "hospitals": hospitals, "student": str(folder / "student.skops")}
+    about |= {} if test is None else _scores(last.classifier, terms, test, label)
+    state = Ledger.open(home / _LEDGER).state()
+    if as_json:
+        print_json({**about, "ledger": state.as_dict()})
+        return
+    say(f"Release {release} has the ballots of {len(hospitals)} hospitals: {listed(hospitals)}.")
+    for key, value in about.items():
+        if isinstance(value, float):
+            say(f"{key.replace('_', ' ')}: {100 * value:.1f} %")
+    if about.get("accuracy", 1.0) <= about.get("most_frequent_class", 0.0):
+        say("The student is no better than the most frequent class. Do not use it.", color=colors.YELLOW)
+    say(f"{state}\nThe student is {folder / 'student.skops'}.")
+
+
+@consortium.command()
+def status(home: HomeArgument, as_json: AsJson = False) -> None:
+    """Print who has joined and answered, and whom the others wait for. All printed values are public."""
+    box, member = Mailbox(Place.load(home).mailbox), Home(home)
+    if not member.has_joined():
+        names = sorted({one.name for one in box.members()})
+        say(f"No roster is accepted yet. Members with keys in the mailbox: {listed(names) or 'none'}.")
+        return
+    terms = member.consortium()
+    batches, refused = consortium_status(terms, box)
+    if as_json:
+        found = {"fingerprint": terms.fingerprint, "roster": terms.roster, "words": terms.words}
+        print_json({**found, "batches": [each._asdict() for each in batches], "refused": refused})
+        return
+    describe(terms)
+    accepted = box.accepted(terms)
+    waiting = [one.name for one in terms.members if one.name not in accepted]
+    say(f"Roster {terms.roster} ({terms.words}) is not accepted yet by {listed(waiting)}." if waiting else "")
+    _print_batches(terms, batches)
+    for identifier, reason in refused.items():
+        say(f"{identifier[:8]} is refused: {reason}", color=colors.YELLOW)
+
+
+def describe(consortium: Consortium) -> None:
+    """Print the terms."""
+    # As Text, a name in square brackets is printed as it is, not read as markup.
+    table = Table("", "", title=Text(consortium.name), title_justify="left", show_header=False)
+    row, schema = table.add_row, consortium.sums().schema
+    row("classes", Text(listed(consortium.classes)))
+    row("protects", Text(f"{consortium.unit.name}: {consortium.unit.neighboring.sentence}"))
+    row("quorum", f"{consortium.quorum} of {len(consortium.entities)}; {consortium.colluding} may collude")
+    pairs = zip(consortium.entities, consortium.people, strict=True)
+    row("people", Text(listed([f"{entity.name} about {number:,}" for entity, number in pairs])))
+    kinds = zip(schema.columns.items(), schema.ordered, strict=True)
+    columns = [f"{name}: {(' to ' if ordered else ', ').join(map(str, one))}" for (name, one), ordered in kinds]
+    row("columns", Text("\n".join(columns)))
+    row("noise", Text(repr(consortium.mechanism)))
+    epsilon = round_up(consortium.epsilon_of_queries(1, _SHOWN_DELTA).epsilon)
+    row("a release spends", f"ε = {epsilon:.4f} at δ = {_SHOWN_DELTA:g}")
+    plain_console().print(table)
+
+
+def _print_batches(terms: Consortium, batches: list[BatchStatus]) -> None:
+    table = Table("batch", "hospitals answered", "not yet", "computed by")
+    for each in batches:
+        answered = f"{len(each.answered)} of {len(terms.entities)} ({terms.quorum} needed)"
+        table.add_row(each.batch[:8], answered, listed(each.missing), listed(each.computed) or "none")
+    plain_console().print(table)
+
+
+_ROW = NeighboringRelation.CHANGE_ONE_ROW
+
+
+def _make_ledger(home: Path, file: TermsFile, draft: Consortium, member: Member) -> None:
+    given: Any = {"epsilon": file.privacy.epsilon, "delta": file.privacy.delta, "suited_to": draft.scheme.event_of()}
+    Ledger.create(home / _LEDGER, unit=draft.unit, owner=owner_name(member), **given)
+
+
+def _kits(home: Path, file: TermsFile, server: str) -> dict[str, dict[str, bytes]]:
+    """Return the keys of each member for the server, by path."""
+    from tutelage.federation import kits
+
+    names = [name for name in file.seats if name != file.coordinator]
+    kits.provision(home / _KITS, file.identifier, server, names)
+    folders = {name: home / _KITS / "members" / name for name in names}
+    return {name: {path.name: path.read_bytes() for path in folder.iterdir()} for name, folder in folders.items()}
+
+
+def _checked_table(terms: Consortium, data: Path, person: str | None, label: str, *, once: bool, most: int) -> str:
+    """Refuse, at the hospital alone, a table that cannot be what the terms are about; return what will be cast."""
+    table, schema = read_table(data), terms.sums().schema
+    if missing := [
+        name for name in (*schema.names, label, *([] if person is None else [person])) if name not in table.columns
+    ]:
+        raise InvalidDataError(f"{data.name} has no column {listed(missing)}. It has {listed([*table.columns])}.")
+    if beyond := schema.beyond({name: table.column(name) for name in schema.names}):
+        differences = listed([f"'{name}' {how}" for name, how in beyond.items()])
+        raise InvalidDataError(f"{data.name} has columns in other units or codes than the terms: {differences}.")
+    _, labels, ids = rows_of(terms, data, person, label)
+    left_out = 1 - len(labels) / table.n_rows
+    if left_out > _MOST_ODD or len(np.unique(labels)) < 2:
+        raise InvalidDataError(
+            f"--label must name a column with the classes {listed(terms.classes)}. Most cells of '{label}' are others, "
+            "or all are the same."
+        )
+    people = len(labels) if ids is None else len(np.unique(ids))
+    if ids is not None and people == len(ids) and not once:
+        raise InvalidDataError(
+            f"--id must name the column of the {terms.unit.name}. Every row has another '{person}': if these are "
+            "visits, people with several are not protected. If no person has two rows, add --each-person-once."
+        )
+    if people > most:
+        raise InvalidDataError(
+            f"{data.name} has more people than the {most:,} that the terms state, so that the test of sizes could "
+            "leave this hospital out. Ask the coordinator to state more."
+        )
+    odd = f" {100 * left_out:.1f} % of the rows have no id, or a label outside the classes, and are left out." * (
+        left_out > 0
+    )
+    return f"{len(labels):,} rows of {people:,} people with {len(schema.names)} columns cast a ballot each.{odd}"
+
+
+def rows_of(terms: Consortium, data: Path, person: str | None, label: str) -> Rows:
+    """Return the private rows, class indices and ids of a hospital; a row without class or id is left out."""
+    table, places = read_table(data), {text: place for place, text in enumerate(terms.classes)}
+    found = np.array([places.get(text, -1) for text in table.texts(label)])
+    # As texts, which no cell of a row can make fail: whether a hospital answers would tell of it.
+    ids = None if person is None else np.array(table.texts(person), dtype=object)
+    stay = np.flatnonzero((found >= 0) & (True if ids is None else np.array([bool(one.strip()) for one in ids])))
+    return table.take(stay), found[stay], None if ids is None else ids[stay]
+
+
+@contextmanager
+def _carried(home: Path, place: Place) -> Iterator[Callable[[], None]]:
+    """Keep the mailbox in step with the server; what it yields waits a little, and starts what has ended again."""
+    Path(place.mailbox).mkdir(parents=True, exist_ok=True)
+    if place.server is None:
+        yield lambda: time.sleep(_OFTEN)
+        return
+    from tutelage.federation import kits
+
+    server = home / _KITS / kits.SERVER
+    start = partial(kits.start_server, server) if server.exists() else partial(kits.start_client, home / _KIT)
+    carrier = start(Path(place.mailbox))
+
+    def wait() -> None:
+        nonlocal carrier
+        time.sleep(_OFTEN)
+        if not carrier.alive():
+            carrier.stop()
+            say(f"The connection to {place.server} ended, and is made again. {carrier.log} says more.", err=True)
+            time.sleep(_AFTER_FAULT)
+            carrier = start(Path(place.mailbox))
+
+    try:
+        yield wait
+    finally:
+        carrier.stop()
+
+
+def _serving(home: Path, place: Place, *, yes: bool, words: str | None, patience: float, listen: str | None) -> Serving:
+    """Return a member at work, which asks its operator at the terminal."""
+    member, ledger = Home(home), home / _LEDGER
+
+    def accepts(question: str, proposed: str) -> bool:
+        if words is None:
+            return _answer(question)
+        same = " ".join(words.lower().split()) == proposed
+        say(f"The words of the roster are {proposed}: {'the same' if same else 'others'} as those of --words.")
+        return same
+
+    return Serving(
+        home=member,
+        mailbox=Mailbox(place.mailbox),
+        invited=TermsFile.of(place.terms).draft(),
+        ledger=Ledger.open(ledger) if ledger.exists() else None,
+        rows=lambda terms: rows_of(terms, Path(str(place.data)), place.id, str(place.label)),
+        accepts=accepts,
+        approves=lambda question: yes or _answer(question),
+        says=say,
+        patience=patience,
+        listen=None if listen is None else host_and_port(listen, "--listen"),
+    )
+
+
+def _answer(question: str) -> bool:
+    try:
+        return confirm(question)
+    except Abort:  # there is no terminal
+        say("Not answered. Answer at a terminal, or give --words or --yes.", err=True, color=colors.YELLOW)
+        return False
+
+
+def _assembled(serving: Serving, file: TermsFile, without: list[str], wait: Callable[[], None]) -> Consortium:
+    """Wait until all members have keys, propose a roster where one has changed, and wait until it is accepted."""
+    needed, told = {name for name in file.seats if name not in without}, set[str]()
+
+    def tell(text: str) -> None:
+        if text not in told:
+            told.add(text)
+            say(text, err=True)
+        wait()
+
+    serving.step()
+    while missing := needed - (present := file.present(serving.mailbox.members())).keys():
+        serving.step()
+        tell(f"Waiting for {listed(sorted(missing))} to run `tutelage consortium serve`.")
+    before = serving.home.consortium() if serving.home.has_joined() else None
+    wanted = file.consortium([present[name] for name in needed], 0 if before is None else before.roster + 1)
+    if before is None or changes_of(before, wanted):
+        serving.mailbox.put_roster(wanted)
+        serving.step()
+        if not serving.home.has_joined() or serving.home.consortium().roster_hash != wanted.roster_hash:
+            raise Exit(1)
+    terms = serving.home.consortium()
+    while not _can_begin(terms, accepted := {*serving.mailbox.accepted(terms)}):
+        waiting = [one.name for one in terms.members if one.name not in accepted]
+        tell(f"Waiting for {listed(waiting)} to accept the roster.")
+    return terms
+
+
+def _can_begin(terms: Consortium, accepted: set[str]) -> bool:
+    parties, hospitals = ({one.name for one in some} for some in (terms.computing_parties, terms.entities))
+    return parties <= accepted and len(hospitals & accepted) >= terms.quorum
+
+
+def _released(serving: Serving, terms: Consortium, release: str, wait: Callable[[], None]) -> Round:
+    """Ask for all sums of a release, one after another, and return what follows the last one."""
+    made_up = Ledger.in_memory(epsilon=1e5, delta=1e-5, unit=terms.unit)
+    ledger = made_up if release.startswith(REHEARSAL) else serving.ledger
+    aggregator, begun = Aggregator(serving.home, ledger, keys_changed=True), time.monotonic()
+    while (batch := aggregator.ask_sum(release, serving.mailbox).batch) is not None:
+        number = terms.sums().round_of(batch).number + 1
+        say(f"Release {release}: asked for sum {number} of {len(terms.sums().events)}.", err=True)
+        said = 0
+        while not (found := batch_status(terms, serving.mailbox, batch)).complete:
+            if len(found.answered) != said:
+                said = len(found.answered)
+                say(f"  {said} of {len(terms.entities)} hospitals answered.", err=True)
+            wait()
+        aggregator.collect_sum(batch, serving.mailbox)
+        say(f"  opened after {time.monotonic() - begun:.1f} s.", err=True)
+    return aggregator.released(release)
+
+
+def _scores(student: Any, terms: Consortium, test: Path, label: str) -> dict[str, Any]:
+    """Return how the student does on public rows with labels."""
+    table = read_table(test)
+    if label not in table.columns:
+        raise ConfigError(f"--label must name a column of {test.name}. Got '{label}'.")
+    right = np.array(table.texts(label))
+    said = np.asarray(student.predict(table)).astype(str)
+    shares = {f"share_of_{text}": float(np.mean(said == text)) for text in terms.classes}
+    return {
+        "accuracy": float(accuracy_score(right, said)),
+        "balanced_accuracy": float(balanced_accuracy_score(right, said)),
+        "most_frequent_class": float(max(np.mean(right == text) for text in terms.classes)),
+        **shares,
+    }

@@ -1,0 +1,263 @@
+"""A member at work: it looks into its mailbox, does what its role must do next, and says what it did.
+
+Each member runs `Serving.step` again and again. However the mailbox is carried, and if a process was killed, a step
+finds from the files alone what is left to do.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+
+from tutelage.exceptions import FederationError, InvalidDataError, LedgerError, TutelageError
+from tutelage.features.schema import Schema
+from tutelage.federation.batches import Batch
+from tutelage.federation.computing_party import ComputingParty
+from tutelage.federation.consortium import Consortium
+from tutelage.federation.entity import Entity
+from tutelage.federation.keys import Role
+from tutelage.federation.mailbox import BatchStatus, Home, Mailbox, batch_status
+from tutelage.federation.sums import REHEARSAL, Round, SharedSums
+from tutelage.ledger import Ledger
+from tutelage.privacy import round_up
+
+Rows = tuple[Any, Any, Any]  # private: rows with the columns of the schema, class indices, and ids or None
+_MADE_UP = 200  # people of a hospital in a rehearsal
+_FIRST_WAIT, _LONGEST_WAIT = 1.0, 30.0  # seconds until a computation that failed is tried again
+_LONGEST_TURN = 120.0  # seconds to wait for the two other parties
+
+
+@final
+@dataclass(kw_only=True)
+class Serving:
+    """One member of a consortium, at work in its mailbox.
+
+    Parameters
+    ----------
+    home, mailbox : Home and Mailbox
+        The member's own folder, and the one that all members share.
+    invited : Consortium
+        The terms that the member was invited to, with all its seats: no roster with other terms is accepted, and no
+        first one with members that have no seat.
+    ledger : Ledger, optional
+        A hospital's budget.
+    rows : function, optional
+        Returns a hospital's private rows, class indices and ids; called once a release is approved.
+    accepts : function of two str
+        Asks the operator the first, whether a roster is accepted; the second are its six words.
+    approves : function of a str
+        Asks the operator whether a release is paid for.
+    says : function of a str
+        Tells the operator what was done, or why not.
+    patience : float
+        Seconds that a computing party waits for hospitals that have not answered.
+    """
+
+    home: Home
+    mailbox: Mailbox
+    invited: Consortium
+    accepts: Callable[[str, str], bool]
+    approves: Callable[[str], bool]
+    says: Callable[[str], object]
+    ledger: Ledger | None = None
+    rows: Callable[[Consortium], Rows] | None = None
+    patience: float = 600.0
+    listen: tuple[str, int] | None = None
+    _said: set[str] = field(default_factory=set)
+    _seen: dict[str, float] = field(default_factory=dict)  # when a batch was seen first
+    _declined: set[str] = field(default_factory=set)
+    _approved: set[tuple[str, int]] = field(default_factory=set)  # releases, and which of their sums
+    _held: Rows | None = field(default=None, repr=False)
+    _again: dict[str, tuple[float, float]] = field(default_factory=dict)  # when to try a batch again, and the wait
+
+    def step(self) -> bool:
+        """Do what can be done now; return whether anything was done."""
+        self.mailbox.put_member(self.home.identity.member)
+        done = self._accept()
+        if self.home.has_joined() and self.home.is_current():
+            terms, role = self.home.consortium(), self.home.identity.member.role
+            for batch in [] if role is Role.AGGREGATOR else self._batches(terms):
+                done |= self._cast(terms, batch) if role is Role.ENTITY else self._compute(terms, batch)
+        return done
+
+    def _accept(self) -> bool:
+        """Accept the roster after the one that was accepted last, if there is one and the operator agrees."""
+        before = self.home.consortium() if self.home.has_joined() else None
+        number = 0 if before is None else before.roster + 1
+        after = self.mailbox.newest_roster(number)
+        me = self.home.identity.member
+        if after is None or after.roster_hash in self._declined:
+            return False
+        strangers = {one.name for one in after.members} - {one.name for one in self.invited.members}
+        if after.fingerprint != self.invited.fingerprint or (before is None and strangers):
+            self._say(f"Roster {after.roster} has other terms or members than the invite, and is refused.")
+            return False
+        if me not in after.members:
+            self._say(f"Roster {after.roster} does not name {me.name} with the keys of this folder.")
+            return False
+        if not self.accepts(question_of(before, after), after.words):
+            self._declined.add(after.roster_hash)
+            return False
+        self.home.join(after, after.words)
+        self.mailbox.put_acceptance(self.home.identity, after)
+        self._say(f"Accepted roster {after.roster}: {after.words}.")
+        return True
+
+    def _batches(self, terms: Consortium) -> list[tuple[Batch, BatchStatus]]:
+        """Return the batches that are not finished; one that the aggregator did not sign blocks no other."""
+        found, me = list[tuple[Batch, BatchStatus]](), self.home.identity.member
+        for identifier in self.mailbox.batch_identifiers(terms):
+            try:
+                batch = self.mailbox.batch(identifier, terms)
+                # Envelopes for another party may not be in this copy of the mailbox.
+                status = batch_status(terms, self.mailbox, batch, me if me.role is Role.COMPUTING else None)
+            except (FederationError, InvalidDataError) as error:
+                self._say(f"Batch {identifier[:8]} is refused: {error}")
+                continue
+            self._seen.setdefault(identifier, time.monotonic())
+            if not status.complete:
+                found.append((batch, status))
+        return found
+
+    def _cast(self, terms: Consortium, found: tuple[Batch, BatchStatus]) -> bool:
+        """Cast a hospital's ballots, once its operator has approved of the release."""
+        (batch, status), me = found, self.home.identity.member
+        if me.name in status.answered or batch.identifier in self._declined or not isinstance(terms.scheme, SharedSums):
+            return False
+        if not {party.name for party in terms.computing_parties} <= {*self.mailbox.accepted(terms)}:
+            return False  # who would add shares have not compared the words
+        try:
+            asked = terms.scheme.round_of(batch)
+            if asked.opened.release.startswith(REHEARSAL):
+                entity = Entity(self.home, _made_up_ledger(terms))
+                sent = self._send(entity, batch, made_up(terms))
+            else:
+                entity = Entity(self.home, self._budget(), keys_changed=True)
+                if not self._has_approved(terms, batch, asked):
+                    return False
+                sent = self._send(entity, batch, self._private(terms))
+        except (TutelageError, OSError) as error:
+            self._declined.add(batch.identifier)
+            self._say(f"Batch {batch.identifier[:8]} was not answered: {error}")
+            return False
+        again = " It is the one that was made before." if sent else ""
+        self._say(
+            f"Release {asked.opened.release}: sent sum {asked.number + 1} of {len(terms.scheme.events)}, sealed.{again}"
+        )
+        return True
+
+    def _send(self, entity: Entity, batch: Batch, rows: Rows) -> bool:
+        X, y, ids = rows
+        return entity.cast(batch, X, y, self.mailbox, entity_ids=ids).repeated
+
+    def _has_approved(self, terms: Consortium, batch: Batch, asked: Round) -> bool:
+        """Return whether the operator approves of a release; what is paid for already needs no second answer."""
+        ledger, release = self._budget(), asked.opened.release
+        if terms.reserved(ledger, batch, self.home.identity.member) is not None:
+            return True
+        if (release, asked.number) not in self._approved:  # nor is one approval good for a second batch of a sum
+            takes = round_up(ledger.share_of(terms.sums().event_from(asked.number)))
+            if not self.approves(
+                f"{terms.aggregator.name} asks for release {release!r}, which takes up to ε = {takes:.4f}. "
+                f"{ledger.state()}\nCast ballots?"
+            ):
+                self._declined.add(batch.identifier)
+                return False
+            self._approved |= {(release, number) for number in range(asked.number, len(terms.sums().events))}
+        self._approved.discard((release, asked.number))
+        return True
+
+    def _compute(self, terms: Consortium, found: tuple[Batch, BatchStatus]) -> bool:
+        """Compute on shares once all hospitals that are waited for have answered."""
+        (batch, status), now = found, time.monotonic()
+        late = now - self._seen[batch.identifier] > self.patience
+        waits = self._again.get(batch.identifier, (0.0, _FIRST_WAIT))
+        if not (late or self._expected(terms, batch) <= {*status.answered}) or len(status.answered) < terms.quorum:
+            return False
+        if now < waits[0]:
+            return False
+        try:
+            done = ComputingParty(self.home).compute(batch, self.mailbox, timeout=_LONGEST_TURN, listen=self.listen)
+        except (TutelageError, OSError) as error:
+            self._again[batch.identifier] = time.monotonic() + waits[1], min(2 * waits[1], _LONGEST_WAIT)
+            self._say(f"Batch {batch.identifier[:8]} is not computed yet: {error}")
+            return False
+        for name, reason in sorted(done.left_out.items()):
+            self._say(f"{name} was left out of batch {batch.identifier[:8]}: {reason}")
+        self._say(f"Computed batch {batch.identifier[:8]} of {len(done.entities)} hospitals, in shares.")
+        return True
+
+    def _expected(self, terms: Consortium, batch: Batch) -> set[str]:
+        """Return the hospitals to wait for: after the first sum, those that were in the one before."""
+        if isinstance(terms.scheme, SharedSums) and (earlier := terms.scheme.round_of(batch).opened.sums):
+            return {*earlier[-1].entities}
+        return {entity.name for entity in terms.entities}
+
+    def _budget(self) -> Ledger:
+        if self.ledger is None:
+            raise LedgerError("`ledger` of Serving must be the budget of this hospital. Got None.")
+        return self.ledger
+
+    def _private(self, terms: Consortium) -> Rows:
+        if self._held is None:
+            if self.rows is None:
+                raise InvalidDataError("`rows` of Serving must return the private rows of this hospital. Got None.")
+            self._held = self.rows(terms)
+        return self._held
+
+    def _say(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self.says(text)
+
+
+def question_of(before: Consortium | None, after: Consortium) -> str:
+    """Return the question whether to accept a roster, with what it changes and the words to compare."""
+    changes = [] if before is None else changes_of(before, after)
+    hospitals, parties = (", ".join(one.name for one in some) for some in (after.entities, after.computing_parties))
+    what = f"Roster {after.roster} of {after.name!r} changes: {'; '.join(changes)}." if changes else (
+        f"{len(after.entities)} hospitals join {after.name!r}: {hospitals}. Computing parties: {parties}."
+    )  # fmt: skip
+    how = "Compare its words by telephone with the other members, the computing parties above all:"
+    return f"{what}\n{how}\n\n  {after.words}\n\nAre they the same?"
+
+
+def changes_of(before: Consortium, after: Consortium) -> list[str]:
+    """Return what an amendment of the roster changes."""
+    old, new = ({one.name: one for one in roster.members} for roster in (before, after))
+    people = [dict(zip([one.name for one in each.entities], each.people, strict=False)) for each in (before, after)]
+    found = [f"{name} leaves" for name in old if name not in new] + [
+        f"{name} is new" for name in new if name not in old
+    ]
+    for name in old.keys() & new.keys():
+        if old[name] != new[name]:
+            found.append(f"{name} has new keys or another address")
+        elif people[0].get(name) != people[1].get(name):
+            found.append(f"{name} has about {people[1].get(name):,} people")
+    return sorted(found)
+
+
+def made_up(terms: Consortium) -> Rows:
+    """Return rows of a rehearsal: uniform values of the schema, of people who do not exist."""
+    random, schema = np.random.default_rng(), _schema_of(terms)
+    columns = {
+        name: column[0] + (column[1] - column[0]) * random.random(_MADE_UP)
+        if ordered
+        else random.choice([*map(str, column)], _MADE_UP)
+        for (name, column), ordered in zip(schema.columns.items(), schema.ordered, strict=True)
+    }
+    ids = None if "row" in terms.unit.neighboring else np.arange(_MADE_UP).astype(str)
+    return columns, random.integers(0, terms.n_classes, _MADE_UP), ids
+
+
+def _schema_of(terms: Consortium) -> Schema:
+    if terms.schema is None:
+        raise FederationError("A rehearsal needs terms with a schema, from which rows can be made up.")
+    return terms.schema
+
+
+def _made_up_ledger(terms: Consortium) -> Ledger:
+    """Return a budget that is forgotten: no person's rows are in a rehearsal."""
+    return Ledger.in_memory(epsilon=1e5, delta=1e-5, unit=terms.unit)

@@ -1,0 +1,300 @@
+"""`tutelage consortium`: what each command refuses, and hospitals that take part on a folder, as real processes."""
+
+import csv
+import importlib.util
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conftest import REPOSITORY
+from parties import free_ports
+from processes import until
+from test_cli import refusal, succeeded, tutelage
+from tutelage.federation import Home
+from tutelage.federation.invites import Invite, Place
+from tutelage.ledger import Ledger
+from tutelage.students import load_student
+
+pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
+
+HOSPITALS, PARTIES = [f"hospital-{number}" for number in range(3)], ["left", "middle", "right"]
+TERMS = """\
+name = "Old or young"
+classes = ["young", "old"]
+quorum = 2
+{more}
+[hospitals]
+hospital-0 = 300
+hospital-1 = 300
+hospital-2 = 300
+[parties]
+left = "127.0.0.1:{ports[0]}"
+middle = "127.0.0.1:{ports[1]}"
+right = "127.0.0.1:{ports[2]}"
+[privacy]
+unit = "patient"
+epsilon = 4.0
+delta = 1e-5
+[schema]
+age = [20, 95]
+ward = ["surgery", "medicine"]
+"""
+
+
+def rows(number: int) -> list[dict[str, Any]]:
+    """Return 400 rows of 300 people."""
+    random = np.random.default_rng(number)
+    found = []
+    for place in range(400):
+        age, ward = int(random.integers(20, 96)), str(random.choice(["surgery", "medicine"]))
+        label = "old" if age + 20 * (ward == "surgery") + random.normal(0, 8) > 65 else "young"
+        found.append({"age": age, "ward": ward, "outcome": label, "patient": f"p{place % 300}"})
+    return found
+
+
+def write(path: Path, found: list[dict[str, Any]]) -> Path:
+    with path.open("w", newline="") as file:
+        table = csv.DictWriter(file, list(found[0]))
+        table.writeheader()
+        table.writerows(found)
+    return path
+
+
+def run(*arguments: object) -> str:
+    return succeeded(tutelage("consortium", *arguments)).stdout
+
+
+def refused(*arguments: object) -> str:
+    result = tutelage("consortium", *arguments)
+    return refusal(result, result.returncode)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "terms.toml").write_text(TERMS.format(more="", ports=free_ports(3)))
+    run("new", tmp_path / "terms.toml", "--home", tmp_path / "registry", "--mailbox", tmp_path / "mail")
+    return tmp_path
+
+
+def invite(folder: Path, name: str) -> Path:
+    return folder / "registry" / "invites" / f"{name}.invite"
+
+
+def table_of(path: Path, *, label: str = "outcome") -> tuple[object, ...]:
+    return "--data", path, "--id", "patient", "--label", label
+
+
+def join(folder: Path, name: str, *more: object) -> str:
+    table = table_of(write(folder / f"{name}.csv", rows(int(name[-1])))) if name in HOSPITALS else ()
+    return run("join", invite(folder, name), "--home", folder / name, *table, *more)
+
+
+def test_new_writes_an_invite_for_each_member_and_a_ledger_for_the_coordinator(folder):
+    assert sorted(path.stem for path in (folder / "registry" / "invites").iterdir()) == sorted([*HOSPITALS, *PARTIES])
+    assert invite(folder, "left").stat().st_mode & 0o077 == 0
+    assert Ledger.open(folder / "registry" / "ledger").state().budget == 4.0
+    again = run("new", folder / "terms.toml", "--home", folder / "registry")
+    assert "send it to" not in again  # all have theirs
+
+
+@pytest.mark.parametrize(("change", "why"), [
+    (("quorum = 2", "quorum = 4"), "`quorum` of Consortium must be at most 3"),
+    (('["young", "old"]', '["young"]'), "`classes` in the terms must be"),
+    (("hospital-2 = 300", "hospital-2 = 0"), "`hospital-2` in .hospitals. must be"),
+    (("left = ", "hospital-0 = "), "may have the same name"),
+    (('unit = "patient"', ""), "needs `unit`"),
+    (("epsilon = 4.0", "epsilon = -1.0"), "`epsilon` in .privacy. must be"),
+    (("age = [20, 95]", "age = [95, 20]"), "age"),
+    (("quorum = 2", "quorom = 2"), "Did you mean `quorum`"),
+])  # fmt: skip
+def test_terms_that_no_consortium_can_have_are_refused(change, why, tmp_path):
+    (tmp_path / "terms.toml").write_text(TERMS.format(more="", ports=[1, 2, 3]).replace(*change))
+    said = refused("new", tmp_path / "terms.toml", "--home", tmp_path / "registry", "--mailbox", tmp_path / "mail")
+    assert re.search(why, said), said
+    assert not (tmp_path / "registry").exists()
+
+
+def test_an_amendment_may_change_members_and_nothing_else(folder):
+    terms = (folder / "terms.toml").read_text()
+    (folder / "terms.toml").write_text(terms.replace("epsilon = 4.0", "epsilon = 8.0"))
+    assert "must differ from the terms in" in refused("new", folder / "terms.toml", "--home", folder / "registry")
+    (folder / "terms.toml").write_text(terms.replace("[parties]", "hospital-3 = 500\n[parties]"))
+    assert "hospital-3.invite" in run("new", folder / "terms.toml", "--home", folder / "registry")
+    before, after = (Invite.load(invite(folder, name)).terms for name in ("hospital-0", "hospital-3"))
+    assert before["identifier"] == after["identifier"]
+
+
+def test_a_hospital_sees_what_it_will_cast_before_it_has_keys(folder):
+    said = join(folder, "hospital-0")
+    assert "400 rows of 300 people with 2 columns cast a ballot each" in said
+    assert "ε = 3.6" in said or "ε = 3.7" in said
+    assert "tutelage consortium serve" in said
+    assert Ledger.open(folder / "hospital-0" / "ledger").state().budget == 4.0
+    assert "is in use" in refused("join", invite(folder, "hospital-0"), "--home", folder / "hospital-0", *table_of(
+        folder / "hospital-0.csv"))  # fmt: skip
+    key = Home(folder / "hospital-0").identity.member
+    join(folder, "hospital-0", "--new-keys")
+    assert Home(folder / "hospital-0").identity.member.signing_key != key.signing_key
+    assert Ledger.open(folder / "hospital-0" / "ledger").state().budget == 4.0
+
+
+def wrong(kind: str) -> list[dict[str, Any]]:
+    """Return a table in which one thing is wrong, as it happens to hospitals."""
+    found = rows(0)
+    changes: dict[str, Any] = {
+        "another column": lambda row, _: {("years" if name == "age" else name): value for name, value in row.items()},
+        "another scale": lambda row, _: row | {"age": row["age"] * 12},
+        "other codes": lambda row, _: row | {"ward": {"surgery": "1", "medicine": "2"}[row["ward"]]},
+        "other classes": lambda row, _: row | {"outcome": {"young": "0", "old": "1"}[row["outcome"]]},
+        "one class": lambda row, _: row | {"outcome": "old"},
+        "ids of visits": lambda row, place: row | {"patient": f"v{place}"},
+        "columns in another order": lambda row, _: dict(reversed(row.items())),
+    }
+    return [changes[kind](row, place) for place, row in enumerate(found)]
+
+
+@pytest.mark.parametrize(("kind", "why"), [
+    ("another column", "has no column age. It has years, ward, outcome, patient"),
+    ("another scale", "other units or codes than the terms: 'age'"),
+    ("other codes", "other units or codes than the terms: 'ward'"),
+    ("other classes", "--label must name a column with the classes young, old"),
+    ("one class", "--label must name a column with the classes young, old"),
+    ("ids of visits", "--id must name the column of the patient. Every row has another 'patient'"),
+])  # fmt: skip
+def test_a_table_that_cannot_be_what_the_terms_are_about_is_refused(kind, why, folder):
+    path = write(folder / "own.csv", wrong(kind))
+    said = refused("join", invite(folder, "hospital-0"), "--home", folder / "hospital-0", *table_of(path))
+    assert why in said
+    assert not (folder / "hospital-0").exists()
+
+
+def test_more_people_than_the_terms_state_are_refused(folder):
+    path = write(folder / "own.csv", [row | {"patient": f"p{place % 350}"} for place, row in enumerate(rows(0))])
+    said = refused("join", invite(folder, "hospital-0"), "--home", folder / "hospital-0", *table_of(path))
+    assert "has more people than the 300 that the terms state" in said
+
+
+def test_columns_in_another_order_and_a_few_odd_cells_are_no_reason_to_refuse(folder):
+    found = wrong("columns in another order")
+    found[0] |= {"age": "", "ward": "?"}
+    found[1] |= {"outcome": "dead"}
+    found[2] |= {"patient": " "}
+    path = write(folder / "own.csv", found)
+    said = run("join", invite(folder, "hospital-0"), "--home", folder / "hospital-0", *table_of(path))
+    assert "398 rows" in said
+    assert "0.5 % of the rows have no id, or a label outside the classes" in said
+
+
+def test_an_invite_that_is_damaged_or_reaches_out_of_its_folder_is_refused(folder, tmp_path):
+    import zipfile
+
+    (tmp_path / "bad.invite").write_bytes(invite(folder, "left").read_bytes()[:-40])
+    assert "is no complete invite" in refused("join", tmp_path / "bad.invite")
+    with zipfile.ZipFile(invite(folder, "left"), "a") as archive:
+        archive.writestr("kit/../../out", "x")
+    assert "is no complete invite" in refused("join", invite(folder, "left"), "--home", tmp_path / "left")
+    assert not (tmp_path / "out").exists()
+
+
+def test_status_says_who_is_missing(folder):
+    join(folder, "left")
+    assert "No roster is accepted yet. Members with keys in the mailbox: none." in run("status", folder / "left")
+    run("serve", folder / "left", "--once")
+    assert "Members with keys in the mailbox: left." in run("status", folder / "left")
+
+
+def test_a_name_of_a_release_is_a_name_of_a_folder(folder):
+    for name in ("../x", "rehearsal-1", "", "a b"):
+        assert "--as must be 1 to 100 letters" in refused("run", folder / "registry", "--as", name)
+
+
+class Processes:
+    """The members of a consortium as processes, each with its log."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.running = folder, dict[str, subprocess.Popen[str]]()
+
+    def start(self, name: str, *words: object) -> "subprocess.Popen[str]":
+        command = [sys.executable, "-m", "tutelage", "consortium", *map(str, words)]
+        (self.folder / "answers").write_text("y\n")  # of an operator who has compared the words
+        with (self.folder / f"{name}.log").open("a") as log, (self.folder / "answers").open() as answers:
+            self.running[name] = subprocess.Popen(command, stdin=answers, stdout=log, stderr=log, text=True)
+        return self.running[name]
+
+    def serve(self, name: str) -> None:
+        self.start(name, "serve", self.folder / name, "--yes", "--patience", 6)
+
+    def release(self, name: str) -> "subprocess.Popen[str]":
+        return self.start("registry", "run", self.folder / "registry", "--as", name, "--json")
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text()
+
+    def wait_for(self, name: str, text: str) -> None:
+        until(lambda: text in self.log(name), self.running[name])
+
+    def end(self) -> None:
+        for process in self.running.values():
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def processes(folder):
+    found = Processes(folder)
+    yield found
+    found.end()
+
+
+@pytest.mark.rest
+def test_members_that_are_killed_come_back_and_late_ones_are_left_out(folder, processes):
+    for name in (*HOSPITALS, *PARTIES):
+        join(folder, name)
+        processes.serve(name)
+    asking = processes.release("first")
+    for killed in ("hospital-0", "middle"):
+        processes.wait_for(killed, "Release first: sent sum 1" if killed in HOSPITALS else "Accepted roster 0")
+        processes.running[killed].send_signal(signal.SIGKILL)
+        processes.running[killed].wait()
+        processes.serve(killed)
+    processes.wait_for("registry", "asked for sum 2 of 3")
+    processes.running["hospital-2"].kill()
+    processes.running["hospital-2"].wait()
+    processes.wait_for("left", "Computed batch")
+    asking.kill()
+    asking.wait()
+    assert processes.release("first").wait(timeout=240) == 0, processes.log("registry")
+    (opened,) = [json.loads(text) for text in re.findall(r"^\{$.*?^\}$", processes.log("registry"), re.M | re.S)]
+    assert {"hospital-0", "hospital-1"} <= set(opened["hospitals"]) <= set(HOSPITALS)
+    student = load_student(Path(opened["student"]))
+    test = rows(7)
+    columns = {name: [row[name] for row in test] for name in ("age", "ward")}
+    assert np.mean(student.predict(columns) == [row["outcome"] for row in test]) > 0.8
+    for name in ("registry", "hospital-0", "hospital-1"):
+        kinds = [entry["kind"] for entry in Ledger.open(folder / name / "ledger").export()]
+        assert kinds.count("reserved") == 3, name
+        assert Ledger.open(folder / name / "ledger").state().spent <= 4.0
+    planted = b"p17"
+    for path in Path(Place.load(folder / "registry").mailbox).rglob("*"):
+        assert not path.is_file() or planted not in path.read_bytes()
+    assert "has no room for this release" in refused("run", folder / "registry", "--as", "second")
+
+
+@pytest.mark.rest
+def test_the_example_plays_three_hospitals(tmp_path, data_folder, monkeypatch, capsys):
+    spec = importlib.util.spec_from_file_location("play", REPOSITORY / "examples" / "consortium" / "run.py")
+    assert spec is not None
+    assert spec.loader is not None
+    play = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(play)
+    play.main(tmp_path, 3, None)
+    said = capsys.readouterr().out
+    accuracy = float(re.search(r"([\d.]+) %  accuracy", said)[1])  # type: ignore[index]
+    assert accuracy > 54, said

@@ -1,0 +1,355 @@
+"""Members at work on their own: steps that follow from the files, amendments of the roster, and cheats."""
+
+import shutil
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from consortia import PARTIES, all_ended, compute, found
+from tutelage.exceptions import FederationError, StaleBatchError
+from tutelage.features import Schema
+from tutelage.federation import Aggregator, Batch, ComputingParty, Consortium, Entity, Home, Identity, Role
+from tutelage.federation.mailbox import Kind
+from tutelage.federation.serving import Serving, changes_of, made_up, question_of
+from tutelage.federation.sharing import HEAD_BYTES, split
+from tutelage.federation.sums import REHEARSAL
+from tutelage.ledger import Ledger
+from tutelage.mechanisms import NoisySum
+
+SCHEMA = Schema({"ward": ["surgery", "medicine"], "age": (20, 95)})
+HOSPITALS = [f"hospital-{number}" for number in range(4)]
+PEOPLE = 400
+
+
+def rows_of(number: int) -> Any:
+    random = np.random.default_rng(number)
+    age, ward = random.integers(20, 96, PEOPLE), random.choice(["surgery", "medicine"], PEOPLE)
+    old = age + 20 * (ward == "surgery") + random.normal(0, 8, PEOPLE) > 65
+    return {"age": age, "ward": ward}, old.astype(int), np.arange(PEOPLE).astype(str)
+
+
+class Play:
+    """A consortium whose members serve; the operators' questions and what they are told are kept."""
+
+    def __init__(self, folder: Any, **terms: Any) -> None:
+        given = {"schema": SCHEMA, "people": (PEOPLE,) * 4, "classes": ("young", "old"), "teachers_per_entity": 1}
+        self.members = found(folder, NoisySum(2.0), epsilon=20.0, **given | terms)
+        self.asked, self.told, self.answer = list[str](), list[str](), True
+        for name in PARTIES:
+            self.members.mailbox.put_acceptance(self.members.home(name).identity, self.members.consortium)
+        self.aggregator = self.members.aggregator()
+
+    def serving(self, name: str, **given: Any) -> Serving:
+        def approves(question: str, *_words: str) -> bool:
+            self.asked.append(question)
+            return self.answer
+
+        home = self.members.home(name)
+        is_hospital = home.identity.member.role is Role.ENTITY
+        if is_hospital:
+            given |= {"ledger": self.members.ledger(name), "rows": lambda _: rows_of(int(name[-1]))}
+        return Serving(
+            home=home,
+            mailbox=self.members.mailbox,
+            invited=self.members.consortium,
+            accepts=approves,
+            approves=approves,
+            says=self.told.append,
+            **given,
+        )
+
+    def step(self, *names: str) -> list[bool]:
+        return [self.serving(name).step() for name in names]
+
+    def accept(self, *names: str) -> None:
+        """Let members see a roster, and do nothing else: a computing party would wait for the two others."""
+        for name in names:
+            self.serving(name)._accept()
+
+    def sum(self, release: str, names: Any = HOSPITALS) -> Any:
+        """Play one sum of a release to its end; None after the last."""
+        batch = self.aggregator.ask_sum(release, self.members.mailbox).batch
+        if batch is None:
+            return None
+        self.step(*names)
+        all_ended(self.members, batch)
+        return self.aggregator.collect_sum(batch, self.members.mailbox)
+
+    def entity(self, name: str) -> Entity:
+        """Return a hospital with a budget that is made now."""
+        terms, home = self.members.consortium, self.members.home(name)
+        home.join(terms, terms.words)
+        return Entity(home, Ledger.in_memory(epsilon=20.0, delta=1e-5, unit=terms.unit))
+
+    def spent(self, name: str) -> float:
+        return self.members.ledger(name).state().spent
+
+    def amended(self, **changes: Any) -> Consortium:
+        """Propose a roster with these changes."""
+        before = self.members.home(HOSPITALS[1]).consortium()
+        after = replace(before, roster=before.roster + 1, **changes)
+        self.members.mailbox.put_roster(after)
+        return after
+
+    def renewed(self, name: str) -> Identity:
+        """Give a member new keys in its home, as after a loss, and publish them."""
+        home = self.members.folder / name
+        before = Home(home).identity.member
+        Home.retire_keys(home)
+        made = Identity.generate(name, before.role, before.address)
+        made.save(home)
+        return made
+
+
+def test_a_roster_with_other_terms_or_with_strangers_is_refused_whatever_its_words(play, tmp_path):
+    terms = play.members.consortium
+    other = replace(terms, colluding=0, roster=1)
+    play.members.mailbox.put_roster(other)
+    play.accept("hospital-0", "left", "aggregator")
+    home = tmp_path / "fresh"
+    shutil.copytree(play.members.folder / "hospital-1", home)
+    shutil.rmtree(home / "rosters")
+    stranger = Identity.generate("hospital-9", Role.ENTITY).member
+    play.members.mailbox.put_roster(
+        replace(terms, members=(*terms.members, stranger), people=(*terms.people, 9), roster=2)
+    )
+    serving = play.serving("hospital-1")
+    serving.home = Home(home)
+    serving._accept()
+    assert play.asked == []
+    assert [text for text in play.told if "other terms or members than the invite" in text] != []
+    assert not Home(home).has_joined()
+
+
+def test_hospitals_cast_only_once_all_three_parties_have_accepted(play):
+    for path in (play.members.mailbox.folder / "accepted").rglob("middle.signature"):
+        path.unlink()
+    play.aggregator.ask_sum("first", play.members.mailbox)
+    assert play.step("hospital-0") == [False]
+    assert play.spent("hospital-0") == 0
+
+
+@pytest.mark.parametrize("people", [dict.fromkeys(HOSPITALS, 1), dict.fromkeys(HOSPITALS[:2], PEOPLE)])
+def test_numbers_of_people_that_were_not_agreed_on_are_refused_by_all(people, play):
+    sums, identity = play.members.consortium.sums(), play.members.home("aggregator").identity
+    row = replace(sums.begun("first").opened, people=people).to_row()
+    batch = Batch.make(identity, play.members.consortium, row)
+    play.members.mailbox.put_batch(batch, play.members.consortium)
+    play.step("hospital-0")
+    assert "of no roster that hospital-0 has accepted" in play.told[-1]
+    assert play.spent("hospital-0") == 0
+    with pytest.raises(StaleBatchError, match="of no roster that left has accepted"):
+        ComputingParty(play.members.home("left")).compute(batch, play.members.mailbox)
+
+
+def test_shares_go_to_one_new_computing_party_and_not_to_two(play):
+    play.aggregator.ask_sum("first", play.members.mailbox)
+    play.step("hospital-0")
+    spent = play.spent("hospital-0")
+    for renewed in ("middle", "right"):
+        made = play.renewed(renewed).member
+        members = play.members.home("hospital-1").consortium().members
+        after = play.amended(members=tuple(made if one.name == renewed else one for one in members))
+        play.accept(*HOSPITALS, *PARTIES, "aggregator")
+        play.step("hospital-0")
+        sealed = list((play.members.mailbox.folder / "shares").rglob("hospital-0.*"))
+        assert len(sealed) == 4, after.roster
+    assert "two or more have other keys now" in play.told[-1]
+    assert play.spent("hospital-0") == spent
+
+
+@pytest.fixture
+def play(tmp_path):
+    return Play(tmp_path)
+
+
+def test_a_release_follows_from_steps_and_its_student_is_right(play):
+    while (found := play.sum("first")) is not None:
+        assert found.entities == tuple(HOSPITALS)
+    X, y, _ = rows_of(9)
+    student = play.aggregator.released("first").classifier
+    assert np.mean(student.predict(X) == np.array(["young", "old"])[y]) > 0.85
+    assert play.step(*HOSPITALS) == [False] * 4  # nothing is left to do
+    assert play.asked[0].startswith("aggregator asks for release 'first', which takes up to ε = ")
+
+
+def test_an_operator_is_asked_once_a_process_and_never_for_what_is_paid(play):
+    play.aggregator.ask_sum("first", play.members.mailbox)
+    serving = play.serving("hospital-0")
+    play.answer = False
+    assert not serving.step()
+    assert not serving.step()
+    assert len(play.asked) == 1
+    assert play.spent("hospital-0") == 0
+    play.answer = True
+    assert play.serving("hospital-0").step()
+    assert len(play.asked) == 2
+    sealed = list((play.members.mailbox.folder / "shares").rglob("hospital-0.*"))
+    for path in sealed:
+        path.unlink()
+    spent = play.spent("hospital-0")
+    assert play.serving("hospital-0").step()  # what was lost is sent again
+    assert len(play.asked) == 2
+    assert play.spent("hospital-0") == spent
+
+
+def test_an_approval_is_for_one_batch_of_each_sum(play):
+    serving = play.serving("hospital-0")
+    play.aggregator.ask_sum("first", play.members.mailbox)
+    assert serving.step()
+    play.answer = False
+    play.aggregator.ask_sum("first", play.members.mailbox, new_batch=True)
+    spent = play.spent("hospital-0")
+    assert not serving.step()
+    assert len(play.asked) == 2
+    assert play.spent("hospital-0") == spent
+
+
+@pytest.mark.parametrize("renewed", ["hospital-0", "middle", "aggregator"])
+@pytest.mark.parametrize("when", ["asked", "cast"])
+def test_lost_keys_lose_no_sum_and_cost_nothing(renewed, when, play):
+    play.sum("first")
+    batch: Any = play.aggregator.ask_sum("first", play.members.mailbox).batch
+    if when == "cast":
+        play.step(*HOSPITALS)
+    spent = [play.spent(name) for name in (*HOSPITALS, "aggregator")]
+    made = play.renewed(renewed)
+    with pytest.raises(FederationError, match="not those that"):
+        Home(play.members.folder / renewed).consortium_as(made.member.role)
+    play.members.mailbox.put_member(made.member)
+    assert made.member in play.members.mailbox.members()
+    members = [made.member if one.name == renewed else one for one in play.members.consortium.members]
+    after = play.amended(members=tuple(members))
+    play.accept(*HOSPITALS, *PARTIES, "aggregator")
+    assert any(f"{renewed} has new keys" in question for question in play.asked)
+    assert set(play.members.mailbox.accepted(after)) == {one.name for one in after.members}
+    play.members = replace(play.members, consortium=after)
+    play.aggregator = Aggregator(play.members.home("aggregator"), play.members.ledger("aggregator"), keys_changed=True)
+    again: Any = play.aggregator.ask_sum("first", play.members.mailbox).batch
+    assert again.identifier == batch.identifier
+    play.step(*HOSPITALS)
+    if when == "cast":
+        assert [play.spent(name) for name in (*HOSPITALS, "aggregator")] == spent
+    all_ended(play.members, again)
+    assert play.aggregator.collect_sum(again, play.members.mailbox).entities == tuple(HOSPITALS)
+    while play.sum("first") is not None:
+        pass
+    for name in (*HOSPITALS, "aggregator"):
+        kinds = [entry["kind"] for entry in play.members.ledger(name).export()]
+        assert kinds.count("reserved") == 3
+
+
+def test_a_member_leaves_and_another_comes_while_a_release_goes_on(play, tmp_path):
+    play.sum("first")
+    new = Identity.generate("hospital-9", Role.ENTITY)
+    home = tmp_path / "hospital-9"
+    home.mkdir()
+    new.save(home)
+    before = play.members.consortium
+    stay = [one for one in before.members if one.name != "hospital-3"]
+    after = play.amended(members=(new.member, *stay), people=(800, 400, 400, 400))
+    assert changes_of(before, after) == ["hospital-3 leaves", "hospital-9 is new"]
+    play.accept(*HOSPITALS, *PARTIES, "aggregator")
+    assert play.told[-1].startswith("Accepted roster 1")
+    assert any("does not name hospital-3 with the keys" in text for text in play.told)
+    play.members = replace(play.members, consortium=after)
+    play.aggregator = play.members.aggregator()
+    with pytest.raises(StaleBatchError, match="was begun before hospital-9 was a member"):
+        play.entity("hospital-9").cast(
+            play.aggregator.ask_sum("first", play.members.mailbox).batch, *rows_of(9)[:2], play.members.mailbox,
+            entity_ids=rows_of(9)[2],
+        )  # fmt: skip
+    second = play.sum("first", HOSPITALS[:3])
+    assert second.entities == tuple(HOSPITALS[:3])
+    assert second.round.opened.people == dict.fromkeys(HOSPITALS, PEOPLE)  # of the release that goes on
+    assert play.aggregator.ask_sum("next", play.members.mailbox).batch is not None
+
+
+def test_a_roster_that_is_declined_or_older_changes_nothing(play):
+    members = play.members.consortium.members
+    play.answer = False
+    after = play.amended(members=(members[1], members[0], *members[2:]))
+    serving = play.serving("hospital-0")
+    assert not serving.step()
+    assert not serving.step()
+    assert len(play.asked) == 1
+    assert play.members.home("hospital-0").consortium().roster_hash == play.members.consortium.roster_hash
+    play.answer = True
+    play.step("hospital-0")
+    home = play.members.home("hospital-0")
+    assert home.consortium().roster_hash == after.roster_hash
+    with pytest.raises(FederationError, match="must be above 1"):
+        home.join(play.members.consortium, play.members.consortium.words)
+
+
+def test_parties_with_different_rosters_open_nothing(play):
+    play.aggregator.ask_sum("first", play.members.mailbox)
+    play.step(*HOSPITALS)
+    members = play.members.consortium.members
+    play.amended(members=(members[1], members[0], *members[2:]))
+    play.accept("left", "middle")
+    terms = play.members.consortium
+    (batch,) = (play.members.mailbox.batch(one, terms) for one in play.members.mailbox.batch_identifiers(terms))
+    outcomes = compute(play.members, batch)
+    assert all(isinstance(one, FederationError) for one in outcomes), outcomes
+    assert any("not at the same batch and roster" in str(one) for one in outcomes)
+
+
+def test_a_rehearsal_spends_nothing_and_reads_no_private_row(play):
+    play.answer = False
+    name = f"{REHEARSAL}-1"
+    for hospital in HOSPITALS:
+        serving = play.serving(hospital)
+        serving.rows = None
+        play.aggregator.ask_sum(name, play.members.mailbox)
+        assert serving.step()
+    assert play.asked == []
+    assert [play.spent(hospital) for hospital in HOSPITALS] == [0.0] * 4
+
+
+def test_made_up_rows_fit_the_terms(play):
+    X, y, ids = made_up(play.members.consortium)
+    assert sorted(X) == ["age", "ward"]
+    assert 20 <= X["age"].min() <= X["age"].max() <= 95
+    assert set(X["ward"]) == {"surgery", "medicine"}
+    assert set(y) == {0, 1}
+    assert len(set(ids)) == len(ids)
+
+
+def test_the_question_says_who_comes_and_the_words(play):
+    terms = play.members.consortium
+    assert question_of(None, terms).startswith("4 hospitals join 'Hospitals': hospital-0, hospital-1,")
+    assert terms.words in question_of(None, terms)
+
+
+def cheats(shape: tuple[int, int], most: float) -> dict[str, np.ndarray]:
+    """Return what a hospital could send in place of its sum, whose length is at most `most`."""
+    random = np.random.default_rng(0)
+    places, one, drawn = np.indices(shape).sum(axis=0), np.zeros(shape), random.normal(size=shape)
+    one.flat[0] = 12 * most
+    found = {
+        "counts, eight times": np.ones(shape), "counts, minus eight times": -np.ones(shape),
+        "checkered": (-1.0) ** places,
+        "drawn": drawn, "one class": np.eye(shape[0])[0][:, np.newaxis] * np.ones(shape), "rising": places + 1.0,
+    }  # fmt: skip
+    found = {name: 8 * most * lie / np.sqrt((lie**2).sum()) for name, lie in found.items()}
+    found |= {"one cell": one, "minus one cell": -one, "all of them": 12 * most * np.ones(shape)}
+    return {name: lie.astype(np.int64) for name, lie in found.items()} | {"half the field": np.full(shape, 2**61)}
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("cheat", list(cheats((2, 3), 1.0)))
+def test_a_sum_that_people_cannot_cast_is_left_out(cheat, play):
+    """One of eight times the longest sum passes with a chance below 1e-6, and one of one number with 2⁻⁴⁰."""
+    batch = play.aggregator.ask_sum("first", play.members.mailbox).batch
+    play.step(*HOSPITALS[:3])
+    asked = play.members.consortium.sums().round_of(batch)
+    lie = cheats(asked.shape, PEOPLE * np.sqrt(asked.request.form.norm_squared))[cheat]
+    for party, share in zip(PARTIES, split(lie, summed=True), strict=True):
+        sealed = play.members.sealed(batch, Kind.SHARES, "hospital-3", party, bytes(HEAD_BYTES) + share)
+        play.members.put_answer(batch, "hospital-3", party, sealed)
+    outcomes = all_ended(play.members, batch)
+    assert {one.left_out.get("hospital-3", "")[:17] for one in outcomes} == {"what it sent is l"}
+    assert play.aggregator.collect_sum(batch, play.members.mailbox).entities == tuple(HOSPITALS[:3])
