@@ -68,7 +68,9 @@ def write(path: Path, found: list[dict[str, Any]]) -> Path:
 
 
 def run(*arguments: object) -> str:
-    return succeeded(tutelage("consortium", *arguments)).stdout
+    """Return what a command said: on standard output, and to its operator alone."""
+    result = succeeded(tutelage("consortium", *arguments))
+    return result.stdout + result.stderr
 
 
 def refused(*arguments: object) -> str:
@@ -190,6 +192,26 @@ def test_columns_in_another_order_and_a_few_odd_cells_are_no_reason_to_refuse(fo
     said = run("join", invite(folder, "hospital-0"), "--home", folder / "hospital-0", *table_of(path))
     assert "398 rows" in said
     assert "0.5 % of the rows have no id, or a label outside the classes" in said
+
+
+def test_a_home_that_a_killed_command_left_is_named(folder):
+    for unfinished, words in (
+        (folder / "left", ("join", invite(folder, "left"))),
+        (folder / "other", ("new", folder / "terms.toml", "--mailbox", folder / "mail")),
+    ):
+        unfinished.mkdir()
+        (unfinished / "ledger").write_text("")
+        for more in ((), ("--new-keys",) * (words[0] == "join")):
+            assert "holds other files: name another" in refused(*words, "--home", unfinished, *more)
+
+
+def test_words_about_private_rows_are_for_the_hospital_alone(folder):
+    path = write(folder / "hospital-0.csv", rows(0))
+    done = tutelage(
+        "consortium", "join", invite(folder, "hospital-0"), "--home", folder / "hospital-0", *table_of(path)
+    )
+    assert "400 rows of 300 people" in done.stderr
+    assert "400" not in done.stdout.replace("0.400", "")
 
 
 def test_an_invite_that_is_damaged_or_reaches_out_of_its_folder_is_refused(folder, tmp_path):

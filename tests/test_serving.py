@@ -66,7 +66,9 @@ class Play:
     def accept(self, *names: str) -> None:
         """Let members see a roster, and do nothing else: a computing party would wait for the two others."""
         for name in names:
-            self.serving(name)._accept()
+            serving = self.serving(name)
+            if serving._accept():
+                self.members.mailbox.put_acceptance(serving.home.identity, serving.home.consortium())
 
     def sum(self, release: str, names: Any = HOSPITALS) -> Any:
         """Play one sum of a release to its end; None after the last."""
@@ -121,6 +123,15 @@ def test_a_roster_with_other_terms_or_with_strangers_is_refused_whatever_its_wor
     assert play.asked == []
     assert [text for text in play.told if "other terms or members than the invite" in text] != []
     assert not Home(home).has_joined()
+
+
+def test_a_member_that_died_after_it_accepted_a_roster_says_so_later(play):
+    members = play.members.consortium.members
+    after = play.amended(members=(members[1], members[0], *members[2:]))
+    play.serving("hospital-0")._accept()  # and no more
+    assert "hospital-0" not in play.members.mailbox.accepted(after)
+    play.step("hospital-0")
+    assert "hospital-0" in play.members.mailbox.accepted(after)
 
 
 def test_hospitals_cast_only_once_all_three_parties_have_accepted(play):

@@ -25,7 +25,7 @@ from tutelage.federation.documents import listed
 from tutelage.federation.invites import Invite, Place
 from tutelage.federation.keys import Member, host_and_port
 from tutelage.federation.mailbox import BatchStatus, batch_status, consortium_status
-from tutelage.federation.serving import Rows, Serving, changes_of
+from tutelage.federation.serving import Rows, Serving, changes_of, made_up_ledger
 from tutelage.federation.sums import REHEARSAL, Round
 from tutelage.ledger import Ledger
 from tutelage.privacy import NeighboringRelation, round_up
@@ -53,6 +53,7 @@ def new(
     mailbox: Annotated[Path | None, Option(help="Instead of a server: a folder that all members reach.")] = None,
 ) -> None:
     """Found a consortium, or amend who is in it: write an invite for each member (coordinator)."""
+    _require_finished(home)
     file, before = TermsFile.of(read_settings(terms)), Place.load(home) if home.exists() else None
     if before is None:
         if (server is None) == (mailbox is None):
@@ -100,6 +101,7 @@ def join(
     found = Invite.load(invite)
     file, folder = TermsFile.of(found.terms), home or Path(found.name)
     (role, address), draft = file.seats[found.name], file.draft()
+    _require_finished(folder)
     if (folder.exists() and any(folder.iterdir())) != new_keys:
         raise ConfigError(
             f"--home must be the folder of a member for --new-keys. Got {folder}."
@@ -112,11 +114,15 @@ def join(
         identity.save(folder)
     else:
         if role is Role.ENTITY:
-            if data is None or label is None or (person is None and draft.unit.neighboring is not _ROW):
+            if (
+                data is None
+                or label is None
+                or (person is None and draft.unit.neighboring is not NeighboringRelation.CHANGE_ONE_ROW)
+            ):
                 raise ConfigError("Name the private table: --data FILE --id COLUMN --label COLUMN.")
             said = _checked_table(draft, data, person, label, once=once, most=file.hospitals[found.name])
             describe(draft)
-            say(said)
+            say(said, err=True)  # of private rows: for the owner, and no output that others may see
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         identity.save(folder)
         if role is Role.ENTITY:
@@ -220,21 +226,21 @@ def status(home: HomeArgument, as_json: AsJson = False) -> None:
         say(f"{identifier[:8]} is refused: {reason}", color=colors.YELLOW)
 
 
-def describe(consortium: Consortium) -> None:
+def describe(terms: Consortium) -> None:
     """Print the terms."""
     # As Text, a name in square brackets is printed as it is, not read as markup.
-    table = Table("", "", title=Text(consortium.name), title_justify="left", show_header=False)
-    row, schema = table.add_row, consortium.sums().schema
-    row("classes", Text(listed(consortium.classes)))
-    row("protects", Text(f"{consortium.unit.name}: {consortium.unit.neighboring.sentence}"))
-    row("quorum", f"{consortium.quorum} of {len(consortium.entities)}; {consortium.colluding} may collude")
-    pairs = zip(consortium.entities, consortium.people, strict=True)
+    table = Table("", "", title=Text(terms.name), title_justify="left", show_header=False)
+    row, schema = table.add_row, terms.sums().schema
+    row("classes", Text(listed(terms.classes)))
+    row("protects", Text(f"{terms.unit.name}: {terms.unit.neighboring.sentence}"))
+    row("quorum", f"{terms.quorum} of {len(terms.entities)}; {terms.colluding} may collude")
+    pairs = zip(terms.entities, terms.people, strict=True)
     row("people", Text(listed([f"{entity.name} about {number:,}" for entity, number in pairs])))
     kinds = zip(schema.columns.items(), schema.ordered, strict=True)
     columns = [f"{name}: {(' to ' if ordered else ', ').join(map(str, one))}" for (name, one), ordered in kinds]
     row("columns", Text("\n".join(columns)))
-    row("noise", Text(repr(consortium.mechanism)))
-    epsilon = round_up(consortium.epsilon_of_queries(1, _SHOWN_DELTA).epsilon)
+    row("noise", Text(repr(terms.mechanism)))
+    epsilon = round_up(terms.epsilon_of_queries(1, _SHOWN_DELTA).epsilon)
     row("a release spends", f"ε = {epsilon:.4f} at δ = {_SHOWN_DELTA:g}")
     plain_console().print(table)
 
@@ -247,7 +253,10 @@ def _print_batches(terms: Consortium, batches: list[BatchStatus]) -> None:
     plain_console().print(table)
 
 
-_ROW = NeighboringRelation.CHANGE_ONE_ROW
+def _require_finished(home: Path) -> None:
+    """Refuse a folder in which a killed command left keys or a ledger that no one has used."""
+    if home.exists() and any(home.iterdir()) and not Place.is_in(home):
+        raise ConfigError(f"--home must be a new folder, or that of a member. {home} holds other files: name another.")
 
 
 def _make_ledger(home: Path, file: TermsFile, draft: Consortium, member: Member) -> None:
@@ -305,7 +314,9 @@ def rows_of(terms: Consortium, data: Path, person: str | None, label: str) -> Ro
     found = np.array([places.get(text, -1) for text in table.texts(label)])
     # As texts, which no cell of a row can make fail: whether a hospital answers would tell of it.
     ids = None if person is None else np.array(table.texts(person), dtype=object)
-    stay = np.flatnonzero((found >= 0) & (True if ids is None else np.array([bool(one.strip()) for one in ids])))
+    stay = np.flatnonzero(
+        (found >= 0) & (True if ids is None else np.array([bool(one.strip("\0").strip()) for one in ids]))
+    )
     return table.take(stay), found[stay], None if ids is None else ids[stay]
 
 
@@ -356,7 +367,7 @@ def _serving(home: Path, place: Place, *, yes: bool, words: str | None, patience
         rows=lambda terms: rows_of(terms, Path(str(place.data)), place.id, str(place.label)),
         accepts=accepts,
         approves=lambda question: yes or _answer(question),
-        says=say,
+        says=partial(say, err=True),
         patience=patience,
         listen=None if listen is None else host_and_port(listen, "--listen"),
     )
@@ -364,7 +375,7 @@ def _serving(home: Path, place: Place, *, yes: bool, words: str | None, patience
 
 def _answer(question: str) -> bool:
     try:
-        return confirm(question)
+        return confirm(question, err=True)
     except Abort:  # there is no terminal
         say("Not answered. Answer at a terminal, or give --words or --yes.", err=True, color=colors.YELLOW)
         return False
@@ -405,8 +416,7 @@ def _can_begin(terms: Consortium, accepted: set[str]) -> bool:
 
 def _released(serving: Serving, terms: Consortium, release: str, wait: Callable[[], None]) -> Round:
     """Ask for all sums of a release, one after another, and return what follows the last one."""
-    made_up = Ledger.in_memory(epsilon=1e5, delta=1e-5, unit=terms.unit)
-    ledger = made_up if release.startswith(REHEARSAL) else serving.ledger
+    ledger = made_up_ledger(terms) if release.startswith(REHEARSAL) else serving.ledger
     aggregator, begun = Aggregator(serving.home, ledger, keys_changed=True), time.monotonic()
     while (batch := aggregator.ask_sum(release, serving.mailbox).batch) is not None:
         number = terms.sums().round_of(batch).number + 1

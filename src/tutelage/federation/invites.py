@@ -87,8 +87,15 @@ class Place:
 
     def save(self, home: Path) -> None:
         """Write this to the home of a member, in place of what was there."""
-        (home / _SETTINGS).unlink(missing_ok=True)
-        write_new(home / _SETTINGS, canonical(named("place", self)).encode() + b"\n", 0o600)
+        part = home / f"{_SETTINGS}.part"
+        part.unlink(missing_ok=True)
+        write_new(part, canonical(named("place", self)).encode() + b"\n", 0o600)
+        part.replace(home / _SETTINGS)
+
+    @classmethod
+    def is_in(cls, home: Path) -> bool:
+        """Return whether a member has joined, or a coordinator has founded, in this folder to the end."""
+        return (home / _SETTINGS).exists()
 
     @classmethod
     def load(cls, home: Path) -> "Place":

@@ -191,8 +191,10 @@ class Mailbox:
         self.folder = Path(folder)
 
     def put_member(self, member: Member) -> None:
-        """Lay down the public keys of a member."""
-        write_once(self.folder / "members" / f"{member.name}.{_digest(member.fingerprint)}.json", member.to_bytes())
+        """Lay down the public keys of a member, if they do not lie there."""
+        path = self.folder / "members" / f"{member.name}.{_digest(member.fingerprint)}.json"
+        if not path.exists():
+            write_once(path, member.to_bytes())
 
     def members(self) -> list[Member]:
         """Return all public keys that lie there, the newest of each name last; what is no member is skipped."""
@@ -219,7 +221,8 @@ class Mailbox:
     def put_acceptance(self, identity: Identity, consortium: Consortium) -> None:
         """Sign a roster, so that all others see that this member has accepted it."""
         path = self._acceptance(identity.member, consortium)
-        write_once(path, identity.sign(_ACCEPTS + bytes.fromhex(consortium.roster_hash)))
+        if not path.exists():
+            write_once(path, identity.sign(_ACCEPTS + bytes.fromhex(consortium.roster_hash)))
 
     def accepted(self, consortium: Consortium) -> tuple[str, ...]:
         """Return the names of the members that have signed this roster."""

@@ -12,7 +12,6 @@ from typing import Any, final
 import numpy as np
 
 from tutelage.exceptions import FederationError, InvalidDataError, LedgerError, TutelageError
-from tutelage.features.schema import Schema
 from tutelage.federation.batches import Batch
 from tutelage.federation.computing_party import ComputingParty
 from tutelage.federation.consortium import Consortium
@@ -76,8 +75,9 @@ class Serving:
         """Do what can be done now; return whether anything was done."""
         self.mailbox.put_member(self.home.identity.member)
         done = self._accept()
-        if self.home.has_joined() and self.home.is_current():
+        if self.home.is_current():
             terms, role = self.home.consortium(), self.home.identity.member.role
+            self.mailbox.put_acceptance(self.home.identity, terms)  # again, if a process died before
             for batch in [] if role is Role.AGGREGATOR else self._batches(terms):
                 done |= self._cast(terms, batch) if role is Role.ENTITY else self._compute(terms, batch)
         return done
@@ -101,7 +101,6 @@ class Serving:
             self._declined.add(after.roster_hash)
             return False
         self.home.join(after, after.words)
-        self.mailbox.put_acceptance(self.home.identity, after)
         self._say(f"Accepted roster {after.roster}: {after.words}.")
         return True
 
@@ -131,7 +130,7 @@ class Serving:
         try:
             asked = terms.scheme.round_of(batch)
             if asked.opened.release.startswith(REHEARSAL):
-                entity = Entity(self.home, _made_up_ledger(terms))
+                entity = Entity(self.home, made_up_ledger(terms))
                 sent = self._send(entity, batch, made_up(terms))
             else:
                 entity = Entity(self.home, self._budget(), keys_changed=True)
@@ -179,7 +178,8 @@ class Serving:
         if now < waits[0]:
             return False
         try:
-            done = ComputingParty(self.home).compute(batch, self.mailbox, timeout=_LONGEST_TURN, listen=self.listen)
+            options: Any = {"timeout": _LONGEST_TURN, "listen": self.listen, "waiting": self._tell_missing}
+            done = ComputingParty(self.home).compute(batch, self.mailbox, **options)
         except (TutelageError, OSError) as error:
             self._again[batch.identifier] = time.monotonic() + waits[1], min(2 * waits[1], _LONGEST_WAIT)
             self._say(f"Batch {batch.identifier[:8]} is not computed yet: {error}")
@@ -188,6 +188,9 @@ class Serving:
             self._say(f"{name} was left out of batch {batch.identifier[:8]}: {reason}")
         self._say(f"Computed batch {batch.identifier[:8]} of {len(done.entities)} hospitals, in shares.")
         return True
+
+    def _tell_missing(self, parties: tuple[str, ...]) -> None:
+        self._say(f"Waiting for {' and '.join(parties)} to run `tutelage consortium serve`.")
 
     def _expected(self, terms: Consortium, batch: Batch) -> set[str]:
         """Return the hospitals to wait for: after the first sum, those that were in the one before."""
@@ -241,7 +244,7 @@ def changes_of(before: Consortium, after: Consortium) -> list[str]:
 
 def made_up(terms: Consortium) -> Rows:
     """Return rows of a rehearsal: uniform values of the schema, of people who do not exist."""
-    random, schema = np.random.default_rng(), _schema_of(terms)
+    random, schema = np.random.default_rng(), terms.sums().schema
     columns = {
         name: column[0] + (column[1] - column[0]) * random.random(_MADE_UP)
         if ordered
@@ -252,12 +255,6 @@ def made_up(terms: Consortium) -> Rows:
     return columns, random.integers(0, terms.n_classes, _MADE_UP), ids
 
 
-def _schema_of(terms: Consortium) -> Schema:
-    if terms.schema is None:
-        raise FederationError("A rehearsal needs terms with a schema, from which rows can be made up.")
-    return terms.schema
-
-
-def _made_up_ledger(terms: Consortium) -> Ledger:
+def made_up_ledger(terms: Consortium) -> Ledger:
     """Return a budget that is forgotten: no person's rows are in a rehearsal."""
     return Ledger.in_memory(epsilon=1e5, delta=1e-5, unit=terms.unit)

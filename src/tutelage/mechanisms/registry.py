@@ -127,9 +127,6 @@ SUMS: Mapping[str, Entry[NoisySum]] = {
         (1.5,),
     )
 }
-FEDERATED: Mapping[str, Entry[Any]] = {
-    name: entry for known in (CENTRAL, LOCAL) for name, entry in known.items() if entry.federated
-}
 ENTRIES: tuple[Entry[Any], ...] = (*CENTRAL.values(), *LOCAL.values())
 
 
