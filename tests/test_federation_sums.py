@@ -235,6 +235,14 @@ def test_somebody_who_withdraws_while_ballots_are_cast_is_in_none(members, monke
     assert not cast_one(members, batch).repeated
 
 
+def test_terms_whose_sums_are_too_large_to_be_tested_hold_no_batch(sums):
+    many = Schema({f"column {number}": (0, 1) for number in range(200)})
+    large = replace(sums.terms, schema=many, people=(2**26,) * ENTITIES)
+    assert large.most_queries() == 0
+    assert replace(large, size_test=False).most_queries() == 1
+    assert replace(large, people=sums.terms.people).most_queries() == 1
+
+
 @pytest.mark.rest
 def test_a_hospital_that_missed_a_round_takes_part_in_the_next(members):
     sums, (first, asked) = members.consortium.sums(), asked_by(members)

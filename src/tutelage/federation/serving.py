@@ -130,26 +130,20 @@ class Serving:
         try:
             asked = terms.scheme.round_of(batch)
             if asked.opened.release.startswith(REHEARSAL):
-                entity = Entity(self.home, made_up_ledger(terms))
-                sent = self._send(entity, batch, made_up(terms))
+                entity, (X, y, ids) = Entity(self.home, made_up_ledger(terms)), made_up(terms)
             else:
                 entity = Entity(self.home, self._budget(), keys_changed=True)
                 if not self._has_approved(terms, batch, asked):
                     return False
-                sent = self._send(entity, batch, self._private(terms))
+                X, y, ids = self._private(terms)
+            sent = entity.cast(batch, X, y, self.mailbox, entity_ids=ids)
         except (TutelageError, OSError) as error:
             self._declined.add(batch.identifier)
             self._say(f"Batch {batch.identifier[:8]} was not answered: {error}")
             return False
-        again = " It is the one that was made before." if sent else ""
-        self._say(
-            f"Release {asked.opened.release}: sent sum {asked.number + 1} of {len(terms.scheme.events)}, sealed.{again}"
-        )
+        again, number = " It is the one that was made before." * sent.repeated, asked.number + 1
+        self._say(f"Release {asked.opened.release}: sent sum {number} of {len(terms.scheme.events)}, sealed.{again}")
         return True
-
-    def _send(self, entity: Entity, batch: Batch, rows: Rows) -> bool:
-        X, y, ids = rows
-        return entity.cast(batch, X, y, self.mailbox, entity_ids=ids).repeated
 
     def _has_approved(self, terms: Consortium, batch: Batch, asked: Round) -> bool:
         """Return whether the operator approves of a release; what is paid for already needs no second answer."""
@@ -231,9 +225,7 @@ def changes_of(before: Consortium, after: Consortium) -> list[str]:
     """Return what an amendment of the roster changes."""
     old, new = ({one.name: one for one in roster.members} for roster in (before, after))
     people = [dict(zip([one.name for one in each.entities], each.people, strict=False)) for each in (before, after)]
-    found = [f"{name} leaves" for name in old if name not in new] + [
-        f"{name} is new" for name in new if name not in old
-    ]
+    found = [f"{name} {'leaves' if name in old else 'is new'}" for name in old.keys() ^ new.keys()]
     for name in old.keys() & new.keys():
         if old[name] != new[name]:
             found.append(f"{name} has new keys or another address")

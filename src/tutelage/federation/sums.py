@@ -145,8 +145,11 @@ class SharedSums(Shared[NoisySum]):
         return SummedNoise(event, self.terms.honest)
 
     def fits(self, queries: int) -> bool:
-        """Return whether it is one round, whose sum fits a message."""
-        numbers = max(one.variables for one in self.events)
+        """Return whether it is one round, whose sum fits a message, and the bounds the numbers that can be tested."""
+        events = self.events
+        numbers, people = max(one.variables for one in events), max(self.terms.people)
+        if self.terms.size_test and max(_bound(people, one) for one in events).bit_length() >= sharing.MOST_TESTED_BITS:
+            return False
         return queries <= 1 and sharing.HEAD_BYTES + sharing.ELEMENT_BYTES * numbers <= MOST_PAYLOAD_BYTES
 
     def round_of(self, batch: Batch) -> Round:
@@ -220,11 +223,8 @@ class SharedSums(Shared[NoisySum]):
         if not self.terms.size_test:
             return None
         asked = self.round_of(batch)
-        tail = log(4 / _FALSE_ALARM)
-        noise = self.event_asked(asked.request).sigma_of_share * sqrt(prod(asked.shape))
-        longest = sqrt(cast("Vector", asked.request.form).norm_squared / 2)
-        people = [asked.opened.people[name] for name in entities]
-        return [ceil((number * longest + noise) * sqrt(2 * tail)) for number in people]
+        event = self.event_asked(asked.request)
+        return [_bound(asked.opened.people[name], event) for name in entities]
 
     def shape(self, batch: Batch) -> tuple[int, int, int]:
         """Return the shape of the numbers of a sum."""
@@ -249,6 +249,13 @@ def _answer(opened: OpenedSum, people: Mapping[str, int], event: SummedNoise) ->
     if not np.abs(values).max() <= _MOST:
         raise _damaged()
     return Answer(values.astype(np.int64)[np.newaxis], event, 0.0, noise_of(event, known) * scale)
+
+
+def _bound(people: int, event: SummedNoise) -> int:
+    """Return what a projection of the noised sum of so many people's ballots stays below, if they are honest."""
+    one: Any = event.event
+    noise, longest = event.sigma_of_share * sqrt(event.variables), sqrt(one.norm_squared / 2)
+    return ceil((people * longest + noise) * sqrt(2 * log(4 / _FALSE_ALARM)))
 
 
 def noise_of(event: SummedNoise, entities: Collection[str]) -> float:
