@@ -291,7 +291,7 @@ async def killed_on_the_way(session, say, votes):
 
 
 def test_the_others_notice_when_a_party_is_killed_and_wait_for_no_timeout():
-    parties = [Running(party, killed_on_the_way, np.zeros((3_200, 2), dtype=object)) for party in three()]
+    parties = [Running(party, killed_on_the_way, np.zeros((6_400, 2), dtype=object)) for party in three()]
     ends = [one.ended() for one in parties[:2]]
     assert all("was lost" in str(end.error) and end.result is None for end in ends)
     all_lost(ends, "was lost")

@@ -123,4 +123,7 @@ def _beyond(encoded: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def _elements(encoded: npt.NDArray[Any]) -> ElementArray:
-    return (encoded["high"].astype(object) << 64) + encoded["low"].astype(object)
+    elements = encoded["high"].astype(object)
+    elements <<= 64  # in place, since memory for each step takes longer than the step
+    elements += encoded["low"].astype(object)
+    return elements

@@ -243,11 +243,14 @@ class ArrayRuntime(Runtime):
         return FIELD.array(await self.reduced(x.value), check=False)
 
     def _dealt(self, label: int, values: ElementArray) -> ElementArray:
-        """Send the others their shares of numbers and return one's own: values at 1, 2, 3 of random lines."""
+        """Send the others their shares of numbers, values at 1, 2, 3 of random lines; return one's own, not reduced."""
         slopes = from_random(secrets.token_bytes(ELEMENT_BYTES * values.size))
+        first = values + slopes
+        second = first + slopes
+        points = first, second, second + slopes
         for place, link in self.links.items():
-            link.send(label, encode((values + (place + 1) * slopes) % MODULUS))
-        return (values + (self.pid + 1) * slopes) % MODULUS
+            link.send(label, encode(points[place]))
+        return points[self.pid]
 
     async def _received(self, place: int, label: int, count: int) -> ElementArray:
         payload = await self.links[place].receive(label)

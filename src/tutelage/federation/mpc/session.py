@@ -16,7 +16,7 @@ from tutelage.federation.sharing import MODULUS, MOST_BITS, MOST_TESTED_BITS, PA
 REPETITIONS = 40
 _LIMB_BITS = 30
 _LIMBS = 3
-_RANDOM_BITS_AT_ONCE = 2**17  # bounds the memory of a batch, and its messages to 2 MiB
+_RANDOM_BITS_AT_ONCE = 2**18  # bounds the memory of a batch, and its messages to 4 MiB
 
 
 async def largest(runtime: ArrayRuntime, values: ElementArray, bits: int) -> ElementArray:
