@@ -3,10 +3,12 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import PIPE, Popen
 
+import numpy as np
 import pytest
 
 from hostile_mail import FOREIGN, OUTSIDE
@@ -16,6 +18,9 @@ from tutelage.exceptions import FederationError, InvalidParameterError
 from tutelage.federation import kits
 from tutelage.federation.documents import write_once
 from tutelage.federation.flare import ROUND_BYTES, MailClient, MailServer, is_for, is_place, may_deliver
+from tutelage.federation.keys import Identity, Role
+from tutelage.federation.mailbox import Header, Kind, seal, unseal
+from tutelage.federation.schemes import shares_of
 
 pytestmark = [pytest.mark.rest, pytest.mark.timeout(600)]
 MEMBERS = ("h1", "h2", "h10")
@@ -138,6 +143,37 @@ def test_a_hostile_member_reaches_nothing(sites, monkeypatch):
     }
     assert not [*sites.folder.rglob("*outside*"), *sites.folder.rglob("*stolen*")]
     assert sites.running["server"].alive()
+
+
+def memory_of(process: int) -> Iterator[bytes]:
+    """Yield all that a process can read and write in its memory."""
+    with Path(f"/proc/{process}/mem").open("rb", 0) as memory:
+        for line in Path(f"/proc/{process}/maps").read_text().splitlines():
+            place, rights = line.split()[:2]
+            start, end = (int(number, 16) for number in place.split("-"))
+            if rights.startswith("rw") and "[v" not in line:
+                memory.seek(start)
+                with suppress(OSError):
+                    yield memory.read(end - start)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the memory of a process from /proc")
+def test_the_server_holds_no_ballot_on_its_disk_or_in_its_memory(sites):
+    ballots = np.arange(40_000).reshape(4, 10_000) * 7 + 2**33
+    sender, recipient = (Identity.generate(name, Role.ENTITY) for name in ("h1", "h2"))
+    payloads, header = shares_of(ballots, summed=True), Header("c" * 64, "aa", "f" * 64, Kind.SHARES, "h1", "h2")
+    envelope = seal(sender, recipient.member, header, payloads[0])
+    path = "shares/planted/h1.to-h2.sealed"
+    sites.put("h1", path, envelope)
+    until(lambda: sites.has("h2", path))
+    assert unseal(recipient, sender.member, header, (sites.mailbox("h2") / path).read_bytes()) == payloads[0]
+    memory, disk = [*memory_of(sites.running["server"].process.pid)], (sites.mailbox("server") / path).read_bytes()
+    middle = len(payloads[0]) // 2
+    planted = [ballots[1].tobytes(), *(payload[at : at + 24] for payload in payloads for at in (64, middle))]
+    assert not any(one[:24] in held for one in planted for held in (*memory, disk))
+    # What it relays is found in both, so that a ballot would be.
+    assert envelope[middle : middle + 24] in disk
+    assert any(path.encode() in held for held in memory)
 
 
 def test_a_kit_of_another_authority_gets_nothing(sites, tmp_path, monkeypatch):
