@@ -11,7 +11,7 @@ from consortia import PARTIES, all_ended, compute, found
 from tutelage.exceptions import FederationError, StaleBatchError
 from tutelage.features import Schema
 from tutelage.federation import Aggregator, Batch, ComputingParty, Consortium, Entity, Home, Identity, Role
-from tutelage.federation.mailbox import Kind
+from tutelage.federation.mailbox import Kind, consortium_status
 from tutelage.federation.serving import Serving, changes_of, made_up, question_of
 from tutelage.federation.sharing import HEAD_BYTES, split
 from tutelage.federation.sums import REHEARSAL
@@ -250,6 +250,22 @@ def test_lost_keys_lose_no_sum_and_cost_nothing(renewed, when, play):
     for name in (*HOSPITALS, "aggregator"):
         kinds = [entry["kind"] for entry in play.members.ledger(name).export()]
         assert kinds.count("reserved") == 3
+
+
+def test_new_keys_begin_nothing_again_that_was_collected(play):
+    while play.sum("first") is not None:
+        pass
+    made = play.renewed("left")
+    members = [made.member if one.name == "left" else one for one in play.members.consortium.members]
+    play.amended(members=tuple(members))
+    play.accept(*HOSPITALS, *PARTIES, "aggregator")
+    terms = play.members.home("aggregator").consortium()
+    found, _ = consortium_status(terms, play.members.mailbox)
+    assert [one.complete for one in found] == [True] * 3
+    assert play.step(*HOSPITALS, *PARTIES) == [False] * 7
+    for path in play.members.mailbox.folder.rglob("*.collected"):  # not said by the coordinator
+        path.write_bytes(bytes(64))
+    assert [one.complete for one in consortium_status(terms, play.members.mailbox)[0]] == [False] * 3
 
 
 def test_a_member_leaves_and_another_comes_while_a_release_goes_on(play, tmp_path):

@@ -129,6 +129,7 @@ class Aggregator:
             earlier = self._earlier(draft.name)
             if earlier and self.is_collected(earlier[-1]):
                 before = earlier[-1]
+                mailbox.put_collected(self._home.identity, before, self.consortium)
                 continue
             self.consortium.require_size(draft.queries)
             if new_batch or not earlier:

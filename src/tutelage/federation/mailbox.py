@@ -48,6 +48,7 @@ from tutelage.federation.sharing import ELEMENT_BYTES
 _CONTEXT = b"tutelage sealed message, format 1\0"
 _RUN_DIGITS = 64
 _ACCEPTS = b"tutelage accepted roster, format 1\0"
+_COLLECTED = b"tutelage collected batch, format 1\0"
 _BESIDE_LABELS = 2**20  # bytes of an envelope and of the names of the entities
 _ROSTERS, _RETIRED = "rosters", "retired-keys"
 _MOST_KEPT_BYTES = 2**31
@@ -182,8 +183,9 @@ class Mailbox:
     Notes
     -----
     It holds ``members/<name>.<keys>.json``, ``rosters/<number>.json``, ``accepted/<number>/<name>.signature``,
-    ``batches/<id>.<key>.batch``, and messages ``<kind>/<id>/<sender>.to-<recipient>.<keys>.sealed``. `<keys>` are
-    of both ends: who has new keys is sent the same again. Writing the same bytes again changes nothing; other
+    ``batches/<id>.<key>.batch`` and ``.collected``, and messages
+    ``<kind>/<id>/<sender>.to-<recipient>.<keys>.sealed``. `<keys>` are of both ends: who has new keys is sent the same
+    again. Writing the same bytes again changes nothing; other
     bytes in the same place, and files that are damaged or no plain files, are refused.
     """
 
@@ -235,6 +237,20 @@ class Mailbox:
                 return False
 
         return tuple(member.name for member in consortium.members if has_signed(member))
+
+    def put_collected(self, identity: Identity, batch: Batch, consortium: Consortium) -> None:
+        """Say, as the aggregator, that a batch needs no more work of anyone, whatever keys members have later."""
+        path = self.batch_path(batch.identifier, consortium).with_suffix(".collected")
+        if not path.exists():
+            write_once(path, identity.sign(_COLLECTED + bytes.fromhex(batch.identifier)))
+
+    def is_collected(self, identifier: str, consortium: Consortium) -> bool:
+        """Return whether the aggregator has said so."""
+        try:
+            said = read_within(self.batch_path(identifier, consortium).with_suffix(".collected"), SIGNATURE_BYTES)
+        except InvalidDataError:
+            return False
+        return consortium.aggregator.has_signed(_COLLECTED + bytes.fromhex(identifier), said)
 
     def _acceptance(self, member: Member, consortium: Consortium) -> Path:
         return self.folder / "accepted" / f"{consortium.roster}" / f"{member.name}.signature"
@@ -370,7 +386,8 @@ def batch_status(
                 runs[party.name].add(run)
     missing = tuple(name for name in names if name not in answered)
     computed = tuple(name for name, found in runs.items() if found)
-    complete = bool(runs) and bool(set.intersection(*runs.values()))
+    in_one_run = bool(runs) and bool(set.intersection(*runs.values()))
+    complete = in_one_run or mailbox.is_collected(batch.identifier, consortium)
     return BatchStatus(batch.identifier, batch.n_queries, answered, missing, computed, complete)
 
 

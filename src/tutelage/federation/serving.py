@@ -108,6 +108,8 @@ class Serving:
         """Return the batches that are not finished; one that the aggregator did not sign blocks no other."""
         found, me = list[tuple[Batch, BatchStatus]](), self.home.identity.member
         for identifier in self.mailbox.batch_identifiers(terms):
+            if self.mailbox.is_collected(identifier, terms):
+                continue
             try:
                 batch = self.mailbox.batch(identifier, terms)
                 # Envelopes for another party may not be in this copy of the mailbox.
