@@ -324,7 +324,7 @@ def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
     console.print("Card: " + ", ".join(str(_shown(settings.folder / name)) for name in names))
     if card.missing:
         ask = f"tutelage card {_shown(settings.folder)} --ledger {_shown(settings.ledger)} --ask"
-        console.print(f"Statements missing on the card: {len(card.missing)}. Add them: {ask}", soft_wrap=True)
+        console.print(f"Statements are missing on the card. Add them: {ask}", soft_wrap=True)
     if settings.dataset is not None:
         console.print(f"Next: open {_shown(settings.folder / names[0])} in a browser. Then use your own table:")
         called = Path(sys.argv[0])  # its path, if it was called by one and is not on the search path
