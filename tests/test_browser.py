@@ -1,11 +1,14 @@
 """What people read, in a real browser: the card and the site open from a disk without fault."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,10 @@ import pytest
 
 from conftest import REPOSITORY
 from test_card import full_card
+from test_card_contradictions import fitted, of
+from tutelage.datasets.adult import FEATURES
+from tutelage.reporting.lints import lint
+from tutelage.reporting.record import STATEMENTS
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
@@ -92,6 +99,20 @@ def look(browser: Any, pages: list[Path]) -> dict[str, list[str]]:
 def test_the_card_opens_without_fault(browser, tmp_path):
     full_card().save(tmp_path)
     assert look(browser, [tmp_path / "card.html"]) == {}
+
+
+def test_the_card_of_the_example_prints_on_three_pages_and_breaks_no_hash(browser, tmp_path):
+    stated = tomllib.loads((REPOSITORY / "examples" / "adult.toml").read_text())["statements"]
+    given = {"findings": lint(accuracy=[("no", 10, 5), ("yes", 90, 80)], by_public_labels=0.9), "features": FEATURES}
+    for statements in (stated, dict.fromkeys(STATEMENTS, "As agreed.") | stated, {}):
+        replace(of(fitted()), statements=statements, **given).save(tmp_path)
+        with opened(browser, 680) as (page, faults):  # pixels of the width of A4 without margins
+            page.goto((tmp_path / "card.html").as_uri())
+            assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(prefer_css_page_size=True))) <= 3
+            page.emulate_media(media="print")
+            lines = "[...document.querySelectorAll('pre code')].map(one => one.getClientRects().length)"
+            assert page.evaluate(lines) == [1]
+            assert faults == []
 
 
 @pytest.mark.slow

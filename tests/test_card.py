@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import REPOSITORY
 from tutelage import VoteHistogram
 from tutelage.events import Composed, ConfidenceCheck, Event, NoisyArgmaxGaussian, NoisyArgmaxLaplace, Repeated
 from tutelage.exceptions import InvalidParameterError, NotPublishableError
@@ -285,20 +286,26 @@ def test_an_epsilon_that_holds_for_the_outcome_at_hand_only_is_never_the_first()
     assert card(sanitised=at_hand).sanitised == at_hand
 
 
-def test_all_fifteen_questions_are_answered_or_said_to_be_open_on_the_first_page_too():
+def test_all_fifteen_questions_are_answered_or_missing_and_the_first_page_says_in_one_line_how_many_are():
     bare, stated = card().as_markdown(), full_card().as_markdown()
     for text in (bare, stated):
         assert len(re.findall(r"^\| \d+\. ", text, re.MULTILINE)) == 15
-    assert re.findall(r"^\| (\d+)\. .*\| not stated \|$", bare, re.MULTILINE) == ["7", "10", "11", "14"]
-    assert "not stated" not in stated
-    (missing,) = re.findall(r"^\| Not stated by the data set owner \| (.*) \|$", bare, re.MULTILINE)
-    assert len(missing.split("; ")) == len(FIRST_PAGE) - 1
+        places = "; ".join(re.findall(r"^\| \d+\. .*\| (.*) \|$", text, re.MULTILINE)).split("; ")
+        assert {*places} - {"Released, on the first page"} <= {*re.findall(r"^### (.*)$", text, re.MULTILINE)}
+        assert "not stated" not in text
+    assert re.findall(r"^\| (\d+)\. .*\| Missing statements \|$", bare, re.MULTILINE) == ["7", "10", "11", "14"]
+    (listed,) = re.findall(r"### Missing statements\n\n(.*)", bare, re.DOTALL)
+    assert listed.replace("\\", "") == (
+        "24 of 24; only the data set owner can make them:\n\n" + "".join(f"- {one}\n" for one in STATEMENTS.values())
+    )
     bare, first = bare.split("## Annex")[0], stated.split("## Annex")[0]
+    assert "Verdict on completeness: **incomplete**. 24 of 24 statements are missing: see the end of the annex." in bare
+    assert "Verdict on completeness: **complete**. All 24 statements are made." in first
     for topic in STATEMENTS:
         assert f"About {topic}: as agreed." in (first if topic in FIRST_PAGE else stated).replace("\\", "")
-    assert "Not stated" not in first
-    assert "--state" not in bare
-    assert "".join(Outline(card().as_html()).text).count("--state") == 1  # the hint at the end, for the owner
+    assert "statements are missing" not in stated
+    assert "Missing statements" not in stated
+    assert "--" not in "".join(Outline(card().as_html()).text)  # a flag of the command line
 
 
 def test_the_first_page_says_what_is_left_of_the_budget():
@@ -310,12 +317,20 @@ def test_the_first_page_says_what_is_left_of_the_budget():
     assert "| Budget | ε = 2.5 at δ = 1e-05 for all releases; all of it is spent |" in whole
 
 
+@pytest.mark.parametrize("page", ["card.md", "frameworks.md"])
+def test_the_pages_on_the_card_name_every_statement(page):
+    text = (REPOSITORY / "docs" / page).read_text()
+    assert [topic for topic in STATEMENTS if f"`{topic}`" not in text] == []
+
+
 def test_the_verdict_stands_beside_its_rule():
     for text in (card().as_markdown(), "".join(Outline(card().as_html()).text)):
         assert re.search(r"erdict on ε: .*Rule: strong means at most 75 right guesses in 100.*Annex", text, re.DOTALL)
     tuned = full_card(findings=lint(tuned_on="private"))
     for made, word in ((card(), "weak"), (full_card(), "moderate"), (tuned, "weak")):
         assert f"Verdict on ε: **{word}**." in made.as_markdown()
+    assert "By an objection, ε leaves something out. Objections: tuned on private (danger), see" in tuned.as_markdown()
+    assert "Objections: none." in full_card(findings=(), statements={}).as_markdown()
 
 
 def test_the_page_is_whole_and_fetches_and_runs_nothing():

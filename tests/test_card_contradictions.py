@@ -164,7 +164,7 @@ def test_a_card_contradicts_itself_nowhere(method, tmp_path):
     ("markdown", "| Ballots |", "| Teachers |", METHOD),
     ("markdown", "noisy sums of ballots", "labels", METHOD),
     ("markdown", "of discrete Gaussian noise", "of rounded continuous noise", NOISE),
-    ("markdown", "| Objections |", '| Signed by | not stated (--state signed_by="…") |\n| Objections |', COMMAND),
+    ("markdown", "Objections: ", 'Signed by: add it with --state signed_by="…". Objections: ', COMMAND),
     ("page", " · 1 noisy sum<", " · 1 query<", COUNTS),
     ("page", "Ballots", "Teachers", METHOD),
     ("page", "discrete Gaussian noise", "continuous noise", NOISE),

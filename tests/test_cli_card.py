@@ -19,6 +19,7 @@ from tutelage.publishing import propose, publish_epsilon
 from tutelage.publishing import record as record_proposal
 from tutelage.publishing.proof import read_claim, write_claim
 from tutelage.reporting import read_card
+from tutelage.reporting.record import STATEMENTS
 
 NAMES = ["card.html", "card.json", "card.md"]
 BUDGET = ("delta = 1e-5", "delta = 1e-5\nbudget = 60")
@@ -60,7 +61,7 @@ def test_what_the_people_say_is_added_to_the_card_of_a_run(called, finished):  #
     assert "--ledger must name the ledger of out" in refusal(called("card", "out", *said, cwd=finished), 2)
     options = (*said, "--ledger", "private.csv.ledger")
     result = succeeded(called("card", "out", *options, cwd=finished))
-    assert "Not stated: title, private_data, controller, purpose, people," in result.stdout
+    assert "21 of 24 statements are missing: title, private_data, controller, purpose, people," in result.stdout
     card = read_card(finished / "out" / "card.json")
     assert card.statements == {"trust": "The hospital runs it.", "legal": "Approved = yes.", "leaves_site": "Labels."}
     for form in ("card.md", "card.html"):
@@ -69,6 +70,83 @@ def test_what_the_people_say_is_added_to_the_card_of_a_run(called, finished):  #
     printed = json.loads(called("card", "out/card.json", *options, cwd=finished).stdout)
     assert printed["statements"] == {"trust": "Nobody.", "legal": "Approved = yes.", "leaves_site": "Labels."}
     assert printed == json.loads((finished / "out" / "card.json").read_text())
+
+
+ANSWERS = {"controller": "<script>alert(1)</script> A & B", "review_date": "yes", "trust": "The *hospital*."}
+
+
+@pytest.fixture
+def asked(called, monkeypatch):
+    """A function that calls `tutelage card` in a terminal, where texts are typed in or a key ends the questions."""
+
+    def ask(answer, *arguments, cwd):
+        def typed():
+            question = re.findall(r"\((\w+)\): State ", "".join(questions))[-1]
+            return answer(question)
+
+        questions: list[str] = []
+        monkeypatch.setattr("tutelage.cli.card.say", lambda text="", **_: questions.append(str(text)))
+        monkeypatch.setattr("tutelage.cli.card.os.isatty", lambda _: True)
+        monkeypatch.setattr("builtins.input", typed)
+        return called("card", *arguments, cwd=cwd), "\n".join(questions)
+
+    return ask
+
+
+def test_what_is_missing_is_asked_for_topic_by_topic(asked, finished):  # noqa: F811
+    called_with = ("out", "--ledger", "private.csv.ledger", "--ask", "--state", "legal=Assessed.")
+    made, said = asked(lambda topic: ANSWERS.get(topic, "  "), *called_with, cwd=finished)
+    succeeded(made)
+    assert re.findall(r"\n(\d+ of \d+) \((\w+)\): State .*\.", said) == [
+        (f"{number} of 23", topic) for number, topic in enumerate((one for one in STATEMENTS if one != "legal"), 1)
+    ]
+    card = read_card(finished / "out" / "card.json")
+    review = card.statements["review_date"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", review)
+    assert f"Suggestion: {review} Type yes to use it." in said
+    assert card.statements == {**ANSWERS, "review_date": review, "legal": "Assessed."}
+    page = (finished / "out" / "card.html").read_text()
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; A &amp; B" in page
+    assert "script" not in {tag for tag, _ in Outline(page).tags}
+    assert "The \\*hospital\\*." in (finished / "out" / "card.md").read_text()
+    again, said = asked(lambda _: "", *called_with, cwd=finished)
+    succeeded(again)
+    assert "1 of 20 (title)" in said
+    assert read_card(finished / "out" / "card.json") == card
+
+
+def test_an_answer_that_no_card_can_have_is_asked_for_again(asked, finished):  # noqa: F811
+    typed = iter(["Good\x1b[31m", "\udcff", "x" * 4001, "Good"])
+    made, said = asked(lambda _: next(typed, ""), "out", "--ledger", "private.csv.ledger", "--ask", cwd=finished)
+    succeeded(made)
+    assert said.count("(title)") == 1
+    for refused in ("must have no control characters", "lone surrogates", "1 to 4,000 characters. Got 4,001"):
+        assert refused in made.stderr
+    assert read_card(finished / "out" / "card.json").statements == {"title": "Good"}
+
+
+@pytest.mark.parametrize(("key", "code", "kept"), [(KeyboardInterrupt, 130, {}), (EOFError, 0, {"title": "A title"})])
+def test_of_the_keys_that_end_the_questions_one_keeps_the_answers(asked, finished, key, code, kept):  # noqa: F811
+    def answer(topic):
+        if topic != "title":
+            raise key
+        return "A title"
+
+    before = {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()}
+    made, _ = asked(answer, "out", "--ledger", "private.csv.ledger", "--ask", cwd=finished)
+    assert made.returncode == code
+    assert ("no answer was kept, and the card was not changed" in made.stderr) == (not kept)
+    assert read_card(finished / "out" / "card.json").statements == kept
+    assert kept or before == {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()}
+
+
+def test_questions_need_a_terminal_and_the_ledger_before_the_first(called, asked, finished):  # noqa: F811
+    assert refusal(called("card", "out", "--ask", cwd=finished), 2) == (
+        "tutelage: --ask needs a terminal. Without one, use --state TOPIC=TEXT or --statements FILE."
+    )
+    made, said = asked(lambda _: "x", "out", "--ask", cwd=finished)
+    assert "--ledger must name the ledger of out" in refusal(made, 2)
+    assert "State" not in said
 
 
 @pytest.mark.rest
@@ -98,7 +176,7 @@ def test_a_later_ledger_brings_the_budget_of_a_card_up_to_date(called, folder): 
 
 
 def test_what_a_ledger_saw_later_changes_the_card(called, folder):  # noqa: F811
-    configure(folder, BUDGET)
+    configure(folder, BUDGET, ("[output]", '[statements]\ntrust = "The hospital."\n[output]'))
     called("run", "config.toml", cwd=folder)
     first, ledger = read_card(folder / "out" / "card.json"), Ledger.open(folder / "private.csv.ledger")
 
@@ -107,6 +185,7 @@ def test_what_a_ledger_saw_later_changes_the_card(called, folder):  # noqa: F811
         return read_card(folder / "out" / "card.json")
 
     assert card_now() == first
+    assert first.statements == {"trust": "The hospital."}
     assert first.alone is None
     ledger.reserve(PublicationTest((2**59, 2**58), 4e-6, first.epsilon.unit), 1)  # and killed before it was drawn
     now = card_now()
@@ -135,7 +214,7 @@ def test_a_ledger_alone_makes_a_card_of_everything_released(called, charged):
     assert card.budget["head"] in text
     assert ledger.entries == card.budget["entries"] + 1  # which names the folder
     assert [one.code for one in card.findings or ()] == ["not-checked"]  # the ledger does not store all settings
-    assert "| Objections | not checked (warning): see the annex |" in text
+    assert "Objections: not checked (warning), see the annex." in text
     assert called("card", "out", "--ledger", "a.ledger", cwd=charged).returncode == 0
     assert read_card(charged / "out" / "card.json").findings == card.findings
 

@@ -32,6 +32,7 @@ from tutelage.features.columns import FEATURE_MAPS
 from tutelage.ledger import Ledger
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.reporting.lints import TUNED_ON
+from tutelage.reporting.record import STATEMENTS
 from tutelage.students import load_student
 
 GNMAX = ("--mechanism", "gnmax", "--sigma", 4)
@@ -72,6 +73,9 @@ def test_labels_that_are_no_classes_bring_the_likely_cause_and_no_label(stranger
     ("jobs = 1", "jobs = 100000", "must be a whole number, at least -1024, at most 1024"),
     ('"private.csv"', '"pri\\u0000vate.csv"', "must have no control characters. Got 'pri\\x00vate.csv'."),
     ('folder = "out"', 'folder = "o\\u001b[31mut"', "must have no control characters"),
+    ("[output]", '[statements]\ntrsut = "x"\n[output]', "`trsut` is not a setting of [statements]."),
+    ("[output]", "[statements]\ntrust = 1\n[output]", "`trust` in [statements] must be text. Got 1."),
+    ("[output]", '[statements]\ntrust = " "\n[output]', "The statement 'trust' must be text of 1 to 4,000 characters."),
 ])  # fmt: skip
 def test_configurations_are_refused_in_one_sentence_with_the_nearest_that_would_do(old, new, hint, tmp_path):
     configure(tmp_path, (old, new))
@@ -277,6 +281,7 @@ def test_the_adult_example_is_the_one_of_the_repository(called, tmp_path):
     called("example", "adult", "--output", tmp_path / "mine.toml")
     ours = (REPOSITORY / "examples" / "adult.toml").read_text()
     assert (tmp_path / "mine.toml").read_text() == ours.replace('"../demo"', '"demo"')
+    assert set(STATEMENTS) - set(tomllib.loads(ours)["statements"]) == {"controller", "signed_by", "review_date"}
 
 
 def test_an_editor_completes_a_configuration_by_its_schema(called):

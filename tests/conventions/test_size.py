@@ -16,7 +16,7 @@ CEILINGS = {
     "_internal": 1_345,
     "accounting": 2_735,
     "audit": 1_630,
-    "cli": 4_115,
+    "cli": 4_163,
     "datasets": 170,
     "estimator": 2_160,
     "features": 2_885,
@@ -26,13 +26,13 @@ CEILINGS = {
     "methods": 2_545,
     "planning": 985,
     "publishing": 1_115,
-    "reporting": 1_370,
+    "reporting": 1_377,
     "students": 3_080,
     "teachers": 2_955,
     "testing": 385,
     "root": 4_770,
 }
-TEST_LINES = 33_900
+TEST_LINES = 33_943
 
 
 def lines_of(*paths: Path) -> int:

@@ -1,6 +1,9 @@
 """``tutelage card``: the privacy card, from the results of a run, a ledger, or both."""
 
+import os
+from contextlib import suppress
 from dataclasses import replace
+from datetime import date, timedelta
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,15 +24,16 @@ from tutelage._internal.releases import (
 )
 from tutelage.cli.ledger import identity, opened
 from tutelage.cli.settings import read_entries, read_settings
-from tutelage.cli.text import print_json, say
+from tutelage.cli.text import interruption_says, print_json, remark, require_printable, say
 from tutelage.events import Check, Event, InteractiveCheck, PublicationTest, SummedNoise
-from tutelage.exceptions import ConfigError, InvalidDataError
+from tutelage.exceptions import ConfigError, InvalidDataError, TutelageError
 from tutelage.ledger.history import History
-from tutelage.privacy import PublicEpsilon
+from tutelage.privacy import NeighboringRelation, PublicEpsilon
 from tutelage.published import Judged, batches_of, frontier_of
 from tutelage.publishing.proof import proved_card, read_claim
 from tutelage.reporting import PrivacyCard, read_card
 from tutelage.reporting.lints import FROM_CARD, NOISE_FROM_SHARES, NOT_CHECKED, Finding, lint
+from tutelage.reporting.meaning import cases
 from tutelage.reporting.record import STATEMENTS
 from tutelage.reporting.signature import check_signature, signature_of
 
@@ -47,6 +51,7 @@ def card(
         list[str] | None, Option(help=f"TOPIC=TEXT: your statement for the card. Can be repeated. Topics: {_TOPICS}.")
     ] = None,
     statements: Annotated[Path | None, Option(help="TOML file with statements, one entry per topic.")] = None,
+    ask: Annotated[bool, Option("--ask", help="Ask for each missing statement, in the terminal.")] = False,
     claim: Annotated[Path | None, Option(help="Claim of `tutelage publish test`, to add. Needs --ledger.")] = None,
     output: Annotated[Path | None, Option(help="Folder to write to.  [default: the results folder]")] = None,
     sign: Annotated[Path | None, Option(help=f"NAME.private.json to sign with. Writes {SIGNATURE}.")] = None,
@@ -55,10 +60,12 @@ def card(
 ) -> None:
     """Write the privacy card as card.json, card.md and card.html."""
     if verify is not None:
-        if results is None or state or statements or claim or output or sign or as_json:
+        if results is None or state or statements or ask or claim or output or sign or as_json:
             raise ConfigError("--verify takes the folder of the card and, if you have it, --ledger. Nothing else.")
         _verify(results, verify, ledger)
         return
+    if ask and not (os.isatty(0) and os.isatty(2)):
+        raise ConfigError("--ask needs a terminal. Without one, use --state TOPIC=TEXT or --statements FILE.")
     signer = None if sign is None else identity(sign, private=True)
     if results is None and ledger is None:
         raise ConfigError(_OF_WHAT)
@@ -90,6 +97,9 @@ def card(
             made = replace(made, epsilon=epsilon, sanitised=sanitised, proposal=proposal, event=released)
             made = replace(made, findings=_judged_again(made))
         made = replace(made, statements=made.statements | _statements(state or [], statements))
+        if ask and made.missing:
+            _require_ledger(before, ledger, folder)
+            made = replace(made, statements=made.statements | _asked(made))
         pages = (("card.md", made.as_markdown()), ("card.html", made.as_html()))
         shown = before is not None and all(read_text(folder / name) == page for name, page in pages)
         if not shown or read_card(folder / "card.json").as_dict() != made.as_dict():
@@ -103,9 +113,9 @@ def card(
         return
     names = (*CARD, *(() if signer is None else (SIGNATURE,)))
     say("Card: " + ", ".join(str(folder / name) for name in names))
-    missing = [topic for topic in STATEMENTS if topic not in made.statements]
-    if missing:
-        say(f"Not stated: {', '.join(missing)}. Add them with --state TOPIC=TEXT.")
+    if made.missing:
+        say(f"{len(made.missing)} of {len(STATEMENTS)} statements are missing: {', '.join(made.missing)}. ", nl=False)
+        say("Add them with --ask, or with --state TOPIC=TEXT.")
     elif signer is None:
         say(f"Next: tutelage card {folder} --sign NAME.private.json")
     if signer is not None:
@@ -262,14 +272,66 @@ def _history_of(path: Path) -> History:
 
 def _publish(cards: Claim, made: PrivacyCard, before: Manifest | None, ledger: Path | None) -> None:
     """Write a card, with the other files of the release before it in the same folder."""
-    if before is not None and before.recorded and ledger is None:
-        raise ConfigError(f"--ledger must name the ledger of {cards.path}, which records every version of a release.")
+    _require_ledger(before, ledger, cards.path)
     record = None if ledger is None else opened(ledger).record_release
     with released(cards, made.budget["head"], record) as staging:
         made.write(staging)
         if before is not None:
             for name in set(before.sha256) - set(CARD):
                 (staging / name).write_bytes(before.content(cards.path, name))
+
+
+def _require_ledger(before: Manifest | None, ledger: Path | None, folder: Path) -> None:
+    if before is not None and before.recorded and ledger is None:
+        raise ConfigError(f"--ledger must name the ledger of {folder}, which records every version of a release.")
+
+
+def _asked(made: PrivacyCard) -> dict[str, str]:
+    """Return statements from the terminal, after a question for each topic that is missing on a card."""
+    answers, suggested = dict[str, str](), _suggested(made)
+    say("Enter leaves a topic out. Ctrl-D ends the questions. Ctrl-C keeps no answer.", err=True)
+    with interruption_says("no answer was kept, and the card was not changed."), suppress(EOFError):
+        for number, topic in enumerate(made.missing, 1):
+            say(f"\n{number} of {len(made.missing)} ({topic}): State {STATEMENTS[topic]}.", err=True)
+            if topic in suggested:
+                say(f"Suggestion: {suggested[topic]} Type yes to use it.", err=True)
+            if text := _answer(topic, made):
+                answers[topic] = suggested.get(topic, text) if text == "yes" else text
+    say(err=True)
+    return answers
+
+
+def _answer(topic: str, made: PrivacyCard) -> str:
+    """Return the line that is typed in, without blanks around it; one that the card refuses is asked for again."""
+    while True:
+        say("> ", nl=False, err=True)
+        try:
+            text = require_printable(input(), "An answer").strip()
+            if text:
+                replace(made, statements={topic: text})
+        except TutelageError as error:
+            remark(f"{error} Type it again.")
+        else:
+            return text
+
+
+def _suggested(made: PrivacyCard) -> dict[str, str]:
+    """Return statements that follow from a card itself."""
+    found = {
+        "review_date": str(date.fromisoformat(today()) + timedelta(365)),
+        "evidence": "No independent evidence yet.",
+        "withdrawal": "A person who withdraws is left out of later releases. This release cannot be withdrawn.",
+    }
+    of_rows = made.releases_sums and made.epsilon.unit.neighboring is NeighboringRelation.CHANGE_ONE_ROW
+    if of_rows and made.teachers is not None:
+        found["people"] = f"{made.teachers:,} rows, a number that is public."
+    if made.model == "central":
+        found["leaves_site"] = "Only the files of this release."
+    if made.accuracy_by_class:
+        found["fairness"] = "Groups other than classes were not measured."
+    if not made.epsilon.simulated:
+        found["why_epsilon"] = f"It limits right guesses to {cases(made.epsilon)}; a coin toss is right in 50."
+    return found
 
 
 def _statements(given: list[str], file: Path | None) -> dict[str, str]:

@@ -12,7 +12,7 @@ from msgspec.structs import fields, replace
 from tutelage._internal.gate import user_path
 from tutelage._internal.validation import problems_in
 from tutelage.cli.method import read_method
-from tutelage.cli.settings import Section, about, entries_in, read_entry, read_settings
+from tutelage.cli.settings import Section, about, entries_in, read_entries, read_entry, read_settings
 from tutelage.estimator import PATEClassifier, PATERegressor
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
 from tutelage.features import Schema
@@ -20,6 +20,7 @@ from tutelage.features.columns import TABLE_MAP_OF_PEOPLE
 from tutelage.methods import Additive, AdditiveMean, Method
 from tutelage.methods.shortcuts import DEFAULTS, method_for
 from tutelage.published import is_formula
+from tutelage.reporting.record import STATEMENTS, check_statements
 from tutelage.tables import read_table
 
 _DEFAULT = method_for(None, **DEFAULTS)
@@ -130,6 +131,7 @@ class Settings(Section, frozen=True):
     method: Method | None = None  # None if it is open, so that a plan may choose
     training: TrainingSection = TrainingSection()
     privacy: PrivacySection = PrivacySection()
+    statements: Annotated[dict[str, str], about("Statements for the card, by topic.")] = field(default_factory=dict)
     published: Annotated[tuple[PublishedSection, ...], about("Results to print beside the run's.")] = ()
 
 
@@ -242,6 +244,8 @@ def read_schema(path: Path) -> Schema:
 
 
 def _read(value: Any, kind: Any, name: str, where: str) -> Any:
+    if name == "statements":
+        return read_entries(value, dict.fromkeys(STATEMENTS, str), "[statements]")
     return read_method(value) if name == "method" else read_entry(value, kind, name, where)
 
 
@@ -412,6 +416,7 @@ _CHECKS: tuple[tuple[tuple[str, ...], Callable[[RunConfig], Iterable[str]]], ...
     (("private", "public", "method", "training", "published"), _problems_of_target),
     (("private", "public", "columns"), _problems_of_columns),
     (("features", "training"), _problems_of_features),
+    (("statements",), lambda config: check_statements(config.statements) or ()),
     (("method", "private", "privacy"), _problems_of_method),
     (("method", "private", "privacy", "features", "training"), _problems_of_classifier),
 )

@@ -239,7 +239,7 @@ def _card(settings: RunConfig, data: RunData, model: Any, proposal: Proposal | N
         if independent != model.ledger_.guarantee():  # otherwise the budget holds the test already
             independent = claim.data_independent
     judged = _judged(settings, data, model)
-    card = card_of(model, judged, data.features, {})
+    card = card_of(model, judged, data.features, settings.statements)
     publications = model.open_ledger_.history().publications
     # Nothing on the card may be counted on rows whose number is no public fact.
     declared = None if settings.private is None else settings.private.people
@@ -322,6 +322,9 @@ def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
         console.print("Objections on the card: " + ", ".join(f"{f.code} ({f.severity})" for f in card.findings))
     names = ("card.html", "card.md", _CARD)
     console.print("Card: " + ", ".join(str(_shown(settings.folder / name)) for name in names))
+    if card.missing:
+        ask = f"tutelage card {_shown(settings.folder)} --ledger {_shown(settings.ledger)} --ask"
+        console.print(f"Statements are missing on the card. Add them: {ask}", soft_wrap=True)
     if settings.dataset is not None:
         console.print(f"Next: open {_shown(settings.folder / names[0])} in a browser. Then use your own table:")
         called = Path(sys.argv[0])  # its path, if it was called by one and is not on the search path

@@ -12,7 +12,7 @@ _MOST_DECIMALS = 9
 _Z = 1.96  # of a 95 % interval
 RULE = (
     "Rule: strong means at most 75 right guesses in 100, moderate at most 95, weak more than 95. An objection "
-    "that ε is incomplete also makes it weak."
+    "that ε leaves something out also makes it weak."
 )
 
 
@@ -28,13 +28,10 @@ def verdict(epsilon: PublicEpsilon, uncounted: tuple[str, ...] = ()) -> Verdict:
     if epsilon.simulated:
         return Verdict("none", "The noise was simulated, so there is no guarantee.")
     if uncounted:
-        return Verdict("weak", f"ε leaves something out: see the objections ({', '.join(uncounted)}).")
-    right, most = right_guesses(epsilon.epsilon, epsilon.delta), _most(epsilon)
-    if right <= _STRONG:
-        return Verdict("strong", f"{most} is at most {100 * _STRONG:g}.")
-    if right <= _MODERATE:
-        return Verdict("moderate", f"{most} is at most {100 * _MODERATE:g}.")
-    return Verdict("weak", f"{most} is more than {100 * _MODERATE:g}.")
+        return Verdict("weak", "By an objection, ε leaves something out.")
+    right = right_guesses(epsilon.epsilon, epsilon.delta)
+    word = "strong" if right <= _STRONG else "moderate" if right <= _MODERATE else "weak"
+    return Verdict(word, f"The attacker guesses right in {cases(epsilon)}.")
 
 
 def claim(epsilon: PublicEpsilon) -> str:

@@ -57,7 +57,7 @@ STATEMENTS = {
     "fairness": "which groups are served worse, and what was done about it",
     "other_releases": "other releases from the same private data",
     "legal": "the legal assessment: where it is kept, and its conclusion",
-    "exit": "how the software was obtained and can be rebuilt; which network it may reach",
+    "exit": "how the software was obtained and can be rebuilt, and which network it may reach",
 }
 _LONGEST = 4000
 _MOST = 1e15  # whole numbers up to it are floats exactly
@@ -281,6 +281,19 @@ def merged(batches: Sequence[Batch], most: int) -> tuple[Batch, ...]:
     )
 
 
+def check_statements(statements: dict[str, str]) -> None:
+    """Refuse a statement on an unknown topic, and one that is empty or too long."""
+    for topic, text in statements.items():
+        if topic not in STATEMENTS:
+            raise InvalidParameterError(
+                f"`statements` of a card has no topic {topic!r}. Topics: {', '.join(STATEMENTS)}."
+            )
+        if not text.strip() or len(text) > _LONGEST:
+            raise InvalidParameterError(
+                f"The statement {topic!r} must be text of 1 to {_LONGEST:,} characters. Got {len(text):,}."
+            )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardRecord:
     """The values of a card, as `PrivacyCard` describes them."""
@@ -347,15 +360,7 @@ class CardRecord:
             if one.of_public is not None:
                 _check_range(one.of_public, "errors.of_public")
             _check_range(one.within, "errors.within", 1)
-        for topic, text in self.statements.items():
-            if topic not in STATEMENTS:
-                raise InvalidParameterError(
-                    f"`statements` of a card has no topic {topic!r}. Topics: {', '.join(STATEMENTS)}."
-                )
-            if not text.strip() or len(text) > _LONGEST:
-                raise InvalidParameterError(
-                    f"The statement {topic!r} must be text of 1 to {_LONGEST:,} characters. Got {len(text):,}."
-                )
+        check_statements(self.statements)
         self._check_costs()
         if self.event.is_simulated and not self.epsilon.simulated:
             raise NotPublishableError("The event was made with simulated noise, so its epsilon must be marked so too.")
@@ -387,6 +392,11 @@ class CardRecord:
             )
         for cost in costs:
             _check_range(cost.delta, "delta", 1)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Topics without a statement."""
+        return tuple(topic for topic in STATEMENTS if topic not in self.statements)
 
     @property
     def covers_ledger(self) -> bool:
