@@ -89,6 +89,7 @@ def test_the_file_says_what_was_answered(folder, called):
         "output": {"folder": "sub-results"},
     }  # fmt: skip
     lines = (folder / "sub.toml").read_text().splitlines()
+    assert any("epsilon = 4.0" in line and "at most 98.3 of 100 cases" in line for line in lines)
     assert all("# " in line for line in lines if "=" in line)
 
 
@@ -159,6 +160,7 @@ def test_without_a_terminal_a_missing_answer_is_a_sentence_that_names_the_flag(n
     ({"public": "config.toml"}, 2, "config.toml must have one section, [schema]"),
     ({"public": "wrong.toml"}, 2, "wrong.toml must describe features of stays.csv only. Remove 'ill'."),
     ({"public_label": "sick"}, 1, "clinic.csv has no column 'sick'"),
+    ({"public_label": "none", "label": "age", "classes": None}, 2, "--classes is missing"),
     ({"public_label": "age", "classes": None}, 2, "--public-label must have at most 10 different values"),
     ({"classes": "no,no"}, 2, "must list each class value once"),
     ({"classes": "no,maybe"}, 2, "--classes must have all public labels. 'yes' is missing."),

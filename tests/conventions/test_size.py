@@ -32,7 +32,7 @@ CEILINGS = {
     "testing": 385,
     "root": 4_770,
 }
-TEST_LINES = 34_121
+TEST_LINES = 34_120
 
 
 def lines_of(*paths: Path) -> int:

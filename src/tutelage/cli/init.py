@@ -41,10 +41,10 @@ _COMMENTS = {
     "private.entity": "rows with the same id belong to one person",
     "private.unit": "each row is another person",
     "private.ignore": "public columns that the private file does not have",
-    "private.people": "about how many; public",
+    "private.people": "about how many, which is public; a plan refuses a run that gains nothing beyond public labels",
     "public.file": "rows that anyone may see",
     "public.schema": "ranges and categories of the columns, in place of public rows",
-    "public.label": "public labels, where the student starts; a plan refuses a run that gains nothing beyond them",
+    "public.label": "public labels, where the student starts",
     "public.evaluate_last": "the last rows score the student, and are used for nothing else",
     "training.goal": "by which the student is judged; average_precision and recall are of the second class",
     "method.name": "without it, a plan decides, which judges by accuracy or balanced_accuracy",
@@ -105,7 +105,7 @@ def init(
     classes: Annotated[str | None, Option(help="Its values, from public knowledge: 'no, yes'.")] = None,
     public: Annotated[Path | None, Option(help="Table of public rows, or a public schema (.toml).")] = None,
     public_label: Annotated[str | None, Option(help=f"Column of labels in the public rows, or '{_NONE}'.")] = None,
-    goal: Annotated[str | None, Option(help=f"{_GOALS.capitalize()}.")] = None,
+    goal: Annotated[str | None, Option(help=f"Measure of the student: {_GOALS}.")] = None,
     epsilon: Annotated[str | None, Option(help=f"ε of the run, or '{_ADVISE}'.")] = None,
     people: Annotated[str | None, Option(help="About how many people there are, if that may be public.")] = None,
     delta: Annotated[float | None, Option(help="Default: 1e-5, or less if there are many people.")] = None,
@@ -218,7 +218,7 @@ def _text(sections: dict[str, dict[str, Any]], base: Path) -> str:
     sections = {name: {key: one for key, one in of.items() if one not in (None, [])} for name, of in sections.items()}
     config_of(sections, base)
     lines = ["# Written by `tutelage init`. Paths are relative to this file; docs/configuration.md has all settings."]
-    right = _right(sections["privacy"]["epsilon"])
+    right = _right(**sections["privacy"])
     for name, section in sections.items():
         lines += [f"\n[{name}]"] if section else []
         for key, value in section.items():
@@ -291,7 +291,7 @@ def _labels(ask: _Questions, label: str, path: Path, public: Table | None) -> tu
     if public is not None and used != _NONE:
         of_public["label"] = used
         of_public["evaluate_last"] = public.n_rows // _ONE_IN if public.n_rows >= _ENOUGH_TO_SCORE else None
-    if "classes" not in ask.given and not [*problems_of_classes(values)]:
+    if "classes" not in ask.given and len(values) <= _MOST_CLASSES and not [*problems_of_classes(values)]:
         return values, of_public
     stated = ask(
         "classes", "Values, separated by commas",
@@ -355,8 +355,8 @@ def _people(value: str | int) -> int | None:
     return int(text)
 
 
-def _right(epsilon: float) -> str:
-    return f"{round_up(100 * right_guesses(epsilon, _DELTA), 1):g}"
+def _right(epsilon: float, delta: float = _DELTA) -> str:
+    return f"{round_up(100 * right_guesses(epsilon, delta), 1):g}"
 
 
 def _advice() -> str:
