@@ -159,6 +159,8 @@ READERS = [
     ("audit", "{}"),
     ("label", "{}", "--votes", "{}", "--ledger", "{}", *GNMAX, "--output", "o.csv"),
     ("label", "p.csv", "--votes", "{}", "--ledger", "{}", *GNMAX, "--output", "o.csv"),
+    ("init", "--private", "{}"),
+    ("init", "--private", "p.csv", "--person", "a", "--label", "b", "--public", "{}"),
     ("account", "{}", *GNMAX, "--delta", 1e-5),
     ("plan", "--epsilon", 1, "--people", 100, "--public", "{}"),
     ("ledger", "show", "{}"),

@@ -97,7 +97,7 @@ def test_the_student_is_used_as_documented(tmp_path, monkeypatch, called):
     configure(tmp_path, ('folder = "out"', 'folder = "results"'))
     assert called("run", "config.toml", cwd=tmp_path).returncode == 0
     monkeypatch.chdir(tmp_path)
-    names = executed(blocks("docs/configuration.md", "python"), rows=[[50, 0.9, "north"]])
+    names = executed(blocks("docs/configuration.md", "python")[1:], rows=[[50, 0.9, "north"]])
     assert names["student"].predict(names["rows"]).tolist() == ["yes"]
 
 

@@ -157,7 +157,7 @@ def test_the_installed_package_runs_where_no_repository_is(installed, tmp_path):
         "majority class", "PATE 2017, App. C", "this student", "model without privacy", "public labels alone",
     }  # fmt: skip
     assert accuracies == sorted(accuracies), "the least accurate first, wherever fresh noise puts the student"
-    assert lines[-1].strip() == "tutelage example files"
+    assert lines[-1].strip() == "tutelage init"
     assert (tmp_path / "demo" / "card.html").is_file()
 
 

@@ -42,7 +42,7 @@ RUN_BY = {
     "README.md": ("test_docs.py", {"python": 1, "sh": 1}),  # its sh, pip install, in test_packaging.py
     "docs/audit.md": ("test_cli_audit.py", {"python": 3}),
     "docs/ballots.md": ("test_docs.py", {"python": 2, "toml": 2}),
-    "docs/configuration.md": ("test_docs.py", {"toml": 2, "python": 1}),  # its second toml below
+    "docs/configuration.md": ("test_docs.py", {"toml": 2, "python": 2}),  # its second toml below
     "docs/ledger.md": ("test_docs.py", {"python": 2}),
     "docs/local.md": ("test_docs.py", {"python": 1}),
     "docs/methods.md": ("test_docs.py", {"python": 2, "toml": 2}),

@@ -41,7 +41,7 @@ READ = {  # options that name what is read, or spent from
     "publish test proposal", "publish test public", "publish test votes", "publish test ledger", "card results",
     "ledger backup file", "ledger raise file", "ledger withdraw file",
     "card ledger", "card statements", "card claim", "card verify",
-    "audit config",
+    "audit config", "init private", "init public",
 }  # fmt: skip
 LNMAX = "--mechanism lnmax --scale 5"
 VOTES = f"--votes votes.npz --ledger a.ledger {LNMAX}"
@@ -57,6 +57,7 @@ schema = { age = [20, 95] }
 RESULTS = ("", "card.json", "card.md", "card.html", "manifest.json", "manifest.signature.json", "notes.txt")
 KEYS = ("", "n.private.json", "n.public.json")
 HOME = ("", "settings.json", "ledger", "registry.private.json", "one.private.json")
+INIT = "init --private private.csv --person patient --label ill --public public.csv"
 JOIN = "consortium join registry/invites/one.invite --data one.csv --id patient --label ill --home o"
 
 
@@ -69,6 +70,7 @@ RECORDS = ("", "epsilons.json", "epsilons.csv", "epsilons.svg")
 PLAN = ("", "plan.json", "plan.html", "notes.txt")
 WRITTEN = {
     "example output": to("example adult --output o"),
+    "init output": to(f"{INIT} --goal accuracy --epsilon 1 --output o"),
     "plan output": to("plan --epsilon 3 --people 20000 --classes 2 --public-rows 300 --output o", places=PLAN),
     "run config": to("run config.toml --overwrite", places=(*RESULTS, "labels.csv", "student.skops")),
     "label output": to(f"label rows.npz {VOTES} --output o"),

@@ -41,11 +41,11 @@ _NAMED = 3  # columns in one warning
 # Chance brings mean and deviation of a million numbers this close to 0 and 1 in fewer than 1 of 100,000 columns.
 _STANDARD = 1e-6
 
-_WORDS_FOR_PEOPLE = {
+WORDS_FOR_PEOPLE = {
     "account", "client", "customer", "email", "employee", "household", "member", "mrn", "participant", "patient",
     "person", "pid", "respondent", "ssn", "student", "subject", "uid", "user",
 }  # fmt: skip
-_WORDS_FOR_IDS = {"guid", "id", "ids", "uuid"}
+WORDS_FOR_IDS = {"guid", "id", "ids", "uuid"}
 _FEWEST_IDS, _MOST_ROWS_OF_ONE = 10, 20  # on average; a column named like an id with fewer values may be a category
 _MOST_ROWS_OF_ONE_UNNAMED = 3
 _REPEATED_IDS = 0.1  # share of the rows whose cell is repeated
@@ -409,8 +409,8 @@ def _may_be_ids(name: str, cells: Cells, columns: Mapping[str, Cells]) -> bool:
     if n_rows < _FEWEST_IDS or len(set(_comparable_cells(looked))) < _FEWEST_IDS:
         return False
     words = set(re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()))
-    most = _MOST_ROWS_OF_ONE if words & _WORDS_FOR_PEOPLE or (words and words <= _WORDS_FOR_IDS) else 0
-    if not most and words & _WORDS_FOR_IDS:
+    most = _MOST_ROWS_OF_ONE if words & WORDS_FOR_PEOPLE or (words and words <= WORDS_FOR_IDS) else 0
+    if not most and words & WORDS_FOR_IDS:
         most = _MOST_ROWS_OF_ONE_UNNAMED  # of a hospital, perhaps
     if most:
         values = len(set(_comparable_cells(cells)))

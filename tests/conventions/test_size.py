@@ -10,17 +10,17 @@ import tutelage
 from conftest import REPOSITORY
 
 PACKAGE = Path(tutelage.__file__).parent
-MODULES = 192
+MODULES = 193
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
     "_internal": 1_345,
     "accounting": 2_735,
     "audit": 1_630,
-    "cli": 4_163,
+    "cli": 4_550,
     "datasets": 170,
     "estimator": 2_160,
     "features": 2_885,
-    "federation": 4_775,
+    "federation": 4_800,
     "ledger": 2_785,
     "mechanisms": 1_180,
     "methods": 2_545,
@@ -32,7 +32,7 @@ CEILINGS = {
     "testing": 385,
     "root": 4_770,
 }
-TEST_LINES = 33_943
+TEST_LINES = 34_330
 
 
 def lines_of(*paths: Path) -> int:

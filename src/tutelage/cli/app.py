@@ -27,6 +27,7 @@ from tutelage.exceptions import ConfigError, InvalidParameterError, TutelageErro
 # One line for each verb, by purpose. The verbs' own help says more, but reading it would load all of them.
 _PURPOSES = {
     "Start": {
+        "init": "Ask a few questions about your files, and write a configuration.",
         "example": "Write a starter configuration.",
         "schema": "Print what the columns of a public table are.",
         "plan": "Recommend a method for a budget, and say what to expect.",
@@ -50,6 +51,7 @@ _PURPOSES = {
 _OF_ANOTHER_PACKAGE = "reproduce"
 _VERBS = {name: line for verbs in _PURPOSES.values() for name, line in verbs.items()}
 _FIRST_STEPS = (
+    ("tutelage init", "answer at most eight questions, and get a configuration"),
     ("tutelage example adult", "write adult.toml, an experiment on bundled data"),
     ("tutelage run adult.toml", "run it and write its privacy card (20 seconds)"),
     ("tutelage example files", "write files.toml, to fill in for your own files"),

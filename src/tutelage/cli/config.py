@@ -202,11 +202,17 @@ class RunConfig(Settings, frozen=True, kw_only=True):
 
 def load_config(path: Path) -> RunConfig:
     """Read and check the configuration at `path`; an error names all problems."""
-    given = {"output": {}} | read_settings(path)
+    return config_of(read_settings(path), path.parent)
+
+
+def config_of(settings: dict[str, Any], base: Path, schema: Schema | None = None) -> RunConfig:
+    """Return settings, checked; `schema` is the public one, where its file is not written yet."""
+    given = {"output": {}} | settings
     types = {one.name: one.type for one in fields(Settings)}
     read, problems = entries_in(given, types, "the configuration", read=_read)
-    config = RunConfig(**{"output": OutputSection(folder="."), **read}, base=path.parent)
-    if not problems and (config.public.schema is not None or (config.of_numbers and config.public.file)):
+    config = RunConfig(**{"output": OutputSection(folder="."), **read}, base=base, schema=schema)
+    by_schema = config.public.schema is not None or (config.of_numbers and config.public.file)
+    if schema is None and by_schema and not problems:
         try:
             config = replace(config, schema=_schema_of(config))
         except (ConfigError, InvalidParameterError) as error:

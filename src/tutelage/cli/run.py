@@ -329,7 +329,7 @@ def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
         console.print(f"Next: open {_shown(settings.folder / names[0])} in a browser. Then use your own table:")
         called = Path(sys.argv[0])  # its path, if it was called by one and is not on the search path
         program = "tutelage" if called.name != "tutelage" or shutil.which("tutelage") else _shown(called)
-        console.print(f"  {program} example files")
+        console.print(f"  {program} init")
 
 
 def _schedule(begins: Beginning, release: str) -> str:

@@ -50,11 +50,11 @@ def schema(
             return
         say(f"# Proposed from {table.n_rows:,} public rows of {public.name}. Correct any mistakes.\n[schema]")
         for name, column in proposed.items():
-            say(f"{_key(name)} = [{', '.join(map(_toml, column))}]")
+            say(f"{toml_key(name)} = {toml_value(column)}")
         for name in sorted(table.columns.keys() - proposed.keys() - set(ignore or ())):
-            say(f"# {_key(name)} was left out: dates, long texts, or nearly always one value")
+            say(f"# {toml_key(name)} was left out: dates, long texts, or nearly always one value")
         return
-    found = {name: _described(table, name) for name in table.columns if name not in (ignore or ())}
+    found = {name: described(table, name) for name in table.columns if name not in (ignore or ())}
     if as_json:
         print_json({"rows": table.n_rows, "columns": found}, ascii_only=False)
         return
@@ -82,7 +82,8 @@ def _without_null(part: dict[str, Any]) -> dict[str, Any]:
     return branches[0] | kept if len(branches) == 1 else kept | ({"anyOf": branches} if branches else {})
 
 
-def _described(table: Table, name: str) -> dict[str, Any]:
+def described(table: Table, name: str) -> dict[str, Any]:
+    """Return the kind of a public column, and the reason if it has to be left out."""
     missing = sum(map(is_missing, table.column(name).tolist()))
     try:
         kind = kind_of(table, name)
@@ -95,17 +96,21 @@ def _described(table: Table, name: str) -> dict[str, Any]:
 def _lines(name: str, column: dict[str, Any]) -> list[str]:
     """Return a column as lines of TOML."""
     is_list = column["kind"] == "category"
-    value = f"[{', '.join(map(_quoted, column['categories']))}]" if is_list else _quoted(column["kind"])
+    value = toml_value(column["categories"] if is_list else column["kind"])
     empty = f"  # empty cells: {column['missing']:,}" if column["missing"] else ""
     reason = " ".join(str(column.get("reason", "")).splitlines())
-    return [*([f"# {reason}"] if reason else []), f"{_key(name)} = {value}{empty}"]
+    return [*([f"# {reason}"] if reason else []), f"{toml_key(name)} = {value}{empty}"]
 
 
-def _key(name: str) -> str:
+def toml_key(name: str) -> str:
+    """Return a name as a key of TOML."""
     return name if _BARE.fullmatch(name) else _quoted(name)
 
 
-def _toml(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """Return text, a number, or a list of them as a value of TOML."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_value, value))}]"
     return _quoted(value) if isinstance(value, str) else repr(value)
 
 

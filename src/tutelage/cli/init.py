@@ -1,0 +1,369 @@
+"""``tutelage init``: a wizard that writes a configuration for `tutelage run`; of private rows it shows no cell."""
+
+import csv
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from typer import Abort, Option, prompt
+
+from tutelage._internal.gate import user_path
+from tutelage._internal.outputs import NEVER, claimed
+from tutelage.cli.config import PrivacySection, config_of, problems_of_classes, read_schema
+from tutelage.cli.schema import described, toml_key, toml_value
+from tutelage.cli.text import ANOTHER_FILE, interruption_says, require_printable, say
+from tutelage.exceptions import ConfigError, TutelageError
+from tutelage.goals import Goal
+from tutelage.preflight import WORDS_FOR_IDS, WORDS_FOR_PEOPLE
+from tutelage.privacy import round_up
+from tutelage.reporting.meaning import right_guesses
+from tutelage.tables import TABLE_FILES, Table, is_number, read_table, require_same_types
+
+_EACH_ROW, _NONE, _ADVISE, _SECRET = "each row", "none", "advise", "private"
+_NEEDED = {"private", "person", "label", "public", "goal", "epsilon"}
+_GOALS = "accuracy, balanced accuracy, average precision, or recall at 5 %"
+_DELTA = PrivacySection().delta
+_MOST_CLASSES, _ENOUGH_TO_SCORE, _ONE_IN = 100, 50, 5  # different public labels; public rows, and share that scores
+_PARTS_OF_IDS = WORDS_FOR_PEOPLE | WORDS_FOR_IDS | {"code", "key", "nbr", "no", "num", "number"}
+_NO_ROWS = (
+    "Without public rows, --public must be a schema file. Write it from a form, a data dictionary or a law, never from "
+    'the private rows: below a line [schema], a line such as age = [18, 95] or size = ["small", "large"] for each '
+    "column to learn from. `tutelage schema OLD.csv --ranges > schema.toml` proposes one from other public rows."
+)
+_COMMENTS = {
+    "private.file": "the rows to protect",
+    "private.label": "the column to predict",
+    "private.classes": 'its values, which are public; to merge labels: { yes = ["<30", ">30"], no = ["NO"] }',
+    "private.entity": "rows with the same id belong to one person",
+    "private.unit": "each row is another person",
+    "private.ignore": "public columns that the private file does not have",
+    "private.people": "about how many, which is public; a plan refuses a run that gains nothing beyond public labels",
+    "public.file": "rows that anyone may see",
+    "public.schema": "ranges and categories of the columns, in place of public rows",
+    "public.label": "public labels, where the student starts",
+    "public.evaluate_last": "the last rows score the student, and are used for nothing else",
+    "training.goal": "by which the student is judged; average_precision and recall are of the second class",
+    "method.name": "without it, a plan decides, which judges by accuracy or balanced_accuracy",
+    "privacy.epsilon": "who knows all other records guesses right in at most {right} of 100 cases",
+    "privacy.delta": f"below 1 / the number of people\n{'# budget = 3':36}# ε of all runs on these people, fixed by "
+    "the first run; default: its ε",
+    "output.folder": "the results, all of which may be published",
+}
+_Read = TypeVar("_Read")
+
+
+class _Questions:
+    """Takes the answers that are given, and asks for the others at the terminal or reads them from a pipe."""
+
+    def __init__(self, given: dict[str, Any], *, asks: bool = True) -> None:
+        self.given = {name: value for name, value in given.items() if value is not None}
+        self._quiet = not asks or self.given.keys() >= _NEEDED  # questions that have a safe answer are not asked
+        self._asks, self._number = asks, 0
+
+    def __call__(
+        self, name: str, text: str, why: str, read: Callable[[Any], _Read], default: str | None = None, *,
+        safe: bool = False,
+    ) -> _Read:  # fmt: skip
+        """Return the answer as `read` returns it; without a terminal, a default is taken only if it is `safe`."""
+        if name in self.given or (safe and self._quiet):
+            return read(self.given.pop(name, default))
+        self._number += bool(why)
+        while (typed := self._typed(text, f"\n{self._number}. {why}" if why else "", default)) is not None:
+            try:
+                return read(require_printable(typed, "An answer"))
+            except TutelageError as error:
+                say(" ".join(error.problems), err=True)
+        if safe:
+            return read(default)
+        flag = f"--{name.replace('_', '-')}" if self._asks else f"`{name}`"
+        raise ConfigError(f"{flag} is missing, and there is no terminal to ask for it: {text}.")
+
+    def _typed(self, text: str, why: str, default: str | None) -> str | None:
+        """Return what is typed, or the next line of a pipe; None at its end."""
+        if self._asks and sys.stdin is not None and sys.stdin.isatty():
+            say(why, err=True, nl=bool(why))
+            try:
+                return str(prompt(text, default=default, err=True))
+            except Abort:
+                raise KeyboardInterrupt from None
+        line = sys.stdin.readline() if self._asks and sys.stdin is not None else ""
+        if not line:
+            return None
+        answer = line.strip() or default or ""
+        say(f"{why}\n{text}: {answer}".lstrip("\n" * (not why)), err=True)
+        return answer
+
+
+def init(
+    private: Annotated[Path | None, Option(help="Table of the private rows (csv or Parquet).")] = None,
+    person: Annotated[str | None, Option(help=f"Column with the id of the person, or '{_EACH_ROW}'.")] = None,
+    label: Annotated[str | None, Option(help="Column to predict.")] = None,
+    classes: Annotated[str | None, Option(help="Its values, from public knowledge: 'no, yes'.")] = None,
+    public: Annotated[Path | None, Option(help="Table of public rows, or a public schema (.toml).")] = None,
+    public_label: Annotated[str | None, Option(help=f"Column of labels in the public rows, or '{_NONE}'.")] = None,
+    goal: Annotated[str | None, Option(help=f"Measure of the student: {_GOALS}.")] = None,
+    epsilon: Annotated[str | None, Option(help=f"ε of the run, or '{_ADVISE}'.")] = None,
+    people: Annotated[str | None, Option(help="About how many people there are, if that may be public.")] = None,
+    delta: Annotated[float | None, Option(help="Default: 1e-5, or less if there are many people.")] = None,
+    output: Annotated[Path | None, Option(help="File to write. Default: named like the private file.")] = None,
+) -> None:
+    """Ask at most eight questions, and write a configuration for `tutelage run`.
+
+    An option answers its question. Of the private file, only names of columns and the number of rows are shown.
+    Existing files are never overwritten.
+    """
+    given = {name: value for name, value in locals().items() if name != "output"}
+    with interruption_says("nothing was written."):
+        questions = _Questions(given)
+        _require_new(output)
+        private, rows = _private(questions)
+        target = output or Path(f"{private.name.partition('.')[0]}.toml")
+        _require_new(target)
+        text = _text(_settings(questions, private, rows, target.parent, f"{target.stem}-results"), target.parent)
+        with claimed(target, NEVER, way_out=ANOTHER_FILE) as claim, claim.written() as part:
+            part.write_text(text, encoding="utf-8")
+    say(f"Wrote {target}, with comments.\nNext: tutelage run {target}")
+
+
+def configuration(
+    private: str | Path, person: str, label: str, public: str | Path, *, epsilon: float, goal: str = "accuracy",
+    classes: Iterable[str] | None = None, public_label: str | None = None, people: int | None = None,
+    delta: float | None = None, folder: str = "results",
+) -> str:  # fmt: skip
+    """Return the text that `tutelage init` would write for these answers; paths are relative to the current folder."""
+    questions = _Questions({name: value for name, value in locals().items() if name != "folder"}, asks=False)
+    return _text(_settings(questions, *_private(questions), Path(), folder), Path())
+
+
+def _require_new(path: Path | None) -> None:
+    if path is not None and os.path.lexists(path):
+        raise ConfigError(f"{path} already exists. Name another file with --output.")
+
+
+def _private(ask: _Questions) -> tuple[Path, Table]:
+    return ask(
+        "private", "Private file", "The rows to protect are in a csv file with a header or a Parquet file.", _table
+    )
+
+
+def _settings(ask: _Questions, private: Path, rows: Table, base: Path, folder: str) -> dict[str, dict[str, Any]]:
+    """Return the sections of a configuration by the answers, each of which is checked by the files."""
+    person = ask(
+        "person", f"Column with the id of the person, or '{_EACH_ROW}'",
+        f"{private.name} has {rows.n_rows:,} rows: those with one id are protected together, as one person; if each "
+        f"row is another person, answer '{_EACH_ROW}'.", partial(_person, rows), _likely_id(rows),
+    )  # fmt: skip
+    label = ask(
+        "label", "Column to predict", "The student, which is the model to publish, predicts a column of a few values.",
+        partial(_label, rows, person),
+    )  # fmt: skip
+    features = [name for name in rows.columns if name not in (person, label)]
+    path, public = ask(
+        "public", f"Public file, or '{_NONE}'",
+        "Public rows are rows of other people that anyone may see, with the same columns; without them, a schema "
+        "(.toml) describes the columns.", partial(_public, private, rows, features),
+    )  # fmt: skip
+    classes, of_public = _labels(ask, label, path, public)
+    goal = ask(
+        "goal", _GOALS, f"The student, which predicts {' or '.join(classes[:5])}{' …' * (len(classes) > 5)}, is judged "
+        "by a goal; accuracy overlooks rare values.", partial(_goal, classes), "accuracy",
+    )  # fmt: skip
+    about = {"file": _relative(private, base), "label": label, "classes": classes}
+    about |= {"unit": "row"} if person == _EACH_ROW else {"entity": person}
+    of_public = {"schema" if public is None else "file": _relative(path, base), **of_public}
+    sections: dict[str, dict[str, Any]] = {"private": about, "public": of_public, "training": {"goal": goal.name}}
+    if goal.ranks and "label" in of_public:
+        sections["method"] = {"name": "noisy-moments"}
+    if public is not None:
+        about["ignore"] = [one for one in public.columns if one not in {*rows.columns, of_public.get("label")}]
+        shared = [name for name in features if name in public.columns]
+        sections["columns"] = {one: "ignore" for one in shared if described(public, one)["kind"] == "ignore"}
+    about["people"], sections["privacy"] = _privacy(ask)
+    for name in ask.given:
+        raise ConfigError(f"--{name.replace('_', '-')} is for public rows, and not for a schema. Leave it out.")
+    return sections | {"output": {"folder": folder}}
+
+
+def _privacy(ask: _Questions) -> tuple[int | None, dict[str, Any]]:
+    """Return about how many people there are, if that is public, and the section of ε and δ."""
+    epsilon = ask(
+        "epsilon", f"ε, or '{_ADVISE}'", "ε limits what the results reveal about one person: a smaller ε protects more "
+        "and costs more accuracy.", _epsilon, _ADVISE,
+    )  # fmt: skip
+    if epsilon is None:
+        say(_advice(), err=True)
+        epsilon = ask("epsilon", "ε", "", _epsilon, "1")
+    people, delta = None, ask.given.pop("delta", None)
+    if delta is None or "people" in ask.given:
+        people = ask(
+            "people", f"About how many people, or '{_SECRET}'", "δ, the chance that this limit fails, must be below "
+            "1 / the number of people, which you can state roughly if it may be public.", _people, _SECRET, safe=True,
+        )  # fmt: skip
+    if delta is not None and people is not None and delta * people >= 1:
+        raise ConfigError(f"--delta must be below 1 / --people. Got {delta:g} and {people}.")
+    least = float(f"1e-{len(str(people or 1))}")  # the power of ten below 1 / people
+    return people, {"epsilon": epsilon, "delta": min(_DELTA, least) if delta is None else delta}
+
+
+def _relative(path: Path, base: Path) -> str:
+    return str(path) if path.is_absolute() else os.path.relpath(path, base)
+
+
+def _text(sections: dict[str, dict[str, Any]], base: Path) -> str:
+    """Return a configuration, checked, as TOML with comments."""
+    sections = {name: {key: one for key, one in of.items() if one not in (None, [])} for name, of in sections.items()}
+    config_of(sections, base)
+    lines = ["# Written by `tutelage init`. Paths are relative to this file; docs/configuration.md has all settings."]
+    right = _right(**sections["privacy"])
+    for name, section in sections.items():
+        lines += [f"\n[{name}]"] if section else []
+        for key, value in section.items():
+            comment = _COMMENTS.get(f"{name}.{key}", "`tutelage schema` says why").replace("{right}", right)
+            lines.append(f"{toml_key(key)} = {toml_value(value)}".ljust(34) + f"  # {comment}")
+    return "\n".join([*lines, ""])
+
+
+def _likely_id(rows: Table) -> str | None:
+    """Return a column whose name has nothing but words for ids, so that it is no cell of a file without a header."""
+    words = {name: {*re.findall("[a-z]+", re.sub("([a-z])([A-Z])", r"\1 \2", name).lower())} for name in rows.columns}
+    likely = [
+        name for name in words if words[name] <= _PARTS_OF_IDS and words[name] & (WORDS_FOR_PEOPLE | WORDS_FOR_IDS)
+    ]
+    return max(likely, key=lambda name: bool(words[name] & WORDS_FOR_PEOPLE), default=None)
+
+
+def _table(value: str | Path) -> tuple[Path, Table]:
+    path = user_path(value)
+    if not path.name.lower().endswith(TABLE_FILES):
+        raise ConfigError(f"A table must end in {', '.join(TABLE_FILES)}. Got {str(path)!r}.")
+    return path, read_table(path)
+
+
+def _person(rows: Table, name: str) -> str:
+    if name != _EACH_ROW:
+        rows.column(name)  # refuses a name that is misspelled
+    return name
+
+
+def _label(rows: Table, person: str, name: str) -> str:
+    if name == person:
+        raise ConfigError(f"--label must be another column than --person. Got {name!r} for both.")
+    rows.column(name)
+    return name
+
+
+def _public(private: Path, rows: Table, features: list[str], value: str | Path) -> tuple[Path, Table | None]:
+    """Return public rows, or the path of a schema."""
+    path = user_path(value)
+    if str(path) == _NONE:
+        raise ConfigError(_NO_ROWS)
+    if path.suffix.lower() == ".toml":
+        for name in read_schema(path).names:
+            if name not in features:
+                raise ConfigError(f"{path} must describe features of {private} only. Remove {name!r}.")
+        return path, None
+    path, table = _table(path)
+    if path.samefile(private):
+        raise ConfigError("--public must be another file than --private, because public rows are not protected.")
+    if not table.columns.keys() & {*features}:
+        raise ConfigError(f"{path} must have the same columns as {private}, and has none of them. Name another file.")
+    require_same_types(rows, table, features)
+    return path, table
+
+
+def _labels(ask: _Questions, label: str, path: Path, public: Table | None) -> tuple[list[str], dict[str, Any]]:
+    """Return the class values, of public labels or as stated, and the settings of public labels, if they are used."""
+    likely = label if public is not None and label in public.columns else _NONE
+    used, values = _NONE, list[str]()
+    if public is not None:
+        if likely != _NONE or "public_label" in ask.given:
+            used = ask(
+                "public_label", f"Column of public labels, or '{_NONE}'",
+                f"{path.name} has a column '{likely}': public labels start the student at no cost in privacy, and some "
+                "of them score it.", partial(_public_label, public), likely, safe=True,
+            )  # fmt: skip
+        values = sorted(_values(public, likely if used == _NONE else used) - {""})
+    of_public = dict[str, Any]()
+    if public is not None and used != _NONE:
+        of_public["label"] = used
+        of_public["evaluate_last"] = public.n_rows // _ONE_IN if public.n_rows >= _ENOUGH_TO_SCORE else None
+    if "classes" not in ask.given and len(values) <= _MOST_CLASSES and not [*problems_of_classes(values)]:
+        return values, of_public
+    stated = ask(
+        "classes", "Values, separated by commas",
+        f"The values of '{label}' become public, so they are stated by you, and not read from the private rows.",
+        partial(_classes, [] if used == _NONE else values),
+    )  # fmt: skip
+    return stated, of_public
+
+
+def _values(public: Table, name: str) -> set[str]:
+    return set() if name == _NONE else set(public.texts(name))
+
+
+def _public_label(public: Table, name: str) -> str:
+    values = _values(public, name)
+    if "" in values:
+        raise ConfigError(
+            f"--public-label must have no empty cells. Fill '{name}' of {public.source}, or name {_NONE}."
+        )
+    if len(values) > _MOST_CLASSES:
+        raise ConfigError(
+            f"--public-label must have at most {_MOST_CLASSES} different values. '{name}' has {len(values):,}; if they "
+            "are numbers, write a configuration with `target`, as docs/howto/numbers.md says."
+        )
+    return name
+
+
+def _classes(found: list[str], value: str | Iterable[str]) -> list[str]:
+    parts = next(csv.reader([value], skipinitialspace=True), []) if isinstance(value, str) else value
+    classes = [str(one).strip() for one in parts]
+    if problems := [*problems_of_classes(classes)]:
+        raise ConfigError(*problems)
+    for one in found:
+        if one not in classes:
+            raise ConfigError(f"--classes must have all public labels. {one!r} is missing.")
+    return classes
+
+
+def _goal(classes: list[str], text: str) -> Goal:
+    name = " ".join(text.replace("%", " %").split())
+    goal = Goal(name if name.startswith("recall") else name.replace(" ", "_"))
+    if goal.ranks and len(classes) != 2:
+        raise ConfigError(f"--goal {goal.title} is for two classes, and there are {len(classes)}. Name another goal.")
+    return goal
+
+
+def _epsilon(value: str | float) -> float | None:
+    if value == _ADVISE:
+        return None
+    if not is_number(str(value)) or not 0 < float(value) < float("inf"):
+        raise ConfigError(f"--epsilon must be a number above 0. Got {value!r}.")
+    return float(value)
+
+
+def _people(value: str | int) -> int | None:
+    if value == _SECRET:
+        return None
+    text = str(value).replace(",", "")
+    if not re.fullmatch("[1-9][0-9]*", text) or text == "1":
+        raise ConfigError(f"--people must be a whole number of at least 2. Got {value!r}.")
+    return int(text)
+
+
+def _right(epsilon: float, delta: float = _DELTA) -> str:
+    return f"{round_up(100 * right_guesses(epsilon, delta), 1):g}"
+
+
+def _advice() -> str:
+    cases = ", ".join(f"{_right(epsilon)} at ε = {epsilon:g}" for epsilon in (0.1, 0.5, 1, 2, 3))
+    return (
+        "Suppose an attacker knows all other records, and guesses which of two equally likely versions of one record "
+        f"is true. Of 100 guesses, 50 are right without a release, and with it at most {cases}. Start from the harm of "
+        "a right guess. Choose an ε below 1 if you can; up to 2.9 is common in practice, but state your reason. The "
+        "fewer people there are, the more accuracy a small ε costs. If nothing speaks for another ε, take 1."
+    )

@@ -1,0 +1,293 @@
+"""The wizard: by options, by a pipe and at a terminal; the file that it writes runs, and no private cell is shown."""
+
+import io
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from test_cli import heed_interrupts, refusal, succeeded, write_rows
+from test_docs import blocks, executed
+from tutelage.cli.config import load_config
+from tutelage.cli.init import configuration
+from tutelage.exceptions import ConfigError, InvalidDataError
+from tutelage.tables import read_table
+
+pytestmark = pytest.mark.usefixtures("repeatable")
+
+SECRET = "Mrs-Miller-of-9-Elm-Street"  # noqa: S105  a cell
+FLAGS = {
+    "private": "stays.csv", "person": "patient_nbr", "label": "ill", "classes": "no,yes", "public": "clinic.csv",
+    "goal": "accuracy", "epsilon": "4", "output": "my.toml",
+}  # fmt: skip
+ANSWERS = ["stays.csv", "", "ill", "clinic.csv", "", "balanced accuracy", "advise", "4", "private"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with private stays of patients, whose cells and labels hold a secret, and public rows of two kinds."""
+    people = {"patient_nbr": [f"{SECRET}-{row // 2}" for row in range(600)], "note": [SECRET] * 600}
+    write_rows(tmp_path / "stays.csv", 600, 1, extra=people)
+    write_rows(tmp_path / "clinic.csv", 150, 2)
+    rows = read_table(tmp_path / "clinic.csv").without(["ill"]).columns
+    lines = [",".join(rows), *map(",".join, zip(*rows.values(), strict=True))]
+    (tmp_path / "unlabeled.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "schema.toml").write_text('[schema]\nage = [20, 90]\ndose = [0.0, 1.0]\nward = ["north", "south"]\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    return tmp_path
+
+
+def flags(**changed: str | None) -> list[str]:
+    given = {**FLAGS, **changed}
+    return [
+        part for name, value in given.items() if value is not None for part in (f"--{name.replace('_', '-')}", value)
+    ]
+
+
+def written(name: str = "my.toml") -> dict[str, Any]:
+    return tomllib.loads(Path(name).read_text())
+
+
+@pytest.mark.parametrize("changed", [
+    {}, {"person": "each row", "goal": "recall at 5%"}, {"public": "unlabeled.csv", "people": "300"},
+    {"public_label": "none"}, {"public": "schema.toml", "goal": "average precision"},
+], ids=str)  # fmt: skip
+def test_with_flags_nothing_is_asked_and_the_file_runs(changed, folder, called):
+    made = succeeded(called("init", *flags(**changed)))
+    assert (made.stdout, made.stderr) == ("Wrote my.toml, with comments.\nNext: tutelage run my.toml\n", "")
+    if "people" in changed:
+        assert "vector ballots" in succeeded(called("plan", "--for", "my.toml")).stdout
+    run = succeeded(called("run", "my.toml"))
+    assert "Card: my-results/card.html" in run.stdout
+    assert not {path.name for path in folder.iterdir()} & {"private-my.toml"}
+    for shown in (made, run):
+        assert SECRET not in shown.stdout + shown.stderr
+    assert SECRET not in (folder / "my.toml").read_text()
+
+
+def test_the_file_says_what_was_answered(folder, called):
+    succeeded(called("init", *flags(people="250,000", public_label="ill", output="sub.toml")))
+    assert written("sub.toml") == {
+        "private": {
+            "file": "stays.csv", "label": "ill", "classes": ["no", "yes"], "entity": "patient_nbr", "people": 250_000,
+        },
+        "public": {"file": "clinic.csv", "label": "ill", "evaluate_last": 30},
+        "training": {"goal": "accuracy"},
+        "privacy": {"epsilon": 4.0, "delta": 1e-6},
+        "output": {"folder": "sub-results"},
+    }  # fmt: skip
+    lines = (folder / "sub.toml").read_text().splitlines()
+    assert any("epsilon = 4.0" in line and "at most 98.3 of 100 cases" in line for line in lines)
+    assert all("# " in line for line in lines if "=" in line)
+
+
+def test_a_file_in_another_folder_finds_its_tables(folder, called):
+    (folder / "settings").mkdir()
+    succeeded(called("init", *flags(output="settings/my.toml", private=str(folder / "stays.csv"))))
+    config = load_config(Path("settings/my.toml"))
+    assert [config.input_file(name).resolve().name for name in ("private", "public")] == ["stays.csv", "clinic.csv"]
+    assert all(config.input_file(name).is_file() for name in ("private", "public"))
+
+
+def test_questions_are_answered_by_a_pipe(folder, called, monkeypatch):
+    wrong = [
+        "nowhere.csv",
+        "notes.docx",
+        *ANSWERS[:2],
+        "i11",
+        "ill",
+        "none",
+        "stays.csv",
+        *ANSWERS[3:6],
+        "-1",
+        "advise",
+        "1",
+    ]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join([*wrong, "1", "20,000", ""])))
+    made = succeeded(called("init"))
+    assert made.stdout == "Wrote stays.toml, with comments.\nNext: tutelage run stays.toml\n"
+    assert set(re.findall(r"^(\d)\. .*\.$", made.stderr, re.MULTILINE)) == set("12345678")
+    for said in (
+        "nowhere.csv cannot be read", "A table must end in", "has no column 'i11'", "must be a schema file",
+        "must be another file", "--epsilon must be a number above 0", "73.2 at ε = 1", "--people must be",
+        "stays.csv has 600 rows", "predicts no or yes",
+    ):  # fmt: skip
+        assert said in made.stderr
+    assert written("stays.toml")["training"] == {"goal": "balanced_accuracy"}
+    assert written("stays.toml")["private"]["entity"] == "patient_nbr"  # the default, by its name
+    assert SECRET not in made.stdout + made.stderr + (folder / "stays.toml").read_text()
+
+
+def test_values_are_asked_for_where_no_public_label_has_them(folder, called, monkeypatch):
+    answers = [*ANSWERS[:3], "unlabeled.csv", "yes", "no, yes", *ANSWERS[5:]]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(answers)))
+    made = succeeded(called("init"))
+    assert "at least two class values" in made.stderr
+    assert "Values, separated by commas" in made.stderr
+    assert max(map(int, re.findall(r"^(\d+)\. ", made.stderr, re.MULTILINE))) <= 8
+    assert written("stays.toml")["private"]["classes"] == ["no", "yes"]
+
+
+@pytest.mark.parametrize("name", [name for name in FLAGS if name not in ("output", "classes")])
+def test_without_a_terminal_a_missing_answer_is_a_sentence_that_names_the_flag(name, folder, called):
+    message = refusal(called("init", *flags(**{name: None})), 2)
+    assert message.startswith(f"tutelage: --{name} is missing, and there is no terminal to ask for it: ")
+    assert not (folder / "my.toml").exists()
+    message = refusal(called("init", *flags(classes=None, public="unlabeled.csv")), 2)
+    assert "--classes is missing" in message
+
+
+@pytest.mark.parametrize(("changed", "code", "said"), [
+    ({"private": "none.csv"}, 1, "none.csv cannot be read"),
+    ({"person": "patient"}, 1, "stays.csv has no column 'patient'"),
+    ({"person": "ill"}, 2, "--label must be another column than --person. Got 'ill' for both."),
+    ({"label": "sick"}, 1, "stays.csv has no column 'sick'"),
+    ({"public": "stays.csv"}, 2, "--public must be another file than --private"),
+    ({"public": "other.csv"}, 2, "must have the same columns as stays.csv"),
+    ({"public": "none"}, 2, "--public must be a schema file"),
+    ({"public": "config.toml"}, 2, "config.toml must have one section, [schema]"),
+    ({"public": "wrong.toml"}, 2, "wrong.toml must describe features of stays.csv only. Remove 'ill'."),
+    ({"public_label": "sick"}, 1, "clinic.csv has no column 'sick'"),
+    ({"public_label": "none", "label": "age", "classes": None}, 2, "--classes is missing"),
+    ({"public_label": "age", "classes": None}, 2, "--public-label must have at most 10 different values"),
+    ({"classes": "no,no"}, 2, "must list each class value once"),
+    ({"classes": "no,maybe"}, 2, "--classes must have all public labels. 'yes' is missing."),
+    ({"goal": "speed"}, 2, "`goal` must be accuracy, balanced_accuracy, average_precision or recall at k %"),
+    ({"goal": "average precision", "classes": "no,yes,maybe"}, 2, "is for two classes, and there are 3"),
+    ({"epsilon": "much"}, 2, "--epsilon must be a number above 0. Got 'much'."),
+    ({"epsilon": "nan"}, 2, "--epsilon must be a number above 0"),
+    ({"people": "many"}, 2, "--people must be a whole number of at least 2. Got 'many'."),
+    ({"people": "5000", "delta": "0.001"}, 2, "--delta must be below 1 / --people. Got 0.001 and 5000."),
+    ({"delta": "2"}, 2, "`delta` must lie strictly between 0 and 1"),
+    ({"public": "schema.toml", "public_label": "ill"}, 2, "--public-label is for public rows"),
+    ({"output": "clinic.csv"}, 2, "clinic.csv already exists. Name another file with --output."),
+    ({"output": "nowhere/my.toml"}, 2, "must be in a folder that exists"),
+], ids=str)  # fmt: skip
+def test_a_wrong_answer_is_refused_in_one_sentence(changed, code, said, folder, called, monkeypatch):
+    monkeypatch.setattr("tutelage.cli.init._MOST_CLASSES", 10)
+    (folder / "other.csv").write_text("size,weight\n1,2\n")
+    (folder / "config.toml").write_text("[private]\nfile = 'a'\n")
+    (folder / "wrong.toml").write_text('[schema]\nill = ["no", "yes"]\n')
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    message = refusal(called("init", *flags(**changed)), code)
+    assert said in message
+    assert SECRET not in message
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("table", [
+    f"{SECRET},x{SECRET}\n1,2\n",  # no header
+    f"patient_nbr,ill\n1,no\n2,no,{SECRET}\n", f'patient_nbr,ill\n1,"{SECRET}\n2",yes\n', f"ill,ill\n{SECRET},1\n",
+])  # fmt: skip
+def test_no_private_cell_of_a_broken_table_is_shown(table, folder, called, monkeypatch):
+    (folder / "stays.csv").write_text(table)
+    for answers in ([], ANSWERS):
+        monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(answers)))
+        refused = called("init", *([] if answers else flags()))
+        assert refused.returncode in (1, 2)
+        assert SECRET not in refused.stdout + refused.stderr
+
+
+def test_parquet_is_read_and_other_types_than_the_public_ones_are_refused(folder, called):
+    for name in ("stays", "clinic"):
+        columns = read_table(f"{name}.csv").columns
+        typed = {
+            key: np.array(cells, dtype=float) if key in ("age", "dose") else cells for key, cells in columns.items()
+        }
+        parquet.write_table(pa.table(typed), f"{name}.parquet")
+    succeeded(called("init", *flags(private="stays.parquet", public="clinic.parquet")))
+    assert written()["private"]["file"] == "stays.parquet"
+    parquet.write_table(pa.table({**typed, "age": columns["age"]}), "clinic.parquet")
+    assert "Column 'age'" in refusal(
+        called("init", *flags(private="stays.parquet", public="clinic.parquet", output="o")), 1
+    )
+
+
+def test_columns_that_cannot_be_features_are_left_out(folder, called):
+    more = {"visit": [f"v{row}" for row in range(150)], "only here": ["1"] * 150}
+    write_rows(folder / "clinic.csv", 150, 2, extra=more)
+    write_rows(folder / "stays.csv", 600, 1, extra={"patient_nbr": ["1"] * 600, "visit": ["v"] * 600})
+    succeeded(called("init", *flags()))
+    assert (written()["private"]["ignore"], written()["columns"]) == (["only here"], {"visit": "ignore"})
+
+
+def test_a_notebook_gets_the_same_text(folder, called):
+    for old, new in (("stays", "people"), ("clinic", "public")):
+        text = (folder / f"{old}.csv").read_text()
+        (folder / f"{new}.csv").write_text(text.replace("patient_nbr", "person", 1).replace("ill", "income", 1))
+    executed(blocks("docs/configuration.md", "python")[:1])
+    assert written("people.toml")["private"]["entity"] == "person"
+    succeeded(called("init", *flags(people="5000")))
+    made = configuration("stays.csv", "patient_nbr", "ill", "clinic.csv", epsilon=4, classes=["no", "yes"],
+                         people=5000, folder="my-results")  # fmt: skip
+    assert made == (folder / "my.toml").read_text()
+    with pytest.raises(ConfigError, match="`classes` is missing"):
+        configuration("stays.csv", "patient_nbr", "ill", "unlabeled.csv", epsilon=4)
+    with pytest.raises(InvalidDataError, match="no column"):
+        configuration("stays.csv", "patient", "ill", "unlabeled.csv", epsilon=4)
+
+
+def at_a_terminal(folder: Path, typed: list[str], *, then: int | None = None) -> tuple[int, str]:
+    """Return the exit code of the wizard, and the screen, on which each line is typed after a question."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "tutelage", "init"]
+    screens = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
+    process = subprocess.Popen(command, cwd=folder, **screens, start_new_session=True, preexec_fn=heed_interrupts)
+    os.close(theirs)
+    screen, lines = b"", [*typed, None]
+    while part := read(ours):
+        screen += part
+        if not (screen.endswith(b": ") and lines):
+            continue
+        if (line := lines.pop(0)) is not None:
+            os.write(ours, line.encode() + b"\n")
+        elif then is not None:
+            os.killpg(process.pid, then)
+            while not select.select([ours], [], [], 5)[0]:  # it came just before the wait for a line began
+                os.killpg(process.pid, then)
+    os.close(ours)
+    return process.wait(), re.sub(r"\x1b\[0m|\r", "", screen.decode())
+
+
+def read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 2**16)
+    except OSError:  # the other end is closed
+        return b""
+
+
+@pytest.mark.rest
+def test_a_session_at_a_terminal_is_the_documented_one(tmp_path):
+    session, _ = blocks("docs/configuration.md", "text")
+    people = [f"{row // 2},{20 + row % 60},{('low', 'high')[row % 2]}" for row in range(32_561)]
+    (tmp_path / "people.csv").write_text("\n".join(["person,age,income", *people, ""]))
+    public = [line.partition(",")[2] for line in people[:5000]]
+    (tmp_path / "public.csv").write_text("\n".join(["age,income", *public, ""]))
+    typed = ["people.csv", "", "income", "public.csv", "", "", "advise", "0.5", "16000"]
+    code, screen = at_a_terminal(tmp_path, typed)
+    assert code == 0
+    assert screen.split() == session.partition("\n")[2].split()
+    assert load_config(tmp_path / "people.toml").privacy.epsilon == 0.5
+
+
+@pytest.mark.rest
+@pytest.mark.parametrize("answered", [0, 4])
+def test_an_interruption_leaves_nothing_behind(answered, folder):
+    before = {path.name for path in folder.iterdir()}
+    code, shown = at_a_terminal(folder, ANSWERS[:answered], then=signal.SIGINT)
+    assert code == 130
+    assert "tutelage: interrupted; nothing was written." in shown
+    assert "Traceback" not in shown
+    assert {path.name for path in folder.iterdir()} == before
