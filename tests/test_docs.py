@@ -20,7 +20,6 @@ from tutelage.cli.config import load_config
 from tutelage.datasets import load_adult
 from tutelage.mechanisms import NoisySum
 from tutelage.methods import METHODS
-from tutelage.privacy import round_up
 from tutelage.students import load_student
 
 pytestmark = pytest.mark.usefixtures("repeatable")
@@ -194,12 +193,6 @@ def test_the_documented_entities_vote_locally():
     assert np.mean(names["labels"] == 0) > 0.8
     page = (REPOSITORY / "docs" / "local.md").read_text()
     assert all(f"`{line}`" in page for line in names["printed"].splitlines())
-
-
-def test_the_documented_publication_works():
-    names = executed(blocks("docs/publishing.md", "python"))
-    assert names["proposal"].epsilon < names["publication"].data_independent.epsilon
-    assert f"ε = {round_up(names['publication'].epsilon.epsilon)}" in names["printed"]
 
 
 @pytest.mark.rest

@@ -1,4 +1,4 @@
-"""The start page, the tutorial, the how-tos and the concepts run as they stand, and print what they say.
+"""The start page, the tutorial, the guarantee, the how-tos and the concepts run as they stand, and print what they say.
 
 Blocks of a page run in order, in one folder, with one set of Python names. A `toml` block is written to the file that
 its first line names, and so is a `python` block that begins with the name of a file. After another `python` block, a
@@ -31,8 +31,9 @@ from tutelage.testing import MechanismContract
 pytestmark = pytest.mark.rest
 
 DOCS = REPOSITORY / "docs"
-PAGES = sorted([DOCS / "index.md", DOCS / "tutorial.md", *DOCS.glob("howto/*.md"), *DOCS.glob("concepts/*.md")])
-MAIN = [DOCS / "index.md", DOCS / "howto" / "tables.md", DOCS / "howto" / "publish-epsilon.md"]
+FIRST = [DOCS / name for name in ("index.md", "tutorial.md", "privacy_guarantee.md")]
+PAGES = sorted([*FIRST, *DOCS.glob("howto/*.md"), *DOCS.glob("concepts/*.md")])
+MAIN = [DOCS / "index.md", DOCS / "howto" / "tables.md", DOCS / "privacy_guarantee.md"]
 LANGUAGES = {"python", "toml", "console", "sh", "text"}
 NOT_RUN = ("pip install", "python examples/consortium/run.py", "tutelage reproduce", "dask ")
 CLUSTERS = ("from dask.distributed import", "import ray")  # blocks that need one are compiled only

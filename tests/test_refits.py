@@ -74,7 +74,7 @@ def test_what_does_not_add_up_is_not_warned_of(tmp_path):
 @pytest.mark.rest
 def test_the_page_on_pitfalls_prints_what_it_says(capsys):
     page = (REPOSITORY / "docs" / "pitfalls.md").read_text()
-    (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    example, _ = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     (printed,) = re.findall(r"^```text\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     exec(example, {})  # noqa: S102  our own documentation
     assert capsys.readouterr().out.split() == printed.split()

@@ -16,7 +16,7 @@ from tutelage_reproductions.datasets import load_digits
 from tutelage_reproductions.datasets.images import DIGIT_NAMES, ImageSplit
 from tutelage_reproductions.tutorial import TutorialNetwork
 
-PAGE = REPOSITORY / "docs" / "tutorial-errors.md"
+PAGE = REPOSITORY / "docs" / "pitfalls.md"
 SIZE = tutorial._Size(epochs=10, pool=200, steps=2)
 
 
@@ -141,21 +141,11 @@ def _no_noise() -> Any:
     return tutorial._Noisy(np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, bool))
 
 
-@pytest.mark.usefixtures("repeatable")
-def test_the_page_of_errors_runs_and_prints_what_it_says(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    page = PAGE.read_text()
+def test_the_page_of_errors_prints_what_it_says(capsys):
+    _, section = PAGE.read_text().split("## Errors in a popular tutorial")
+    (example,) = re.findall(r"^```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {}
-    for example in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
-        exec(example, names)  # noqa: S102  our own documentation
-    all_of_it, best, fitting, private = capsys.readouterr().out.splitlines()
-    for printed in (best, all_of_it):
-        assert f"`{printed}`" in page
-    assert fitting == "105"
-    assert "depends on the private votes" in private
+    exec(example, names)  # noqa: S102  our own documentation
+    assert f"`{capsys.readouterr().out.strip()}`" in section
     assert names["data_independent"] == pytest.approx(1451.5129254649705)
     assert names["data_dependent"] < names["data_independent"]
-    assert np.mean(names["labels"] == names["truth"][:100]) > 0.8
-    assert names["student"].predict(names["X_public"][:9]).shape == (9,)
-    assert len(names["batches"][-1][1]) == 40
-    assert names["shards"].unit.name == "patient"

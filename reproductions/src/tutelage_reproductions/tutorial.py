@@ -1,7 +1,7 @@
 """OpenMined's tutorial "Maintaining Privacy in Medical Data": the numbers it prints, and the correct ones.
 
 It has 100 teachers, Laplace noise of scale 5 on every count, 9,000 queries, and a student scored on 1,000 images. Its
-data are SVHN, if all of it is found or downloaded, otherwise MNIST. docs/tutorial-errors.md explains each number.
+data are SVHN, if all of it is found or downloaded, otherwise MNIST. docs/pitfalls.md lists its errors.
 """
 
 import time
