@@ -46,14 +46,14 @@ RUN_BY = {
     "docs/ledger.md": ("test_docs.py", {"python": 2}),
     "docs/local.md": ("test_docs.py", {"python": 1}),
     "docs/methods.md": ("test_docs.py", {"python": 2, "toml": 2}),
-    "docs/mechanisms.md": ("test_docs.py", {"python": 3}),
+    "docs/mechanisms.md": ("test_docs.py", {"python": 1}),
     "docs/membership.md": ("test_likelihood_ratio.py", {"python": 1}),
     "docs/pitfalls.md": ("test_refits.py", {"python": 1}),
     "docs/planning.md": ("test_planning.py", {"python": 1}),
     "docs/publishing.md": ("test_docs.py", {"python": 1, "console": 1}),  # its console below
     "docs/card.md": ("test_docs.py", {"python": 1}),
-    "docs/students.md": ("test_docs.py", {"python": 4}),
-    "docs/teachers.md": ("test_docs.py", {"python": 7}),
+    "docs/students.md": ("test_docs.py", {"python": 3}),
+    "docs/teachers.md": ("test_docs.py", {"python": 5}),
 }
 OTHER_PAGES = {"docs/tutorial-errors.md": "test_tutorial.py"}  # runs each block that it finds on the page
 
