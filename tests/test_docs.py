@@ -175,8 +175,8 @@ def test_the_documented_card_is_made(tmp_path, monkeypatch):
 @pytest.mark.rest
 def test_the_documented_teachers_work():
     names = executed(blocks("docs/teachers.md", "python"))
-    X, y, X_public = names["X"], names["y"], names["X_public"]
-    assert names["model"].fit(X[:600], y[:600], X_public=X_public).release_.answered.all()
+    assert names["model"].release_.answered.all()
+    assert len(names["labels"]) == 2
 
 
 @FITS_AGAIN

@@ -53,7 +53,7 @@ RUN_BY = {
     "docs/publishing.md": ("test_docs.py", {"python": 1, "console": 1}),  # its console below
     "docs/card.md": ("test_docs.py", {"python": 1}),
     "docs/students.md": ("test_docs.py", {"python": 3}),
-    "docs/teachers.md": ("test_docs.py", {"python": 5}),
+    "docs/teachers.md": ("test_docs.py", {"python": 4}),
 }
 OTHER_PAGES = {"docs/tutorial-errors.md": "test_tutorial.py"}  # runs each block that it finds on the page
 
