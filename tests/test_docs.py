@@ -16,6 +16,7 @@ import pytest
 
 from conftest import FITS_AGAIN, REPOSITORY
 from test_cli import configure, succeeded, write_rows
+from tutelage.accounting import data_independent
 from tutelage.cli.config import load_config
 from tutelage.datasets import load_adult
 from tutelage.mechanisms import NoisySum
@@ -119,11 +120,10 @@ def test_the_documented_commands_work(tmp_path, called):
         succeeded(called(*command.split()[1:], cwd=tmp_path))
 
 
-def test_the_documented_mechanism_keeps_the_contract():
-    suite = executed(blocks("docs/mechanisms.md", "python")[1:], __name__="documented")["TestSomeClasses"]
-    for name in dir(suite):
-        if name.startswith("test_"):
-            getattr(suite(), name)()
+def test_the_documented_batches_of_capped_votes_are_one_release():
+    names = executed(blocks("docs/mechanisms.md", "python"))
+    assert data_independent.epsilon(names["first"].event, 1e-5).epsilon == pytest.approx(2.23, abs=0.01)
+    assert names["second"].cost == 0
 
 
 SOURCE = REPOSITORY / "src"
@@ -173,9 +173,9 @@ def test_the_documented_card_is_made(tmp_path, monkeypatch):
 @FITS_AGAIN
 @pytest.mark.rest
 def test_the_documented_teachers_work():
-    names = executed(blocks("docs/teachers.md", "python")[:-1])  # the last one needs MNIST
-    X, y, X_public = names["X"], names["y"], names["X_public"]
-    assert names["model"].fit(X[:600], y[:600], X_public=X_public).release_.answered.all()
+    names = executed(blocks("docs/teachers.md", "python"))
+    assert names["model"].release_.answered.all()
+    assert len(names["labels"]) == 2
 
 
 @FITS_AGAIN
