@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+import stat
 import sys
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,20 @@ def officer(kept: tuple[Path, Identity]) -> Identity:
 def signed(kept: tuple[Path, Identity], tmp_path: Path) -> Path:
     """A copy of that folder."""
     return shutil.copytree(kept[0], tmp_path / "signed")
+
+
+def test_a_key_is_made_once_and_signs(called, kept, tmp_path):
+    folder = shutil.copytree(kept[0], tmp_path / "again")
+    made = called("key", "other", "--folder", "own", cwd=folder)
+    private = folder / "own" / "other.private.json"
+    assert stat.S_IMODE(private.stat().st_mode) == 0o600
+    assert Identity.load(private).member.fingerprint in made.stdout
+    before = private.read_bytes()
+    assert "never overwritten" in refusal(called("key", "other", "--folder", "own", cwd=folder), 1)
+    assert private.read_bytes() == before
+    assert called("card", "out", "--ledger", "a.ledger", "--sign", str(private), cwd=folder).returncode == 0
+    checked = called("card", "out", "--verify", "own/other.public.json", cwd=folder)
+    assert checked.returncode == 0, checked.stderr
 
 
 def verified(called, folder: Path, *options: str):

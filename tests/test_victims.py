@@ -78,6 +78,7 @@ WRITTEN = {
     "consortium join home": to(JOIN, places=HOME),
     "ledger init file": to("ledger init o --epsilon 1 --delta 1e-5 --neighbors row"),
     "ledger backup copy": to("ledger backup a.ledger o"),
+    "key folder": to("key n --folder o", places=KEYS),
     "ledger export output": to("ledger export a.ledger --output o"),
     "ledger head output": to("ledger head a.ledger --sign keys/n.private.json --output o"),
     "publish propose output": to(f"publish propose votes.npz --ledger b.ledger {LNMAX} --delta 1e-5 --output o"),
@@ -160,7 +161,7 @@ OWN = {
 LEDGERS = {"ledger init file", "ledger backup copy", "Ledger.create"}
 # A folder may be named where files are made beside those that are there, and no other: none of them is replaced.
 BESIDE = {
-    "reproduce output", "Identity.save", "Mailbox", "card output of votes",
+    "reproduce output", "key folder", "Identity.save", "Mailbox", "card output of votes",
 }  # fmt: skip
 
 

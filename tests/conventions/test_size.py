@@ -10,13 +10,13 @@ import tutelage
 from conftest import REPOSITORY
 
 PACKAGE = Path(tutelage.__file__).parent
-MODULES = 193
+MODULES = 194
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
     "_internal": 1_345,
     "accounting": 2_735,
     "audit": 1_630,
-    "cli": 4_550,
+    "cli": 4_580,
     "datasets": 170,
     "estimator": 2_160,
     "features": 2_885,
@@ -32,7 +32,7 @@ CEILINGS = {
     "testing": 385,
     "root": 4_770,
 }
-TEST_LINES = 34_330
+TEST_LINES = 34_360
 
 
 def lines_of(*paths: Path) -> int:

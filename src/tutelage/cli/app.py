@@ -42,6 +42,7 @@ _PURPOSES = {
         "account": "Compute the privacy cost of existing votes of teachers.",
         "publish": "Prove a smaller ε that may be published.",
         "card": "Write the privacy card for your privacy officer.",
+        "key": "Make a key to sign cards with.",
     },
     "Check": {
         "audit": "Attack your own pipeline before you release anything.",

@@ -117,7 +117,7 @@ def card(
         say(f"{len(made.missing)} of {len(STATEMENTS)} statements are missing: {', '.join(made.missing)}. ", nl=False)
         say("Add them with --ask, or with --state TOPIC=TEXT.")
     elif signer is None:
-        say(f"Next: tutelage card {folder} --sign NAME.private.json")
+        say(f"Next: tutelage card {folder} --sign NAME.private.json. `tutelage key NAME` makes the key.")
     if signer is not None:
         say(f"Next: send the whole folder and {signer.member.name}.public.json. Tell the recipient, by")
         say(f"another channel, the fingerprint of the key:\n{signer.member.fingerprint}")

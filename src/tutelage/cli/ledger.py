@@ -334,11 +334,16 @@ def export(
 
 def identity(key: Path, *, private: bool) -> Any:
     """Return the member, or the one with private keys, of a key file."""
-    if importlib.util.find_spec("cryptography") is None:
-        raise ConfigError("Signatures need cryptography: pip install 'tutelage[federation]'.")
+    require_signatures()
     from tutelage.federation.keys import Identity, Member
 
     return (Identity if private else Member).load(key)
+
+
+def require_signatures() -> None:
+    """Refuse to sign or check where the library for signatures is not installed."""
+    if importlib.util.find_spec("cryptography") is None:
+        raise ConfigError("Signatures need cryptography: pip install 'tutelage[federation]'.")
 
 
 def opened(file: Path) -> Ledger:

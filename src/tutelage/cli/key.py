@@ -1,0 +1,24 @@
+"""``tutelage key``: keys to sign cards and heads of ledgers with."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from tutelage.cli.ledger import require_signatures
+from tutelage.cli.text import say
+
+
+def key(
+    name: Annotated[str, Argument(help="Name of the signer, such as officer.", show_default=False)],
+    folder: Annotated[Path, Option(help="Folder to write the two files to.")] = Path(),
+) -> None:
+    """Make a key to sign cards with: NAME.private.json, for the signer alone, and NAME.public.json, for all others."""
+    require_signatures()
+    from tutelage.federation.keys import Identity, Role
+
+    made = Identity.generate(name, Role.ENTITY)
+    private, public = made.save(folder)
+    say(f"{private}: keep it to yourself. Sign with it: tutelage card FOLDER --sign {private}")
+    say(f"{public}: give it to those who check your signature, and tell them its fingerprint by another channel:")
+    say(made.member.fingerprint)
