@@ -47,8 +47,7 @@ class Members:
         return Entity(self.home(name), self.ledger(name))
 
     def aggregator(self) -> Aggregator:
-        spends = Role.AGGREGATOR in self.consortium.scheme.spenders
-        return Aggregator(self.home("aggregator"), self.ledger("aggregator") if spends else None)
+        return Aggregator(self.home("aggregator"), self.ledger("aggregator"))
 
     def ask(self, queries: int, *, first: int = 0) -> Batch:
         rows = np.arange(first, first + queries, dtype=np.float64)[:, None]
@@ -72,8 +71,8 @@ class Members:
 
     def send(self, batch: Batch, name: str, ballots: np.ndarray) -> dict[str, bytes]:
         """Vote, and return what went into the mailbox."""
-        recipients = self.entity(name).vote(batch, ballots, self.mailbox).recipients
-        return {each: self.answer(batch, name, each) for each in recipients}
+        self.entity(name).vote(batch, ballots, self.mailbox)
+        return {party: self.answer(batch, name, party) for party in PARTIES}
 
     def put_answer(self, batch: Batch, sender: str, recipient: str, envelope: bytes) -> None:
         self.mailbox.put_answer(batch, self.member(sender), self.member(recipient), envelope)
@@ -100,15 +99,13 @@ def found(folder: Path, mechanism: Any = None, *, entities: int = 4, epsilon: fl
     """Make keys for everybody, agree on terms, join, and open ledgers."""
     names = [f"hospital-{number}" for number in range(entities)]
     identities = [Identity.generate(name, Role.ENTITY) for name in names]
-    local = terms.get("teachers_per_entity") == 1 and "schema" not in terms
-    if not local:
-        addresses = [f"127.0.0.1:{port}" for port in free_ports(3)]
-        pairs = zip(PARTIES, addresses, strict=True)
-        identities += [Identity.generate(name, Role.COMPUTING, address) for name, address in pairs]
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(3)]
+    pairs = zip(PARTIES, addresses, strict=True)
+    identities += [Identity.generate(name, Role.COMPUTING, address) for name, address in pairs]
     identities.append(Identity.generate("aggregator", Role.AGGREGATOR))
     agreed = {
         "name": "Hospitals", "classes": tuple(map(str, range(CLASSES))), "mechanism": mechanism or GNMax(8.0),
-        "teachers_per_entity": TEACHERS, "quorum": 3, "colluding": 0 if local else 1, "unit": PATIENT,
+        "teachers_per_entity": TEACHERS, "quorum": 3, "colluding": 1, "unit": PATIENT,
     } | terms  # fmt: skip
     consortium = Consortium(members=tuple(identity.member for identity in identities), **agreed)
     for identity in identities:

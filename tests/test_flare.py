@@ -97,16 +97,16 @@ def test_files_go_both_ways_and_shares_to_their_recipient_only(sites):
 
 
 def test_what_is_longer_than_a_message_goes_in_several_or_alone(sites):
-    sites.put("h1", "ballots/bb/h1.sealed", os.urandom(5 * ROUND_BYTES))
+    sites.put("h1", "labels/bb/h1.sealed", os.urandom(5 * ROUND_BYTES))
     for number in range(40):
         sites.put("server", f"batches/b{number}.batch", bytes(ROUND_BYTES // 10))
-    until(lambda: sites.has("h2", "ballots/bb/h1.sealed", *(f"batches/b{number}.batch" for number in range(40))))
-    assert len((sites.mailbox("h2") / "ballots/bb/h1.sealed").read_bytes()) == 5 * ROUND_BYTES
+    until(lambda: sites.has("h2", "labels/bb/h1.sealed", *(f"batches/b{number}.batch" for number in range(40))))
+    assert len((sites.mailbox("h2") / "labels/bb/h1.sealed").read_bytes()) == 5 * ROUND_BYTES
 
 
 @pytest.mark.parametrize("victim", ["h1", "server"])
 def test_a_killed_process_goes_on_after_its_next_start(sites, victim):
-    sites.put("h1", f"ballots/{victim}/h1.sealed", os.urandom(2 * ROUND_BYTES))
+    sites.put("h1", f"labels/{victim}/h1.sealed", os.urandom(2 * ROUND_BYTES))
     sites.kill(victim)
     sites.put("server", f"batches/{victim}.batch")
     for name in MEMBERS:
@@ -114,7 +114,7 @@ def test_a_killed_process_goes_on_after_its_next_start(sites, victim):
     sites.start(victim)
     paths = [f"batches/{victim}.batch", *(f"labels/{victim}/{name}.late.sealed" for name in MEMBERS)]
     for name in MEMBERS:
-        until(lambda name=name: sites.has(name, *paths, f"ballots/{victim}/h1.sealed"))
+        until(lambda name=name: sites.has(name, *paths, f"labels/{victim}/h1.sealed"))
     with pytest.raises(FederationError, match="is in use by a process that runs"):
         sites.start(victim)
 
@@ -214,7 +214,7 @@ def test_shares_are_for_their_sender_and_recipient():
     for name in ("h", "h20", "h2-0", "2", "h10"):
         assert not is_for("shares/aa/h1.to-h2.sealed", name)
         assert not is_for("shares/aa/h1.to-h20.0f.sealed", name) or name == "h20"
-    assert is_for("ballots/aa/h1.to-h2.sealed", "h3")
+    assert is_for("labels/aa/h1.to-h2.sealed", "h3")
 
 
 def test_other_bytes_are_refused_and_links_are_not_followed(tmp_path):

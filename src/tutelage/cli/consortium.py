@@ -416,7 +416,7 @@ def _can_begin(terms: Consortium, accepted: set[str]) -> bool:
 
 def _released(serving: Serving, terms: Consortium, release: str, wait: Callable[[], None]) -> Round:
     """Ask for all sums of a release, one after another, and return what follows the last one."""
-    ledger = made_up_ledger(terms) if release.startswith(REHEARSAL) else serving.ledger
+    ledger = made_up_ledger(terms) if release.startswith(REHEARSAL) else serving.budget()
     aggregator, begun = Aggregator(serving.home, ledger, keys_changed=True), time.monotonic()
     while (batch := aggregator.ask_sum(release, serving.mailbox).batch) is not None:
         number = terms.sums().round_of(batch).number + 1

@@ -13,13 +13,18 @@ from msgspec import Meta
 
 from tutelage._internal.records import AnotherFormatError, made, named, parse
 from tutelage.digests import canonical
-from tutelage.exceptions import FederationError, ForgedMessageError, PartyLostError, StaleBatchError
+from tutelage.exceptions import (
+    FederationError,
+    ForgedMessageError,
+    InvalidDataError,
+    PartyLostError,
+    StaleBatchError,
+)
 from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium
 from tutelage.federation.keys import Role, host_and_port
-from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, Opened, seal, sent_by_entities
+from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, Opened, seal, unseal
 from tutelage.federation.mpc import Endpoint, Session, run_party
-from tutelage.federation.schemes import Shared
 from tutelage.federation.sharing import HEAD_BYTES, MODULUS, SPLIT_NAME_BYTES, decode
 
 _BEGUN, _AGREED = "computed", "entities.json"  # where a party keeps what a batch was begun with
@@ -122,11 +127,7 @@ class ComputingParty:
     def __init__(self, home: Home) -> None:
         self._home = home
         self.consortium: Final = home.consortium_as(Role.COMPUTING)
-        scheme = self.consortium.scheme
-        if not isinstance(scheme, Shared):
-            kind = type(scheme.mechanism).__name__
-            raise FederationError(f"{kind} is a local mechanism: nothing is computed on shares.")
-        self._scheme: Final = scheme
+        self._scheme: Final = self.consortium.scheme
         self._place = self.consortium.computing_parties.index(home.identity.member)
 
     def compute(
@@ -204,13 +205,17 @@ class ComputingParty:
 
     def _held(self, batch: Batch, mailbox: Mailbox) -> tuple[dict[str, EntityShares], dict[str, str]]:
         """Return the shares that this party can use, and why it cannot use others."""
-        shape = self._scheme.shape(batch)
-
-        def read(payload: bytes) -> EntityShares:
-            blocks, digest = decode(payload[HEAD_BYTES:], shape), hashlib.sha256(payload).hexdigest()
-            return EntityShares(payload[:SPLIT_NAME_BYTES].hex(), blocks, digest)
-
-        held, left_out = sent_by_entities(self._home.identity, self.consortium, batch, mailbox, read)
+        shape, me = self._scheme.shape(batch), self._home.identity
+        held, left_out = dict[str, EntityShares](), dict[str, str]()
+        for entity in self.consortium.entities:
+            header = Header.of(self.consortium, batch, Kind.SHARES, entity.name, me.member.name)
+            try:
+                if (envelope := mailbox.answer(batch, entity, me.member)) is not None:
+                    payload = unseal(me, entity, header, envelope)
+                    blocks, digest = decode(payload[HEAD_BYTES:], shape), hashlib.sha256(payload).hexdigest()
+                    held[entity.name] = EntityShares(payload[:SPLIT_NAME_BYTES].hex(), blocks, digest)
+            except (FederationError, InvalidDataError) as error:
+                left_out[entity.name] = str(error)
         if (people := self._scheme.people_of(batch)) is not None:
             self._home.require_known(people)
             held = {name: shares for name, shares in held.items() if name in people}

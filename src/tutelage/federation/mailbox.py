@@ -11,12 +11,12 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple, Self, TypeVar, final
+from typing import NamedTuple, Self, final
 
 from tutelage._internal.outputs import sync
 from tutelage._internal.records import made, named, parse, plain
@@ -52,8 +52,6 @@ _BESIDE_LABELS = 2**20  # bytes of an envelope and of the names of the entities
 _ROSTERS, _RETIRED = "rosters", "retired-keys"
 _MOST_KEPT_BYTES = 2**31
 
-Read = TypeVar("Read")
-
 
 @final
 class Kind(StrEnum):
@@ -61,7 +59,6 @@ class Kind(StrEnum):
 
     SHARES = "shares"  # of noised votes, from an entity to a computing party
     LABELS = "labels"  # in shares, from a computing party to the aggregator
-    BALLOTS = "ballots"  # perturbed one by one, from an entity to the aggregator
 
 
 @final
@@ -131,23 +128,6 @@ def sealed_by(sender: Member, expected: Header, envelope: bytes) -> bytes:
     if not sender.has_signed(_CONTEXT + line + ciphertext, signature):
         raise ForgedMessageError(f"A message was not signed by {sender.name}, or was damaged.")
     return ciphertext
-
-
-def sent_by_entities(
-    identity: Identity, consortium: Consortium, batch: Batch, mailbox: "Mailbox", read: Callable[[bytes], Read]
-) -> tuple[dict[str, Read], dict[str, str]]:
-    """Return what each entity sent this member about a batch, and why what others sent cannot be used."""
-    found, left_out, me = dict[str, Read](), dict[str, str](), identity.member
-    kind = Kind.SHARES if me.role is Role.COMPUTING else Kind.BALLOTS
-    for entity in consortium.entities:
-        header = Header.of(consortium, batch, kind, entity.name, me.name)
-        try:
-            envelope = mailbox.answer(batch, entity, me)
-            if envelope is not None:
-                found[entity.name] = read(unseal(identity, entity, header, envelope))
-        except (FederationError, InvalidDataError) as error:
-            left_out[entity.name] = str(error)
-    return found, left_out
 
 
 def _require_named(member: Member, name: str, role: str) -> None:
@@ -261,7 +241,7 @@ class Mailbox:
         return [found[1] for found in _matches(self.folder / "batches", rf"([0-9a-f]{{32}})\.{key}\.batch")]
 
     def put_answer(self, batch: Batch, sender: Member, recipient: Member, envelope: bytes) -> None:
-        """Lay down an entity's sealed shares for a computing party, or its sealed ballots for the aggregator."""
+        """Lay down an entity's sealed shares for a computing party."""
         write_once(self._answer_path(batch, sender, recipient), envelope)
 
     def answer(self, batch: Batch, sender: Member, recipient: Member) -> bytes | None:
@@ -307,8 +287,7 @@ class Mailbox:
         return all(path.exists() for path in self.answer_paths(batch, sender, recipients))
 
     def _answer_path(self, batch: Batch, sender: Member, recipient: Member) -> Path:
-        kind = "shares" if recipient.role is Role.COMPUTING else "ballots"
-        return self.folder / kind / batch.identifier / f"{_between(sender, recipient)}.sealed"
+        return self.folder / "shares" / batch.identifier / f"{_between(sender, recipient)}.sealed"
 
 
 def _between(sender: Member, recipient: Member) -> str:
@@ -359,7 +338,7 @@ def batch_status(
     """
     parties, aggregator = consortium.computing_parties, consortium.aggregator
     names = [entity.name for entity in consortium.entities]
-    recipients = [recipient] if recipient is not None else parties or (aggregator,)
+    recipients = parties if recipient is None else [recipient]
     answered = tuple(one.name for one in consortium.entities if mailbox.has_answered(batch, one, recipients))
     runs: dict[str, set[str]] = {party.name: set() for party in parties}
     for party in parties:
