@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from parties import BACKSTOP, Child, free_ports
+from parties import BACKSTOP, Child, free_ports, record
 from tutelage.federation import Aggregator, Batch, ComputingParty, Consortium, Entity, Home, Identity, Mailbox, Role
 from tutelage.federation.computing_party import Computed
 from tutelage.federation.keys import Member
@@ -51,7 +51,7 @@ class Members:
 
     def ask(self, queries: int, *, first: int = 0) -> Batch:
         rows = np.arange(first, first + queries, dtype=np.float64)[:, None]
-        batch = self.aggregator().ask(rows, self.mailbox).batch
+        batch = self.aggregator().ask(rows, self.mailbox)
         assert batch is not None
         return batch
 
@@ -85,8 +85,7 @@ class Members:
 
     def place(self, batch: Batch, sender: str, recipient: str) -> Path:
         """Return where a member's answer to another lies."""
-        (path,) = self.mailbox.answer_paths(batch, self.member(sender), [self.member(recipient)])
-        return path
+        return self.mailbox.answer_path(batch, self.member(sender), self.member(recipient))
 
     def answer(self, batch: Batch, sender: str, recipient: str) -> bytes:
         """Return what a member sent another, sealed."""
@@ -114,7 +113,8 @@ def found(folder: Path, mechanism: Any = None, *, entities: int = 4, epsilon: fl
         identity.save(home)
         Home(home).join(consortium, consortium.words)
         if identity.member.role is not Role.COMPUTING:
-            Ledger.create(home / "ledger", epsilon=epsilon, delta=1e-5, unit=consortium.unit)
+            owner = identity.member.name
+            Ledger.create(home / "ledger", epsilon=epsilon, delta=1e-5, unit=consortium.unit, owner=owner)
     return Members(folder, consortium, Mailbox(folder / "mailbox"))
 
 
@@ -161,11 +161,11 @@ def _compute(pipe: Connection, home: Path, mailbox: Path, identifier: str, optio
     try:
         party, box = ComputingParty(Home(home)), Mailbox(mailbox)
         batch = box.batch(identifier, party.consortium)
-        folder, timeout = options.get("transcripts"), options.get("timeout", BACKSTOP)
+        if "records" in options:
+            record(options["records"] / home.name)
         if options.get("killed"):
             for where, what in _DEATHS[options["killed"]]:
                 setattr(where, what, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
-        transcript = None if folder is None else folder / home.name
-        pipe.send(party.compute(batch, box, timeout=timeout, transcript=transcript))
+        pipe.send(party.compute(batch, box, timeout=options.get("timeout", BACKSTOP)))
     except Exception as error:
         pipe.send(error)

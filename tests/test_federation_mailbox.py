@@ -282,9 +282,7 @@ def test_no_name_leaves_the_folder(name, tmp_path):
 
 def test_a_link_a_pipe_a_folder_and_a_huge_file_are_no_messages(tmp_path):
     mailbox = Mailbox(tmp_path)
-    link, pipe, folder, huge = (
-        path for path in mailbox.answer_paths(BATCH, ENTITY.member, [*THREE, AGGREGATOR.member])
-    )
+    link, pipe, folder, huge = (mailbox.answer_path(BATCH, ENTITY.member, each) for each in (*THREE, AGGREGATOR.member))
     link.parent.mkdir(parents=True)
     link.symlink_to("/etc/passwd")
     os.mkfifo(pipe)

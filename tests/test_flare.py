@@ -33,10 +33,8 @@ class Sites:
 
     def start(self, *names: str) -> None:
         for name in names:
-            if name == kits.SERVER:
-                self.running[name] = kits.start_server(self.folder / name, self.mailbox(name))
-            else:
-                self.running[name] = kits.start_client(self.folder / "members" / name, self.mailbox(name))
+            kit = self.folder / name if name == kits.SERVER else self.folder / "members" / name
+            self.running[name] = kits.start(kit, self.mailbox(name))
 
     def kill(self, *names: str) -> None:
         for name in names:
@@ -173,7 +171,7 @@ def test_a_process_ends_with_the_one_that_started_it(tmp_path, monkeypatch):
     sites = made(tmp_path)
     script = (
         "import sys, time; from pathlib import Path; from tutelage.federation.kits import *;"
-        "carrier = start_server(*map(Path, sys.argv[1:])); print(carrier.process.pid, flush=True); time.sleep(600)"
+        "carrier = start(*map(Path, sys.argv[1:])); print(carrier.process.pid, flush=True); time.sleep(600)"
     )
     command = [sys.executable, "-c", script, sites.folder / "server", sites.mailbox("server")]
     with Popen(command, stdout=PIPE, text=True) as caller:
@@ -271,12 +269,11 @@ def test_the_server_has_a_host_and_a_port(tmp_path, server):
         kits.provision(tmp_path, "trial", server, ["h1"])
 
 
-def test_a_kit_is_for_one_side(tmp_path):
+def test_a_damaged_kit_is_refused(tmp_path):
     sites = made(tmp_path)
-    with pytest.raises(FederationError, match="is no kit for a client"):
-        kits.start_client(sites.folder / "server", sites.mailbox("server"))
-    with pytest.raises(FederationError, match="is no kit for a server"):
-        kits.start_server(sites.folder / "members" / "h1", sites.mailbox("h1"))
+    (sites.folder / "server" / "kit.json").write_text("{}")
+    with pytest.raises(FederationError, match=r"is no kit, or is damaged\."):
+        kits.start(sites.folder / "server", sites.mailbox("server"))
 
 
 def test_without_flare_the_refusal_names_the_extra(tmp_path, monkeypatch):

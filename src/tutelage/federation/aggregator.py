@@ -20,6 +20,7 @@ from tutelage.exceptions import (
 )
 from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Scheme
+from tutelage.federation.documents import require_room
 from tutelage.federation.keys import Role
 from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, Opened, batch_status, unseal
 from tutelage.federation.sums import Round, SharedSums
@@ -28,13 +29,6 @@ from tutelage.ledger.ledger import Reservation
 
 _ASKED, _BATCH = "asked", "batch"
 _OPENED, _ENTITIES = "opened", "entities.json"  # where whose ballots are in a sum is kept
-
-
-class Asked(NamedTuple):
-    """Result of asking about rows."""
-
-    batch: Batch | None  # announced; None where every row had been answered before, or every round is collected
-    new: int  # how many of the rows it holds; of a sum, 1 for a round
 
 
 class Collected(NamedTuple):
@@ -50,7 +44,6 @@ class CollectedSum(NamedTuple):
     values: IntArray  # (classes, numbers), the noisy sum of all ballots
     entities: tuple[str, ...]  # whose ballots are in it
     round: Round  # what follows: its `classifier` is the student so far
-    rounds_left: int  # after the last one the student is final
 
 
 @final
@@ -67,20 +60,18 @@ class Aggregator:
     ledger : Ledger
         The consortium's budget for everything that is ever opened, of the unit that the terms protect. One that belongs
         to another member is refused (`LedgerMismatchError`).
-    keys_changed : bool
-        The ledger is this aggregator's own and was used with earlier keys of it.
     """
 
-    def __init__(self, home: Home, ledger: Ledger, *, keys_changed: bool = False) -> None:
+    def __init__(self, home: Home, ledger: Ledger) -> None:
         self._home, self._ledger, self._member = home, ledger, home.identity.member
         terms = home.consortium_as(Role.AGGREGATOR)
         self.consortium: Final = terms
-        terms.require_own(ledger, self._member, keys_changed=keys_changed)
+        terms.require_own(ledger, self._member)
 
-    def ask(self, rows: npt.ArrayLike, mailbox: Mailbox, *, new_batch: bool = False) -> Asked:
-        """Announce the rows that have no label yet as one batch, and spend its budget; a refusal spends nothing.
+    def ask(self, rows: npt.ArrayLike, mailbox: Mailbox, *, new_batch: bool = False) -> Batch | None:
+        """Announce the rows that have no label yet as one batch, and spend its budget; return it, or None if all have.
 
-        A repeated call after a crash announces the same batch.
+        A refusal spends nothing. A repeated call after a crash announces the same batch.
 
         Parameters
         ----------
@@ -98,7 +89,7 @@ class Aggregator:
             raise InvalidDataError(f"`rows` must hold at least one public row. Got shape {asked.shape}.")
         return self._announced(asked, mailbox, new_batch=new_batch)
 
-    def ask_sum(self, release: str, mailbox: Mailbox, *, new_batch: bool = False) -> Asked:
+    def ask_sum(self, release: str, mailbox: Mailbox, *, new_batch: bool = False) -> Batch | None:
         """Announce the first sum of a release that is not collected yet, and spend its budget; otherwise as `ask`."""
         self.consortium.sums()
         return self._announced(release, mailbox, new_batch=new_batch)
@@ -111,11 +102,11 @@ class Aggregator:
             raise StaleBatchError(f"Release {release!r} is not complete. Ask for its sums, and collect them.")
         return self._following(earlier[-1])
 
-    def _announced(self, asked: Any, mailbox: Mailbox, *, new_batch: bool) -> Asked:
+    def _announced(self, asked: Any, mailbox: Mailbox, *, new_batch: bool) -> Batch | None:
         before = None
         for draft in self.consortium.scheme.drafts(asked, self._ledger):
             earlier = self._earlier(draft.name)
-            if earlier and self.is_collected(earlier[-1]):
+            if earlier and (paid := self._reserved(earlier[-1])) is not None and self._ledger.is_settled(paid):
                 before = earlier[-1]
                 continue
             self.consortium.require_size(draft.queries)
@@ -127,11 +118,11 @@ class Aggregator:
                 earlier.append(self._own(kept[_BATCH]))
             batch = earlier[-1]
             if self._reserved(batch) is None:
-                mailbox.require_room([mailbox.batch_path(batch.identifier, self.consortium)])
+                require_room(mailbox.batch_path(batch.identifier, self.consortium))
                 self.consortium.reserve(self._ledger, batch, self._member, self.consortium.scheme.event_of(batch))
             mailbox.put_batch(batch, self.consortium)
-            return Asked(batch, batch.n_queries)
-        return Asked(None, 0)
+            return batch
+        return None
 
     def _earlier(self, name: str) -> list[Batch]:
         found: list[Batch] = []
@@ -160,8 +151,7 @@ class Aggregator:
         sums.round_of(batch)
         opened, entities = self._opened_together(sums, batch, mailbox)
         self._home.keep(_OPENED, batch.identifier, {_ENTITIES: canonical(entities).encode()})
-        values, following = self._settled(sums, batch, opened), self._following(batch)
-        return CollectedSum(values, entities, following, len(sums.events) - following.number)
+        return CollectedSum(self._settled(sums, batch, opened), entities, self._following(batch))
 
     def _following(self, batch: Batch) -> Round:
         """Return what follows a collected round."""
@@ -174,11 +164,6 @@ class Aggregator:
 
     def _reserved(self, batch: Batch) -> Reservation | None:
         return self.consortium.reserved(self._ledger, batch, self._member)
-
-    def is_collected(self, batch: Batch) -> bool:
-        """Return whether the ledger has the labels of a batch."""
-        reservation = self._reserved(batch)
-        return reservation is not None and self._ledger.is_settled(reservation)
 
     def _opened_together(self, scheme: Scheme, batch: Batch, mailbox: Mailbox) -> tuple[IntArray, tuple[str, ...]]:
         """Return what the parties' shares of any one computation open to, and whose answers are in it."""

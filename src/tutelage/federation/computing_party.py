@@ -4,7 +4,6 @@ import hashlib
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, cast, final
 
 import msgspec
@@ -103,7 +102,6 @@ class Computed(NamedTuple):
 
     entities: tuple[str, ...]  # whose votes are in the labels
     left_out: dict[str, str]  # entities whose envelopes could not be used, and why; not those that sent none
-    queries: int
     bytes_sent: int  # to the two other parties
 
 
@@ -138,7 +136,6 @@ class ComputingParty:
         timeout: float = 600.0,
         listen: tuple[str, int] | None = None,
         waiting: Callable[[tuple[str, ...]], object] | None = None,
-        transcript: Path | None = None,
     ) -> Computed:
         """Compute the labels of a batch, or the sum of its ballots, and send the aggregator this party's share of it.
 
@@ -155,8 +152,6 @@ class ComputingParty:
             Host and port to listen at, if they are not those of the terms: behind an address translation.
         waiting : function of a tuple of str, optional
             Called every two seconds while connecting, with the names of those that are still missing.
-        transcript : path, optional
-            File to write all to that this party receives, shares or opens, for an audit; as private as its shares.
 
         Raises
         ------
@@ -193,7 +188,6 @@ class ComputingParty:
             timeout=timeout,
             listen=listen,
             waiting=waiting,
-            transcript=transcript,
         )
         if isinstance(found, FederationError):
             raise found
@@ -201,7 +195,7 @@ class ComputingParty:
         header = Header.of(self.consortium, batch, Kind.LABELS, me.member.name, aggregator.name)
         content = canonical(named("opened", Opened(run, entities))).encode() + b"\n" + result
         mailbox.put_labels(batch, me.member, aggregator, run, seal(me, aggregator, header, content))
-        return Computed(entities, left_out, batch.n_queries, bytes_sent)
+        return Computed(entities, left_out, bytes_sent)
 
     def _held(self, batch: Batch, mailbox: Mailbox) -> tuple[dict[str, EntityShares], dict[str, str]]:
         """Return the shares that this party can use, and why it cannot use others."""

@@ -136,7 +136,7 @@ class Consortium(Terms):
             f"for {self.quorum}. Nothing was opened.{missing}{reasons}"
         )
 
-    def require_own(self, ledger: Ledger, member: Member, *, keys_changed: bool) -> None:
+    def require_own(self, ledger: Ledger, member: Member) -> None:
         """Refuse a ledger that protects another unit than the terms, or that belongs to another member.
 
         A ledger that names no owner becomes that of the first payer.
@@ -144,16 +144,11 @@ class Consortium(Terms):
         if ledger.unit != self.unit:
             raise LedgerMismatchError(f"The ledger protects one {ledger.unit}, the consortium one {self.unit}.")
         charges = (charge.reserved.content.get("batch", "").split("/") for charge in ledger.history().charges)
-        payers = {parts[3] for parts in charges if len(parts) == 4 and parts[0] == self.fingerprint}
-        owner = next(iter(payers - {member.name}), None)
-        if owner is None and not keys_changed and ledger.owner not in (None, owner_name(member)) and not payers:
-            names = {owner_name(each): each.name for each in self.members}
-            owner = names.get(str(ledger.owner), f"the member with the fingerprint {ledger.owner}")
-        if owner is not None:
+        owners = {parts[3] for parts in charges if len(parts) == 4 and parts[0] == self.fingerprint}
+        if others := {*owners, ledger.owner or member.name} - {member.name}:
             raise LedgerMismatchError(
-                f"{ledger.path or 'The ledger in memory'} is the ledger of {owner}, not of {member.name}. Nothing was "
-                f"spent. Name the ledger of {member.name}; if this is the one and {member.name} has made new keys "
-                "since, pass `keys_changed=True`."
+                f"{ledger.path or 'The ledger in memory'} is the ledger of {listed(sorted(others))}, not of "
+                f"{member.name}. Nothing was spent. Name the ledger of {member.name}."
             )
 
     def reserved(self, ledger: Ledger, batch: Batch, member: Member) -> Reservation | None:
@@ -223,8 +218,3 @@ class Consortium(Terms):
                 raise InvalidParameterError(
                     f"`members` of Consortium must have the role {role.value} {wanted} times. Got {found}."
                 )
-
-
-def owner_name(member: Member) -> str:
-    """Return how a ledger names the member that it belongs to: the fingerprint of its public keys, without spaces."""
-    return member.fingerprint.replace(" ", "")

@@ -21,6 +21,7 @@ from tutelage.exceptions import (
     StaleBatchError,
 )
 from tutelage.federation.batches import Batch
+from tutelage.federation.documents import require_room
 from tutelage.federation.keys import Member, Role
 from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, batch_status, seal, sealed_by
 from tutelage.federation.sums import Round, SharedSums
@@ -53,24 +54,13 @@ class Entity:
     ledger : Ledger
         The budget of this entity's own data, of the unit that the terms protect. One that belongs to another member is
         refused (`LedgerMismatchError`).
-    keys_changed : bool
-        The ledger is this entity's own and was used with earlier keys of it.
     """
 
-    def __init__(self, home: Home, ledger: Ledger, *, keys_changed: bool = False) -> None:
+    def __init__(self, home: Home, ledger: Ledger) -> None:
         self._home, self._ledger, self._member = home, ledger, home.identity.member
         self.consortium: Final = (terms := home.consortium_as(Role.ENTITY))
-        terms.require_own(ledger, self._member, keys_changed=keys_changed)
+        terms.require_own(ledger, self._member)
         self._recipients: Final = terms.computing_parties
-
-    def bind(self, digest: bytes, *, changed: bool = False) -> None:
-        """Tie this entity's ledger to its data, or check that it is still tied to them.
-
-        `digest` is of the private rows, `tutelage.digests.data_digest` or a hash of their file; only a keyed
-        hash of it is kept. Other data are refused (`LedgerMismatchError`), unless they are said to have `changed`:
-        people came or left. The budget spent on earlier and present people stays spent.
-        """
-        self._ledger.bind(digest, changed=changed)
 
     @on_one_day()
     def vote(self, batch: Batch, ballots: npt.ArrayLike, mailbox: Mailbox) -> bool:
@@ -200,7 +190,8 @@ class Entity:
                 "sent labels of it, and a batch is never computed with other votes. Nothing was spent. Vote on the "
                 "next batch."
             )
-        mailbox.require_room(mailbox.answer_paths(batch, self._member, self._recipients))
+        for party in self._recipients:
+            require_room(mailbox.answer_path(batch, self._member, party))
         self._ledger.require(rest, batch.n_queries)
         return self.consortium.reserve(self._ledger, batch, self._member, self.consortium.scheme.event_of(batch))
 

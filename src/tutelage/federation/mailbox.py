@@ -11,7 +11,7 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -38,7 +38,6 @@ from tutelage.federation.documents import (
     SIGNATURE_BYTES,
     hexadecimal,
     read_within,
-    require_room,
     write_new,
     write_once,
 )
@@ -242,11 +241,11 @@ class Mailbox:
 
     def put_answer(self, batch: Batch, sender: Member, recipient: Member, envelope: bytes) -> None:
         """Lay down an entity's sealed shares for a computing party."""
-        write_once(self._answer_path(batch, sender, recipient), envelope)
+        write_once(self.answer_path(batch, sender, recipient), envelope)
 
     def answer(self, batch: Batch, sender: Member, recipient: Member) -> bytes | None:
         """Return what `put_answer` laid down, or None if it is not sent yet."""
-        path = self._answer_path(batch, sender, recipient)
+        path = self.answer_path(batch, sender, recipient)
         try:
             about = path.lstat()
         except (FileNotFoundError, NotADirectoryError):
@@ -273,20 +272,8 @@ class Mailbox:
             if stat.S_ISREG(about.st_mode) and about.st_size <= most:
                 yield found[1], read_within(folder / found[0], most)
 
-    def require_room(self, paths: Iterable[Path]) -> None:
-        """Refuse, before anything is paid, to announce a batch or answer where a file lies or none can be written."""
-        for path in paths:
-            require_room(path)
-
-    def answer_paths(self, batch: Batch, sender: Member, recipients: Iterable[Member]) -> list[Path]:
-        """Return where a member's answers to a batch lie."""
-        return [self._answer_path(batch, sender, each) for each in recipients]
-
-    def has_answered(self, batch: Batch, sender: Member, recipients: Iterable[Member]) -> bool:
-        """Return whether an entity has sent an envelope to every recipient."""
-        return all(path.exists() for path in self.answer_paths(batch, sender, recipients))
-
-    def _answer_path(self, batch: Batch, sender: Member, recipient: Member) -> Path:
+    def answer_path(self, batch: Batch, sender: Member, recipient: Member) -> Path:
+        """Return where a member's answer to a batch lies."""
         return self.folder / "shares" / batch.identifier / f"{_between(sender, recipient)}.sealed"
 
 
@@ -339,7 +326,11 @@ def batch_status(
     parties, aggregator = consortium.computing_parties, consortium.aggregator
     names = [entity.name for entity in consortium.entities]
     recipients = parties if recipient is None else [recipient]
-    answered = tuple(one.name for one in consortium.entities if mailbox.has_answered(batch, one, recipients))
+    answered = tuple(
+        one.name
+        for one in consortium.entities
+        if all(mailbox.answer_path(batch, one, each).exists() for each in recipients)
+    )
     runs: dict[str, set[str]] = {party.name: set() for party in parties}
     for party in parties:
         header = Header.of(consortium, batch, Kind.LABELS, party.name, aggregator.name)
@@ -392,7 +383,7 @@ class Home:
                 f"`words` must be the six words of the roster that was proposed, {consortium.words!r}. They are not. "
                 "Do not accept it before all members read the same ones to each other."
             )
-        before = self._joined()
+        before = self.joined()
         if before is not None and before.roster_hash == consortium.roster_hash:
             return
         if before is not None and before.fingerprint != consortium.fingerprint:
@@ -411,12 +402,13 @@ class Home:
 
     def consortium(self) -> Consortium:
         """Return the consortium that was joined, with the roster that was accepted last."""
-        joined = self._joined()
+        joined = self.joined()
         if joined is None:
             raise FederationError(f"{self._path} has joined no consortium yet. Run `tutelage consortium serve`.")
         return joined
 
-    def _joined(self) -> Consortium | None:
+    def joined(self) -> Consortium | None:
+        """Return the same, or None before any was joined."""
         numbers = [int(found[1]) for found in _matches(self._path / _ROSTERS, r"(\d{1,9})\.json")]
         return Consortium.load(self._path / _ROSTERS / f"{max(numbers)}.json") if numbers else None
 
@@ -430,15 +422,6 @@ class Home:
             f"A release was begun with hospitals or numbers of people of no roster that {self.identity.member.name} "
             "has accepted. Nothing was spent. Ask for a new release."
         )
-
-    def has_joined(self) -> bool:
-        """Return whether a roster was accepted."""
-        return self._joined() is not None
-
-    def is_current(self) -> bool:
-        """Return whether the roster that was accepted last names the present keys."""
-        joined = self._joined()
-        return joined is not None and self.identity.member in joined.members
 
     def consortium_as(self, role: Role) -> Consortium:
         """Return the consortium that was joined, once this member is found to have `role` in it, with these keys."""

@@ -74,17 +74,16 @@ class Serving:
     def step(self) -> bool:
         """Do what can be done now; return whether anything was done."""
         self.mailbox.put_member(self.home.identity.member)
-        done = self._accept()
-        if self.home.is_current():
-            terms, role = self.home.consortium(), self.home.identity.member.role
+        done, me = self._accept(), self.home.identity.member
+        if (terms := self.home.joined()) is not None and me in terms.members:
             self.mailbox.put_acceptance(self.home.identity, terms)  # again, if a process died before
-            for batch in [] if role is Role.AGGREGATOR else self._batches(terms):
-                done |= self._cast(terms, batch) if role is Role.ENTITY else self._compute(terms, batch)
+            for batch in [] if me.role is Role.AGGREGATOR else self._batches(terms):
+                done |= self._cast(terms, batch) if me.role is Role.ENTITY else self._compute(terms, batch)
         return done
 
     def _accept(self) -> bool:
         """Accept the roster after the one that was accepted last, if there is one and the operator agrees."""
-        before = self.home.consortium() if self.home.has_joined() else None
+        before = self.home.joined()
         number = 0 if before is None else before.roster + 1
         after = self.mailbox.newest_roster(number)
         me = self.home.identity.member
@@ -132,7 +131,7 @@ class Serving:
             if asked.opened.release.startswith(REHEARSAL):
                 entity, (X, y, ids) = Entity(self.home, made_up_ledger(terms)), made_up(terms)
             else:
-                entity = Entity(self.home, self.budget(), keys_changed=True)
+                entity = Entity(self.home, self.budget())
                 if not self._has_approved(terms, batch, asked):
                     return False
                 X, y, ids = self._private(terms)
