@@ -18,7 +18,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from tutelage.federation.kits import Carrier, provision, start_client, start_server
+from tutelage.federation.kits import Carrier, provision, start
 
 EACH, QUIET_SECONDS, IDLE_SECONDS = 3, 90.0, 20.0
 
@@ -57,9 +57,9 @@ def measured(folder: Path, members: int, rounds: int, size: int) -> dict[str, st
     (mail / "server").mkdir(parents=True)
     (mail / "server" / "consortium.json").write_bytes(b"{}")
     began = time.perf_counter()
-    carriers: list[Carrier] = [start_server(folder / "server", mail / "server")]
+    carriers: list[Carrier] = [start(folder / "server", mail / "server")]
     try:
-        carriers += [start_client(folder / "members" / name, mail / name) for name in names]
+        carriers += [start(folder / "members" / name, mail / name) for name in names]
         until(lambda: all((mail / name / "consortium.json").exists() for name in names))
         started = time.perf_counter() - began
         found = [one_round(mail, names, f"{number:032x}", size) for number in range(rounds)]

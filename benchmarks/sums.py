@@ -96,7 +96,7 @@ def measured(hospitals: int, classes: int, numbers: int) -> list[str]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         terms, mailbox = assembled(folder, hospitals, classes, numbers), Mailbox(folder / "mail")
-        batch = aggregator_of(folder).ask_sum("first", mailbox).batch
+        batch = aggregator_of(folder).ask_sum("first", mailbox)
         if batch is None:
             raise SystemExit("The first round was collected before.")
         casting = []

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from parties import BACKSTOP, Child, free_ports
+from parties import BACKSTOP, Child, free_ports, record
 from tutelage.federation import Aggregator, Batch, ComputingParty, Consortium, Entity, Home, Identity, Mailbox, Role
 from tutelage.federation.computing_party import Computed
 from tutelage.federation.keys import Member
@@ -47,12 +47,11 @@ class Members:
         return Entity(self.home(name), self.ledger(name))
 
     def aggregator(self) -> Aggregator:
-        spends = Role.AGGREGATOR in self.consortium.scheme.spenders
-        return Aggregator(self.home("aggregator"), self.ledger("aggregator") if spends else None)
+        return Aggregator(self.home("aggregator"), self.ledger("aggregator"))
 
     def ask(self, queries: int, *, first: int = 0) -> Batch:
         rows = np.arange(first, first + queries, dtype=np.float64)[:, None]
-        batch = self.aggregator().ask(rows, self.mailbox).batch
+        batch = self.aggregator().ask(rows, self.mailbox)
         assert batch is not None
         return batch
 
@@ -72,8 +71,8 @@ class Members:
 
     def send(self, batch: Batch, name: str, ballots: np.ndarray) -> dict[str, bytes]:
         """Vote, and return what went into the mailbox."""
-        recipients = self.entity(name).vote(batch, ballots, self.mailbox).recipients
-        return {each: self.answer(batch, name, each) for each in recipients}
+        self.entity(name).vote(batch, ballots, self.mailbox)
+        return {party: self.answer(batch, name, party) for party in PARTIES}
 
     def put_answer(self, batch: Batch, sender: str, recipient: str, envelope: bytes) -> None:
         self.mailbox.put_answer(batch, self.member(sender), self.member(recipient), envelope)
@@ -86,8 +85,7 @@ class Members:
 
     def place(self, batch: Batch, sender: str, recipient: str) -> Path:
         """Return where a member's answer to another lies."""
-        (path,) = self.mailbox.answer_paths(batch, self.member(sender), [self.member(recipient)])
-        return path
+        return self.mailbox.answer_path(batch, self.member(sender), self.member(recipient))
 
     def answer(self, batch: Batch, sender: str, recipient: str) -> bytes:
         """Return what a member sent another, sealed."""
@@ -100,15 +98,13 @@ def found(folder: Path, mechanism: Any = None, *, entities: int = 4, epsilon: fl
     """Make keys for everybody, agree on terms, join, and open ledgers."""
     names = [f"hospital-{number}" for number in range(entities)]
     identities = [Identity.generate(name, Role.ENTITY) for name in names]
-    local = terms.get("teachers_per_entity") == 1 and "schema" not in terms
-    if not local:
-        addresses = [f"127.0.0.1:{port}" for port in free_ports(3)]
-        pairs = zip(PARTIES, addresses, strict=True)
-        identities += [Identity.generate(name, Role.COMPUTING, address) for name, address in pairs]
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(3)]
+    pairs = zip(PARTIES, addresses, strict=True)
+    identities += [Identity.generate(name, Role.COMPUTING, address) for name, address in pairs]
     identities.append(Identity.generate("aggregator", Role.AGGREGATOR))
     agreed = {
         "name": "Hospitals", "classes": tuple(map(str, range(CLASSES))), "mechanism": mechanism or GNMax(8.0),
-        "teachers_per_entity": TEACHERS, "quorum": 3, "colluding": 0 if local else 1, "unit": PATIENT,
+        "teachers_per_entity": TEACHERS, "quorum": 3, "colluding": 1, "unit": PATIENT,
     } | terms  # fmt: skip
     consortium = Consortium(members=tuple(identity.member for identity in identities), **agreed)
     for identity in identities:
@@ -117,7 +113,8 @@ def found(folder: Path, mechanism: Any = None, *, entities: int = 4, epsilon: fl
         identity.save(home)
         Home(home).join(consortium, consortium.words)
         if identity.member.role is not Role.COMPUTING:
-            Ledger.create(home / "ledger", epsilon=epsilon, delta=1e-5, unit=consortium.unit)
+            owner = identity.member.name
+            Ledger.create(home / "ledger", epsilon=epsilon, delta=1e-5, unit=consortium.unit, owner=owner)
     return Members(folder, consortium, Mailbox(folder / "mailbox"))
 
 
@@ -164,11 +161,11 @@ def _compute(pipe: Connection, home: Path, mailbox: Path, identifier: str, optio
     try:
         party, box = ComputingParty(Home(home)), Mailbox(mailbox)
         batch = box.batch(identifier, party.consortium)
-        folder, timeout = options.get("transcripts"), options.get("timeout", BACKSTOP)
+        if "records" in options:
+            record(options["records"] / home.name)
         if options.get("killed"):
             for where, what in _DEATHS[options["killed"]]:
                 setattr(where, what, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
-        transcript = None if folder is None else folder / home.name
-        pipe.send(party.compute(batch, box, timeout=timeout, transcript=transcript))
+        pipe.send(party.compute(batch, box, timeout=options.get("timeout", BACKSTOP)))
     except Exception as error:
         pipe.send(error)

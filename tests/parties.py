@@ -1,6 +1,7 @@
 """Three computing parties as real processes on this machine, for tests: what each does, and how it ends."""
 
 import asyncio
+import json
 import multiprocessing
 import os
 import socket
@@ -17,7 +18,9 @@ import numpy as np
 
 from tutelage.federation import Identity, Role
 from tutelage.federation.mpc import Endpoint, links, run_party
-from tutelage.federation.sharing import decode, split
+from tutelage.federation.mpc.links import FrameKind, Link
+from tutelage.federation.mpc.runtime import ArrayRuntime
+from tutelage.federation.sharing import ELEMENT_BYTES, decode, split
 
 Body = Callable[..., Any]
 _ROOM = links.MOST_UNASKED_BYTES
@@ -110,9 +113,16 @@ class Running(Child):
     """
 
     def __init__(
-        self, party: Party, body: Body, *given: Any, tells: bool = False, room: int = _ROOM, **options: Any
+        self,
+        party: Party,
+        body: Body,
+        *given: Any,
+        tells: bool = False,
+        room: int = _ROOM,
+        recorded: Path | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(_run, party, body, given, {"timeout": BACKSTOP} | options, tells, room)
+        super().__init__(_run, party, body, given, {"timeout": BACKSTOP} | options, tells, room, recorded)
 
     def waits_for(self, *names: str) -> None:
         """Return once the party says that it waits for these and for nobody else."""
@@ -136,8 +146,12 @@ class Running(Child):
         self.process.join()
 
 
-def _run(pipe: Connection, party: Party, body: Body, given: Any, options: Any, tells: bool, room: int) -> None:
+def _run(
+    pipe: Connection, party: Party, body: Body, given: Any, options: Any, tells: bool, room: int, recorded: Path | None
+) -> None:
     links.MOST_UNASKED_BYTES = room
+    if recorded is not None:
+        record(recorded)
 
     def tell(missing: tuple[str, ...]) -> None:
         pipe.send(missing)
@@ -159,17 +173,41 @@ def _run(pipe: Connection, party: Party, body: Body, given: Any, options: Any, t
     pipe.send(Ended(result, error, printed))
 
 
+def record(path: Path) -> None:
+    """Let this process write down, as lines of JSON, what a party receives and opens."""
+    file, receive, opened = path.open("w"), Link.receive, ArrayRuntime.opened
+
+    def write(**line: Any) -> None:
+        print(json.dumps(line), file=file, flush=True)
+
+    def elements(data: bytes) -> list[int]:
+        return decode(data, (len(data) // ELEMENT_BYTES,)).tolist()
+
+    def received(link: Link, label: int, kind: FrameKind = FrameKind.ELEMENTS) -> Any:
+        said = (lambda data: {"elements": elements(data)}) if kind == FrameKind.ELEMENTS else (lambda _: {})
+        message = receive(link, label, kind)
+        message.add_done_callback(lambda done: done.cancelled() or write(**{"from": link.party, **said(done.result())}))
+        return message
+
+    async def seen(*given: Any, **options: Any) -> Any:
+        values = await opened(*given, **options)
+        write(opened=values.ravel().tolist())
+        return values
+
+    Link.receive, ArrayRuntime.opened = received, seen  # type: ignore[method-assign]
+
+
 def summands(values: np.ndarray) -> list[np.ndarray]:
     """Return three object arrays that add up to the values mod p."""
     return [decode(share, values.shape) for share in split(values)]
 
 
 def run_three(
-    body: Callable[..., Any], given: list[tuple[Any, ...]], *, transcripts: list[Path] | None = None, **options: Any
+    body: Callable[..., Any], given: list[tuple[Any, ...]], *, records: list[Path] | None = None, **options: Any
 ) -> list[Ended]:
     """Run the body in three processes, each with what is given to it, and return how they ended."""
     running = [
-        Running(party, body, *mine, transcript=transcripts[party.me] if transcripts else None, **options)
+        Running(party, body, *mine, recorded=records[party.me] if records else None, **options)
         for party, mine in zip(three(), given, strict=True)
     ]
     return [one.ended() for one in running]

@@ -50,7 +50,7 @@ def test_labels_reach_the_aggregator_and_nobody_else(members):
     assert members.aggregator().collect(batch, members.mailbox).labels.tolist() == LABELS.tolist()
     assert settled(members) == ["opened", "reserved", "answered"]
     state = members.ledger("aggregator").state()
-    assert members.aggregator().ask(batch.rows, members.mailbox).batch is None  # remembered
+    assert members.aggregator().ask(batch.rows, members.mailbox) is None  # remembered
     assert members.ledger("aggregator").state() == state
 
 
@@ -177,12 +177,12 @@ def test_without_a_quorum_of_honest_sizes_nothing_is_opened_and_the_rows_can_be_
     assert all("hospital-3 was left out: what it sent is larger" in str(one) for one in outcomes)
     assert members.labels(batch, "left") == []
     aggregator = members.aggregator()
-    assert aggregator.ask(batch.rows, members.mailbox).batch.identifier == batch.identifier
+    assert aggregator.ask(batch.rows, members.mailbox).identifier == batch.identifier
     spent = members.ledger("aggregator").state().spent
-    anew = aggregator.ask(batch.rows, members.mailbox, new_batch=True).batch
+    anew = aggregator.ask(batch.rows, members.mailbox, new_batch=True)
     assert anew.identifier != batch.identifier
     assert members.ledger("aggregator").state().spent == pytest.approx(2 * spent)
-    assert aggregator.ask(batch.rows, members.mailbox).batch.identifier == anew.identifier
+    assert aggregator.ask(batch.rows, members.mailbox).identifier == anew.identifier
     for number in range(3):
         members.send(anew, f"hospital-{number}", unanimous(LABELS))
     all_ended(members, anew)
@@ -285,20 +285,20 @@ def test_a_label_that_one_party_falsified_is_found_out(members):
 
 def test_what_one_party_and_the_aggregator_see_holds_no_vote_count(tmp_path):
     members = found(tmp_path, GNMax(40.0), epsilon=5.0)
-    rng, transcripts = np.random.default_rng(0), tmp_path / "transcripts"
-    transcripts.mkdir()
+    rng, records = np.random.default_rng(0), tmp_path / "records"
+    records.mkdir()
     batch, counts = members.ask(40), np.zeros((40, 3), dtype=int)
     for number in range(4):
         ballots = rng.integers(0, 3, (TEACHERS, 40))
         counts += np.stack([(ballots == label).sum(axis=0) for label in range(3)], axis=1)
         members.send(batch, f"hospital-{number}", ballots)
-    all_ended(members, batch, transcripts=transcripts)
+    all_ended(members, batch, records=records)
     members.aggregator().collect(batch, members.mailbox)
     held, _ = ComputingParty(members.home("left"))._held(batch, members.mailbox)
     own = [int(value) for shares in held.values() for value in shares.blocks.ravel()]
     answers = members.aggregator()._answers(batch, members.mailbox)
     labels = [int(value) for _, _, share in answers for value in decode(share, (batch.n_queries,))]
-    seen = elements_seen(transcripts / "left") + own + labels
+    seen = elements_seen(records / "left") + own + labels
     assert len(seen) > 10_000
     reach = 25 * 4 + 12 * 80  # a count, a total, or either with all noise, is not larger
     assert not [value for value in seen if 0 < min(value, MODULUS - value) <= reach]  # uniform: one in 1e23 would be

@@ -13,8 +13,7 @@ from tutelage.features import Schema
 from tutelage.federation.consortium import Consortium
 from tutelage.federation.keys import Identity, Role
 from tutelage.federation.terms import _word
-from tutelage.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, NoisySum
-from tutelage.mechanisms.local import KRandomizedResponse, LocalGaussian, TruncatedGeometric
+from tutelage.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, KRandomizedResponse, LNMax, NoisySum
 from tutelage.privacy import ONE_ENTITY, ONE_TEACHER, NeighboringRelation, PrivacyUnit
 
 ENTITIES = tuple(Identity.generate(f"hospital{place}", Role.ENTITY).member for place in range(5))
@@ -27,8 +26,6 @@ SECURE = Consortium(
     name="Hospitals of the north", members=(*ENTITIES, AGGREGATOR, *PARTIES), classes=tuple("abcdefghij"),
     mechanism=GNMax(40), teachers_per_entity=50, quorum=4, colluding=1, unit=ONE_TEACHER,
 )  # fmt: skip
-OF_ONE = KRandomizedResponse(2)
-LOCAL = replace(SECURE, members=(*ENTITIES, AGGREGATOR), mechanism=OF_ONE, teachers_per_entity=1, colluding=0)
 PEOPLE = {"schema": Schema({"age": (0, 89)}), "people": (300, 200, 100, 400, 500)}
 SUM = replace(SECURE, mechanism=NoisySum(8), teachers_per_entity=1, unit=PATIENTS, **PEOPLE)
 
@@ -41,7 +38,6 @@ def test_roles_are_found_in_the_order_of_the_members():
 @pytest.mark.parametrize("consortium", [
     SECURE,
     replace(SECURE, mechanism=ConfidentGNMax(200, 150, 40), unit=PATIENTS, name="Ñandú — 北"),
-    *(replace(LOCAL, mechanism=kind(1)) for kind in (KRandomizedResponse, TruncatedGeometric, LocalGaussian)),
     SUM,
 ], ids=lambda consortium: type(consortium.mechanism).__name__)  # fmt: skip
 def test_a_consortium_is_saved_and_loaded(consortium, tmp_path):
@@ -112,8 +108,7 @@ def test_the_digest_covers_every_field_of_a_member(field):
     *((SECURE, {"classes": classes}, "classes") for classes in (("a",), ("a", "a"), ("a", 1), ("a", "\n"))),
     (SECURE, {"mechanism": LNMax(20)}, "Laplace noise have no exact sampler"),
     (SECURE, {"mechanism": InteractiveGNMax(200, 150, 40, 0.9)}, "predictions"),
-    (SECURE, {"mechanism": KRandomizedResponse(2), "colluding": 0}, "local mechanism must be at most 1"),
-    (SECURE, {"mechanism": KRandomizedResponse(2), "teachers_per_entity": 1}, "local mechanism must be at most 0"),
+    (SECURE, {"mechanism": KRandomizedResponse(2)}, "be one of GNMax, ConfidentGNMax, NoisySum. Got KRandomizedR"),
     (SECURE, {"members": (ENTITIES[0], AGGREGATOR, *PARTIES), "quorum": 1, "colluding": 0}, "entity 2 or more"),
     (SECURE, {"members": (*ENTITIES, *PARTIES)}, "role aggregator 1 times. Got 0"),
     (SECURE, {"members": (*ENTITIES, AGGREGATOR, *PARTIES[:2])}, "role computing 3 times. Got 2"),
@@ -135,7 +130,7 @@ def test_the_digest_covers_every_field_of_a_member(field):
     (SUM, {"members": (*ENTITIES, AGGREGATOR)}, "must have the role computing 3 times"),
     (SECURE, {"schema": Schema({"age": (0, 89)})}, "`people` and `schema` of Consortium are for a NoisySum"),
     (SECURE, {"mechanism": NoisySum(8), "teachers_per_entity": 1}, "must be a Schema for a NoisySum"),
-    *((terms, {"people": (1,) * 5}, "`people` and `schema` of Consortium are for") for terms in (SECURE, LOCAL)),
+    (SECURE, {"people": (1,) * 5}, "`people` and `schema` of Consortium are for"),
 ])  # fmt: skip
 def test_terms_that_make_no_sense_are_refused(terms, changes, why):
     with pytest.raises(InvalidParameterError, match=why):
@@ -170,6 +165,7 @@ INCOMPLETE = "no complete consortium file"
     (SECURE, {"mechanism": {"kind": "GNMax", "sigma": "40"}}, "sigma"),
     (SECURE, {"mechanism": {"kind": "GNMax", "sigma": 0}}, "sigma"),
     (SECURE, {"mechanism": {"kind": "LNMax", "scale": 20}}, "`mechanism` of Consortium"),
+    (SECURE, {"mechanism": {"kind": "LocalGaussian", "sigma": 2}}, "`mechanism` of Consortium must be one of"),
     (SECURE, {"mechanism": {"kind": "Consortium"}}, "`mechanism` of Consortium"),
     (SECURE, {"unit": None}, INCOMPLETE),
     (SECURE, {"unit": {"name": "row", "neighboring": "NEAR"}}, "`neighboring` has a value that is not known"),

@@ -10,7 +10,6 @@ import pytest
 from consortia import CLASSES, TEACHERS, found, unanimous
 from processes import die_at_line, forked
 from tutelage.exceptions import (
-    BudgetExceededError,
     FederationError,
     InvalidDataError,
     LedgerMismatchError,
@@ -18,11 +17,10 @@ from tutelage.exceptions import (
 )
 from tutelage.federation import Aggregator, Batch, Entity, Home, Mailbox, Role
 from tutelage.federation.batches import _header, _signed
-from tutelage.federation.consortium import owner_name
 from tutelage.federation.mailbox import Kind
 from tutelage.federation.sharing import HEAD_BYTES, MODULUS, decode
 from tutelage.ledger import Ledger
-from tutelage.mechanisms import ConfidentGNMax, GNMax, KRandomizedResponse, LocalGaussian
+from tutelage.mechanisms import ConfidentGNMax, GNMax
 from tutelage.privacy import ONE_TEACHER
 
 LABELS = np.array([0, 1, 2, 1, 0, 2])
@@ -102,8 +100,11 @@ def test_a_ledger_of_another_unit_and_a_member_of_another_role_are_refused(membe
 def test_a_ledger_belongs_to_the_member_that_it_was_made_for_or_that_it_first_paid_for(members, tmp_path):
     batch, unit = members.ask(6), members.consortium.unit
     hospitals = [members.home(f"hospital-{number}") for number in range(3)]
-    terms, owner = {"epsilon": 20.0, "delta": 1e-5, "unit": unit}, owner_name(hospitals[0].identity.member)
-    own, first = Ledger.create(tmp_path / "own", owner=owner, **terms), Ledger.create(tmp_path / "first", **terms)
+    terms = {"epsilon": 20.0, "delta": 1e-5, "unit": unit}
+    own, first = (
+        Ledger.create(tmp_path / "own", owner="hospital-0", **terms),
+        Ledger.create(tmp_path / "first", **terms),
+    )
     Entity(hospitals[1], first).vote(batch, unanimous(LABELS), members.mailbox)
     for ledger, owner in ((own, 0), (Ledger.open(tmp_path / "first"), 1)):
         before = ledger.state()
@@ -113,8 +114,6 @@ def test_a_ledger_belongs_to_the_member_that_it_was_made_for_or_that_it_first_pa
             Aggregator(members.home("aggregator"), ledger)
         assert ledger.state() == before
         Entity(hospitals[owner], ledger).vote(batch, unanimous(LABELS), members.mailbox)
-    with pytest.raises(LedgerMismatchError, match="is the ledger of hospital-0, not of hospital-2"):
-        Entity(hospitals[2], own, keys_changed=True)  # which has paid in another member's name
 
 
 def refused_at_no_cost(members, batch, error, message):
@@ -193,46 +192,6 @@ def test_an_entity_killed_all_along_its_vote_pays_once_and_sends_one_thing(step,
         entries = members.ledger("hospital-0").export()
         assert [entry["kind"] for entry in entries] == ["opened", "reserved", "answered"]
     assert min(states[False, False], states[True, False], states[True, True]) > 0
-
-
-def test_in_the_local_model_an_entity_answers_the_first_queries_that_its_budget_allows(tmp_path):
-    members = found(tmp_path, KRandomizedResponse(1.0), entities=3, teachers_per_entity=1, epsilon=4.0)
-    batch, ballots = members.ask(1000), np.zeros((1, 1000), dtype=int)
-    answered = members.entity("hospital-0").vote(batch, ballots, members.mailbox).queries
-    assert 1 <= answered < 1000
-    with pytest.raises(BudgetExceededError):
-        members.send(members.ask(1000, first=5000), "hospital-0", ballots)
-    for name in ("hospital-0", "hospital-1"):
-        assert members.entity(name).vote(batch, ballots, members.mailbox).queries == answered
-    ballots[0, 2] = -1
-    with pytest.raises(InvalidDataError, match="an abstention gets no noise"):
-        members.send(batch, "hospital-2", ballots)
-
-
-@pytest.mark.parametrize("mechanism", [KRandomizedResponse(8.0), LocalGaussian(0.5)])
-def test_in_the_local_model_the_aggregator_decodes_what_was_perturbed(mechanism, tmp_path):
-    members = found(tmp_path, mechanism, entities=22, teachers_per_entity=1, quorum=20, epsilon=2000.0)
-    batch, labels = members.ask(6), LABELS
-    for number in range(20):
-        members.send(batch, f"hospital-{number}", labels[None])
-    members.put_answer(batch, "hospital-20", "aggregator", b"junk")
-    collected = members.aggregator().collect(batch, members.mailbox)
-    np.testing.assert_array_equal(collected.labels, labels)  # wrong for one query in 1e8
-    assert len(collected.entities) == 20
-    assert list(collected.left_out) == ["hospital-20"]
-
-
-def test_a_report_that_no_mechanism_makes_is_left_out(tmp_path):
-    members = found(tmp_path, LocalGaussian(1.0), entities=3, teachers_per_entity=1, quorum=2, epsilon=2000.0)
-    batch = members.ask(2)
-    for number in range(2):
-        members.send(batch, f"hospital-{number}", np.array([[0, 1]]))
-    payload = np.full((2, CLASSES), 2**62).tobytes()
-    lie = members.sealed(batch, Kind.BALLOTS, "hospital-2", "aggregator", payload)
-    members.put_answer(batch, "hospital-2", "aggregator", lie)
-    collected = members.aggregator().collect(batch, members.mailbox)
-    assert collected.entities == ("hospital-0", "hospital-1")
-    assert "hold what its mechanism does not report" in collected.left_out["hospital-2"]
 
 
 def test_another_batch_under_the_same_identifier_is_another_batch(members, tmp_path):

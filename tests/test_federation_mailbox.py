@@ -156,7 +156,7 @@ DEVIATIONS = {
     "consortium": SAME_TERMS.fingerprint,
     "batch": OTHER_BATCH.identifier,
     "query_hash": "0" * 64,
-    "kind": Kind.BALLOTS,
+    "kind": Kind.LABELS,
     "sender": "south",
     "recipient": "party1",
 }
@@ -235,7 +235,6 @@ def test_what_is_no_file_or_too_long_is_nobodys_labels(tmp_path):
 
 PUTS: list[Callable[[Mailbox, bytes], None]] = [
     lambda mailbox, data: mailbox.put_answer(BATCH, *THERE, data),
-    lambda mailbox, data: mailbox.put_answer(BATCH, ENTITY.member, AGGREGATOR.member, data),
     lambda mailbox, data: mailbox.put_labels(BATCH, *BACK, "a" * 64, data),
 ]
 
@@ -283,11 +282,8 @@ def test_no_name_leaves_the_folder(name, tmp_path):
 
 def test_a_link_a_pipe_a_folder_and_a_huge_file_are_no_messages(tmp_path):
     mailbox = Mailbox(tmp_path)
-    link, pipe, folder, huge = (
-        path for path in mailbox.answer_paths(BATCH, ENTITY.member, [*THREE, AGGREGATOR.member])
-    )
-    for path in (link, huge):
-        path.parent.mkdir(parents=True)
+    link, pipe, folder, huge = (mailbox.answer_path(BATCH, ENTITY.member, each) for each in (*THREE, AGGREGATOR.member))
+    link.parent.mkdir(parents=True)
     link.symlink_to("/etc/passwd")
     os.mkfifo(pipe)
     folder.mkdir()

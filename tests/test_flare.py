@@ -38,10 +38,8 @@ class Sites:
 
     def start(self, *names: str) -> None:
         for name in names:
-            if name == kits.SERVER:
-                self.running[name] = kits.start_server(self.folder / name, self.mailbox(name))
-            else:
-                self.running[name] = kits.start_client(self.folder / "members" / name, self.mailbox(name))
+            kit = self.folder / name if name == kits.SERVER else self.folder / "members" / name
+            self.running[name] = kits.start(kit, self.mailbox(name))
 
     def kill(self, *names: str) -> None:
         for name in names:
@@ -102,16 +100,16 @@ def test_files_go_both_ways_and_shares_to_their_recipient_only(sites):
 
 
 def test_what_is_longer_than_a_message_goes_in_several_or_alone(sites):
-    sites.put("h1", "ballots/bb/h1.sealed", os.urandom(5 * ROUND_BYTES))
+    sites.put("h1", "labels/bb/h1.sealed", os.urandom(5 * ROUND_BYTES))
     for number in range(40):
         sites.put("server", f"batches/b{number}.batch", bytes(ROUND_BYTES // 10))
-    until(lambda: sites.has("h2", "ballots/bb/h1.sealed", *(f"batches/b{number}.batch" for number in range(40))))
-    assert len((sites.mailbox("h2") / "ballots/bb/h1.sealed").read_bytes()) == 5 * ROUND_BYTES
+    until(lambda: sites.has("h2", "labels/bb/h1.sealed", *(f"batches/b{number}.batch" for number in range(40))))
+    assert len((sites.mailbox("h2") / "labels/bb/h1.sealed").read_bytes()) == 5 * ROUND_BYTES
 
 
 @pytest.mark.parametrize("victim", ["h1", "server"])
 def test_a_killed_process_goes_on_after_its_next_start(sites, victim):
-    sites.put("h1", f"ballots/{victim}/h1.sealed", os.urandom(2 * ROUND_BYTES))
+    sites.put("h1", f"labels/{victim}/h1.sealed", os.urandom(2 * ROUND_BYTES))
     sites.kill(victim)
     sites.put("server", f"batches/{victim}.batch")
     for name in MEMBERS:
@@ -119,7 +117,7 @@ def test_a_killed_process_goes_on_after_its_next_start(sites, victim):
     sites.start(victim)
     paths = [f"batches/{victim}.batch", *(f"labels/{victim}/{name}.late.sealed" for name in MEMBERS)]
     for name in MEMBERS:
-        until(lambda name=name: sites.has(name, *paths, f"ballots/{victim}/h1.sealed"))
+        until(lambda name=name: sites.has(name, *paths, f"labels/{victim}/h1.sealed"))
     with pytest.raises(FederationError, match="is in use by a process that runs"):
         sites.start(victim)
 
@@ -209,7 +207,7 @@ def test_a_process_ends_with_the_one_that_started_it(tmp_path, monkeypatch):
     sites = made(tmp_path)
     script = (
         "import sys, time; from pathlib import Path; from tutelage.federation.kits import *;"
-        "carrier = start_server(*map(Path, sys.argv[1:])); print(carrier.process.pid, flush=True); time.sleep(600)"
+        "carrier = start(*map(Path, sys.argv[1:])); print(carrier.process.pid, flush=True); time.sleep(600)"
     )
     command = [sys.executable, "-c", script, sites.folder / "server", sites.mailbox("server")]
     with Popen(command, stdout=PIPE, text=True) as caller:
@@ -250,7 +248,7 @@ def test_shares_are_for_their_sender_and_recipient():
     for name in ("h", "h20", "h2-0", "2", "h10"):
         assert not is_for("shares/aa/h1.to-h2.sealed", name)
         assert not is_for("shares/aa/h1.to-h20.0f.sealed", name) or name == "h20"
-    assert is_for("ballots/aa/h1.to-h2.sealed", "h3")
+    assert is_for("labels/aa/h1.to-h2.sealed", "h3")
 
 
 def test_other_bytes_are_refused_and_links_are_not_followed(tmp_path):
@@ -307,12 +305,11 @@ def test_the_server_has_a_host_and_a_port(tmp_path, server):
         kits.provision(tmp_path, "trial", server, ["h1"])
 
 
-def test_a_kit_is_for_one_side(tmp_path):
+def test_a_damaged_kit_is_refused(tmp_path):
     sites = made(tmp_path)
-    with pytest.raises(FederationError, match="is no kit for a client"):
-        kits.start_client(sites.folder / "server", sites.mailbox("server"))
-    with pytest.raises(FederationError, match="is no kit for a server"):
-        kits.start_server(sites.folder / "members" / "h1", sites.mailbox("h1"))
+    (sites.folder / "server" / "kit.json").write_text("{}")
+    with pytest.raises(FederationError, match=r"is no kit, or is damaged\."):
+        kits.start(sites.folder / "server", sites.mailbox("server"))
 
 
 def test_without_flare_the_refusal_names_the_extra(tmp_path, monkeypatch):

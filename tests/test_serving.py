@@ -72,7 +72,7 @@ class Play:
 
     def sum(self, release: str, names: Any = HOSPITALS) -> Any:
         """Play one sum of a release to its end; None after the last."""
-        batch = self.aggregator.ask_sum(release, self.members.mailbox).batch
+        batch = self.aggregator.ask_sum(release, self.members.mailbox)
         if batch is None:
             return None
         self.step(*names)
@@ -122,7 +122,7 @@ def test_a_roster_with_other_terms_or_with_strangers_is_refused_whatever_its_wor
     serving._accept()
     assert play.asked == []
     assert [text for text in play.told if "other terms or members than the invite" in text] != []
-    assert not Home(home).has_joined()
+    assert not Home(home).joined()
 
 
 def test_a_member_that_died_after_it_accepted_a_roster_says_so_later(play):
@@ -206,6 +206,15 @@ def test_an_operator_is_asked_once_a_process_and_never_for_what_is_paid(play):
     assert play.spent("hospital-0") == spent
 
 
+def test_a_hospital_does_not_answer_from_the_ledger_of_another_member(play):
+    play.aggregator.ask_sum("first", play.members.mailbox)
+    serving = play.serving("hospital-0")
+    serving.ledger = play.members.ledger("hospital-1")
+    assert not serving.step()
+    assert "is the ledger of hospital-1, not of hospital-0. Nothing was spent. Name the ledger of" in play.told[-1]
+    assert (play.asked, play.spent("hospital-1")) == ([], 0)
+
+
 def test_an_approval_is_for_one_batch_of_each_sum(play):
     serving = play.serving("hospital-0")
     play.aggregator.ask_sum("first", play.members.mailbox)
@@ -222,7 +231,7 @@ def test_an_approval_is_for_one_batch_of_each_sum(play):
 @pytest.mark.parametrize("when", ["asked", "cast"])
 def test_lost_keys_lose_no_sum_and_cost_nothing(renewed, when, play):
     play.sum("first")
-    batch: Any = play.aggregator.ask_sum("first", play.members.mailbox).batch
+    batch: Any = play.aggregator.ask_sum("first", play.members.mailbox)
     if when == "cast":
         play.step(*HOSPITALS)
     spent = [play.spent(name) for name in (*HOSPITALS, "aggregator")]
@@ -237,8 +246,8 @@ def test_lost_keys_lose_no_sum_and_cost_nothing(renewed, when, play):
     assert any(f"{renewed} has new keys" in question for question in play.asked)
     assert set(play.members.mailbox.accepted(after)) == {one.name for one in after.members}
     play.members = replace(play.members, consortium=after)
-    play.aggregator = Aggregator(play.members.home("aggregator"), play.members.ledger("aggregator"), keys_changed=True)
-    again: Any = play.aggregator.ask_sum("first", play.members.mailbox).batch
+    play.aggregator = Aggregator(play.members.home("aggregator"), play.members.ledger("aggregator"))
+    again: Any = play.aggregator.ask_sum("first", play.members.mailbox)
     assert again.identifier == batch.identifier
     play.step(*HOSPITALS)
     if when == "cast":
@@ -285,13 +294,13 @@ def test_a_member_leaves_and_another_comes_while_a_release_goes_on(play, tmp_pat
     play.aggregator = play.members.aggregator()
     with pytest.raises(StaleBatchError, match="was begun before hospital-9 was a member"):
         play.entity("hospital-9").cast(
-            play.aggregator.ask_sum("first", play.members.mailbox).batch, *rows_of(9)[:2], play.members.mailbox,
+            play.aggregator.ask_sum("first", play.members.mailbox), *rows_of(9)[:2], play.members.mailbox,
             entity_ids=rows_of(9)[2],
         )  # fmt: skip
     second = play.sum("first", HOSPITALS[:3])
     assert second.entities == tuple(HOSPITALS[:3])
     assert second.round.opened.people == dict.fromkeys(HOSPITALS, PEOPLE)  # of the release that goes on
-    assert play.aggregator.ask_sum("next", play.members.mailbox).batch is not None
+    assert play.aggregator.ask_sum("next", play.members.mailbox) is not None
 
 
 def test_a_roster_that_is_declined_or_older_changes_nothing(play):
@@ -370,7 +379,7 @@ def cheats(shape: tuple[int, int], most: float) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("cheat", list(cheats((2, 3), 1.0)))
 def test_a_sum_that_people_cannot_cast_is_left_out(cheat, play):
     """One of eight times the longest sum passes with a chance below 1e-6, and one of one number with 2⁻⁴⁰."""
-    batch = play.aggregator.ask_sum("first", play.members.mailbox).batch
+    batch = play.aggregator.ask_sum("first", play.members.mailbox)
     play.step(*HOSPITALS[:3])
     asked = play.members.consortium.sums().round_of(batch)
     lie = cheats(asked.shape, PEOPLE * np.sqrt(asked.request.form.norm_squared))[cheat]

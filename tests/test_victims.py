@@ -24,7 +24,6 @@ from tutelage.cli import consortium
 from tutelage.cli.app import _VERBS, _load
 from tutelage.exceptions import ConfigError, TutelageError
 from tutelage.federation import Identity, Mailbox, Role
-from tutelage.federation.mpc.links import Transcript
 from tutelage.privacy import ONE_TEACHER
 from tutelage.students import export_onnx
 from tutelage_reproductions import Record, Row, command
@@ -96,7 +95,6 @@ PYTHON: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "PrivacyCard.save": (lambda path: fitted().card().save(path), RESULTS),
     "export_onnx": (lambda path: export_onnx(STUDENT, path), ("",)),
     "VoteHistogram.save": (COUNTS.save, ("",)),
-    "Transcript": (lambda path: Transcript(path).close(), ("",)),
     "Ledger.create": (lambda path: Ledger.create(path, epsilon=1.0, delta=1e-5, unit=ONE_TEACHER), ("",)),
     "Identity.save": (lambda path: Identity.generate("n", Role.ENTITY).save(path), KEYS),
     "Mailbox": (lambda path: Mailbox(path).put_member(MEMBER), ("", "members", f"members/{MEMBER_FILE}")),

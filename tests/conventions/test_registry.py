@@ -47,12 +47,9 @@ def test_settings_are_the_fields_of_the_class(entry):
     assert entry_of(made) is entry
 
 
-@pytest.mark.parametrize(
-    "known", [CENTRAL, {entry.name: entry for entry in ENTRIES if entry.federated}], ids=["central", "federated"]
-)
-def test_settings_of_one_name_are_the_same_option(known):
+def test_settings_of_one_name_are_the_same_option():
     meanings = {}
-    for entry in known.values():
+    for entry in CENTRAL.values():
         for setting in entry.settings:
             meanings.setdefault(setting.name, set()).add((setting.help, entry.type_of(setting)))
     assert all(len(found) == 1 for found in meanings.values())

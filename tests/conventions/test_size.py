@@ -16,11 +16,11 @@ CEILINGS = {
     "_internal": 1_345,
     "accounting": 2_735,
     "audit": 1_630,
-    "cli": 4_580,
+    "cli": 4_575,
     "datasets": 170,
     "estimator": 2_160,
     "features": 2_885,
-    "federation": 4_800,
+    "federation": 4_515,
     "ledger": 2_785,
     "mechanisms": 1_180,
     "methods": 2_545,
@@ -32,7 +32,7 @@ CEILINGS = {
     "testing": 385,
     "root": 4_770,
 }
-TEST_LINES = 34_360
+TEST_LINES = 34_270
 
 
 def lines_of(*paths: Path) -> int:

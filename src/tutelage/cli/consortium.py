@@ -20,10 +20,9 @@ from tutelage.cli.terms import TermsFile
 from tutelage.cli.text import AsJson, interruption_says, plain_console, print_json, say, verb_group
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.federation import Aggregator, Consortium, Home, Identity, Mailbox, Role
-from tutelage.federation.consortium import owner_name
 from tutelage.federation.documents import listed
 from tutelage.federation.invites import Invite, Place
-from tutelage.federation.keys import Member, host_and_port
+from tutelage.federation.keys import host_and_port
 from tutelage.federation.mailbox import BatchStatus, batch_status, consortium_status
 from tutelage.federation.serving import Rows, Serving, changes_of, made_up_ledger
 from tutelage.federation.sums import REHEARSAL, Round
@@ -64,7 +63,7 @@ def new(
         draft, identity = file.draft(), Identity.generate(file.coordinator, Role.AGGREGATOR)
         home.mkdir(mode=0o700, parents=True)
         identity.save(home)
-        _make_ledger(home, file, draft, identity.member)
+        _make_ledger(home, file, draft, file.coordinator)
     else:
         server, mailbox = before.server, None if before.server else Path(before.mailbox)
         file = file.numbered(TermsFile.of(before.terms).identifier)
@@ -126,7 +125,7 @@ def join(
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         identity.save(folder)
         if role is Role.ENTITY:
-            _make_ledger(folder, file, draft, identity.member)
+            _make_ledger(folder, file, draft, found.name)
         found.unpack(folder / _KIT)
         mail = found.mailbox or str((folder / _MAIL).resolve())
         table = None if data is None else str(data.resolve())
@@ -206,12 +205,11 @@ def run(
 @consortium.command()
 def status(home: HomeArgument, as_json: AsJson = False) -> None:
     """Print who has joined and answered, and whom the others wait for. All printed values are public."""
-    box, member = Mailbox(Place.load(home).mailbox), Home(home)
-    if not member.has_joined():
+    box, terms = Mailbox(Place.load(home).mailbox), Home(home).joined()
+    if terms is None:
         names = sorted({one.name for one in box.members()})
         say(f"No roster is accepted yet. Members with keys in the mailbox: {listed(names) or 'none'}.")
         return
-    terms = member.consortium()
     batches, refused = consortium_status(terms, box)
     if as_json:
         found = {"fingerprint": terms.fingerprint, "roster": terms.roster, "words": terms.words}
@@ -259,9 +257,9 @@ def _require_finished(home: Path) -> None:
         raise ConfigError(f"--home must be a new folder, or that of a member. {home} holds other files: name another.")
 
 
-def _make_ledger(home: Path, file: TermsFile, draft: Consortium, member: Member) -> None:
+def _make_ledger(home: Path, file: TermsFile, draft: Consortium, member: str) -> None:
     given: Any = {"epsilon": file.privacy.epsilon, "delta": file.privacy.delta, "suited_to": draft.scheme.event_of()}
-    Ledger.create(home / _LEDGER, unit=draft.unit, owner=owner_name(member), **given)
+    Ledger.create(home / _LEDGER, unit=draft.unit, owner=member, **given)
 
 
 def _kits(home: Path, file: TermsFile, server: str) -> dict[str, dict[str, bytes]]:
@@ -330,8 +328,8 @@ def _carried(home: Path, place: Place) -> Iterator[Callable[[], None]]:
     from tutelage.federation import kits
 
     server = home / _KITS / kits.SERVER
-    start = partial(kits.start_server, server) if server.exists() else partial(kits.start_client, home / _KIT)
-    carrier = start(Path(place.mailbox))
+    start = partial(kits.start, server if server.exists() else home / _KIT, Path(place.mailbox))
+    carrier = start()
 
     def wait() -> None:
         nonlocal carrier
@@ -340,7 +338,7 @@ def _carried(home: Path, place: Place) -> Iterator[Callable[[], None]]:
             carrier.stop()
             say(f"The connection to {place.server} ended, and is made again. {carrier.log} says more.", err=True)
             time.sleep(_AFTER_FAULT)
-            carrier = start(Path(place.mailbox))
+            carrier = start()
 
     try:
         yield wait
@@ -395,12 +393,12 @@ def _assembled(serving: Serving, file: TermsFile, without: list[str], wait: Call
     while missing := needed - (present := file.present(serving.mailbox.members())).keys():
         serving.step()
         tell(f"Waiting for {listed(sorted(missing))} to run `tutelage consortium serve`.")
-    before = serving.home.consortium() if serving.home.has_joined() else None
+    before = serving.home.joined()
     wanted = file.consortium([present[name] for name in needed], 0 if before is None else before.roster + 1)
     if before is None or changes_of(before, wanted):
         serving.mailbox.put_roster(wanted)
         serving.step()
-        if not serving.home.has_joined() or serving.home.consortium().roster_hash != wanted.roster_hash:
+        if (now := serving.home.joined()) is None or now.roster_hash != wanted.roster_hash:
             raise Exit(1)
     terms = serving.home.consortium()
     while not _can_begin(terms, accepted := {*serving.mailbox.accepted(terms)}):
@@ -416,9 +414,9 @@ def _can_begin(terms: Consortium, accepted: set[str]) -> bool:
 
 def _released(serving: Serving, terms: Consortium, release: str, wait: Callable[[], None]) -> Round:
     """Ask for all sums of a release, one after another, and return what follows the last one."""
-    ledger = made_up_ledger(terms) if release.startswith(REHEARSAL) else serving.ledger
-    aggregator, begun = Aggregator(serving.home, ledger, keys_changed=True), time.monotonic()
-    while (batch := aggregator.ask_sum(release, serving.mailbox).batch) is not None:
+    ledger = made_up_ledger(terms) if release.startswith(REHEARSAL) else serving.budget()
+    aggregator, begun = Aggregator(serving.home, ledger), time.monotonic()
+    while (batch := aggregator.ask_sum(release, serving.mailbox)) is not None:
         number = terms.sums().round_of(batch).number + 1
         say(f"Release {release}: asked for sum {number} of {len(terms.sums().events)}.", err=True)
         said = 0

@@ -1,9 +1,8 @@
-"""The aggregator: asks public queries, receives labels or perturbed ballots, and sees no vote."""
+"""The aggregator: asks public queries, receives labels or noisy sums, and sees no vote."""
 
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import partial
-from typing import Any, Final, NamedTuple, cast, final
+from typing import Any, Final, NamedTuple, final
 
 import msgspec
 import numpy as np
@@ -16,36 +15,27 @@ from tutelage.exceptions import (
     FederationError,
     ForgedMessageError,
     InvalidDataError,
-    InvalidParameterError,
     QuorumError,
     StaleBatchError,
 )
 from tutelage.federation.batches import Batch
+from tutelage.federation.consortium import Scheme
+from tutelage.federation.documents import require_room
 from tutelage.federation.keys import Role
-from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, Opened, batch_status, sent_by_entities, unseal
-from tutelage.federation.schemes import LocalVotes, Shared
+from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, Opened, batch_status, unseal
 from tutelage.federation.sums import Round, SharedSums
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
-from tutelage.mechanisms.local import Decoder, decode
 
 _ASKED, _BATCH = "asked", "batch"
 _OPENED, _ENTITIES = "opened", "entities.json"  # where whose ballots are in a sum is kept
 
 
-class Asked(NamedTuple):
-    """Result of asking about rows."""
-
-    batch: Batch | None  # announced; None where every row had been answered before, or every round is collected
-    new: int  # how many of the rows it holds; of a sum, 1 for a round
-
-
 class Collected(NamedTuple):
     """The outcome of a batch; public."""
 
-    labels: IntArray  # class index per query, or −1 where the mechanism, or every entity, abstained
+    labels: IntArray  # class index per query, or −1 where the mechanism abstained
     entities: tuple[str, ...]  # whose votes are in them
-    left_out: dict[str, str]  # local model: entities whose ballots could not be used, and why
 
 
 class CollectedSum(NamedTuple):
@@ -54,45 +44,34 @@ class CollectedSum(NamedTuple):
     values: IntArray  # (classes, numbers), the noisy sum of all ballots
     entities: tuple[str, ...]  # whose ballots are in it
     round: Round  # what follows: its `classifier` is the student so far
-    rounds_left: int  # after the last one the student is final
 
 
 @final
 class Aggregator:
-    """The member that asks for labels: it announces signed batches, and spends from its ledger in the secure model.
+    """The member that asks for labels: it announces signed batches.
 
-    In the secure model a batch is spent from the aggregator's ledger before it is announced, once, however often its
-    computation is tried; a row that was answered is never asked again. In the local model every entity keeps a budget
-    of its own and the aggregator needs none.
+    A batch is spent from the aggregator's ledger before it is announced, once, however often its computation is tried;
+    a row that was answered is never asked again.
 
     Parameters
     ----------
     home : Home
         The folder of the aggregator of a consortium.
-    ledger : Ledger or None
-        The consortium's budget for everything that is ever opened, of the unit that the terms protect; None in the
-        local model. One that belongs to another member is refused (`LedgerMismatchError`).
-    keys_changed : bool
-        The ledger is this aggregator's own and was used with earlier keys of it.
+    ledger : Ledger
+        The consortium's budget for everything that is ever opened, of the unit that the terms protect. One that belongs
+        to another member is refused (`LedgerMismatchError`).
     """
 
-    def __init__(self, home: Home, ledger: Ledger | None, *, keys_changed: bool = False) -> None:
+    def __init__(self, home: Home, ledger: Ledger) -> None:
         self._home, self._ledger, self._member = home, ledger, home.identity.member
         terms = home.consortium_as(Role.AGGREGATOR)
         self.consortium: Final = terms
-        if (ledger is not None) != (Role.AGGREGATOR in terms.scheme.spenders):
-            raise InvalidParameterError(
-                "`ledger` of Aggregator must be a Ledger: in the secure model, labels are spent from it. Got None."
-                if ledger is None
-                else "`ledger` of Aggregator must be None in the local model, where every entity keeps its own budget."
-            )
-        if ledger is not None:
-            terms.require_own(ledger, self._member, keys_changed=keys_changed)
+        terms.require_own(ledger, self._member)
 
-    def ask(self, rows: npt.ArrayLike, mailbox: Mailbox, *, new_batch: bool = False) -> Asked:
-        """Announce the rows that have no label yet as one batch, and spend its budget; a refusal spends nothing.
+    def ask(self, rows: npt.ArrayLike, mailbox: Mailbox, *, new_batch: bool = False) -> Batch | None:
+        """Announce the rows that have no label yet as one batch, and spend its budget; return it, or None if all have.
 
-        A repeated call after a crash announces the same batch.
+        A refusal spends nothing. A repeated call after a crash announces the same batch.
 
         Parameters
         ----------
@@ -110,7 +89,7 @@ class Aggregator:
             raise InvalidDataError(f"`rows` must hold at least one public row. Got shape {asked.shape}.")
         return self._announced(asked, mailbox, new_batch=new_batch)
 
-    def ask_sum(self, release: str, mailbox: Mailbox, *, new_batch: bool = False) -> Asked:
+    def ask_sum(self, release: str, mailbox: Mailbox, *, new_batch: bool = False) -> Batch | None:
         """Announce the first sum of a release that is not collected yet, and spend its budget; otherwise as `ask`."""
         self.consortium.sums()
         return self._announced(release, mailbox, new_batch=new_batch)
@@ -123,29 +102,28 @@ class Aggregator:
             raise StaleBatchError(f"Release {release!r} is not complete. Ask for its sums, and collect them.")
         return self._following(earlier[-1])
 
-    def _announced(self, asked: Any, mailbox: Mailbox, *, new_batch: bool) -> Asked:
+    def _announced(self, asked: Any, mailbox: Mailbox, *, new_batch: bool) -> Batch | None:
         before = None
         for draft in self.consortium.scheme.drafts(asked, self._ledger):
             earlier = self._earlier(draft.name)
-            if earlier and self.is_collected(earlier[-1]):
+            if earlier and (paid := self._reserved(earlier[-1])) is not None and self._ledger.is_settled(paid):
                 before = earlier[-1]
                 mailbox.put_collected(self._home.identity, before, self.consortium)
                 continue
             self.consortium.require_size(draft.queries)
             if new_batch or not earlier:
-                if self._ledger is not None:  # nothing is begun in vain
-                    self._ledger.require(draft.event, draft.queries)
+                self._ledger.require(draft.event, draft.queries)  # nothing is begun in vain
                 row = draft.rows(None if before is None else self._following(before))
                 made = Batch.make(self._home.identity, self.consortium, row).to_bytes()
                 kept = self._home.keep(_ASKED, f"{draft.name}-{len(earlier)}", {_BATCH: made})  # or what was kept first
                 earlier.append(self._own(kept[_BATCH]))
             batch = earlier[-1]
-            if self._ledger is not None and self._reserved(batch) is None:
-                mailbox.require_room([mailbox.batch_path(batch.identifier, self.consortium)])
-                self.consortium.reserve(self._ledger, batch, self._member, batch.n_queries)
+            if self._reserved(batch) is None:
+                require_room(mailbox.batch_path(batch.identifier, self.consortium))
+                self.consortium.reserve(self._ledger, batch, self._member, self.consortium.scheme.event_of(batch))
             mailbox.put_batch(batch, self.consortium)
-            return Asked(batch, batch.n_queries)
-        return Asked(None, 0)
+            return batch
+        return None
 
     def _earlier(self, name: str) -> list[Batch]:
         found: list[Batch] = []
@@ -157,27 +135,16 @@ class Aggregator:
         """Return a batch that was asked, signed by the present keys."""
         return Batch.from_bytes(kept, self.consortium, own=True).signed_by(self._home.identity)
 
-    def collect(self, batch: Batch, mailbox: Mailbox, *, decoder: Decoder | None = None) -> Collected:
-        """Return the labels of a batch: recombined from the computing parties' shares, or decoded from ballots.
+    def collect(self, batch: Batch, mailbox: Mailbox) -> Collected:
+        """Return the labels of a batch, recombined from the computing parties' shares.
 
-        Where too few answered, `QuorumError`.
-
-        Parameters
-        ----------
-        batch, mailbox : Batch and Mailbox
-            What was asked, and where the answers lie.
-        decoder : Decoder, optional
-            How perturbed ballots become labels, in the local model. Default: as for `mechanisms.local.decode`.
+        If they are not complete, `QuorumError`.
         """
         votes = self.consortium.scheme
         if isinstance(votes, SharedSums):
             raise FederationError("The terms are about sums of ballots. Use `collect_sum`.")
-        if isinstance(votes, LocalVotes):
-            return self._decoded(votes, batch, mailbox, decoder)
-        if decoder is not None:
-            raise InvalidParameterError("`decoder` is for the local model. Leave it out.")
         found, entities = self._opened_together(votes, batch, mailbox)
-        return Collected(self._settled(votes, batch, found), entities, {})
+        return Collected(self._settled(votes, batch, found), entities)
 
     def collect_sum(self, batch: Batch, mailbox: Mailbox) -> CollectedSum:
         """Return the noisy sum of one round, added up from the computing parties' shares, and the student so far."""
@@ -185,8 +152,7 @@ class Aggregator:
         sums.round_of(batch)
         opened, entities = self._opened_together(sums, batch, mailbox)
         self._home.keep(_OPENED, batch.identifier, {_ENTITIES: canonical(entities).encode()})
-        values, following = self._settled(sums, batch, opened), self._following(batch)
-        return CollectedSum(values, entities, following, len(sums.events) - following.number)
+        return CollectedSum(self._settled(sums, batch, opened), entities, self._following(batch))
 
     def _following(self, batch: Batch) -> Round:
         """Return what follows a collected round."""
@@ -198,14 +164,9 @@ class Aggregator:
         return sums.round_after(asked, self._remembered(sums, batch, asked.shape), entities)
 
     def _reserved(self, batch: Batch) -> Reservation | None:
-        return self._ledger and self.consortium.reserved(self._ledger, batch, self._member)
+        return self.consortium.reserved(self._ledger, batch, self._member)
 
-    def is_collected(self, batch: Batch) -> bool:
-        """Return whether the ledger has the labels of a batch; in the local model nothing is known of that."""
-        reservation = self._reserved(batch)
-        return self._ledger is not None and reservation is not None and self._ledger.is_settled(reservation)
-
-    def _opened_together(self, scheme: Shared[Any], batch: Batch, mailbox: Mailbox) -> tuple[IntArray, tuple[str, ...]]:
+    def _opened_together(self, scheme: Scheme, batch: Batch, mailbox: Mailbox) -> tuple[IntArray, tuple[str, ...]]:
         """Return what the parties' shares of any one computation open to, and whose answers are in it."""
         contradiction, runs = None, {}
         for party, run, share in self._answers(batch, mailbox):
@@ -239,10 +200,10 @@ class Aggregator:
                     found = made(parse(head, "opened", damaged), Opened, damaged)
                     yield party.name, (found.run, found.entities), share
 
-    def _settled(self, scheme: Shared[Any], batch: Batch, outcome: IntArray) -> IntArray:
+    def _settled(self, scheme: Scheme, batch: Batch, outcome: IntArray) -> IntArray:
         """Charge the ledger for what was opened, once, and return the outcome that counts."""
         ledger, reservation = self._ledger, self._reserved(batch)
-        if ledger is None or reservation is None:
+        if reservation is None:
             raise StaleBatchError(f"Batch {batch.identifier} is not in this ledger. Name the one it was asked with.")
         if not ledger.is_settled(reservation):
             hashes = scheme.hashes(ledger, batch)
@@ -250,16 +211,8 @@ class Aggregator:
             ledger.settle(reservation, dict(zip(hashes, answers, strict=True)), scheme.happened(outcome, batch))
         return self._remembered(scheme, batch, outcome.shape)
 
-    def _remembered(self, scheme: Shared[Any], batch: Batch, shape: tuple[int, ...]) -> IntArray:
+    def _remembered(self, scheme: Scheme, batch: Batch, shape: tuple[int, ...]) -> IntArray:
         """Return the answers that count."""
-        ledger = cast("Ledger", self._ledger)
-        hashes = scheme.hashes(ledger, batch)
-        remembered = ledger.recall(hashes)
+        hashes = scheme.hashes(self._ledger, batch)
+        remembered = self._ledger.recall(hashes)
         return np.array([remembered[query] for query in hashes], dtype=np.int64).reshape(shape)
-
-    def _decoded(self, votes: LocalVotes, batch: Batch, mailbox: Mailbox, decoder: Decoder | None) -> Collected:
-        terms, read = self.consortium, partial(votes.read, queries=batch.n_queries)
-        reports, left_out = sent_by_entities(self._home.identity, terms, batch, mailbox, read)
-        terms.require_quorum(reports, left_out)
-        labels = decode(np.stack(list(reports.values())), votes.mechanism, terms.n_classes, decoder)
-        return Collected(labels, tuple(reports), left_out)

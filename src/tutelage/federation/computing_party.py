@@ -4,7 +4,6 @@ import hashlib
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, cast, final
 
 import msgspec
@@ -13,13 +12,18 @@ from msgspec import Meta
 
 from tutelage._internal.records import AnotherFormatError, made, named, parse
 from tutelage.digests import canonical
-from tutelage.exceptions import FederationError, ForgedMessageError, PartyLostError, StaleBatchError
+from tutelage.exceptions import (
+    FederationError,
+    ForgedMessageError,
+    InvalidDataError,
+    PartyLostError,
+    StaleBatchError,
+)
 from tutelage.federation.batches import Batch
 from tutelage.federation.consortium import Consortium
 from tutelage.federation.keys import Role, host_and_port
-from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, Opened, seal, sent_by_entities
+from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, Opened, seal, unseal
 from tutelage.federation.mpc import Endpoint, Session, run_party
-from tutelage.federation.schemes import Shared
 from tutelage.federation.sharing import HEAD_BYTES, MODULUS, SPLIT_NAME_BYTES, decode
 
 _BEGUN, _AGREED = "computed", "entities.json"  # where a party keeps what a batch was begun with
@@ -98,7 +102,6 @@ class Computed(NamedTuple):
 
     entities: tuple[str, ...]  # whose votes are in the labels
     left_out: dict[str, str]  # entities whose envelopes could not be used, and why; not those that sent none
-    queries: int
     bytes_sent: int  # to the two other parties
 
 
@@ -122,11 +125,7 @@ class ComputingParty:
     def __init__(self, home: Home) -> None:
         self._home = home
         self.consortium: Final = home.consortium_as(Role.COMPUTING)
-        scheme = self.consortium.scheme
-        if not isinstance(scheme, Shared):
-            kind = type(scheme.mechanism).__name__
-            raise FederationError(f"{kind} is a local mechanism: nothing is computed on shares.")
-        self._scheme: Final = scheme
+        self._scheme: Final = self.consortium.scheme
         self._place = self.consortium.computing_parties.index(home.identity.member)
 
     def compute(
@@ -137,7 +136,6 @@ class ComputingParty:
         timeout: float = 600.0,
         listen: tuple[str, int] | None = None,
         waiting: Callable[[tuple[str, ...]], object] | None = None,
-        transcript: Path | None = None,
     ) -> Computed:
         """Compute the labels of a batch, or the sum of its ballots, and send the aggregator this party's share of it.
 
@@ -154,8 +152,6 @@ class ComputingParty:
             Host and port to listen at, if they are not those of the terms: behind an address translation.
         waiting : function of a tuple of str, optional
             Called every two seconds while connecting, with the names of those that are still missing.
-        transcript : path, optional
-            File to write all to that this party receives, shares or opens, for an audit; as private as its shares.
 
         Raises
         ------
@@ -192,7 +188,6 @@ class ComputingParty:
             timeout=timeout,
             listen=listen,
             waiting=waiting,
-            transcript=transcript,
         )
         if isinstance(found, FederationError):
             raise found
@@ -200,17 +195,21 @@ class ComputingParty:
         header = Header.of(self.consortium, batch, Kind.LABELS, me.member.name, aggregator.name)
         content = canonical(named("opened", Opened(run, entities))).encode() + b"\n" + result
         mailbox.put_labels(batch, me.member, aggregator, run, seal(me, aggregator, header, content))
-        return Computed(entities, left_out, batch.n_queries, bytes_sent)
+        return Computed(entities, left_out, bytes_sent)
 
     def _held(self, batch: Batch, mailbox: Mailbox) -> tuple[dict[str, EntityShares], dict[str, str]]:
         """Return the shares that this party can use, and why it cannot use others."""
-        shape = self._scheme.shape(batch)
-
-        def read(payload: bytes) -> EntityShares:
-            blocks, digest = decode(payload[HEAD_BYTES:], shape), hashlib.sha256(payload).hexdigest()
-            return EntityShares(payload[:SPLIT_NAME_BYTES].hex(), blocks, digest)
-
-        held, left_out = sent_by_entities(self._home.identity, self.consortium, batch, mailbox, read)
+        shape, me = self._scheme.shape(batch), self._home.identity
+        held, left_out = dict[str, EntityShares](), dict[str, str]()
+        for entity in self.consortium.entities:
+            header = Header.of(self.consortium, batch, Kind.SHARES, entity.name, me.member.name)
+            try:
+                if (envelope := mailbox.answer(batch, entity, me.member)) is not None:
+                    payload = unseal(me, entity, header, envelope)
+                    blocks, digest = decode(payload[HEAD_BYTES:], shape), hashlib.sha256(payload).hexdigest()
+                    held[entity.name] = EntityShares(payload[:SPLIT_NAME_BYTES].hex(), blocks, digest)
+            except (FederationError, InvalidDataError) as error:
+                left_out[entity.name] = str(error)
         if (people := self._scheme.people_of(batch)) is not None:
             self._home.require_known(people)
             held = {name: shares for name, shares in held.items() if name in people}

@@ -12,7 +12,7 @@ from tutelage._internal.records import made, parse
 from tutelage._internal.validation import integer_at_least
 from tutelage.accounting import data_independent
 from tutelage.digests import canonical
-from tutelage.events import Repeated
+from tutelage.events import Event, Repeated
 from tutelage.exceptions import (
     FederationError,
     InvalidDataError,
@@ -23,24 +23,20 @@ from tutelage.exceptions import (
 from tutelage.federation.batches import Batch
 from tutelage.federation.documents import MOST_BYTES_OF_A_DOCUMENT, listed, read_within, write_once
 from tutelage.federation.keys import Member, Role
-from tutelage.federation.schemes import MOST_QUERIES, LocalVotes, SharedVotes
+from tutelage.federation.schemes import MOST_QUERIES, SharedVotes
+from tutelage.federation.sharing import PARTIES
 from tutelage.federation.sums import SharedSums
 from tutelage.federation.terms import Terms
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
-from tutelage.mechanisms import NoisySum
-from tutelage.mechanisms.registry import CENTRAL, LOCAL
+from tutelage.mechanisms import ConfidentGNMax, GNMax, NoisySum
 from tutelage.privacy import ONE_ENTITY, PublicEpsilon
 
 _MOST_CLASSES = 2**20
 
-AnyScheme = SharedVotes | LocalVotes | SharedSums
+Scheme = SharedVotes | SharedSums
 # The one decision how a consortium answers. Everything that depends on it is in these classes.
-SCHEMES: Mapping[type[Any], type[AnyScheme]] = {
-    **{entry.kind: SharedVotes for entry in CENTRAL.values() if entry.federated},
-    **{entry.kind: LocalVotes for entry in LOCAL.values()},
-    NoisySum: SharedSums,
-}
+SCHEMES: Mapping[type[Any], type[Scheme]] = {GNMax: SharedVotes, ConfidentGNMax: SharedVotes, NoisySum: SharedSums}
 _BY_NAME = {kind.__name__: kind for kind in SCHEMES}
 _WHY_NOT = {
     "LNMax": " Shares of Laplace noise have no exact sampler here.",
@@ -58,20 +54,19 @@ class Consortium(Terms):
     name : str
         What people call it.
     members : tuple of Member
-        Two or more entities, one aggregator and, for a secure mechanism, three computing parties in party order.
+        Two or more entities, one aggregator, and three computing parties in party order.
     classes : tuple of str
         Labels as the tables of the hospitals spell them; ballots and labels are indices of these.
-    mechanism : GNMax, ConfidentGNMax, NoisySum or a local mechanism
+    mechanism : GNMax, ConfidentGNMax or NoisySum
         How a query is answered. Noise is in votes of the whole consortium for the first two, in lengths of the longest
-        ballot for a sum, in an entity's own vote for a local one.
+        ballot for a sum.
     teachers_per_entity : int
-        The most ballots that one entity casts per query; 1 for a local mechanism and for a sum.
+        The most ballots that one entity casts per query; 1 for a sum.
     quorum : int
         Entities that must answer a batch before anything of it is opened.
     colluding : int
         Entities that may pool what they know of their own noise; the noise of the other ``quorum - colluding`` alone
-        is as strong as the mechanism says. 1 covers each entity that looks at the labels on its own. 0 for a local
-        mechanism, where every entity's noise protects it whatever the others do.
+        is as strong as the mechanism says. 1 covers each entity that looks at the labels on its own.
     unit : PrivacyUnit
         Whose change moves one ballot of one entity.
     people : tuple of int, optional
@@ -100,8 +95,8 @@ class Consortium(Terms):
         self.scheme.check_ballots()
 
     @cached_property
-    def scheme(self) -> AnyScheme:
-        """Everything that differs between shared votes, local votes and shared sums."""
+    def scheme(self) -> Scheme:
+        """Everything that differs between votes and sums."""
         return SCHEMES[type(self.mechanism)](self, cast("Any", self.mechanism))
 
     def sums(self) -> SharedSums:
@@ -141,7 +136,7 @@ class Consortium(Terms):
             f"for {self.quorum}. Nothing was opened.{missing}{reasons}"
         )
 
-    def require_own(self, ledger: Ledger, member: Member, *, keys_changed: bool) -> None:
+    def require_own(self, ledger: Ledger, member: Member) -> None:
         """Refuse a ledger that protects another unit than the terms, or that belongs to another member.
 
         A ledger that names no owner becomes that of the first payer.
@@ -149,25 +144,20 @@ class Consortium(Terms):
         if ledger.unit != self.unit:
             raise LedgerMismatchError(f"The ledger protects one {ledger.unit}, the consortium one {self.unit}.")
         charges = (charge.reserved.content.get("batch", "").split("/") for charge in ledger.history().charges)
-        payers = {parts[3] for parts in charges if len(parts) == 4 and parts[0] == self.fingerprint}
-        owner = next(iter(payers - {member.name}), None)
-        if owner is None and not keys_changed and ledger.owner not in (None, owner_name(member)) and not payers:
-            names = {owner_name(each): each.name for each in self.members}
-            owner = names.get(str(ledger.owner), f"the member with the fingerprint {ledger.owner}")
-        if owner is not None:
+        owners = {parts[3] for parts in charges if len(parts) == 4 and parts[0] == self.fingerprint}
+        if others := {*owners, ledger.owner or member.name} - {member.name}:
             raise LedgerMismatchError(
-                f"{ledger.path or 'The ledger in memory'} is the ledger of {owner}, not of {member.name}. Nothing was "
-                f"spent. Name the ledger of {member.name}; if this is the one and {member.name} has made new keys "
-                "since, pass `keys_changed=True`."
+                f"{ledger.path or 'The ledger in memory'} is the ledger of {listed(sorted(others))}, not of "
+                f"{member.name}. Nothing was spent. Name the ledger of {member.name}."
             )
 
     def reserved(self, ledger: Ledger, batch: Batch, member: Member) -> Reservation | None:
         """Return what `reserve` spent on a batch for this member, or None."""
         return ledger.reserved_for(self._charge(batch, member))
 
-    def reserve(self, ledger: Ledger, batch: Batch, member: Member, queries: int, event: Any = None) -> Reservation:
-        """Spend what the first `queries` queries of a batch cost at most, once, however often it is called."""
-        return ledger.reserve(event or self.scheme.event_of(batch), queries, batch=self._charge(batch, member))
+    def reserve(self, ledger: Ledger, batch: Batch, member: Member, event: Event) -> Reservation:
+        """Spend what a batch costs at most if each query is this event, once, however often it is called."""
+        return ledger.reserve(event, batch.n_queries, batch=self._charge(batch, member))
 
     def _charge(self, batch: Batch, member: Member) -> str:
         """Return what a ledger calls a batch: terms and rows are in it, so that no other batch is ever taken for it."""
@@ -197,13 +187,12 @@ class Consortium(Terms):
         checks = (
             ("teachers_per_entity", 1, self.scheme.most_teachers),
             ("quorum", 1, len(self.entities)),
-            ("colluding", 0, len(self.entities) if self.scheme.n_parties else 0),
+            ("colluding", 0, len(self.entities)),
         )
         for name, least, most in checks:
             value = integer_at_least(getattr(self, name), least, name, "Consortium")
             if value > most:
-                title = "" if self.scheme.n_parties else " with a local mechanism"
-                raise InvalidParameterError(f"`{name}` of Consortium{title} must be at most {most}. Got {value}.")
+                raise InvalidParameterError(f"`{name}` of Consortium must be at most {most}. Got {value}.")
             object.__setattr__(self, name, value)
         if self.unit == ONE_ENTITY and self.teachers_per_entity > 1:
             raise InvalidParameterError(
@@ -218,21 +207,14 @@ class Consortium(Terms):
             raise InvalidParameterError(
                 f"`classes` of Consortium must be 2 to {_MOST_CLASSES} labels. Got {self.n_classes}."
             )
-        needed = self.scheme.n_parties
         for role, least, most in (
             (Role.ENTITY, 2, len(self.members)),
             (Role.AGGREGATOR, 1, 1),
-            (Role.COMPUTING, needed, needed),
+            (Role.COMPUTING, PARTIES, PARTIES),
         ):
             found = len(self._with(role))
             if not least <= found <= most:
                 wanted = f"{least}" if least == most else f"{least} or more"
                 raise InvalidParameterError(
-                    f"`members` of Consortium with {type(self.mechanism).__name__} must have the role {role.value} "
-                    f"{wanted} times. Got {found}."
+                    f"`members` of Consortium must have the role {role.value} {wanted} times. Got {found}."
                 )
-
-
-def owner_name(member: Member) -> str:
-    """Return how a ledger names the member that it belongs to: the fingerprint of its public keys, without spaces."""
-    return member.fingerprint.replace(" ", "")

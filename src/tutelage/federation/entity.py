@@ -1,8 +1,8 @@
-"""The entity: owns sensitive data; its teachers' votes leave it noised, and in shares or perturbed one by one."""
+"""The entity: owns sensitive data; its votes and ballots leave it noised and in shares."""
 
 import warnings
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, cast, final
+from typing import Any, Final, cast, final
 
 import msgspec
 import numpy as np
@@ -21,6 +21,7 @@ from tutelage.exceptions import (
     StaleBatchError,
 )
 from tutelage.federation.batches import Batch
+from tutelage.federation.documents import require_room
 from tutelage.federation.keys import Member, Role
 from tutelage.federation.mailbox import Header, Home, Kind, Mailbox, batch_status, seal, sealed_by
 from tutelage.federation.sums import Round, SharedSums
@@ -38,22 +39,13 @@ _VOTES, _KEYS = "votes", "keys.json"  # with the keys that the shares were first
 _OF_PEOPLE = (NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY, NeighboringRelation.ADD_REMOVE_OR_CHANGE_WITHIN_SILO)
 
 
-class Vote(NamedTuple):
-    """Messages that an entity sends for one batch."""
-
-    recipients: tuple[str, ...]  # to whom it was sent, sealed
-    queries: int  # that were answered and spent; the first ones of the batch
-    repeated: bool  # whether they were made before and are sent again; ballots given now were not used
-
-
 @final
 class Entity:
     """An owner of data: answers batches of public queries as long as its own budget allows.
 
-    Privacy: in the secure model each entity adds its share of the noise before it splits its votes, so
-    that nothing unnoised ever exists outside; in the local model each ballot is perturbed by itself. The batch is spent
-    from the entity's own ledger before any noise is drawn, and what was made for a batch is stored before it leaves:
-    asked again, the same bytes leave again, never fresh noise.
+    Privacy: each entity adds its share of the noise before it splits its votes, so that nothing unnoised ever
+    exists outside. The batch is spent from the entity's own ledger before any noise is drawn, and what was made for a
+    batch is stored before it leaves: asked again, the same bytes leave again, never fresh noise.
 
     Parameters
     ----------
@@ -62,40 +54,27 @@ class Entity:
     ledger : Ledger
         The budget of this entity's own data, of the unit that the terms protect. One that belongs to another member is
         refused (`LedgerMismatchError`).
-    keys_changed : bool
-        The ledger is this entity's own and was used with earlier keys of it.
     """
 
-    def __init__(self, home: Home, ledger: Ledger, *, keys_changed: bool = False) -> None:
+    def __init__(self, home: Home, ledger: Ledger) -> None:
         self._home, self._ledger, self._member = home, ledger, home.identity.member
         self.consortium: Final = (terms := home.consortium_as(Role.ENTITY))
-        terms.require_own(ledger, self._member, keys_changed=keys_changed)
-        self._recipients: Final = terms.computing_parties or (terms.aggregator,)
-        self._kind: Final = Kind.SHARES if terms.computing_parties else Kind.BALLOTS
-
-    def bind(self, digest: bytes, *, changed: bool = False) -> None:
-        """Tie this entity's ledger to its data, or check that it is still tied to them.
-
-        `digest` is of the private rows, `tutelage.digests.data_digest` or a hash of their file; only a keyed
-        hash of it is kept. Other data are refused (`LedgerMismatchError`), unless they are said to have `changed`:
-        people came or left. The budget spent on earlier and present people stays spent.
-        """
-        self._ledger.bind(digest, changed=changed)
+        terms.require_own(ledger, self._member)
+        self._recipients: Final = terms.computing_parties
 
     @on_one_day()
-    def vote(self, batch: Batch, ballots: npt.ArrayLike, mailbox: Mailbox) -> Vote:
-        """Send sealed votes on a batch: noised and in shares, or perturbed one by one; the same ones if asked again.
+    def vote(self, batch: Batch, ballots: npt.ArrayLike, mailbox: Mailbox) -> bool:
+        """Send the noised votes on a batch, in sealed shares; return whether they were made before and are sent again.
 
-        A refusal spends nothing. A batch that was voted on, and whose envelopes are lost, is refused: fresh
-        noise would be a second release.
+        Ballots given again are not used. A refusal spends nothing. A batch that was voted on, and whose envelopes are
+        lost, is refused: fresh noise would be a second release.
 
         Parameters
         ----------
         batch : Batch
             The aggregator's queries.
         ballots : integer array of shape (teachers, queries)
-            Class index per teacher of this entity and query, or −1 for an abstention; private. One row in the local
-            model, without abstentions.
+            Class index per teacher of this entity and query, or −1 for an abstention; private.
         mailbox : Mailbox
             Folder that receives the envelopes after they are stored and their budget is spent.
         """
@@ -103,13 +82,13 @@ class Entity:
             raise FederationError("The terms are about sums of ballots. Use `cast` with the private rows.")
         self._require_current(batch)
         self.consortium.require_size(batch.n_queries)
-        return self._answer(batch, mailbox, votes.checked(ballots, batch.n_queries), None, "")
+        return self._answer(batch, mailbox, votes.checked(ballots, batch.n_queries), votes.event_of(), "")
 
     @on_one_day()
     def cast(
         self, batch: Batch, X: Any, y: npt.ArrayLike, mailbox: Mailbox, *, entity_ids: npt.ArrayLike | None = None
-    ) -> Vote:
-        """Send the sum of this entity's ballots in one round, noised and in shares; the same again if asked again.
+    ) -> bool:
+        """Send the noised sum of this entity's ballots in one round, in sealed shares; return as `vote` does.
 
         A refusal spends nothing, for the same reasons as in `vote`, and the budget must allow this round and
         all rounds that are left. Before anything is spent, `PreflightWarning` tells the owner alone of columns that
@@ -146,7 +125,7 @@ class Entity:
                 warnings.warn(told, PreflightWarning, stacklevel=3)
         return self._answer(batch, mailbox, totals, sums.event_from(asked.number), gone)
 
-    def _answer(self, batch: Batch, mailbox: Mailbox, ballots: IntArray, rest: Event | None, gone: str) -> Vote:
+    def _answer(self, batch: Batch, mailbox: Mailbox, ballots: IntArray, rest: Event, gone: str) -> bool:
         """Pay for a batch once, store what is sent before it leaves, and send it; `gone` is as for `leave_out`."""
         name = f"{batch.identifier}-{batch.query_hash[:32]}"
         recipients = [member.name for member in self._recipients]
@@ -162,7 +141,7 @@ class Entity:
                         "Restore them; new ones would hold fresh noise, which is another release."
                     )
                 # A batch that was paid for before somebody withdrew is made without that person, or refused.
-                self.consortium.reserve(self._ledger, batch, self._member, reservation.queries, reservation.event)
+                self.consortium.reserve(self._ledger, batch, self._member, reservation.event)
                 payloads = self.consortium.scheme.payloads(ballots, reservation, SystemNoise())
                 made = dict(zip(recipients, payloads, strict=True)) | {_KEYS: keys}
                 stored = self._home.keep(_VOTES, name, made)
@@ -178,11 +157,11 @@ class Entity:
             )
         for member in self._recipients:
             self._send(batch, mailbox, member, stored[member.name])
-        return Vote(tuple(recipients), reservation.queries, repeated)
+        return repeated
 
     def _send(self, batch: Batch, mailbox: Mailbox, recipient: Member, payload: bytes) -> None:
         """Seal what was stored, unless it lies in the mailbox: what is sealed again has other bytes."""
-        header = Header.of(self.consortium, batch, self._kind, self._member.name, recipient.name)
+        header = Header.of(self.consortium, batch, Kind.SHARES, self._member.name, recipient.name)
         if (there := mailbox.answer(batch, self._member, recipient)) is None:
             envelope = seal(self._home.identity, recipient, header, payload)
             try:
@@ -197,11 +176,11 @@ class Entity:
         if batch.consortium != self.consortium.fingerprint:
             raise StaleBatchError(f"Batch {batch.identifier} is not for {self.consortium.name!r} in its present form.")
 
-    def _reserved(self, batch: Batch, mailbox: Mailbox, rest: Event | None) -> Reservation:
-        """Return the one reservation for this batch: an earlier one, or a new one for as many queries as fit.
+    def _reserved(self, batch: Batch, mailbox: Mailbox, rest: Event) -> Reservation:
+        """Return the one reservation for this batch: an earlier one, or a new one.
 
         Before anything is spent, votes that cannot be used or sent are refused, or if the budget does not allow the
-        `rest`: all rounds of a sum from this one on.
+        `rest` for each query: of a sum, all rounds from this one on.
         """
         if (known := self.consortium.reserved(self._ledger, batch, self._member)) is not None:
             return known
@@ -211,13 +190,10 @@ class Entity:
                 "sent labels of it, and a batch is never computed with other votes. Nothing was spent. Vote on the "
                 "next batch."
             )
-        mailbox.require_room(mailbox.answer_paths(batch, self._member, self._recipients))
-        scheme, queries = self.consortium.scheme, batch.n_queries
-        if not scheme.n_parties:  # each answered query counts by itself; the first ones, whatever the ballots say
-            queries = min(queries, max(1, self._ledger.fitting(scheme.event_of())))
-        if rest is not None:
-            self._ledger.require(rest, queries)
-        return self.consortium.reserve(self._ledger, batch, self._member, queries)
+        for party in self._recipients:
+            require_room(mailbox.answer_path(batch, self._member, party))
+        self._ledger.require(rest, batch.n_queries)
+        return self.consortium.reserve(self._ledger, batch, self._member, self.consortium.scheme.event_of(batch))
 
 
 def ballots_of(

@@ -42,7 +42,7 @@ _NEEDED = {
     (CHANNEL, TOPIC),
     (CellChannel.RETURN_ONLY, f"{CHANNEL}:{TOPIC}"),
 }
-_DELIVERED = ("members/", "shares/", "ballots/", "labels/", "accepted/")
+_DELIVERED = ("members/", "shares/", "labels/", "accepted/")
 # A file has a dot in its name and a folder has none, so that neither can take the place of the other.
 _PLACE = re.compile(
     rf"({'|'.join(_DELIVERED)}|batches/|rosters/)([A-Za-z0-9][A-Za-z0-9_-]{{0,99}}/)?"

@@ -117,30 +117,19 @@ def provision(folder: Path, consortium: str, server: str, members: Sequence[str]
 
 def move(path: Path, server: str) -> None:
     """Say in a member's kit that the server is at another address."""
-    damaged = FederationError(f"{path} is no kit for a client, or is damaged.")
-    kit = made(parse(read_within(path / "kit.json", MOST_BYTES_OF_A_DOCUMENT), "kit", damaged), Kit, damaged)
+    kit = _read(path)
     part = path / "kit.json.part"
     part.unlink(missing_ok=True)
     write_new(part, json.dumps(named("kit", replace(kit, server=server))).encode(), 0o600)
     part.replace(path / "kit.json")
 
 
-def start_server(kit: Path, mailbox: Path) -> Carrier:
-    """Start the server's process; `mailbox` is the folder that it gives to the members."""
-    return _start(kit.absolute(), mailbox, "server")
-
-
-def start_client(kit: Path, mailbox: Path) -> Carrier:
-    """Start a member's process; `mailbox` is its own copy of that folder."""
-    return _start(kit.absolute(), mailbox, "client")
-
-
-def _start(path: Path, mailbox: Path, side: str) -> Carrier:
+def start(path: Path, mailbox: Path) -> Carrier:
+    """Start the process of a kit; `mailbox` is the folder that a server gives to members, or a member's copy of it."""
     _require_flare()
-    damaged = FederationError(f"{path} is no kit for a {side}, or is damaged.")
-    kit = made(parse(read_within(path / "kit.json", MOST_BYTES_OF_A_DOCUMENT), "kit", damaged), Kit, damaged)
-    if (kit.name == SERVER) != (side == "server"):
-        raise damaged
+    path = path.absolute()
+    kit = _read(path)
+    side = "server" if kit.name == SERVER else "client"
     workspace = path / "flare"
     with (path / "log.txt").open("ab") as log:
         try:
@@ -160,6 +149,11 @@ def _start(path: Path, mailbox: Path, side: str) -> Carrier:
             run, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, cwd=workspace, env=surroundings
         )
     return Carrier(process, path / "log.txt")
+
+
+def _read(path: Path) -> Kit:
+    damaged = FederationError(f"{path} is no kit, or is damaged.")
+    return made(parse(read_within(path / "kit.json", MOST_BYTES_OF_A_DOCUMENT), "kit", damaged), Kit, damaged)
 
 
 def _settings(kit: Kit, side: str, mailbox: Path) -> dict[str, Any]:

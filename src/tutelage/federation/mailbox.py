@@ -11,12 +11,12 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple, Self, TypeVar, final
+from typing import NamedTuple, Self, final
 
 from tutelage._internal.outputs import sync
 from tutelage._internal.records import made, named, parse, plain
@@ -38,7 +38,6 @@ from tutelage.federation.documents import (
     SIGNATURE_BYTES,
     hexadecimal,
     read_within,
-    require_room,
     write_new,
     write_once,
 )
@@ -53,8 +52,6 @@ _BESIDE_LABELS = 2**20  # bytes of an envelope and of the names of the entities
 _ROSTERS, _RETIRED = "rosters", "retired-keys"
 _MOST_KEPT_BYTES = 2**31
 
-Read = TypeVar("Read")
-
 
 @final
 class Kind(StrEnum):
@@ -62,7 +59,6 @@ class Kind(StrEnum):
 
     SHARES = "shares"  # of noised votes, from an entity to a computing party
     LABELS = "labels"  # in shares, from a computing party to the aggregator
-    BALLOTS = "ballots"  # perturbed one by one, from an entity to the aggregator
 
 
 @final
@@ -132,23 +128,6 @@ def sealed_by(sender: Member, expected: Header, envelope: bytes) -> bytes:
     if not sender.has_signed(_CONTEXT + line + ciphertext, signature):
         raise ForgedMessageError(f"A message was not signed by {sender.name}, or was damaged.")
     return ciphertext
-
-
-def sent_by_entities(
-    identity: Identity, consortium: Consortium, batch: Batch, mailbox: "Mailbox", read: Callable[[bytes], Read]
-) -> tuple[dict[str, Read], dict[str, str]]:
-    """Return what each entity sent this member about a batch, and why what others sent cannot be used."""
-    found, left_out, me = dict[str, Read](), dict[str, str](), identity.member
-    kind = Kind.SHARES if me.role is Role.COMPUTING else Kind.BALLOTS
-    for entity in consortium.entities:
-        header = Header.of(consortium, batch, kind, entity.name, me.name)
-        try:
-            envelope = mailbox.answer(batch, entity, me)
-            if envelope is not None:
-                found[entity.name] = read(unseal(identity, entity, header, envelope))
-        except (FederationError, InvalidDataError) as error:
-            left_out[entity.name] = str(error)
-    return found, left_out
 
 
 def _require_named(member: Member, name: str, role: str) -> None:
@@ -277,12 +256,12 @@ class Mailbox:
         return [found[1] for found in _matches(self.folder / "batches", rf"([0-9a-f]{{32}})\.{key}\.batch")]
 
     def put_answer(self, batch: Batch, sender: Member, recipient: Member, envelope: bytes) -> None:
-        """Lay down an entity's sealed shares for a computing party, or its sealed ballots for the aggregator."""
-        write_once(self._answer_path(batch, sender, recipient), envelope)
+        """Lay down an entity's sealed shares for a computing party."""
+        write_once(self.answer_path(batch, sender, recipient), envelope)
 
     def answer(self, batch: Batch, sender: Member, recipient: Member) -> bytes | None:
         """Return what `put_answer` laid down, or None if it is not sent yet."""
-        path = self._answer_path(batch, sender, recipient)
+        path = self.answer_path(batch, sender, recipient)
         try:
             about = path.lstat()
         except (FileNotFoundError, NotADirectoryError):
@@ -309,22 +288,9 @@ class Mailbox:
             if stat.S_ISREG(about.st_mode) and about.st_size <= most:
                 yield found[1], read_within(folder / found[0], most)
 
-    def require_room(self, paths: Iterable[Path]) -> None:
-        """Refuse, before anything is paid, to announce a batch or answer where a file lies or none can be written."""
-        for path in paths:
-            require_room(path)
-
-    def answer_paths(self, batch: Batch, sender: Member, recipients: Iterable[Member]) -> list[Path]:
-        """Return where a member's answers to a batch lie."""
-        return [self._answer_path(batch, sender, each) for each in recipients]
-
-    def has_answered(self, batch: Batch, sender: Member, recipients: Iterable[Member]) -> bool:
-        """Return whether an entity has sent an envelope to every recipient."""
-        return all(path.exists() for path in self.answer_paths(batch, sender, recipients))
-
-    def _answer_path(self, batch: Batch, sender: Member, recipient: Member) -> Path:
-        kind = "shares" if recipient.role is Role.COMPUTING else "ballots"
-        return self.folder / kind / batch.identifier / f"{_between(sender, recipient)}.sealed"
+    def answer_path(self, batch: Batch, sender: Member, recipient: Member) -> Path:
+        """Return where a member's answer to a batch lies."""
+        return self.folder / "shares" / batch.identifier / f"{_between(sender, recipient)}.sealed"
 
 
 def _between(sender: Member, recipient: Member) -> str:
@@ -375,8 +341,12 @@ def batch_status(
     """
     parties, aggregator = consortium.computing_parties, consortium.aggregator
     names = [entity.name for entity in consortium.entities]
-    recipients = [recipient] if recipient is not None else parties or (aggregator,)
-    answered = tuple(one.name for one in consortium.entities if mailbox.has_answered(batch, one, recipients))
+    recipients = parties if recipient is None else [recipient]
+    answered = tuple(
+        one.name
+        for one in consortium.entities
+        if all(mailbox.answer_path(batch, one, each).exists() for each in recipients)
+    )
     runs: dict[str, set[str]] = {party.name: set() for party in parties}
     for party in parties:
         header = Header.of(consortium, batch, Kind.LABELS, party.name, aggregator.name)
@@ -430,7 +400,7 @@ class Home:
                 f"`words` must be the six words of the roster that was proposed, {consortium.words!r}. They are not. "
                 "Do not accept it before all members read the same ones to each other."
             )
-        before = self._joined()
+        before = self.joined()
         if before is not None and before.roster_hash == consortium.roster_hash:
             return
         if before is not None and before.fingerprint != consortium.fingerprint:
@@ -449,12 +419,13 @@ class Home:
 
     def consortium(self) -> Consortium:
         """Return the consortium that was joined, with the roster that was accepted last."""
-        joined = self._joined()
+        joined = self.joined()
         if joined is None:
             raise FederationError(f"{self._path} has joined no consortium yet. Run `tutelage consortium serve`.")
         return joined
 
-    def _joined(self) -> Consortium | None:
+    def joined(self) -> Consortium | None:
+        """Return the same, or None before any was joined."""
         numbers = [int(found[1]) for found in _matches(self._path / _ROSTERS, r"(\d{1,9})\.json")]
         return Consortium.load(self._path / _ROSTERS / f"{max(numbers)}.json") if numbers else None
 
@@ -468,15 +439,6 @@ class Home:
             f"A release was begun with hospitals or numbers of people of no roster that {self.identity.member.name} "
             "has accepted. Nothing was spent. Ask for a new release."
         )
-
-    def has_joined(self) -> bool:
-        """Return whether a roster was accepted."""
-        return self._joined() is not None
-
-    def is_current(self) -> bool:
-        """Return whether the roster that was accepted last names the present keys."""
-        joined = self._joined()
-        return joined is not None and self.identity.member in joined.members
 
     def consortium_as(self, role: Role) -> Consortium:
         """Return the consortium that was joined, once this member is found to have `role` in it, with these keys."""

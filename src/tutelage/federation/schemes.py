@@ -1,15 +1,15 @@
 """How a consortium answers: one object for each kind of terms, with everything that differs between the kinds.
 
-`consortium.SCHEMES` picks it by the mechanism. Here are the two for votes; `sums` has the one for sums of ballots.
+Here is the one for votes; `sums` has the one for sums of ballots, with the same methods. Entities send shares, three
+parties compute on their totals, and the aggregator opens one outcome.
 """
 
 import secrets
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import ceil, log, sqrt
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast, final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,13 +23,11 @@ from tutelage.exceptions import ForgedMessageError, InvalidDataError, InvalidPar
 from tutelage.federation import sharing
 from tutelage.federation.batches import Batch, hash_of_rows, plain_rows
 from tutelage.federation.documents import MOST_PAYLOAD_BYTES
-from tutelage.federation.keys import Role
 from tutelage.federation.sharing import ELEMENT_BYTES, HEAD_BYTES, ElementArray
 from tutelage.federation.terms import Terms
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
 from tutelage.mechanisms import ConfidentGNMax, GNMax
-from tutelage.mechanisms.local import ClassResponse, LocalGaussian
 from tutelage.noise import NoiseSource
 from tutelage.privacy import PublicEpsilon
 
@@ -41,8 +39,6 @@ _MOST_CELLS = 2**23  # of all entities together: 200 bytes of a computing party'
 _DOWNWARD = 1 - 1e-15  # covers the rounding of the noise that is left
 _FALSE_ALARM = 2.0**-100  # chance that honest votes of one entity fail one projection: it is in no δ
 
-M = TypeVar("M")
-
 
 class Draft(NamedTuple):
     """A batch that an aggregator can ask once those before it are collected."""
@@ -53,98 +49,31 @@ class Draft(NamedTuple):
     rows: Callable[[Any], npt.NDArray[Any]]  # from the `Round` that the batch before it led to, or None
 
 
-class Scheme(ABC, Generic[M]):
-    """The meaning of one kind of terms for every member; public."""
-
-    n_parties: ClassVar[int] = 0  # that compute on shares; none in the local model
-    spenders: ClassVar[tuple[Role, ...]] = (Role.ENTITY,)  # who has a ledger
-    most_teachers: ClassVar[int] = 1
-    colluding: ClassVar[int] = 0  # unless the terms say another number
-
-    def __init__(self, terms: Terms, mechanism: M) -> None:
-        self.terms, self.mechanism = terms, mechanism
-
-    @abstractmethod
-    def check_ballots(self) -> None:
-        """Refuse terms that say of ballots and people what this kind does not have, or leave out what it has."""
-
-    @abstractmethod
-    def drafts(self, asked: Any, ledger: Ledger | None) -> list[Draft]:
-        """Return the batches to ask about public rows, or of a release, in order; all of them without a ledger."""
-
-    @abstractmethod
-    def event_of(self, batch: Batch | None = None) -> Event:
-        """Return the largest event of each query of a batch, which every ledger spends; at most, of any batch."""
-
-    @abstractmethod
-    def fits(self, queries: int) -> bool:
-        """Return whether a batch of so many queries can be answered."""
-
-    @abstractmethod
-    def payloads(self, ballots: IntArray, paid: Reservation, noise: NoiseSource) -> list[bytes]:
-        """Return what an entity seals for each recipient: its ballots with fresh noise, on what was paid for."""
-
-    def _hashes(self, ledger: Ledger, rows: npt.NDArray[Any]) -> list[bytes]:
-        return ledger.query_hashes({"consortium": self.terms.fingerprint}, rows)
-
-
-class Shared(Scheme[M]):
-    """Entities send shares, three parties compute on their totals, and the aggregator opens one outcome."""
-
-    n_parties = sharing.PARTIES
-    spenders = (Role.ENTITY, Role.AGGREGATOR)
-    colluding = 1
-
-    @abstractmethod
-    def shape(self, batch: Batch) -> tuple[int, int, int]:
-        """Return the shape of an entity's values: blocks, queries and numbers of each query."""
-
-    def people_of(self, batch: Batch) -> dict[str, int] | None:  # noqa: ARG002
-        """Return the entities that a release was begun with, and about how many people each has; None for votes."""
-        return None
-
-    @abstractmethod
-    def bounds(self, batch: Batch, entities: Sequence[str]) -> list[int] | None:
-        """Return what projections of each entity's values stay below; None if they are not tested."""
-
-    @abstractmethod
-    async def result(self, session: "Session", totals: ElementArray) -> bytes:
-        """Return one party's shares of the outcome."""
-
-    @abstractmethod
-    def opened(self, shares: Sequence[bytes], batch: Batch) -> IntArray:
-        """Return the outcome from all parties' shares."""
-
-    def happened(self, outcome: IntArray, batch: Batch) -> Event:  # noqa: ARG002
-        """Return the event of this outcome, which the aggregator's ledger is charged in the end."""
-        return self.event_of(batch)
-
-    def hashes(self, ledger: Ledger, batch: Batch) -> list[bytes]:
-        """Return what a ledger remembers the outcome of each query by."""
-        return self._hashes(ledger, batch.rows)
-
-
 def shares_of(values: IntArray, *, summed: bool = False) -> list[bytes]:
     """Return the shares of one splitting, each after the name of the splitting and random bytes of its own."""
     shares, name = sharing.split(values, summed=summed), secrets.token_bytes(sharing.SPLIT_NAME_BYTES)
     return [name + secrets.token_bytes(sharing.SALT_BYTES) + share for share in shares]
 
 
-class Votes(Scheme[M]):
-    """Teachers vote on queries, and each query gets a label or none."""
+@final
+class SharedVotes:
+    """Teachers vote on queries, and each query gets a label or none: counts are compared in shares and never opened."""
+
+    most_teachers: ClassVar[int] = 2**30  # counts and noise together stay below the 2^40 that can be shared
+
+    def __init__(self, terms: Terms, mechanism: GNMax | ConfidentGNMax) -> None:
+        self.terms, self.mechanism = terms, mechanism
 
     def check_ballots(self) -> None:
         """Refuse terms that say what people cast."""
         if self.terms.schema is not None or self.terms.people:
             raise InvalidParameterError("`people` and `schema` of Consortium are for a NoisySum. Leave them out.")
 
-    def drafts(self, asked: Any, ledger: Ledger | None) -> list[Draft]:
-        """Return one batch of the rows without an answer in the ledger, equal ones once; all rows without a ledger."""
-        rows: npt.NDArray[Any] = asked
-        if ledger is not None:
-            hashes = self._hashes(ledger, rows)
-            answered, first = ledger.recall(hashes), {query: at for at, query in reversed([*enumerate(hashes)])}
-            rows = rows[sorted(place for query, place in first.items() if query not in answered)]
+    def drafts(self, asked: Any, ledger: Ledger) -> list[Draft]:
+        """Return one batch of the rows without an answer in the ledger, equal ones once."""
+        hashes = hashes_of(asked, self.terms, ledger)
+        answered, first = ledger.recall(hashes), {query: at for at, query in reversed([*enumerate(hashes)])}
+        rows = asked[sorted(place for query, place in first.items() if query not in answered)]
         if not len(rows):
             return []
         plain = plain_rows(rows)
@@ -163,18 +92,7 @@ class Votes(Scheme[M]):
             raise InvalidDataError(f"`ballots` must be of {teachers}, as the consortium's terms say. Got {len(given)}.")
         if given.min(initial=0) < ABSTAIN or given.max(initial=0) >= self.terms.n_classes:
             raise InvalidDataError(f"A ballot must be {ABSTAIN} or a class index below {self.terms.n_classes}.")
-        if not self.n_parties and np.any(given == ABSTAIN):
-            raise InvalidDataError(
-                "No ballot may abstain in the local model: an abstention gets no noise, so it would reveal the vote."
-            )
         return given.astype(np.int64)
-
-
-@final
-class SharedVotes(Votes[GNMax | ConfidentGNMax], Shared[GNMax | ConfidentGNMax]):
-    """Vote counts with noise, which all entities add in shares, are compared among computing parties, never opened."""
-
-    most_teachers = 2**30  # counts and noise together stay below the 2^40 that can be shared
 
     @cached_property
     def sigmas(self) -> tuple[float, ...]:
@@ -238,6 +156,9 @@ class SharedVotes(Votes[GNMax | ConfidentGNMax], Shared[GNMax | ConfidentGNMax])
         common = [sigma * sqrt(classes / 2 * (queries + 2 * sqrt(queries * tail) + 2 * tail)) for sigma in check]
         return ceil((counts + noise + sum(common)) * sqrt(2 * tail))
 
+    def people_of(self, batch: Batch) -> None:
+        """Return None: votes are not of a release that was begun with known numbers of people."""
+
     def bounds(self, batch: Batch, entities: Sequence[str]) -> list[int]:
         """Return the same for all entities."""
         return [self.bound(batch.n_queries)] * len(entities)
@@ -252,7 +173,7 @@ class SharedVotes(Votes[GNMax | ConfidentGNMax], Shared[GNMax | ConfidentGNMax])
         return shares_of(np.stack(blocks))
 
     def shape(self, batch: Batch) -> tuple[int, int, int]:
-        """Return the shape of an entity's values: blocks, queries and numbers of each query."""
+        """Return the shape of an entity's values: blocks, queries and classes."""
         return len(self.sigmas), batch.n_queries, self.terms.n_classes
 
     async def result(self, session: "Session", totals: ElementArray) -> bytes:
@@ -277,40 +198,14 @@ class SharedVotes(Votes[GNMax | ConfidentGNMax], Shared[GNMax | ConfidentGNMax])
             return Repeated(answer, batch.n_queries)
         return Composed((Repeated(check[0], batch.n_queries), Repeated(answer, int(np.sum(outcome != ABSTAIN)))))
 
+    def hashes(self, ledger: Ledger, batch: Batch) -> list[bytes]:
+        """Return what a ledger remembers the label of each query by."""
+        return hashes_of(batch.rows, self.terms, ledger)
 
-@final
-class LocalVotes(Votes[ClassResponse | LocalGaussian]):
-    """Each entity perturbs its own votes and spends from its own budget, and the aggregator decodes the reports."""
 
-    def event_of(self, batch: Batch | None = None) -> Event:  # noqa: ARG002
-        """Return what one response is."""
-        return self.mechanism.event_of_one(self.terms.n_classes, self.terms.unit, simulated=False)
-
-    def fits(self, queries: int) -> bool:
-        """Return whether reports fit a message."""
-        return queries <= min(MOST_QUERIES, MOST_PAYLOAD_BYTES // (8 * self.terms.n_classes))
-
-    def payloads(self, ballots: IntArray, paid: Reservation, noise: NoiseSource) -> list[bytes]:
-        """Return the reports on the queries that were paid for, as 64-bit integers."""
-        reports = self.mechanism.perturb(ballots[:, : paid.queries], self.terms.n_classes, noise)
-        return [np.ascontiguousarray(reports[0], dtype="<i8").tobytes()]
-
-    def read(self, payload: bytes, queries: int) -> IntArray:
-        """Return one entity's reports on all queries of a batch, as `decode` takes them."""
-        mechanism, classes = self.mechanism, self.terms.n_classes
-        noisy = isinstance(mechanism, LocalGaussian)
-        per_query = classes if noisy else 1
-        # Noise passes this with a chance below 1e-300.
-        high = ceil(1 + 40 * mechanism.sigma) if noisy else mechanism.channel(classes).shape[1] - 1
-        found = len(payload) // (8 * per_query)
-        if len(payload) != found * 8 * per_query or not 1 <= found <= queries:
-            raise ForgedMessageError("An entity's ballots do not fit the batch. It must send them again.")
-        values = np.frombuffer(payload, dtype="<i8").astype(np.int64)
-        if np.any(values < (-high if noisy else 0)) or np.any(values > high):
-            raise ForgedMessageError("An entity's ballots hold what its mechanism does not report. It is left out.")
-        reports = np.zeros((queries, classes), dtype=np.int64) if noisy else np.full(queries, ABSTAIN, dtype=np.int64)
-        reports[:found] = values.reshape(found, *reports.shape[1:])
-        return reports
+def hashes_of(rows: npt.NDArray[Any], terms: Terms, ledger: Ledger) -> list[bytes]:
+    """Return what a ledger remembers the outcome of each row under these terms by."""
+    return ledger.query_hashes({"consortium": terms.fingerprint}, rows)
 
 
 def epsilon_if_fewer_honest(votes: SharedVotes, actually_honest: int, answers: int, delta: float) -> PublicEpsilon:

@@ -41,7 +41,7 @@ class Serving:
         The terms that the member was invited to, with all its seats: no roster with other terms is accepted, and no
         first one with members that have no seat.
     ledger : Ledger, optional
-        A hospital's budget.
+        The budget of a hospital, or of the coordinator.
     rows : function, optional
         Returns a hospital's private rows, class indices and ids; called once a release is approved.
     accepts : function of two str
@@ -74,17 +74,16 @@ class Serving:
     def step(self) -> bool:
         """Do what can be done now; return whether anything was done."""
         self.mailbox.put_member(self.home.identity.member)
-        done = self._accept()
-        if self.home.is_current():
-            terms, role = self.home.consortium(), self.home.identity.member.role
+        done, me = self._accept(), self.home.identity.member
+        if (terms := self.home.joined()) is not None and me in terms.members:
             self.mailbox.put_acceptance(self.home.identity, terms)  # again, if a process died before
-            for batch in [] if role is Role.AGGREGATOR else self._batches(terms):
-                done |= self._cast(terms, batch) if role is Role.ENTITY else self._compute(terms, batch)
+            for batch in [] if me.role is Role.AGGREGATOR else self._batches(terms):
+                done |= self._cast(terms, batch) if me.role is Role.ENTITY else self._compute(terms, batch)
         return done
 
     def _accept(self) -> bool:
         """Accept the roster after the one that was accepted last, if there is one and the operator agrees."""
-        before = self.home.consortium() if self.home.has_joined() else None
+        before = self.home.joined()
         number = 0 if before is None else before.roster + 1
         after = self.mailbox.newest_roster(number)
         me = self.home.identity.member
@@ -134,22 +133,22 @@ class Serving:
             if asked.opened.release.startswith(REHEARSAL):
                 entity, (X, y, ids) = Entity(self.home, made_up_ledger(terms)), made_up(terms)
             else:
-                entity = Entity(self.home, self._budget(), keys_changed=True)
+                entity = Entity(self.home, self.budget())
                 if not self._has_approved(terms, batch, asked):
                     return False
                 X, y, ids = self._private(terms)
-            sent = entity.cast(batch, X, y, self.mailbox, entity_ids=ids)
+            repeated = entity.cast(batch, X, y, self.mailbox, entity_ids=ids)
         except (TutelageError, OSError) as error:
             self._declined.add(batch.identifier)
             self._say(f"Batch {batch.identifier[:8]} was not answered: {error}")
             return False
-        again, number = " It is the one that was made before." * sent.repeated, asked.number + 1
+        again, number = " It is the one that was made before." * repeated, asked.number + 1
         self._say(f"Release {asked.opened.release}: sent sum {number} of {len(terms.scheme.events)}, sealed.{again}")
         return True
 
     def _has_approved(self, terms: Consortium, batch: Batch, asked: Round) -> bool:
         """Return whether the operator approves of a release; what is paid for already needs no second answer."""
-        ledger, release = self._budget(), asked.opened.release
+        ledger, release = self.budget(), asked.opened.release
         if terms.reserved(ledger, batch, self.home.identity.member) is not None:
             return True
         if (release, asked.number) not in self._approved:  # nor is one approval good for a second batch of a sum
@@ -194,9 +193,10 @@ class Serving:
             return {*earlier[-1].entities}
         return {entity.name for entity in terms.entities}
 
-    def _budget(self) -> Ledger:
+    def budget(self) -> Ledger:
+        """Return the budget of this member."""
         if self.ledger is None:
-            raise LedgerError("`ledger` of Serving must be the budget of this hospital. Got None.")
+            raise LedgerError("`ledger` of Serving must be the budget of this member. Got None.")
         return self.ledger
 
     def _private(self, terms: Consortium) -> Rows:

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, log, prod, sqrt
-from typing import TYPE_CHECKING, Annotated, Any, cast, final
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast, final
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,8 @@ from tutelage.features.schema import Schema
 from tutelage.federation import sharing
 from tutelage.federation.batches import Batch
 from tutelage.federation.documents import MOST_PAYLOAD_BYTES
-from tutelage.federation.schemes import Draft, Shared, shares_of
+from tutelage.federation.schemes import Draft, hashes_of, shares_of
+from tutelage.federation.terms import Terms
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
 from tutelage.mechanisms import NoisySum
@@ -89,8 +90,13 @@ class Round:
 
 
 @final
-class SharedSums(Shared[NoisySum]):
+class SharedSums:
     """People cast ballots by a schema, computing parties add them, and only sums with noise are opened."""
+
+    most_teachers: ClassVar[int] = 1
+
+    def __init__(self, terms: Terms, mechanism: NoisySum) -> None:
+        self.terms, self.mechanism = terms, mechanism
 
     def check_ballots(self) -> None:
         """Refuse terms that do not say which columns there are, or how many people."""
@@ -193,7 +199,7 @@ class SharedSums(Shared[NoisySum]):
         pairs = zip(self.terms.entities, self.terms.people, strict=True)
         return self._after(Opened(release, {entity.name: number for entity, number in pairs}))
 
-    def drafts(self, asked: Any, ledger: Ledger | None) -> list[Draft]:  # noqa: ARG002
+    def drafts(self, asked: Any, ledger: Ledger) -> list[Draft]:  # noqa: ARG002
         """Return all rounds of the release that is named; there are no rows to ask about."""
 
         def row_after(last: Round | None) -> npt.NDArray[np.uint8]:
@@ -204,7 +210,12 @@ class SharedSums(Shared[NoisySum]):
 
     def hashes(self, ledger: Ledger, batch: Batch) -> list[bytes]:
         """Return what a ledger remembers a sum by: the hash of the round, whose row is long."""
-        return self._hashes(ledger, np.frombuffer(bytes.fromhex(batch.query_hash), dtype=np.uint8)[np.newaxis])
+        row = np.frombuffer(bytes.fromhex(batch.query_hash), dtype=np.uint8)[np.newaxis]
+        return hashes_of(row, self.terms, ledger)
+
+    def happened(self, outcome: IntArray, batch: Batch) -> Event:  # noqa: ARG002
+        """Return the event of the sum of a batch, whatever it is."""
+        return self.event_of(batch)
 
     def payloads(self, ballots: IntArray, paid: Reservation, noise: NoiseSource) -> list[bytes]:
         """Return shares of the sum of one entity's ballots with the noise that was paid for."""

@@ -28,7 +28,7 @@ class Terms:
     name: str
     members: tuple[Member, ...]
     classes: tuple[str, ...]
-    mechanism: Any  # GNMax, ConfidentGNMax, NoisySum or a LocalMechanism
+    mechanism: Any  # GNMax, ConfidentGNMax or NoisySum
     teachers_per_entity: int
     quorum: int
     colluding: int
@@ -68,7 +68,7 @@ class Terms:
 
     @property
     def computing_parties(self) -> tuple[Member, ...]:
-        """The three members that compute on shares, in party order; none for a local mechanism."""
+        """The three members that compute on shares, in party order."""
         return self._with(Role.COMPUTING)
 
     @property

@@ -165,7 +165,7 @@ class Ledger:
             How the limit is kept: ``"renyi"`` holds every kind of release, ``"gaussian"`` holds integer Gaussian noise
             on sums of ballots only (`NoisySum`, `CappedGNMax`, `GNMax`), and more of noisy sums.
         owner : str, optional
-            Public identifier of the only consortium member that may spend from it.
+            Name of the only consortium member that may spend from it; public.
         timeout : float
             Seconds to wait while another process writes.
         """
@@ -256,7 +256,7 @@ class Ledger:
 
     @property
     def owner(self) -> str | None:
-        """Public identifier of the member of a consortium that it was made for, or None."""
+        """Name of the member of a consortium that it was made for, or None."""
         return self._opening.content.get("owner")
 
     def bind(self, digest: bytes, *, changed: bool = False) -> None:

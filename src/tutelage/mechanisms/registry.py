@@ -1,6 +1,6 @@
 """Every mechanism by name, with its settings and the instances that audits and tests use.
 
-The command line, run configurations, the audits, consortia and the tests take their lists from here. To add a
+The command line, run configurations, the audits and the tests take their lists from here. To add a
 mechanism, add an entry; `tests/conventions/test_registry.py` says what else it needs. The planner has formulas of its
 own for those that it recommends.
 """
@@ -40,7 +40,6 @@ class Entry(NamedTuple, Generic[Kind]):
     line: str  # when to use it; the page that describes it repeats this line
     sharp: tuple[Any, ...]  # arguments with so little noise that one vote shows
     few_votes: tuple[Any, ...] = ()  # arguments whose noise and threshold are a few votes, if `sharp` has larger ones
-    federated: bool = False  # whether a consortium can run it
 
     def make_sharp(self) -> Kind:
         """Return the instance with so little noise that one vote shows."""
@@ -73,7 +72,7 @@ CENTRAL: Mapping[str, Entry[Mechanism]] = {
     entry.name: entry
     for entry in (
         Entry[Mechanism]("lnmax", LNMax, (_SCALE,), "a pure ε per answer, as in PATE 2017", (1.0,)),
-        Entry[Mechanism]("gnmax", GNMax, (_SIGMA,), "many answers; the default", (2.0,), federated=True),
+        Entry[Mechanism]("gnmax", GNMax, (_SIGMA,), "many answers; the default", (2.0,)),
         Entry[Mechanism](
             "capped",
             CappedGNMax,
@@ -88,7 +87,6 @@ CENTRAL: Mapping[str, Entry[Mechanism]] = {
             "only answers that the teachers agree on",
             sharp=(20.0, 2.0, 2.0),
             few_votes=(2.0, 2.0, 2.0),
-            federated=True,
         ),
         Entry[Mechanism](
             "interactive",
@@ -105,7 +103,7 @@ CENTRAL: Mapping[str, Entry[Mechanism]] = {
     )
 }
 LOCAL: Mapping[str, Entry[LocalMechanism]] = {
-    name: Entry[LocalMechanism](name, kind, (setting,), line, (1.0,), federated=True)
+    name: Entry[LocalMechanism](name, kind, (setting,), line, (1.0,))
     for name, kind, setting, line in (
         ("k-randomized-response", KRandomizedResponse, _EPSILON, "the default: classes have no order"),
         ("truncated-geometric", TruncatedGeometric, _EPSILON, "classes have an order"),

@@ -9,13 +9,12 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple, TypeVar, final
 
 from tutelage._internal import validation
 from tutelage._internal.forks import LongLock
 from tutelage.exceptions import FederationError, PartyLostError
-from tutelage.federation.mpc.links import Failure, FrameKind, Link, Transcript, context_for, watch
+from tutelage.federation.mpc.links import Failure, FrameKind, Link, context_for, watch
 from tutelage.federation.mpc.runtime import ArrayRuntime
 from tutelage.federation.mpc.session import Session
 
@@ -203,7 +202,6 @@ def run_party(
     deadline: float = A_DAY,
     listen: tuple[str, int] | None = None,
     waiting: Waiting | None = None,
-    transcript: Path | None = None,
 ) -> Result:
     """Connect to the two other computing parties, run `body` with them, and return what it returns.
 
@@ -218,7 +216,7 @@ def run_party(
         raise FederationError("run_party runs an event loop of its own. Call it from a thread in which none runs.")
     with _ONE_AT_A_TIME, _quiet_loop() as loop:
         handshake = Handshake(me, endpoints, tls_key_pem, listen)
-        task = loop.create_task(_run(handshake, body, timeout, deadline, waiting, transcript))
+        task = loop.create_task(_run(handshake, body, timeout, deadline, waiting))
         while not task.done():
             # MPyC stops the loop where one of its tasks fails; what follows from that is for the task to see.
             with suppress(RuntimeError):
@@ -249,19 +247,18 @@ async def _run(
     timeout: float,
     deadline: float,
     waiting: Waiting | None,
-    transcript: Path | None,
 ) -> Result:
     """Connect, run the body, and see to it that the others are through as well."""
-    written, failure = None if transcript is None else Transcript(transcript), Failure()
+    failure = Failure()
     background: list[asyncio.Task[None]] = []
     try:
         met = await handshake.everybody(timeout, waiting)
         links, keys = {}, {}
         for place, (reader, writer, keys[place]) in met.items():
-            links[place] = Link(place, handshake.endpoints[place].name, reader, writer, failure, written)
+            links[place] = Link(place, handshake.endpoints[place].name, reader, writer, failure)
         background += [asyncio.create_task(link.listen()) for link in links.values()]
         background.append(asyncio.create_task(watch(list(links.values()), failure, timeout, deadline)))
-        runtime = ArrayRuntime(handshake.me, links, keys, failure, written)
+        runtime = ArrayRuntime(handshake.me, links, keys, failure)
         result = await failure.unless(body(Session(runtime)))
         for link in links.values():  # one that fails before all have their result is noticed by all
             link.send(0, b"", FrameKind.FINISHED)
@@ -274,5 +271,3 @@ async def _run(
         for task in background:
             task.cancel()
         handshake.abort()
-        if written is not None:
-            written.close()

@@ -1,7 +1,6 @@
-"""Framed messages between computing parties over mutual TLS 1.3: what happens when one falls silent, what one saw."""
+"""Framed messages between computing parties over mutual TLS 1.3, and what happens when one falls silent."""
 
 import asyncio
-import json
 import secrets
 import ssl
 import struct
@@ -12,41 +11,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TypeVar, final
 
-from tutelage._internal.outputs import check_replaceable, form, open_private
 from tutelage.exceptions import FederationError, InvalidParameterError, PartyLostError
-from tutelage.federation.sharing import ELEMENT_BYTES, decode
-
-
-def _is_transcript(path: Path) -> bool:
-    lines = path.read_bytes().splitlines()
-    return bool(lines) and all(set(json.loads(line)) & {"from", "opened"} for line in lines)
-
-
-TRANSCRIPT = form("a transcript", _is_transcript)
-
-
-@final
-class Transcript:
-    """A file of JSON lines: what a party received, its own inputs, and what was opened to it; elements in decimal.
-
-    Together with the party's keys it is as private as the party's shares are.
-    """
-
-    def __init__(self, path: Path) -> None:
-        check_replaceable(path, TRANSCRIPT, way_out="name another file")
-        self._file = open_private(path)
-
-    def elements(self, sender: int, payload: bytes) -> None:
-        """Write field elements down, as `sharing.encode` spells them."""
-        self.write({"from": sender, "elements": decode(payload, (len(payload) // ELEMENT_BYTES,)).tolist()})
-
-    def write(self, line: dict[str, object]) -> None:
-        """Write one line down."""
-        self._file.write(json.dumps(line).encode() + b"\n")
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
 
 
 def context_for(mine: str, key_pem: bytes, all_of_them: Sequence[str], *, server: bool) -> ssl.SSLContext:
@@ -132,11 +97,9 @@ class Link:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         failure: Failure,
-        transcript: Transcript | None,
     ) -> None:
         self.party, self._name, self.bytes_sent = party, name, 0
-        self._reader, self._writer = reader, writer
-        self._failure, self._transcript = failure, transcript
+        self._reader, self._writer, self._failure = reader, writer, failure
         self._arrived: dict[tuple[int, int], bytes] = {}
         self._awaited: dict[tuple[int, int], asyncio.Future[bytes]] = {}
         self._asked: dict[tuple[int, int], float] = {}  # when, of what is awaited, the earliest first
@@ -181,11 +144,6 @@ class Link:
         if length > MOST_BYTES or ((kind, label) not in self._awaited and full):
             raise ValueError("too much")
         payload = await self._reader.readexactly(length)
-        if self._transcript is not None:
-            if kind == FrameKind.ELEMENTS:
-                self._transcript.elements(self.party, payload)
-            else:
-                self._transcript.write({"from": self.party, "bytes": payload.hex()})
         if (awaited := self._awaited.pop((kind, label), None)) is not None:
             del self._asked[kind, label]
             if not awaited.done():

@@ -23,7 +23,7 @@ import numpy as np
 
 from tutelage._internal.forks import BriefLock
 from tutelage.exceptions import FederationError
-from tutelage.federation.mpc.links import Failure, Link, Transcript
+from tutelage.federation.mpc.links import Failure, Link
 from tutelage.federation.sharing import (
     ELEMENT_BYTES,
     MODULUS,
@@ -95,14 +95,7 @@ class ArrayRuntime(Runtime):
     MPyC's own exchange of pickled objects is overridden wherever these protocols send, and shut off elsewhere.
     """
 
-    def __init__(
-        self,
-        me: int,
-        links: Mapping[int, Link],
-        keys: Mapping[int, bytes],
-        failure: Failure,
-        transcript: Transcript | None,
-    ) -> None:
+    def __init__(self, me: int, links: Mapping[int, Link], keys: Mapping[int, bytes], failure: Failure) -> None:
         parties = [Namespace(pid=place, protocol=links.get(place)) for place in range(PARTIES)]
         options = Namespace(
             threshold=DEGREE,
@@ -117,7 +110,7 @@ class ArrayRuntime(Runtime):
         )
         super().__init__(me, parties, options)
         self.options.no_prss = False  # only now, since MPyC would draw keys before
-        self.links, self.transcript, self._failure = links, transcript, failure
+        self.links, self._failure = links, failure
         self._functions: dict[int, dict[tuple[int, ...], thresha.PRF]] = {}
         self._prss_keys = {tuple(sorted((me, place))): key for place, key in keys.items()}
         self._loop.set_exception_handler(self._failed)
@@ -155,10 +148,7 @@ class ArrayRuntime(Runtime):
         for place in receivers:
             self.links[place].send(label, encoded)
         points = {place: await self._received(place, label, flat.size) for place in senders} | {self.pid: flat}
-        values = _at_zero(points).reshape(shares.shape)
-        if self.transcript is not None:
-            self.transcript.write({"opened": values.ravel().tolist()})
-        return values
+        return _at_zero(points).reshape(shares.shape)
 
     async def reduced(self, shares: ElementArray) -> ElementArray:
         """Return fresh shares of degree 1 of the numbers that shares of degree 1 or 2 stand for.

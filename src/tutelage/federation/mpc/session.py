@@ -106,7 +106,7 @@ class Session:
         if not 2 <= bits <= MOST_BITS:
             raise InvalidParameterError(f"`bits` of labels must be at most {MOST_BITS}. Got {bits}.")
         threshold = None if check is None else int(check[1])
-        await self._agree(["labels", *map(np.shape, blocks), bits, threshold], blocks)
+        await self._agree(["labels", *map(np.shape, blocks), bits, threshold])
         queries, classes = votes.shape
         step = max(1, _RANDOM_BITS_AT_ONCE // ((bits + 1) * classes * len(blocks)))
         shares = []
@@ -140,7 +140,7 @@ class Session:
         if bits > MOST_TESTED_BITS:
             most = 2 ** (MOST_TESTED_BITS - 1)
             raise InvalidParameterError(f"`bounds` of oversized must be below {most}. Got {max(bounds)}.")
-        await self._agree(["oversized", vectors.shape, [*bounds], seed.hex()], [vectors])
+        await self._agree(["oversized", vectors.shape, [*bounds], seed.hex()])
         each = np.array(bounds, dtype=object)[:, np.newaxis]
         projections = await runtime.shared(_projections(vectors, seed))
         step = max(1, _RANDOM_BITS_AT_ONCE // (2 * REPETITIONS * (bits + 1)))
@@ -152,13 +152,10 @@ class Session:
             found += [bool(value) for value in await runtime.opened(weighted % MODULUS, degree=2)]
         return found
 
-    async def _agree(self, task: list[object], inputs: list[ElementArray]) -> None:
-        """Check that all parties run the same computation, and write down with what."""
+    async def _agree(self, task: list[object]) -> None:
+        """Check that all parties run the same computation."""
         if len(set(await self.exchange(json.dumps(task).encode()))) != 1:
             raise FederationError(
                 "The computing parties were asked for different computations. Nothing was opened; give all three the "
                 "same batch and terms."
             )
-        if self._runtime.transcript is not None:
-            for block in inputs:
-                self._runtime.transcript.elements(self._me, encode(block))
