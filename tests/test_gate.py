@@ -43,7 +43,6 @@ WITHOUT_GATE = {
     "_internal/outputs.py": "a regular file of bounded size, which may be replaced by an output",
     "cli/label.py": "as the same",
     "cli/ledger.py": "as the same",
-    "federation/mpc/links.py": "as the same",
     "federation/invites.py": "an archive in memory, which passed the gate",
     "federation/kits.py": "files of a kit and of FLARE beside it, which this or the coordinator wrote",
     "cli/consortium.py": "files of kits, which it has just written",

@@ -248,8 +248,7 @@ def _played(owners: int, rounds: int, mechanism: Any, public: Any, cast: Any, **
             names = [member.name for member in members.consortium.entities]
             for _ in range(rounds):
                 aggregator, box = members.aggregator(), members.mailbox
-                asked = aggregator.ask_sum("first", box) if terms else aggregator.ask(public, box)
-                batch: Any = asked.batch
+                batch: Any = aggregator.ask_sum("first", box) if terms else aggregator.ask(public, box)
                 for name in names:
                     cast(members, name, batch, random)
                 compute(members, batch)
