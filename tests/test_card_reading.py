@@ -198,6 +198,8 @@ def test_a_text_of_a_card_is_shown_as_it_is_and_changes_nothing_else(path):
     for form, shown in FORMS.items():
         tags, words = seen(shown(made(HARMLESS)))
         for attack in (ANYWHERE, *(AT_START if begins and form == "markdown" else ())):
+            if path[0] == "statements" and not any(map(str.isalnum, attack)):
+                continue  # refused
             attacked, found = seen(shown(made(attack)))
             assert attacked == tags, (form, attack)
             assert "\u202e" not in found

@@ -116,11 +116,16 @@ def test_what_is_missing_is_asked_for_topic_by_topic(asked, finished):  # noqa: 
 
 
 def test_an_answer_that_no_card_can_have_is_asked_for_again(asked, finished):  # noqa: F811
-    typed = iter(["Good\x1b[31m", "\udcff", "x" * 4001, "Good"])
+    typed = iter(["Good\x1b[31m", "\udcff", "x" * 4001, "-", "Yes", "Good"])
     made, said = asked(lambda _: next(typed, ""), "out", "--ledger", "private.csv.ledger", "--ask", cwd=finished)
     succeeded(made)
     assert said.count("(title)") == 1
-    for refused in ("must have no control characters", "lone surrogates", "1 to 4,000 characters. Got 4,001"):
+    for refused in (
+        "must have no control characters",
+        "lone surrogates",
+        "at most 4,000 characters, with a letter or digit. Got 4,001",
+        "must say more than 'Yes'",
+    ):
         assert refused in made.stderr
     assert read_card(finished / "out" / "card.json").statements == {"title": "Good"}
 

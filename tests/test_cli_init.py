@@ -169,7 +169,7 @@ def test_without_a_terminal_a_missing_answer_is_a_sentence_that_names_the_flag(n
     ({"epsilon": "much"}, 2, "--epsilon must be a number above 0. Got 'much'."),
     ({"epsilon": "nan"}, 2, "--epsilon must be a number above 0"),
     ({"people": "many"}, 2, "--people must be a whole number of at least 2. Got 'many'."),
-    ({"people": "5000", "delta": "0.001"}, 2, "--delta must be below 1 / --people. Got 0.001 and 5000."),
+    ({"people": "5000", "delta": "0.001"}, 2, "--delta must be below 1 / the number of people. Got 0.001 and 5000."),
     ({"delta": "2"}, 2, "`delta` must lie strictly between 0 and 1"),
     ({"public": "schema.toml", "public_label": "ill"}, 2, "--public-label is for public rows"),
     ({"output": "clinic.csv"}, 2, "clinic.csv already exists. Name another file with --output."),
@@ -198,6 +198,22 @@ def test_no_private_cell_of_a_broken_table_is_shown(table, folder, called, monke
         refused = called("init", *([] if answers else flags()))
         assert refused.returncode in (1, 2)
         assert SECRET not in refused.stdout + refused.stderr
+
+
+@pytest.mark.parametrize("header", ["patient 4711,59,no", "Student,41,yes", "no,id,patient"])
+def test_a_cell_of_a_file_without_a_header_is_no_default(header, folder, called, monkeypatch):
+    (folder / "stays.csv").write_text(f"{header}\npatient 4712,60,yes\n")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("stays.csv\n\n"))
+    refused = called("init")
+    assert refused.returncode == 2
+    assert not any(cell in refused.stdout + refused.stderr for cell in header.split(",")[:1] if len(cell) > 2)
+
+
+def test_with_a_row_for_each_person_the_number_of_rows_decides_delta(folder, called):
+    rows = (folder / "stays.csv").read_text().splitlines()
+    (folder / "stays.csv").write_text("\n".join([rows[0], *rows[1:] * 200, ""]))
+    succeeded(called("init", *flags(person="each row")))
+    assert written()["privacy"]["delta"] == 1e-6
 
 
 def test_parquet_is_read_and_other_types_than_the_public_ones_are_refused(folder, called):
@@ -275,7 +291,7 @@ def test_a_session_at_a_terminal_is_the_documented_one(tmp_path):
     (tmp_path / "people.csv").write_text("\n".join(["person,age,income", *people, ""]))
     public = [line.partition(",")[2] for line in people[:5000]]
     (tmp_path / "public.csv").write_text("\n".join(["age,income", *public, ""]))
-    typed = ["people.csv", "", "income", "public.csv", "", "", "advise", "0.5", "16000"]
+    typed = ["people.csv", "person", "income", "public.csv", "", "", "advise", "0.5", "16000"]
     code, screen = at_a_terminal(tmp_path, typed)
     assert code == 0
     assert screen.split() == session.partition("\n")[2].split()

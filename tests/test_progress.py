@@ -75,6 +75,7 @@ def test_a_terminal_shows_a_bar(monkeypatch):
     assert "7" not in re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", terminal.getvalue()).replace("57%", "").replace("71%", "")
 
 
+@pytest.mark.filterwarnings("ignore::tutelage.exceptions.OneClassWarning")  # by chance
 @pytest.mark.parametrize("entity_ids", [None, np.arange(200) // 4], ids=["rows", "people"])
 def test_ballots_of_people_show_how_far_each_round_is(entity_ids, notebook, monkeypatch):
     monkeypatch.setattr("tutelage.teachers.blocks._AT_ONCE", 40)

@@ -262,8 +262,8 @@ def test_lost_keys_lose_no_sum_and_cost_nothing(renewed, when, play):
 
 
 def test_new_keys_begin_nothing_again_that_was_collected(play):
-    while play.sum("first") is not None:
-        pass
+    for _ in range(3):  # and the last one is not asked about again
+        play.sum("first")
     made = play.renewed("left")
     members = [made.member if one.name == "left" else one for one in play.members.consortium.members]
     play.amended(members=tuple(members))

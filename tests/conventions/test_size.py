@@ -16,7 +16,7 @@ CEILINGS = {
     "_internal": 1_345,
     "accounting": 2_735,
     "audit": 1_630,
-    "cli": 4_575,
+    "cli": 4_580,
     "datasets": 170,
     "estimator": 2_160,
     "features": 2_885,
@@ -26,13 +26,13 @@ CEILINGS = {
     "methods": 2_545,
     "planning": 985,
     "publishing": 1_115,
-    "reporting": 1_377,
+    "reporting": 1_379,
     "students": 3_080,
     "teachers": 2_955,
     "testing": 385,
     "root": 4_770,
 }
-TEST_LINES = 34_270
+TEST_LINES = 34_290
 
 
 def lines_of(*paths: Path) -> int:

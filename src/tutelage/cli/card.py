@@ -33,7 +33,6 @@ from tutelage.published import Judged, batches_of, frontier_of
 from tutelage.publishing.proof import proved_card, read_claim
 from tutelage.reporting import PrivacyCard, read_card
 from tutelage.reporting.lints import FROM_CARD, NOISE_FROM_SHARES, NOT_CHECKED, Finding, lint
-from tutelage.reporting.meaning import cases
 from tutelage.reporting.record import STATEMENTS
 from tutelage.reporting.signature import check_signature, signature_of
 
@@ -295,18 +294,22 @@ def _asked(made: PrivacyCard) -> dict[str, str]:
             say(f"\n{number} of {len(made.missing)} ({topic}): State {STATEMENTS[topic]}.", err=True)
             if topic in suggested:
                 say(f"Suggestion: {suggested[topic]} Type yes to use it.", err=True)
-            if text := _answer(topic, made):
-                answers[topic] = suggested.get(topic, text) if text == "yes" else text
+            if text := _answer(topic, made, suggested.get(topic)):
+                answers[topic] = text
     say(err=True)
     return answers
 
 
-def _answer(topic: str, made: PrivacyCard) -> str:
-    """Return the line that is typed in, without blanks around it; one that the card refuses is asked for again."""
+def _answer(topic: str, made: PrivacyCard, suggested: str | None) -> str:
+    """Return the line that is typed in, or what was suggested; one that the card refuses is asked for again."""
     while True:
         say("> ", nl=False, err=True)
         try:
             text = require_printable(input(), "An answer").strip()
+            if text.lower() in ("y", "yes"):
+                if suggested is None:
+                    raise ConfigError(f"The statement {topic!r} must say more than {text!r}.")
+                return suggested
             if text:
                 replace(made, statements={topic: text})
         except TutelageError as error:
@@ -320,17 +323,16 @@ def _suggested(made: PrivacyCard) -> dict[str, str]:
     found = {
         "review_date": str(date.fromisoformat(today()) + timedelta(365)),
         "evidence": "No independent evidence yet.",
-        "withdrawal": "A person who withdraws is left out of later releases. This release cannot be withdrawn.",
     }
-    of_rows = made.releases_sums and made.epsilon.unit.neighboring is NeighboringRelation.CHANGE_ONE_ROW
-    if of_rows and made.teachers is not None:
+    by_row = made.epsilon.unit.neighboring is NeighboringRelation.CHANGE_ONE_ROW
+    if not by_row:
+        found["withdrawal"] = "A person who withdraws is left out of later releases. This release cannot be withdrawn."
+    elif made.releases_sums and made.teachers is not None:
         found["people"] = f"{made.teachers:,} rows, a number that is public."
     if made.model == "central":
         found["leaves_site"] = "Only the files of this release."
     if made.accuracy_by_class:
         found["fairness"] = "Groups other than classes were not measured."
-    if not made.epsilon.simulated:
-        found["why_epsilon"] = f"It limits right guesses to {cases(made.epsilon)}; a coin toss is right in 50."
     return found
 
 

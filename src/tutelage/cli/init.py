@@ -28,7 +28,7 @@ _NEEDED = {"private", "person", "label", "public", "goal", "epsilon"}
 _GOALS = "accuracy, balanced accuracy, average precision, or recall at 5 %"
 _DELTA = PrivacySection().delta
 _MOST_CLASSES, _ENOUGH_TO_SCORE, _ONE_IN = 100, 50, 5  # different public labels; public rows, and share that scores
-_PARTS_OF_IDS = WORDS_FOR_PEOPLE | WORDS_FOR_IDS | {"code", "key", "nbr", "no", "num", "number"}
+_WORDS_FOR_IDS = WORDS_FOR_IDS | {"code", "key", "nbr", "no", "num", "number"}
 _NO_ROWS = (
     "Without public rows, --public must be a schema file. Write it from a form, a data dictionary or a law, never from "
     'the private rows: below a line [schema], a line such as age = [18, 95] or size = ["small", "large"] for each '
@@ -48,9 +48,9 @@ _COMMENTS = {
     "public.evaluate_last": "the last rows score the student, and are used for nothing else",
     "training.goal": "by which the student is judged; average_precision and recall are of the second class",
     "method.name": "without it, a plan decides, which judges by accuracy or balanced_accuracy",
-    "privacy.epsilon": "who knows all other records guesses right in at most {right} of 100 cases",
-    "privacy.delta": f"below 1 / the number of people\n{'# budget = 3':36}# ε of all runs on these people, fixed by "
-    "the first run; default: its ε",
+    "privacy.epsilon": "an attacker who knows all other records guesses right in at most {right} of 100 cases",
+    "privacy.delta": "must be below 1 / the number of people\n"
+    f"{'# budget = 3':36}# ε of all runs on these people, fixed by the first run; default: its ε",
     "output.folder": "the results, all of which may be published",
 }
 _Read = TypeVar("_Read")
@@ -182,35 +182,37 @@ def _settings(ask: _Questions, private: Path, rows: Table, base: Path, folder: s
         about["ignore"] = [one for one in public.columns if one not in {*rows.columns, of_public.get("label")}]
         shared = [name for name in features if name in public.columns]
         sections["columns"] = {one: "ignore" for one in shared if described(public, one)["kind"] == "ignore"}
-    about["people"], sections["privacy"] = _privacy(ask)
+    # With one row for each person, the number of rows is public.
+    about["people"], sections["privacy"] = _privacy(ask, rows.n_rows if person == _EACH_ROW else None)
     for name in ask.given:
         raise ConfigError(f"--{name.replace('_', '-')} is for public rows, and not for a schema. Leave it out.")
     return sections | {"output": {"folder": folder}}
 
 
-def _privacy(ask: _Questions) -> tuple[int | None, dict[str, Any]]:
-    """Return about how many people there are, if that is public, and the section of ε and δ."""
+def _privacy(ask: _Questions, n_rows: int | None) -> tuple[int | None, dict[str, Any]]:
+    """Return about how many people there are, if that is stated, and the section of ε and δ."""
     epsilon = ask(
         "epsilon", f"ε, or '{_ADVISE}'", "ε limits what the results reveal about one person: a smaller ε protects more "
-        "and costs more accuracy.", _epsilon, _ADVISE,
+        "and costs more accuracy.", lambda value: None if value == _ADVISE else _epsilon(value), _ADVISE,
     )  # fmt: skip
     if epsilon is None:
         say(_advice(), err=True)
         epsilon = ask("epsilon", "ε", "", _epsilon, "1")
     people, delta = None, ask.given.pop("delta", None)
-    if delta is None or "people" in ask.given:
+    if "people" in ask.given or (delta is None and n_rows is None):
         people = ask(
             "people", f"About how many people, or '{_SECRET}'", "δ, the chance that this limit fails, must be below "
             "1 / the number of people, which you can state roughly if it may be public.", _people, _SECRET, safe=True,
         )  # fmt: skip
-    if delta is not None and people is not None and delta * people >= 1:
-        raise ConfigError(f"--delta must be below 1 / --people. Got {delta:g} and {people}.")
-    least = float(f"1e-{len(str(people or 1))}")  # the power of ten below 1 / people
+    known = max(people or 1, n_rows or 1)
+    if delta is not None and 1 / known <= delta < 1:
+        raise ConfigError(f"--delta must be below 1 / the number of people. Got {delta:g} and {known}.")
+    least = float(f"1e-{len(str(known))}")  # the power of ten below 1 / known
     return people, {"epsilon": epsilon, "delta": min(_DELTA, least) if delta is None else delta}
 
 
 def _relative(path: Path, base: Path) -> str:
-    return str(path) if path.is_absolute() else os.path.relpath(path, base)
+    return str(path) if path.is_absolute() else os.path.relpath(path.resolve(), base.resolve())
 
 
 def _text(sections: dict[str, dict[str, Any]], base: Path) -> str:
@@ -228,18 +230,20 @@ def _text(sections: dict[str, dict[str, Any]], base: Path) -> str:
 
 
 def _likely_id(rows: Table) -> str | None:
-    """Return a column whose name has nothing but words for ids, so that it is no cell of a file without a header."""
-    words = {name: {*re.findall("[a-z]+", re.sub("([a-z])([A-Z])", r"\1 \2", name).lower())} for name in rows.columns}
-    likely = [
-        name for name in words if words[name] <= _PARTS_OF_IDS and words[name] & (WORDS_FOR_PEOPLE | WORDS_FOR_IDS)
-    ]
-    return max(likely, key=lambda name: bool(words[name] & WORDS_FOR_PEOPLE), default=None)
+    """Return a column named like "patient_nbr": two such words are hardly a cell of a file without a header."""
+    for name in rows.columns:
+        words = {*re.findall("[a-z]+", re.sub("([a-z])([A-Z])", r"\1 \2", name).lower())}
+        of_ids = words & _WORDS_FOR_IDS
+        if re.fullmatch("[A-Za-z_ -]+", name) and of_ids and words - of_ids and words - of_ids <= WORDS_FOR_PEOPLE:
+            return name
+    return None
 
 
 def _table(value: str | Path) -> tuple[Path, Table]:
     path = user_path(value)
     if not path.name.lower().endswith(TABLE_FILES):
         raise ConfigError(f"A table must end in {', '.join(TABLE_FILES)}. Got {str(path)!r}.")
+    require_printable(str(path), "The name of a table")
     return path, read_table(path)
 
 
@@ -338,10 +342,8 @@ def _goal(classes: list[str], text: str) -> Goal:
     return goal
 
 
-def _epsilon(value: str | float) -> float | None:
-    if value == _ADVISE:
-        return None
-    if not is_number(str(value)) or not 0 < float(value) < float("inf"):
+def _epsilon(value: str | float) -> float:
+    if not is_number(str(value)) or "_" in str(value) or not 0 < float(value) < float("inf"):
         raise ConfigError(f"--epsilon must be a number above 0. Got {value!r}.")
     return float(value)
 
@@ -349,10 +351,9 @@ def _epsilon(value: str | float) -> float | None:
 def _people(value: str | int) -> int | None:
     if value == _SECRET:
         return None
-    text = str(value).replace(",", "")
-    if not re.fullmatch("[1-9][0-9]*", text) or text == "1":
+    if not re.fullmatch("[1-9][0-9]*|[1-9][0-9]{0,2}(,[0-9]{3})+", text := str(value)) or text == "1":
         raise ConfigError(f"--people must be a whole number of at least 2. Got {value!r}.")
-    return int(text)
+    return int(text.replace(",", ""))
 
 
 def _right(epsilon: float, delta: float = _DELTA) -> str:

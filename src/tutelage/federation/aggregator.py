@@ -108,7 +108,7 @@ class Aggregator:
             earlier = self._earlier(draft.name)
             if earlier and (paid := self._reserved(earlier[-1])) is not None and self._ledger.is_settled(paid):
                 before = earlier[-1]
-                mailbox.put_collected(self._home.identity, before, self.consortium)
+                mailbox.put_collected(self._home.identity, before, self.consortium)  # where a process died before
                 continue
             self.consortium.require_size(draft.queries)
             if new_batch or not earlier:
@@ -144,7 +144,7 @@ class Aggregator:
         if isinstance(votes, SharedSums):
             raise FederationError("The terms are about sums of ballots. Use `collect_sum`.")
         found, entities = self._opened_together(votes, batch, mailbox)
-        return Collected(self._settled(votes, batch, found), entities)
+        return Collected(self._settled(votes, batch, found, mailbox), entities)
 
     def collect_sum(self, batch: Batch, mailbox: Mailbox) -> CollectedSum:
         """Return the noisy sum of one round, added up from the computing parties' shares, and the student so far."""
@@ -152,7 +152,7 @@ class Aggregator:
         sums.round_of(batch)
         opened, entities = self._opened_together(sums, batch, mailbox)
         self._home.keep(_OPENED, batch.identifier, {_ENTITIES: canonical(entities).encode()})
-        return CollectedSum(self._settled(sums, batch, opened), entities, self._following(batch))
+        return CollectedSum(self._settled(sums, batch, opened, mailbox), entities, self._following(batch))
 
     def _following(self, batch: Batch) -> Round:
         """Return what follows a collected round."""
@@ -200,7 +200,7 @@ class Aggregator:
                     found = made(parse(head, "opened", damaged), Opened, damaged)
                     yield party.name, (found.run, found.entities), share
 
-    def _settled(self, scheme: Scheme, batch: Batch, outcome: IntArray) -> IntArray:
+    def _settled(self, scheme: Scheme, batch: Batch, outcome: IntArray, mailbox: Mailbox) -> IntArray:
         """Charge the ledger for what was opened, once, and return the outcome that counts."""
         ledger, reservation = self._ledger, self._reserved(batch)
         if reservation is None:
@@ -209,6 +209,7 @@ class Aggregator:
             hashes = scheme.hashes(ledger, batch)
             answers = map(tuple, outcome.reshape(batch.n_queries, -1).tolist())
             ledger.settle(reservation, dict(zip(hashes, answers, strict=True)), scheme.happened(outcome, batch))
+        mailbox.put_collected(self._home.identity, batch, self.consortium)
         return self._remembered(scheme, batch, outcome.shape)
 
     def _remembered(self, scheme: Scheme, batch: Batch, shape: tuple[int, ...]) -> IntArray:

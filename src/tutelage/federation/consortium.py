@@ -120,8 +120,8 @@ class Consortium(Terms):
             raise InvalidDataError(
                 f"A batch under these terms can hold {most:,} queries at most. Got {queries:,}. Ask fewer at once."
                 if most
-                else "Under these terms not one query can be computed: there are too many classes or landmarks, or "
-                "noise, threshold or teachers are too many votes for the numbers that are compared. Agree on others."
+                else "Under these terms not one query can be computed: there are too many classes, columns or people, "
+                "or noise, threshold or teachers are too many votes for the numbers that are compared. Agree on others."
             )
 
     def require_quorum(self, answered: Collection[str], left_out: Mapping[str, str]) -> None:

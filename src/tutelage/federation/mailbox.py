@@ -218,13 +218,14 @@ class Mailbox:
         return tuple(member.name for member in consortium.members if has_signed(member))
 
     def put_collected(self, identity: Identity, batch: Batch, consortium: Consortium) -> None:
-        """Say, as the aggregator, that a batch needs no more work of anyone, whatever keys members have later."""
+        """Sign, as the aggregator, that a batch is collected: whatever keys members have later, none works on it."""
         path = self.batch_path(batch.identifier, consortium).with_suffix(".collected")
-        if not path.exists():
-            write_once(path, identity.sign(_COLLECTED + bytes.fromhex(batch.identifier)))
+        if not self.is_collected(batch.identifier, consortium):
+            with suppress(InvalidDataError):  # junk in its place must not stop a release
+                write_once(path, identity.sign(_COLLECTED + bytes.fromhex(batch.identifier)))
 
     def is_collected(self, identifier: str, consortium: Consortium) -> bool:
-        """Return whether the aggregator has said so."""
+        """Return whether the aggregator has signed that a batch is collected."""
         try:
             said = read_within(self.batch_path(identifier, consortium).with_suffix(".collected"), SIGNATURE_BYTES)
         except InvalidDataError:

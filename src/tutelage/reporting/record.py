@@ -59,6 +59,7 @@ STATEMENTS = {
     "legal": "the legal assessment: where it is kept, and its conclusion",
     "exit": "how the software was obtained and can be rebuilt, and which network it may reach",
 }
+_BLANK_LETTERS = "\u115f\u1160\u3164\uffa0"  # letters that show nothing
 _LONGEST = 4000
 _MOST = 1e15  # whole numbers up to it are floats exactly
 _MOST_BARS = 12
@@ -288,9 +289,10 @@ def check_statements(statements: dict[str, str]) -> None:
             raise InvalidParameterError(
                 f"`statements` of a card has no topic {topic!r}. Topics: {', '.join(STATEMENTS)}."
             )
-        if not text.strip() or len(text) > _LONGEST:
+        if not any(one.isalnum() and one not in _BLANK_LETTERS for one in text) or len(text) > _LONGEST:
             raise InvalidParameterError(
-                f"The statement {topic!r} must be text of 1 to {_LONGEST:,} characters. Got {len(text):,}."
+                f"The statement {topic!r} must be text of at most {_LONGEST:,} characters, with a letter or digit. "
+                f"Got {len(text):,} characters."
             )
 
 
