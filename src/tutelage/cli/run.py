@@ -322,7 +322,7 @@ def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
         console.print("Objections on the card: " + ", ".join(f"{f.code} ({f.severity})" for f in card.findings))
     names = ("card.html", "card.md", _CARD)
     console.print("Card: " + ", ".join(str(_shown(settings.folder / name)) for name in names))
-    if card.missing:
+    if card.missing and settings.dataset is None:
         ask = f"tutelage card {_shown(settings.folder)} --ledger {_shown(settings.ledger)} --ask"
         console.print(f"Statements are missing on the card. Add them: {ask}", soft_wrap=True)
     if settings.dataset is not None:
