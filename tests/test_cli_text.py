@@ -75,7 +75,7 @@ def test_labels_that_are_no_classes_bring_the_likely_cause_and_no_label(stranger
     ('folder = "out"', 'folder = "o\\u001b[31mut"', "must have no control characters"),
     ("[output]", '[statements]\ntrsut = "x"\n[output]', "`trsut` is not a setting of [statements]."),
     ("[output]", "[statements]\ntrust = 1\n[output]", "`trust` in [statements] must be text. Got 1."),
-    ("[output]", '[statements]\ntrust = " "\n[output]', "The statement 'trust' must be text of 1 to 4,000 characters."),
+    ("[output]", '[statements]\ntrust = " "\n[output]', "of at most 4,000 characters, with a letter or digit."),
 ])  # fmt: skip
 def test_configurations_are_refused_in_one_sentence_with_the_nearest_that_would_do(old, new, hint, tmp_path):
     configure(tmp_path, (old, new))
