@@ -31,7 +31,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/codespell benchmarks docs examples reproductions src tools *.md
 
 docs: $(VENV)/.installed-dev
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@echo "Installing into $(VENV) ..."

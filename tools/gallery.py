@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROW = re.compile(r"^\| \[([\w.]+)\]\(\1\) \| (.+) \|$", re.MULTILINE)
-LANGUAGES = {".py": "python", ".toml": "toml"}
+LANGUAGES = {".py": "python", ".toml": "toml", ".service": "ini", "": "dockerfile"}  # "": a Containerfile
 
 
 def sections(readme: Path) -> str:
     """Return a section for each example in the folder of a README, in the order of its table if it has one."""
     shown = dict(ROW.findall(readme.read_text()))
-    files = sorted(path for path in readme.parent.iterdir() if path.suffix in {*LANGUAGES, ".ipynb"})
+    files = sorted(path for path in readme.parent.iterdir() if path.is_file() and path.suffix in {*LANGUAGES, ".ipynb"})
     listed = [readme.parent / name for name in shown if (readme.parent / name).is_file()]
     return "\n\n".join(
         part
