@@ -14,7 +14,6 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "theorems.md"
-MOST = 3  # test files in a row of the table; the others are counted
 
 # Page of the proof: theorems, each with the function that applies it.
 THEOREMS = {
@@ -22,23 +21,24 @@ THEOREMS = {
         ("One unit moves at most one ballot per query", "partition:Shards"),
     ],
     "data_independent.md": [
-        ("LNMax is 2/b-private; PATE 2017 Theorem 2", "accounting.data_independent:rdp"),
-        ("Randomized response is the worst pure pair; KOV 2015", "accounting.data_independent:pure_dp_renyi"),
+        (
+            "LNMax, PATE 2017 Theorem 2; GNMax, CKS 2020 Proposition 5; exponential mechanism",
+            "accounting.data_independent:rdp",
+        ),
+        ("Randomized response is the worst pure pair", "accounting.data_independent:pure_dp_renyi"),
         ("Optimal composition; KOV 2015 Theorem 3.3", "accounting.composition:pure_dp_composition"),
-        ("Rényi divergence of the discrete Gaussian; CKS 2020 Proposition 5", "accounting.data_independent:rdp"),
         ("Composition of discrete Gaussian answers", "accounting.composition:gaussian_composition"),
         (
             "Composition of Gaussian answers; Balle and Wang 2018 Theorem 8",
             "accounting.composition:continuous_gaussian_composition",
         ),
-        ("Bounded range of the exponential mechanism; Dong, Durfee and Rogers 2020", "accounting.data_independent:rdp"),
         ("Conversion; CKS 2020 Proposition 12", "accounting.rdp:cks2020"),
     ],
     "argmax_bound.md": [
         ("Three outcomes of a moved ballot", "accounting.data_independent:rdp_of_three_outcomes"),
-        ("Three outcomes: search for Laplace noise", "accounting.argmax_bound:laplace_argmax"),
-        ("Three outcomes: search for Gaussian noise", "accounting.argmax_bound:gaussian_argmax"),
-        ("Three outcomes: a threshold check", "accounting.argmax_bound:gaussian_check"),
+        ("Search for Laplace noise", "accounting.argmax_bound:laplace_argmax"),
+        ("Search for Gaussian noise", "accounting.argmax_bound:gaussian_argmax"),
+        ("A threshold check", "accounting.argmax_bound:gaussian_check"),
     ],
     "ballots.md": [
         ("Distance of two bounded ballots; cost of a noisy sum", "events:NoisySumGaussian"),
@@ -64,8 +64,8 @@ THEOREMS = {
         ("Cost of a confidence check; PATE 2018", "accounting.pate_bounds:check_costs"),
     ],
     "ledger.md": [
-        ("A budget at one order covers adaptive queries; Feldman and Zrnic 2021", "accounting.filter:RenyiFilter"),
-        ("An ε at every moment; Lécuyer 2021, Whitehouse et al. 2023", "accounting.filter:epsilon_so_far"),
+        ("A budget at one order covers adaptive queries", "accounting.filter:RenyiFilter"),
+        ("An ε at every moment", "accounting.filter:epsilon_so_far"),
         ("Reserve, draw, settle", "ledger:Ledger"),
     ],
     "cohorts.md": [
@@ -105,11 +105,9 @@ def page() -> str:
     lines = [
         "# Theorems, functions, tests",
         "",
-        "Each row links to the proof of a theorem and names the function that uses it, with the test files that use it",
-        "most. [The notation](notation.md) lists the papers. `python tools/theorems.py` writes this page.",
+        "Each line links to a proof, and names the function that uses the theorem and the test file that uses it most.",
+        "[The notation](notation.md) lists the papers.",
         "",
-        "| theorem | used by | tested in |",
-        "|---|---|---|",
     ]
     for proof, theorem, where in [(proof, *entry) for proof, entries in THEOREMS.items() for entry in entries]:
         module, name = where.split(":")
@@ -120,9 +118,8 @@ def page() -> str:
         uses = {path: number for path, tree in trees.items() if (number := tests_that_use(applied, tree))}
         if not uses:
             raise SystemExit(f"No test uses {function}; add one.")
-        most = [f"`{path}`" for path in sorted(uses, key=lambda path: (-uses[path], path))[:MOST]]
-        most += [f"{len(uses) - MOST} more"] if len(uses) > MOST else []
-        lines.append(f"| [{theorem}](proofs/{proof}) | {function} | {', '.join(most)} |")
+        most = min(uses, key=lambda path: (-uses[path], path))
+        lines.append(f"- [{theorem}](proofs/{proof}): {function}, `{most}`")
     return "\n".join([*lines, ""])
 
 
