@@ -11,7 +11,8 @@ the schema. A synthesizer may take ten minutes; its noise cannot be repeated.
 One replaced row counts. DP-EBM and the synthesizers account for an added row, so they are told the ε at which a
 replaced one costs what was asked for. It moves a sum of DP-EBM twice as far, and its counts √2 times. It moves the
 scores by which a synthesizer selects twice as far, for 4 times the zCDP, and its counts √2 times, for twice the zCDP.
-With "told ε", DP-EBM is told ε itself. Numbers are added to docs/results/packaged.csv, and are not measured again.
+With "told ε", DP-EBM is told ε itself. Numbers are added to docs/results/packaged.csv, and are not measured again;
+with `--folds` alone, docs/results/packaged.md is written from them, and nothing else is done.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from labels import DELTA, KEY, MEASURES, shown_gap
+from labels import DELTA, KEY, MEASURES, page_of
 from scipy.optimize import brentq
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import average_precision_score
@@ -41,15 +42,11 @@ STORED = Path(__file__).parents[1] / "docs" / "results" / "packaged.csv"
 OURS, LONGEST, MOST_CATEGORIES = "tutelage", 600, 255
 ALL, RARE = SOURCES | WITHOUT_ROWS, ("Lending club", "Crashes")
 COST = {"aim": 0.9 * 2 + 0.1 * 4, "mst": 2 / 3 * 2 + 1 / 3 * 4}  # as nine tenths and two thirds are for counts
-TITLE = """# Private learners that can be installed
-
-Accuracy in % without public rows, at δ = 10⁻⁵ for one replaced row (`python benchmarks/packaged.py`). The last columns
-are differences of tutelage to the others, paired by split, ± one standard error, and the number of splits where fewer
-were measured. Rows are in the order of the largest loss, without the last two columns. All are told the same schema,
-and no private row chooses a setting: DP-EBM has its defaults, and ten times their learning rate. With "told ε", it
-protects against an added or removed row only. AIM did not fit Adult in half an hour on a busy machine. MST took three
-to twelve minutes; as installed here (smartnoise-synth 1.0.8, mbi 1.1.0) it ends below the majority class, so the fault
-may be in the package."""
+METHOD = """Each number is a mean over four splits without public rows, at δ = 10⁻⁵ for one replaced row: accuracy in %,
+or average precision where classes are rare (`python benchmarks/packaged.py`). All methods are told the same schema, and
+no private row chooses a setting: DP-EBM has its defaults, or ten times their learning rate (rate 0.1). With "told ε",
+it protects against an added or removed row only and is not in the table. AIM did not fit Adult in half an hour. MST, as
+installed (smartnoise-synth 1.0.8, mbi 1.1.0), ends below the majority class, perhaps by a fault of the package."""
 
 
 class Seen(NamedTuple):
@@ -174,7 +171,7 @@ def main() -> None:
     """Measure what is not known yet, and write a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="*", choices=ALL, default=["Adult, alike", "Diabetes", *WITHOUT_ROWS])
-    parser.add_argument("--folds", nargs="+", type=int, default=[2, 3, 4, 5])
+    parser.add_argument("--folds", nargs="*", type=int, default=[2, 3, 4, 5])
     parser.add_argument("--epsilons", nargs="+", type=float, default=[0.1, 0.5, 1.0, 3.0])
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     options, columns = parser.parse_args(), [*KEY, *MEASURES, "seconds"]
@@ -197,22 +194,12 @@ def main() -> None:
         line = name, fold, epsilon, way, round(100 * right, 3), round(100 * ranked, 3), round(seconds, 1)
         pd.DataFrame([line]).to_csv(STORED, mode="a", index=False, header=False)
         print(*line, sep=", ", flush=True)
-    STORED.with_suffix(".md").write_text(table_of(pd.read_csv(STORED)))
+    STORED.with_suffix(".md").write_text(page(), encoding="utf-8")
 
 
-def table_of(numbers: pd.DataFrame) -> str:
-    """Return means, and paired differences to the rivals, the largest losses first."""
-    rivals, lines = [way for way in WAYS if way != OURS], []
-    for (name, epsilon), cell in numbers.groupby(["data", "epsilon"], sort=False):
-        table = cell.pivot_table(index="fold", columns="method", values=MEASURES[name in RARE])
-        gaps = {way: (table[OURS] - table[way]).dropna() for way in rivals if way in table}
-        shown = {way: shown_gap(gap) + f" ({len(gap)})" * (len(gap) < len(table)) for way, gap in gaps.items()}
-        head = [name + ", average precision" * (name in RARE), f"{epsilon:g}", str(len(table))]
-        worst = min((gap.mean() for way, gap in gaps.items() if "told" not in way), default=np.inf)
-        lines.append((worst, [*head, f"{table[OURS].mean():.2f}", *(shown.get(way, "") for way in rivals)]))
-    headings = ["data", "ε", "splits", OURS, *(f"− {way}" for way in rivals)]
-    rows = [headings, ["---"] * len(headings), *(cells for _, cells in sorted(lines, key=lambda line: line[0]))]
-    return "\n".join([TITLE, "", *("| " + " | ".join(row) + " |" for row in rows), ""])
+def page() -> str:
+    """Return the page of the stored numbers."""
+    return page_of(STORED, OURS, RARE, "Private learners that can be installed", METHOD)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 tutelage reproduce --all --keep --output docs/results
 python tools/results.py
+
+`python benchmarks/labels.py --folds 0` and `python benchmarks/packaged.py --folds` write the pages on benchmarks.
 """
 
 from pathlib import Path

@@ -3,6 +3,7 @@ import re
 import runpy
 import subprocess
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -69,26 +70,33 @@ def test_another_file_is_no_record(tmp_path, text):
 
 def test_the_page_says_what_is_short_and_why():
     shown = page([record("fig2", SHORT, FINE), record("adult", FINE)], "docs/results/")
-    assert "| [fig2](docs/results/fig2.md) | student, % | 98.10 |  | 97 | It is &#124; small. |" in shown
+    assert "\n- [fig2](docs/results/fig2.md): **Noise: " in shown
+    assert "\n    - *student, %*: 97 (published 98.10). It is | small.\n- [adult]" in shown
     assert "Total time: 6.7 min, 2026-01-01, on One, Python 3." in shown
     assert "Not run: mnist-baseline, svhn-baseline," in shown
-    assert "Every number is at least as good as published" in page([record("adult", FINE)])
+    assert "\n    - " not in page([record("adult", FINE)])
     with pytest.raises(InvalidParameterError, match="at least one"):
         page([])
     alone = page_of(record("fig2", SHORT, FINE), {"fig2.png", "fig2.csv"})
-    assert "| ε | 2.04 | 1.000 |  | 3.0 s |" in alone
+    assert "| ε | 2.04 | 1.000 |  |" in alone
+    assert "## Losses\n\n- *student, %*: 97 (published 98.10). It is | small.\n" in alone
     assert f"![{VERDICTS['fig2'].figure}](fig2.png)" in alone
     assert "(fig2.csv)" in alone
     assert ".png" not in page_of(record("adult", FINE), set())
 
 
 def test_a_reason_that_rows_share_is_said_once():
-    explained = [Row(name=name, ours=92.6, published=83.86, better="higher", why="Images are moved.") for name in "abc"]
-    assert "- *a* and 2 more: Images are moved." in page_of(record("adult", *explained), set())
-    short = [Row(name=name, ours=1.0, published=2.0, better="higher", why="It is small.") for name in "ab"]
-    shown = page([record("adult", *short)])
-    assert shown.count("It is small.") == 1
-    assert shown.count("| as above |") == 1
+    short = [Row(name=name, ours=1.0, at_least=2.0, at_most=3.0, why="It is small.") for name in "ab"]
+    assert "- *a*: 1 (goal 2–3); *b*: 1 (goal 2–3). It is small.\n" in page([record("adult", *short)])
+
+
+def test_a_page_has_the_rows_and_the_method_of_its_verdict():
+    rows = [Row(name=name, ours=1.0) for name in (*VERDICTS["planted-faults"].numbers(), "1. one fault")]
+    whole, quick = (page_of(record("planted-faults", *rows, quick=quick), set()) for quick in (False, True))
+    assert "## Method\n\nEach check also sees the correct implementation" in whole
+    assert "one fault" not in whole
+    assert "| 1. one fault | 1 |" in quick
+    assert "## Method\n\n- Seed 0.\n" in quick
 
 
 def test_rows_that_differ_in_one_part_become_columns():
@@ -98,8 +106,8 @@ def test_rows_that_differ_in_one_part_become_columns():
         for epsilon in (1, 2)
     ]
     shown = page_of(record("zhao", *rows, Row(name="other", ours=3.0)), set())
-    assert "|  | ε = 1 | ε = 2 |\n" in shown
-    assert "| central: accuracy, % | 51 (60) | 52 (60) |" in shown
+    assert "| (published) | ε = 1 | ε = 2 |\n" in shown
+    assert "| central | 51 (60) | 52 (60) |" in shown
     assert "| other | 3 |" in shown
 
 
@@ -255,6 +263,15 @@ def test_the_pages_of_results_are_up_to_date():
     by_benchmarks = {REPOSITORY / "docs" / "results" / name for name in ("labels.md", "packaged.md")}
     found = set((REPOSITORY / "docs" / "results").glob("*.md")) - by_benchmarks
     assert {path for path in pages if path.name != "RESULTS.md"} == found
+
+
+@pytest.mark.parametrize("name", ["labels", "packaged"])
+def test_the_pages_of_benchmarks_are_up_to_date(monkeypatch, name):
+    monkeypatch.syspath_prepend(REPOSITORY / "benchmarks")
+    text = import_module(name).page()
+    assert (REPOSITORY / "docs" / "results" / f"{name}.md").read_text(encoding="utf-8") == text
+    losses, _ = text.split("## Differences")
+    assert losses.count("\n- ") >= 4
 
 
 def test_every_number_that_falls_short_says_why():

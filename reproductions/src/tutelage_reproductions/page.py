@@ -15,7 +15,8 @@ ABOUT = """\
 Each experiment recomputes a table or figure of a paper, or tests a claim of this project.
 `tutelage reproduce NAME` runs one. `tutelage reproduce --all --output FOLDER` runs all and writes these pages.
 Benchmarks compare this project with other private methods where public rows have labels (`docs/results/labels.md`) and
-where only a schema is public (`docs/results/packaged.md`); README.md sums them up. They list losses first."""
+where only a schema is public (`docs/results/packaged.md`); README.md sums them up. They list losses first.
+A line below an experiment is a result that is worse than published, or that misses a goal."""
 
 _READING = """\
 - *Published* is the number in the paper, *goal* what this project requires of itself, and *ours* our result, with its
@@ -25,8 +26,7 @@ _READING = """\
   here only because the data behind these votes are public.
 - Noise is simulated, and seeds of partitions, models and noise are fixed, unless a note says otherwise.
 - In 2018 the authors of PATE published the votes of 250 teachers on the first 9,000 test images of MNIST and on all
-  test images of SVHN. test[9000:] are the other 1,000 test images of MNIST.
-- *Time* is wall-clock time. Experiments that share networks show the time of their first training."""
+  test images of SVHN. test[9000:] are the other 1,000 test images of MNIST."""
 
 
 def records_of(folder: Path) -> list[Record]:
@@ -51,33 +51,26 @@ def page(records: Sequence[Record], folder: str = "") -> str:
     """
     if not records:
         raise InvalidParameterError("`records` of page must be at least one.")
-    parts = (f"# Results\n\n{ABOUT}", _overview(records, folder), f"## How to read the numbers\n\n{_READING}")
-    return "\n\n".join((*parts, _short(records, folder))) + "\n"
+    entries = "\n".join(line for record in records for line in _entry(record, folder))
+    parts = (f"# Results\n\n{ABOUT}", f"## By experiment\n\n{entries}", _total(records))
+    return "\n\n".join((*parts, f"## How to read the numbers\n\n{_READING}")) + "\n"
 
 
-def _overview(records: Sequence[Record], folder: str) -> str:
+def _entry(record: Record, folder: str) -> list[str]:
+    about = VERDICTS[record.name]
+    link = f"[{record.name}]({folder}{record.name}.md){' (quick form)' if record.quick else ''}"
+    losses = (f"    - {loss}" for loss in _losses(record))
+    return [f"- {link}: **{about.title}.** {_filled(about.verdict, record)}", *losses]
+
+
+def _total(records: Sequence[Record]) -> str:
     total = sum(record.circumstances.seconds for record in records if record.circumstances)
-    rows = [
-        (_link(record, folder), VERDICTS[record.name].title, _filled(VERDICTS[record.name].verdict, record))
-        for record in records
-    ]
     dates = sorted(record.circumstances.date for record in records if record.circumstances) or [""]
     days = " to ".join(dict.fromkeys((dates[0], dates[-1])))
     machines = sorted({_machine(record) for record in records})
-    return (
-        f"{_table(('experiment', 'what it shows', 'verdict'), rows, '---')}\n\n"
-        f"Total time: {duration(total)}, {days}, on {'; '.join(machines)}.{_missing(records)}"
-    )
-
-
-def _link(record: Record, folder: str) -> str:
-    return f"[{record.name}]({folder}{record.name}.md){' (quick form)' if record.quick else ''}"
-
-
-def _missing(records: Sequence[Record]) -> str:
-    there = {record.name for record in records}
-    missing = [name for name in NAMES if name not in there]
-    return f" Not run: {', '.join(missing)}." if missing else ""
+    missing = [name for name in NAMES if name not in {record.name for record in records}]
+    not_run = f" Not run: {', '.join(missing)}." if missing else ""
+    return f"Total time: {duration(total)}, {days}, on {'; '.join(machines)}.{not_run}"
 
 
 def _machine(record: Record) -> str:
@@ -85,32 +78,27 @@ def _machine(record: Record) -> str:
     return f"{on.processor}, {on.python}" if on else "an unknown machine"
 
 
-def _short(records: Sequence[Record], folder: str) -> str:
-    """Return what falls short; a reason that rows of one experiment share is said once."""
-    rows = []
-    for record in records:
-        said = ""
-        for row in record.rows:
-            if row.falls_short:
-                why = row.why or ""
-                rows.append(
-                    (_link(record, folder), row.name, *_values(row), "as above" if why and why == said else why)
-                )
-                said = why
-    head = "## Where our results fall short"
-    if not rows:
-        return f"{head}\n\nEvery number is at least as good as published, and reaches its goal."
-    return f"{head}\n\n{_table(('experiment', 'number', 'published', 'goal', 'ours', 'why'), rows, '--rrr-')}"
+def _losses(record: Record) -> list[str]:
+    """Return what falls short, and why; rows that share a reason are one entry."""
+    reasons: dict[str, list[str]] = {}
+    for row in record.rows:
+        if row.falls_short:
+            published = [f"published {number(row.published)}"] if row.better and row.published is not None else []
+            wanted = [*published, *([f"goal {asked(row)}"] if asked(row) else [])]
+            reasons.setdefault(row.why or "", []).append(f"*{row.name}*: {ours(row)} ({', '.join(wanted)})")
+    return [f"{'; '.join(rows)}. {why}".rstrip() for why, rows in reasons.items()]
 
 
 def page_of(record: Record, files: Collection[str]) -> str:
-    """Return the page of one record: verdict, figure, tables and notes; `files` are those that lie beside it."""
+    """Return the page of one record: verdict, figure, tables, losses, method; `files` are those that lie beside it."""
     about, on, name = VERDICTS[record.name], record.circumstances, record.name
+    losses = "\n".join(f"- {loss}" for loss in _losses(record))
+    method = _filled(about.how, record) if about.fits(record) else "\n".join(f"- {note}" for note in record.notes)
     origin = [
         f"{record.source}{' (quick form)' if record.quick else ''}",
         f"`tutelage reproduce {name}`",
-        *([f"[all numbers (csv)]({name}.csv)"] if f"{name}.csv" in files else []),
-        *([f"{duration(on.seconds)}, commit {on.commit or on.tutelage}"] if on else []),
+        *([f"[all numbers]({name}.csv), [notes]({name}.json)"] if f"{name}.csv" in files else []),
+        *([duration(on.seconds)] if on else []),
     ]
     parts = [
         f"# {about.title}",
@@ -118,7 +106,8 @@ def page_of(record: Record, files: Collection[str]) -> str:
         " · ".join(origin),
         f"![{about.figure or about.title}]({name}.png)" if f"{name}.png" in files else "",
         *_tables(record, about),
-        _notes(record),
+        f"## Losses\n\n{losses}" if losses else "",
+        f"## Method\n\n{method}" if method else "",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -142,19 +131,21 @@ def _tables(record: Record, about: Verdict) -> list[str]:
     down = []
     for row in record.rows:
         found = re.search(about.across, row.name) if about.across else None
+        if about.fits(record) and not re.search(about.shown, row.name):
+            continue
         if found:
             name = row.name[: found.start()] + row.name[found.end() :]
             across.setdefault(name, {})[found[1]] = row
-        elif re.search(about.shown, row.name):
+        else:
             down.append(row)
     columns = list(dict.fromkeys(column for cells in across.values() for column in cells))
     tables = []
     if across:
         rows = [(name, *(_cell(cells.get(column)) for column in columns)) for name, cells in across.items()]
         named = "".join(re.compile(about.across).groupindex)
-        tables.append(_table((named, *columns), rows, "-" + "r" * len(columns)))
         if any(row.published is not None for cells in across.values() for row in cells.values()):
-            tables.append("Published numbers are in parentheses.")
+            named = f"{named} (published)".strip()
+        tables.append(_table((named, *columns), rows, "-" + "r" * len(columns)))
     return [*tables, _plain(down)] if down else tables
 
 
@@ -166,43 +157,24 @@ def _cell(row: Row | None) -> str:
 
 def _plain(rows: Sequence[Row]) -> str:
     """Return rows as a table, without the columns that are empty."""
-    heads = ("", "published", "goal", "ours", "95 % interval", "time")
+    heads = ("", "published", "goal", "ours", "95 % interval")
     cells = [_cells(row) for row in rows]
     kept = [place for place in range(len(heads)) if place == 0 or any(row[place] for row in cells)]
     return _table(
         [heads[place] for place in kept],
         [[row[place] for place in kept] for row in cells],
-        "".join("-rrrrr"[place] for place in kept),
+        "".join("-rrrr"[place] for place in kept),
     )
 
 
-def _notes(record: Record) -> str:
-    """Return the notes, and the reasons of rows that do not fall short; a reason is said once."""
-    reasons: dict[str, list[str]] = {}
-    for row in record.rows:
-        if row.why and not row.falls_short:
-            reasons.setdefault(row.why, []).append(row.name)
-    shared = [f"- {_named(rows)}: {why}" for why, rows in reasons.items()]
-    return "\n".join([*(f"- {note}" for note in record.notes), *shared])
-
-
-def _named(rows: Sequence[str]) -> str:
-    first = f"*{rows[0]}*"
-    return first if len(rows) == 1 else f"{first} and {len(rows) - 1} more"
-
-
 def _cells(row: Row) -> tuple[str, ...]:
-    return (row.name, *_values(row), interval(row), duration(row.seconds))
-
-
-def _values(row: Row) -> tuple[str, str, str]:
-    return number(row.published), asked(row), ours(row)
+    return row.name, number(row.published), asked(row), ours(row), interval(row)
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], alignment: str) -> str:
-    rule = ["---:" if side == "r" else "---" for side in alignment]
-    lines = [heads, rule, *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in lines)
+    lines = [f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in (heads, *rows)]
+    rule = f"|{'|'.join('---:' if side == 'r' else '---' for side in alignment)}|"
+    return "\n".join([lines[0], rule, *lines[1:]])
 
 
 def number(value: float | None) -> str:
@@ -225,13 +197,15 @@ def ours(row: Row) -> str:
 
 def asked(row: Row) -> str:
     """Return what this project requires of a row."""
+    if row.at_least is not None and row.at_most is not None:
+        return f"{number(row.at_least)}–{number(row.at_most)}"
     limits = (("≥", row.at_least), ("≤", row.at_most))
-    return ", ".join(f"{sign} {number(limit)}" for sign, limit in limits if limit is not None)
+    return "".join(f"{sign} {number(limit)}" for sign, limit in limits if limit is not None)
 
 
 def interval(row: Row) -> str:
     """Return the confidence interval of a row."""
-    return "" if row.interval is None else f"{number(row.interval[0])} – {number(row.interval[1])}"
+    return "" if row.interval is None else f"{number(row.interval[0])}–{number(row.interval[1])}"
 
 
 def duration(seconds: float | None) -> str:

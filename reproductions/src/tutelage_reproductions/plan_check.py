@@ -23,6 +23,7 @@ from tutelage.planning.methods import Target, calibrated
 from tutelage.planning.references import REFERENCES, guessed
 from tutelage.planning.trials import STILL_TO_COME, PublicLabels, Trial, tried
 from tutelage.teachers import ClassMeans, NearestQueries, Ridge, VectorBallots
+from tutelage_reproductions.figures import Figure, Series
 from tutelage_reproductions.record import Record, Row
 from tutelage_reproductions.rivals_data import ALL_SOURCES, BUNDLED, RivalData, Source
 
@@ -35,6 +36,7 @@ _TOLD_LESS = 1.0  # ε of plans that are told a stand-in or nothing
 _PEOPLE, _PUBLIC, _SCORED = 8_000, 1_500, 3_000  # at most, where settings are compared
 _NO_RELEASE = "no release"
 _ROW = unit_of_single_people("row", named=False)
+_LOWEST, _LIGHT = 20.0, 7  # of the axes of the figure, in %; a color of the palette
 _QUICK_SOURCES, _QUICK_EPSILONS, _QUICK_SETTINGS = ("Breast cancer", "Wine"), (1.0,), 8
 # Another data set of the same kind, to plan from.
 _STAND_INS = {
@@ -85,18 +87,33 @@ def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
     chosen = _flat(jobs(delayed(_chosen)(*cell, settings, download, quick=quick) for cell in cells))
     told = _flat(jobs(delayed(_told_less)(source, _TOLD_LESS, download) for source in sources))
     factors = {name: _fitted([cell for cell in predicted if cell.name != name]) for name in {c.name for c in predicted}}
+    rows = (
+        *(_row_of_prediction(cell, factors[cell.name]) for cell in predicted),
+        *(row for cell in chosen for row in _rows_of_choice(cell)),
+        *told,
+        *_summary(predicted, factors, chosen),
+    )
     return Record(
         name="plan-check",
         source="predictions of tutelage plan, in place of published numbers",
-        rows=(
-            *(_row_of_prediction(cell, factors[cell.name]) for cell in predicted),
-            *(row for cell in chosen for row in _rows_of_choice(cell)),
-            *told,
-            *_summary(predicted, factors, chosen),
-        ),
+        rows=rows,
         quick=quick,
         notes=_notes(factors, len(settings), chosen),
+        figure=drawn(rows),
     )
+
+
+def drawn(rows: Sequence[Row]) -> Figure:
+    """Return measured against predicted accuracy, with the diagonal and the goal around it."""
+    ends = (_LOWEST, 100.0)
+    goal = ((_LOWEST - _WITHIN, 100 - _WITHIN), (_LOWEST + _WITHIN, 100 + _WITHIN))
+    series = [Series(name=f"within {_WITHIN:g} points", x=ends, y=ends, interval=goal, color=_LIGHT, markers=False)]
+    for color, epsilon in enumerate(_EPSILONS):
+        found = [row for row in rows if f", ε = {epsilon:g}: vector ballots, predicted" in row.name]
+        x, y = tuple(row.published or 0.0 for row in found), tuple(row.ours for row in found)
+        series.append(Series(name=f"ε = {epsilon:g}", x=x, y=y, color=color, labels=("",) * len(found)))
+    title, x_label, y_label = "Plans for vector ballots", "predicted accuracy, %", "measured accuracy, %"
+    return Figure(title=title, x_label=x_label, y_label=y_label, series=tuple(series))
 
 
 def _flat(parts: Any) -> list[Any]:
