@@ -20,6 +20,7 @@ from pyarrow import parquet
 from test_cli import heed_interrupts, refusal, succeeded, write_rows
 from test_docs import blocks, executed
 from tutelage.cli.config import load_config
+from tutelage.cli.form import configuration_form
 from tutelage.cli.init import configuration
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.tables import read_table
@@ -253,6 +254,20 @@ def test_a_notebook_gets_the_same_text(folder, called):
         configuration("stays.csv", "patient_nbr", "ill", "unlabeled.csv", epsilon=4)
     with pytest.raises(InvalidDataError, match="no column"):
         configuration("stays.csv", "patient", "ill", "unlabeled.csv", epsilon=4)
+
+
+def test_a_form_in_a_notebook_writes_the_same_and_says_what_is_wrong(folder, capsys):
+    form = configuration_form()
+    fields = {one._kwarg: one for one in form.kwargs_widgets}
+    answers = {"private": "stays.csv", "person": "patient_nbr", "label": "ill", "public": "clinic.csv"}
+    for name, answer in {**answers, "file": "form.toml"}.items():
+        fields[name].value = answer
+    form.update()
+    made = configuration(**answers, epsilon=1, folder="form-results")
+    assert (folder / "form.toml").read_text() == made
+    fields["label"].value = "patient_nbr"
+    form.update()
+    assert "--label must be another column" in capsys.readouterr().out
 
 
 def at_a_terminal(folder: Path, typed: list[str], *, then: int | None = None) -> tuple[int, str]:

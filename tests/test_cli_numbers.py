@@ -73,12 +73,12 @@ def test_releases_with_names_have_folders_of_their_own_and_people_a_budget_each(
     folder = configured(privacy="budget = 2.0\nreleases = 2")
     for name in ("2026-01", "2026-02"):
         done = succeeded(called("run", "config.toml", "--as", name, cwd=folder))
-        assert f"spent of people who came with {name}" in done.stdout
+        assert f"came with {name}" in done.stdout
         assert "released before" not in done.stdout
         assert f"| {name} |" in (folder / "out" / name / "card.md").read_text()
     shown = json.loads(succeeded(called("ledger", "show", "private.csv.ledger", "--json", cwd=folder)).stdout)
     assert shown["cohorts"] == {"2026-01": pytest.approx(2.0, rel=1e-3), "2026-02": pytest.approx(1.0, rel=1e-2)}
-    assert "spent of people who came with 2026-02" in called("ledger", "show", "private.csv.ledger", cwd=folder).stdout
+    assert "came with 2026-02" in called("ledger", "show", "private.csv.ledger", cwd=folder).stdout
     exposed = json.loads(succeeded(called("ledger", "exposure", "private.csv.ledger", "--json", cwd=folder)).stdout)
     assert [one["queries"] for one in exposed] == [10, 5]
     assert "must be a name" in refusal(called("run", "config.toml", "--as", "../other", cwd=folder), 2)

@@ -167,6 +167,8 @@ def test_nothing_is_released_where_public_labels_alone_do_as_well(found):
     assert enough.as_dict()["public_labels_alone"]["expected"] == enough.alone.expected
     assert "a model of the public labels alone " in " ".join(found.sentences())
     assert "public labels alone" in found.as_html()
+    assert [bar.name for bar in found.bars.bars[:2]] == ["public labels alone", "majority class"]
+    assert f"{found.curve[0].expected:.1%}" in found._repr_html_()
 
 
 @pytest.mark.rest

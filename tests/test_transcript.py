@@ -25,6 +25,7 @@ from test_ledger_tampering import edit
 from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, VoteHistogram
 from tutelage._internal import releases
 from tutelage.cli import run as cli_run
+from tutelage.cli.app import _VERBS
 from tutelage.digests import data_digest
 from tutelage.exceptions import (
     BudgetContinuedWarning,
@@ -501,6 +502,34 @@ def card_with_seconds(*given, made=cli_run.card_of):
 
 def bind_if_changed(ledger, digest, *, changed=False, bind=Ledger.bind):
     return None if ledger.is_of(digest) else bind(ledger, digest, changed=changed)
+
+
+INIT = "init --private private.csv --person patient --label ill --public public.csv --goal accuracy --epsilon 1"
+SCREENS = [
+    *(f"{INIT} --output init.toml", "schema public.csv", "plan --for config.toml --people 150 --json"),
+    *("run config.toml", "run config.toml --overwrite --json", "card out --effects", "card out --json"),
+    *("ledger list .", f"ledger head {LEDGER}", f"ledger show {LEDGER} --html budget.html"),
+    *(f"ledger exposure {LEDGER} --json", f"ledger verify {LEDGER} --json --release out"),
+    *(f"ledger backup {LEDGER} private.ledger", f"ledger raise {LEDGER} --epsilon 9 --by A --why B --json"),
+]
+# Verbs that read no private row, or that print what their docs call private.
+UNSEEN = {
+    "example", "key", "reproduce", "consortium",  # whose members send sealed shares: tests/test_serving.py
+    "label", "account", "publish",  # of votes: below, and tests/test_publishing.py
+    "audit",  # of made-up rows and of a run, for its owner
+}  # fmt: skip
+
+
+@pytest.mark.rest
+@pytest.mark.timeout(900)  # a plan tries whole runs
+@pytest.mark.parametrize("by", ["sums", "sums without public rows"])
+def test_no_screen_of_any_verb_depends_on_one_person_but_through_noise(by, world, called, tmp_path):
+    assert {screen.split()[0] for screen in SCREENS} | UNSEEN == set(_VERBS)
+    without_public = ("init", "schema", "plan") if by != "sums" else ()
+    commands = [tuple(screen.split()) for screen in SCREENS if screen.split()[0] not in without_public]
+    one, other = neighbors(world, called, tmp_path, BY[by], [CHANGES["more rows"]], commands)
+    assert differing(one, other) == []
+    assert b"Spent of" in one["budget.html"]
 
 
 FAULTS = {

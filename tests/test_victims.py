@@ -76,6 +76,8 @@ WRITTEN = {
     "consortium new home": to("consortium new terms.toml --mailbox mail --home o", places=(*HOME, "invites")),
     "consortium join home": to(JOIN, places=HOME),
     "ledger init file": to("ledger init o --epsilon 1 --delta 1e-5 --neighbors row"),
+    "ledger show html": to("ledger show a.ledger --html o"),
+    "consortium status html": to("consortium status registry --html o"),
     "ledger backup copy": to("ledger backup a.ledger o"),
     "key folder": to("key n --folder o", places=KEYS),
     "ledger export output": to("ledger export a.ledger --output o"),

@@ -10,29 +10,29 @@ import tutelage
 from conftest import REPOSITORY
 
 PACKAGE = Path(tutelage.__file__).parent
-MODULES = 194
+MODULES = 196
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
     "_internal": 1_345,
     "accounting": 2_735,
     "audit": 1_630,
-    "cli": 4_580,
+    "cli": 4_690,
     "datasets": 170,
     "estimator": 2_160,
     "features": 2_885,
-    "federation": 4_515,
-    "ledger": 2_785,
+    "federation": 4_525,
+    "ledger": 2_800,
     "mechanisms": 1_180,
     "methods": 2_545,
-    "planning": 985,
+    "planning": 1_000,
     "publishing": 1_115,
-    "reporting": 1_379,
+    "reporting": 1_470,
     "students": 3_080,
     "teachers": 2_955,
     "testing": 385,
     "root": 4_770,
 }
-TEST_LINES = 34_290
+TEST_LINES = 34_400
 
 
 def lines_of(*paths: Path) -> int:

@@ -24,7 +24,7 @@ from tutelage._internal.releases import (
 )
 from tutelage.cli.ledger import identity, opened
 from tutelage.cli.settings import read_entries, read_settings
-from tutelage.cli.text import interruption_says, print_json, remark, require_printable, say
+from tutelage.cli.text import interruption_says, plain_console, print_json, remark, require_printable, say
 from tutelage.events import Check, Event, InteractiveCheck, PublicationTest, SummedNoise
 from tutelage.exceptions import ConfigError, InvalidDataError, TutelageError
 from tutelage.ledger.history import History
@@ -51,6 +51,7 @@ def card(
     ] = None,
     statements: Annotated[Path | None, Option(help="TOML file with statements, one entry per topic.")] = None,
     ask: Annotated[bool, Option("--ask", help="Ask for each missing statement, in the terminal.")] = False,
+    effects: Annotated[bool, Option("--effects", help="Draw the effects of columns, if the student has them.")] = False,
     claim: Annotated[Path | None, Option(help="Claim of `tutelage publish test`, to add. Needs --ledger.")] = None,
     output: Annotated[Path | None, Option(help="Folder to write to.  [default: the results folder]")] = None,
     sign: Annotated[Path | None, Option(help=f"NAME.private.json to sign with. Writes {SIGNATURE}.")] = None,
@@ -111,6 +112,10 @@ def card(
         print_json(made.as_dict(), ascii_only=False)
         return
     names = (*CARD, *(() if signer is None else (SIGNATURE,)))
+    if effects and made.curves:
+        plain_console().print(*[one.bars for one in made.curves])
+    elif effects:
+        say("The student has no effects of columns to draw.")
     say("Card: " + ", ".join(str(folder / name) for name in names))
     if made.missing:
         say(f"{len(made.missing)} of {len(STATEMENTS)} statements are missing: {', '.join(made.missing)}. ", nl=False)

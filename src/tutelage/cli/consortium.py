@@ -15,9 +15,10 @@ from rich.text import Text
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 from typer import Abort, Argument, Exit, Option, colors, confirm
 
+from tutelage._internal.bars import Bar, Bars
 from tutelage.cli.settings import read_settings
 from tutelage.cli.terms import TermsFile
-from tutelage.cli.text import AsJson, interruption_says, plain_console, print_json, say, verb_group
+from tutelage.cli.text import AsJson, Html, interruption_says, plain_console, print_json, say, verb_group, write_page
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.federation import Aggregator, Consortium, Home, Identity, Mailbox, Role
 from tutelage.federation.documents import listed
@@ -28,6 +29,7 @@ from tutelage.federation.serving import Rows, Serving, changes_of, made_up_ledge
 from tutelage.federation.sums import REHEARSAL, Round
 from tutelage.ledger import Ledger
 from tutelage.privacy import NeighboringRelation, round_up
+from tutelage.reporting.render import counted
 from tutelage.students.store import write_student
 from tutelage.tables import read_table
 
@@ -203,16 +205,21 @@ def run(
 
 
 @consortium.command()
-def status(home: HomeArgument, as_json: AsJson = False) -> None:
+def status(home: HomeArgument, html: Html = None, as_json: AsJson = False) -> None:
     """Print who has joined and answered, and whom the others wait for. All printed values are public."""
-    box, terms = Mailbox(Place.load(home).mailbox), Home(home).joined()
+    place, terms = Place.load(home), Home(home).joined()
+    box = Mailbox(place.mailbox)
+    hospitals = TermsFile.of(place.terms).hospitals if terms is None else [one.name for one in terms.entities]
+    left = {name: box.sizes_of_answers(name) for name in hospitals}
+    if html is not None:
+        write_page(html, f"Messages of {TermsFile.of(place.terms).name}", _bars(left))
     if terms is None:
         names = sorted({one.name for one in box.members()})
         say(f"No roster is accepted yet. Members with keys in the mailbox: {listed(names) or 'none'}.")
         return
     batches, refused = consortium_status(terms, box)
     if as_json:
-        found = {"fingerprint": terms.fingerprint, "roster": terms.roster, "words": terms.words}
+        found = {"fingerprint": terms.fingerprint, "roster": terms.roster, "words": terms.words, "left": left}
         print_json({**found, "batches": [each._asdict() for each in batches], "refused": refused})
         return
     describe(terms)
@@ -220,6 +227,7 @@ def status(home: HomeArgument, as_json: AsJson = False) -> None:
     waiting = [one.name for one in terms.members if one.name not in accepted]
     say(f"Roster {terms.roster} ({terms.words}) is not accepted yet by {listed(waiting)}." if waiting else "")
     _print_batches(terms, batches)
+    plain_console().print(_bars(left))
     for identifier, reason in refused.items():
         say(f"{identifier[:8]} is refused: {reason}", color=colors.YELLOW)
 
@@ -249,6 +257,16 @@ def _print_batches(terms: Consortium, batches: list[BatchStatus]) -> None:
         answered = f"{len(each.answered)} of {len(terms.entities)} ({terms.quorum} needed)"
         table.add_row(each.batch[:8], answered, listed(each.missing), listed(each.computed) or "none")
     plain_console().print(table)
+
+
+def _bars(left: dict[str, dict[str, list[int]]]) -> Bars:
+    """Return what left each hospital, by hospital and batch."""
+    bars = list[Bar]()
+    for name, batches in left.items():
+        sizes = [size for sealed in batches.values() for size in sealed]
+        told = f"{counted(len(batches), 'batch', 'batches')}, {counted(len(sizes), 'share', 'shares')}"
+        bars.append(Bar(name, sum(sizes), f"{sum(sizes) / 1000:,.1f} kB: {told}"))
+    return Bars("Sent by each hospital: sealed shares of sums, one for each computing party", "Hospital", "Sent", bars)
 
 
 def _require_finished(home: Path) -> None:

@@ -16,18 +16,29 @@ from rich.table import Table
 from rich.text import Text
 from typer import Argument, Option
 
+from tutelage._internal.bars import Bar, Bars
 from tutelage._internal.outputs import claimed, form
 from tutelage._internal.releases import Manifest
 from tutelage.accounting.filter import Accounting
-from tutelage.cli.text import ANOTHER_FILE, AsJson, plain_console, print_json, require_printable, say, verb_group
+from tutelage.cli.text import (
+    ANOTHER_FILE,
+    AsJson,
+    Html,
+    plain_console,
+    print_json,
+    require_printable,
+    say,
+    verb_group,
+    write_page,
+)
 from tutelage.exceptions import ConfigError, InvalidDataError, LedgerError
 from tutelage.ledger import Ledger, LedgerState
 from tutelage.ledger.entries import Kind
 from tutelage.ledger.history import History
 from tutelage.privacy import ONE_ENTITY, ONE_TEACHER, NeighboringRelation, PrivacyUnit, round_up
+from tutelage.reporting.render import counted
 from tutelage.reporting.signature import checked_head, read_head, signed_head
 
-_BAR = 40  # characters
 _LISTED = ("budget", "delta", "spent", "unit", "neighboring", "simulated")
 
 
@@ -93,9 +104,12 @@ def init(
 
 
 @ledger.command()
-def show(file: File, as_json: AsJson = False) -> None:
+def show(file: File, html: Html = None, as_json: AsJson = False) -> None:
     """Print the spent and the remaining budget. All printed values are public."""
-    _print(opened(file).state(), file, as_json=as_json)
+    state = opened(file).state()
+    _print(state, file, as_json=as_json)
+    if html is not None:
+        write_page(html, f"Budget in {file}", state.bars)
 
 
 @ledger.command()
@@ -304,11 +318,11 @@ def exposure(file: File, as_json: AsJson = False) -> None:
     if as_json:
         print_json([{**one._asdict(), "share": round_up(one.share)} for one in found])
         return
-    title = f"{file}: shares of the budget ε = {budget:g}"
-    table = Table("release", "since", "queries", "spent", title=title, title_justify="left")
-    for one in found:
-        table.add_row(f"{one.release}", one.since, f"{one.queries:,}", f"{round_up(one.share):.4f}")
-    plain_console().print(table)
+    title = f"{file}: spent since each release began, of the budget ε = {budget:g}"
+    since = [(f"{one.release} · {one.since}", round_up(one.share), one.queries) for one in found]
+    bars = [Bar(name, share, f"{share:.4f} · {counted(queries, 'query', 'queries')}") for name, share, queries in since]
+    if bars:
+        plain_console().print(Bars(title, "Release", "Spent", bars, full=budget))
 
 
 @ledger.command()
@@ -364,8 +378,6 @@ def _print(state: LedgerState, file: Path, *, as_json: bool) -> None:
     if state.so_far is not None:
         below = f"ε = {round_up(state.so_far):.4f} at the same δ"
         table.add_row("released so far", below if state.so_far < state.budget else "not less than the budget")
-    for release, share in state.cohorts.items():
-        table.add_row(f"spent of people who came with {release}", f"{round_up(share):.4f}")
     table.add_row("privacy unit", state.unit.name)
     table.add_row("neighboring data", state.unit.neighboring.sentence)
     gaussian = state.accounting is Accounting.GAUSSIAN
@@ -378,11 +390,7 @@ def _print(state: LedgerState, file: Path, *, as_json: bool) -> None:
         table.add_row("batches without labels", f"{state.unsettled:,} (running or interrupted; their budget is spent)")
     table.add_row("created", state.opened)
     console = plain_console()
-    console.print(table)
-    share = state.spent / state.budget
-    filled = round(_BAR * share)
-    gone, left = "█░" if console.encoding.startswith("utf") else "#."
-    console.print(Text.assemble((gone * filled, "red"), (left * (_BAR - filled), "green"), f" {share:.1%} spent"))
+    console.print(table, state.bars)
     say(f"head {state.head}")
     if state.simulated:
         warning = " the labels were drawn with simulated noise, which gives no privacy."

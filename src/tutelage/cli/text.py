@@ -5,18 +5,23 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from tutelage._internal.bars import Bars
+from tutelage._internal.outputs import NEVER, claimed
 from tutelage.exceptions import ConfigError
+from tutelage.reporting.render import render
 
 INTERRUPTED = 130  # exit code as a shell reports a signal: 128 and its number
 _UNCUT = 1000  # characters
 
 ANOTHER_FILE = "name another file with --output"
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Html = Annotated[Path | None, typer.Option(help="New file for the same as a page.")]
 Array = Annotated[str | None, typer.Option(help="Array to read, if the file contains several.")]
 Teachers = Annotated[int | None, typer.Option(help="Number of teachers, if some of them abstained.")]
 
@@ -110,3 +115,10 @@ def plain_console() -> Any:
             return super().render_str(printable(text), **options)
 
     return PlainConsole(markup=False, emoji=False)
+
+
+def write_page(file: Path, heading: str, bars: Bars) -> None:
+    """Write a page with bars to a new file."""
+    with claimed(file, NEVER, way_out="name another file with --html") as claim, claim.written() as part:
+        part.write_text(render("bars.jinja", "html", heading=heading, bars=bars), encoding="utf-8")
+    say(f"Wrote {file}", err=True)

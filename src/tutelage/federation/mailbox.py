@@ -289,6 +289,13 @@ class Mailbox:
             if stat.S_ISREG(about.st_mode) and about.st_size <= most:
                 yield found[1], read_within(folder / found[0], most)
 
+    def sizes_of_answers(self, sender: str) -> dict[str, list[int]]:
+        """Return the bytes of each sealed answer of a member, by batch, whichever keys it had."""
+        pattern, shares = rf"{re.escape(sender)}\.to-.+\.sealed", self.folder / "shares"
+        found = {batch[0]: _matches(shares / batch[0], pattern) for batch in _matches(shares, "[0-9a-f]{32}")}
+        sizes = {batch: [(shares / batch / one[0]).stat().st_size for one in sealed] for batch, sealed in found.items()}
+        return {batch: each for batch, each in sizes.items() if each}
+
     def answer_path(self, batch: Batch, sender: Member, recipient: Member) -> Path:
         """Return where a member's answer to a batch lies."""
         return self.folder / "shares" / batch.identifier / f"{_between(sender, recipient)}.sealed"

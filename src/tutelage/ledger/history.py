@@ -8,6 +8,7 @@ from functools import cached_property, reduce
 from itertools import takewhile
 from typing import Any, NamedTuple, Self, final
 
+from tutelage._internal.bars import Bar, Bars
 from tutelage._internal.html import fragment
 from tutelage.accounting.filter import Accounting, Filter, epsilon_so_far, filter_of
 from tutelage.events import Check, Event, PublicationTest, Repeated, counted, event_from_dict, event_of
@@ -91,7 +92,18 @@ class LedgerState:
             ("labels stored", f"{self.answers:,}"),
             ("head", self.head),
         )
-        return fragment("Ledger:", str(self), rows)
+        return fragment("Ledger:", str(self), rows) + self.bars.__html__()
+
+    @property
+    def bars(self) -> Bars:
+        """How much of the budget is spent, by the release that people came with where releases have names."""
+        title = f"Spent of ε = {self.budget:g}"
+        if self.cohorts:
+            title += " by people who came with each release; each of them has the whole budget"
+        rows = {f"came with {name}": share for name, share in self.cohorts.items()} or {"everyone": self.spent}
+        shares = [(name, round_up(share)) for name, share in rows.items()]
+        bars = [Bar(name, share, f"{share:.4f} ({share / self.budget:.1%})") for name, share in shares]
+        return Bars(title, "People", "Spent", bars, full=self.budget)
 
     def guarantee(self) -> PublicEpsilon:
         """Return the (ε, δ) of everything that is ever released through the ledger, or until its budget is raised."""

@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
+from tutelage._internal.bars import Bar, Bars
+from tutelage._internal.html import escape
 from tutelage.exceptions import InvalidParameterError
 from tutelage.goals import Goal
 from tutelage.methods import Method
@@ -278,6 +280,20 @@ class Plan:
         if self.majority is not None:
             rows.append(("majority class", "no release", "0", "", f"{self.majority:.1%}"))
         return rows
+
+    @property
+    def bars(self) -> Bars:
+        """The accuracy to expect at other ε with the recommended method, below what needs no release."""
+        without = [("public labels alone", None if self.alone is None else self.alone.expected)]
+        without.append(("majority class", self.majority))
+        shares = [(name, share) for name, share in without if share is not None]
+        shares += [(f"ε = {one.epsilon:.3g}", one.expected) for one in self.curve if not self.best.rough]
+        title = f"Expected {Goal(self.goal).title} of the student, with the recommended method."
+        return Bars(title, "ε", "Expected", [Bar(name, share, f"{share:.1%}") for name, share in shares], full=1.0)
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        return f"<p>{escape(' '.join(self.sentences()))}</p>{self.bars.__html__() if self.bars.bars else ''}"
 
     def as_html(self) -> str:
         """Return the plan as one HTML file, with the accuracy to expect at other ε."""

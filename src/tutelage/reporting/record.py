@@ -12,6 +12,7 @@ from itertools import pairwise
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, final, get_args, get_origin, get_type_hints
 
+from tutelage._internal.bars import Bar, Bars
 from tutelage.events import (
     Composed,
     Event,
@@ -216,6 +217,17 @@ class Curve:
     def highest(self) -> float:
         """The upper end of all bands."""
         return max(effect + noise for effect, noise in zip(self.effects, self.noise, strict=True))
+
+    @property
+    def bars(self) -> Bars:
+        """The same for a terminal; neighbors with one effect are one bar."""
+        bars = list[Bar]()
+        for cell, effect, noise in zip(self.cells, self.effects, self.noise, strict=True):
+            alike = self.ordered and bars and (bars[-1].value, bars[-1].noise) == (effect, noise)
+            start = bars.pop().name.split(" to ")[0] if alike else ""
+            name = f"{start} to {cell.split(' to ')[-1]}" if alike else cell
+            bars.append(Bar(name, effect, f"{effect:+.2g} ± {noise:.2g}".replace("-", "−"), noise))
+        return Bars(f"{self.column}: effect on {self.name}", self.column, "Effect", bars)
 
 
 @final

@@ -44,8 +44,8 @@ def _environment(form: Form) -> "Environment":
     from markupsafe import Markup
 
     def shown(value: Any) -> Any:
-        """Return a value as text of the form, unless it is a block that was rendered before."""
-        if isinstance(value, Markup):
+        """Return a value as text of the form, unless it is HTML already: bars, or a rendered block."""
+        if hasattr(value, "__html__"):
             return value
         return straight(str(value)) if form == "html" else Markup(plain(str(value)))  # noqa: S704
 

@@ -1,0 +1,62 @@
+"""The questions of `tutelage init` as a form in a notebook."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tutelage._internal.outputs import NEVER, claimed
+from tutelage.cli.init import configuration
+from tutelage.exceptions import ConfigError, TutelageError
+
+if TYPE_CHECKING:
+    from ipywidgets import interactive
+
+_GOALS = ["accuracy", "balanced_accuracy", "average_precision", "recall at 5 %"]
+_WAY_OUT = "name another file in the form"
+
+
+def configuration_form() -> "interactive":
+    """Return a form that writes a configuration for ``tutelage run``, as ``tutelage init`` does.
+
+    Show it by naming it in the last line of a cell. Of private rows, no cell is shown.
+
+    Raises
+    ------
+    ConfigError
+        If ipywidgets is not installed.
+    """
+    try:
+        from ipywidgets import Dropdown, FloatText, Layout, Text, interactive
+    except ImportError:
+        raise ConfigError("A form needs ipywidgets: pip install 'tutelage[notebook]'.") from None
+
+    def field(question: str, kind: Any = Text, **settings: Any) -> Any:
+        wide = {"style": {"description_width": "20em"}, "layout": Layout(width="45em")}
+        return kind(description=question, **settings, **wide)
+
+    return interactive(
+        _write,
+        {"manual": True, "manual_name": "Write"},
+        private=field("Private file", placeholder="patients.csv"),
+        person=field("Column with the id of the person", placeholder="or: each row"),
+        label=field("Column to predict"),
+        classes=field("Its values", placeholder="no, yes; of public labels if empty"),
+        public=field("Public file", placeholder="public.csv, or schema.toml"),
+        public_label=field("Column of public labels", placeholder="the column to predict if empty; or: none"),
+        goal=field("Goal", Dropdown, options=_GOALS),
+        epsilon=field("ε", FloatText, value=1.0),
+        people=field("About how many people", placeholder="if that may be public"),
+        file=field("File to write", value="run.toml"),
+    )
+
+
+def _write(file: str, **answers: Any) -> None:
+    """Write a configuration, or print the sentence that says what is wrong."""
+    given = {name: value for name, value in answers.items() if value != ""}
+    try:
+        text = configuration(**given, folder=f"{Path(file).stem}-results")
+        with claimed(Path(file), NEVER, way_out=_WAY_OUT) as claim, claim.written() as part:
+            part.write_text(text, encoding="utf-8")
+    except TutelageError as error:
+        print(error)  # noqa: T201  into the output of the form
+        return
+    print(f"Wrote {file}. Next: tutelage run {file}")  # noqa: T201

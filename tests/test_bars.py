@@ -1,0 +1,54 @@
+"""Bars are one record, drawn as HTML and as text; names in them are text."""
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from tutelage._internal.bars import Bar, Bars
+from tutelage.reporting.record import Curve
+from tutelage.reporting.render import render
+
+HOSTILE = "<b>a</b>[red]\u202e"
+SPENT = Bars("Spent", "People", "Share", [Bar("all", 0.5, "half"), Bar(HOSTILE, 2.0, "whole")], full=2.0)
+EFFECT = Bars("Effect", "Cells", "Effect", [Bar("low", -2.0, "−2 ± 1", 1.0), Bar("high", 1.0, "+1", 0.0)])
+
+
+def as_text(bars: Bars, encoding: str = "utf-8") -> str:
+    file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    Console(file=file, width=100, markup=False, emoji=False).print(bars)
+    file.seek(0)
+    return file.read()
+
+
+def test_a_page_draws_each_bar_to_scale_and_reads_names_as_text():
+    page, part = render("bars.jinja", "html", heading="A", bars=SPENT), SPENT._repr_html_()
+    for html in (page, part):
+        assert re.findall(r"width:([\d.]+)%\"></i></i>", html) == ["25.00", "100.00"]
+        assert "&lt;b&gt;a" in html
+        assert "\u202e" not in html
+    assert "Content-Security-Policy" in page
+    assert "<html" not in part
+
+
+@pytest.mark.parametrize(("encoding", "signs"), [("utf-8", "█░"), ("ascii", "#.")])
+def test_a_terminal_shows_the_rest_of_the_scale(encoding, signs):
+    bars = Bars("Spent", "People", "Share", [Bar("all", 0.5, "half"), Bar("new", 0.0, "none")], full=2.0)
+    title, first, second = as_text(bars, encoding).splitlines()
+    assert title == "Spent"
+    assert [line.count(sign) for line in (first, second) for sign in signs] == [8, 22, 0, 30]
+    assert first.endswith("half")
+
+
+def test_a_terminal_shows_what_the_noise_covers():
+    _, low, high = as_text(EFFECT).splitlines()
+    assert re.fullmatch(r"low  ▒{15}█{8} +−2 ± 1 *", low)  # of −3 to 1: the band to −1, and the bar to 0
+    assert re.fullmatch(r"high {23}█{8} \+1 *", high)
+
+
+def test_neighbors_with_one_effect_are_one_bar_in_a_terminal():
+    cells = ["1 to 2", "2 to 3", "3 to 4"]
+    (one, two) = Curve("age", "yes", True, cells, [0.5, 0.5, -0.25], [0.1] * 3).bars.bars
+    assert (one.name, two.name, two.says) == ("1 to 3", "3 to 4", "−0.25 ± 0.1")
+    assert len(Curve("sex", "yes", False, ["a", "b"], [0.5, 0.5], [0.1] * 2).bars.bars) == 2
