@@ -113,7 +113,18 @@ def write_stays(folder: Path) -> None:
         (folder / f"{name}.csv").write_text("".join(";".join(row) + "\n" for row in (columns, *rows)))
 
 
-FILES_OF: dict[str, Callable[[Path], None]] = {"tables.md": write_stays, "no-public-rows.md": write_stays}
+def write_patients(folder: Path) -> None:
+    """Write the private file of the hospital on the page of consortiums: 500 rows of 400 people."""
+    rows = [f"p{row % 400},{20 + row % 76},{('surgery', 'medicine')[row % 2]}," for row in range(500)]
+    lines = [f"{row}{'yes' if number % 76 > 50 else 'no'}\n" for number, row in enumerate(rows)]
+    (folder / "hospital-1.csv").write_text("".join(["patient,age,ward,readmitted\n", *lines]))
+
+
+FILES_OF: dict[str, Callable[[Path], None]] = {
+    "tables.md": write_stays,
+    "no-public-rows.md": write_stays,
+    "consortium.md": write_patients,
+}
 
 
 @pytest.fixture
