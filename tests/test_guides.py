@@ -20,7 +20,9 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from conftest import FITS_AGAIN, REPOSITORY
 from tutelage import datasets
@@ -120,10 +122,21 @@ def write_patients(folder: Path) -> None:
     (folder / "hospital-1.csv").write_text("".join(["patient,age,ward,readmitted\n", *lines]))
 
 
+def write_admissions(folder: Path) -> None:
+    """Write the Parquet files of the page on files larger than memory: two rows of each patient follow each other."""
+    random = np.random.default_rng(0)
+    patient, age = np.repeat(np.arange(20_000), 2), random.integers(18, 95, 40_000)
+    readmitted = np.where(age + 20 * random.standard_normal(40_000) > 60, "yes", "no")
+    private = {"patient": patient, "age": age, "readmitted": readmitted}
+    for name, columns in (("admissions", private), ("public", {"age": random.integers(18, 95, 500)})):
+        parquet.write_table(pa.table(columns), folder / f"{name}.parquet")
+
+
 FILES_OF: dict[str, Callable[[Path], None]] = {
     "tables.md": write_stays,
     "no-public-rows.md": write_stays,
     "consortium.md": write_patients,
+    "large.md": write_admissions,
 }
 
 
