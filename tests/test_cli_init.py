@@ -19,6 +19,7 @@ from pyarrow import parquet
 
 from test_cli import heed_interrupts, refusal, succeeded, write_rows
 from test_docs import blocks, executed
+from test_guides import assert_shown
 from tutelage.cli.config import load_config
 from tutelage.cli.init import configuration
 from tutelage.exceptions import ConfigError, InvalidDataError
@@ -294,10 +295,7 @@ def test_a_session_at_a_terminal_is_the_documented_one(tmp_path):
     typed = ["people.csv", "person", "income", "public.csv", "", "", "advise", "0.5", "16000"]
     code, screen = at_a_terminal(tmp_path, typed)
     assert code == 0
-    shown = re.sub(r"\s+", " ", screen)
-    for part in session.partition("\n")[2].split("…"):
-        _, found, shown = shown.partition(re.sub(r"\s+", " ", part).strip())
-        assert found, f"{part!r} is not on the screen after the parts before it"
+    assert_shown(session.partition("\n")[2], screen)
     assert load_config(tmp_path / "people.toml").privacy.epsilon == 0.5
 
 

@@ -7,7 +7,6 @@ anything; lines may be left out between those that are shown.
 """
 
 import io
-import logging
 import re
 import shlex
 import subprocess
@@ -20,9 +19,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from pyarrow import parquet
 
 from conftest import FITS_AGAIN, REPOSITORY
 from tutelage import datasets
@@ -116,43 +113,17 @@ def write_stays(folder: Path) -> None:
 
 
 def write_patients(folder: Path) -> None:
-    """Write the private file of the hospital on the page of consortiums: 500 rows of 400 people."""
-    rows = [f"p{row % 400},{20 + row % 76},{('surgery', 'medicine')[row % 2]}," for row in range(500)]
-    lines = [f"{row}{'yes' if number % 76 > 50 else 'no'}\n" for number, row in enumerate(rows)]
-    (folder / "hospital-1.csv").write_text("".join(["patient,age,ward,readmitted\n", *lines]))
+    """Write the file of the page on consortiums: 500 rows of 400 patients of a hospital."""
+    rows = [f"p{row % 400},{20 + row % 76},surgery,{'yes' if row % 76 > 50 else 'no'}" for row in range(500)]
+    (folder / "hospital-1.csv").write_text("\n".join(["patient,age,ward,readmitted", *rows]))
 
 
-def write_admissions(folder: Path) -> None:
-    """Write the Parquet files of the page on files larger than memory: two rows of each patient follow each other."""
-    random = np.random.default_rng(0)
-    patient, age = np.repeat(np.arange(20_000), 2), random.integers(18, 95, 40_000)
-    readmitted = np.where(age + 20 * random.standard_normal(40_000) > 60, "yes", "no")
-    private = {"patient": patient, "age": age, "readmitted": readmitted}
-    for name, columns in (("admissions", private), ("public", {"age": random.integers(18, 95, 500)})):
-        parquet.write_table(pa.table(columns), folder / f"{name}.parquet")
-
-
-FILES_OF: dict[str, Callable[[Path], None]] = {
-    "tables.md": write_stays,
-    "no-public-rows.md": write_stays,
-    "consortium.md": write_patients,
-    "large.md": write_admissions,
-}
-
-
-@pytest.fixture
-def log_as_before() -> Iterator[None]:
-    """Undo what a page does to the log."""
-    logger = logging.getLogger("tutelage")
-    handlers, level = logger.handlers[:], logger.level
-    yield
-    logger.handlers[:] = handlers
-    logger.setLevel(level)
+FILES_OF = dict.fromkeys(("tables.md", "no-public-rows.md"), write_stays) | {"consortium.md": write_patients}
 
 
 @FITS_AGAIN
 @pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")  # where a page continues a ledger
-@pytest.mark.usefixtures("few_people", "log_as_before")
+@pytest.mark.usefixtures("few_people")
 @pytest.mark.parametrize(
     "page",
     [page if page in MAIN else pytest.param(page, marks=pytest.mark.rest) for page in PAGES],
