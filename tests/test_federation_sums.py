@@ -356,8 +356,8 @@ def test_the_sums_cost_what_those_of_a_fit_do_with_the_noise_of_the_honest(sums)
 
 
 def documented(row):
-    """Return the numbers of a row of a table of docs/federation.md."""
-    page = (REPOSITORY / "docs" / "federation.md").read_text()
+    """Return the numbers of a row of a table of docs/howto/consortium.md."""
+    page = (REPOSITORY / "docs" / "howto" / "consortium.md").read_text()
     (line,) = [line for line in page.splitlines() if line.startswith(f"| {row}")]
     return [float(cell) for cell in line.split("|")[2:-1]]
 

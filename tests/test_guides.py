@@ -7,7 +7,6 @@ anything; lines may be left out between those that are shown.
 """
 
 import io
-import logging
 import re
 import shlex
 import subprocess
@@ -113,22 +112,18 @@ def write_stays(folder: Path) -> None:
         (folder / f"{name}.csv").write_text("".join(";".join(row) + "\n" for row in (columns, *rows)))
 
 
-FILES_OF: dict[str, Callable[[Path], None]] = {"tables.md": write_stays, "no-public-rows.md": write_stays}
+def write_patients(folder: Path) -> None:
+    """Write the file of the page on consortiums: 500 rows of 400 patients of a hospital."""
+    rows = [f"p{row % 400},{20 + row % 76},surgery,{'yes' if row % 76 > 50 else 'no'}" for row in range(500)]
+    (folder / "hospital-1.csv").write_text("\n".join(["patient,age,ward,readmitted", *rows]))
 
 
-@pytest.fixture
-def log_as_before() -> Iterator[None]:
-    """Undo what a page does to the log."""
-    logger = logging.getLogger("tutelage")
-    handlers, level = logger.handlers[:], logger.level
-    yield
-    logger.handlers[:] = handlers
-    logger.setLevel(level)
+FILES_OF = dict.fromkeys(("tables.md", "no-public-rows.md"), write_stays) | {"consortium.md": write_patients}
 
 
 @FITS_AGAIN
 @pytest.mark.filterwarnings("ignore::tutelage.exceptions.BudgetContinuedWarning")  # where a page continues a ledger
-@pytest.mark.usefixtures("few_people", "log_as_before")
+@pytest.mark.usefixtures("few_people")
 @pytest.mark.parametrize(
     "page",
     [page if page in MAIN else pytest.param(page, marks=pytest.mark.rest) for page in PAGES],

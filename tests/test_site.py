@@ -41,7 +41,7 @@ RUN_BY = {
     "docs/audit.md": ("test_cli_audit.py", {"python": 3}),
     "docs/ballots.md": ("test_docs.py", {"python": 2, "toml": 2}),
     "docs/configuration.md": ("test_docs.py", {"toml": 2, "python": 2}),  # its second toml below
-    "docs/ledger.md": ("test_docs.py", {"python": 2}),
+    "docs/ledger.md": ("test_docs.py", {"python": 1}),
     "docs/local.md": ("test_docs.py", {"python": 1}),
     "docs/methods.md": ("test_docs.py", {"python": 2, "toml": 2}),
     "docs/mechanisms.md": ("test_docs.py", {"python": 1}),

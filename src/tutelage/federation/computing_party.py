@@ -111,7 +111,7 @@ class ComputingParty:
 
     Privacy: this party's shares alone are uniformly random numbers, and so is everything that the others
     send it. Labels leave in shares too, sealed for the aggregator. Semi-honest security with an honest majority: two
-    parties that pool what they have learn the noised totals (docs/federation.md says what that is worth).
+    parties that pool what they have learn the noised totals (docs/howto/consortium.md says what that is worth).
 
     For sums of ballots nothing is compared: each party adds its shares of the ballots that all three agreed on, and
     sends the aggregator its share of the total. Any two of them together still have uniform numbers.
