@@ -48,8 +48,8 @@ RUN_BY = {
     "docs/membership.md": ("test_likelihood_ratio.py", {"python": 1}),
     "docs/planning.md": ("test_planning.py", {"python": 1}),
     "docs/card.md": ("test_docs.py", {"python": 1}),
-    "docs/students.md": ("test_docs.py", {"python": 3}),
-    "docs/teachers.md": ("test_docs.py", {"python": 4}),
+    "docs/students.md": ("test_docs.py", {"python": 1}),
+    "docs/teachers.md": ("test_docs.py", {"python": 2}),
 }
 
 
