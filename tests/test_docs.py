@@ -121,7 +121,7 @@ def test_the_documented_commands_work(tmp_path, called):
 
 
 def test_the_documented_batches_of_capped_votes_are_one_release():
-    names = executed(blocks("docs/mechanisms.md", "python"))
+    names = executed([*blocks("docs/teachers.md", "python")[:1], *blocks("docs/mechanisms.md", "python")])
     assert data_independent.epsilon(names["first"].event, 1e-5).epsilon == pytest.approx(2.23, abs=0.01)
     assert names["second"].cost == 0
 
@@ -175,16 +175,15 @@ def test_the_documented_card_is_made(tmp_path, monkeypatch):
 def test_the_documented_teachers_work():
     names = executed(blocks("docs/teachers.md", "python"))
     assert names["model"].release_.answered.all()
+    assert f"ε = {names['model'].epsilon_.epsilon:.2f}" in (REPOSITORY / "docs/teachers.md").read_text()
     assert len(names["labels"]) == 2
 
 
 @FITS_AGAIN
 @pytest.mark.rest
 def test_the_documented_students_work():
-    names = executed(blocks("docs/students.md", "python"))
-    assert f"ε = {names['model'].epsilon_.epsilon:.2f}" in (REPOSITORY / "docs/students.md").read_text()
+    names = executed([*blocks("docs/teachers.md", "python")[:1], *blocks("docs/students.md", "python")])
     assert len(names["in_rounds"].queries_) == len(set(names["in_rounds"].queries_.tolist())) == 200
-    assert np.mean(names["final"].predict(names["rows"]) == names["y_public"]) > 0.7
 
 
 @pytest.mark.rest

@@ -46,11 +46,10 @@ RUN_BY = {
     "docs/methods.md": ("test_docs.py", {"python": 2, "toml": 2}),
     "docs/mechanisms.md": ("test_docs.py", {"python": 1}),
     "docs/membership.md": ("test_likelihood_ratio.py", {"python": 1}),
-    "docs/pitfalls.md": ("test_refits.py", {"python": 2}),  # its second block in test_tutorial.py
     "docs/planning.md": ("test_planning.py", {"python": 1}),
     "docs/card.md": ("test_docs.py", {"python": 1}),
-    "docs/students.md": ("test_docs.py", {"python": 3}),
-    "docs/teachers.md": ("test_docs.py", {"python": 4}),
+    "docs/students.md": ("test_docs.py", {"python": 1}),
+    "docs/teachers.md": ("test_docs.py", {"python": 2}),
 }
 
 

@@ -215,7 +215,6 @@ def test_what_a_number_on_a_page_may_be():
 
 # Numbers that look like a recorded ε cut short, and are something else.
 NO_RECORDED_EPSILON = {
-    ("docs/privacy_guarantee.md", "6.43"), ("docs/privacy_guarantee.md", "1.98"),  # ε of other 1,000 votes
     ("docs/dependencies.md", "14.6"),  # megabytes
 }  # fmt: skip
 
@@ -264,18 +263,17 @@ def page_of(name: str) -> str:
 
 def test_how_often_a_guess_is_right_is_rounded_up():
     text = page_of("concepts/what-pate-protects")
-    said = re.findall(r"^(\S+) odds .* right in (\d+\.\d) of 100", text, re.MULTILINE)
+    said = re.findall(r"^\| ([\d.]+) \| (\d+\.\d):1 \| (\d+\.\d) \|$", text, re.MULTILINE)
     assert len(said) == 6
-    for at, right in said:
-        true = 100 / (1 + math.exp(-float(at)))
-        assert true <= float(right) < true + 0.1
+    for at, odds, right in said:
+        truths = math.exp(float(at)), 100 / (1 + math.exp(-float(at)))
+        assert all(true <= float(each) < true + 0.1 for each, true in zip((odds, right), truths, strict=True))
 
 
 COLUMNS = {
     "worst case": epsilons._ANY,
     "tested": epsilons._TESTED,
     "worst case with test": epsilons._WITH_TEST,
-    "bound of 2018": epsilons._BOUND,
     "exact": epsilons._EXACT,
 }
 
@@ -318,9 +316,9 @@ def test_the_page_on_costs_never_says_too_little(records):
     _, text = page_of("privacy_guarantee").split("## What labels cost")
     heads, _, *lines = re.findall(r"^\|(.*)\|$", text, re.MULTILINE)
     _, published, *columns = (cell.replace("(private)", "").strip(" *") for cell in heads.split("|"))
-    assert published == "published by the authors"
+    assert published == "in the paper"
     assert columns == list(COLUMNS)
-    assert len(lines) == 5
+    assert len(lines) == 3
     for line in lines:
         about, published, *cells = (cell.strip(" *") for cell in line.split("|"))
         data, mechanism, queries, delta = about.split(", ")

@@ -1,6 +1,5 @@
-"""The tutorial of OpenMined: its reproduction, and the page of what it got wrong."""
+"""The tutorial of OpenMined: its reproduction."""
 
-import re
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -9,14 +8,12 @@ import numpy as np
 import pytest
 from joblib import parallel_config
 
-from conftest import REPOSITORY
 from tutelage.exceptions import InvalidDataError
 from tutelage_reproductions import tutorial
 from tutelage_reproductions.datasets import load_digits
 from tutelage_reproductions.datasets.images import DIGIT_NAMES, ImageSplit
 from tutelage_reproductions.tutorial import TutorialNetwork
 
-PAGE = REPOSITORY / "docs" / "pitfalls.md"
 SIZE = tutorial._Size(epochs=10, pool=200, steps=2)
 
 
@@ -139,13 +136,3 @@ def test_truncated_noise_ties_more_often_than_lemma_4_allows():
 
 def _no_noise() -> Any:
     return tutorial._Noisy(np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, bool))
-
-
-def test_the_page_of_errors_prints_what_it_says(capsys):
-    _, section = PAGE.read_text().split("## Errors in a popular tutorial")
-    (example,) = re.findall(r"^```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
-    names: dict[str, Any] = {}
-    exec(example, names)  # noqa: S102  our own documentation
-    assert f"`{capsys.readouterr().out.strip()}`" in section
-    assert names["data_independent"] == pytest.approx(1451.5129254649705)
-    assert names["data_dependent"] < names["data_independent"]
