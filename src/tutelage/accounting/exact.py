@@ -45,7 +45,7 @@ _UPWARD = 1 + 1e-11  # covers the rounding of masses, powers and sums
 _EPS = 2.0**-52
 _EXPONENT_ROUNDING = 16 * _EPS  # relative, of log masses and of order × ratio
 _NUMBERS_AT_ONCE = 2**18  # in one array: 2 MiB, so that work stays near the processor
-_DOUBT = 1e-9  # a smaller error that changes a sign moves φ by less than its rounding
+_DOUBT, _WIDER = 1e-9, 1.001  # a smaller error may change a sign: so much wider, φ covers both at orders up to 10⁶
 
 
 def worst_divergences(laws: MoveLaws, orders: FloatArray) -> FloatArray:
@@ -82,7 +82,7 @@ def _in_doubt(laws: MoveLaws) -> np.ndarray:
 
 def _away_from_zero(laws: MoveLaws, *, any_in_doubt: bool) -> tuple[FloatArray, FloatArray, np.ndarray]:
     """Return log masses, log ratios moved away from 0 by their error bounds, and which moves could be followed."""
-    slack = np.copysign(laws.slack, laws.log_ratio)
+    slack = np.copysign(_WIDER * laws.slack, laws.log_ratio)
     away, log_mass = laws.log_ratio + slack, laws.log_mass
     reachable = np.asarray(np.isfinite(away).all(axis=-1))
     away[~reachable] = 0
