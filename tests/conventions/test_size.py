@@ -13,7 +13,7 @@ PACKAGE = Path(tutelage.__file__).parent
 MODULES = 196
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
-    "_internal": 1_345,
+    "_internal": 1_430,
     "accounting": 2_735,
     "audit": 1_630,
     "cli": 4_690,
@@ -26,7 +26,7 @@ CEILINGS = {
     "methods": 2_545,
     "planning": 1_000,
     "publishing": 1_115,
-    "reporting": 1_470,
+    "reporting": 1_400,
     "students": 3_080,
     "teachers": 2_955,
     "testing": 385,
