@@ -43,7 +43,7 @@ RUN_BY = {
     "docs/configuration.md": ("test_docs.py", {"toml": 2, "python": 2}),  # its second toml below
     "docs/ledger.md": ("test_docs.py", {"python": 1}),
     "docs/local.md": ("test_docs.py", {"python": 1}),
-    "docs/methods.md": ("test_docs.py", {"python": 2, "toml": 2}),
+    "docs/methods.md": ("test_docs.py", {"python": 1, "toml": 2}),
     "docs/mechanisms.md": ("test_docs.py", {"python": 1}),
     "docs/membership.md": ("test_likelihood_ratio.py", {"python": 1}),
     "docs/planning.md": ("test_planning.py", {"python": 1}),
