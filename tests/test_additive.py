@@ -294,7 +294,7 @@ def test_a_fit_releases_within_its_budget_and_predicts(tmp_path):
     assert again.student_.effects() == model.student_.effects()
     folder = model.save(tmp_path / "out")
     np.testing.assert_array_equal(load_student(folder).predict_proba(other), model.predict_proba(other))
-    assert "no row of anybody is in the student" in json.loads((folder / "card.json").read_text())["selection"]
+    assert "a public schema" in json.loads((folder / "card.json").read_text())["selection"]
     assert "No row of anybody is in the student" in (folder / "card.md").read_text()
 
 

@@ -75,9 +75,9 @@ def _budget_adds_up(values: dict[str, Any], text: str, words: str, drawn: list[t
     budget = float(first[1])
     spent = budget if first[2] else float(first[3])
     whole = re.search(
-        r"\| Budget of the private data \| .*?(?:(all of it)|(\d\S*))(?: is|(?: of \S+ is counted as)) spent", text
+        r"\| Guarantee of the whole budget \| .*?(?:(all of it)|(\d\S*))(?: is|(?: of \S+ is counted as)) spent", text
     )
-    agree = whole is not None and (budget if whole[1] else float(whole[2])) == spent
+    agree = whole is None or (budget if whole[1] else float(whole[2])) == spent
     agree &= budget >= values["budget"]["budget"] and spent >= min(budget, values["budget"]["spent"]) - 1e-12
     if values["batches"]:
         rest = sum(float(value) for name, value in drawn if name == "not spent")
@@ -95,7 +95,7 @@ def _method_agrees(values: dict[str, Any], text: str) -> bool:
     assert leaves is not None
     if values["mechanism"].startswith("NoisySum"):
         wrong = re.search(r"\bTeachers\b|\bQueries\b", text)
-        return wrong is None and "noisy sum" in leaves[1] and "Ballots" in text
+        return wrong is None and re.search("noisy sums? of ballots", leaves[1]) is not None and "Ballots" in text
     return "noisy sum" not in leaves[1] and "publishes labels of at most" in leaves[1] and "Teachers" in text
 
 
@@ -161,7 +161,7 @@ def test_a_card_contradicts_itself_nowhere(method, tmp_path):
 @pytest.mark.parametrize(("form", "said", "planted", "fault"), [
     ("markdown", "| Public rows labeled by the student | 120 |", "| Queries | 1 query |", COUNTS),
     ("markdown", "all of it is spent", "1.999 is spent", BUDGET),
-    ("markdown", "| Ballots |", "| Teachers |", METHOD),
+    ("markdown", "| Ballots in each sum |", "| Teachers |", METHOD),
     ("markdown", "noisy sums of ballots", "labels", METHOD),
     ("markdown", "of discrete Gaussian noise", "of rounded continuous noise", NOISE),
     ("markdown", "Objections: ", 'Signed by: add it with --state signed_by="…". Objections: ', COMMAND),

@@ -63,7 +63,7 @@ def test_a_student_without_use_is_objected_to():
         "is 60.00% on the public labeled rows, and that of naming one class for all rows is 60.00%" in no_better.reason
     )
     (ranked,) = lint(accuracy=[("a", 60, 60), ("b", 40, 1)], goals=[("recall at 5 %", 0.4, 0.41, 0.05)])
-    assert "The recall at 5 % of the student is 40.00%" in ranked.reason
+    assert "The recall at 5 % of the student on the public labeled rows is 40.00%" in ranked.reason
     assert lint(accuracy=[("a", 60, 59), ("b", 40, 2)]) == ()
     assert lint(accuracy=[]) == lint(accuracy=[("a", 0, 0)]) == ()
     (many,) = lint(accuracy=[("a", 30, 30), ("b", 30, 30)] + [(f"x{n}", 1, 0) for n in range(12)])

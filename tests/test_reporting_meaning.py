@@ -75,8 +75,8 @@ def test_the_sentences_name_the_unit_in_the_words_of_the_user(relation):
     assert "visit_id" not in aloud
     ballots = (NeighboringRelation.CHANGE_ONE_ROW, NeighboringRelation.CHANGE_ONE_BALLOT)
     assert ("may be missing" in aloud) == (relation not in ballots)
-    assert limited.startswith("ε limits the effect of ")
-    assert "(visit_id)" in limited
+    assert limited.startswith("The unit (visit_id)")
+    assert ("Adding or removing a unit is not covered." in limited) == (relation in ballots)
     assert "No ε" in said(replace(of_visits, simulated=True))
 
 

@@ -221,7 +221,7 @@ class SumsOverSchema(NoisySums):
 
     def describe_queries(self, _rounds: int, /) -> str:
         """Return what a card says about the choice of the queries."""
-        return "no public rows, but a public schema; no row of anybody is in the student, a table of effects"
+        return "none; the student is a table of effects for the cells of a public schema"
 
 
 @final

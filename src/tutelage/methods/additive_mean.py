@@ -115,7 +115,7 @@ class AdditiveMean(SumsOverSchema):
 
     def describe_queries(self, _rounds: int, /) -> str:
         """Return what a card says about the choice of the queries."""
-        return "a public schema in place of queries; no private row is in the student, a table of effects"
+        return "none; the student is a table of effects for the cells of a public schema"
 
     def most(self, sizes: Sizes) -> list[tuple[float, Vector]]:
         """Return the share of all 1/σ² that each sum takes, and the form of its ballots at most."""

@@ -479,7 +479,7 @@ class NoisyMoments(NoisySums):
 
     def describe_queries(self, _rounds: int, /) -> str:
         """Return what a card says about the choice of the queries."""
-        return "all public rows of the run; labels follow from noisy sums of bounded ballots"
+        return "all public rows of the run"
 
 
 def sum_of_means(sums: IntArray, n_rows: IntArray, norm: int, unit: PrivacyUnit) -> BallotSum:

@@ -100,8 +100,8 @@ _REASONS: dict[str, tuple[Literal["warning", "danger"], str]] = {
     ),
     "no-better-than-public-labels": (
         "warning",
-        "The {goal} of the student is {share:.2%} on the public labeled rows, and that of a model of public labels "
-        "alone, which spends nothing, {public:.2%}. Publish that model instead, or use more people or a larger ε.",
+        "The {goal} of the student on the public labeled rows is {share:.2%}. A model trained on public labels alone "
+        "reaches {public:.2%} and spends no budget. Publish that model instead, or use more people or a larger ε.",
     ),
     "not-checked": (
         "warning",

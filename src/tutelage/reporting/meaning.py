@@ -11,13 +11,13 @@ _STRONG, _MODERATE = 0.75, 0.95  # right guesses: ε ≤ 1.09 and ε ≤ 2.94 fo
 _MOST_DECIMALS = 9
 _Z = 1.96  # of a 95 % interval
 RULE = (
-    "Rule: strong means at most 75 right guesses in 100, moderate at most 95, weak more than 95. An objection "
-    "that ε leaves something out also makes it weak."
+    "Rule: strong means at most 75 right guesses in 100, moderate at most 95, weak more than 95 or an objection that "
+    "ε leaves something out."
 )
 
 
 class Verdict(NamedTuple):
-    """How strong a guarantee is, in one word, and what the word follows from."""
+    """How strong a guarantee is, in one word, and the reason where it is not the number of right guesses."""
 
     word: str
     reason: str
@@ -28,10 +28,10 @@ def verdict(epsilon: PublicEpsilon, uncounted: tuple[str, ...] = ()) -> Verdict:
     if epsilon.simulated:
         return Verdict("none", "The noise was simulated, so there is no guarantee.")
     if uncounted:
-        return Verdict("weak", "By an objection, ε leaves something out.")
+        return Verdict("weak", "An objection says that ε leaves something out.")
     right = right_guesses(epsilon.epsilon, epsilon.delta)
     word = "strong" if right <= _STRONG else "moderate" if right <= _MODERATE else "weak"
-    return Verdict(word, f"The attacker guesses right in {cases(epsilon)}.")
+    return Verdict(word, "")
 
 
 def claim(epsilon: PublicEpsilon) -> str:
