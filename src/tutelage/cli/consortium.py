@@ -215,6 +215,9 @@ def status(home: HomeArgument, html: Html = None, as_json: AsJson = False) -> No
         write_page(html, f"Messages of {TermsFile.of(place.terms).name}", _bars(left))
     if terms is None:
         names = sorted({one.name for one in box.members()})
+        if as_json:
+            print_json({"members": names, "left": left})
+            return
         say(f"No roster is accepted yet. Members with keys in the mailbox: {listed(names) or 'none'}.")
         return
     batches, refused = consortium_status(terms, box)

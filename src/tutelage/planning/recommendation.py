@@ -29,6 +29,7 @@ _EVIDENCE = {
         "rows or a stand-in for a prediction."
     ),
 }
+_TOO_LOW = "With far more people than labeled public rows, this may be too low. "
 _LEAST_GAIN = 0.0005  # a gain below this is printed as 0.0 points
 
 
@@ -154,7 +155,8 @@ class Plan:
             return (
                 f"{with_epsilon}, no method is expected to beat {others} by more than chance: the best student is "
                 f"expected to reach {self._share(best.expected)}. {instead}, or ask for more. "
-                f"Expected if doubled: {self._what_would_help()}."
+                + _TOO_LOW * (self.alone is not None and self.target.people > 5 * self.target.public_rows)
+                + f"Expected if doubled: {self._what_would_help()}."
             )
         if self.reach is not None and best.expected < self.reach:
             return (
