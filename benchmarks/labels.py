@@ -40,8 +40,8 @@ MANY, SKIPPED = 30, 7  # if a rival has many settings, every seventh is tried
 ALONE, CHECK, WITHOUT, WITH = "public labels alone", "trees or logistic regression", "ballots", "ballots with labels"
 SMALL = 0.05  # points: a smaller difference is neither a gain nor a loss
 METHOD = """Each number is a mean over eight splits on which nothing was chosen, at δ = 10⁻⁵: accuracy in %, or average
-precision where classes are rare (`python benchmarks/labels.py`). The others are public labels alone, the better of
-trees and logistic regression on these labels, and ballots without labels. Private rivals, which may use the public
+precision where classes are rare (`python benchmarks/labels.py`). The other methods are public labels alone, the better
+of trees and logistic regression on these labels, and ballots without labels. Private rivals, which may use the public
 labels, were tried on one split of AG News only."""
 
 
@@ -183,6 +183,7 @@ def page_of(stored: Path, ours: str, rare: Collection[str], title: str, method: 
     losses = losses[losses.gap <= -SMALL].sort_values("gap")
     named = [f"- {one.data}, ε = {one.epsilon:g}: {one.shown} against {one.other}" for one in losses.itertuples()]
     counts = f"{sum(best.gap >= SMALL)} are gains and {sum(best.gap <= -SMALL)} are losses of at least {SMALL} points"
+    weaker = " Losses to methods that were told ε are listed, but not counted." if told.any() else ""
     table = best.pivot_table(index="data", columns="epsilon", values="gap")
     table = table.loc[table.min(axis=1).sort_values().index].round(2) + 0.0  # no -0.00
     level = best[best.epsilon == 1].set_index("data").ours
@@ -194,7 +195,7 @@ def page_of(stored: Path, ours: str, rare: Collection[str], title: str, method: 
     parts = (
         f"# {title}",
         f"**Of {len(best)} comparisons with the best other method ({len(table)} data sets, {len(others) + 1} ε), "
-        f"{counts} for {ours}.** [All numbers]({stored.name})",
+        f"{counts} for {ours}.**{weaker} [All numbers]({stored.name})",
         "## Losses", "\n".join(named), "## Differences, in points", "\n".join(lines), "## Method", method,
     )  # fmt: skip
     return "\n\n".join(parts) + "\n"

@@ -105,7 +105,7 @@ def page() -> str:
     lines = [
         "# Theorems, functions, tests",
         "",
-        "Each line links to a proof, and names the function that uses the theorem and the test file that uses it most.",
+        "Each line names a proof, the function that applies it, and the test file that uses this function most.",
         "[The notation](notation.md) lists the papers.",
         "",
     ]

@@ -15,8 +15,8 @@ ABOUT = """\
 Each experiment recomputes a table or figure of a paper, or tests a claim of this project.
 `tutelage reproduce NAME` runs one. `tutelage reproduce --all --output FOLDER` runs all and writes these pages.
 Benchmarks compare this project with other private methods where public rows have labels (`docs/results/labels.md`) and
-where only a schema is public (`docs/results/packaged.md`); README.md sums them up. They list losses first.
-A line below an experiment is a result that is worse than published, or that misses a goal."""
+where only a schema is public (`docs/results/packaged.md`). README.md sums them up.
+Each line below an experiment is a loss: a result that is worse than published or misses a goal."""
 
 _READING = """\
 - *Published* is the number in the paper, *goal* what this project requires of itself, and *ours* our result, with its
@@ -24,7 +24,7 @@ _READING = """\
 - A *worst-case ε* holds for every possible set of votes and may be published. A *tested ε* may be published if its
   private test passes. A *vote-dependent ε*, such as an exact ε, is computed from the votes and is private. It is shown
   here only because the data behind these votes are public.
-- Noise is simulated, and seeds of partitions, models and noise are fixed, unless a note says otherwise.
+- Noise is simulated and all seeds are fixed, unless a page says otherwise.
 - In 2018 the authors of PATE published the votes of 250 teachers on the first 9,000 test images of MNIST and on all
   test images of SVHN. test[9000:] are the other 1,000 test images of MNIST."""
 

@@ -198,7 +198,7 @@ def _run(data: RivalData, parameters: dict[str, Any], epsilon: float, seed: int)
 def _grid() -> list[tuple[str, dict[str, Any]]]:
     """Return the settings of the grid, by name."""
     found: list[tuple[str, dict[str, Any]]] = [
-        (f"vector ballots, {quantile:g} of lengths, {rounds} rounds, {landmarks} landmarks",
+        (f"vector ballots, quantile {quantile:g}, rounds {rounds}, landmarks {landmarks}",
          {"teacher": VectorBallots(landmarks, quantile, rounds)})
         for quantile in (0.1, 0.25, 0.4, 0.6, 0.8) for rounds in (1, 2) for landmarks in (100, 300, 1000)
     ]  # fmt: skip
@@ -339,7 +339,7 @@ def _why_behind(cell: _Chosen) -> str:
     kind = cell.best_setting.split(",")[0]
     return {
         "vector ballots": "A plan does not vary quantile, rounds and landmarks.",
-        "few votes": "In trials on public rows, few votes per person were not a point better.",
+        "few votes": "In trials on public rows, few votes per person were not better by a point.",
         "votes": "A plan tries one setting of trained teachers, with label propagation as the student.",
     }[kind] + f" Best: {cell.best_setting}."
 

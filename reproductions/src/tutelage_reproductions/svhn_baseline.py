@@ -96,8 +96,7 @@ def _sample() -> _Part:
         y_test=sample.y_test[_PUBLIC:],
     )
     differs = (
-        f"SVHN's own files were not found, so this is a different experiment: {len(images.y_train):,} "
-        f"training images, of which {_PUBLIC:,} are test images, and {len(held):,} other test images for "
-        "scoring."
+        f"SVHN's own files were not found. So the network trains on {len(images.y_train):,} images, {_PUBLIC:,} of "
+        f"them test images, and is scored on {len(held):,} other test images."
     )
     return _Part(images, f"test[{_PUBLIC}:{_PUBLIC + len(held)}]", _SAMPLE_EPOCHS, _SAMPLE_SEEDS, differs)
