@@ -27,6 +27,15 @@ axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-p
 PHONE, DESKTOP = 390, 1280  # pixels
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SITE = ["index", "faq", "examples/index", "howto/choose-noise", "proofs/pate2018", "reference/estimator", "results"]
+FINDS = {
+    "privacy_guarantee": ("ε", "epsilon"),
+    "install": ("install", "cite", "Windows"),
+    "which-tool": ("OpenDP", "Opacus", "DP-SGD"),
+    "howto/consortium": ("hospital",),
+    "howto/tables": ("csv",),
+    "ledger": ("budget",),
+    "faq": ("GDPR",),
+}
 
 pytestmark = pytest.mark.timeout(900)  # building the site is slow on a busy machine
 
@@ -118,3 +127,16 @@ def test_the_card_of_the_example_prints_on_three_pages_and_breaks_no_hash(browse
 @pytest.mark.slow
 def test_pages_of_the_site_open_without_fault(browser, site):
     assert look(browser, [site / f"{name}.html" for name in SITE]) == {}
+
+
+@pytest.mark.rest
+def test_search_shows_the_right_page_among_the_first_three(browser, site):
+    with opened(browser, DESKTOP) as (page, faults):
+        for name, words in ((name, words) for name, queries in FINDS.items() for words in queries):
+            page.goto((site / "index.html").as_uri())
+            page.fill(".md-search__input", words)
+            page.press(".md-search__input", "End")  # the theme waits for a key
+            page.wait_for_selector(".md-search-result__item")
+            links = page.eval_on_selector_all(".md-search-result__item > a", "links => links.map(one => one.pathname)")
+            assert str(site / f"{name}.html") in links[:3], words
+        assert faults == []

@@ -35,6 +35,7 @@ OUTSIDE = {
     "SECURITY.md": "security.md",
     **EXAMPLES,
 }
+FOUND_LAST = re.compile("reference/|proofs/|results/|(?:architecture|changelog|contributing|dependencies|security).md")
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s#]+)(#[^()\s]*)?((?:\s+\"[^\"]*\")?)\)")
 FETCHED = re.compile(r"<(?:script|img|iframe|link)\b[^>]*?(?:src|href)=\"?(?:https?:)?//[^\s\">]+")
 CELL = re.compile(r"<td[ >].*?</td>", re.DOTALL)
@@ -75,6 +76,10 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, **_: An
     source = next((name for name, made in OUTSIDE.items() if made == page.file.src_uri), None)
     if source and config.repo_url:
         page.edit_url = urljoin(f"{config.repo_url.rstrip('/')}/{config.edit_uri}", f"../{source}")
+    if FOUND_LAST.match(page.file.src_uri):
+        page.meta.setdefault("search", {"boost": 0.1})  # search shows guides before them
+    if keywords := config.extra["keywords"].get(page.file.src_uri):
+        page.meta["tags"] = keywords
     return unlinked(markdown, page.file.src_uri, config.repo_url)
 
 
