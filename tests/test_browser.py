@@ -55,9 +55,12 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("material", reason="the extra `docs` is not installed")
-    folder, quiet = tmp_path_factory.mktemp("site"), {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    told = {"NO_MKDOCS_2_WARNING": "1", "REPOSITORY_URL": "https://example.org/of/tutelage"}
+    folder = tmp_path_factory.mktemp("site")
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    built = subprocess.run(build, cwd=REPOSITORY, env=quiet, capture_output=True, text=True, check=False)
+    built = subprocess.run(
+        build, cwd=REPOSITORY, env={**os.environ, **told}, capture_output=True, text=True, check=False
+    )
     assert built.returncode == 0, built.stderr
     return folder
 
@@ -140,3 +143,17 @@ def test_search_shows_the_right_page_among_the_first_three(browser, site):
             links = page.eval_on_selector_all(".md-search-result__item > a", "links => links.map(one => one.pathname)")
             assert str(site / f"{name}.html") in links[:3], words
         assert faults == []
+
+
+@pytest.mark.rest
+def test_the_reference_names_nothing_private_and_links_types_and_sources(site):
+    for path in (site / "reference").glob("*.html"):
+        text = path.read_text()
+        shown = re.findall(r'<div class="doc-signature.*?</div>|class="doc doc-class-bases".*?</p>', text, re.DOTALL)
+        assert "_internal" not in text, path.name
+        assert not re.findall(r"(?<!\w)_[a-z]\w*", re.sub(r"<[^>]*>", " ", "".join(shown))), path.name
+    estimator = (site / "reference" / "estimator.html").read_text()
+    assert "<code>path-like or <a" in estimator
+    assert re.search(r'class="source"><a href="[^"]+/src/tutelage/estimator/classifier.py#L\d+"', estimator)
+    groups = re.findall(r'"doc-section-title">Parameters: (\w+)', estimator)
+    assert groups[:6] == ["privacy", "method", "teachers", "student", "inputs", "running"]
