@@ -123,6 +123,13 @@ def test_documented_commands_and_options_exist():
     assert seen > 50
 
 
+def test_every_example_shows_what_it_printed_and_what_it_drew():
+    page = tool("gallery").sections(REPOSITORY / "examples" / "README.md")
+    assert page.count("\n```text\n") == len(re.findall(r"^## ", page, re.MULTILINE)) + 1  # two in the notebook
+    assert "docs/figures/card.png" in page
+    assert "<strong>Privacy guarantee:</strong> ε = 1.0" in page
+
+
 # Links and formulas
 
 
