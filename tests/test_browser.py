@@ -130,6 +130,7 @@ def test_the_card_of_the_example_prints_on_three_pages_and_breaks_no_hash(browse
 @pytest.mark.slow
 def test_pages_of_the_site_open_without_fault(browser, site):
     assert look(browser, [site / f"{name}.html" for name in SITE]) == {}
+    assert '"version": null' in (site / "index.html").read_text()  # whose list would be fetched
 
 
 @pytest.mark.rest

@@ -53,9 +53,11 @@ LOG = logging.getLogger("mkdocs.hooks.site")  # MkDocs counts warnings of logger
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Drop edit links if there is no repository, and from the navigation the pages whose file does not exist."""
+    """Drop edit links without a repository and pages without a file; published versions can be chosen."""
     if not config.repo_url:
         config.edit_uri = None
+    if os.environ.get("MIKE_DOCS_VERSION"):  # published with other versions, whose list a page fetches; never on a disk
+        config.extra["version"] = {"provider": "mike"}
     config.nav = without(config.nav, {page for name, page in OUTSIDE.items() if not (ROOT / name).is_file()})
     return config
 
