@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,9 +24,18 @@ from tutelage.reporting.record import STATEMENTS
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
 
-PHONE, DESKTOP = 390, 1280  # pixels
+PHONE, DESKTOP = 360, 1280  # pixels
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SITE = ["index", "faq", "examples/index", "howto/choose-noise", "proofs/pate2018", "reference/estimator", "results"]
+FINDS = {
+    "privacy_guarantee": ("ε", "epsilon"),
+    "install": ("install", "cite", "Windows"),
+    "which-tool": ("OpenDP", "Opacus", "DP-SGD"),
+    "howto/consortium": ("hospital",),
+    "howto/tables": ("csv",),
+    "ledger": ("budget",),
+    "faq": ("GDPR",),
+}
 
 pytestmark = pytest.mark.timeout(900)  # building the site is slow on a busy machine
 
@@ -46,9 +55,12 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("material", reason="the extra `docs` is not installed")
-    folder, quiet = tmp_path_factory.mktemp("site"), {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    told = {"NO_MKDOCS_2_WARNING": "1", "REPOSITORY_URL": "https://example.org/of/tutelage"}
+    folder = tmp_path_factory.mktemp("site")
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    built = subprocess.run(build, cwd=REPOSITORY, env=quiet, capture_output=True, text=True, check=False)
+    built = subprocess.run(
+        build, cwd=REPOSITORY, env={**os.environ, **told}, capture_output=True, text=True, check=False
+    )
     assert built.returncode == 0, built.stderr
     return folder
 
@@ -80,14 +92,19 @@ def sideways(page: Any) -> int:
     return page.evaluate("document.scrollingElement.scrollWidth - innerWidth")
 
 
-def look(browser: Any, pages: list[Path]) -> dict[str, list[str]]:
+def obstacles(page: Any) -> list[str]:
+    """What axe-core leaves out: closed drawers, contrasts just below the limit, tables without a header."""
+    return page.evaluate((REPOSITORY / "tests" / "accessibility.js").read_text())
+
+
+def look(browser: Any, pages: list[Path], check: Callable[[Any], list[str]] = violations) -> dict[str, list[str]]:
     """Open pages on a phone and a desktop, in light and dark, and return what is wrong."""
     wrong: dict[str, list[str]] = {}
     for width, scheme in ((PHONE, "light"), (PHONE, "dark"), (DESKTOP, "light"), (DESKTOP, "dark")):
         with opened(browser, width, scheme) as (page, faults):
             for path in pages:
                 page.goto(path.as_uri())
-                found = [*faults, *violations(page)]
+                found = [*faults, *check(page)]
                 if sideways(page) > 0:
                     found.append(f"scrolls sideways by {sideways(page)} pixels")
                 if found:
@@ -118,3 +135,38 @@ def test_the_card_of_the_example_prints_on_three_pages_and_breaks_no_hash(browse
 @pytest.mark.slow
 def test_pages_of_the_site_open_without_fault(browser, site):
     assert look(browser, [site / f"{name}.html" for name in SITE]) == {}
+    assert '"version": null' in (site / "index.html").read_text()  # whose list would be fetched
+
+
+@pytest.mark.rest
+def test_pages_and_the_card_can_be_read_by_all(browser, site, tmp_path):
+    full_card().save(tmp_path)
+    names = ("index", "tutorial", "reference/estimator", "results/rivals")
+    assert look(browser, [*(site / f"{name}.html" for name in names), tmp_path / "card.html"], obstacles) == {}
+
+
+@pytest.mark.rest
+def test_search_shows_the_right_page_among_the_first_three(browser, site):
+    with opened(browser, DESKTOP) as (page, faults):
+        for name, words in ((name, words) for name, queries in FINDS.items() for words in queries):
+            page.goto((site / "index.html").as_uri())
+            page.fill(".md-search__input", words)
+            page.press(".md-search__input", "End")  # the theme waits for a key
+            page.wait_for_selector(".md-search-result__item")
+            links = page.eval_on_selector_all(".md-search-result__item > a", "links => links.map(one => one.pathname)")
+            assert str(site / f"{name}.html") in links[:3], words
+        assert faults == []
+
+
+@pytest.mark.rest
+def test_the_reference_names_nothing_private_and_links_types_and_sources(site):
+    for path in (site / "reference").glob("*.html"):
+        text = path.read_text()
+        shown = re.findall(r'<div class="doc-signature.*?</div>|class="doc doc-class-bases".*?</p>', text, re.DOTALL)
+        assert "_internal" not in text, path.name
+        assert not re.findall(r"(?<!\w)_[a-z]\w*", re.sub(r"<[^>]*>", " ", "".join(shown))), path.name
+    estimator = (site / "reference" / "estimator.html").read_text()
+    assert "<code>path-like or <a" in estimator
+    assert re.search(r'class="source"><a href="[^"]+/src/tutelage/estimator/classifier.py#L\d+"', estimator)
+    groups = re.findall(r'"doc-section-title">Parameters: (\w+)', estimator)
+    assert groups[:6] == ["privacy", "method", "teachers", "student", "inputs", "running"]

@@ -201,8 +201,10 @@ def test_the_documented_entities_vote_locally():
 def test_examples_run(example, capsys):
     runpy.run_path(str(example), run_name="__main__")
     shown = capsys.readouterr().out
+    stored = (example.parent / "output" / f"{example.name}.txt").read_text()  # by tools/gallery.py
     for promised in SHOWN[example.name]:
         assert promised in shown
+        assert promised in " ".join(stored.split())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))

@@ -4,7 +4,7 @@ import importlib.util
 import re
 from collections import Counter
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -120,6 +120,20 @@ def test_documented_commands_and_options_exist():
                 assert f"{path} {option}" in known, f"{page.name}: {option} of {line}"
             seen += 1
     assert seen > 50
+
+
+def test_every_example_shows_what_it_printed_and_what_it_drew():
+    page = tool("gallery").sections(REPOSITORY / "examples" / "README.md")
+    assert page.count("\n```text\n") == len(re.findall(r"^## ", page, re.MULTILINE)) + 1  # two in the notebook
+    assert "docs/figures/card.png" in page
+    assert "<strong>Privacy guarantee:</strong> ε = 1.0" in page
+
+
+def test_readers_choose_a_version_only_where_versions_are_published(monkeypatch):
+    config = SimpleNamespace(repo_url="", edit_uri="", nav=[], extra={})
+    assert "version" not in tool("site").on_config(config).extra
+    monkeypatch.setenv("MIKE_DOCS_VERSION", "dev")  # by mike
+    assert tool("site").on_config(config).extra["version"] == {"provider": "mike"}
 
 
 # Links and formulas

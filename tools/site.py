@@ -35,6 +35,7 @@ OUTSIDE = {
     "SECURITY.md": "security.md",
     **EXAMPLES,
 }
+FOUND_LAST = re.compile("reference/|proofs/|results/|(?:architecture|changelog|contributing|dependencies|security).md")
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s#]+)(#[^()\s]*)?((?:\s+\"[^\"]*\")?)\)")
 FETCHED = re.compile(r"<(?:script|img|iframe|link)\b[^>]*?(?:src|href)=\"?(?:https?:)?//[^\s\">]+")
 CELL = re.compile(r"<td[ >].*?</td>", re.DOTALL)
@@ -52,9 +53,11 @@ LOG = logging.getLogger("mkdocs.hooks.site")  # MkDocs counts warnings of logger
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Drop edit links if there is no repository, and from the navigation the pages whose file does not exist."""
+    """Drop edit links without a repository and pages without a file; published versions can be chosen."""
     if not config.repo_url:
         config.edit_uri = None
+    if os.environ.get("MIKE_DOCS_VERSION"):  # published with other versions, whose list a page fetches; never on a disk
+        config.extra["version"] = {"provider": "mike"}
     config.nav = without(config.nav, {page for name, page in OUTSIDE.items() if not (ROOT / name).is_file()})
     return config
 
@@ -75,6 +78,10 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, **_: An
     source = next((name for name, made in OUTSIDE.items() if made == page.file.src_uri), None)
     if source and config.repo_url:
         page.edit_url = urljoin(f"{config.repo_url.rstrip('/')}/{config.edit_uri}", f"../{source}")
+    if FOUND_LAST.match(page.file.src_uri):
+        page.meta.setdefault("search", {"boost": 0.1})  # search shows guides before them
+    if keywords := config.extra["keywords"].get(page.file.src_uri):
+        page.meta["tags"] = keywords
     return unlinked(markdown, page.file.src_uri, config.repo_url)
 
 

@@ -1,7 +1,9 @@
 """What a public project promises and how it is hosted: stability, workflows, hooks and forms agree with the code."""
 
 import ast
+import os
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ FOLDER = REPOSITORY / "src" / "tutelage"
 SUPPORTED = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", line)]
 WRITES = {
     "release.yml": {"attest": {"attestations", "id-token"}, "publish": {"id-token"}, "announce": {"contents"}},
-    "site.yml": {"deploy": {"pages", "id-token"}},
+    "site.yml": {"deploy": {"contents"}},
 }
 
 
@@ -54,6 +56,17 @@ def test_actions_are_pinned_and_jobs_end(path):
             if uses.startswith("actions/checkout@"):
                 assert step["with"]["persist-credentials"] is False
             assert "${{" not in step.get("run", ""), "what others chose reaches a shell as a variable only"
+
+
+@pytest.mark.parametrize(
+    ("ref", "deployed"), [("v1.2.0", "mike deploy --update-aliases 1.2.0 latest"), ("main", "mike deploy dev")]
+)
+def test_a_tag_publishes_its_version_and_main_publishes_dev(ref, deployed, tmp_path):
+    publish = jobs(REPOSITORY / ".github" / "workflows" / "site.yml")["deploy"]["steps"][-1]["run"]
+    script = f'git() {{ true; }}; mike() {{ echo mike "$@"; }}; {publish}'
+    named = {**os.environ, "GITHUB_REF_NAME": ref}
+    done = subprocess.run(["bash", "-ec", script], cwd=tmp_path, env=named, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[0] == deployed
 
 
 def test_the_status_of_every_public_name_is_stated_once():
