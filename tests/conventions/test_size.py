@@ -32,8 +32,8 @@ CEILINGS = {
     "testing": 385,
     "root": 4_770,
 }
-DOC_WORDS = 47_200  # of docs/, code, tables and formulas included
-TEST_LINES = 34_400
+DOC_WORDS = 47_300  # of docs/, code, tables and formulas included
+TEST_LINES = 34_480
 
 
 def lines_of(*paths: Path) -> int:
