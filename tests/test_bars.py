@@ -11,7 +11,7 @@ from tutelage.reporting.record import Curve
 from tutelage.reporting.render import render
 
 HOSTILE = "<b>a</b>[red]\u202e"
-SPENT = Bars("Spent", "People", "Share", [Bar("all", 0.5, "half"), Bar(HOSTILE, 2.0, "whole")], full=2.0)
+SPENT = Bars("Spent", "People", "Share", [Bar("all", 0.5, "half"), Bar(HOSTILE, 2.0, "whole")], whole=2.0)
 EFFECT = Bars("Effect", "Cells", "Effect", [Bar("low", -2.0, "−2 ± 1", 1.0), Bar("high", 1.0, "+1", 0.0)])
 
 
@@ -23,7 +23,7 @@ def as_text(bars: Bars, encoding: str = "utf-8") -> str:
 
 
 def test_a_page_draws_each_bar_to_scale_and_reads_names_as_text():
-    page, part = render("bars.jinja", "html", heading="A", bars=SPENT), SPENT._repr_html_()
+    page, part = render("bars.jinja", "html", heading="A", drawn=SPENT), SPENT.__html__()
     for html in (page, part):
         assert re.findall(r"width:([\d.]+)%\"></i></i>", html) == ["25.00", "100.00"]
         assert "&lt;b&gt;a" in html
@@ -34,7 +34,7 @@ def test_a_page_draws_each_bar_to_scale_and_reads_names_as_text():
 
 @pytest.mark.parametrize(("encoding", "signs"), [("utf-8", "█░"), ("ascii", "#.")])
 def test_a_terminal_shows_the_rest_of_the_scale(encoding, signs):
-    bars = Bars("Spent", "People", "Share", [Bar("all", 0.5, "half"), Bar("new", 0.0, "none")], full=2.0)
+    bars = Bars("Spent", "People", "Share", [Bar("all", 0.5, "half"), Bar("new", 0.0, "none")], whole=2.0)
     title, first, second = as_text(bars, encoding).splitlines()
     assert title == "Spent"
     assert [line.count(sign) for line in (first, second) for sign in signs] == [8, 22, 0, 30]
@@ -47,8 +47,18 @@ def test_a_terminal_shows_what_the_noise_covers():
     assert re.fullmatch(r"high {23}█{8} \+1 *", high)
 
 
+def test_names_neither_move_the_cursor_nor_begin_a_line():
+    (title, row) = as_text(Bars("a\x1b[2J\nb", "", "", [Bar("age\x1b[8m\nx", 1.0, "1\x07")])).splitlines()
+    assert (title, "\x1b" in title + row, "\x07" in row) == ("a�[2J b", False, False)
+
+
+def test_without_bars_nothing_is_drawn():
+    empty = Bars("Spent", "People", "Share", [], whole=2.0)
+    assert (empty.__html__(), as_text(empty)) == ("", "")
+
+
 def test_neighbors_with_one_effect_are_one_bar_in_a_terminal():
     cells = ["1 to 2", "2 to 3", "3 to 4"]
     (one, two) = Curve("age", "yes", True, cells, [0.5, 0.5, -0.25], [0.1] * 3).bars.bars
-    assert (one.name, two.name, two.says) == ("1 to 3", "3 to 4", "−0.25 ± 0.1")
+    assert (one.name, two.name, two.text) == ("1 to 3", "3 to 4", "−0.25 ± 0.1")
     assert len(Curve("sex", "yes", False, ["a", "b"], [0.5, 0.5], [0.1] * 2).bars.bars) == 2

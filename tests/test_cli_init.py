@@ -260,15 +260,18 @@ def test_a_notebook_gets_the_same_text(folder, called):
 def test_a_form_in_a_notebook_writes_the_same_and_says_what_is_wrong(folder, capsys):
     form = configuration_form()
     fields = {one._kwarg: one for one in form.kwargs_widgets}
-    answers = {"private": "stays.csv", "person": "patient_nbr", "label": "ill", "public": "clinic.csv"}
+    answers = {"private": "stays.csv", "person": "patient_nbr", "label": "ill", "public": "clinic.csv", "epsilon": "1"}
     for name, answer in {**answers, "file": "form.toml"}.items():
         fields[name].value = answer
     form.update()
-    made = configuration(**answers, epsilon=1, folder="form-results")
+    made = configuration(**{**answers, "epsilon": 1}, folder="form-results")
     assert (folder / "form.toml").read_text() == made
     fields["label"].value = "patient_nbr"
     form.update()
-    assert "--label must be another column" in capsys.readouterr().out
+    assert "--label must be another column" in capsys.readouterr().err
+    fields["file"].value = "sub/form.toml"
+    form.update()
+    assert "without a folder" in capsys.readouterr().err
 
 
 def at_a_terminal(folder: Path, typed: list[str], *, then: int | None = None) -> tuple[int, str]:

@@ -164,7 +164,7 @@ def test_nothing_is_released_where_public_labels_alone_do_as_well(found):
     assert enough.alone is not None
     assert enough.alone.low < enough.alone.expected > enough.best.expected - 0.01
     assert f"beat a model of the public labels alone ({enough.alone.expected:.1%})" in str(enough.obstacle)
-    assert "this may be too low" in str(enough.obstacle)
+    assert "The estimate may be too low" in str(enough.obstacle)
     assert enough.as_dict()["public_labels_alone"]["expected"] == enough.alone.expected
     assert "a model of the public labels alone " in " ".join(found.sentences())
     assert "public labels alone" in found.as_html()

@@ -529,7 +529,7 @@ def test_no_screen_of_any_verb_depends_on_one_person_but_through_noise(by, world
     commands = [tuple(screen.split()) for screen in SCREENS if screen.split()[0] not in without_public]
     one, other = neighbors(world, called, tmp_path, BY[by], [CHANGES["more rows"]], commands)
     assert differing(one, other) == []
-    assert b"Spent of" in one["budget.html"]
+    assert b"that is spent" in one["budget.html"]
 
 
 FAULTS = {

@@ -73,7 +73,7 @@ def source(cell: dict[str, Any]) -> str:
 def result(output: dict[str, Any]) -> str:
     """Return what a cell printed, or what tutelage draws in a notebook; other results are left to the notebook."""
     drawn = "".join(output.get("data", {}).get("text/html", ""))
-    if drawn.startswith("<section"):
+    if drawn.startswith(("<section", "<p>")):
         return drawn.replace("<table class=facts>", "<table>")
     return fenced("".join(output["text"]), "text") if "text" in output else ""
 

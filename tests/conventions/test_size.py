@@ -13,15 +13,15 @@ PACKAGE = Path(tutelage.__file__).parent
 MODULES = 196
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
-    "_internal": 1_430,
-    "accounting": 2_735,
+    "_internal": 1_445,
+    "accounting": 2_740,
     "audit": 1_630,
-    "cli": 4_690,
+    "cli": 4_695,
     "datasets": 170,
     "estimator": 2_160,
     "features": 2_885,
     "federation": 4_525,
-    "ledger": 2_800,
+    "ledger": 2_805,
     "mechanisms": 1_180,
     "methods": 2_545,
     "planning": 1_005,
@@ -32,8 +32,8 @@ CEILINGS = {
     "testing": 385,
     "root": 4_770,
 }
-DOC_WORDS = 47_300  # of docs/, code, tables and formulas included
-TEST_LINES = 34_480
+DOC_WORDS = 47_350  # of docs/, code, tables and formulas included
+TEST_LINES = 34_490
 
 
 def lines_of(*paths: Path) -> int:

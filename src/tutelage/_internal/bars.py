@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, NamedTuple, final
 
-from tutelage._internal.html import escape
+from tutelage._internal.html import escape, straight
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,67 +17,79 @@ class Bar(NamedTuple):
 
     name: str
     value: float
-    says: str  # the value in words
-    noise: float = 0.0  # half-width of its band
+    text: str  # the value in words
+    noise: float = 0.0  # half-width of its band, which a terminal shows
 
 
 @final
 class Bars(NamedTuple):
-    """Bars with one scale.
+    """Bars with one scale. Bars in HTML are not negative; without bars, nothing is drawn.
 
     Parameters
     ----------
-    title, names, values : str
-        What is drawn, what the bars are called, and what their values are.
+    title, name_heading, value_heading : str
+        Title, and headings of the two columns.
     bars : list of Bar
         The bars, from top to bottom.
-    full : float
-        A value that the scale holds at least, such as the whole budget.
+    whole : float
+        End of the track behind each bar, such as the budget; 0 draws no track.
     """
 
     title: str
-    names: str
-    values: str
+    name_heading: str
+    value_heading: str
     bars: list[Bar]
-    full: float = 0.0
+    whole: float = 0.0
 
     @property
     def scale(self) -> tuple[float, float]:
-        """The ends of the scale, which holds 0 and all bands."""
-        low, high = (min(one.value - one.noise for one in self.bars), max(one.value + one.noise for one in self.bars))
-        return min(0.0, low), max(self.full, high) or 1.0
+        """The ends of the scale, which include 0 and all bands."""
+        low, high = min(one.value - one.noise for one in self.bars), max(one.value + one.noise for one in self.bars)
+        return min(0.0, low), max(self.whole, high) or 1.0
 
     def __html__(self) -> str:
-        """Return the bars as a table, which brings its colors along."""
-        left, track = 'style="text-align:left"', ";background:var(--rest,#cfd7de)" if self.full else ""
+        """Return the bars as a table with colors of its own."""
+        if not self.bars:
+            return ""
+        left, track = 'style="text-align:left"', ";background:var(--rest,#cfd7de)" if self.whole else ""
+        _, high = self.scale
         rows = "".join(
             f'<tr><th scope="row" {left}>{escape(bar.name)}</th><td style="width:50%;vertical-align:middle">'
             f'<i style="display:block{track}"><i style="display:block;height:.85rem;background:var(--accent,#2a86a3);'
-            f'width:{100 * bar.value / self.scale[1]:.2f}%"></i></i></td><td {left}>{escape(bar.says)}</td></tr>'
+            f'width:{100 * bar.value / high:.2f}%"></i></i></td><td {left}>{escape(bar.text)}</td></tr>'
             for bar in self.bars
         )
-        heads = (
-            f'<th scope="col" {left}>{escape(self.names)}</th><th scope="col" colspan="2" {left}>{escape(self.values)}'
-        )
+        heads = f'<th scope="col" {left}>{escape(self.name_heading)}</th>'
+        heads += f'<th scope="col" colspan="2" {left}>{escape(self.value_heading)}</th>'
         caption = f"<caption {left}>{escape(self.title)}</caption>"
         return f'<table style="width:100%">{caption}<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>'
 
-    _repr_html_ = __html__
-
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "Iterator[RenderableType]":
-        """Draw the bars as text: what the band of a bar covers is lighter than the rest."""
+        """Draw the bars as text; what the band of a bar covers is lighter."""
         from rich.table import Table
         from rich.text import Text
 
-        solid, light, blank = "█▒░" if console.encoding.startswith("utf") else "#=."
-        blank = blank if self.full else " "
+        if not self.bars:
+            return
+        signs = "█▒░" if console.encoding.startswith("utf") else "#=."
         low, high = self.scale
-        middles = [low + (high - low) * (place + 0.5) / _WIDTH for place in range(_WIDTH)]
+        step = (high - low) / _WIDTH
+        places = [low + step * place for place in range(_WIDTH)]
         grid = Table.grid(padding=(0, 1), pad_edge=False)
         for bar in self.bars:
-            ends, unsure = sorted((0.0, bar.value)), [abs(at - bar.value) < bar.noise for at in middles]
-            filled = [solid if ends[0] <= at <= ends[1] else blank for at in middles]
-            drawn = "".join(light if doubt else sign for doubt, sign in zip(unsure, filled, strict=True))
-            grid.add_row(Text(bar.name), Text(drawn, style="cyan"), Text(bar.says))
-        yield Text(self.title)
+            drawn = "".join(self._sign(bar, at, at + step, signs) for at in places)
+            grid.add_row(Text(_line(bar.name)), Text(drawn, style="cyan"), Text(_line(bar.text)))
+        yield Text(_line(self.title))
         yield grid
+
+    def _sign(self, bar: Bar, start: float, end: float, signs: str) -> str:
+        """Return the sign from `start` to `end`; a part that is touched is filled, so that no bar looks too short."""
+        solid, light, track = signs
+        if abs((start + end) / 2 - bar.value) < bar.noise:
+            return light
+        return solid if start < max(0.0, bar.value) and end > min(0.0, bar.value) else track if self.whole else " "
+
+
+def _line(text: str) -> str:
+    """Return text in one line, without what a terminal obeys."""
+    return " ".join(straight(text).split())

@@ -45,7 +45,8 @@ _UPWARD = 1 + 1e-11  # covers the rounding of masses, powers and sums
 _EPS = 2.0**-52
 _EXPONENT_ROUNDING = 16 * _EPS  # relative, of log masses and of order × ratio
 _NUMBERS_AT_ONCE = 2**18  # in one array: 2 MiB, so that work stays near the processor
-_DOUBT, _WIDER = 1e-9, 1.001  # a smaller error may change a sign: so much wider, φ covers both at orders up to 10⁶
+_DOUBT = 1e-9  # a smaller error may hide a sign …
+_WIDER = 1.001  # … so it is made wider by this factor: then φ covers both signs at orders up to 10⁶
 
 
 def worst_divergences(laws: MoveLaws, orders: FloatArray) -> FloatArray:

@@ -60,10 +60,12 @@ def card(
 ) -> None:
     """Write the privacy card as card.json, card.md and card.html."""
     if verify is not None:
-        if results is None or state or statements or ask or claim or output or sign or as_json:
+        if results is None or state or statements or ask or effects or claim or output or sign or as_json:
             raise ConfigError("--verify takes the folder of the card and, if you have it, --ledger. Nothing else.")
         _verify(results, verify, ledger)
         return
+    if effects and as_json:
+        raise ConfigError("--effects draws in the terminal; --json has the same numbers as `curves`. Leave one out.")
     if ask and not (os.isatty(0) and os.isatty(2)):
         raise ConfigError("--ask needs a terminal. Without one, use --state TOPIC=TEXT or --statements FILE.")
     signer = None if sign is None else identity(sign, private=True)
@@ -111,11 +113,11 @@ def card(
     if as_json:
         print_json(made.as_dict(), ascii_only=False)
         return
-    names = (*CARD, *(() if signer is None else (SIGNATURE,)))
     if effects and made.curves:
         plain_console().print(*[one.bars for one in made.curves])
     elif effects:
         say("The student has no effects of columns to draw.")
+    names = (*CARD, *(() if signer is None else (SIGNATURE,)))
     say("Card: " + ", ".join(str(folder / name) for name in names))
     if made.missing:
         say(f"{len(made.missing)} of {len(STATEMENTS)} statements are missing: {', '.join(made.missing)}. ", nl=False)

@@ -209,20 +209,23 @@ def status(home: HomeArgument, html: Html = None, as_json: AsJson = False) -> No
     """Print who has joined and answered, and whom the others wait for. All printed values are public."""
     place, terms = Place.load(home), Home(home).joined()
     box = Mailbox(place.mailbox)
-    hospitals = TermsFile.of(place.terms).hospitals if terms is None else [one.name for one in terms.entities]
-    left = {name: box.sizes_of_answers(name) for name in hospitals}
+    hospitals = [*TermsFile.of(place.terms).hospitals] if terms is None else [one.name for one in terms.entities]
+    if place.server is not None:  # which brings no answers of others, unless they are for this member
+        hospitals = [name for name in hospitals if name == Home(home).identity.member.name]
+    sent = {name: box.sizes_of_answers(name) for name in hospitals}
     if html is not None:
-        write_page(html, f"Messages of {TermsFile.of(place.terms).name}", _bars(left))
+        write_page(html, f"Messages of {TermsFile.of(place.terms).name}", _bars_of(sent))
     if terms is None:
         names = sorted({one.name for one in box.members()})
         if as_json:
-            print_json({"members": names, "left": left})
+            print_json({"members": names, "sent": sent})
             return
         say(f"No roster is accepted yet. Members with keys in the mailbox: {listed(names) or 'none'}.")
+        plain_console().print(_bars_of(sent))
         return
     batches, refused = consortium_status(terms, box)
     if as_json:
-        found = {"fingerprint": terms.fingerprint, "roster": terms.roster, "words": terms.words, "left": left}
+        found = {"fingerprint": terms.fingerprint, "roster": terms.roster, "words": terms.words, "sent": sent}
         print_json({**found, "batches": [each._asdict() for each in batches], "refused": refused})
         return
     describe(terms)
@@ -230,7 +233,7 @@ def status(home: HomeArgument, html: Html = None, as_json: AsJson = False) -> No
     waiting = [one.name for one in terms.members if one.name not in accepted]
     say(f"Roster {terms.roster} ({terms.words}) is not accepted yet by {listed(waiting)}." if waiting else "")
     _print_batches(terms, batches)
-    plain_console().print(_bars(left))
+    plain_console().print(_bars_of(sent))
     for identifier, reason in refused.items():
         say(f"{identifier[:8]} is refused: {reason}", color=colors.YELLOW)
 
@@ -262,14 +265,14 @@ def _print_batches(terms: Consortium, batches: list[BatchStatus]) -> None:
     plain_console().print(table)
 
 
-def _bars(left: dict[str, dict[str, list[int]]]) -> Bars:
-    """Return what left each hospital, by hospital and batch."""
+def _bars_of(sent: dict[str, dict[str, list[int]]]) -> Bars:
+    """Return how much each hospital sent, by hospital and batch."""
     bars = list[Bar]()
-    for name, batches in left.items():
+    for name, batches in sent.items():
         sizes = [size for sealed in batches.values() for size in sealed]
         told = f"{counted(len(batches), 'batch', 'batches')}, {counted(len(sizes), 'share', 'shares')}"
         bars.append(Bar(name, sum(sizes), f"{sum(sizes) / 1000:,.1f} kB: {told}"))
-    return Bars("Sent by each hospital: sealed shares of sums, one for each computing party", "Hospital", "Sent", bars)
+    return Bars("Sealed shares in this mailbox, by the hospital that they name", "Hospital", "Sent", bars)
 
 
 def _require_finished(home: Path) -> None:

@@ -1,5 +1,6 @@
 """The questions of `tutelage init` as a form in a notebook."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +12,13 @@ if TYPE_CHECKING:
     from ipywidgets import interactive
 
 _GOALS = ["accuracy", "balanced_accuracy", "average_precision", "recall at 5 %"]
-_WAY_OUT = "name another file in the form"
 
 
 def configuration_form() -> "interactive":
     """Return a form that writes a configuration for ``tutelage run``, as ``tutelage init`` does.
 
-    Show it by naming it in the last line of a cell. Of private rows, no cell is shown.
+    Show it by naming it in the last line of a cell. It shows no private row, but an
+    error may depend on one: clear the output of the form before you share the notebook.
 
     Raises
     ------
@@ -25,7 +26,7 @@ def configuration_form() -> "interactive":
         If ipywidgets is not installed.
     """
     try:
-        from ipywidgets import Dropdown, FloatText, Layout, Text, interactive
+        from ipywidgets import Dropdown, Layout, Text, interactive
     except ImportError:
         raise ConfigError("A form needs ipywidgets: pip install 'tutelage[notebook]'.") from None
 
@@ -37,26 +38,28 @@ def configuration_form() -> "interactive":
         _write,
         {"manual": True, "manual_name": "Write"},
         private=field("Private file", placeholder="patients.csv"),
-        person=field("Column with the id of the person", placeholder="or: each row"),
+        person=field("Column with the id of the person", placeholder="or 'each row'"),
         label=field("Column to predict"),
         classes=field("Its values", placeholder="no, yes; of public labels if empty"),
         public=field("Public file", placeholder="public.csv, or schema.toml"),
-        public_label=field("Column of public labels", placeholder="the column to predict if empty; or: none"),
+        public_label=field("Column of public labels", placeholder="the column to predict if empty, or 'none'"),
         goal=field("Goal", Dropdown, options=_GOALS),
-        epsilon=field("ε", FloatText, value=1.0),
+        epsilon=field("ε", placeholder="1"),
         people=field("About how many people", placeholder="if that may be public"),
         file=field("File to write", value="run.toml"),
     )
 
 
 def _write(file: str, **answers: Any) -> None:
-    """Write a configuration, or print the sentence that says what is wrong."""
+    """Write a configuration, or print the error."""
     given = {name: value for name, value in answers.items() if value != ""}
     try:
+        if Path(file).name != file:
+            raise ConfigError("The file to write must be in the current folder. Name it without a folder.")
         text = configuration(**given, folder=f"{Path(file).stem}-results")
-        with claimed(Path(file), NEVER, way_out=_WAY_OUT) as claim, claim.written() as part:
+        with claimed(Path(file), NEVER, way_out="name another file in the form") as claim, claim.written() as part:
             part.write_text(text, encoding="utf-8")
     except TutelageError as error:
-        print(error)  # noqa: T201  into the output of the form
+        print(error, file=sys.stderr)  # noqa: T201  into the output of the form
         return
     print(f"Wrote {file}. Next: tutelage run {file}")  # noqa: T201

@@ -36,7 +36,6 @@ from tutelage.ledger import Ledger, LedgerState
 from tutelage.ledger.entries import Kind
 from tutelage.ledger.history import History
 from tutelage.privacy import ONE_ENTITY, ONE_TEACHER, NeighboringRelation, PrivacyUnit, round_up
-from tutelage.reporting.render import counted
 from tutelage.reporting.signature import checked_head, read_head, signed_head
 
 _LISTED = ("budget", "delta", "spent", "unit", "neighboring", "simulated")
@@ -107,9 +106,9 @@ def init(
 def show(file: File, html: Html = None, as_json: AsJson = False) -> None:
     """Print the spent and the remaining budget. All printed values are public."""
     state = opened(file).state()
-    _print(state, file, as_json=as_json)
     if html is not None:
-        write_page(html, f"Budget in {file}", state.bars)
+        write_page(html, f"Budget in {file.name}", state)
+    _print(state, file, as_json=as_json)
 
 
 @ledger.command()
@@ -318,11 +317,12 @@ def exposure(file: File, as_json: AsJson = False) -> None:
     if as_json:
         print_json([{**one._asdict(), "share": round_up(one.share)} for one in found])
         return
-    title = f"{file}: spent since each release began, of the budget ε = {budget:g}"
-    since = [(f"{one.release} · {one.since}", round_up(one.share), one.queries) for one in found]
-    bars = [Bar(name, share, f"{share:.4f} · {counted(queries, 'query', 'queries')}") for name, share, queries in since]
-    if bars:
-        plain_console().print(Bars(title, "Release", "Spent", bars, full=budget))
+    title = f"{file}: shares of the budget ε = {budget:g} spent since each release began; none is an ε of its own"
+    bars = [
+        Bar(f"{one.release} · {one.since}", share := round_up(one.share), f"{share:.4f} · {one.queries:,} queries")
+        for one in found
+    ]
+    plain_console().print(Bars(title, "Release", "Spent", bars, whole=budget))
 
 
 @ledger.command()

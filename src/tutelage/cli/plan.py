@@ -227,7 +227,7 @@ def _by_option(sentence: str) -> str:
 
 def _print(found: Plan) -> None:
     console = plain_console()
-    console.print(found.as_table(), *([found.bars] if found.bars.bars else []))
+    console.print(found.as_table(), found.bars)
     sentences = found.sentences()
     if not found.possible:
         console.print(f"Infeasible: {sentences[0]}", style="bold red", highlight=False)

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tutelage._internal.bars import Bars
 from tutelage._internal.outputs import NEVER, claimed
 from tutelage.exceptions import ConfigError
 from tutelage.reporting.render import render
@@ -21,7 +20,7 @@ _UNCUT = 1000  # characters
 
 ANOTHER_FILE = "name another file with --output"
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Html = Annotated[Path | None, typer.Option(help="New file for the same as a page.")]
+Html = Annotated[Path | None, typer.Option(help="Also draw the bars in a new HTML file.")]
 Array = Annotated[str | None, typer.Option(help="Array to read, if the file contains several.")]
 Teachers = Annotated[int | None, typer.Option(help="Number of teachers, if some of them abstained.")]
 
@@ -117,8 +116,8 @@ def plain_console() -> Any:
     return PlainConsole(markup=False, emoji=False)
 
 
-def write_page(file: Path, heading: str, bars: Bars) -> None:
-    """Write a page with bars to a new file."""
+def write_page(file: Path, heading: str, drawn: Any) -> None:
+    """Write what a notebook shows to a new file, as a page."""
     with claimed(file, NEVER, way_out="name another file with --html") as claim, claim.written() as part:
-        part.write_text(render("bars.jinja", "html", heading=heading, bars=bars), encoding="utf-8")
+        part.write_text(render("bars.jinja", "html", heading=heading, drawn=drawn), encoding="utf-8")
     say(f"Wrote {file}", err=True)

@@ -11,6 +11,7 @@ import re
 import secrets
 import shutil
 import stat
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -290,11 +291,15 @@ class Mailbox:
                 yield found[1], read_within(folder / found[0], most)
 
     def sizes_of_answers(self, sender: str) -> dict[str, list[int]]:
-        """Return the bytes of each sealed answer of a member, by batch, whichever keys it had."""
-        pattern, shares = rf"{re.escape(sender)}\.to-.+\.sealed", self.folder / "shares"
-        found = {batch[0]: _matches(shares / batch[0], pattern) for batch in _matches(shares, "[0-9a-f]{32}")}
-        sizes = {batch: [(shares / batch / one[0]).stat().st_size for one in sealed] for batch, sealed in found.items()}
-        return {batch: each for batch, each in sizes.items() if each}
+        """Return the bytes of what lies here as sealed answers of a member, by batch; whose they are is not checked."""
+        sizes, shares = defaultdict[str, list[int]](list), self.folder / "shares"
+        for batch in _matches(shares, "[0-9a-f]{32}"):
+            for sealed in _matches(shares / batch[0], rf"{re.escape(sender)}\.to-.+\.sealed"):
+                with suppress(OSError):
+                    about = (shares / batch[0] / sealed[0]).lstat()
+                    if stat.S_ISREG(about.st_mode) and about.st_size <= MOST_BYTES:
+                        sizes[batch[0]].append(about.st_size)
+        return dict(sizes)
 
     def answer_path(self, batch: Batch, sender: Member, recipient: Member) -> Path:
         """Return where a member's answer to a batch lies."""

@@ -83,8 +83,8 @@ class LedgerState:
         spent = round_up(self.spent)
         return f"{spent:.4f} of ε = {self.budget:g} is spent, {max(0.0, self.budget - spent):.4f} remains."
 
-    def _repr_html_(self) -> str:  # pyright: ignore[reportUnusedFunction]
-        """Return what notebooks show."""
+    def __html__(self) -> str:
+        """Return what pages and notebooks show."""
         rows = (
             ("guarantee of everything released", str(self.guarantee())),
             ("privacy unit", self.unit.name),
@@ -92,18 +92,23 @@ class LedgerState:
             ("labels stored", f"{self.answers:,}"),
             ("head", self.head),
         )
-        return fragment("Ledger:", str(self), rows) + self.bars.__html__()
+        warning = "NOT PRIVATE: the labels were drawn with simulated noise. " if self.simulated else ""
+        return fragment("Ledger:", warning + str(self), rows) + self.bars.__html__()
+
+    _repr_html_ = __html__
 
     @property
     def bars(self) -> Bars:
         """How much of the budget is spent, by the release that people came with where releases have names."""
-        title = f"Spent of ε = {self.budget:g}"
+        title = f"Share of ε = {self.budget:g} that is spent"
         if self.cohorts:
-            title += " by people who came with each release; each of them has the whole budget"
+            title += " of people who came with each release; each of them has the whole budget"
         rows = {f"came with {name}": share for name, share in self.cohorts.items()} or {"everyone": self.spent}
-        shares = [(name, round_up(share)) for name, share in rows.items()]
-        bars = [Bar(name, share, f"{share:.4f} ({share / self.budget:.1%})") for name, share in shares]
-        return Bars(title, "People", "Spent", bars, full=self.budget)
+        bars = [
+            Bar(name, share := round_up(one), f"{share:.4f} ({round_up(share / self.budget, 3):.1%})")
+            for name, one in rows.items()
+        ]
+        return Bars(title, "People", "Spent", bars, whole=self.budget)
 
     def guarantee(self) -> PublicEpsilon:
         """Return the (ε, δ) of everything that is ever released through the ledger, or until its budget is raised."""

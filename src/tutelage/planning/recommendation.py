@@ -29,7 +29,8 @@ _EVIDENCE = {
         "rows or a stand-in for a prediction."
     ),
 }
-_TOO_LOW = "With far more people than labeled public rows, this may be too low. "
+_TOO_LOW = "The estimate may be too low, because there are far more people than labeled public rows. "
+_FAR_MORE = 5  # times
 _LEAST_GAIN = 0.0005  # a gain below this is printed as 0.0 points
 
 
@@ -155,7 +156,7 @@ class Plan:
             return (
                 f"{with_epsilon}, no method is expected to beat {others} by more than chance: the best student is "
                 f"expected to reach {self._share(best.expected)}. {instead}, or ask for more. "
-                + _TOO_LOW * (self.alone is not None and self.target.people > 5 * self.target.public_rows)
+                + _TOO_LOW * (self.alone is not None and self.target.people > _FAR_MORE * self.target.public_rows)
                 + f"Expected if doubled: {self._what_would_help()}."
             )
         if self.reach is not None and best.expected < self.reach:
@@ -286,16 +287,16 @@ class Plan:
     @property
     def bars(self) -> Bars:
         """The accuracy to expect at other ε with the recommended method, below what needs no release."""
-        without = [("public labels alone", None if self.alone is None else self.alone.expected)]
-        without.append(("majority class", self.majority))
-        shares = [(name, share) for name, share in without if share is not None]
-        shares += [(f"ε = {one.epsilon:.3g}", one.expected) for one in self.curve if not self.best.rough]
-        title = f"Expected {Goal(self.goal).title} of the student, with the recommended method."
-        return Bars(title, "ε", "Expected", [Bar(name, share, f"{share:.1%}") for name, share in shares], full=1.0)
+        shares = {"public labels alone": self.alone and self.alone.expected, "majority class": self.majority}
+        points = () if self.best.rough else self.curve
+        shares |= {f"ε = {point.epsilon:.3g}": point.expected for point in points}
+        bars = [Bar(name, share, f"{share:.1%}") for name, share in shares.items() if share is not None]
+        title = f"Expected {Goal(self.goal).title} of the student, with the recommended method"
+        return Bars(title, "ε", "Expected", bars, whole=1.0)
 
     def _repr_html_(self) -> str:
         """Return what notebooks show."""
-        return f"<p>{escape(' '.join(self.sentences()))}</p>{self.bars.__html__() if self.bars.bars else ''}"
+        return f"<p>{escape(' '.join(self.sentences()))}</p>{self.bars.__html__()}"
 
     def as_html(self) -> str:
         """Return the plan as one HTML file, with the accuracy to expect at other ε."""

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, is_dataclass
 from functools import cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, final, get_args, get_origin, get_type_hints
 
@@ -220,12 +220,12 @@ class Curve:
 
     @property
     def bars(self) -> Bars:
-        """The same for a terminal; neighbors with one effect are one bar."""
+        """The curve as bars for a terminal, one for neighboring cells with the same effect."""
         bars = list[Bar]()
-        for cell, effect, noise in zip(self.cells, self.effects, self.noise, strict=True):
-            alike = self.ordered and bars and (bars[-1].value, bars[-1].noise) == (effect, noise)
-            start = bars.pop().name.split(" to ")[0] if alike else ""
-            name = f"{start} to {cell.split(' to ')[-1]}" if alike else cell
+        cells = zip(self.cells, self.effects, self.noise, strict=True)
+        for (*_, effect, noise), alike in groupby(cells, key=lambda one: one[1:] if self.ordered else one):
+            first, *_, last = [name for name, *_ in alike for _ in range(2)]
+            name = first if first == last else f"{first.split(' to ')[0]} to {last.split(' to ')[-1]}"
             bars.append(Bar(name, effect, f"{effect:+.2g} ± {noise:.2g}".replace("-", "−"), noise))
         return Bars(f"{self.column}: effect on {self.name}", self.column, "Effect", bars)
 

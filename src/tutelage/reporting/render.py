@@ -1,6 +1,6 @@
 """Templates to pages: every value is escaped, as HTML or as Markdown, wherever it stands in a template.
 
-`html.jinja` and `markdown.jinja` have the same blocks (those of plans are in HTML alone), and all other
+`html.jinja` and `markdown.jinja` have the same blocks (plans and bars are in HTML alone), and all other
 templates are written in these blocks. So a page says the same in both forms, and no template can forget to escape.
 """
 
@@ -38,6 +38,11 @@ def counted(number: int, one: str, more: str) -> str:
     return f"{number:,} {one if number == 1 else more}"
 
 
+def signed(number: float) -> str:
+    """Return a number with its sign."""
+    return f"{number:+.2g}".replace("-", "−") if number else "0"
+
+
 @cache
 def _environment(form: Form) -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -45,7 +50,7 @@ def _environment(form: Form) -> "Environment":
 
     def shown(value: Any) -> Any:
         """Return a value as text of the form, unless it is HTML already: bars, or a rendered block."""
-        if hasattr(value, "__html__"):
+        if isinstance(value, Markup) or (form == "html" and hasattr(value, "__html__")):
             return value
         return straight(str(value)) if form == "html" else Markup(plain(str(value)))  # noqa: S704
 
@@ -62,7 +67,7 @@ def _environment(form: Form) -> "Environment":
         "claim": meaning.claim,
         "counted": counted,
         "ends": lambda cell: cell.split(" to "),
-        "signed": lambda number: f"{number:+.2g}".replace("-", "−") if number else "0",
+        "signed": signed,
         "number": "{:,}".format,
         "short": "{:.10g}".format,
         "line": lambda block: Markup(" ".join(block.split())),  # noqa: S704  a block is escaped already
