@@ -64,7 +64,7 @@ def test_delta_is_held_against_the_number_of_people_where_it_is_public_or_releas
     assert not objected(secret)
     noisy = fitted(VectorBallots(), ids=people, delta=0.1, epsilon=1.0)
     assert objected(noisy)
-    assert f"| Ballots | about {noisy.n_teachers_:,} (noisy) |" in noisy.card().as_markdown()
+    assert f"| Ballots in each sum | about {noisy.n_teachers_:,} (noisy) |" in noisy.card().as_markdown()
 
 
 def test_the_card_scores_the_student_on_the_rows_that_are_passed(model):

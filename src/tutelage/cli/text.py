@@ -13,7 +13,6 @@ from typer.core import TyperGroup
 
 from tutelage._internal.outputs import NEVER, claimed
 from tutelage.exceptions import ConfigError
-from tutelage.reporting.render import render
 
 INTERRUPTED = 130  # exit code as a shell reports a signal: 128 and its number
 _UNCUT = 1000  # characters
@@ -118,6 +117,8 @@ def plain_console() -> Any:
 
 def write_page(file: Path, heading: str, drawn: Any) -> None:
     """Write what a notebook shows to a new file, as a page."""
+    from tutelage.reporting.render import render  # not every verb needs it
+
     with claimed(file, NEVER, way_out="name another file with --html") as claim, claim.written() as part:
         part.write_text(render("bars.jinja", "html", heading=heading, drawn=drawn), encoding="utf-8")
     say(f"Wrote {file}", err=True)
