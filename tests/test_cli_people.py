@@ -262,7 +262,7 @@ def test_a_card_says_for_which_change_of_the_data_its_epsilon_holds(finished, tm
     fewer = card.if_added_or_removed or 0.0
     assert fewer == epsilon_if_added_or_removed(card.event, 1e-5)
     assert 0.4 * card.epsilon.epsilon < fewer < 0.5 * card.epsilon.epsilon
-    claim = "ε limits the effect of changing, adding or removing one unit (patient) with all of its rows."
+    claim = "ε limits the effect if the rows of one patient are added, removed or changed."
     beside = f"only joins or leaves, and none is changed, ε is {round_up(fewer)} at the same δ"
     for form in ("card.md", "card.html"):
         text = " ".join((tmp_path / "out" / form).read_text().split())

@@ -74,4 +74,4 @@ def test_the_page_on_pitfalls_adds_up_seven_fits():
     one = GNMax(10.0).event_of_one(2, ONE_TEACHER, simulated=False)
     alone, together = (data_independent.epsilon(Repeated(one, 50 * fits), 1e-5).epsilon for fits in (1, 7))
     page = " ".join((REPOSITORY / "docs" / "pitfalls.md").read_text().split())
-    assert f"if each fit has ε = {alone:.2f}, together they have ε = {together:.2f}." in page
+    assert f"with `GNMax(10)` at δ = 1e-5, from {alone:.2f} to {together:.2f}." in page

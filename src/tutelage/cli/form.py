@@ -1,11 +1,11 @@
 """The questions of `tutelage init` as a form in a notebook."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tutelage._internal.outputs import NEVER, claimed
 from tutelage.cli.init import configuration
+from tutelage.cli.text import say
 from tutelage.exceptions import ConfigError, TutelageError
 
 if TYPE_CHECKING:
@@ -60,6 +60,6 @@ def _write(file: str, **answers: Any) -> None:
         with claimed(Path(file), NEVER, way_out="name another file in the form") as claim, claim.written() as part:
             part.write_text(text, encoding="utf-8")
     except TutelageError as error:
-        print(error, file=sys.stderr)  # noqa: T201  into the output of the form
+        say(error, err=True)  # into the output of the form
         return
-    print(f"Wrote {file}. Next: tutelage run {file}")  # noqa: T201
+    say(f"Wrote {file}. Next: tutelage run {file}")

@@ -93,7 +93,7 @@ class LedgerState:
             ("head", self.head),
         )
         warning = "NOT PRIVATE: the labels were drawn with simulated noise. " if self.simulated else ""
-        return fragment("Ledger:", warning + str(self), rows) + self.bars.__html__()
+        return fragment("Ledger:", warning + str(self), rows, self.bars.__html__())
 
     _repr_html_ = __html__
 
