@@ -106,7 +106,7 @@ def test_a_sample_of_svhn_is_called_another_experiment(little_svhn):
     assert row.published == 92.8
     assert row.falls_short
     assert row.why is not None
-    assert "a different experiment: 160 training images, of which 60 are test images" in row.why
+    assert "the network trains on 160 images, 60 of them test images" in row.why
     assert row.why in " ".join(record.notes)
 
 
