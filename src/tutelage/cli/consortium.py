@@ -266,7 +266,7 @@ def _print_batches(terms: Consortium, batches: list[BatchStatus]) -> None:
 
 
 def _bars_of(sent: dict[str, dict[str, list[int]]]) -> Bars:
-    """Return how much each hospital sent, by hospital and batch."""
+    """Return the sizes of sealed shares, by the hospital that they name and by batch."""
     bars = list[Bar]()
     for name, batches in sent.items():
         sizes = [size for sealed in batches.values() for size in sealed]

@@ -28,6 +28,7 @@ from tutelage.exceptions import InvalidParameterError, NotPublishableError
 from tutelage.privacy import NeighboringRelation, PublicEpsilon, round_up
 from tutelage.reporting.lints import NOISE_FROM_SHARES, Finding
 from tutelage.reporting.meaning import interval
+from tutelage.reporting.render import signed
 
 # Statements that only the people behind the data can make, in their own words, for a card to quote: the topics
 # of the first page, then those of the annex. A topic is in files, so it is never renamed.
@@ -224,9 +225,9 @@ class Curve:
         bars = list[Bar]()
         cells = zip(self.cells, self.effects, self.noise, strict=True)
         for (*_, effect, noise), alike in groupby(cells, key=lambda one: one[1:] if self.ordered else one):
-            first, *_, last = [name for name, *_ in alike for _ in range(2)]
-            name = first if first == last else f"{first.split(' to ')[0]} to {last.split(' to ')[-1]}"
-            bars.append(Bar(name, effect, f"{effect:+.2g} ± {noise:.2g}".replace("-", "−"), noise))
+            names = [name for name, *_ in alike]
+            name = names[0] if len(names) == 1 else f"{names[0].split(' to ')[0]} to {names[-1].split(' to ')[-1]}"
+            bars.append(Bar(name, effect, f"{signed(effect)} ± {noise:.2g}", noise))
         return Bars(f"{self.column}: effect on {self.name}", self.column, "Effect", bars)
 
 
