@@ -1,13 +1,17 @@
 """Work on all processors: the same results in the same order, and few items at once."""
 
+import sys
 import threading
 import warnings
+from types import ModuleType
 
 import numpy as np
 import pytest
 from joblib import cpu_count
+from threadpoolctl import ThreadpoolController, threadpool_info
 
-from tutelage._internal.threads import QUIET, on_all_cores
+from tutelage._internal import threads
+from tutelage._internal.threads import QUIET, on_all_cores, one_thread
 from tutelage.features.rowwise import in_chunks
 
 
@@ -71,3 +75,18 @@ def test_no_warning_escapes_while_any_thread_is_inside_and_the_filters_come_back
     worker.join()
     assert not recwarn
     assert warnings.filters == before
+
+
+def test_libraries_with_threads_are_looked_for_again_only_after_an_import(monkeypatch):
+    looked = []
+    monkeypatch.setattr(threads, "ThreadpoolController", lambda: looked.append(1) or ThreadpoolController())
+    threads._controller.cache_clear()
+    for _ in range(3):
+        with one_thread("blas"):
+            used = [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+            assert used == [1] * len(used) != []
+    assert len(looked) == 1
+    monkeypatch.setitem(sys.modules, "imported_since", ModuleType("imported_since"))
+    with one_thread():
+        assert {library["num_threads"] for library in threadpool_info()} == {1}
+    assert len(looked) == 2

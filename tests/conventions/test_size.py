@@ -10,30 +10,30 @@ import tutelage
 from conftest import REPOSITORY
 
 PACKAGE = Path(tutelage.__file__).parent
-MODULES = 196
+MODULES = 205
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
-    "_internal": 1_445,
-    "accounting": 2_740,
-    "audit": 1_630,
-    "cli": 4_695,
+    "_internal": 1_505,
+    "accounting": 2_800,
+    "audit": 1_700,
+    "cli": 4_925,
     "datasets": 170,
-    "estimator": 2_160,
-    "features": 2_885,
-    "federation": 4_525,
-    "ledger": 2_805,
-    "mechanisms": 1_180,
-    "methods": 2_545,
-    "planning": 1_005,
-    "publishing": 1_115,
-    "reporting": 1_400,
-    "students": 3_080,
-    "teachers": 2_955,
+    "estimator": 2_260,
+    "features": 3_015,
+    "federation": 4_745,
+    "ledger": 2_945,
+    "mechanisms": 1_210,
+    "methods": 2_625,
+    "planning": 1_050,
+    "publishing": 1_145,
+    "reporting": 1_470,
+    "students": 3_130,
+    "teachers": 3_015,
     "testing": 385,
-    "root": 4_770,
+    "root": 5_000,
 }
-DOC_WORDS = 47_350  # of docs/, code, tables and formulas included
-TEST_LINES = 34_490
+DOC_WORDS = 48_500  # of docs/, code, tables and formulas included
+TEST_LINES = 37_500
 
 
 def lines_of(*paths: Path) -> int:

@@ -1,22 +1,35 @@
 """Work on all processors, and settings of the whole process while any thread is at work on private rows."""
 
+import sys
 import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
-from functools import partial
-from typing import Any, TypeVar
+from contextlib import AbstractContextManager, ExitStack
+from functools import lru_cache, partial
+from typing import Any, Literal, TypeVar
 
 from joblib import cpu_count
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from tutelage._internal.forks import BriefLock, repair_in_child
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 _thread = threading.local()
+
+
+def one_thread(libraries: Literal["blas", "openmp"] | None = None) -> AbstractContextManager[object]:
+    """Return a context in which linear algebra, or OpenMP, or by default both, use one thread of this process."""
+    # Modules alone bring libraries: as long as none was imported, the libraries found before are all there are.
+    return _controller(len(sys.modules)).limit(limits=1, user_api=libraries)
+
+
+@lru_cache(1)
+def _controller(_modules: int) -> ThreadpoolController:
+    """Look for the libraries that have threads: this takes milliseconds, more than most work that they do here."""
+    return ThreadpoolController()
 
 
 def on_all_cores(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
@@ -26,7 +39,7 @@ def on_all_cores(function: Callable[[Item], Result], items: Iterable[Item]) -> I
         return
     n_threads, waiting = cpu_count(), deque[Future[Any]]()
     mark = partial(setattr, _thread, "is_worker", True)  # pools within pools would have more threads than processors
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(n_threads, initializer=mark) as pool:
+    with one_thread("blas"), ThreadPoolExecutor(n_threads, initializer=mark) as pool:
         for item in items:
             waiting.append(pool.submit(function, item))
             if len(waiting) > n_threads:  # each thread is at work, and one item waits

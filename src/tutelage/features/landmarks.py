@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, Self, final
 import numpy as np
 import numpy.typing as npt
 from sklearn.pipeline import Pipeline, make_pipeline
-from threadpoolctl import threadpool_limits
 
+from tutelage._internal.threads import one_thread
 from tutelage._internal.typing import FloatArray, Matrix
 from tutelage._internal.validation import integer_at_least, number_between, positive
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
@@ -183,7 +183,7 @@ def ballot_features(
     kernel = PublicKernel.learn(public, min(n_landmarks, max(len(values) // 2, 1)), seed=seed)
     if noise < _FINE and _nearest(kernel, values) < _NARROW:
         kernel = replace(kernel, distance=_NARROW * kernel.distance)
-    with threadpool_limits(1, "blas"):  # or the last bits would depend on the machine's load
+    with one_thread("blas"):  # or the last bits would depend on the machine's load
         alike = kernel.transform(values)
         center, landmarks = alike.mean(axis=0), kernel.points * kernel.weights.step + kernel.center
         directions = _shaped(alike - center, kernel.transform(landmarks), noise)

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.decomposition import PCA
-from threadpoolctl import threadpool_limits
 
+from tutelage._internal.threads import one_thread
 from tutelage._internal.typing import FloatArray
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
@@ -57,7 +57,7 @@ class PublicPCA(PublicProjection):
                 f"`n_components` of PublicPCA must be at most {min(rows.shape)}, the smaller side of the public rows "
                 f"of shape {rows.shape}. Got {n_components}."
             )
-        with threadpool_limits(1, "blas"):  # or the last bits would depend on the machine's load
+        with one_thread("blas"):  # or the last bits would depend on the machine's load
             fitted = PCA(n_components, random_state=seed).fit(rows)
         directions = np.asarray(fitted.components_).T
         if whiten:

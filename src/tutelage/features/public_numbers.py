@@ -9,8 +9,8 @@ from typing import Self, final
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
-from threadpoolctl import threadpool_limits
 
+from tutelage._internal.threads import one_thread
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 
 DEPTH = 6  # of a tree
@@ -35,7 +35,7 @@ class PublicTrees:
     @classmethod
     def grown(cls, bins: Matrix, shares: FloatArray) -> Self:
         """Return trees that predict numbers from 0 to 1 by bins."""
-        with threadpool_limits(1, "openmp"):
+        with one_thread("openmp"):
             fitted = HistGradientBoostingRegressor(**_TREES).fit(bins, shares)
         grown = [one[0].nodes for one in fitted._predictors]
         shape = len(grown), max(map(len, grown), default=1)

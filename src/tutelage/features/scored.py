@@ -14,8 +14,8 @@ from scipy.optimize import minimize_scalar
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
-from threadpoolctl import threadpool_limits
 
+from tutelage._internal.threads import one_thread
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidDataError
 from tutelage.features.base import FeatureMap, PublicFeatureMap, PublicRows, keeps_nothing, takes_rows_together
@@ -49,7 +49,7 @@ class PublicModel(NamedTuple):
         if self.linear is not None:
             found = self.linear.transform(seen) + self.offsets
         else:
-            with threadpool_limits(1, "openmp"):  # whose threads do not survive a fork, and wait busily for each other
+            with one_thread("openmp"):  # whose threads do not survive a fork, and wait busily for each other
                 found = np.asarray(self.trees.decision_function(rows), dtype=np.float64)  # type: ignore[union-attr]
         if found.ndim == 1:
             found = np.stack([np.zeros_like(found), found], axis=1)
@@ -210,7 +210,7 @@ def _linear(
     scaling = PublicScaling.learn(PublicRows(seen, "public rows with labels"))
     if not equal_columns:
         scaling = PublicScaling(scaling.center, np.full_like(scaling.deviation, np.linalg.norm(scaling.deviation)))
-    with threadpool_limits(1, "blas"):  # or the last bits would depend on the machine's load
+    with one_thread("blas"):  # or the last bits would depend on the machine's load
         fitted = LogisticRegression(C=penalty, max_iter=500).fit(scaling.transform(seen), labels)
     directions = fitted.coef_.T / np.where(scaling.deviation > 0, scaling.deviation, np.inf)[:, np.newaxis]
     offsets = np.asarray(fitted.intercept_)
@@ -221,7 +221,7 @@ def _linear(
 
 
 def _trees(rows: Matrix, _seen: Matrix, labels: IntArray, n_classes: int) -> PublicModel:
-    with threadpool_limits(1, "openmp"):
+    with one_thread("openmp"):
         fitted = HistGradientBoostingClassifier(**_TREES).fit(rows, labels)
     return PublicModel(None, np.zeros(0), fitted, np.asarray(fitted.classes_, dtype=np.int64), n_classes)
 

@@ -7,8 +7,8 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import Normalizer
-from threadpoolctl import threadpool_limits
 
+from tutelage._internal.threads import one_thread
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError
 from tutelage.features.base import PublicRows, require_public
@@ -50,7 +50,7 @@ def text_features(public: PublicRows, n_axes: int = _AXES) -> PublicTransformer:
     n_axes = max(1, min(n_axes, len(texts) // _TEXTS_PER_AXIS, n_terms - 1))
     axes = TruncatedSVD(n_axes, algorithm="randomized", n_iter=_STEPS, random_state=0)
     recipe = make_pipeline(FeatureUnion(known), Normalizer(), axes, Normalizer())
-    with threadpool_limits(1, "blas"):  # or the last bits would depend on the machine's load
+    with one_thread("blas"):  # or the last bits would depend on the machine's load
         return PublicTransformer.learn(recipe, public, row_by_row=True)
 
 

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import threadpool_limits
 
+from tutelage._internal.threads import one_thread
 from tutelage._internal.typing import ABSTAIN, FloatArray, IntArray, Named
 from tutelage._internal.validation import integer_at_least
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
@@ -326,7 +326,7 @@ def flat_rows(X: np.ndarray, owner: str) -> FloatArray:
 
 def _clusters(X: FloatArray, n_clusters: int, seed: int) -> list[IntArray]:
     """Return the row numbers of each cluster that k-means finds, without empty ones, in the order of first rows."""
-    with threadpool_limits(1), warnings.catch_warnings():  # one thread: the same clusters on every machine
+    with one_thread(), warnings.catch_warnings():  # one thread: the same clusters on every machine
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters
         membership = KMeans(n_clusters, n_init=1, random_state=seed).fit_predict(X)  # type: ignore[arg-type]
     _, first, cluster = np.unique(membership, return_index=True, return_inverse=True)

@@ -17,8 +17,8 @@ from typing import Any, Self, final
 import numpy as np
 import numpy.typing as npt
 from scipy import linalg
-from threadpoolctl import threadpool_limits
 
+from tutelage._internal.threads import one_thread
 from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, Matrix
 from tutelage._internal.validation import positive
 from tutelage.exceptions import InvalidDataError, InvalidParameterError
@@ -128,7 +128,7 @@ class HeadTeachers(Ensemble):
         rows, labels = self._checked(X, y, shards)
         rows = _finite(rows, "X")
         rows.setflags(write=False)
-        with threadpool_limits(1, "blas"), np.errstate(all="ignore"):  # a warning would come of one shard's rows
+        with one_thread("blas"), np.errstate(all="ignore"):  # a warning would come of one shard's rows
             fitted = _of(self._head, self._head.fit, LabeledShards(rows, labels, shards, self._n_classes))
         self._fitted, self._unit = (fitted, rows.shape[1]), shards.unit
         return self
@@ -140,7 +140,7 @@ class HeadTeachers(Ensemble):
         fitted, n_features = self._fitted
         rows = _finite(public_rows(X_public, (n_features,)), "X_public")
         # One thread: products this small lose by threads that wait for each other.
-        with threadpool_limits(1, "blas"), np.errstate(all="ignore"):
+        with one_thread("blas"), np.errstate(all="ignore"):
             return _of(self._head, fitted.ballots, rows)
 
     def fit_ballots(
