@@ -15,11 +15,13 @@ import numpy as np
 import pytest
 
 from processes import die_at_event, forked
+from runs_of_people import VECTORS, configure_people
 from test_cli import configure, finished, refusal, runs, write_people  # noqa: F401  fixtures
 from tutelage import Ledger, VoteHistogram, published
 from tutelage._internal import outputs
 from tutelage._internal.outputs import NEVER, claimed
 from tutelage._internal.releases import MANIFEST, RESULTS, Manifest, claimed_folder, released
+from tutelage.cli import run
 from tutelage.cli.config import load_config
 from tutelage.exceptions import ConfigError
 from tutelage.reporting import read_card
@@ -115,6 +117,29 @@ def test_the_folder_holds_public_files_only_and_the_private_ones_are_beside_it(p
     configure(project)
     assert called("run", "config.toml", "--overwrite").returncode == 0
     assert not private.exists()  # of the release that was replaced
+
+
+def test_votes_of_a_run_that_ends_after_it_has_paid_are_there(tmp_path, called, monkeypatch):
+    """They are on the disk before noise is drawn: the next run finds all remembered, and casts none."""
+    write_people(tmp_path)
+    configure_people(tmp_path, VECTORS, more="votes = true")
+    whole = tmp_path / "whole"
+    shutil.copytree(tmp_path, whole)
+    with monkeypatch.context() as broken:
+        broken.setattr(run, "_card", full)
+        refusal(called("run", "config.toml", cwd=tmp_path), 1)
+    assert called("run", "config.toml").returncode == 0
+    assert called("run", "config.toml", cwd=whole).returncode == 0
+    one, other = (sorted((folder / "private-out").glob("private-votes-*.npz")) for folder in (tmp_path, whole))
+    assert [path.name for path in one] == [path.name for path in other] != []
+    for path, like in zip(one, other, strict=True):
+        with np.load(path) as found, np.load(like) as expected:
+            assert found["totals"].shape == expected["totals"].shape
+    configure_people(whole, VECTORS)
+    assert called(*AGAIN, cwd=whole).returncode == 0
+    assert not (whole / "private-out").exists()
+    configure_people(whole, VECTORS, more="votes = true")
+    assert "no votes are stored, because all was released by earlier runs" in called(*AGAIN).stderr
 
 
 def test_a_private_folder_that_others_can_read_is_refused(project, called):

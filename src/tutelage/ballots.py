@@ -6,7 +6,6 @@ sums go on. The bound is checked on the numbers of every ballot, so the sensitiv
 
 import math
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, final
@@ -376,6 +375,10 @@ class BallotSum(NeverPickled):
         """Return how far the sum of a neighbor is from this one, in lengths of the longest ballot."""
         return float(np.linalg.norm((neighbor.totals - self.totals).astype(np.float64))) / math.sqrt(self.norm_squared)
 
+    def write(self, path: Path) -> None:
+        """Write the sum as plain arrays to a new npz file that only its owner may read."""
+        _write(path, self.unit, totals=self.totals, norm_squared=np.array(str(self.norm_squared)))
+
     def __repr__(self) -> str:
         return (
             f"BallotSum(<totals hidden: private ballots>, classes={self.n_classes}, numbers={self.totals.shape[1]}, "
@@ -388,21 +391,6 @@ def add_sums(one: BallotSum, other: BallotSum) -> BallotSum:
     if one.form != other.form:
         raise InvalidBallotError("Sums of ballots must have one shape, norm and privacy unit to be added.")
     return BallotSum(one.totals + other.totals, one.norm_squared, one.unit, one.nonnegative)
-
-
-def write_sums(sums: Sequence[BallotSum], path: Path) -> None:
-    """Write the private sums of all rounds as plain arrays to a new npz file that only its owner may read.
-
-    Parameters
-    ----------
-    sums : sequence of BallotSum
-        Of one unit, the first round first.
-    path : Path
-        The file, which is not there yet.
-    """
-    norms = np.array([str(one.norm_squared) for one in sums])
-    totals = {f"totals_{number}": one.totals for number, one in enumerate(sums)}
-    _write(path, sums[0].unit, norm_squared=norms, **totals)
 
 
 def _write(path: Path, unit: PrivacyUnit, **arrays: Any) -> None:

@@ -60,6 +60,7 @@ _OWN_NAMES: dict[str, type[Mechanism]] = {
     if isinstance(kind, type) and issubclass(kind, Mechanism) and kind is not Mechanism
     for name in (kind.__qualname__, kind.key_name)
 }
+Filing = Callable[[int, Any], object]
 DEFAULT_EPSILON = 1.0  # where the noise follows from the budget, and neither is named
 
 
@@ -75,10 +76,14 @@ class Boundary:
         Where noise comes from.
     prepared : object
         Who casts ballots; private. See `tutelage.methods.requests.Prepared`.
+    file : function, optional
+        Stores private ballots, by the number of their reservation, before noise is drawn: a process that is killed
+        later loses none.
     """
 
-    def __init__(self, ledger: Ledger, noise: NoiseSource, prepared: Any = None) -> None:
+    def __init__(self, ledger: Ledger, noise: NoiseSource, prepared: Any = None, file: Filing | None = None) -> None:
         self.ledger, self.prepared = ledger, prepared
+        self._file = file
         self.kept: list[Kept] = []  # private
         self.n_earlier = 0  # answers of earlier releases that were recalled
         self._answered: list[Answer] = []
@@ -237,6 +242,8 @@ class Boundary:
         campaign: Reservation | None = None,
     ) -> tuple[Any, Event]:
         """Draw and settle what was reserved; return what counts of it, and what was run."""
+        if self._file is not None:
+            self._file(reservation.number, ballots)
         with self.ledger.drawing(reservation):
             drawn = request.mechanism.release(ballots, self._noise, predictions)
             if len(drawn.answers) != len(keys):

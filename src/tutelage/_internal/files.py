@@ -19,7 +19,7 @@ from tutelage.exceptions import ConfigError, InvalidDataError
 _MOST_BYTES = 2**31  # of one array; 2 GiB holds 26 million queries of ten classes
 _MOST_HEADER = 10_000  # bytes, what numpy itself accepts
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-VOTES = npz_form("private votes", "format", "unit")  # of `VoteHistogram.save` or `write_sums`
+VOTES = npz_form("private votes", "format", "unit")  # of `VoteHistogram.save` or `BallotSum.write`
 _UNREADABLE = (OSError, zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError, NotImplementedError)
 
 

@@ -20,7 +20,6 @@ from tutelage._internal.gate import user_path
 from tutelage._internal.outputs import Claim
 from tutelage._internal.releases import RESULTS, claimed_folder, released
 from tutelage.accounting import data_independent
-from tutelage.ballots import VoteHistogram, write_sums
 from tutelage.cli.config import PublishedSection, RunConfig, load_config
 from tutelage.cli.plan import begun_with, plan_for, with_method
 from tutelage.cli.publish import check_proposal, read_proposal, tested
@@ -56,6 +55,7 @@ from tutelage.reporting import PrivacyCard, read_card
 from tutelage.reporting.lints import LARGE_EPSILON, Finding, lint
 
 _CHECKPOINTS, _VOTES_FILE, _CARD = "checkpoints", "private-votes.npz", "card.json"
+_FILED = "private-votes-{}.npz"  # by the ledger's entry under which they were released
 _GROUPS = 5  # of cohorts that are named one by one
 
 
@@ -146,11 +146,20 @@ def _released(
     checkpoints = results.private / _CHECKPOINTS
     given: dict[str, Any] = {"ledger": ledger, "checkpoints": checkpoints, "progress": progress, **more}
     model = build_classifier(settings, data, **given)
+
+    def filed(name: str, votes: Any) -> None:
+        with results.added(name, VOTES, private=True) as path:
+            votes.write(path)
+
+    if settings.output.votes and settings.chosen.of_people:
+        model._caller = model._caller._replace(file=lambda number, votes: filed(_FILED.format(number), votes))
     settings.ledger.parent.mkdir(parents=True, exist_ok=True)
     if_interrupted = (
-        f"no results were written. The teachers trained so far are kept in {_shown(checkpoints)}; run the same command "
-        "again to continue. Labels that were drawn already are remembered, and no budget is spent on them again."
+        "no results were written. Run the same command again: what was released already is remembered, and no budget "
+        "is spent on it again."
     )
+    if not settings.chosen.of_people:
+        if_interrupted += f" The teachers trained so far are kept in {_shown(checkpoints)}."
     with interruption_says(if_interrupted), warnings.catch_warnings():
         warnings.simplefilter("ignore", BudgetContinuedWarning)  # the summary says it
         for told_before in (PreflightWarning, FewPublicRowsWarning):
@@ -169,22 +178,18 @@ def _released(
     if model.drawn_ and model.release_.cost == 0:
         remark(f"warning: {FEW_VOTES_LEFT}")
     card = _card(settings, data, model, proposal)
-    if settings.output.votes and (of_rounds := _ballots_of(model)):
-        with results.added(_VOTES_FILE, VOTES, private=True) as path:
-            if isinstance(of_rounds[0], VoteHistogram):
-                replace(of_rounds[0], counts=np.concatenate([one.counts for one in of_rounds])).write(path)
-            else:
-                write_sums(of_rounds, path)
+    if settings.output.votes:
+        if not settings.chosen.of_people:  # whose teachers vote again on what is remembered
+            filed(_VOTES_FILE, model.votes_)
+        elif not any(results.private.glob(_FILED.format("*"))):
+            remark("warning: no votes are stored, because all was released by earlier runs without `votes = true`.")
     with released(results, record=model.open_ledger_.record_release) as folder:
         write_results(folder, model, card, joined(settings.schema or data.columns, model.student_map_, model.student_))
-    if not settings.output.votes and VOTES.fault(results.private / _VOTES_FILE) is None:
-        (results.private / _VOTES_FILE).unlink()  # of the release that was replaced
+    if not settings.output.votes:
+        for path in results.private.glob("*.npz"):
+            if VOTES.fault(path) is None:
+                path.unlink()  # of releases that were replaced
     return model, card
-
-
-def _ballots_of(model: Any) -> tuple[Any, ...]:
-    """Return the private ballots that noise was added to, round by round; none where all labels were remembered."""
-    return getattr(model, "ballots_", None) or ((model.votes_,) if hasattr(model, "votes_") else ())
 
 
 def objections_before(settings: RunConfig, data: RunData) -> tuple[Finding, ...]:

@@ -708,7 +708,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         run, method, budget, people, public = intended
         sizes, most = public.sizes, method.event(public.sizes)
         method.check(public)
-        boundary = Boundary(budget.opened(method, sizes), run.noise)
+        boundary = Boundary(budget.opened(method, sizes), run.noise, file=self._caller.file)
         if self.release is None:
             boundary.require_room(method, public)
             boundary.prepared = method.prepare(public, people)

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from tutelage._internal.gate import user_path
 from tutelage._internal.typing import ABSTAIN, IntArray, Matrix
-from tutelage.boundary import DEFAULT_EPSILON
+from tutelage.boundary import DEFAULT_EPSILON, Filing
 from tutelage.digests import RunningDigest, data_digest, table_digest
 from tutelage.estimator.parameters import Parameters, Resolved, class_of, question_of
 from tutelage.exceptions import (
@@ -79,6 +79,7 @@ class Caller(NamedTuple):
     others: Mapping[str, Cells] = {}  # private columns that the rows do not have
     apart: tuple[str, ...] = ()  # columns with another purpose: labels and silos
     named: Mapping[str, str] = {}  # how messages call `entity_ids` and `silos`
+    file: Filing | None = None  # stores ballots
 
     def __repr__(self) -> str:
         return "Caller(<private rows hidden>)"
