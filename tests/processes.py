@@ -1,5 +1,6 @@
 """Waiting for other processes and threads, and killing them. The only limit on the wait is the test's own."""
 
+import errno
 import os
 import select
 import signal
@@ -62,17 +63,21 @@ _EVENTS = {
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
-def die_at_event(event: int, folder: Path) -> None:
+def die_at_event(event: int, folder: Path, *, full: bool = False) -> None:
     """Kill this process, for good, before its event-th event of a file in a folder: made, opened for writing, synced,
     renamed, exchanged, locked, removed, or a statement of SQLite that is no query.
+
+    If `full`, let the disk be full from then on instead: nothing can be made, opened for writing or synced.
     """
     left = event
 
-    def tick() -> None:
+    def tick(*, grows: bool = False) -> None:
         nonlocal left
         left -= 1
-        if left == 0:
+        if left == 0 and not full:
             os.kill(os.getpid(), signal.SIGKILL)
+        if left <= 0 and full and grows:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def heard(name: str, given: tuple) -> None:
         if name == "open":
@@ -82,9 +87,9 @@ def die_at_event(event: int, folder: Path) -> None:
                 and flags & _WRITING
                 and Path(path).absolute().is_relative_to(folder)
             ):
-                tick()
+                tick(grows=True)
         elif name in _EVENTS:
-            tick()
+            tick(grows=name in ("os.mkdir", "os.link"))
 
     class Counted(sqlite3.Connection):
         def execute(self, sql: str, *given: Any) -> Any:
@@ -98,12 +103,12 @@ def die_at_event(event: int, folder: Path) -> None:
 
     def counting(done: Callable[..., Any]) -> Callable[..., Any]:
         def count(*given: Any) -> Any:
-            tick()
+            tick(grows=done is sync)
             return done(*given)
 
         return count
 
-    connect = sqlite3.connect
+    connect, sync = sqlite3.connect, os.fsync
     sqlite3.connect = lambda *given, **options: connect(*given, factory=Counted, **options)
     os.fsync = counting(os.fsync)
     outputs._exchanged = counting(outputs._exchanged)

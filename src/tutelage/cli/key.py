@@ -15,10 +15,9 @@ def key(
 ) -> None:
     """Make a key to sign cards with: NAME.private.json, for the signer alone, and NAME.public.json, for all others."""
     require_signatures()
-    from tutelage.federation.keys import Identity, Role
+    from tutelage.federation.keys import Identity, Member, Role
 
-    made = Identity.generate(name, Role.ENTITY)
-    private, public = made.save(folder)
+    private, public = Identity.generate(name, Role.ENTITY).save(folder)
     say(f"{private}: keep it to yourself. Sign with it: tutelage card FOLDER --sign {private}")
     say(f"{public}: give it to those who check your signature, and tell them its fingerprint by another channel:")
-    say(made.member.fingerprint)
+    say(Member.load(public).fingerprint)

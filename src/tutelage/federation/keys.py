@@ -10,7 +10,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self, final
 
+from tutelage._internal.outputs import NEVER, claimed, open_private
 from tutelage._internal.records import made, named, parse, plain
+from tutelage._internal.releases import MANIFEST
 from tutelage._internal.typing import NeverPickled
 from tutelage.digests import canonical
 from tutelage.exceptions import FederationError, ForgedMessageError, InvalidDataError, InvalidParameterError
@@ -157,18 +159,27 @@ class Identity(NeverPickled):
     def save(self, folder: str | os.PathLike[str]) -> tuple[Path, Path]:
         """Write ``<name>.private.json``, readable by its owner only, and ``<name>.public.json``; return both paths.
 
-        Keys are never overwritten.
+        Keys are never overwritten. Where a process that was killed left a private file without its public one, the
+        public file of those private keys is written.
         """
         private, public = (Path(folder) / f"{self.member.name}.{kind}.json" for kind in ("private", "public"))
+        if any((path / MANIFEST).exists() for path in private.absolute().parents):
+            raise InvalidDataError(f"Keys must not be in {folder}, which is handed over whole. Name another folder.")
         try:
-            if public.exists():
-                raise FileExistsError
-            documents.write_new(private, self._private_document(), 0o600)
-        except FileExistsError:
-            raise InvalidDataError(f"{folder} has keys of {self.member.name}, which are never overwritten.") from None
+            private.parent.mkdir(parents=True, exist_ok=True)
+            with (
+                claimed(private, NEVER, checked=False) as of_private,
+                claimed(public, NEVER, checked=False) as of_public,
+            ):
+                if public.exists():
+                    raise InvalidDataError(f"{folder} has keys of {self.member.name}, which are never overwritten.")
+                if not private.exists():
+                    with of_private.written() as part, open_private(part) as file:
+                        file.write(self._private_document())
+                with of_public.written() as part:
+                    part.write_bytes(Identity.load(private).member.to_bytes())
         except OSError as error:
             raise InvalidDataError(f"{private} cannot be written: {error.strerror}.") from None
-        documents.write_once(public, self.member.to_bytes())
         return private, public
 
     @classmethod
@@ -178,7 +189,7 @@ class Identity(NeverPickled):
         data = read_within(path, documents.MOST_BYTES_OF_A_DOCUMENT)
         if os.name == "posix" and stat.S_IMODE(path.stat().st_mode) & 0o077:
             raise InvalidDataError(f"{path} holds private keys that others may read. Run: chmod 600 {path}")
-        damaged = InvalidDataError(f"{path} is no complete private file of a member. Restore it from its copy.")
+        damaged = InvalidDataError(f"{path} is no complete private file of a member. Restore its copy, or remove it.")
         found = made(parse(data, "identity", damaged), _PrivateKeys, damaged)
         try:
             signing = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(found.signing))
