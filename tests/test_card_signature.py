@@ -145,12 +145,30 @@ def test_every_changed_byte_of_a_card_is_found(name, signed, officer):
 def test_every_changed_byte_of_a_signature_is_found(signed, officer):
     path = signed / "out" / SIGNATURE
     original = path.read_bytes()
-    for place in range(len(original) - 1):
-        changed = bytearray(original)
-        changed[place] ^= 1
+    for place in range(len(original) + 1):
+        changed = bytearray(original + b"\n" * (place == len(original)))
+        changed[place] ^= place < len(original)
         path.write_bytes(changed)
         with pytest.raises(InvalidDataError):
             check_signature(signed / "out", "officer", officer.member.has_signed)
+
+
+@pytest.mark.parametrize(
+    "planted", ["student-2027.skops", "index.html", "more/card.html", "private-votes.npz", ".notes"]
+)
+def test_what_nobody_signed_is_named_and_has_an_exit_code_of_its_own(planted, called, signed):
+    (signed / "out" / planted).parent.mkdir(exist_ok=True)
+    (signed / "out" / planted).write_bytes(b"")
+    ledger = called("ledger", "verify", "a.ledger", "--release", "out", cwd=signed)
+    for result in (verified(called, signed), verified(called, signed, "--ledger", "a.ledger"), ledger):
+        assert f"not of the release: {Path(planted).parts[0]}. Remove it" in refusal(result, 4)
+        assert result.stdout == "" or result is ledger
+
+
+def test_no_key_is_put_into_a_folder_of_results(called, signed):
+    for folder in ("out", "out/keys"):
+        assert "handed over whole" in refusal(called("key", "other", "--folder", folder, cwd=signed), 1)
+    assert verified(called, signed).returncode == 0
 
 
 @pytest.mark.parametrize("name", [*SIGNED, SIGNATURE])

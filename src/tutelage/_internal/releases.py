@@ -88,6 +88,10 @@ class Manifest:
             manifest.content(folder, name)
         return manifest
 
+    def others(self, folder: Path) -> list[str]:
+        """Return the names of what is in a folder besides the release and its signature."""
+        return sorted({path.name for path in folder.iterdir()} - {*self.sha256, MANIFEST, SIGNATURE})
+
     def require_named(self, manifests: Collection[str], folder: Path, ledger: str) -> None:
         """Refuse a folder whose manifest is not among those that a ledger names."""
         if self.hash not in manifests:
@@ -135,8 +139,16 @@ def _foreign(folder: Path, names: Collection[str], kind: str) -> Path | None:
 def read_signature(path: Path, kind: str = SIGNATURE_KIND, values: Any = str) -> dict[str, Any]:
     """Return what a signature file says; whether it is genuine is not checked."""
     damaged = InvalidDataError(f"{path} is not a {kind}. Sign again.")
-    content = parse(_read(path, "Sign with --sign."), kind, damaged)
-    return named(kind, made(content, dict[str, values], damaged))
+    data = _read(path, "Sign with --sign.")
+    content = named(kind, made(parse(data, kind, damaged), dict[str, values], damaged))
+    if data != signature_text(content).encode():
+        raise damaged
+    return content
+
+
+def signature_text(content: dict[str, Any]) -> str:
+    """Return the one spelling of a signature file."""
+    return json.dumps(content, indent=1) + "\n"
 
 
 def signed_manifest(path: Path) -> object:

@@ -24,7 +24,15 @@ from tutelage._internal.releases import (
 )
 from tutelage.cli.ledger import identity, opened
 from tutelage.cli.settings import read_entries, read_settings
-from tutelage.cli.text import interruption_says, plain_console, print_json, remark, require_printable, say
+from tutelage.cli.text import (
+    interruption_says,
+    plain_console,
+    print_json,
+    refuse_others,
+    remark,
+    require_printable,
+    say,
+)
 from tutelage.events import Check, Event, InteractiveCheck, PublicationTest, SummedNoise
 from tutelage.exceptions import ConfigError, InvalidDataError, TutelageError
 from tutelage.ledger.history import History
@@ -139,6 +147,7 @@ def _verify(results: Path, key: Path, ledger: Path | None) -> None:
     signed = _proved_as_shown(folder, history)
     if history is not None:
         manifest.require_named(history.manifests, folder, str(ledger))
+    refuse_others(manifest, folder)
     say(f"{folder} is the release that {member.name} signed. Compare the fingerprint of the key with the signer:")
     say(member.fingerprint)
     say(f"The signature covers {', '.join(manifest.sha256)}.")

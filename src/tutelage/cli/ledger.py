@@ -26,6 +26,7 @@ from tutelage.cli.text import (
     Html,
     plain_console,
     print_json,
+    refuse_others,
     require_printable,
     say,
     verb_group,
@@ -135,6 +136,7 @@ def verify(
     manifest = None if release is None else Manifest.checked(release)
     if manifest is not None and release is not None:
         manifest.require_named(checked.history().manifests, release, str(file))
+        refuse_others(manifest, release)
     if as_json:
         print_json({"verified": True, **state.as_dict()})
         return

@@ -12,9 +12,11 @@ import typer
 from typer.core import TyperGroup
 
 from tutelage._internal.outputs import NEVER, claimed
+from tutelage._internal.releases import Manifest
 from tutelage.exceptions import ConfigError
 
 INTERRUPTED = 130  # exit code as a shell reports a signal: 128 and its number
+_MORE_THAN_RELEASED = 4  # exit code
 _UNCUT = 1000  # characters
 
 ANOTHER_FILE = "name another file with --output"
@@ -59,6 +61,14 @@ def print_json(content: object, *, ascii_only: bool = True, indent: int | None =
 def remark(text: str) -> None:
     """Print a remark, which is neither a result nor a refusal, on standard error."""
     say(f"tutelage: {text}", err=True, color=typer.colors.YELLOW)
+
+
+def refuse_others(manifest: Manifest, folder: Path) -> None:
+    """End, with an exit code of its own, if a folder holds more than its release, which nobody vouches for."""
+    if others := manifest.others(folder):
+        what = f"{folder} holds what is not of the release: {', '.join(others)}. Remove it, and verify again."
+        say(f"tutelage: {what}", err=True, color=typer.colors.RED)
+        raise typer.Exit(_MORE_THAN_RELEASED)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from tutelage._internal.releases import (
     SIGNATURE_KIND,
     Manifest,
     read_signature,
+    signature_text,
     today,
 )
 from tutelage.exceptions import InvalidDataError
@@ -63,7 +64,7 @@ def check_signature(folder: Path, name: str, has_signed: Callable[[bytes, bytes]
 
 
 def _signed(content: dict[str, Any], sign: Callable[[bytes], bytes]) -> str:
-    return json.dumps({**content, "signature": sign(_message(content)).hex()}, indent=1) + "\n"
+    return signature_text({**content, "signature": sign(_message(content)).hex()})
 
 
 def _check_signed(path: Path, content: dict[str, Any], name: str, has_signed: Callable[[bytes, bytes], bool]) -> None:
