@@ -84,7 +84,12 @@ def test_releases_with_names_have_folders_of_their_own_and_people_a_budget_each(
     assert "must be a name" in refusal(called("run", "config.toml", "--as", "../other", cwd=folder), 2)
     again = succeeded(called("run", "config.toml", "--as", "2026-01", "--overwrite", cwd=folder))
     assert "2026-01 was begun before" in again.stderr
-    third = succeeded(called("run", "config.toml", "--as", "2026-03", cwd=folder))
+    entries = called("ledger", "export", "private.csv.ledger", cwd=folder).stdout
+    message = refusal(called("run", "config.toml", "--as", "2026-03", cwd=folder), 1)
+    assert "Too few people take part in 2026-03: the budget of the others is spent" in message
+    assert "--insist" in message
+    assert called("ledger", "export", "private.csv.ledger", cwd=folder).stdout == entries
+    third = succeeded(called("run", "config.toml", "--as", "2026-03", "--insist", cwd=folder))
     assert "0 (2026-01), 1 (2026-02), 2 (2026-03)" in " ".join(third.stderr.split())
     for line in (
         "took part: people who came with.*2026-02, 2026-03",

@@ -27,6 +27,7 @@ from tutelage.exceptions import (
     InvalidParameterError,
     LedgerMismatchError,
     LedgerTamperedError,
+    PreflightError,
     TutelageError,
 )
 from tutelage.features import Schema
@@ -366,6 +367,18 @@ def test_people_of_a_spent_cohort_change_nothing_that_leaves_also_where_nobody_e
     assert exported(more) == exported(less)
     assert people(more) == people(less)
     assert Counter(people(more).values()) == {"January": 200, "others": 100}
+
+
+def test_a_release_in_which_hardly_anybody_takes_part_is_refused_before_it_spends(path):
+    own = {**METHODS["schema"], "epsilon": 2.0}
+    fit(path, "January", OLD, **own)
+    before = exported(path)
+    for who in (OLD, [*OLD, 200, 201, 202]):
+        with pytest.raises(PreflightError, match=r"Too few people take part in February.*pass `insist=True`"):
+            fit(path, "February", who, **own, insist=False)
+    assert exported(path) == before
+    fit(path, "February", OLD, **own)
+    assert fit(path, "February", OLD, **own, insist=False).release_.cost == 0  # it is paid for
 
 
 @pytest.mark.parametrize("method", METHODS)

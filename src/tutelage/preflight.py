@@ -31,6 +31,7 @@ _FEWEST_DISTINCT = 10  # rows that make two tables of the same rows no accident
 _LEVEL = 0.01  # of each test whether so many rows alike are chance
 _RARE = 0.01  # equal pairs
 _CHUNK = 1024  # rows
+_FEWEST_PER_NOISE = 10  # people who take part in a release where others cannot, by the standard deviation in ballots
 
 # Differences between private and public columns, or the last public rows and the others, that are worth a warning if
 # they are significant. Numbers of alike and independent rows earn either warning in at most 1 of 100 cases.
@@ -116,7 +117,7 @@ def preflight(given: Given, words: Words, *, insist: bool = False) -> Found:
     overlap, is_large = _overlap(given)
     refusals = [*_hopeless(given), *([overlap] if overlap and is_large else [])]
     warned = [] if not overlap or is_large else [overlap]
-    warned += [*told_of_columns(given), *_rare_class(given)]
+    warned += [*_ids_as_features(given), *told_of_columns(given), *_rare_class(given)]
     if insist:
         return Found(tuple(undecided), (*refusals, *warned))
     return Found((*undecided, *(f"{one} To continue anyway, {words.insist}." for one in refusals)), tuple(warned))
@@ -134,6 +135,18 @@ def told_of_columns(given: Given) -> list[str]:
             "the units and codes of the schema, or correct the schema by what is known publicly."
         )
     return warned
+
+
+def few_take_part(taking_part: npt.NDArray[np.bool_], mechanism: Any, release: str | None) -> str | None:
+    """Return a reason not to begin a release with a name, if nearly nobody has budget for it; for the owner only."""
+    noise = noise_of(mechanism, None, 0.0)
+    if noise is None or taking_part.all() or np.count_nonzero(taking_part) >= _FEWEST_PER_NOISE * noise:
+        return None
+    return (
+        f"Too few people take part in {release}: the budget of the others is spent, and those who are new are hardly "
+        "more than the noise. What it takes of their budget would be lost. Wait until more people have come, or raise "
+        "the budget with `tutelage ledger raise`."
+    )
 
 
 def noise_of(mechanism: Any, epsilon: float | None, delta: float) -> float | None:
@@ -186,6 +199,16 @@ def _undecided_unit(given: Given, words: Words) -> Iterator[str]:
             f"because the ledger fixes it: to protect all rows of one person together, {fix.format(name=name)}; to "
             f"protect each row alone, {words.row}."
         )
+
+
+def _ids_as_features(given: Given) -> Iterator[str]:
+    """Yield a warning for each id that the student would learn from, where each row is protected alone."""
+    for name in ids_among(given.columns) if given.unit_is_row else ():
+        if name in (*given.numbers, *given.categories):
+            yield (
+                f"Column '{name}' repeats as the id of a person does, and is a feature of the student, which becomes "
+                "public. Leave the column out."
+            )
 
 
 def _overlap(given: Given) -> tuple[str, bool]:
