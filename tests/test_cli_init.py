@@ -1,6 +1,7 @@
 """The wizard: by options, by a pipe and at a terminal; the file that it writes runs, and no private cell is shown."""
 
 import io
+import json
 import os
 import pty
 import re
@@ -23,6 +24,7 @@ from test_guides import assert_shown
 from tutelage.cli.config import load_config
 from tutelage.cli.form import configuration_form
 from tutelage.cli.init import configuration
+from tutelage.cli.sources import load_sources
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.tables import read_table
 
@@ -33,7 +35,14 @@ FLAGS = {
     "private": "stays.csv", "person": "patient_nbr", "label": "ill", "classes": "no,yes", "public": "clinic.csv",
     "goal": "accuracy", "epsilon": "4", "output": "my.toml",
 }  # fmt: skip
-ANSWERS = ["stays.csv", "", "ill", "clinic.csv", "", "balanced accuracy", "advise", "4", "private"]
+ANSWERS = ["stays.csv", "", "ill", "clinic.csv", "", "balanced accuracy", "advise", "4", "", "private"]
+
+
+class Terminal(io.StringIO):
+    """Lines that are typed at a terminal."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 @pytest.fixture
@@ -63,12 +72,13 @@ def written(name: str = "my.toml") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("changed", [
-    {}, {"person": "each row", "goal": "recall at 5%"}, {"public": "unlabeled.csv", "people": "300"},
+    {}, {"person": "each row", "ids": "ignore", "goal": "recall at 5%"}, {"public": "unlabeled.csv", "people": "300"},
     {"public_label": "none"}, {"public": "schema.toml", "goal": "average precision"},
 ], ids=str)  # fmt: skip
 def test_with_flags_nothing_is_asked_and_the_file_runs(changed, folder, called):
     made = succeeded(called("init", *flags(**changed)))
-    assert (made.stdout, made.stderr) == ("Wrote my.toml, with comments.\nNext: tutelage run my.toml\n", "")
+    steps = "Next: tutelage plan --for my.toml\nThen: tutelage" if "people" in changed else "Next: tutelage"
+    assert (made.stdout, made.stderr) == (f"Wrote my.toml, with comments.\n{steps} run my.toml\n", "")
     if "people" in changed:
         assert "vector ballots" in succeeded(called("plan", "--for", "my.toml")).stdout
     run = succeeded(called("run", "my.toml"))
@@ -83,7 +93,7 @@ def test_the_file_says_what_was_answered(folder, called):
     succeeded(called("init", *flags(people="250,000", public_label="ill", output="sub.toml")))
     assert written("sub.toml") == {
         "private": {
-            "file": "stays.csv", "label": "ill", "classes": ["no", "yes"], "entity": "patient_nbr", "people": 250_000,
+            "file": "stays.csv", "label": "ill", "classes": ["no", "yes"], "entity": "patient_nbr", "people": 200_000,
         },
         "public": {"file": "clinic.csv", "label": "ill", "evaluate_last": 30},
         "training": {"goal": "accuracy"},
@@ -116,18 +126,24 @@ def test_questions_are_answered_by_a_pipe(folder, called, monkeypatch):
         "-1",
         "advise",
         "1",
+        "many",
+        "12",
     ]
-    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join([*wrong, "1", "20,000", ""])))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join([*wrong, "1", "", "20,400", ""])))
     made = succeeded(called("init"))
-    assert made.stdout == "Wrote stays.toml, with comments.\nNext: tutelage run stays.toml\n"
-    assert set(re.findall(r"^(\d)\. .*\.$", made.stderr, re.MULTILINE)) == set("12345678")
+    steps = "Next: tutelage plan --for stays.toml\nThen: tutelage run stays.toml --as NAME\n"
+    assert made.stdout == f"Wrote stays.toml, with comments.\n{steps}"
+    assert set(re.findall(r"^(\d)\. .*\.$", made.stderr, re.MULTILINE)) == set("123456789")
     for said in (
         "nowhere.csv cannot be read", "A table must end in", "has no column 'i11'", "must be a schema file",
         "must be another file", "--epsilon must be a number above 0", "73.2 at ε = 1", "--people must be",
+        "--releases must be a whole number",
         "stays.csv has 600 rows", "predicts no or yes",
     ):  # fmt: skip
         assert said in made.stderr
     assert written("stays.toml")["training"] == {"goal": "balanced_accuracy"}
+    assert written("stays.toml")["privacy"] == {"budget": 1.0, "releases": 12, "delta": 1e-5}
+    assert written("stays.toml")["private"]["people"] == 20_000  # rounded
     assert written("stays.toml")["private"]["entity"] == "patient_nbr"  # the default, by its name
     assert SECRET not in made.stdout + made.stderr + (folder / "stays.toml").read_text()
 
@@ -138,7 +154,7 @@ def test_values_are_asked_for_where_no_public_label_has_them(folder, called, mon
     made = succeeded(called("init"))
     assert "at least two class values" in made.stderr
     assert "Values, separated by commas" in made.stderr
-    assert max(map(int, re.findall(r"^(\d+)\. ", made.stderr, re.MULTILINE))) <= 8
+    assert max(map(int, re.findall(r"^(\d+)\. ", made.stderr, re.MULTILINE))) <= 9
     assert written("stays.toml")["private"]["classes"] == ["no", "yes"]
 
 
@@ -173,7 +189,7 @@ def test_without_a_terminal_a_missing_answer_is_a_sentence_that_names_the_flag(n
     ({"people": "many"}, 2, "--people must be a whole number of at least 2. Got 'many'."),
     ({"people": "5000", "delta": "0.001"}, 2, "--delta must be below 1 / the number of people. Got 0.001 and 5000."),
     ({"delta": "2"}, 2, "`delta` must lie strictly between 0 and 1"),
-    ({"public": "schema.toml", "public_label": "ill"}, 2, "--public-label is for public rows"),
+    ({"public": "schema.toml", "public_label": "ill"}, 2, "--public-label does not go with the other answers"),
     ({"output": "clinic.csv"}, 2, "clinic.csv already exists. Name another file with --output."),
     ({"output": "nowhere/my.toml"}, 2, "must be in a folder that exists"),
 ], ids=str)  # fmt: skip
@@ -214,8 +230,46 @@ def test_a_cell_of_a_file_without_a_header_is_no_default(header, folder, called,
 def test_with_a_row_for_each_person_the_number_of_rows_decides_delta(folder, called):
     rows = (folder / "stays.csv").read_text().splitlines()
     (folder / "stays.csv").write_text("\n".join([rows[0], *rows[1:] * 200, ""]))
-    succeeded(called("init", *flags(person="each row")))
+    succeeded(called("init", *flags(person="each row", ids="keep")))
     assert written()["privacy"]["delta"] == 1e-6
+
+
+def test_each_row_of_a_file_with_ids_needs_a_second_answer_and_ids_are_no_feature(folder, called, monkeypatch):
+    ids = {"patient_nbr": [f"{row // 2}" for row in range(600)], "visit_key": [str(row // 3) for row in range(600)]}
+    write_rows(folder / "stays.csv", 600, 1, extra=ids)
+    write_rows(folder / "clinic.csv", 150, 2, extra={name: cells[:150] for name, cells in ids.items()})
+    for given in (flags(person="each row"), flags(person="each row", ids="yes")):
+        assert "--ids" in refusal(called("init", *given), 2)
+        assert not (folder / "my.toml").exists()
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(["stays.csv", "each row", "ignore", "ill", "clinic.csv"])))
+    asked = called("init", "--epsilon", "4", "--goal", "accuracy", "--output", "my.toml")
+    assert "Like ids of people look: patient_nbr" in asked.stderr
+    assert written()["private"]["ignore"][0] == "patient_nbr"
+    assert "patient_nbr" not in load_sources(load_config(Path("my.toml"))).features
+    kept = succeeded(called("init", *flags(person="each row", ids="keep", output="kept.toml")))
+    assert "Column 'patient_nbr' repeats as the id of a person does, and is a feature of the student" in kept.stderr
+
+
+@pytest.mark.parametrize("typed", ["n", None])
+def test_a_sorted_tail_stops_a_run_before_it_spends(typed, folder, called, monkeypatch):
+    header, *rows = (folder / "clinic.csv").read_text().splitlines()
+    (folder / "clinic.csv").write_text("\n".join([header, *sorted(rows, key=lambda row: row.split(",")[3]), ""]))
+    made = succeeded(called("init", *flags(public_label="ill")))
+    assert "The last 30 public rows, which score the student, differ" in made.stderr
+    if typed is not None:
+        monkeypatch.setattr(sys, "stdin", Terminal(f"{typed}\n"))
+    message = called("run", "my.toml")
+    assert message.returncode == 1
+    assert "Nothing was spent. Shuffle the public rows" in message.stderr
+    assert not (folder / "stays.csv.ledger").exists()
+    text = (folder / "my.toml").read_text()
+    if typed is None:
+        (folder / "my.toml").write_text(text.replace("[training]", "later = true\n[training]"))
+    else:
+        monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    succeeded(called("run", "my.toml"))
+    card = json.loads((folder / "my-results" / "card.json").read_text())
+    assert "refusals-overridden" not in [one["code"] for one in card["findings"]]
 
 
 def test_parquet_is_read_and_other_types_than_the_public_ones_are_refused(folder, called):
@@ -310,7 +364,7 @@ def test_a_session_at_a_terminal_is_the_documented_one(tmp_path):
     (tmp_path / "people.csv").write_text("\n".join(["person,age,income", *people, ""]))
     public = [line.partition(",")[2] for line in people[:5000]]
     (tmp_path / "public.csv").write_text("\n".join(["age,income", *public, ""]))
-    typed = ["people.csv", "person", "income", "public.csv", "", "", "advise", "0.5", "16000"]
+    typed = ["people.csv", "person", "income", "public.csv", "", "", "advise", "0.5", "", "16000", "n"]
     code, screen = at_a_terminal(tmp_path, typed)
     assert code == 0
     assert_shown(session.partition("\n")[2], screen)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -651,7 +652,11 @@ def test_a_pipeline_that_scales_private_rows_is_told_to_its_owner():
 @pytest.mark.parametrize(("by", "told"), [("ill", ["label, column 'dose'"]), ("age", ["column 'age'"]), (None, [])])
 def test_a_score_by_the_last_rows_of_a_sorted_file_is_told(by, told, tmp_path, called):
     public = rows(300, 2) if by is None else rows(300, 2).sort_values(by)
-    warned = on_command_line(Case(public=public), tmp_path, called, "evaluate_last = 60")[1]
+    refused, _ = on_command_line(Case(public=public), tmp_path, called, "evaluate_last = 60")
+    assert [one.partition(".")[0] for one in refused] == ["Nothing was spent"] * len(told)
+    assert (tmp_path / "private.csv.ledger").exists() != bool(told)
+    shutil.rmtree(tmp_path / "out", ignore_errors=True)
+    warned = on_command_line(Case(public=public, insist=True), tmp_path, called, "evaluate_last = 60")[1]
     assert [one for one in warned if "seems to be sorted" in one] == [
         f"The last 60 public rows, which score the student, differ from the other public rows in: {names}. The file "
         "seems to be sorted. Shuffle its rows once, unless the last rows are meant to differ, as later ones do."

@@ -52,7 +52,7 @@ _PURPOSES = {
 _OF_ANOTHER_PACKAGE = "reproduce"
 _VERBS = {name: line for verbs in _PURPOSES.values() for name, line in verbs.items()}
 _FIRST_STEPS = (
-    ("tutelage init", "answer at most eight questions, and get a configuration"),
+    ("tutelage init", "answer a few questions, and get a configuration"),
     ("tutelage example adult", "write adult.toml, an experiment on bundled data"),
     ("tutelage run adult.toml", "run it and write its privacy card (20 seconds)"),
     ("tutelage example files", "write files.toml, to fill in for your own files"),

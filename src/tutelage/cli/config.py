@@ -65,6 +65,7 @@ class PublicSection(Section, frozen=True):
         str | None, about("TOML file of columns, in place of public rows; see `tutelage schema --ranges`.")
     ] = None
     evaluate_last: Annotated[Positive | None, about("Number of last rows, used for the score alone.")] = None
+    later: Annotated[bool, about("The last rows are meant to differ, as later ones do.")] = False
 
 
 class FeaturesSection(Section, frozen=True):

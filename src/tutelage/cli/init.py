@@ -13,17 +13,19 @@ from typer import Abort, Option, prompt
 
 from tutelage._internal.gate import user_path
 from tutelage._internal.outputs import NEVER, claimed
-from tutelage.cli.config import PrivacySection, config_of, problems_of_classes, read_schema
+from tutelage.cli.config import PrivacySection, RunConfig, config_of, problems_of_classes, read_schema
 from tutelage.cli.schema import described, toml_key, toml_value
-from tutelage.cli.text import ANOTHER_FILE, interruption_says, require_printable, say
+from tutelage.cli.sources import check, check_public_rows, load_sources
+from tutelage.cli.text import ANOTHER_FILE, confirmed, interruption_says, remark, require_printable, say
 from tutelage.exceptions import ConfigError, TutelageError
 from tutelage.goals import Goal
-from tutelage.preflight import WORDS_FOR_IDS, WORDS_FOR_PEOPLE
+from tutelage.preflight import WORDS_FOR_IDS, WORDS_FOR_PEOPLE, ids_among
 from tutelage.privacy import round_up
 from tutelage.reporting.meaning import right_guesses
 from tutelage.tables import TABLE_FILES, Table, is_number, read_table, require_same_types
 
-_EACH_ROW, _NONE, _ADVISE, _SECRET = "each row", "none", "advise", "private"
+_EACH_ROW, _NONE, _ADVISE, _SECRET, _ONCE = "each row", "none", "advise", "private", "once"
+_IGNORE, _KEEP = "ignore", "keep"
 _NEEDED = {"private", "person", "label", "public", "goal", "epsilon"}
 _GOALS = "accuracy, balanced accuracy, average precision, or recall at 5 %"
 _DELTA = PrivacySection().delta
@@ -40,7 +42,7 @@ _COMMENTS = {
     "private.classes": 'its values, which are public; to merge labels: { yes = ["<30", ">30"], no = ["NO"] }',
     "private.entity": "rows with the same id belong to one person",
     "private.unit": "each row is another person",
-    "private.ignore": "public columns that the private file does not have",
+    "private.ignore": "ids, and public columns that the private file does not have",
     "private.people": "about how many, which is public; a plan refuses a run that gains nothing beyond public labels",
     "public.file": "rows that anyone may see",
     "public.schema": "ranges and categories of the columns, in place of public rows",
@@ -48,9 +50,12 @@ _COMMENTS = {
     "public.evaluate_last": "the last rows score the student, and are used for nothing else",
     "training.goal": "by which the student is judged; average_precision and recall are of the second class",
     "method.name": "without it, a plan decides, which judges by accuracy or balanced_accuracy",
-    "privacy.epsilon": "an attacker who knows all other records guesses right in at most {right} of 100 cases",
-    "privacy.delta": "must be below 1 / the number of people\n"
+    "privacy.epsilon": "an attacker who knows all other records guesses right in at most {right} of 100 cases\n"
     f"{'# budget = 3':36}# ε of all runs on these people, fixed by the first run; default: its ε",
+    "privacy.budget": "ε of a person in all releases together, by which an attacker who knows all other records "
+    "guesses right in at most {right} of 100 cases",
+    "privacy.releases": "in which each person may take part; name each: `tutelage run FILE --as NAME`",
+    "privacy.delta": "must be below 1 / the number of people",
     "output.folder": "the results, all of which may be published",
 }
 _Read = TypeVar("_Read")
@@ -61,7 +66,7 @@ class _Questions:
 
     def __init__(self, given: dict[str, Any], *, asks: bool = True) -> None:
         self.given = {name: value for name, value in given.items() if value is not None}
-        self._quiet = not asks or self.given.keys() >= _NEEDED  # questions that have a safe answer are not asked
+        self.quiet = not asks or self.given.keys() >= _NEEDED  # questions that have a safe answer are not asked
         self._asks, self._number = asks, 0
 
     def __call__(
@@ -69,7 +74,7 @@ class _Questions:
         safe: bool = False,
     ) -> _Read:  # fmt: skip
         """Return the answer as `read` returns it; without a terminal, a default is taken only if it is `safe`."""
-        if name in self.given or (safe and self._quiet):
+        if name in self.given or (safe and self.quiet):
             return read(self.given.pop(name, default))
         self._number += bool(why)
         while (typed := self._typed(text, f"\n{self._number}. {why}" if why else "", default)) is not None:
@@ -101,17 +106,23 @@ class _Questions:
 def init(
     private: Annotated[Path | None, Option(help="Table of the private rows (csv or Parquet).")] = None,
     person: Annotated[str | None, Option(help=f"Column with the id of the person, or '{_EACH_ROW}'.")] = None,
+    ids: Annotated[
+        str | None, Option(help=f"With '{_EACH_ROW}', for columns like ids: '{_IGNORE}', or '{_KEEP}' as features.")
+    ] = None,
     label: Annotated[str | None, Option(help="Column to predict.")] = None,
     classes: Annotated[str | None, Option(help="Its values, from public knowledge: 'no, yes'.")] = None,
     public: Annotated[Path | None, Option(help="Table of public rows, or a public schema (.toml).")] = None,
     public_label: Annotated[str | None, Option(help=f"Column of labels in the public rows, or '{_NONE}'.")] = None,
     goal: Annotated[str | None, Option(help=f"Measure of the student: {_GOALS}.")] = None,
     epsilon: Annotated[str | None, Option(help=f"ε of the run, or '{_ADVISE}'.")] = None,
+    releases: Annotated[
+        str | None, Option(help=f"In how many releases each person may take part, or '{_ONCE}'.")
+    ] = None,
     people: Annotated[str | None, Option(help="About how many people there are, if that may be public.")] = None,
     delta: Annotated[float | None, Option(help="Default: 1e-5, or less if there are many people.")] = None,
     output: Annotated[Path | None, Option(help="File to write. Default: named like the private file.")] = None,
 ) -> None:
-    """Ask at most eight questions, and write a configuration for `tutelage run`.
+    """Ask a few questions, and write a configuration for `tutelage run`.
 
     An option answers its question. Of the private file, only names of columns and the number of rows are shown.
     Existing files are never overwritten.
@@ -123,16 +134,26 @@ def init(
         private, rows = _private(questions)
         target = output or Path(f"{private.name.partition('.')[0]}.toml")
         _require_new(target)
-        text = _text(_settings(questions, private, rows, target.parent, f"{target.stem}-results"), target.parent)
+        sections = _settings(questions, private, rows, target.parent, f"{target.stem}-results")
+        text = _text(sections, target.parent)
         with claimed(target, NEVER, way_out=ANOTHER_FILE) as claim, claim.written() as part:
             part.write_text(text, encoding="utf-8")
-    say(f"Wrote {target}, with comments.\nNext: tutelage run {target}")
+    say(f"Wrote {target}, with comments.")
+    named = " --as NAME" if "releases" in sections["privacy"] else ""
+    if not _can_plan(sections):
+        say(f"Next: tutelage run {target}{named}")
+        return
+    say(f"Next: tutelage plan --for {target}\nThen: tutelage run {target}{named}")
+    if not questions.quiet and confirmed("Plan it now, which spends nothing?", default=True):
+        from tutelage.cli.plan import plan  # not every wizard needs it
+
+        plan(configuration=target)
 
 
 def configuration(
     private: str | Path, person: str, label: str, public: str | Path, *, epsilon: float, goal: str = "accuracy",
     classes: Iterable[str] | None = None, public_label: str | None = None, people: int | None = None,
-    delta: float | None = None, folder: str = "results",
+    delta: float | None = None, ids: str | None = None, releases: int | None = None, folder: str = "results",
 ) -> str:  # fmt: skip
     """Return the text that `tutelage init` would write for these answers; paths are relative to the current folder."""
     questions = _Questions({name: value for name, value in locals().items() if name != "folder"}, asks=False)
@@ -157,11 +178,19 @@ def _settings(ask: _Questions, private: Path, rows: Table, base: Path, folder: s
         f"{private.name} has {rows.n_rows:,} rows: those with one id are protected together, as one person; if each "
         f"row is another person, answer '{_EACH_ROW}'.", partial(_person, rows), _likely_id(rows),
     )  # fmt: skip
+    alike = _ids_beside(rows) if person == _EACH_ROW else []
+    if alike:
+        ids = ask(
+            "ids", f"'{_IGNORE}' them, or '{_KEEP}' them as features", f"Like ids of people look: {', '.join(alike)}. "
+            "If a person may have several rows, begin again and name the column: each row alone protects less.",
+            _about_ids,
+        )  # fmt: skip
+        alike = alike if ids == _IGNORE else []
     label = ask(
         "label", "Column to predict", "The student, which is the model to publish, predicts a column of a few values.",
         partial(_label, rows, person),
     )  # fmt: skip
-    features = [name for name in rows.columns if name not in (person, label)]
+    features = [name for name in rows.columns if name not in (person, label, *alike)]
     path, public = ask(
         "public", f"Public file, or '{_NONE}'",
         "Public rows are rows of other people that anyone may see, with the same columns; without them, a schema "
@@ -179,14 +208,22 @@ def _settings(ask: _Questions, private: Path, rows: Table, base: Path, folder: s
     if goal.ranks and "label" in of_public:
         sections["method"] = {"name": "noisy-moments"}
     if public is not None:
-        about["ignore"] = [one for one in public.columns if one not in {*rows.columns, of_public.get("label")}]
+        unknown = {*public.columns} - {*rows.columns, of_public.get("label")}
+        about["ignore"] = [one for one in public.columns if one in {*alike, *unknown}]
         shared = [name for name in features if name in public.columns]
         sections["columns"] = {one: "ignore" for one in shared if described(public, one)["kind"] == "ignore"}
     # With one row for each person, the number of rows is public.
     about["people"], sections["privacy"] = _privacy(ask, rows.n_rows if person == _EACH_ROW else None)
     for name in ask.given:
-        raise ConfigError(f"--{name.replace('_', '-')} is for public rows, and not for a schema. Leave it out.")
+        raise ConfigError(f"--{name.replace('_', '-')} does not go with the other answers. Leave it out.")
     return sections | {"output": {"folder": folder}}
+
+
+def _can_plan(sections: dict[str, dict[str, Any]]) -> bool:
+    """Return whether `tutelage plan` takes a configuration: it needs public rows, and a number of people."""
+    goal = Goal(sections["training"]["goal"])
+    counted = sections["private"].get("people") is not None or "unit" in sections["private"]
+    return counted and "file" in sections["public"] and not goal.ranks
 
 
 def _privacy(ask: _Questions, n_rows: int | None) -> tuple[int | None, dict[str, Any]]:
@@ -198,17 +235,26 @@ def _privacy(ask: _Questions, n_rows: int | None) -> tuple[int | None, dict[str,
     if epsilon is None:
         say(_advice(), err=True)
         epsilon = ask("epsilon", "ε", "", _epsilon, "1")
+    releases = None
+    if n_rows is None:
+        releases = ask(
+            "releases", f"In how many releases each person may take part, or '{_ONCE}'", "Will people come later, as "
+            "every month? Then each release has a name, people who are new have a budget of their own, and ε is "
+            "divided among the releases in which a person takes part.", _releases, _ONCE, safe=True,
+        )  # fmt: skip
     people, delta = None, ask.given.pop("delta", None)
-    if "people" in ask.given or (delta is None and n_rows is None):
+    if "people" in ask.given or n_rows is None:
         people = ask(
-            "people", f"About how many people, or '{_SECRET}'", "δ, the chance that this limit fails, must be below "
-            "1 / the number of people, which you can state roughly if it may be public.", _people, _SECRET, safe=True,
+            "people", f"About how many people, or '{_SECRET}'", "Before anything is spent, a plan says whether people "
+            "are enough, and δ must be below 1 / their number. It becomes public, rounded: 100, 1,000, 10,000 or "
+            f"100,000 is exact enough; without it, by '{_SECRET}', there is no plan.", _people, safe=True,
         )  # fmt: skip
     known = max(people or 1, n_rows or 1)
     if delta is not None and 1 / known <= delta < 1:
         raise ConfigError(f"--delta must be below 1 / the number of people. Got {delta:g} and {known}.")
     least = float(f"1e-{len(str(known))}")  # the power of ten below 1 / known
-    return people, {"epsilon": epsilon, "delta": min(_DELTA, least) if delta is None else delta}
+    shared = {"epsilon": epsilon} if releases is None else {"budget": epsilon, "releases": releases}
+    return people, {**shared, "delta": min(_DELTA, least) if delta is None else delta}
 
 
 def _relative(path: Path, base: Path) -> str:
@@ -218,15 +264,35 @@ def _relative(path: Path, base: Path) -> str:
 def _text(sections: dict[str, dict[str, Any]], base: Path) -> str:
     """Return a configuration, checked, as TOML with comments."""
     sections = {name: {key: one for key, one in of.items() if one not in (None, [])} for name, of in sections.items()}
-    config_of(sections, base)
+    _look(config_of(sections, base))
     lines = ["# Written by `tutelage init`. Paths are relative to this file; docs/configuration.md has all settings."]
-    right = _right(**sections["privacy"])
+    privacy = sections["privacy"]
+    right = _right(privacy.get("epsilon") or privacy["budget"], privacy["delta"])
     for name, section in sections.items():
         lines += [f"\n[{name}]"] if section else []
         for key, value in section.items():
             comment = _COMMENTS.get(f"{name}.{key}", "`tutelage schema` says why").replace("{right}", right)
             lines.append(f"{toml_key(key)} = {toml_value(value)}".ljust(34) + f"  # {comment}")
     return "\n".join([*lines, ""])
+
+
+def _look(config: RunConfig) -> None:
+    """Tell the owner what `tutelage run` would warn of or refuse before it spends anything."""
+    try:
+        data = load_sources(config, by_schema=True)
+        for doubt in check_public_rows(config, data):
+            remark(f"warning: {doubt}")
+        check(config, data)
+    except TutelageError as error:
+        for problem in error.problems:
+            remark(f"warning: `tutelage run` would refuse this: {problem}")
+
+
+def _ids_beside(rows: Table) -> list[str]:
+    """Return the columns that look like ids of people, by their names or by their cells."""
+    by_name = _likely_id(rows)
+    by_cells = ids_among(rows.columns)
+    return [name for name in rows.columns if name == by_name or name in by_cells]
 
 
 def _likely_id(rows: Table) -> str | None:
@@ -251,6 +317,12 @@ def _person(rows: Table, name: str) -> str:
     if name != _EACH_ROW:
         rows.column(name)  # refuses a name that is misspelled
     return name
+
+
+def _about_ids(answer: str) -> str:
+    if answer not in (_IGNORE, _KEEP):
+        raise ConfigError(f"--ids must be '{_IGNORE}' or '{_KEEP}'. Got {answer!r}.")
+    return answer
 
 
 def _label(rows: Table, person: str, name: str) -> str:
@@ -348,12 +420,22 @@ def _epsilon(value: str | float) -> float:
     return float(value)
 
 
-def _people(value: str | int) -> int | None:
-    if value == _SECRET:
+def _people(value: str | int | None) -> int | None:
+    """Return about how many people there are: rounded, because it becomes public."""
+    if value in (None, _SECRET):
         return None
-    if not re.fullmatch("[1-9][0-9]*|[1-9][0-9]{0,2}(,[0-9]{3})+", text := str(value)) or text == "1":
+    number = str(value)
+    if not re.fullmatch("[1-9][0-9]*|[1-9][0-9]{0,2}(,[0-9]{3})+", number) or number == "1":
         raise ConfigError(f"--people must be a whole number of at least 2. Got {value!r}.")
-    return int(text.replace(",", ""))
+    return int(float(f"{int(number.replace(',', '')):.0e}"))
+
+
+def _releases(value: str | int) -> int | None:
+    if value == _ONCE:
+        return None
+    if not re.fullmatch("[1-9][0-9]{0,3}", str(value)):
+        raise ConfigError(f"--releases must be a whole number from 1 to 9,999, or '{_ONCE}'. Got {value!r}.")
+    return int(value)
 
 
 def _right(epsilon: float, delta: float = _DELTA) -> str:

@@ -70,7 +70,8 @@ def plan(
             if settings.private is not None and settings.private.silo is not None:
                 raise ConfigError("A plan cannot try one teacher per silo. Remove `silo` from [private].")
             data = load_sources(settings)
-            check_public_rows(settings, data)
+            for doubt in check_public_rows(settings, data):
+                remark(f"warning: {doubt}")
             check(settings, data)
             target |= _of_configuration(settings, data, target)
             if settings.method is not None and "parameters" not in target:

@@ -33,7 +33,7 @@ from tutelage.cli.sources import (
     load_sources,
     pool_of,
 )
-from tutelage.cli.text import interruption_says, plain_console, print_json, remark, say
+from tutelage.cli.text import confirmed, interruption_says, plain_console, print_json, remark, say
 from tutelage.estimator import PATEClassifier
 from tutelage.estimator.classifier import FEW_VOTES_LEFT, Beginning
 from tutelage.events import Composed
@@ -41,6 +41,7 @@ from tutelage.exceptions import (
     BudgetContinuedWarning,
     ConfigError,
     FewPublicRowsWarning,
+    PreflightError,
     PreflightWarning,
     TutelageError,
 )
@@ -121,7 +122,8 @@ def _released(
     """Fit the model of a configuration, with more parameters, and publish it with its labels and its card."""
     data_changed = more["data_changed"]
     data = load_sources(settings, by_schema=True)
-    check_public_rows(settings, data)
+    for doubt in check_public_rows(settings, data):
+        _require_consent(doubt, insist=settings.privacy.insist)
     if data.batches is None:  # otherwise nothing is planned, and rows are read once less
         settings, begins = begun_with(settings, data, **more)
         if more["release"] is not None:
@@ -190,6 +192,16 @@ def _released(
             if VOTES.fault(path) is None:
                 path.unlink()  # of releases that were replaced
     return model, card
+
+
+def _require_consent(doubt: str, *, insist: bool) -> None:
+    """Stop before anything is spent, unless the user goes on in spite of a doubt about the public rows."""
+    remark(f"warning: {doubt}")
+    if not insist and not confirmed("Spend the budget in spite of this?", default=False):
+        raise PreflightError(
+            "Nothing was spent. Shuffle the public rows; if the last rows are meant to differ, set `later = true` in "
+            "[public]; or pass --insist, and the card calls the guarantee weak."
+        )
 
 
 def objections_before(settings: RunConfig, data: RunData) -> tuple[Finding, ...]:

@@ -102,17 +102,15 @@ def load_sources(config: RunConfig, *, by_schema: bool = False) -> RunData:
     )
 
 
-def check_public_rows(config: RunConfig, data: RunData) -> None:
-    """Refuse, before anything is spent, to keep all public rows for the score; warn if a sorted file is cut."""
+def check_public_rows(config: RunConfig, data: RunData) -> list[str]:
+    """Refuse to keep all public rows for the score; return doubts about those kept, as where a sorted file is cut."""
     public, last = len(data.X_public), config.public.evaluate_last or 0
     if last >= public and config.schema is None:
         raise ConfigError(f"`evaluate_last` in [public] must be less than the {public} public rows. Got {last}.")
-    if last and data.y_public is not None:
-        columns = dict(zip((*data.numbers, *data.categorical), data.X_public.T, strict=False))
-        with warnings.catch_warnings():
-            warnings.simplefilter("always", PreflightWarning)
-            for found in sorted_by(columns, data.y_public, last):
-                warnings.warn(found, PreflightWarning, stacklevel=2)
+    if not last or data.y_public is None or config.public.later:
+        return []
+    columns = dict(zip((*data.numbers, *data.categorical), data.X_public.T, strict=False))
+    return [*sorted_by(columns, data.y_public, last)]
 
 
 def pool_of(config: RunConfig, data: RunData) -> Matrix:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
@@ -79,6 +80,16 @@ def interruption_says(what: str) -> Iterator[None]:
     except KeyboardInterrupt:
         remark(f"interrupted; {what}")
         raise typer.Exit(INTERRUPTED) from None
+
+
+def confirmed(question: str, *, default: bool) -> bool:
+    """Return whether the user says yes at the terminal; without one, nobody does."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        return False
+    try:
+        return typer.confirm(question, default=default, err=True)
+    except typer.Abort:
+        raise KeyboardInterrupt from None
 
 
 class PlainStream(TextIOWrapper):
