@@ -9,16 +9,19 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestClassifier
 
 from conftest import GOLDEN
 from processes import descendants, until, wait_for_end
 from tutelage.privacy import round_up
 from tutelage.students import load_student
+from tutelage.students.store import write_student
 
 pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
 
@@ -102,6 +105,41 @@ def finished(runs: Path, tmp_path: Path, called: Any) -> Path:
         (runs / "said.txt").write_text(succeeded(called("run", "config.toml", cwd=runs)).stdout)
     shutil.copytree(runs, tmp_path, dirs_exist_ok=True)
     return tmp_path
+
+
+def test_new_rows_are_predicted_without_a_ledger(finished, called):
+    (finished / "private.csv.ledger").unlink()
+    columns = {"name": ["=x", "b"], "ward": ["north", "south"], "dose": ["0.95", "0.05"], "age": ["40", "50"]}
+
+    def write(name, left_out=()):
+        kept = {key: cells for key, cells in columns.items() if key not in left_out}
+        with (finished / name).open("w", newline="") as file:
+            csv.writer(file).writerows([list(kept), *zip(*kept.values(), strict=True)])
+
+    write("new.csv")
+    write("less.csv", ("dose",))
+    (finished / "empty.csv").write_text("age,dose,ward\n")
+    predict = partial(called, "predict", "out", cwd=finished)
+    assert succeeded(predict("new.csv")).stdout == "prediction\nyes\nno\n"
+    shown = succeeded(predict("new.csv", "--keep", "name", "--probabilities")).stdout.splitlines()
+    assert shown[0] == "name,prediction,probability of no,probability of yes"
+    assert [line.split(",")[:2] for line in shown[1:]] == [["=x", "yes"], ["b", "no"]]
+    assert all(sum(map(float, line.split(",")[2:])) == pytest.approx(1) for line in shown[1:])
+    assert succeeded(predict("new.csv", "--output", "found.csv")).stdout == "Wrote found.csv.\n"
+    assert (finished / "found.csv").read_text() == "prediction\nyes\nno\n"
+    assert "found.csv" in refusal(predict("new.csv", "--output", "found.csv"), 2)
+    assert "less.csv has no column 'dose'" in refusal(predict("less.csv"), 1)
+    assert "empty.csv" in refusal(predict("empty.csv"), 1)
+    assert "has no column 'id'" in refusal(predict("new.csv", "--keep", "id"), 1)
+    assert "--interval must be left out" in refusal(predict("new.csv", "--interval", "0.9"), 2)
+    np.savez(finished / "new.npz", X=np.zeros((3, 7)))
+    assert "must have 3 columns, in this order: age, dose, ward" in refusal(predict("new.npz"), 1)
+    write_student(RandomForestClassifier(2).fit(np.eye(4), ["a", "b", "a", "b"]), finished / "unnamed.skops")
+    assert "new.csv must be an npz file" in refusal(called("predict", "unnamed.skops", "new.csv", cwd=finished), 2)
+    assert "new.npz does not fit the student" in refusal(called("predict", "unnamed.skops", "new.npz", cwd=finished), 1)
+    with (finished / "out" / "student.skops").open("ab") as file:
+        file.write(b"x")
+    assert "student.skops" in refusal(predict("new.csv"), 1)
 
 
 INTERACTIVE = 'name = "interactive", sigma = 2.0, threshold = 6, sigma_threshold = 2, confidence = 0.9'

@@ -48,6 +48,11 @@ def test_a_run_with_a_target_writes_a_student_and_a_card_that_knows_no_class(con
     predicted = student.predict(rows)
     assert np.corrcoef(predicted, rows.column("dose").astype(float))[0, 1] > 0.8  # which illness explains
     assert ((predicted >= 0) & (predicted <= 1)).all()
+    header, *lines = succeeded(called("predict", "out", "public.csv", "--interval", "0.8")).stdout.splitlines()
+    assert header == "prediction,from,to"
+    shown = np.array([line.split(",") for line in lines], dtype=float)
+    assert shown[:, 0] == pytest.approx(predicted)
+    assert (shown[:, 1] < shown[:, 2]).all()
     card = read_card(folder / "out" / "card.json")
     assert (card.classes, card.errors, card.student) == ((), (), "AdditiveRegressor")
     page = (folder / "out" / "card.md").read_text()

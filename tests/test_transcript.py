@@ -514,6 +514,7 @@ SCREENS = [
 ]
 # Verbs that read no private row, or that print what their docs call private.
 UNSEEN = {
+    "predict",  # new rows, by what is published
     "example", "key", "reproduce", "consortium",  # whose members send sealed shares: tests/test_serving.py
     "label", "account", "publish",  # of votes: below, and tests/test_publishing.py
     "audit",  # of made-up rows and of a run, for its owner

@@ -26,6 +26,7 @@ from tutelage.exceptions import ConfigError, TutelageError
 from tutelage.federation import Identity, Mailbox, Role
 from tutelage.privacy import ONE_TEACHER
 from tutelage.students import export_onnx
+from tutelage.students.store import write_student
 from tutelage_reproductions import Record, Row, command
 
 pytestmark = pytest.mark.rest
@@ -40,7 +41,7 @@ READ = {  # options that name what is read, or spent from
     "publish test proposal", "publish test public", "publish test votes", "publish test ledger", "card results",
     "ledger backup file", "ledger raise file", "ledger withdraw file",
     "card ledger", "card statements", "card claim", "card verify",
-    "audit config", "init private", "init public",
+    "audit config", "init private", "init public", "predict results", "predict rows",
 }  # fmt: skip
 LNMAX = "--mechanism lnmax --scale 5"
 VOTES = f"--votes votes.npz --ledger a.ledger {LNMAX}"
@@ -72,6 +73,7 @@ WRITTEN = {
     "init output": to(f"{INIT} --goal accuracy --epsilon 1 --output o"),
     "plan output": to("plan --epsilon 3 --people 20000 --classes 2 --public-rows 300 --output o", places=PLAN),
     "run config": to("run config.toml --overwrite", places=(*RESULTS, "labels.csv", "student.skops")),
+    "predict output": to("predict s.skops rows.npz --output o"),
     "label output": to(f"label rows.npz {VOTES} --output o"),
     "consortium new home": to("consortium new terms.toml --mailbox mail --home o", places=(*HOME, "invites")),
     "consortium join home": to(JOIN, places=HOME),
@@ -203,6 +205,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     configure(folder, ('folder = "out"', 'folder = "o"'))
     np.savez(folder / "votes.npz", votes=np.array([[145, 4, 1], [1, 2, 147]] * 6))
     np.savez(folder / "rows.npz", X=np.arange(12.0)[:, None])
+    write_student(DecisionTreeClassifier().fit([[0], [1]], ["a", "b"]), folder / "s.skops")
     for ledger in ("a.ledger", "b.ledger"):
         Ledger.create(folder / ledger, epsilon=30.0, delta=1e-5, unit=ONE_TEACHER)
     Identity.generate("n", Role.ENTITY).save(folder / "keys")

@@ -36,6 +36,7 @@ _PURPOSES = {
         "run": "Cast ballots, add noise, and publish a student with its card.",
         "label": "Label public rows from existing votes of teachers.",
         "consortium": "Train one student for several hospitals that share no rows.",
+        "predict": "Let a published student predict new rows.",
     },
     "Budget and reports": {
         "ledger": "Create, show and verify the budget of a data set.",
