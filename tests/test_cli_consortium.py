@@ -177,6 +177,13 @@ def test_a_table_that_cannot_be_what_the_terms_are_about_is_refused(kind, why, f
     assert not (folder / "hospital-0").exists()
 
 
+def test_a_hospital_is_told_where_the_schema_seems_to_be_read_off_its_rows(folder):
+    own = [row | {"ward": "surgery" if row["patient"] == "p0" else "medicine"} for row in rows(0)]
+    path = write(folder / "own.csv", own)
+    said = run("join", invite(folder, "hospital-0"), "--home", folder / "hospital-0", *table_of(path))
+    assert "read off private rows: 'ward' lists only values that somebody has" in said
+
+
 def test_more_people_than_the_terms_state_are_refused(folder):
     path = write(folder / "own.csv", [row | {"patient": f"p{place % 350}"} for place, row in enumerate(rows(0))])
     said = refused("join", invite(folder, "hospital-0"), "--home", folder / "hospital-0", *table_of(path))

@@ -5,7 +5,7 @@ import re
 import shutil
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from test_cli import configure, refusal, succeeded, write_rows
-from tutelage import Ledger, PATEClassifier, SimulationNoise
+from tutelage import Ledger, PATEClassifier, PATERegressor, SimulationNoise
 from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
@@ -28,7 +28,7 @@ from tutelage.exceptions import (
     UndeclaredClassesWarning,
     UnknownParameterError,
 )
-from tutelage.features import PublicColumns
+from tutelage.features import PublicColumns, Schema
 from tutelage.mechanisms import GNMax, NoisySum
 from tutelage.partition import canonical_ids, folded_ids
 from tutelage.preflight import (
@@ -373,6 +373,173 @@ def test_coarse_tables_of_other_people_are_refused_no_more_often_than_stated():
         private, public = (rng.choice(40, (n, 1), p=p).astype(float) for n, p in zip((800, 200), weights, strict=True))
         refused += bool(found_in(private, public).refusals)
     assert refused <= 3
+
+
+EXACT, ALONE = "has an end that equals a private extreme", "lists only values that somebody has"
+READ_OFF = "They seem to be read off private rows: "
+MANY = np.random.default_rng(0).integers(0, 1440, 1000)
+
+
+@pytest.mark.parametrize(("column", "cells", "found"), [
+    ((3.206939239348, 120), [3.206939239348, *range(4, 117), 117.25], EXACT),
+    ((0, 117.25), [3.206939239348, *range(4, 117), 117.25], EXACT),
+    ((3.21, 120), [3.206939239348, *range(4, 117), 117.25], EXACT),  # rounded, to more digits than ages have
+    ((-4987, 0), [-4987, *range(-4000, 0)], EXACT),
+    ((0.1379, 0.9), ["0,5", "", *np.linspace(0.1379, 0.8, 50).tolist()], EXACT),  # with cells that are no numbers
+    ((17, 90), [17, *range(18, 90), 90], ""),
+    ((0, 100), [0, *range(100), 100], ""),
+    ((1.5, 4.25), [1.5, 2.0, 4.25], ""),
+    ((2019, 2023), [2019, 2020, 2023], ""),
+    ((1_700_000_000, 1_700_000_900), [1_700_000_000, 1_700_000_900], ""),
+    ((0, 5000), [1, 5000], ""),
+    ((0, 4987), [1, 4990, 4987], ""),  # somebody is beyond
+    ((0, 4987), [1, 4000], ""),
+    ((0, 99999), [0, 99999, 99999, 99999], ""),  # a limit that several people reach
+    ((0, 1440), MANY.tolist(), ""),
+    ((0.0, 1.0), [None, "", "k.A."], ""),  # no number at all
+    (["cook", "nurse"], ["cook"] * 30 + ["nurse"], ALONE),
+    (["cook", "nurse"], ["cook"] * 30 + ["nurse", "pilot", ""], ALONE),
+    (["cook", "nurse", "other"], ["cook"] * 30 + ["nurse"], ""),
+    (["cook", "nurse"], ["cook"] * 30 + ["nurse"] * 2, ""),
+    (["cook", "nurse"], ["pilot"] * 30, ""),
+])  # fmt: skip
+def test_ends_and_lists_that_are_read_off_private_rows_are_told_from_public_ones(column, cells, found):
+    rows_of_one = Table("", {"x": np.array(cells, dtype=object)})
+    told = Schema({"x": column}).read_off(rows_of_one, np.arange(len(cells)))
+    assert (found in told["x"]) if found else not told
+
+
+def test_a_category_of_one_person_with_several_rows_is_of_one_person():
+    jobs = Table("", {"job": np.array(["cook"] * 30 + ["nurse"] * 5, dtype=object)})
+    schema, people = Schema({"job": ["cook", "nurse"]}), [*range(30), *[30] * 5]
+    assert ALONE in schema.read_off(jobs, np.array(people))["job"]
+    assert not schema.read_off(jobs, np.arange(35))
+
+
+def test_a_schema_that_private_rows_proposed_is_refused_in_python():
+    private, other = rows(300, 1).assign(days=np.random.default_rng(9).uniform(1, 9, 300)), rows(120, 2)
+    learned = Schema.learn(private[["age", "dose", "ward"]])
+    by_people: Any = PATEClassifier(public=learned, classes=["no", "yes"], unit="row", epsilon=1.0)
+    numbers: Any = PATERegressor(target_range=(0, 10), unit="row", epsilon=1.0)
+    features = private.drop(columns=["ill", "days"])
+    for model, given in (
+        (by_people, (private, "ill")),
+        (fresh(by_people), (private, "ill")),
+        (numbers, (features, private["days"])),
+        (numbers, (features[:200], private["days"][:200])),
+    ):
+        public = {"X_public": features} if model is numbers else {}
+        for asked in (model.check, model.fit):
+            with pytest.raises(PreflightError, match=SHARED) as refused:
+                asked(*given, **public)
+            assert "pass `insist=True`" in str(refused.value)
+        with pytest.warns(PreflightWarning, match=SHARED):
+            fresh(model).set_params(insist=True).check(*given, **public)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PreflightWarning)
+        numbers.check(features, private["days"], X_public=other.drop(columns="ill"))
+        fresh(by_people).set_params(public=Schema.learn(other.drop(columns="ill"))).check(private, "ill")
+    few = Schema.learn(pd.concat([features[:9], other.drop(columns="ill")]))
+    with pytest.warns(PreflightWarning, match=f"Some {SHARED}"):
+        fresh(by_people).set_params(public=few).check(private, "ill")
+
+
+def test_a_schema_and_a_range_that_are_read_off_are_refused_before_anything_is_spent(tmp_path):
+    frame, days = rows(300, 1).drop(columns="ill"), np.random.default_rng(9).uniform(1, 9, 300)
+    ends = frame["dose"].min(), frame["dose"].max()
+    honest = {"dose": (0, 1), "ward": ["north", "south", "other"]}
+    for public, target_range, named in (
+        ({**honest, "dose": ends}, (0, 10), "'dose' has an end that equals a private extreme"),
+        (honest, (days.min(), 10.0), "'target' has an end that equals a private extreme"),
+        (
+            {**honest, "ward": ["north", "south", "west"]},
+            (0, 10),
+            "'ward' lists only values that somebody has, and one",
+        ),
+    ):
+        cells = changed(frame, ward=first_cells("west"))
+        path = tmp_path / "read.ledger"
+        model: Any = PATERegressor(Schema(public), target_range, epsilon=1.0, unit="row", ledger=path)
+        for asked in (model.check, model.fit):
+            with pytest.raises(PreflightError) as refused:
+                asked(cells, days)
+            (said,) = refused.value.problems
+            assert READ_OFF + named in said
+            assert not re.search(r"0\.\d|west", said)  # no cell is quoted
+            assert not path.exists()
+    model.set_params(public=Schema(honest)).check(frame, days)
+    model.set_params(public=Schema({**honest, "dose": ends}), noise=SimulationNoise(0), ledger=None)
+    with pytest.warns(PreflightWarning, match=READ_OFF):
+        model.fit(frame, days)
+    assert model.card().feature_map == "ranges and categories as the data set owner declared them"
+
+
+def by_schema(folder: Path, called: Any, *public: str) -> Any:
+    """Return what `tutelage run` says of private rows by a schema, with these lines for [public]."""
+    lines = ["[private]", 'file = "private.csv"', 'target = "days"', "range = [0, 10]", 'ignore = ["ill"]', "[public]"]
+    lines += [*public, "[privacy]", "epsilon = 1", "[output]", 'folder = "out"']
+    (folder / "run.toml").write_text("\n".join(lines))
+    return called("run", "run.toml", "--overwrite", cwd=folder)
+
+
+def test_a_schema_that_private_rows_proposed_is_refused_on_the_command_line(tmp_path, called):
+    private = rows(300, 1).assign(days=np.random.default_rng(9).uniform(1, 9, 300).round(3))
+    private.to_csv(tmp_path / "private.csv", index=False)
+    private.to_csv(tmp_path / "copy.csv", index=False)
+    rows(120, 2).drop(columns="ill").to_csv(tmp_path / "other.csv", index=False)
+    given = ("--ranges", "--ignore", "ill", "--ignore", "days")
+    for name in ("private.csv", "other.csv"):
+        some = given if name == "private.csv" else given[:1]
+        proposed = called("schema", name, *some, cwd=tmp_path).stdout
+        assert f'proposed_by = "{name}"' in proposed
+        (tmp_path / name).with_suffix(".toml").write_text(proposed)
+    moved = (tmp_path / "private.toml").read_text().replace('"private.csv"', '"elsewhere/private.csv"')
+    (tmp_path / "moved.toml").write_text(moved)
+    for public, said in (
+        ('file = "copy.csv"', SHARED),
+        ('schema = "private.toml"', SHARED),
+        ('schema = "moved.toml"', "'dose' has an end that equals a private extreme"),
+    ):
+        found = by_schema(tmp_path, called, public)
+        assert found.returncode == 1
+        assert said in found.stderr
+        assert "pass --insist to `tutelage run`" in found.stderr
+        assert found.stdout == ""
+        assert not list(tmp_path.glob("*.ledger"))
+    for public, name in (('schema = "other.toml"', "other.csv"), ('file = "other.csv"', "other.csv")):
+        found = by_schema(tmp_path, called, public)
+        assert found.returncode == 0, found.stderr
+        assert "seem" not in found.stderr
+        card = json.loads((tmp_path / "out" / "card.json").read_text())
+        assert card["feature_map"] == f"ranges and categories as {name} proposed them, or corrected"
+        (tmp_path / "private.csv.ledger").unlink()
+    (tmp_path / "other.toml").write_text("proposed_by = 3\n[schema]\nage = [0, 90]")
+    assert "at most `proposed_by`" in by_schema(tmp_path, called, 'schema = "other.toml"').stderr
+
+
+COPIED = "say what is to be predicted, as copies do: copy"
+
+
+def test_a_column_that_says_the_label_is_told_before_anything_is_spent(tmp_path, called):
+    case = Case(rows(300, 1), rows(120, 2), warned=(COPIED,))
+    codes = {"no": 4, "yes": 7}
+    for cells in (lambda ill: ill, lambda ill: ill.map(codes), lambda ill: ill + ["", "?"] * (len(ill) // 2)):
+        case.private, case.public = (frame.assign(copy=cells(frame["ill"])) for frame in (rows(300, 1), rows(120, 2)))
+        assert COPIED in in_python(replace(case, insist=False), tmp_path)[1][0]
+        (tmp_path / "python.ledger").unlink()
+    assert any(COPIED in one for one in on_command_line(case, tmp_path, called)[1])
+    days = np.random.default_rng(9).uniform(1, 9, 300)
+    copied, schema = case.private.assign(copy=days), Schema({"copy": (0, 10), "ward": ["north", "south", "other"]})
+    with pytest.warns(PreflightWarning, match=COPIED):
+        PATERegressor(schema, (0, 10), epsilon=1.0, unit="row").check(copied, days)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PreflightWarning)
+        PATERegressor(schema, (0, 10), epsilon=1.0, unit="row").check(copied, days.round(2))
+        rare = Given(
+            private=np.zeros((9, 1)), public=np.zeros((9, 1)), numbers=("x",), columns={"x": np.arange(9) == 3},
+            labels=np.arange(9) == 3, n_classes=2,
+        )  # fmt: skip
+        assert not any(COPIED[:20] in one for one in preflight(rare, IN_PYTHON).warnings)  # by chance
 
 
 def test_noise_that_drowns_all_ballots_is_known_before():

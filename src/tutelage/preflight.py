@@ -21,7 +21,7 @@ from tutelage.accounting.composition import continuous_gaussian_composition
 from tutelage.features.cells import UNKNOWN
 from tutelage.features.schema import Schema
 from tutelage.partition import canonical_ids, folded_ids
-from tutelage.tables import MOMENT, Cells, spelled
+from tutelage.tables import MOMENT, Cells, Table, by_value, spelled
 
 _FEWEST_PUBLIC_ROWS = 5
 _FEWEST_ROWS_OF_CLASS = 3
@@ -39,6 +39,7 @@ _FACTOR, _SPREAD, _MOST_FACTOR = 2.0, 8.0, 1e6  # of all quartiles of sizes; bet
 _OF_MISSING, _OF_CELLS = 0.3, 0.5  # shares of the cells
 _OF_LABELS, _OF_COLUMN, _FIRST_COLUMNS = 0.2, 0.5, 10  # Kolmogorov's distance; a file is sorted by a first column
 _NAMED = 3  # columns in one warning
+_MOST_VALUES = 20  # of a column that is a copy of the label
 # Chance brings mean and deviation of a million numbers this close to 0 and 1 in fewer than 1 of 100,000 columns.
 _STANDARD = 1e-6
 
@@ -99,9 +100,27 @@ class Given:
     takes_empty: bool = True  # whether the teachers take empty cells as they are
     compare: bool = True  # whether public rows can be private rows
     schema: Schema | None = None  # in place of public rows
+    declared: tuple[tuple[Schema, Table], ...] = field(default=(), repr=False)  # columns, and private rows with them
 
     def __repr__(self) -> str:
         return "Given(<private rows hidden>)"
+
+    def read_off(self) -> Iterator[str]:
+        """Yield which columns of the schema, or range of the target, seem to be read off the private rows."""
+        people = np.arange(len(self.labels))
+        if self.entity_ids is not None:
+            people = np.unique(canonical_ids(self.entity_ids), return_inverse=True)[1]
+        found = dict[str, str]()
+        for schema, rows in self.declared:
+            if not schema.proposed_by.columns:
+                found |= schema.read_off(rows, people)
+        if found:
+            differences = _first_of([f"'{name}' {how}" for name, how in found.items()], "; ")
+            yield (
+                "Ranges and categories are published, and ε does not count what they tell of private rows. They seem to "
+                f"be read off private rows: {differences}. Write them by public knowledge: round numbers as ends, and "
+                "all values that a form or a law allows, 'other' among them."
+            )
 
 
 class Found(NamedTuple):
@@ -114,9 +133,9 @@ class Found(NamedTuple):
 def preflight(given: Given, words: Words, *, insist: bool = False) -> Found:
     """Return reasons not to release, most of them warnings if the owner insists, and warnings; none quotes a cell."""
     undecided = list(_undecided_unit(given, words))
-    overlap, is_large = _overlap(given)
-    refusals = [*_hopeless(given), *([overlap] if overlap and is_large else [])]
-    warned = [] if not overlap or is_large else [overlap]
+    overlaps = dict(_overlap(given, *rows) for rows in _compared(given))
+    refusals = [*_hopeless(given), *(one for one, is_large in overlaps.items() if is_large), *given.read_off()]
+    warned = [one for one, is_large in overlaps.items() if one and not is_large]
     warned += [*_ids_as_features(given), *told_of_columns(given), *_rare_class(given)]
     if insist:
         return Found(tuple(undecided), (*refusals, *warned))
@@ -127,7 +146,7 @@ def told_of_columns(given: Given) -> list[str]:
     """Return warnings about columns of the private rows, beside the public rows or the schema; none quotes a cell."""
     scaled, schema = scaled_by_private_rows(given), given.schema
     unlike = unlike_columns(given, scaled)
-    warned = [*_odd_cells(given, unlike), *_said_of(scaled, unlike), *_odd_ids(given)]
+    warned = [*_odd_cells(given, unlike), *_said_of(scaled, unlike), *_odd_ids(given), *_copies(given)]
     if schema is not None and (beyond := schema.beyond(given.columns)):
         differences = _first_of([f"column '{name}' {how}" for name, how in beyond.items()], "; ")
         warned.append(
@@ -211,9 +230,16 @@ def _ids_as_features(given: Given) -> Iterator[str]:
             )
 
 
-def _overlap(given: Given) -> tuple[str, bool]:
+def _compared(given: Given) -> Iterator[tuple[Matrix, Matrix]]:
+    """Yield private rows and the public rows that are there to learn from, or have proposed the schema."""
+    yield given.private, given.public
+    for schema, rows in given.declared:
+        if schema.proposed_by.columns:
+            yield schema.values(rows), schema.values(schema.proposed_by)
+
+
+def _overlap(given: Given, private: Matrix, public: Matrix) -> tuple[str, bool]:
     """Return a sentence about public rows that are private rows, if any are, and whether they are a large share."""
-    private, public = given.private, given.public
     if not given.compare or private.shape[1:] != public.shape[1:] or not len(private) or not len(public):
         return "", False  # other columns are refused in words of their own
     key = secrets.token_bytes(32)
@@ -232,8 +258,8 @@ def _overlap(given: Given) -> tuple[str, bool]:
     share = "Many" if is_large else "Some"
     return (
         f"{share} public rows equal private rows in every feature column, while rows of different people are seldom "
-        "equal. Public rows are not protected: remove from them everyone whose rows are private. `tutelage audit` "
-        "compares further.",
+        "equal. Public rows, and ranges and categories that they propose, are not protected: remove from them everyone "
+        "whose rows are private. `tutelage audit` compares further.",
         is_large,
     )
 
@@ -395,13 +421,33 @@ def sorted_by(columns: Mapping[str, npt.NDArray[Any]], labels: npt.NDArray[Any],
 
 
 def _rare_class(given: Given) -> Iterator[str]:
-    if given.n_people is not None:
-        return  # the first rows may be of one class
+    if given.n_people is not None or given.n_classes == 1:
+        return  # the first rows may be of one class, and a number is none
     counts = np.unique(given.labels, return_counts=True)[1]
     if len(counts) < given.n_classes or counts.min() < _FEWEST_ROWS_OF_CLASS:
         yield (
             f"A class has fewer than {_FEWEST_ROWS_OF_CLASS} private rows. Teachers cannot learn it, and the "
             "student will not predict it. Merge it with another class in `classes`, or remove it and its rows."
+        )
+
+
+def _copies(given: Given) -> Iterator[str]:
+    """Yield a warning about columns that say the label, or the number to predict, of every row that is looked at."""
+    names = (*given.numbers, *given.categories) if given.schema is None else given.schema.names
+    looked, found = slice(None, None, max(1, len(given.labels) // _LOOKED_AT)), list[str]()
+    labels, of_classes = given.labels[looked].tolist(), given.n_classes > 1
+    if of_classes and min(Counter(labels).values(), default=0) < _FEWEST_ROWS_OF_CLASS:
+        return  # a column may be like them by chance
+    for name in filter(given.columns.__contains__, names):
+        pairs = {*zip(_comparable_cells(given.columns[name][looked]), labels, strict=True)}
+        is_copy = all(by_value(cell) == by_value(label) for cell, label in pairs)
+        if is_copy or (of_classes and len(dict(pairs)) == len(pairs) <= _MOST_VALUES):
+            found.append(name)
+    if found:
+        yield (
+            f"In the private rows, these columns say what is to be predicted, as copies do: {_first_of(found)}. A "
+            "student that learns from such a column is of no use where what it predicts is not known yet. Leave the "
+            "column out."
         )
 
 

@@ -80,7 +80,7 @@ def card_of(model: Any, judged: Judged, features: Sequence[str], statements: dic
         teachers=model.n_teachers_,
         classes=() if model.method_.of_numbers else tuple(str(value) for value in model.classes_),
         features=tuple(features),
-        feature_map=_feature_map(model.student_map_),
+        feature_map=_feature_map(model.student_map_) if model.public is None else model.public.origin,
         student=named if isinstance(named, str) else type(_final_step(taught)).__name__,
         student_accuracy=sum(entry.right for entry in accuracy) / evaluated if evaluated else None,
         evaluation_rows=evaluated,

@@ -21,7 +21,7 @@ from tutelage.methods import Additive, AdditiveMean, Method
 from tutelage.methods.shortcuts import DEFAULTS, method_for
 from tutelage.published import is_formula
 from tutelage.reporting.record import STATEMENTS, check_statements
-from tutelage.tables import read_table
+from tutelage.tables import Table, read_table
 
 _DEFAULT = method_for(None, **DEFAULTS)
 Positive = Annotated[int, Meta(ge=1)]
@@ -240,14 +240,19 @@ def _schema_of(config: RunConfig) -> Schema:
 
 
 def read_schema(path: Path) -> Schema:
-    """Return the public schema of a TOML file."""
+    """Return the public schema of a TOML file, and know the rows that proposed it if their file is still there."""
     found = read_settings(path)
-    if set(found) != {"schema"}:
+    named = found.pop("proposed_by", "")
+    if set(found) != {"schema"} or not isinstance(named, str):
         raise ConfigError(
-            f"{path} must have one section, [schema], with a range or the categories of each column. `tutelage schema "
-            "--ranges` writes it."
+            f"{path} must have one section, [schema], with a range or the categories of each column, and above it at "
+            "most `proposed_by`, the file of public rows that proposed them. `tutelage schema --ranges` writes it."
         )
-    return Schema(found["schema"])
+    schema = Schema(found["schema"])
+    if named:
+        rows = path.parent / user_path(named)
+        schema.proposed(read_table(rows) if rows.is_file() else Table(rows.name, {}))
+    return schema
 
 
 def _read(value: Any, kind: Any, name: str, where: str) -> Any:

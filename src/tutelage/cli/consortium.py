@@ -22,6 +22,7 @@ from tutelage.cli.text import AsJson, Html, interruption_says, plain_console, pr
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.federation import Aggregator, Consortium, Home, Identity, Mailbox, Role
 from tutelage.federation.documents import listed
+from tutelage.federation.entity import given_of
 from tutelage.federation.invites import Invite, Place
 from tutelage.federation.keys import host_and_port
 from tutelage.federation.mailbox import BatchStatus, batch_status, consortium_status
@@ -306,7 +307,7 @@ def _checked_table(terms: Consortium, data: Path, person: str | None, label: str
     if beyond := schema.beyond({name: table.column(name) for name in schema.names}):
         differences = listed([f"'{name}' {how}" for name, how in beyond.items()])
         raise InvalidDataError(f"{data.name} has columns in other units or codes than the terms: {differences}.")
-    _, labels, ids = rows_of(terms, data, person, label)
+    rows, labels, ids = rows_of(terms, data, person, label)
     left_out = 1 - len(labels) / table.n_rows
     if left_out > _MOST_ODD or len(np.unique(labels)) < 2:
         raise InvalidDataError(
@@ -327,7 +328,8 @@ def _checked_table(terms: Consortium, data: Path, person: str | None, label: str
     odd = f" {100 * left_out:.1f} % of the rows have no id, or a label outside the classes, and are left out." * (
         left_out > 0
     )
-    return f"{len(labels):,} rows of {people:,} people with {len(schema.names)} columns cast a ballot each.{odd}"
+    told = [f"{len(labels):,} rows of {people:,} people with {len(schema.names)} columns cast a ballot each.{odd}"]
+    return " ".join([*told, *given_of(terms.sums(), rows, labels, ids).read_off()])
 
 
 def rows_of(terms: Consortium, data: Path, person: str | None, label: str) -> Rows:

@@ -268,7 +268,7 @@ def _card(settings: RunConfig, data: RunData, model: Any, proposal: Proposal | N
         sanitised=sanitised,
         proposal=None if sanitised is None or proposal is None else record_of(proposal),
         event=release.event if proposal is None else Composed((release.event, *publications)),
-        feature_map=describe_features(settings),
+        feature_map=card.feature_map if settings.schema else describe_features(settings),
         findings=_objections(settings, data, independent.epsilon, model.n_teachers_, people, **scored),
     )
 

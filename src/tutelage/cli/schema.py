@@ -48,7 +48,8 @@ def schema(
         if as_json:
             print_json({"columns": proposed}, ascii_only=False)
             return
-        say(f"# Proposed from {table.n_rows:,} public rows of {public.name}. Correct any mistakes.\n[schema]")
+        say(f"# Proposed from {table.n_rows:,} public rows of {public.name}. Correct any mistakes.")
+        say(f"proposed_by = {toml_value(str(public))}  # `run` compares private rows with it\n\n[schema]")
         for name, column in proposed.items():
             say(f"{toml_key(name)} = {toml_value(column)}")
         for name in sorted(table.columns.keys() - proposed.keys() - set(ignore or ())):

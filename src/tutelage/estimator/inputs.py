@@ -93,6 +93,7 @@ class People(NamedTuple):
     entity_ids: npt.NDArray[Any] | None
     silos: npt.NDArray[Any] | None
     whole_rows: npt.NDArray[Any] | Table
+    as_given: Any = None  # labels, before any were merged
 
     def __repr__(self) -> str:
         return "People(<private rows hidden>)"
@@ -209,7 +210,7 @@ class Inputs(Parameters):
             whole = whole.rows()[keep]
         elif len(keep) < len(rows):
             whole = whole.take(keep)
-        known = People(rows[keep], labels[keep], entities, owners, whole)
+        known = People(rows[keep], labels[keep], entities, owners, whole, np.asarray(y)[keep])
         everybody = known if entity_ids is None else known._replace(entity_ids=as_column(entity_ids))
         if np.all(stay):
             shards = self.partition(run.method, len(keep), entities, owners)
@@ -532,6 +533,7 @@ class Inputs(Parameters):
             takes_empty=run.method.takes_empty,
             compare=self.public_fraction is None,
             schema=self.public,
+            declared=((self.public, whole),) if self.public is not None and isinstance(whole, Table) else (),
         )
 
     def _told(self, run: Resolved, found: Found) -> None:

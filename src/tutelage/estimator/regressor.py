@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, Self, cast, final
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -28,7 +28,7 @@ from tutelage.noise import NoiseSource
 from tutelage.preflight import Given
 from tutelage.reporting import PrivacyCard
 from tutelage.reporting.record import Errors
-from tutelage.tables import as_table, column_array
+from tutelage.tables import Table, as_table, column_array
 
 _NO_NUMBERS = "{} must hold a finite number in every row. Remove rows without one, or write it as a number."
 
@@ -90,8 +90,10 @@ class _OfNumbers(PATEClassifier):
     ) -> Given:
         public = public if self._known is None else self._known[0]
         found = super()._given(run, people, public, label, n_people=n_people)
-        labels, compared = np.zeros(len(found.labels), dtype=np.int64), () if self._known else found.numbers
-        return replace(found, labels=labels, n_classes=1, numbers=compared)  # none can be rare; bins have no units
+        labels, ends = numbers_of(people.as_given), cast("Any", self.classes)
+        declared = (*found.declared, (Schema({"target": ends}), Table("", {"target": labels})))
+        compared = () if self._known else found.numbers  # bins have no units
+        return replace(found, labels=labels, n_classes=1, numbers=compared, declared=declared)
 
 
 def numbers_of(cells: Any, named: str = "y") -> FloatArray:

@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import isfinite
+from math import floor, isfinite, log10
 from numbers import Integral, Real
 from typing import Any, Self, final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -22,6 +23,12 @@ _NEARLY_ALL = 0.98
 _PEOPLE_OF_BIN, _MOST_MERGED = 8.0, 3  # deviations of the noise; doublings of the width of bins
 _MOST_BINS, _MOST_COLUMNS = 2_000, 200
 _MANY = 0.3  # of the cells of a column
+_DIGITS = 3  # that an end has by itself, of those of the width of its range
+_FEWEST_AT_LIMIT = 3  # rows with one number, which then tells of none of them
+
+
+# The public rows that proposed a schema. They are kept apart from it, so that no file, copy or ledger has them.
+_PROPOSED_BY = WeakKeyDictionary["Schema", Table]()
 
 
 @final
@@ -59,7 +66,7 @@ class Schema(PublicFeatureMap):
         """Propose a schema by public rows, which everyone may see: their ranges and categories.
 
         Dates, and texts that differ in most rows, are left out. So are columns of which nearly all rows have one value:
-        every column makes the noise on all others larger.
+        every column makes the noise on all others larger. A fit compares its private rows with the public ones.
         """
         found, table = dict[str, Any](), as_table(public)
         if table is None:
@@ -75,7 +82,28 @@ class Schema(PublicFeatureMap):
                 low, high = (float(end(numbers)) for end in (np.nanmin, np.nanmax))
                 whole = np.all(np.isnan(numbers) | (numbers == np.rint(numbers)))
                 found[name] = [int(end) if whole else end for end in (low, high if low < high else low + 1)]
-        return cls(found)
+        return cls(found).proposed(table)
+
+    def proposed(self, by: Table) -> Self:
+        """Return this schema, known to be proposed by public rows; where only their name is known, without columns."""
+        _PROPOSED_BY[self] = by
+        return self
+
+    @property
+    def proposed_by(self) -> Table:
+        """The public rows that proposed it, as far as this process knows; without columns if it knows none."""
+        return _PROPOSED_BY.get(self, Table("", {}))
+
+    @property
+    def origin(self) -> str:
+        """Where its ranges and categories come from, for a card."""
+        if self not in _PROPOSED_BY:
+            return "ranges and categories as the data set owner declared them"
+        name = self.proposed_by.source or "rows that the data set owner called public"
+        return f"ranges and categories as {name} proposed them, or corrected"
+
+    def __sklearn_clone__(self) -> Self:
+        return self  # nothing changes it, and it keeps its origin
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -133,6 +161,33 @@ class Schema(PublicFeatureMap):
         if len(set(map(len, cells))) > 1:
             raise InvalidDataError("The columns of the rows must have as many cells each. Got columns of two lengths.")
         return np.column_stack([_bin_of(*one) for one in zip(cells, self.columns.values(), strict=True)])
+
+    def values(self, table: Table) -> Matrix:
+        """Return numbers as they are, and the bins of categories, shape (rows, columns)."""
+        found = list[FloatArray]()
+        for name, column in self.columns.items():
+            cells = table.column(name)
+            found.append(_numbers(cells) if _is_range(column) else _bin_of(cells, column))
+        return np.column_stack(found)
+
+    def read_off(self, rows: Table, people: IntArray) -> dict[str, str]:
+        """Return how columns seem to be read off private rows, by name: for the owner of these alone.
+
+        `people` says whose row it is, from 0 on.
+        """
+        found = dict[str, str]()
+        for name, column, cells in zip(self.names, self.columns.values(), self.values(rows).T, strict=True):
+            if _is_range(column):
+                digits = _DIGITS - 1 - floor(log10(column[1] - column[0]))
+                for end, extreme in zip(column, (np.fmin.reduce(cells), np.fmax.reduce(cells)), strict=True):
+                    is_equal = round(end, digits) != end and round(end, digits + 1) == round(extreme, digits + 1)
+                    if is_equal and np.sum(cells == extreme) < _FEWEST_AT_LIMIT:
+                        found[name] = "has an end that equals a private extreme to more than three digits"
+            else:
+                of_people = np.unique(cells.astype(np.int64) * len(people) + people) // len(people)
+                if np.bincount(of_people, minlength=len(column))[: len(column)].min() == 1:
+                    found[name] = "lists only values that somebody has, and one that only one person has"
+        return found
 
     def beyond(self, columns: Mapping[str, Cells]) -> dict[str, str]:
         """Return how columns do not fit in many rows, by name: for the owner of the rows alone."""

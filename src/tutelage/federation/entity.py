@@ -121,7 +121,8 @@ class Entity:
         # Neither a warning nor a failure to find one may keep an answer back: that would tell the aggregator of a row.
         with suppress(Exception), warnings.catch_warnings():
             warnings.simplefilter("always", PreflightWarning)
-            for told in told_of_columns(_given(sums, X, np.asarray(y), entity_ids)):
+            given = given_of(sums, X, np.asarray(y), entity_ids)
+            for told in (*told_of_columns(given), *given.read_off()):
                 warnings.warn(told, PreflightWarning, stacklevel=3)
         return self._answer(batch, mailbox, totals, sums.event_from(asked.number), gone)
 
@@ -228,11 +229,11 @@ def ballots_of(
     return ballots
 
 
-def _given(sums: SharedSums, X: Any, y: IntArray, entity_ids: npt.ArrayLike | None) -> Given:
+def given_of(sums: SharedSums, X: Any, y: IntArray, entity_ids: npt.ArrayLike | None) -> Given:
     """Return what the owner of rows is warned about, beside the schema."""
     nobody, table = np.empty((0, 0)), cast("Table", as_table(X, sums.schema.columns))
     ids = None if entity_ids is None else as_column(entity_ids)
     return Given(
         private=nobody, public=nobody, numbers=(), columns=table.columns, labels=y, n_classes=sums.terms.n_classes,
-        entity_ids=ids, schema=sums.schema,
+        entity_ids=ids, schema=sums.schema, declared=((sums.schema, table),),
     )  # fmt: skip

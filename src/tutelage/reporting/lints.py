@@ -73,9 +73,9 @@ _REASONS: dict[str, tuple[Literal["warning", "danger"], str]] = {
     ),
     "refusals-overridden": (
         "danger",
-        "The data set owner turned refusals off (`insist`). The checks that were turned off look for too few people "
-        "and, where there are public rows, for too few of them and for private rows among them. Repeat the release "
-        "without `insist`.",
+        "The data set owner turned refusals off (`insist`). The checks that were turned off look for too few people, "
+        "for ranges and categories that are read off private rows and, where there are public rows, for too few of "
+        "them and for private rows among them. Repeat the release without `insist`.",
     ),
     "classes-from-private-labels": (
         "warning",
