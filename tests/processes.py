@@ -111,7 +111,7 @@ def die_at_event(event: int, folder: Path, *, full: bool = False) -> None:
     connect, sync = sqlite3.connect, os.fsync
     sqlite3.connect = lambda *given, **options: connect(*given, factory=Counted, **options)
     os.fsync = counting(os.fsync)
-    outputs._exchanged = counting(outputs._exchanged)
+    outputs._renamed = counting(outputs._renamed)
     sys.addaudithook(heard)
 
 

@@ -17,8 +17,10 @@ from conftest import REPOSITORY
 from parties import free_ports
 from processes import until
 from test_cli import refusal, succeeded, tutelage
+from tutelage.cli.terms import TermsFile
 from tutelage.federation import Home
 from tutelage.federation.invites import Invite, Place
+from tutelage.federation.serving import taken_from
 from tutelage.ledger import Ledger
 from tutelage.students import load_student
 
@@ -136,7 +138,7 @@ def test_an_amendment_may_change_members_and_nothing_else(folder):
 def test_a_hospital_sees_what_it_will_cast_before_it_has_keys(folder):
     said = join(folder, "hospital-0")
     assert "400 rows of 300 people with 2 columns cast a ballot each" in said
-    assert "ε = 3.6" in said or "ε = 3.7" in said
+    assert "up to ε = 3.9998 of ε = 4 at δ = 1e-05" in said
     assert "tutelage consortium serve" in said
     assert Ledger.open(folder / "hospital-0" / "ledger").state().budget == 4.0
     assert "is in use" in refused("join", invite(folder, "hospital-0"), "--home", folder / "hospital-0", *table_of(
@@ -145,6 +147,25 @@ def test_a_hospital_sees_what_it_will_cast_before_it_has_keys(folder):
     join(folder, "hospital-0", "--new-keys")
     assert Home(folder / "hospital-0").identity.member.signing_key != key.signing_key
     assert Ledger.open(folder / "hospital-0" / "ledger").state().budget == 4.0
+
+
+@pytest.mark.parametrize("delta", ["1e-5", "1e-6", "1e-8"])
+def test_terms_join_status_and_the_question_have_one_epsilon_and_delta(delta, tmp_path):
+    terms = TERMS.format(more="", ports=[7001, 7002, 7003]).replace("4.0", "1.0").replace("1e-5", delta)
+    (tmp_path / "terms.toml").write_text(terms)
+    run("new", tmp_path / "terms.toml", "--home", tmp_path / "registry", "--mailbox", tmp_path / "mail")
+    takes = f"up to ε = 1.0000 of ε = 1 at δ = {float(delta):g}"
+    assert takes in join(tmp_path, "hospital-0")
+    join(tmp_path, "left")
+    homes = [Home(tmp_path / name) for name in ("hospital-0", "left")]
+    file = TermsFile.of(Place.load(tmp_path / "hospital-0").terms)
+    present = {one.name: one for one in (*file.draft().members, *(home.identity.member for home in homes))}
+    agreed, ledger = file.consortium([*present.values()], 0), Ledger.open(tmp_path / "hospital-0" / "ledger")
+    assert taken_from(ledger, agreed.sums().event_from(0)) == takes  # of the question of `serve`
+    for home in homes:  # the second has no budget of its own
+        home.join(agreed, agreed.words)
+    assert takes in run("status", tmp_path / "hospital-0")
+    assert takes in run("status", tmp_path / "left")
 
 
 def wrong(kind: str) -> list[dict[str, Any]]:
@@ -261,7 +282,10 @@ class Processes:
         self.start(name, "serve", self.folder / name, "--yes", "--patience", 6)
 
     def release(self, name: str) -> "subprocess.Popen[str]":
-        return self.start("registry", "run", self.folder / "registry", "--as", name, "--json")
+        return self.start("registry", *self.asking(name))
+
+    def asking(self, name: str) -> tuple[object, ...]:
+        return "run", self.folder / "registry", "--as", name, "--json"
 
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text()
@@ -299,7 +323,10 @@ def test_members_that_are_killed_come_back_and_late_ones_are_left_out(folder, pr
     processes.wait_for("left", "Computed batch")
     asking.kill()
     asking.wait()
+    second = processes.start("second", *processes.asking("first"))
     assert processes.release("first").wait(timeout=240) == 0, processes.log("registry")
+    assert second.wait(timeout=240) == 0, processes.log("second")
+    assert re.search(r"^\{$.*?^\}$", processes.log("second"), re.M | re.S)[0] in processes.log("registry")  # type: ignore[index]
     (opened,) = [json.loads(text) for text in re.findall(r"^\{$.*?^\}$", processes.log("registry"), re.M | re.S)]
     assert {"hospital-0", "hospital-1"} <= set(opened["hospitals"]) <= set(HOSPITALS)
     student = load_student(Path(opened["student"]))

@@ -1,22 +1,30 @@
 """Members at work on their own: steps that follow from the files, amendments of the roster, and cheats."""
 
+import os
+import re
 import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from consortia import PARTIES, all_ended, compute, found
+from consortia import PARTIES, Members, all_ended, compute, found
+from processes import called_by_itself, die_at_event
 from tutelage.exceptions import FederationError, StaleBatchError
 from tutelage.features import Schema
-from tutelage.federation import Aggregator, Batch, ComputingParty, Consortium, Entity, Home, Identity, Role
-from tutelage.federation.mailbox import Kind, consortium_status
+from tutelage.federation import Aggregator, Batch, ComputingParty, Consortium, Entity, Home, Identity, Role, aggregator
+from tutelage.federation.mailbox import Kind, Mailbox, consortium_status
 from tutelage.federation.serving import Serving, changes_of, made_up, question_of
-from tutelage.federation.sharing import HEAD_BYTES, split
-from tutelage.federation.sums import REHEARSAL
-from tutelage.ledger import Ledger
+from tutelage.federation.sharing import HEAD_BYTES, added, split
+from tutelage.federation.sums import REHEARSAL, SharedSums
+from tutelage.ledger import Ledger, turns
 from tutelage.mechanisms import NoisySum
+from tutelage.noise import SimulationNoise, SystemNoise
 
 SCHEMA = Schema({"ward": ["surgery", "medicine"], "age": (20, 95)})
 HOSPITALS = [f"hospital-{number}" for number in range(4)]
@@ -59,6 +67,14 @@ class Play:
             says=self.told.append,
             **given,
         )
+
+    def elsewhere(self, folder: Path) -> "Play":
+        """Return the same members in a copy of their folder, as new processes find them."""
+        other = object.__new__(Play)
+        vars(other).update(vars(self))
+        other.members = Members(folder, self.members.consortium, Mailbox(folder / "mailbox"))
+        other.aggregator = other.members.aggregator()
+        return other
 
     def step(self, *names: str) -> list[bool]:
         return [self.serving(name).step() for name in names]
@@ -169,6 +185,144 @@ def test_shares_go_to_one_new_computing_party_and_not_to_two(play):
         assert len(sealed) == 4, after.roster
     assert "two or more have other keys now" in play.told[-1]
     assert play.spent("hospital-0") == spent
+
+
+def cast(play: Play) -> None:
+    play.step("hospital-0")
+
+
+def ask(play: Play) -> None:
+    play.aggregator.ask_sum("first", play.members.mailbox)
+
+
+def collect(play: Play) -> None:
+    terms = play.members.consortium
+    (identifier,) = play.members.mailbox.batch_identifiers(terms)
+    play.aggregator.collect_sum(play.members.mailbox.batch(identifier, terms), play.members.mailbox)
+
+
+STEPS: dict[str, tuple[Callable[[Play], None], str]] = {
+    "ask": (ask, "aggregator"), "cast": (cast, "hospital-0"), "collect": (collect, "aggregator"),
+}  # fmt: skip
+
+
+def done(play: Play, step: Callable[[Play], None], event: int = 0) -> int:
+    """Let a member do a step in a child, which is killed at an event if one is given; return its exit code."""
+    child = os.fork()
+    if child == 0:
+        code = 70
+        try:
+            noise = SimulationNoise(0)  # the same in each child
+            for name in (name for name in vars(SimulationNoise) if not name.startswith("_") and name != "simulated"):
+                draw = getattr(noise, name)
+                setattr(SystemNoise, name, lambda _, *given, draw=draw: draw(*given))
+            if event:
+                die_at_event(event, play.members.folder)
+            step(play)
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def outcome(play: Play, name: str, batch: Any) -> dict[str, Any]:
+    """Return what a step led to: of the budget, of the sum, and the names of all files, without random digits."""
+    ledger = play.members.ledger(name)
+    kinds = [entry["kind"] for entry in ledger.export()]
+    found: dict[str, Any] = {"spent": ledger.verify().spent, "kinds": kinds}
+    files = (str(path.relative_to(play.members.folder)) for path in play.members.folder.rglob("*"))
+    found["files"] = sorted(re.sub("[0-9a-f]{32}", "0", path) for path in files)
+    if batch is None:
+        return found
+    sums = play.members.consortium.sums()
+    if name == "hospital-0":
+        shares = [payload[HEAD_BYTES:] for payload in play.members.payloads(batch, name)]
+        found["sum"] = added(shares, sums.round_of(batch).shape).tolist()
+    else:
+        found["sum"] = ledger.recall(sums.hashes(ledger, batch))
+    return found
+
+
+def swept(step: str, every: int, folder: Path) -> None:
+    """Kill a member at one event of a file after the other, and let it begin again: the end is always the same."""
+    do, name = STEPS[step]
+    fresh = Play(folder / "fresh")
+    batch: Any = None if step == "ask" else fresh.aggregator.ask_sum("first", fresh.members.mailbox)
+    if step == "collect":
+        fresh.step(*HOSPITALS)
+        all_ended(fresh.members, batch)
+    whole = fresh.elsewhere(Path(shutil.copytree(folder / "fresh", folder / "whole")))
+    assert done(whole, do) == 0
+    expected, before = outcome(whole, name, batch), fresh.members.ledger(name).state().spent
+    found, event = Counter[str](), 1 + int(np.random.default_rng().integers(every))
+    while True:
+        attempt = fresh.elsewhere(Path(shutil.copytree(folder / "fresh", folder / "attempt")))
+        if done(attempt, do, event) != -9:
+            break
+        paid = attempt.members.ledger(name).state().spent
+        assert paid in (before, expected["spent"]), event
+        votes = {path: path.read_bytes() for path in (folder / "attempt" / name / "votes").glob("[0-9a-f]*/*")}
+        found["paid" if paid > before else "not paid"] += 1
+        assert done(attempt, do) == 0, event
+        assert outcome(attempt, name, batch) == expected, event
+        assert all(path.read_bytes() == content for path, content in votes.items()), event
+        shutil.rmtree(folder / "attempt")
+        event += every
+    sys.stdout.write(f"{step}: {found.total()} kills, {dict(found)}\n")
+
+
+@pytest.mark.parametrize(("steps", "every"), [
+    (["ask", "cast"], 41),
+    pytest.param([*STEPS], 1, marks=[pytest.mark.rest, pytest.mark.timeout(1200)]),
+])  # fmt: skip
+def test_a_member_killed_at_an_event_pays_once_and_leaves_nothing(steps, every, tmp_path):
+    call = "[swept(step, int(given[0]), Path(given[1]) / step) for step in given[2:]]"
+    said = called_by_itself("test_serving", call, every, tmp_path, *steps)
+    assert said.count("kills") == len(steps)
+    sys.stdout.write(said)
+
+
+@pytest.mark.parametrize(("before", "step"), [((aggregator, "require_room"), ask), ((SharedSums, "happened"), collect)])
+def test_of_two_processes_of_a_coordinator_the_second_waits_and_finds_the_same(before, step, play, monkeypatch):
+    if step is collect:
+        batch = play.aggregator.ask_sum("first", play.members.mailbox)
+        play.step(*HOSPITALS)
+        all_ended(play.members, batch)
+    ended, waits = os.pipe()
+    children = list[int]()
+    place, name = before
+    real, is_free = getattr(place, name), turns._is_free
+
+    def tells(descriptor: int) -> bool:
+        free = is_free(descriptor)
+        if not free:
+            os.write(waits, b"w")
+        return free
+
+    def between(*given: Any) -> Any:
+        """Let another process begin the same, until it waits or is through."""
+        if not children:
+            children.append(os.fork())
+            if children[0] == 0:
+                code = 70
+                try:
+                    turns._is_free = tells
+                    step(play.elsewhere(play.members.folder))
+                    code = 0
+                finally:
+                    os._exit(code)
+            os.close(waits)
+            os.read(ended, 1)
+        return real(*given)
+
+    monkeypatch.setattr(place, name, between)
+    step(play)
+    os.close(ended)
+    assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 0
+    kinds = [entry["kind"] for entry in play.members.ledger("aggregator").export()]
+    assert kinds.count("reserved") == 1
+    assert kinds.count("answered") == (step is collect)
+    assert len(play.members.mailbox.batch_identifiers(play.members.consortium)) == 1
 
 
 @pytest.fixture

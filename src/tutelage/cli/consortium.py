@@ -26,10 +26,10 @@ from tutelage.federation.entity import given_of
 from tutelage.federation.invites import Invite, Place
 from tutelage.federation.keys import host_and_port
 from tutelage.federation.mailbox import BatchStatus, batch_status, consortium_status
-from tutelage.federation.serving import Rows, Serving, changes_of, made_up_ledger
+from tutelage.federation.serving import Rows, Serving, changes_of, made_up_ledger, taken_from
 from tutelage.federation.sums import REHEARSAL, Round
 from tutelage.ledger import Ledger
-from tutelage.privacy import NeighboringRelation, round_up
+from tutelage.privacy import NeighboringRelation
 from tutelage.reporting.render import counted
 from tutelage.students.store import write_student
 from tutelage.tables import read_table
@@ -37,7 +37,6 @@ from tutelage.tables import read_table
 _LEDGER, _MAIL, _INVITES, _KIT, _KITS, _RELEASES = "ledger", "mail", "invites", "kit", "kits", "releases"
 _OFTEN, _AFTER_FAULT = 0.3, 2.0  # seconds between two looks into the mailbox, and before it is carried again
 _MOST_ODD = 0.5  # share of rows that fit no class, beyond which a table is refused
-_SHOWN_DELTA = 1e-5
 _STOPPED = "the files say what is left to do. Run the same command again."
 HomeArgument = Annotated[Path, Argument(metavar="HOME", help="Folder of this member.", show_default=False)]
 Yes = Annotated[bool, Option("--yes", help="Approve of every release that the budget holds, without a question.")]
@@ -123,7 +122,7 @@ def join(
             ):
                 raise ConfigError("Name the private table: --data FILE --id COLUMN --label COLUMN.")
             said = _checked_table(draft, data, person, label, once=once, most=file.hospitals[found.name])
-            describe(draft)
+            describe(draft, _budget(folder, file, draft))
             say(said, err=True)  # of private rows: for the owner, and no output that others may see
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         identity.save(folder)
@@ -186,11 +185,14 @@ def run(
         serving = _serving(home, place, yes=True, words=words, patience=0.0, listen=None)
         terms = _assembled(serving, file, without or [], wait)
         last = _released(serving, terms, release, wait)
-    folder = home / _RELEASES / release
-    folder.mkdir(parents=True, exist_ok=True)
+    student = home / _RELEASES / release / "student.skops"
     hospitals = last.opened.sums[-1].entities
-    write_student(last.classifier, folder / "student.skops")
-    about: dict[str, Any] = {"release": release, "hospitals": hospitals, "student": str(folder / "student.skops")}
+    part = student.with_suffix(".part")
+    with serving.budget().releasing():  # another process may be at the same release
+        part.parent.mkdir(parents=True, exist_ok=True)
+        write_student(last.classifier, part)
+        part.replace(student)
+    about: dict[str, Any] = {"release": release, "hospitals": hospitals, "student": str(student)}
     about |= {} if test is None else _scores(last.classifier, terms, test, label)
     state = Ledger.open(home / _LEDGER).state()
     if as_json:
@@ -202,7 +204,7 @@ def run(
             say(f"{key.replace('_', ' ')}: {100 * value:.1f} %")
     if about.get("accuracy", 1.0) <= about.get("most_frequent_class", 0.0):
         say("The student is no better than the most frequent class. Do not use it.", color=colors.YELLOW)
-    say(f"{state}\nThe student is {folder / 'student.skops'}.")
+    say(f"{state}\nThe student is {student}.")
 
 
 @consortium.command()
@@ -229,7 +231,7 @@ def status(home: HomeArgument, html: Html = None, as_json: AsJson = False) -> No
         found = {"fingerprint": terms.fingerprint, "roster": terms.roster, "words": terms.words, "sent": sent}
         print_json({**found, "batches": [each._asdict() for each in batches], "refused": refused})
         return
-    describe(terms)
+    describe(terms, _budget(home, TermsFile.of(place.terms), terms))
     accepted = box.accepted(terms)
     waiting = [one.name for one in terms.members if one.name not in accepted]
     say(f"Roster {terms.roster} ({terms.words}) is not accepted yet by {listed(waiting)}." if waiting else "")
@@ -239,8 +241,8 @@ def status(home: HomeArgument, html: Html = None, as_json: AsJson = False) -> No
         say(f"{identifier[:8]} is refused: {reason}", color=colors.YELLOW)
 
 
-def describe(terms: Consortium) -> None:
-    """Print the terms."""
+def describe(terms: Consortium, budget: Ledger) -> None:
+    """Print the terms, and what a release takes from the budget of a member."""
     # As Text, a name in square brackets is printed as it is, not read as markup.
     table = Table("", "", title=Text(terms.name), title_justify="left", show_header=False)
     row, schema = table.add_row, terms.sums().schema
@@ -253,8 +255,7 @@ def describe(terms: Consortium) -> None:
     columns = [f"{name}: {(' to ' if ordered else ', ').join(map(str, one))}" for (name, one), ordered in kinds]
     row("columns", Text("\n".join(columns)))
     row("noise", Text(repr(terms.mechanism)))
-    epsilon = round_up(terms.epsilon_of_queries(1, _SHOWN_DELTA).epsilon)
-    row("a release spends", f"ε = {epsilon:.4f} at δ = {_SHOWN_DELTA:g}")
+    row("a release takes", taken_from(budget, terms.scheme.event_of()))
     plain_console().print(table)
 
 
@@ -283,8 +284,13 @@ def _require_finished(home: Path) -> None:
 
 
 def _make_ledger(home: Path, file: TermsFile, draft: Consortium, member: str) -> None:
-    given: Any = {"epsilon": file.privacy.epsilon, "delta": file.privacy.delta, "suited_to": draft.scheme.event_of()}
-    Ledger.create(home / _LEDGER, unit=draft.unit, owner=member, **given)
+    Ledger.create(home / _LEDGER, owner=member, **draft.limits(file.privacy.epsilon, file.privacy.delta))
+
+
+def _budget(home: Path, file: TermsFile, terms: Consortium) -> Ledger:
+    """Return the budget of a member; of one that has none, a new budget as the terms say it."""
+    path, given = home / _LEDGER, terms.limits(file.privacy.epsilon, file.privacy.delta)
+    return Ledger.open(path) if path.exists() else Ledger.in_memory(**given)
 
 
 def _kits(home: Path, file: TermsFile, server: str) -> dict[str, dict[str, bytes]]:

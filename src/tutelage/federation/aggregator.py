@@ -87,12 +87,14 @@ class Aggregator:
         asked = np.asarray(rows)
         if asked.ndim == 0 or len(asked) == 0:
             raise InvalidDataError(f"`rows` must hold at least one public row. Got shape {asked.shape}.")
-        return self._announced(asked, mailbox, new_batch=new_batch)
+        with self._ledger.releasing():  # of two processes, the second finds what the first one announced
+            return self._announced(asked, mailbox, new_batch=new_batch)
 
     def ask_sum(self, release: str, mailbox: Mailbox, *, new_batch: bool = False) -> Batch | None:
         """Announce the first sum of a release that is not collected yet, and spend its budget; otherwise as `ask`."""
         self.consortium.sums()
-        return self._announced(release, mailbox, new_batch=new_batch)
+        with self._ledger.releasing():
+            return self._announced(release, mailbox, new_batch=new_batch)
 
     def released(self, release: str) -> Round:
         """Return what follows the last sum of a release: its `classifier` is the final student."""
@@ -205,10 +207,11 @@ class Aggregator:
         ledger, reservation = self._ledger, self._reserved(batch)
         if reservation is None:
             raise StaleBatchError(f"Batch {batch.identifier} is not in this ledger. Name the one it was asked with.")
-        if not ledger.is_settled(reservation):
-            hashes = scheme.hashes(ledger, batch)
-            answers = map(tuple, outcome.reshape(batch.n_queries, -1).tolist())
-            ledger.settle(reservation, dict(zip(hashes, answers, strict=True)), scheme.happened(outcome, batch))
+        with ledger.releasing():  # of two processes, the second finds what the first one settled
+            if not ledger.is_settled(reservation):
+                hashes = scheme.hashes(ledger, batch)
+                answers = map(tuple, outcome.reshape(batch.n_queries, -1).tolist())
+                ledger.settle(reservation, dict(zip(hashes, answers, strict=True)), scheme.happened(outcome, batch))
         mailbox.put_collected(self._home.identity, batch, self.consortium)
         return self._remembered(scheme, batch, outcome.shape)
 

@@ -109,6 +109,10 @@ class Consortium(Terms):
         """Return the ε of `queries` queries, each spent as if it was labeled, or of a sum with all its rounds."""
         return data_independent.epsilon(Repeated(self.scheme.event_of(), queries), delta)
 
+    def limits(self, epsilon: float, delta: float) -> dict[str, Any]:
+        """Return what a ledger of a member is made with, so that it holds the most releases."""
+        return {"epsilon": epsilon, "delta": delta, "unit": self.unit, "suited_to": self.scheme.event_of()}
+
     def most_queries(self) -> int:
         """Return how many queries a batch can hold: what is compared and what is sent grows with their number."""
         return bisect_left(range(1, MOST_QUERIES + 1), 1, key=lambda queries: not self.scheme.fits(queries))

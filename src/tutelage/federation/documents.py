@@ -1,8 +1,10 @@
 """Files of a consortium: written once and whole, and read within a limit."""
 
+import glob
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 from tutelage._internal.gate import read_input
 from tutelage._internal.outputs import put_new, sync
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, shown
+from tutelage.ledger.disk import held_folder
 
 MOST_BYTES_OF_A_DOCUMENT = 2**22  # a consortium of a thousand members takes 300 kB
 MOST_BYTES = 2**28  # of a message: two million queries of ten classes
@@ -47,17 +50,21 @@ def write_once(path: Path, data: bytes) -> None:
     """Write `data` to `path` so that no reader ever sees a part of it; other bytes are never overwritten."""
     part = _part_of(path)
     try:
-        write_new(part, data, 0o644)
-        try:
-            put_new(part, path)
-        except FileExistsError:
-            with suppress(InvalidDataError):
-                if read_within(path, len(data)) == data:
-                    return
-            raise InvalidDataError(
-                f"{path} already exists with other content and is never overwritten. If it is damaged or foreign, "
-                "remove it and repeat the command."
-            ) from None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with held_folder(path.parent) as alone:
+            if alone:  # of this name only: others may be written on other machines
+                remove_drafts(path.parent, f".{path.name}.")
+            write_new(part, data, 0o644)
+            try:
+                put_new(part, path)
+            except FileExistsError:
+                with suppress(InvalidDataError):
+                    if read_within(path, len(data)) == data:
+                        return
+                raise InvalidDataError(
+                    f"{path} already exists with other content and is never overwritten. If it is damaged or foreign, "
+                    "remove it and repeat the command."
+                ) from None
         with suppress(OSError):  # the new name survives a power cut, where the system can make it
             sync(path.parent)
     except OSError as error:
@@ -65,6 +72,15 @@ def write_once(path: Path, data: bytes) -> None:
     finally:
         with suppress(OSError):
             part.unlink()
+
+
+def remove_drafts(folder: Path, begins: str) -> None:
+    """Remove the files and folders whose names begin so, which a killed process did not finish."""
+    for left in folder.glob(f"{glob.escape(begins)}*"):
+        if left.is_dir():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            left.unlink(missing_ok=True)
 
 
 def require_room(path: Path) -> None:
@@ -77,7 +93,7 @@ def require_room(path: Path) -> None:
     probe = _part_of(path)
     try:
         write_new(probe, b"", 0o644)
-        probe.unlink()
+        probe.unlink(missing_ok=True)
     except OSError as error:
         raise InvalidDataError(f"{path} cannot be written: {error.strerror}. Nothing was spent.") from None
 

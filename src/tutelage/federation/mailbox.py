@@ -39,11 +39,13 @@ from tutelage.federation.documents import (
     SIGNATURE_BYTES,
     hexadecimal,
     read_within,
+    remove_drafts,
     write_new,
     write_once,
 )
 from tutelage.federation.keys import Identity, Member, Role
 from tutelage.federation.sharing import ELEMENT_BYTES
+from tutelage.ledger.disk import held_folder
 
 _CONTEXT = b"tutelage sealed message, format 1\0"
 _RUN_DIGITS = 64
@@ -483,17 +485,20 @@ class Home:
         """
         final_place = self._path / kind / batch
         final_place.parent.mkdir(mode=0o700, exist_ok=True)
-        draft = final_place.with_name(f".{batch}.{secrets.token_hex(8)}")
-        draft.mkdir(mode=0o700)
-        try:
-            for name, content in files.items():
-                write_new(draft / name, content, 0o600)
-            sync(draft)
-            draft.rename(final_place)  # refused where a folder with files is there already
-        except OSError:
-            shutil.rmtree(draft, ignore_errors=True)
-            if not final_place.is_dir():
-                raise
+        with held_folder(final_place.parent) as alone:
+            if alone:
+                remove_drafts(final_place.parent, ".")
+            draft = final_place.with_name(f".{batch}.{secrets.token_hex(8)}")
+            draft.mkdir(mode=0o700)
+            try:
+                for name, content in files.items():
+                    write_new(draft / name, content, 0o600)
+                sync(draft)
+                draft.rename(final_place)  # refused where a folder with files is there already
+            except OSError:
+                shutil.rmtree(draft, ignore_errors=True)
+                if not final_place.is_dir():
+                    raise
         sync(final_place.parent)
         stored = self.kept(kind, batch, files)
         if stored is None:

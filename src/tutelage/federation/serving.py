@@ -11,6 +11,7 @@ from typing import Any, final
 
 import numpy as np
 
+from tutelage.events import Event
 from tutelage.exceptions import FederationError, InvalidDataError, LedgerError, TutelageError
 from tutelage.federation.batches import Batch
 from tutelage.federation.computing_party import ComputingParty
@@ -152,9 +153,9 @@ class Serving:
         if terms.reserved(ledger, batch, self.home.identity.member) is not None:
             return True
         if (release, asked.number) not in self._approved:  # nor is one approval good for a second batch of a sum
-            takes = round_up(ledger.share_of(terms.sums().event_from(asked.number)))
+            takes = taken_from(ledger, terms.sums().event_from(asked.number))
             if not self.approves(
-                f"{terms.aggregator.name} asks for release {release!r}, which takes up to ε = {takes:.4f}. "
+                f"{terms.aggregator.name} asks for release {release!r}, which takes {takes}. "
                 f"{ledger.state()}\nCast ballots?"
             ):
                 self._declined.add(batch.identifier)
@@ -210,6 +211,12 @@ class Serving:
         if text not in self._said:
             self._said.add(text)
             self.says(text)
+
+
+def taken_from(budget: Ledger, event: Event) -> str:
+    """Return how much an event takes from a budget, at most, with the ε and the δ of the budget."""
+    share = round_up(budget.share_of(event))
+    return f"up to ε = {share:.4f} of ε = {budget.epsilon:g} at δ = {budget.delta:g}"
 
 
 def question_of(before: Consortium | None, after: Consortium) -> str:

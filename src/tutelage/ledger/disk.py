@@ -1,4 +1,4 @@
-"""Two things that a ledger needs of its disk: exclusive locks, and room for the labels of reserved queries."""
+"""What a ledger needs of its disk: exclusive locks, room for the labels of reserved queries, and a folder of its own."""
 
 import errno
 import fcntl
@@ -6,6 +6,8 @@ import os
 import re
 import struct
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import final
@@ -107,3 +109,21 @@ class Room:
     def free(self) -> None:
         """Give the space back to the disk, for the answers."""
         self._file.truncate(0)  # closing it would not do where a forked process holds the file too
+
+
+@contextmanager
+def held_folder(folder: Path) -> Generator[bool]:
+    """Hold a folder while something is made in it, so that others that do so wait; say whether it could be held.
+
+    What another process was making there when it could be held, that process has left: it is dead.
+    """
+    descriptor, held = None, False
+    with suppress(OSError):  # a disk that locks no folders
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        held = True
+    try:
+        yield held
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)

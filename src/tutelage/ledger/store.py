@@ -5,7 +5,6 @@ transaction opens and closes the file: POSIX locks are forgotten by a fork and v
 the file, so a lock that is kept between transactions, as a write-ahead log needs one, can be lost.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -29,7 +28,7 @@ from tutelage.exceptions import (
     LedgerStorageError,
     LedgerTamperedError,
 )
-from tutelage.ledger.disk import Room, check_locks
+from tutelage.ledger.disk import Room, check_locks, held_folder
 from tutelage.ledger.entries import Checkpoint, Entry, Kind, another_format
 
 _APPLICATION = 0x74757465  # "tute" in the header of the file
@@ -500,7 +499,7 @@ def _write_file(
 ) -> None:
     """Copy what is in memory to a new file, which appears whole and never over another; `check` may refuse it first."""
     begins = f"{file.name}{_MAKING}"
-    with _held_folder(file.parent) as alone:
+    with held_folder(file.parent) as alone:
         if alone:
             for left in [path for path in file.parent.iterdir() if path.name.startswith(begins)]:
                 left.unlink(missing_ok=True)
@@ -533,21 +532,6 @@ def _write_file(
                 path.unlink(missing_ok=True)
         with suppress(OSError):  # the new name survives a power cut, where the system can make it
             sync(file.parent)
-
-
-@contextmanager
-def _held_folder(folder: Path) -> Generator[bool]:
-    """Hold a folder while a ledger is made in it, so that others that are made there wait; say whether it could be."""
-    descriptor, held = None, False
-    with suppress(OSError):  # a disk that locks no folders
-        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        held = True
-    try:
-        yield held
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
 
 
 @contextmanager
