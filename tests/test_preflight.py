@@ -686,12 +686,11 @@ def test_changed_rows_that_did_not_vote_are_said_to_be_unused(folder, called):
     smokers = np.random.default_rng(8).choice(["no", "yes"], 300).tolist()
     write_rows(folder / "private.csv", 300, 9, extra={"smoker": smokers, "patient": PEOPLE})
     again = called("run", "config.toml", "--overwrite", "--data-changed", "--json", cwd=folder)
-    said = "All queries were labeled by an earlier run. They keep their labels, which do not use the changed rows. To"
-    assert said in again.stderr
+    assert "Rows that changed or are new were not used: an earlier run released the same" in again.stderr
     assert (folder / "out" / "labels.csv").read_text() == labels
     configure(folder, ROOM, ("queries = 40", "queries = 50"), private='unit = "row"')
     more = called("run", "config.toml", "--overwrite", "--data-changed", cwd=folder)
-    assert " 40 of the queries were labeled by an earlier run" in more.stderr
+    assert "were not used for 40 of the queries: an earlier run" in more.stderr
     assert "40 queries were labeled before" in more.stdout
     configure(folder, ROOM, ('label = "ill"', 'label = "smoker"'), private='unit = "row"', public='label = "smoker"')
     other = called("run", "config.toml", "--overwrite", "--data-changed", cwd=folder)

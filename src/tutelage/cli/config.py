@@ -140,6 +140,7 @@ class RunConfig(Settings, frozen=True, kw_only=True):
     """A checked run configuration; `base` is the folder of the file."""
 
     base: Path
+    name: str = ""  # of the file
     schema: Schema | None = None  # of the file that [public] names or, for a number, as public rows propose it
 
     @property
@@ -174,6 +175,11 @@ class RunConfig(Settings, frozen=True, kw_only=True):
             return self.base / f"{self.dataset}.ledger"
         return self.base / f"{user_path(self.private.file)}.ledger"
 
+    @property
+    def statements_file(self) -> Path:
+        """The file beside the configuration that keeps answers of `tutelage card --ask` for the next card."""
+        return self.base / f"{self.name}.statements.toml"
+
     def input_file(self, section: str) -> Path:
         """Return the file of the section ``private`` or ``public``."""
         return self.base / user_path(getattr(self, section).file or "", f"`file` in [{section}]")
@@ -203,7 +209,7 @@ class RunConfig(Settings, frozen=True, kw_only=True):
 
 def load_config(path: Path) -> RunConfig:
     """Read and check the configuration at `path`; an error names all problems."""
-    return config_of(read_settings(path), path.parent)
+    return replace(config_of(read_settings(path), path.parent), name=path.stem)
 
 
 def config_of(settings: dict[str, Any], base: Path, schema: Schema | None = None) -> RunConfig:

@@ -18,8 +18,9 @@ from typer import Argument, Option, colors
 from tutelage._internal.files import VOTES
 from tutelage._internal.gate import user_path
 from tutelage._internal.outputs import Claim
-from tutelage._internal.releases import RESULTS, claimed_folder, released
+from tutelage._internal.releases import RESULTS, SIGNATURE, claimed_folder, released
 from tutelage.accounting import data_independent
+from tutelage.cli.card import statements_in
 from tutelage.cli.config import PublishedSection, RunConfig, load_config
 from tutelage.cli.plan import begun_with, plan_for, with_method
 from tutelage.cli.publish import check_proposal, read_proposal, tested
@@ -98,12 +99,23 @@ def run(
                 f"{settings.folder} holds the results of an earlier release. A second one from the same private data "
                 "spends from the same budget; name another folder, or pass --overwrite."
             )
+        settings = structs.replace(settings, statements=_statements(settings) | settings.statements)
         more: dict[str, Any] = {"data_changed": data_changed, "release": release}
         model, card = _released(settings, results, more, progress=not as_json)
     if as_json:
         print_json(card.as_dict(), ascii_only=False)
     else:
         _print_summary(settings, model, card)
+
+
+def _statements(settings: RunConfig) -> dict[str, str]:
+    """Return what is stated already, beside the configuration and on the card that is replaced."""
+    if (settings.folder / SIGNATURE).exists():
+        remark("warning: the card that is replaced was signed. Sign the new one with `tutelage card --sign`.")
+    before = settings.folder / _CARD
+    on_card = read_card(before).statements if before.exists() else {}
+    beside = settings.statements_file
+    return on_card | (statements_in(beside) if beside.exists() else {})
 
 
 def _named(settings: RunConfig, release: str) -> RunConfig:
@@ -167,15 +179,14 @@ def _released(
         for told_before in (PreflightWarning, FewPublicRowsWarning):
             warnings.simplefilter("always" if data.batches is not None else "ignore", told_before)
         fit(model, settings, data)
-    if data_changed and model.remembered_ and settings.schema is not None:
-        use = "change the schema or choose another label column. Both spend from the budget."
-        remark(f"warning: The sums were released by an earlier run. To use the changed rows, {use}")
-    elif data_changed and model.remembered_:
-        which = f"{model.remembered_:,} of the queries" if model.drawn_ else "All queries"
+    if data_changed and model.remembered_:
+        which = f" for {model.remembered_:,} of the queries" if model.drawn_ else ""
+        other = "change the schema" if settings.schema is not None else "ask about other public rows"
         remark(
-            f"warning: {which} were labeled by an earlier run. They keep their labels, which do not use the changed "
-            "rows. To use the changed rows, ask about other public rows or choose another label column. Both spend "
-            "from the budget."
+            f"warning: Rows that changed or are new were not used{which}: an earlier run released the same, and what "
+            f"is released once is returned again, at no cost. To use these rows, {other} or choose another label "
+            "column. Both spend from the budget. With a name for each release from the first on (--as), people who "
+            "come later have a budget of their own."
         )
     if model.drawn_ and model.release_.cost == 0:
         remark(f"warning: {FEW_VOTES_LEFT}")
@@ -341,6 +352,7 @@ def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
     console.print("Card: " + ", ".join(str(_shown(settings.folder / name)) for name in names))
     if card.missing and settings.dataset is None:
         ask = f"tutelage card {_shown(settings.folder)} --ledger {_shown(settings.ledger)} --ask"
+        ask += f" --statements {_shown(settings.statements_file)}"
         console.print(f"Statements are missing on the card. Add them: {ask}", soft_wrap=True)
     if settings.dataset is not None:
         console.print(f"Next: open {_shown(settings.folder / names[0])} in a browser. Then use your own table:")

@@ -383,8 +383,10 @@ class Ledger:
             )
         if spent_by_all:
             raise LedgerMismatchError(
-                f"`release` must be left out: {self._name} has releases without a name, so it cannot tell who spent "
-                "what. Go on without names, or create a new ledger for people who were in none of its releases."
+                f"`release` must be left out: {self._name} has releases without a name, and keeps no id that could "
+                "tell who spent what. Go on without names, with what is left of the budget or after `tutelage ledger "
+                "raise`. Or give people who were in none of its releases a new ledger with names, and leave everyone "
+                "else out of their table."
             )
 
     def withdraw(self, ids: npt.ArrayLike) -> tuple[str, ...]:
