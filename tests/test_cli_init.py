@@ -368,6 +368,8 @@ def test_a_session_at_a_terminal_is_the_documented_one(tmp_path):
     code, screen = at_a_terminal(tmp_path, typed)
     assert code == 0
     assert_shown(session.partition("\n")[2], screen)
+    plain = re.sub(r"\x1b\[\d+m", "", screen).splitlines()
+    assert [line for line in plain if len(line) > 80] == []  # no word is broken
     assert load_config(tmp_path / "people.toml").privacy.epsilon == 0.5
 
 

@@ -95,7 +95,7 @@ def test_releases_with_names_have_folders_of_their_own_and_people_a_budget_each(
     assert "--insist" in message
     assert called("ledger", "export", "private.csv.ledger", cwd=folder).stdout == entries
     third = succeeded(called("run", "config.toml", "--as", "2026-03", "--insist", cwd=folder))
-    assert "0 (2026-01), 1 (2026-02), 2 (2026-03)" in " ".join(third.stderr.split())
+    assert "for people who came with 2026-01: 0; with 2026-02: 1; with 2026-03: 2." in " ".join(third.stderr.split())
     for line in (
         "took part: people who came with.*2026-02, 2026-03",
         "took no part: .*2026-01",

@@ -48,6 +48,7 @@ WORDS_FOR_PEOPLE = {
     "person", "pid", "respondent", "ssn", "student", "subject", "uid", "user",
 }  # fmt: skip
 WORDS_FOR_IDS = {"guid", "id", "ids", "uuid"}
+_WORDS_IN_IDS = {"code", "key", "nbr", "no", "num", "number"}  # beside a word for people
 _FEWEST_IDS, _MOST_ROWS_OF_ONE = 10, 20  # on average; a column named like an id with fewer values may be a category
 _MOST_ROWS_OF_ONE_UNNAMED = 3
 _REPEATED_IDS = 0.1  # share of the rows whose cell is repeated
@@ -426,8 +427,8 @@ def _rare_class(given: Given) -> Iterator[str]:
     counts = np.unique(given.labels, return_counts=True)[1]
     if len(counts) < given.n_classes or counts.min() < _FEWEST_ROWS_OF_CLASS:
         yield (
-            f"A class has fewer than {_FEWEST_ROWS_OF_CLASS} private rows. Teachers cannot learn it, and the "
-            "student will not predict it. Merge it with another class in `classes`, or remove it and its rows."
+            f"A class has fewer than {_FEWEST_ROWS_OF_CLASS} private rows. The student will hardly predict it. "
+            "Merge it with another class in `classes`, or remove it and its rows."
         )
 
 
@@ -456,7 +457,7 @@ def _odd_ids(given: Given) -> Iterator[str]:
         if column is not None and differ_by_spelling_only(column):
             yield (
                 f"Some values of {given.named.get(name, f'`{name}`')} differ only by case, by width or by "
-                "invisible characters. They count as different, so that rows of one person may reach several teachers. "
+                "invisible characters. They count as different, so that one person may count as several. "
                 "If they mean the same, write them in one way."
             )
 
@@ -465,6 +466,22 @@ def differ_by_spelling_only(column: npt.NDArray[Any]) -> bool:
     """Return whether some ids differ in a way that a person would not read as a difference."""
     ids = np.unique(canonical_ids(column))
     return len(np.unique(folded_ids(ids))) < len(ids)
+
+
+def like_ids(columns: Mapping[str, Cells]) -> list[str]:
+    """Return the names of the columns that may say whose row it is, and of one that is named so without repeating."""
+    by_name, by_cells = named_like_id(columns), ids_among(columns)
+    return [name for name in columns if name == by_name or name in by_cells]
+
+
+def named_like_id(columns: Mapping[str, Cells]) -> str | None:
+    """Return a column named like "patient_nbr": two such words are hardly a cell of a file without a header."""
+    for name in columns:
+        words = {*re.findall("[a-z]+", re.sub("([a-z])([A-Z])", r"\1 \2", name).lower())}
+        of_ids = words & (WORDS_FOR_IDS | _WORDS_IN_IDS)
+        if re.fullmatch("[A-Za-z_ -]+", name) and of_ids and words - of_ids and words - of_ids <= WORDS_FOR_PEOPLE:
+            return name
+    return None
 
 
 def ids_among(columns: Mapping[str, Cells]) -> list[str]:

@@ -19,7 +19,7 @@ from tutelage.cli.sources import check, check_public_rows, load_sources
 from tutelage.cli.text import ANOTHER_FILE, confirmed, interruption_says, remark, require_printable, say
 from tutelage.exceptions import ConfigError, TutelageError
 from tutelage.goals import Goal
-from tutelage.preflight import WORDS_FOR_IDS, WORDS_FOR_PEOPLE, ids_among
+from tutelage.preflight import like_ids, named_like_id
 from tutelage.privacy import round_up
 from tutelage.reporting.meaning import right_guesses
 from tutelage.tables import TABLE_FILES, Table, is_number, read_table, require_same_types
@@ -30,7 +30,6 @@ _NEEDED = {"private", "person", "label", "public", "goal", "epsilon"}
 _GOALS = "accuracy, balanced accuracy, average precision, or recall at 5 %"
 _DELTA = PrivacySection().delta
 _MOST_CLASSES, _ENOUGH_TO_SCORE, _ONE_IN = 100, 50, 5  # different public labels; public rows, and share that scores
-_WORDS_FOR_IDS = WORDS_FOR_IDS | {"code", "key", "nbr", "no", "num", "number"}
 _NO_ROWS = (
     "Without public rows, --public must be a schema file. Write it from a form, a data dictionary or a law, never from "
     'the private rows: below a line [schema], a line such as age = [18, 95] or size = ["small", "large"] for each '
@@ -106,18 +105,14 @@ class _Questions:
 def init(
     private: Annotated[Path | None, Option(help="Table of the private rows (csv or Parquet).")] = None,
     person: Annotated[str | None, Option(help=f"Column with the id of the person, or '{_EACH_ROW}'.")] = None,
-    ids: Annotated[
-        str | None, Option(help=f"With '{_EACH_ROW}', for columns like ids: '{_IGNORE}', or '{_KEEP}' as features.")
-    ] = None,
+    ids: Annotated[str | None, Option(help=f"Columns like ids: '{_IGNORE}', or '{_KEEP}' as features.")] = None,
     label: Annotated[str | None, Option(help="Column to predict.")] = None,
     classes: Annotated[str | None, Option(help="Its values, from public knowledge: 'no, yes'.")] = None,
     public: Annotated[Path | None, Option(help="Table of public rows, or a public schema (.toml).")] = None,
     public_label: Annotated[str | None, Option(help=f"Column of labels in the public rows, or '{_NONE}'.")] = None,
     goal: Annotated[str | None, Option(help=f"Measure of the student: {_GOALS}.")] = None,
     epsilon: Annotated[str | None, Option(help=f"ε of the run, or '{_ADVISE}'.")] = None,
-    releases: Annotated[
-        str | None, Option(help=f"In how many releases each person may take part, or '{_ONCE}'.")
-    ] = None,
+    releases: Annotated[str | None, Option(help=f"Releases that each person may be in, or '{_ONCE}'.")] = None,
     people: Annotated[str | None, Option(help="About how many people there are, if that may be public.")] = None,
     delta: Annotated[float | None, Option(help="Default: 1e-5, or less if there are many people.")] = None,
     output: Annotated[Path | None, Option(help="File to write. Default: named like the private file.")] = None,
@@ -176,9 +171,9 @@ def _settings(ask: _Questions, private: Path, rows: Table, base: Path, folder: s
     person = ask(
         "person", f"Column with the id of the person, or '{_EACH_ROW}'",
         f"{private.name} has {rows.n_rows:,} rows: those with one id are protected together, as one person; if each "
-        f"row is another person, answer '{_EACH_ROW}'.", partial(_person, rows), _likely_id(rows),
+        f"row is another person, answer '{_EACH_ROW}'.", partial(_person, rows), named_like_id(rows.columns),
     )  # fmt: skip
-    alike = _ids_beside(rows) if person == _EACH_ROW else []
+    alike = like_ids(rows.columns) if person == _EACH_ROW else []
     if alike:
         ids = ask(
             "ids", f"'{_IGNORE}' them, or '{_KEEP}' them as features", f"Like ids of people look: {', '.join(alike)}. "
@@ -286,23 +281,6 @@ def _look(config: RunConfig) -> None:
     except TutelageError as error:
         for problem in error.problems:
             remark(f"warning: `tutelage run` would refuse this: {problem}")
-
-
-def _ids_beside(rows: Table) -> list[str]:
-    """Return the columns that look like ids of people, by their names or by their cells."""
-    by_name = _likely_id(rows)
-    by_cells = ids_among(rows.columns)
-    return [name for name in rows.columns if name == by_name or name in by_cells]
-
-
-def _likely_id(rows: Table) -> str | None:
-    """Return a column named like "patient_nbr": two such words are hardly a cell of a file without a header."""
-    for name in rows.columns:
-        words = {*re.findall("[a-z]+", re.sub("([a-z])([A-Z])", r"\1 \2", name).lower())}
-        of_ids = words & _WORDS_FOR_IDS
-        if re.fullmatch("[A-Za-z_ -]+", name) and of_ids and words - of_ids and words - of_ids <= WORDS_FOR_PEOPLE:
-            return name
-    return None
 
 
 def _table(value: str | Path) -> tuple[Path, Table]:

@@ -10,8 +10,9 @@ from typer import Argument, Option
 from tutelage._internal.files import name_in, read_arrays
 from tutelage._internal.outputs import NEVER, claimed
 from tutelage.cli.text import ANOTHER_FILE, say
-from tutelage.exceptions import ConfigError, InvalidDataError, TutelageError
+from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.students import load_student
+from tutelage.students.additive_mean import interval_of
 from tutelage.tables import TABLE_FILES, Table, read_table
 
 
@@ -37,15 +38,13 @@ def predict(
     """
     student = load_student(results)
     parts = [one for _, one in student.steps] if hasattr(student, "steps") else [student]
-    given = _rows(rows)
+    given: Any = read_table(rows) if rows.name.lower().endswith(TABLE_FILES) else _array(rows, keep)
+    found = {name: given.texts(name) for name in keep or []}
     if isinstance(given, Table) and not hasattr(parts[0], "names"):
         raise ConfigError(f"{rows} must be an npz file with an array X: the student knows no names of columns.")
-    found = _columns(given, rows, keep or [])
     try:
         found["prediction"] = student.predict(given).tolist()
-    except TutelageError:
-        raise
-    except ValueError as error:  # of scikit-learn, about the form of rows without names
+    except ValueError as error:  # also of scikit-learn, about the form of rows without names
         raise InvalidDataError(f"{rows} does not fit the student. {error}") from None
     if probabilities:
         if not hasattr(student, "predict_proba"):
@@ -53,7 +52,9 @@ def predict(
         shares = student.predict_proba(given).T.tolist()
         found |= {f"probability of {name}": cells for name, cells in zip(student.classes_, shares, strict=True)}
     if interval is not None:
-        found |= dict(zip(("from", "to"), _ends(parts, given, interval), strict=True))
+        if not 0 < interval < 1 or not hasattr(parts[-1], "predict_quantiles"):
+            raise ConfigError("--interval is a share such as 0.9, for students that know how numbers spread.")
+        found |= dict(zip(("from", "to"), interval_of(parts, given, interval).T.tolist(), strict=True))
     text = StringIO()
     csv.writer(text, lineterminator="\n").writerows([[*found], *zip(*found.values(), strict=True)])
     if output is None:
@@ -64,28 +65,8 @@ def predict(
     say(f"Wrote {output}.")
 
 
-def _rows(path: Path) -> Any:
-    if path.name.lower().endswith(TABLE_FILES):
-        return read_table(path)
+def _array(path: Path, keep: list[str] | None) -> Any:
+    if keep:
+        raise ConfigError(f"--keep names columns of a table, and {path} has none. Leave it out.")
     arrays = read_arrays(path)
     return arrays[name_in(arrays, path, None, "X")]
-
-
-def _columns(given: Any, path: Path, keep: list[str]) -> dict[str, list[Any]]:
-    """Return the columns of the new rows that are copied."""
-    if not isinstance(given, Table):
-        for name in keep:
-            raise ConfigError(f"--keep names columns of a table, and {path} has none. Leave {name!r} out.")
-        return {}
-    return {name: given.texts(name) for name in keep}
-
-
-def _ends(parts: list[Any], given: Any, share: float) -> list[list[float]]:
-    """Return between which numbers the given share of rows like each row lies."""
-    if not 0 < share < 1:
-        raise ConfigError(f"--interval must be a share between 0 and 1, such as 0.9. Got {share:g}.")
-    if not hasattr(parts[-1], "predict_quantiles"):
-        raise ConfigError("--interval must be left out: the student does not know how numbers spread.")
-    for one in parts[:-1]:
-        given = one.transform(given)
-    return parts[-1].predict_quantiles(given, ((1 - share) / 2, (1 + share) / 2)).T.tolist()

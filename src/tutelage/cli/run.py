@@ -366,10 +366,10 @@ def _schedule(begins: Beginning, release: str) -> str:
     share, rooms = begins.budget.rooms(begins.most)
     if not rooms:
         return f"{release} was begun before: it is the same release, and what it has paid for is not paid again."
-    by_room = [f"{room:,} ({names})" for room, names in _grouped(rooms)]
+    by_room = [f"with {names}: {room:,}" for room, names in _grouped(rooms)]
     return (
         f"{release} takes {round_up(share):.4f} of ε = {begins.budget.limit.epsilon:g} of each person who takes part. "
-        f"Room for such releases before it, by the release with which people came: {', '.join(by_room)}."
+        f"Releases like it that still fit, this one included, for people who came {'; '.join(by_room)}."
     )
 
 

@@ -2,11 +2,13 @@
 
 import json
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
+from textwrap import fill
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +21,7 @@ from tutelage.exceptions import ConfigError
 INTERRUPTED = 130  # exit code as a shell reports a signal: 128 and its number
 _MORE_THAN_RELEASED = 4  # exit code
 _UNCUT = 1000  # characters
+_WHOLE_WORDS: Any = {"break_long_words": False, "break_on_hyphens": False}
 
 ANOTHER_FILE = "name another file with --output"
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -51,7 +54,12 @@ def require_printable(text: str, where: str) -> str:
 
 def say(text: object = "", *, err: bool = False, nl: bool = True, color: str | None = None) -> None:
     """Print a line, without control characters: all text that the verbs print goes through here or `plain_console`."""
-    typer.secho(printable(text), err=err, nl=nl, fg=color)
+    shown = printable(text)
+    if err and sys.stderr is not None and sys.stderr.isatty():  # a terminal breaks lines inside of words
+        width = shutil.get_terminal_size().columns
+        lines = (fill(one, width, **_WHOLE_WORDS) if len(one) > width else one for one in shown.split("\n"))
+        shown = "\n".join(lines)
+    typer.secho(shown, err=err, nl=nl, fg=color)
 
 
 def print_json(content: object, *, ascii_only: bool = True, indent: int | None = 2) -> None:
