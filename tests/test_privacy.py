@@ -39,6 +39,31 @@ def test_it_is_no_public_epsilon_and_opens_on_purpose_only():
     assert PrivateEpsilon(0.98765, 43.21, 1e-5, ONE_TEACHER, "a theorem") != SECRET
 
 
+@pytest.mark.parametrize("value", [1.0, 1.0040000001, 0.999994595220534, 2.3e-9, 123456.789, 5e4, float("inf")])
+def test_a_public_epsilon_is_a_number_that_is_printed_upward(value):
+    epsilon = PublicEpsilon(value, 1e-5, ONE_TEACHER, "a theorem")
+    for spec in (".2f", ".0f", "g", ".3g", "12.4f", ".2e", "+.1f"):
+        assert float(format(epsilon, spec)) >= value
+        assert float(format(epsilon, spec)) <= value * 1.2 + 1
+    assert f"{epsilon}" == str(epsilon)
+    assert float(epsilon) == value
+    assert epsilon < np.inf or value == np.inf
+    assert epsilon > 0
+    assert value <= epsilon <= value
+    assert not epsilon > value
+    assert sorted([epsilon, PublicEpsilon(0.0, 1e-5, ONE_TEACHER, "a theorem")])[-1] is epsilon
+    assert epsilon == PublicEpsilon(value, 1e-5, ONE_TEACHER, "a theorem")
+    with pytest.raises(NotPublishableError):
+        epsilon < SECRET  # noqa: B015
+
+
+def test_a_public_epsilon_prints_in_one_short_line():
+    assert repr(PublicEpsilon(0.999994595220534, 1e-5, ONE_TEACHER, "a theorem")) == "1.0 (δ = 1e-05)"
+    seeded = PublicEpsilon(1.5, 1e-6, ONE_TEACHER, "a theorem", simulated=True)
+    assert repr(seeded) == "1.5 (δ = 1e-06) (simulated noise: not private)"
+    assert f"{PublicEpsilon(1.001, 1e-5, ONE_TEACHER, 'a theorem'):.2f}" == "1.01"
+
+
 def said(check, *arguments: object) -> str:
     with pytest.raises(InvalidParameterError) as refused:
         check(*arguments)

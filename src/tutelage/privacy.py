@@ -14,6 +14,8 @@ from tutelage._internal.html import fragment
 from tutelage._internal.typing import NeverPickled
 from tutelage.exceptions import InvalidDataError, NotPublishableError
 
+_MOST_DIGITS = 15  # behind the point or before it, of an ε that is printed
+_TAINT = " (simulated noise: not private)"
 ROW = "row"  # name of the unit where each row is protected alone
 KEY = "neighboring"  # of a relation in every file
 Value = TypeVar("Value")
@@ -94,9 +96,11 @@ _HIDDEN = "depends on the private votes; `.reveal()` opens it for the data set o
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PublicEpsilon:
     """An (ε, δ) guarantee that may be published: computed from public parameters, or tested.
+
+    It compares as the number ε does, becomes it by `float`, and rounds upward however it is printed.
 
     Parameters
     ----------
@@ -126,8 +130,33 @@ class PublicEpsilon:
     output_dependent: bool = False
 
     def __str__(self) -> str:
-        taint = " (simulated noise: not private)" if self.simulated else ""
-        return f"ε = {round_up(self.epsilon)} at δ = {self.delta:g}{taint}"
+        return f"ε = {round_up(self.epsilon)} at δ = {self.delta:g}{_TAINT * self.simulated}"
+
+    def __repr__(self) -> str:
+        return f"{round_up(self.epsilon)} (δ = {self.delta:g}){_TAINT * self.simulated}"
+
+    def __format__(self, format_spec: str) -> str:
+        if not format_spec:
+            return str(self)
+        texts = (
+            format(round_up(self.epsilon, digits), format_spec) for digits in range(_MOST_DIGITS, -_MOST_DIGITS, -1)
+        )
+        return next(text for text in texts if float(text) >= self.epsilon)
+
+    def __float__(self) -> float:
+        return self.epsilon
+
+    def __lt__(self, other: "float | PublicEpsilon") -> bool:
+        return self.epsilon < float(other)
+
+    def __le__(self, other: "float | PublicEpsilon") -> bool:
+        return self.epsilon <= float(other)
+
+    def __gt__(self, other: "float | PublicEpsilon") -> bool:
+        return self.epsilon > float(other)
+
+    def __ge__(self, other: "float | PublicEpsilon") -> bool:
+        return self.epsilon >= float(other)
 
     def _repr_html_(self) -> str:
         """Return what notebooks show."""
