@@ -1,5 +1,6 @@
 """A budget that is raised, and people who withdraw: what was said before stays true, and nothing else changes."""
 
+import json
 import os
 import shutil
 import signal
@@ -333,6 +334,55 @@ def test_a_ledger_that_was_made_without_the_table_takes_withdrawals(path):
     assert ledger.verify().entries == 1
     ledger.withdraw([GONE])
     assert ledger.verify().entries == 1
+
+
+@pytest.mark.parametrize("accounting", ["renyi", "gaussian"])
+def test_a_fit_that_says_no_delta_has_that_of_the_ledger(accounting, path):
+    rows, public = np.random.default_rng(0).uniform(0, 1, (300, 4)), Schema(dict.fromkeys("abcd", (0, 1)))
+    data, labels = dict(zip("abcd", rows.T, strict=True)), (rows[:, 0] > 0.5).astype(int)
+    ids = [f"p{number}" for number in range(300)]
+    made(path, accounting, epsilon=2.0, delta=1e-6).raise_budget(4.0, **WHY)
+    told = Ledger.open(path).delta
+    assert told == (2e-6 if accounting == "gaussian" else 1e-6)
+    own: Any = {"public": public, "classes": [0, 1], "ledger": path, "epsilon": 1.0}
+    for silent in ({}, {"budget": 4.0}, {"delta": told}):
+        PATEClassifier(**own, **silent).check(data, labels, entity_ids=ids)
+    with pytest.raises(LedgerMismatchError) as refused:
+        PATEClassifier(**own, budget=2.0, delta=1e-5).check(data, labels, entity_ids=ids)
+    assert [one.split(",")[0] for one in refused.value.problems] == [
+        "`budget` must be 4", f"`delta` must be {told:g}",
+    ]  # fmt: skip
+    model = PATEClassifier(**own | {"ledger": None}, noise=SimulationNoise(0)).fit(data, labels, entity_ids=ids)
+    assert model.epsilon_.delta == 1e-5
+    released = PATEClassifier(**own).fit(data, labels, entity_ids=ids)
+    assert released.epsilon_.delta == told
+
+
+def test_a_raise_prints_what_configurations_must_now_say_and_silent_ones_go_on(called, path):
+    folder, rng = path.parent, np.random.default_rng(0)
+    ages = rng.integers(0, 90, 300)
+    lines = ["age,ill", *(f"{age},{'yes' if age > 50 else 'no'}" for age in ages)]
+    (folder / "rows.csv").write_text("\n".join(lines))
+    (folder / "schema.toml").write_text("[schema]\nage = [0, 90]")
+    sections = ['[private]\nfile = "rows.csv"\nlabel = "ill"\nclasses = ["no", "yes"]\nunit = "row"']
+    sections += ['[public]\nschema = "schema.toml"', '[output]\nfolder = "out"', "[privacy]\nepsilon = 0.5\n"]
+    config = folder / "run.toml"
+
+    def run(*terms: str) -> Any:
+        config.write_text("\n".join([*sections, *terms]))
+        return called("run", "run.toml", "--overwrite", cwd=folder)
+
+    init = "ledger init rows.csv.ledger --epsilon 1 --delta 1e-5 --neighbors row --accounting gaussian"
+    assert called(*init.split(), cwd=folder).returncode == 0
+    done = called("ledger", "raise", "rows.csv.ledger", "--epsilon", "2", "--by", "M", "--why", "x", cwd=folder)
+    assert done.stdout.endswith("[privacy] must now have:\nbudget = 2.0\ndelta = 2e-05\n")
+    refused = run("budget = 1", "delta = 1e-5")
+    assert refused.returncode != 0
+    assert "`budget` must be 2" in refused.stderr
+    assert "`delta` must be 2e-05" in refused.stderr
+    for terms in ((), done.stdout.splitlines()[-2:]):
+        assert run(*terms).returncode == 0
+        assert json.loads((folder / "out" / "card.json").read_text())["delta"] == 2e-5
 
 
 @pytest.mark.rest

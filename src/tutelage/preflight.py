@@ -119,8 +119,8 @@ class Given:
             differences = _first_of([f"'{name}' {how}" for name, how in found.items()], "; ")
             yield (
                 "Ranges and categories are published, and ε does not count what they tell of private rows. They seem "
-                f"to be read off private rows: {differences}. Write them by public knowledge: round numbers as ends, and "
-                "all values that a form or a law allows, 'other' among them."
+                f"to be read off private rows: {differences}. Write them by public knowledge: round numbers as ends, "
+                "and all values that a form or a law allows, 'other' among them."
             )
 
 

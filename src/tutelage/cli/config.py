@@ -17,6 +17,7 @@ from tutelage.estimator import PATEClassifier, PATERegressor
 from tutelage.exceptions import ConfigError, InvalidDataError, InvalidParameterError
 from tutelage.features import Schema
 from tutelage.features.columns import TABLE_MAP_OF_PEOPLE
+from tutelage.ledger.ledger import delta_of
 from tutelage.methods import Additive, AdditiveMean, Method
 from tutelage.methods.shortcuts import DEFAULTS, method_for
 from tutelage.published import is_formula
@@ -91,7 +92,7 @@ class TrainingSection(Section, frozen=True):
 class PrivacySection(Section, frozen=True):
     """The privacy budget."""
 
-    delta: Annotated[float, about("Below 1 / the number of people.")] = 1e-5
+    delta: Annotated[float | None, about("Below 1 / the number of people. Default: the ledger's, or 1e-5.")] = None
     epsilon: Annotated[float | None, about("ε of this run. Default: the budget, or else 1.")] = None
     budget: Annotated[float | None, about("ε of all releases. Default: what the first run spends.")] = None
     releases: Annotated[int, about("Number of equal releases that the budget is for.")] = 1
@@ -179,6 +180,11 @@ class RunConfig(Settings, frozen=True, kw_only=True):
     def statements_file(self) -> Path:
         """The file beside the configuration that keeps answers of `tutelage card --ask` for the next card."""
         return self.base / f"{self.name}.statements.toml"
+
+    @property
+    def delta(self) -> float:
+        """δ of all releases."""
+        return delta_of(self.privacy.delta, self.ledger)
 
     def input_file(self, section: str) -> Path:
         """Return the file of the section ``private`` or ``public``."""

@@ -13,12 +13,13 @@ from typer import Abort, Option, prompt
 
 from tutelage._internal.gate import user_path
 from tutelage._internal.outputs import NEVER, claimed
-from tutelage.cli.config import PrivacySection, RunConfig, config_of, problems_of_classes, read_schema
+from tutelage.cli.config import RunConfig, config_of, problems_of_classes, read_schema
 from tutelage.cli.schema import described, toml_key, toml_value
 from tutelage.cli.sources import check, check_public_rows, load_sources
 from tutelage.cli.text import ANOTHER_FILE, confirmed, interruption_says, remark, require_printable, say
 from tutelage.exceptions import ConfigError, TutelageError
 from tutelage.goals import Goal
+from tutelage.ledger.ledger import DEFAULT_DELTA
 from tutelage.preflight import like_ids, named_like_id
 from tutelage.privacy import round_up
 from tutelage.reporting.meaning import right_guesses
@@ -28,7 +29,6 @@ _EACH_ROW, _NONE, _ADVISE, _SECRET, _ONCE = "each row", "none", "advise", "priva
 _IGNORE, _KEEP = "ignore", "keep"
 _NEEDED = {"private", "person", "label", "public", "goal", "epsilon"}
 _GOALS = "accuracy, balanced accuracy, average precision, or recall at 5 %"
-_DELTA = PrivacySection().delta
 _MOST_CLASSES, _ENOUGH_TO_SCORE, _ONE_IN = 100, 50, 5  # different public labels; public rows, and share that scores
 _NO_ROWS = (
     "Without public rows, --public must be a schema file. Write it from a form, a data dictionary or a law, never from "
@@ -249,7 +249,7 @@ def _privacy(ask: _Questions, n_rows: int | None) -> tuple[int | None, dict[str,
         raise ConfigError(f"--delta must be below 1 / the number of people. Got {delta:g} and {known}.")
     least = float(f"1e-{len(str(known))}")  # the power of ten below 1 / known
     shared = {"epsilon": epsilon} if releases is None else {"budget": epsilon, "releases": releases}
-    return people, {**shared, "delta": min(_DELTA, least) if delta is None else delta}
+    return people, {**shared, "delta": min(DEFAULT_DELTA, least) if delta is None else delta}
 
 
 def _relative(path: Path, base: Path) -> str:
@@ -416,7 +416,7 @@ def _releases(value: str | int) -> int | None:
     return int(value)
 
 
-def _right(epsilon: float, delta: float = _DELTA) -> str:
+def _right(epsilon: float, delta: float = DEFAULT_DELTA) -> str:
     return f"{round_up(100 * right_guesses(epsilon, delta), 1):g}"
 
 

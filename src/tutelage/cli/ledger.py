@@ -169,6 +169,8 @@ def raise_budget(
     if after.delta > before.delta:
         say(f"δ was {before.delta:g} before: the first raise of a Gaussian budget doubles it.")
     say("Everything released until now keeps the earlier guarantee. Later releases have the new one.")
+    say("Where a configuration states them, [privacy] must now have:")
+    say(f"budget = {after.budget!r}\ndelta = {after.delta!r}")
 
 
 @ledger.command()

@@ -155,10 +155,10 @@ def _of_configuration(settings: RunConfig, data: RunData, given: Mapping[str, An
     public = data.entity_ids is None and data.silos is None and data.batches is None
     privacy, shared = settings.privacy, None
     if privacy.budget is not None:
-        shared = epsilon_of_each(privacy.budget, privacy.delta, privacy.releases)
+        shared = epsilon_of_each(privacy.budget, settings.delta, privacy.releases)
     target = {
         "epsilon": _first(given.get("epsilon"), privacy.epsilon, shared),
-        "delta": _first(given.get("delta"), settings.privacy.delta),
+        "delta": _first(given.get("delta"), settings.delta),
         "goal": _first(given.get("goal"), settings.training.goal),
         "people": _first(given.get("people"), declared, len(data.y_private) if public else None),
         "unit": entity,

@@ -236,7 +236,7 @@ def _objections(
 ) -> tuple[Finding, ...]:
     return lint(
         epsilon=epsilon,
-        delta=settings.privacy.delta,
+        delta=settings.delta,
         entities=people,
         teachers=None if settings.chosen.of_people else teachers,
         classes=len(data.classes),
@@ -254,9 +254,9 @@ def _planned_epsilon(settings: RunConfig, data: RunData) -> float | None:
         return privacy.budget or privacy.epsilon
     bins = () if settings.schema is None else settings.schema.bins
     event = method.event(Sizes(n_classes=len(data.classes), n_public=pool, unit=ONE_TEACHER, bins=bins))
-    bound = data_independent.rdp(event).to_epsilon(privacy.delta).epsilon
+    bound = data_independent.rdp(event).to_epsilon(settings.delta).epsilon
     # Only a large ε is objected to, so the tighter bound, which takes seconds, is for those alone.
-    return bound if bound <= LARGE_EPSILON else data_independent.epsilon(event, privacy.delta).epsilon
+    return bound if bound <= LARGE_EPSILON else data_independent.epsilon(event, settings.delta).epsilon
 
 
 def _card(settings: RunConfig, data: RunData, model: Any, proposal: Proposal | None) -> PrivacyCard:

@@ -42,7 +42,8 @@ from tutelage.exceptions import (
 from tutelage.features import PublicColumns, Schema
 from tutelage.features.columns import ColumnMap
 from tutelage.features.scored import chances_of
-from tutelage.ledger import Ledger, LedgerState
+from tutelage.ledger import LedgerState
+from tutelage.ledger.ledger import delta_of
 from tutelage.mechanisms import Release
 from tutelage.methods import Method, Public, Sizes
 from tutelage.methods.requests import Outcome
@@ -186,8 +187,9 @@ class PATEClassifier(ClassifierMixin, Inputs):
     insist : bool, default=False
         Continue although many public rows equal private rows, or people or public rows are too few to learn from. The
         card says that refusals were overridden, and calls the guarantee weak.
-    delta : float, default=1e-5
-        δ of the guarantee and of the budget. Keep it below 1/n for n people.
+    delta : float, optional
+        δ of the guarantee and of the budget. Keep it below 1/n for n people. Default: that of the `ledger`, if it is
+        there already, or 1e-5.
     public_fraction : float, optional
         If `fit` gets no `X_public`: share of the rows, drawn at random, that is declared public and loses its labels.
         These rows are not protected. Use this only for experiments on data that are public anyway.
@@ -670,11 +672,11 @@ class PATEClassifier(ClassifierMixin, Inputs):
         by_epsilon = self.epsilon is not None or self.budget is not None or run.method.always_calibrated
         question = self._question_identity(run, *given)
         return Budget(
-            ledger=self.ledger if isinstance(self.ledger, Ledger | None) else user_path(self.ledger, "`ledger`"),
+            ledger=self._ledger_given,
             epsilon=self.epsilon,
             budget=self.budget,
             releases=self.releases,
-            delta=self.delta,
+            delta=delta_of(self.delta, self._ledger_given),
             digest=people.digest,
             people=people.ids if isinstance(people, People) else tuple,
             unit=unit,
@@ -753,7 +755,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         event = boundary.event if alone is None or before.spent == 0 else alone
         self.release_ = Release(made.labels, event, boundary.cost)
         # Rows may have been chosen by earlier answers: then these labels have no guarantee apart from them.
-        by_itself = data_independent.epsilon(most, self.delta)
+        by_itself = data_independent.epsilon(most, self.ledger_.delta)
         is_alone = alone is not None and by_itself.epsilon <= self.ledger_.budget
         self.epsilon_ = by_itself if is_alone else self.ledger_.guarantee()
         self.drawn_, self.remembered_ = boundary.n_drawn, boundary.n_remembered
@@ -769,10 +771,11 @@ class PATEClassifier(ClassifierMixin, Inputs):
         if before.spent > 0 and (self.release is None or not self.drawn_):
             warnings.warn(self._continued(before), BudgetContinuedWarning, stacklevel=5)
         if earlier:
-            unit, together = WITHOUT_LEDGER.total(self.delta)
+            delta = self.ledger_.delta
+            unit, together = WITHOUT_LEDGER.total(delta)
             warnings.warn(
                 f"This is fit {earlier + 1} without a ledger in this process. If all of them used the same people, "
-                f"together they guarantee one {unit} ε = {_upward(together)} at δ = {self.delta:g}, and not the "
+                f"together they guarantee one {unit} ε = {_upward(together)} at δ = {delta:g}, and not the "
                 f"{_upward(self.epsilon_.epsilon)} of this fit alone. Give the fits one `ledger`, which limits what "
                 "they spend, or choose settings on public data (docs/pitfalls.md).",
                 RepeatedFitWarning,

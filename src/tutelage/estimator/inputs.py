@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,7 +41,7 @@ from tutelage.features.columns import (
 from tutelage.features.scored import ScoredRows
 from tutelage.goals import ClassWeights, Goal
 from tutelage.ledger import Ledger
-from tutelage.ledger.ledger import existing_ledger
+from tutelage.ledger.ledger import delta_of, existing_ledger
 from tutelage.methods import Method
 from tutelage.methods.requests import PrivateRows, Public, Training
 from tutelage.partition import Shards, as_column, canonical_ids, unit_of_single_people
@@ -244,10 +245,13 @@ class Inputs(Parameters):
         scores = np.zeros((len(public.rows), public.n_scores))
         return replace(public, teacher_rows=np.hstack([asked, scores]), student_rows=seen)
 
+    @property
+    def _ledger_given(self) -> Path | Ledger | None:
+        return self.ledger if isinstance(self.ledger, Ledger | None) else user_path(self.ledger, "`ledger`")
+
     def _staying(self, n_rows: int, entity_ids: Any) -> tuple[npt.NDArray[np.bool_], str]:
         """Return which rows are not those of people who withdrew, and what the ledger told of these; private."""
-        where = self.ledger if isinstance(self.ledger, Ledger | None) else user_path(self.ledger, "`ledger`")
-        ledger = existing_ledger(where)
+        ledger = existing_ledger(self._ledger_given)
         if ledger is None or entity_ids is None:
             return np.ones(n_rows, dtype=bool), ""
         return ledger.staying(canonical_ids(entity_ids).tolist())
@@ -528,7 +532,7 @@ class Inputs(Parameters):
             silos=people.silos,
             named=caller.named,
             unit_is_row=self.unit == ROW,
-            noise=noise_of(run.method.mechanism, self._epsilon_of_fit(run), self.delta),
+            noise=noise_of(run.method.mechanism, self._epsilon_of_fit(run), delta_of(self.delta, self._ledger_given)),
             n_people=n_people,
             takes_empty=run.method.takes_empty,
             compare=self.public_fraction is None,

@@ -120,7 +120,7 @@ class Parameters(BaseEstimator):
     release: str | None = None
     data_changed: bool = False
     insist: bool = False
-    delta: float = 1e-5
+    delta: float | None = None
     public_fraction: float | None = None
     checkpoints: str | Path | None = None
     noise: NoiseSource | None = None
@@ -173,7 +173,7 @@ class Parameters(BaseEstimator):
             if not isinstance(value := getattr(self, name), kind):
                 yield f"`{name}` of {_OWNER} must be {rule}. Got {shown(value)}."
         for name, check in _NUMBERS.items():
-            if (value := getattr(self, name)) is not None or name == "delta":
+            if (value := getattr(self, name)) is not None:
                 yield from problems_in(partial(check, value, name, _OWNER))
         if self.classes is not None and (isinstance(self.classes, str) or not hasattr(self.classes, "__len__")):
             yield f"`classes` of {_OWNER} must be a list of class values, or a mapping. Got {shown(self.classes)}."

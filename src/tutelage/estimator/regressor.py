@@ -165,7 +165,7 @@ class PATERegressor(RegressorMixin, BaseEstimator):
     budget: float | None = None
     releases: int = 1
     release: str | None = None
-    delta: float = 1e-5
+    delta: float | None = None
     ledger: str | PathLike[str] | Ledger | None = None
     question: Any = None
     unit: str | None = None

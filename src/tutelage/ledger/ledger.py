@@ -68,6 +68,7 @@ _TIMEOUT = 60.0
 _ROOM_PER_NUMBER = 2  # a noisy number is up to 20 digits, which may take the room of two labels
 _HEAD = re.compile(r"[0-9a-fA-F]{64}")
 Labels = tuple[int, ...]
+DEFAULT_DELTA = 1e-5  # where neither a release nor a ledger says another one
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -1027,6 +1028,14 @@ def existing_ledger(where: str | os.PathLike[str] | Ledger | None) -> Ledger | N
     return None
 
 
+def delta_of(stated: float | None, where: str | os.PathLike[str] | Ledger | None) -> float:
+    """Return δ as it is stated, or else that of the ledger, or the usual one where there is no ledger yet."""
+    existing = existing_ledger(where) if stated is None else None
+    if existing is not None:
+        return existing.delta
+    return DEFAULT_DELTA if stated is None else stated
+
+
 def opened_ledger(
     where: str | os.PathLike[str] | Ledger | None,
     event: Event,
@@ -1057,12 +1066,15 @@ def opened_ledger(
 
 def require_terms(ledger: Ledger, epsilon: float | None, delta: float, unit: PrivacyUnit) -> None:
     """Refuse a ledger with another budget, where one is named, or of another unit."""
-    for name, wanted, found in (("budget", epsilon, ledger.epsilon), ("delta", delta, ledger.delta)):
-        if wanted is not None and wanted != found:
-            raise LedgerMismatchError(
-                f"`{name}` must be {found:g}, that of the ledger. Got {wanted:g}. State that one. A budget is raised "
-                "by `tutelage ledger raise`, which may double δ."
-            )
+    terms = (("budget", epsilon, ledger.epsilon), ("delta", delta, ledger.delta))
+    problems = [
+        f"`{name}` must be {found:.15g}, that of the ledger. Got {wanted:.15g}. State that one, or none. A budget is "
+        "raised by `tutelage ledger raise`, which may double δ."
+        for name, wanted, found in terms
+        if wanted not in (None, found)
+    ]
+    if problems:
+        raise LedgerMismatchError(*problems)
     if ledger.unit == unit:
         return
     row = NeighboringRelation.CHANGE_ONE_ROW
