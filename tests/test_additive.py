@@ -506,7 +506,9 @@ def test_a_run_needs_no_public_rows(configured, called):
     assert "public rows labeled" not in done.stdout
     assert "about" in done.stdout  # how many people, noisy
     assert (folder / "out" / "labels.csv").read_text().split() == ["public_row,label"]
-    student = load_student(folder / "out")
+    assert 'load_student("out").score(rows, labels)' in done.stdout
+    student, public = load_student(folder / "out"), read_table(folder / "public.csv")
+    assert student.score(public.without(["ill"]), public.column("ill")) > 0.6
     assert isinstance(student[-1], AdditiveClassifier)
     assert len(student.predict(read_table(folder / "public.csv"))) == 120
     again = called("run", "config.toml", "--overwrite", cwd=folder)
@@ -525,7 +527,8 @@ def test_a_run_needs_no_public_rows(configured, called):
         ("run", {"more": '[features]\nstudent = "rows"'}, "`student` in [features] does not go with `schema`"),
         ("run", {"more": '[method]\nname = "noisy-moments"'}, "the method must be Additive. Got NoisyMoments"),
         ("audit", {}, "Only `tutelage run` takes a `schema`"),
-        ("plan", {}, "Only `tutelage run` takes a `schema`"),
+        ("plan", {}, "there is one method and nothing to plan: start `tutelage run` straight away, without [method]."),
+        ("plan", {"more": '[training]\ngoal = "average_precision"'}, "start `tutelage run` straight away"),
     ],
 )
 def test_what_does_not_go_with_a_schema_is_refused_and_nothing_is_spent(configured, called, verb, wrong, sentence):

@@ -207,9 +207,17 @@ def test_what_does_not_go_with_a_target_is_refused_in_one_sentence(configured, c
     assert not (folder / "private.csv.ledger").exists()
 
 
-@pytest.mark.parametrize("verb", [("audit", "config.toml"), ("plan", "--for", "config.toml")])
-def test_other_verbs_refuse_a_target(configured, called, verb):
-    assert "No other verb takes a `target`" in refusal(called(*verb, cwd=configured()), 2)
+@pytest.mark.parametrize(("verb", "said"), [
+    (("audit", "config.toml"), "No other verb takes a `target`"),
+    (("plan", "--for", "config.toml"), "nothing to plan: start `tutelage run` straight away."),
+])  # fmt: skip
+def test_other_verbs_refuse_a_target(configured, called, verb, said):
+    assert said in refusal(called(*verb, cwd=configured()), 2)
+
+
+def test_a_target_with_public_numbers_is_not_planned(configured, called):
+    folder = configured('schema = "schema.toml"', 'file = "public.csv"', private=TARGET + "\npeople = 450")
+    assert "plan" not in succeeded(called("run", "config.toml", cwd=folder)).stderr
 
 
 def test_a_target_that_the_schema_has_is_refused(configured, called):

@@ -1,14 +1,18 @@
 """``tutelage plan`` as a user meets it, and as ``tutelage run`` uses it."""
 
+import io
 import json
+import sys
 import tomllib
 
 import numpy as np
 import pytest
 
 from test_cli import refusal, succeeded
+from tutelage import planning
 from tutelage.accounting.calibration import epsilon_of_each
 from tutelage.methods import TeacherVotes
+from tutelage.planning.trials import Trial
 
 pytestmark = [pytest.mark.rest, pytest.mark.usefixtures("short_trials")]
 NAMED = '[method]\nname = "noisy-moments"\n'
@@ -61,10 +65,10 @@ def test_labeled_public_rows_give_a_method_and_an_interval(called, tmp_path):
 
 def test_a_hopeless_target_says_so_and_ends_with_another_code(called, tmp_path):
     public = write(tmp_path / "public.csv", 200, noise=300.0)
-    printed = called("plan", "--epsilon", 1, "--people", 2000, "--public", public, "--label", "kind")
+    printed = called("plan", "--epsilon", 1, "--people", 500, "--public", public, "--label", "kind")
     assert printed.returncode == 3
     text = " ".join(printed.stdout.split())
-    assert "Infeasible: With ε = 1 and 2,000 people, no method is expected to beat" in text
+    assert "Infeasible: With ε = 1 and 500 people, no method is expected to beat" in text
     assert "[method]" not in printed.stdout
 
 
@@ -103,11 +107,72 @@ def test_a_run_without_a_method_uses_the_plan(called, tmp_path):
     assert "plan:" not in succeeded(called("run", configuration(tmp_path, NAMED), "--overwrite")).stderr
 
 
+@pytest.fixture
+def no_gain(monkeypatch):
+    """Plan from trials of few people that are worse than public labels alone."""
+    trial, alone = (Trial((share, share), (share, share), 0.0) for share in (0.3, 0.627))
+    monkeypatch.setattr("tutelage.planning.planner.tried", lambda *_, **__: trial)
+    monkeypatch.setattr("tutelage.planning.planner.labels_alone", lambda _: alone)
+    shown, found = list[bool](), list[planning.Plan]()
+
+    def once(*, progress, **given):
+        shown.append(progress)
+        found.append(found[0] if found else planning.plan(**given))
+        return found[0]
+
+    monkeypatch.setattr("tutelage.cli.plan.make_plan", once)
+    return shown
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.usefixtures("no_gain")
+def test_the_user_decides_by_an_option_or_a_key_where_trials_cannot_tell(called, tmp_path, monkeypatch):
+    config = configuration(tmp_path)
+    planned = called("plan", "--for", config, "--output", tmp_path / "plan")
+    assert planned.returncode == 4
+    text = " ".join(planned.stdout.split())
+    assert "Undecided: With ε = 1 and 600 people, trials cannot tell whether a release would beat" in text
+    assert "pass --despite-plan to tutelage run" in text
+    assert "30.0%" not in planned.stdout + (tmp_path / "plan" / "plan.html").read_text()
+
+    def unspent(typed):
+        monkeypatch.setattr(sys, "stdin", typed)
+        left = called("run", config)
+        assert (left.returncode, left.stdout.strip()) == (2, "")
+        said = " ".join(left.stderr.split())
+        assert ("Spend ε = 1 on this release? [y/N]" in said) == isinstance(typed, Terminal)
+        assert "trials cannot tell" in said
+        assert "Nothing was released, and nothing was spent. To release anyway, pass --despite-plan." in said
+        assert not list(tmp_path.glob("*.ledger"))
+
+    unspent(None)
+    unspent(io.StringIO("y\n"))  # a pipe is nobody
+    unspent(Terminal("n\n"))
+    unspent(Terminal("\n"))
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    assert "Spend ε = 1 on this release? [y/N]" in succeeded(called("run", config)).stderr
+    monkeypatch.setattr(sys, "stdin", None)
+    (tmp_path / "private.csv.ledger").unlink()
+    assert "trials cannot tell" in " ".join(
+        succeeded(called("run", config, "--despite-plan", "--overwrite")).stderr.split()
+    )
+
+
+def test_a_run_shows_progress_while_it_plans(called, tmp_path, no_gain):
+    for more in ((), ("--json",)):
+        assert "despite-plan" in refusal(called("run", configuration(tmp_path), *more), 2)
+    assert no_gain == [True, False]
+
+
 @pytest.mark.filterwarnings("ignore::tutelage.exceptions.OneClassWarning")
 def test_a_run_that_nothing_would_come_of_stops_before_it_spends(called, tmp_path):
     text = refusal(called("run", configuration(tmp_path, noise=300.0)), 2)
     assert "no method is expected to beat" in text
-    assert "Nothing was spent" in text
+    assert "nothing was spent" in text
     assert not list(tmp_path.glob("*.ledger"))
     assert called("run", configuration(tmp_path, NAMED, noise=300.0)).returncode == 0
 
@@ -129,7 +194,7 @@ def test_what_a_ledger_refuses_is_refused_before_a_plan_and_a_planned_release_is
         assert "plan: Use " in " ".join(succeeded(called("run", config, "--as", "January")).stderr.split())
     planned = json.loads((tmp_path / "out" / "January" / "card.json").read_text())
     with monkeypatch.context() as patched:
-        patched.setattr("tutelage.cli.run.plan_for", lambda *_: pytest.fail("it came to a plan"))
+        patched.setattr("tutelage.cli.run.plan_for", lambda *_, **__: pytest.fail("it came to a plan"))
         (tmp_path / "out").rename(tmp_path / "once")
         assert "begun with other settings" in refused("[training]\nseed = 7\n", "--as", "January")
         assert "must name each release" in refused("")
@@ -148,12 +213,13 @@ def test_what_a_ledger_refuses_is_refused_before_a_plan_and_a_planned_release_is
         assert card["budget"]["cohorts"] == pytest.approx(spent, rel=1e-2)
 
 
+@pytest.mark.filterwarnings("ignore::tutelage.exceptions.OneClassWarning")  # by chance: the noise is real
 def test_a_name_and_a_release_without_room_are_refused_before_a_plan_where_releases_have_none(
     called, tmp_path, monkeypatch
 ):
     config = configuration(tmp_path, NAMED, private='entity = "patient"\npeople = 300\n')
     succeeded(called("run", config))
-    monkeypatch.setattr("tutelage.cli.run.plan_for", lambda *_: pytest.fail("it came to a plan"))
+    monkeypatch.setattr("tutelage.cli.run.plan_for", lambda *_, **__: pytest.fail("it came to a plan"))
     config.write_text(config.read_text().replace(NAMED, "[training]\nseed = 7\n"))
     assert "`release` must be left out" in refusal(called("run", config, "--as", "January"), 1)
     (tmp_path / "out").rename(tmp_path / "once")

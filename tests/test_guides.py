@@ -2,8 +2,8 @@
 
 Blocks of a page run in order, in one folder, with one set of Python names. A `toml` block is written to the file that
 its first line names, and so is a `python` block that begins with the name of a file. After another `python` block, a
-`text` block is what it printed. In a `console` block, lines after a command are what it printed. An ellipsis stands for
-anything; lines may be left out between those that are shown.
+`text` block is what it printed. In a `console` block, lines after a command are what it printed; it succeeds unless a
+refusal or `echo $?` is shown. An ellipsis stands for anything; lines may be left out between those that are shown.
 """
 
 import io
@@ -70,7 +70,8 @@ def commands(language: str, block: str) -> Iterator[tuple[str, str]]:
         yield command, output
 
 
-def run(command: str, folder: Path, called: Call) -> str:
+def run(command: str, folder: Path, called: Call) -> tuple[str, int]:
+    """Return what a command prints, and its exit code."""
     words = shlex.split(command)
     if words[0] == "tutelage":
         left = called(*words[1:], cwd=folder)
@@ -78,7 +79,20 @@ def run(command: str, folder: Path, called: Call) -> str:
         if words[0] == "python":
             words[:1] = [sys.executable, "-c", WITHOUT_THE_PACKAGE]
         left = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
-    return left.stdout + left.stderr
+    return left.stdout + left.stderr, left.returncode
+
+
+def assert_kept(language: str, block: str, folder: Path, called: Call) -> None:
+    """Run the commands of a block, and assert that each prints what is shown and ends as is shown."""
+    shown, code = [*commands(language, block)], 0
+    for (command, output), (following, _) in zip(shown, [*shown[1:], ("", "")], strict=True):
+        if command == "echo $?":
+            assert output.strip() == str(code)
+        elif not command.startswith(NOT_RUN):
+            printed, code = run(command, folder, called)
+            assert_shown(output, printed)
+            ends_well = following != "echo $?" and not output.startswith("tutelage: ")
+            assert (code == 0) == ends_well, f"{command} ended with exit code {code}: {printed}"
 
 
 def can_run(block: str) -> bool:
@@ -153,9 +167,7 @@ def test_the_page_does_what_it_says(page: Path, tmp_path: Path, monkeypatch: pyt
         elif language == "text":
             assert_shown(block, printed)
         else:
-            for command, output in commands(language, block):
-                if not command.startswith(NOT_RUN):
-                    assert_shown(output, run(command, tmp_path, called))
+            assert_kept(language, block, tmp_path, called)
 
 
 def test_the_mechanism_of_the_guide_keeps_the_contract_and_the_quiet_one_does_not() -> None:
@@ -170,6 +182,15 @@ def test_the_mechanism_of_the_guide_keeps_the_contract_and_the_quiet_one_does_no
         names["session"].accountant()
     with pytest.raises(InvalidParameterError, match="every group"):
         names["CoarseGNMax"](20.0, groups=(0, 2, 0))
+
+
+def test_a_wrong_exit_code_is_found(tmp_path: Path, called: Call) -> None:
+    (tmp_path / "x").write_text("")
+    for block in ("$ tutelage run x\n", "$ tutelage run x\n$ echo $?\n0\n", "$ tutelage --version\n$ echo $?\n0\n"):
+        with pytest.raises(AssertionError):
+            assert_kept("console", block, tmp_path, called)
+    for block in ("$ tutelage run x\n$ echo $?\n2\n", "$ tutelage run x\ntutelage: …\n", "$ tutelage --version\n"):
+        assert_kept("console", block, tmp_path, called)
 
 
 def test_a_promise_that_is_not_kept_is_found() -> None:

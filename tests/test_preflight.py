@@ -207,7 +207,7 @@ def test_each_interface_names_its_own_settings(tmp_path, called):
 
 
 def test_rows_are_refused_before_the_plan(tmp_path, called, monkeypatch):
-    def planned(*_: Any) -> None:
+    def planned(*_: Any, **__: Any) -> None:
         raise AssertionError("the plan came first")
 
     on_command_line(Case(PATIENTS, entity="patient"), tmp_path, called)

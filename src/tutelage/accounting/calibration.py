@@ -103,7 +103,7 @@ def least_noise(share: Callable[[float], float]) -> float:
     low, high = log(_LEAST_NOISE), log(_MOST_NOISE)
     before, here = (_Tried.at(place, share) for place in (high, high - 1))
     if before.excess > 0:
-        raise InvalidParameterError("`epsilon` is too small: no amount of noise keeps to it. Raise it.")
+        raise InvalidParameterError("No amount of noise can meet this `epsilon`. Choose a larger one.")
     secants, moved = _SECANTS, inf
     while min(moved, high - low) > 10.0**-_DIGITS:
         slope = min((here.excess - before.excess) / (here.place - before.place), -_LEAST_SLOPE)

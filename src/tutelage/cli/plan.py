@@ -28,7 +28,15 @@ from tutelage.tables import TABLE_FILES, read_table
 
 _FILES = ("plan.json", "plan.html")
 _KIND, _ANOTHER = "plan", "name another folder with --output"
-_INFEASIBLE = 3  # exit code, as in `tutelage audit`: the target is not expected to be reached
+_INFEASIBLE, _UNDECIDED = 3, 4  # exit codes: the target is not expected to be reached, or nobody can tell
+_BY_SCHEMA = (
+    "A plan tries methods on labeled public rows, and a schema has none. With a schema there is one method and nothing "
+    "to plan: start `tutelage run` straight away, without [method]."
+)
+_OF_NUMBERS = (
+    "A plan is for classes. For a number (`target`) there is one method and nothing to plan: start `tutelage run` "
+    "straight away."
+)
 
 
 def plan(
@@ -52,7 +60,7 @@ def plan(
 ) -> None:
     """Recommend a method for a target epsilon, with the accuracy to expect. No private label or cell enters the plan.
 
-    The exit code is 3 if the target is not expected to be reached.
+    The exit code is 3 if the target is not expected to be reached, and 4 if trials cannot tell, so that you decide.
     """
     target = {"epsilon": epsilon, "people": people, "delta": delta, "unit": unit, "goal": goal, "reach": reach}
     try:
@@ -64,6 +72,8 @@ def plan(
             for name in (name for name, value in described.items() if value is not None):
                 raise ConfigError(f"--{name} cannot be combined with --for: the configuration describes the data.")
             settings = load_config(configuration)
+            if settings.schema is not None:
+                raise ConfigError(_OF_NUMBERS if settings.of_numbers else _BY_SCHEMA)
             if settings.privacy.proposal is not None:
                 raise ConfigError("A plan does not count the test of a `proposal`. Remove it from [privacy] to plan.")
             _require_judged(settings)
@@ -96,7 +106,7 @@ def plan(
     except InvalidParameterError as error:
         raise ConfigError(*map(_by_option, error.problems)) from None
     if not found.possible:
-        raise Exit(_INFEASIBLE)
+        raise Exit(_UNDECIDED if found.undecided else _INFEASIBLE)
 
 
 def begun_with(settings: RunConfig, data: RunData, **more: Any) -> tuple[RunConfig, Beginning]:
@@ -126,17 +136,19 @@ def with_method(settings: RunConfig, method: Method) -> RunConfig:
     return structs.replace(settings, method=method, features=structs.replace(settings.features, map=settings.map))
 
 
-def plan_for(settings: RunConfig, data: RunData, release: str | None) -> Plan | None:
+def plan_for(settings: RunConfig, data: RunData, release: str | None, *, progress: bool) -> Plan | None:
     """Return the plan for a configuration that leaves the method open; None where nothing can be tried.
 
     The number of people must be public: the number of rows, or what `people` in [private] declares.
     """
+    if settings.schema is not None:
+        return None
     target = _of_configuration(settings, data, {})
     open_to_plan = settings.method is None and "y_public" in target and data.batches is None
     if not open_to_plan or target["people"] is None or target["epsilon"] is None:
         return None
     _require_judged(settings)
-    return make_plan(**_complete(target), named=release is not None)
+    return make_plan(**_complete(target), named=release is not None, progress=progress)
 
 
 def _require_judged(settings: RunConfig) -> None:
@@ -194,6 +206,8 @@ def _rows(public: Path | None, stand_in: Path | None, label: str | None) -> dict
 
 def _read(path: Path, label: str | None) -> tuple[Any, Any]:
     """Return the rows of a file without its labels, and the labels, if a column is named."""
+    if path.suffix.lower() == ".toml":
+        raise ConfigError(_BY_SCHEMA)
     if path.name.lower().endswith(TABLE_FILES):
         table = read_table(path)
         return (table, None) if label is None else (table.without([label]), table.column(label))
@@ -230,12 +244,17 @@ def _print(found: Plan) -> None:
     console = plain_console()
     console.print(found.as_table(), found.bars)
     sentences = found.sentences()
-    if not found.possible:
+    if found.undecided:
+        console.print(f"Undecided: {sentences[0]}", style="bold yellow", highlight=False)
+    elif not found.possible:
         console.print(f"Infeasible: {sentences[0]}", style="bold red", highlight=False)
     for sentence in sentences[0 if found.possible else 1 :]:
         console.print(sentence, highlight=False)
     for finding in found.findings:
         console.print(f"{finding.severity.capitalize()}: {finding.reason}", style="red", highlight=False)
-    if found.recommended is not None:
-        console.print("For the configuration of tutelage run:", highlight=False)
-        say("\n" + found.as_config())
+    if config := found.as_config():
+        if found.undecided:
+            console.print("To spend it, pass --despite-plan to tutelage run, or name the method:", highlight=False)
+        else:
+            console.print("For the configuration of tutelage run:", highlight=False)
+        say("\n" + config)

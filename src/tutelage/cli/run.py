@@ -48,6 +48,7 @@ from tutelage.exceptions import (
 )
 from tutelage.methods import Sizes
 from tutelage.partition import canonical_ids
+from tutelage.planning import Plan
 from tutelage.privacy import ONE_TEACHER, round_up
 from tutelage.published import Judged, card_of, joined, objectionable, public_number_of_people, write_results
 from tutelage.publishing import Proposal
@@ -80,6 +81,9 @@ def run(
     insist: Annotated[
         bool, Option("--insist", help="Continue although the rows are refused. The card calls the guarantee weak.")
     ] = False,
+    despite_plan: Annotated[
+        bool, Option("--despite-plan", help="Release even if the plan expects no gain, or cannot tell.")
+    ] = False,
     as_json: Annotated[bool, Option("--json", help="Print the card as JSON instead of the summary.")] = False,
 ) -> None:
     """Release private data through noise, train a student on the release, and write the privacy card.
@@ -101,7 +105,7 @@ def run(
             )
         settings = structs.replace(settings, statements=_statements(settings) | settings.statements)
         more: dict[str, Any] = {"data_changed": data_changed, "release": release}
-        model, card = _released(settings, results, more, progress=not as_json)
+        model, card = _released(settings, results, more, despite_plan=despite_plan, progress=not as_json)
     if as_json:
         print_json(card.as_dict(), ascii_only=False)
     else:
@@ -129,7 +133,7 @@ def _named(settings: RunConfig, release: str) -> RunConfig:
 
 
 def _released(
-    settings: RunConfig, results: Claim, more: dict[str, Any], *, progress: bool
+    settings: RunConfig, results: Claim, more: dict[str, Any], *, despite_plan: bool, progress: bool
 ) -> tuple[PATEClassifier, PrivacyCard]:
     """Fit the model of a configuration, with more parameters, and publish it with its labels and its card."""
     data_changed = more["data_changed"]
@@ -141,15 +145,13 @@ def _released(
         if more["release"] is not None:
             remark(_schedule(begins, more["release"]))
         check(settings, data, **more)
-    found = plan_for(settings, data, more["release"])  # where the configuration leaves the method open
+    # Where the configuration leaves the method open.
+    found = plan_for(settings, data, more["release"], progress=progress)
     if found is not None:
-        if found.recommended is None:
-            raise ConfigError(
-                f"{found.obstacle} Nothing was spent. To run in spite of it, name a method in [method]: "
-                f'name = "{found.best.method.name}".'
-            )
         remark(f"plan: {found.sentences()[0]}")
-        settings = with_method(settings, found.parameters()["method"])
+        if found.recommended is None and not (despite_plan or _decided(found)):
+            raise ConfigError("Nothing was released, and nothing was spent. To release anyway, pass --despite-plan.")
+        settings = with_method(settings, found.parameters(despite_plan=True)["method"])
     for finding in objections_before(settings, data):
         color = colors.RED if finding.severity == "danger" else colors.YELLOW
         say(f"tutelage: {finding.severity}: {finding.reason}", err=True, color=color)
@@ -213,6 +215,11 @@ def _require_consent(doubt: str, *, insist: bool) -> None:
             "Nothing was spent. Shuffle the public rows; if the last rows are meant to differ, set `later = true` in "
             "[public]; or pass --insist, and the card calls the guarantee weak."
         )
+
+
+def _decided(found: Plan) -> bool:
+    """Return whether somebody at a terminal decides to release what trials cannot judge; nobody there, no release."""
+    return found.undecided and confirmed(f"Spend ε = {found.target.epsilon:.10g} on this release?", default=False)
 
 
 def objections_before(settings: RunConfig, data: RunData) -> tuple[Finding, ...]:
@@ -345,6 +352,12 @@ def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
     elif model.remembered_:
         which = f"{model.remembered_:,} queries were" if model.drawn_ else "Every query was"
         console.print(f"{which} labeled before. The labels are the same, and nothing was spent on them.")
+    if settings.schema is not None:
+        console.print(
+            "The accuracy was not measured, because no public rows have labels. With such rows, measure it in Python: "
+            f'tutelage.students.load_student("{_shown(settings.folder)}").score(rows, labels)',
+            soft_wrap=True,
+        )
     console.print(f"Ledger: {_shown(settings.ledger)}", soft_wrap=True)
     if card.findings:
         console.print("Objections on the card: " + ", ".join(f"{f.code} ({f.severity})" for f in card.findings))

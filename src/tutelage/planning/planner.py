@@ -22,13 +22,13 @@ from tutelage.planning.methods import Target, calibrated, method_of, methods_for
 from tutelage.planning.recommendation import DECLARED, NOTHING, OWN_LABELS, STAND_IN, Advice, Option, Plan, PlanPoint
 from tutelage.planning.references import Guess, guessed
 from tutelage.planning.trials import STILL_TO_COME, Trial, labels_alone, tried
-from tutelage.reporting.lints import lint
+from tutelage.reporting.lints import is_worth, lint
 from tutelage.tables import as_table, column_array, is_missing
 
 _QUICK_ROWS, _FEW_FOLDS = 1_500, 2  # in the first, short trial of every method
 _FEW_ROWS = 1_000  # up to this number, the first trial uses all folds
 _CLOSE = 0.02  # methods this far behind vector ballots in the first trial are still tried in full
-_WORTH = 0.01  # by which a method must beat vector ballots, and a student the majority class, to be recommended
+_WORTH = 0.01  # by which a method must beat vector ballots to be recommended
 _WIDEST = 0.3  # of an interval without trials whose middle is a prediction
 _MODEL = 0.015  # standard deviation of the prediction error, beyond that of single runs: docs/planning.md
 _OTHER_DATA = 0.16  # the same if trials used other data
@@ -235,10 +235,20 @@ def _by_trials(
     # A first look at few rows is off by points, so that more methods get a second one.
     enough = first[ballots].expected + (-_CLOSE if few else _WORTH)
     close = [method for method in methods[1:] if first[method].expected >= enough or method == asked]
-    again = {method: tried(method, looked, target.people) for method in ([ballots, *close] if close else [])}
+    second = [ballots, *close] if close else []
+    bar = progress_bar(second, "Methods in full", len(second), shown=progress)
+    again = {method: tried(method, looked, target.people) for method in bar}
     whole, alone = tried(ballots, known, target.people), labels_alone(known)
+    majority = known.goal.without_model(known.classes)
     shift = whole.expected - (again or first)[ballots].expected
+
+    def floored(method: Method, trial: Trial) -> Trial:
+        if alone is None or not method.takes_labels:
+            return trial._replace(floor=majority)
+        return trial._replace(floor=max(majority, alone.expected))
+
     trials = {ballots: whole, **{method: again[method].moved(shift) for method in close}}
+    trials = {method: floored(method, trial) for method, trial in trials.items()}
     # Settings that a user named are compared and never recommended: their noise is not what `parameters` asks for.
     best = max(
         (method for method in trials if method in own),
@@ -248,15 +258,15 @@ def _by_trials(
         method: _option(method, target, _interval(trial, known), in_full=True) for method, trial in trials.items()
     }
     for method in methods:
-        short = Guess(first[method].moved(shift).expected, 0, 1)
+        short = Guess(floored(method, first[method].moved(shift)).expected, 0, 1)
         options.setdefault(method, _option(method, target, short))
-    expected, majority = trials[best].expected, known.goal.without_model(known.classes)
+    expected = trials[best].expected
 
     def shortly(method: Method, rows: PublicLabels) -> float:
         return tried(method, rows, target.people, folds=_FEW_FOLDS, deals=1).expected
 
     def changed(by: float) -> float:
-        return float(np.clip(expected + by, 0, 1))
+        return float(np.clip(expected + by, trials[best].floor, 1))
 
     here = shortly(best, looked) if few else first[best].expected
     curve = {1.0: expected}
@@ -277,6 +287,7 @@ def _by_trials(
         best=options[best],
         asked=None if asked is None else options[asked],
         useful=_useful(trials[best], majority, alone),
+        told=trials[best].stands_for(target.people) or not is_worth(1.0, trials[best].floor),
         curve=_rising(curve, target.epsilon),
         advice=(
             Advice("public rows", with_more_rows),
@@ -288,11 +299,13 @@ def _by_trials(
 
 
 def _useful(trial: Trial, majority: float, alone: Trial | None) -> bool:
-    """Return whether a student beats what needs no release by more than chance in the trials explains."""
-    if trial.expected - trial.error < majority + _WORTH:
+    """Return whether a student is worth a release, by more than chance in the trials explains."""
+    if not is_worth(trial.expected - trial.error, majority):
         return False
-    gain, error = (1.0, 0.0) if alone is None else trial.gain(alone)
-    return gain > error
+    if alone is None:
+        return True
+    gain, error = trial.gain(alone)
+    return is_worth(gain - error, 0.0)
 
 
 def _rising(curve: dict[float, float], epsilon: float) -> list[PlanPoint]:
@@ -355,6 +368,7 @@ def _plan(
     curve: Sequence[PlanPoint],
     advice: tuple[Advice, ...],
     reach: float | None,
+    told: bool = True,
     goal: str = "accuracy",
 ) -> Plan:
     found = lint(
@@ -373,6 +387,7 @@ def _plan(
         options=tuple(sorted(options, key=lambda option: -option.expected)),
         best=best,
         recommended=best if useful else None,
+        undecided=not useful and not told,
         asked=asked,
         curve=tuple(curve),
         advice=tuple(sorted(advice, key=lambda one: -one.expected)),

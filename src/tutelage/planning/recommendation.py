@@ -29,8 +29,6 @@ _EVIDENCE = {
         "rows or a stand-in for a prediction."
     ),
 }
-_TOO_LOW = "The estimate may be too low, because there are far more people than labeled public rows. "
-_FAR_MORE = 5  # times
 _LEAST_GAIN = 0.0005  # a gain below this is printed as 0.0 points
 
 
@@ -109,7 +107,9 @@ class Plan:
         The most accurate option that keeps ε, among those that were tried in full.
     recommended : Option or None
         The option to use: the best one. None if no method is expected to beat the majority class and public labels
-        alone by more than chance.
+        alone by half a point, beyond what chance explains.
+    undecided : bool
+        Whether no option is recommended, but trials had too few people to tell what yours would add: you decide.
     asked : Option or None
         The option with the settings that the caller asked about, if any. It is compared, and never recommended.
     curve : tuple of PlanPoint
@@ -131,6 +131,7 @@ class Plan:
     options: tuple[Option, ...]
     best: Option
     recommended: Option | None
+    undecided: bool
     asked: Option | None
     curve: tuple[PlanPoint, ...]
     advice: tuple[Advice, ...]
@@ -145,7 +146,7 @@ class Plan:
 
     @property
     def obstacle(self) -> str | None:
-        """Why the target is not expected to be reached and what would help; None if it is."""
+        """Why the target is not expected to be reached and what would help, or why nobody can tell; None if it is."""
         best = self.best
         with_epsilon = f"With ε = {self.target.epsilon:.10g} and {self.target.people:,} people"
         if self.recommended is None:
@@ -153,11 +154,15 @@ class Plan:
             if self.alone is not None and self.alone.expected > (self.majority or 0):
                 others = f"a model of the public labels alone ({self.alone.expected:.1%})"
                 instead = "Use that model, which costs no ε"
+            if self.undecided:
+                return (
+                    f"{with_epsilon}, trials cannot tell whether a release would beat {others}. They saw no clear "
+                    "gain, but with far fewer people: what so many more would add is unknown. You decide whether to "
+                    "spend the ε."
+                )
             return (
                 f"{with_epsilon}, no method is expected to beat {others} by more than chance: the best student is "
-                f"expected to reach {self._share(best.expected)}. {instead}, or ask for more. "
-                + _TOO_LOW * (self.alone is not None and self.target.people > _FAR_MORE * self.target.public_rows)
-                + f"Expected if doubled: {self._what_would_help()}."
+                f"expected to reach {self._share(best.expected)}. {instead}, or ask for more. {self._what_would_help()}"
             )
         if self.reach is not None and best.expected < self.reach:
             return (
@@ -169,18 +174,25 @@ class Plan:
     def _share(self, share: float) -> str:
         return f"{share:.1%} {Goal(self.goal).title}"
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self, *, despite_plan: bool = False) -> dict[str, Any]:
         """Return the parameters of `PATEClassifier` for the recommended option, ε and δ included.
+
+        Parameters
+        ----------
+        despite_plan : bool
+            Take the best option if none is recommended.
 
         Raises
         ------
         InvalidParameterError
-            If no method is expected to beat the majority class and public labels alone.
+            If no option is recommended, and `despite_plan` is not set.
         """
-        if self.recommended is None:
-            raise InvalidParameterError(f"The plan recommends no release. {self.obstacle}")
+        if self.recommended is None and not despite_plan:
+            raise InvalidParameterError(
+                f"The plan recommends no release. {self.obstacle} To release in spite of it, pass `despite_plan=True`."
+            )
         return {
-            "method": replace(self.recommended.method, mechanism=None),  # pyright: ignore[reportArgumentType]
+            "method": replace(self.best.method, mechanism=None),  # pyright: ignore[reportArgumentType]
             "epsilon": self.target.epsilon,
             "delta": self.target.delta,
             **({} if self.goal == "accuracy" else {"goal": self.goal}),
@@ -196,7 +208,7 @@ class Plan:
             right = f"expected to reach {self._share(best.expected)} on rows like the public ones ({interval} {where})"
             if best.rough:
                 right = f"right on {interval} of the rows {where}; how accurate it is on yours is unknown"
-            majority = "" if self.majority is None else f"; one class for all rows reaches {self.majority:.1%}"
+            majority = "" if self.majority is None else f"; always naming the same class reaches {self.majority:.1%}"
             if self.alone is not None:
                 majority += f", and a model of the public labels alone {self.alone.expected:.1%}"
             said.append(f"Use {best.method.title}. The student is {right}{majority}.")
@@ -210,15 +222,15 @@ class Plan:
             )
         said.append(_EVIDENCE[self.evidence])
         if best is not None and not best.rough:
-            said.append(f"Expected if doubled: {self._what_would_help()}.")
+            said.append(self._what_would_help())
         return tuple(said)
 
     def _what_would_help(self) -> str:
         """Return what doubling something would come to; a gain too small to print is not a measurement of none."""
-        return ", ".join(
-            f"{one.doubled} {one.expected:.1%}"
+        return " ".join(
+            f"With twice the {one.doubled}: {one.expected:.1%}."
             if one.expected - self.best.expected >= _LEAST_GAIN
-            else f"{one.doubled}: no gain was seen"
+            else f"With twice the {one.doubled}, no gain was seen."
             for one in self.advice
         )
 
@@ -249,6 +261,7 @@ class Plan:
             "goal": self.goal,
             "reach": self.reach,
             "recommended": None if self.recommended is None else self.recommended.as_dict(),
+            "undecided": self.undecided,
             "asked": None if self.asked is None else self.asked.as_dict(),
             "options": [option.as_dict() for option in self.options],
             "curve": [asdict(point) for point in self.curve],
@@ -304,9 +317,9 @@ class Plan:
 
     def as_config(self) -> str:
         """Return the sections of a configuration of ``tutelage run`` that this plan settles, as TOML."""
-        if self.recommended is None:
+        if self.recommended is None and not self.undecided:
             return ""
         goal = "" if self.goal == "accuracy" else f'[training]\ngoal = "{self.goal}"\n'
-        sections = [goal, self.recommended.method.as_config(), f"[privacy]\nepsilon = {self.target.epsilon}\n"
+        sections = [goal, self.best.method.as_config(), f"[privacy]\nepsilon = {self.target.epsilon}\n"
                     f"delta = {self.target.delta}\n"]  # fmt: skip
         return "\n".join(filter(None, sections))

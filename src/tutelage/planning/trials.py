@@ -24,6 +24,7 @@ from tutelage.noise import SimulationNoise
 _FOLDS = 5
 _DEALS = 3
 _SMALL = 1_000  # rows
+_MANY_TIMES = 25  # the people of a trial: then its students vary five times as much by who takes part
 STILL_TO_COME = 0.5  # times the gain of the last doubling: what the real number of people adds to a trial
 
 
@@ -33,14 +34,16 @@ class Trial(NamedTuple):
     shares: tuple[float, ...]  # of each run, on the held-out rows
     halves: tuple[float, ...]  # with half of the people
     still_to_come: float  # what the real number of people adds, in multiples of the gain of the last doubling
+    people: int = 0  # who took part in one run
+    floor: float = 0.0  # what a student starts from
 
     @property
     def expected(self) -> float:
-        """Expected accuracy of a student of the real number of people."""
+        """Expected accuracy of a student of the real number of people, at least what it starts from."""
         share = float(np.mean(self.shares))
         gain = self.still_to_come * max(share - float(np.mean(self.halves)), 0.0)
         # At most half of the errors vanish: a student that fails for half of the people by chance is no large gain.
-        return share + min(gain, (1 - share) / 2)
+        return max(share + min(gain, (1 - share) / 2), self.floor)
 
     @property
     def spread(self) -> float:
@@ -60,7 +63,11 @@ class Trial(NamedTuple):
     def moved(self, by: float) -> "Trial":
         """Return the trial with a number added to every share."""
         shares, halves = (tuple(float(np.clip(one + by, 0, 1)) for one in ones) for ones in (self.shares, self.halves))
-        return Trial(shares, halves, self.still_to_come)
+        return self._replace(shares=shares, halves=halves)
+
+    def stands_for(self, people: int) -> bool:
+        """Return whether so many people are few enough for the trial to tell what they would add."""
+        return people <= _MANY_TIMES * self.people
 
 
 def tried(method: Method, known: PublicLabels, people: int, *, folds: int | None = None, deals: int = _DEALS) -> Trial:
@@ -82,7 +89,7 @@ def tried(method: Method, known: PublicLabels, people: int, *, folds: int | None
             if folds is None:
                 half = people_of_trial[: max(1, taught // 2)]
                 halves.append(_right(student(half, noise, scores), known, held_out) + to_add)
-    return Trial(tuple(shares), tuple(halves or shares), STILL_TO_COME if people > taught else 0.0)
+    return Trial(tuple(shares), tuple(halves or shares), STILL_TO_COME if people > taught else 0.0, taught)
 
 
 def labels_alone(known: PublicLabels) -> Trial | None:

@@ -10,6 +10,7 @@ from tutelage.privacy import PrivacyUnit, PublicEpsilon, round_up
 from tutelage.reporting.meaning import Verdict, bayes_factor, verdict
 
 LARGE_EPSILON, _HUGE_EPSILON = 5.0, 10.0
+_LEAST_GAIN = 0.005  # about the standard error of a difference on 2,000 rows
 _MOST_NAMED = 8  # classes in one finding
 _PEOPLE_PER_TEACHER = 3  # exp(−3) is the share of shards that a keyed hash then leaves empty
 _SEVERITIES = ("warning", "danger")
@@ -96,12 +97,14 @@ _REASONS: dict[str, tuple[Literal["warning", "danger"], str]] = {
     "no-better-than-majority": (
         "warning",
         "The {goal} of the student is {share:.2%} on the public labeled rows, and that of naming one class for all "
-        "rows is {majority:.2%}. The student is useless. Ask more queries, add less noise, or train other teachers.",
+        "rows is {majority:.2%}. A student that gains less than half a point is useless. Use more people or a larger "
+        "ε, or another method.",
     ),
     "no-better-than-public-labels": (
         "warning",
         "The {goal} of the student on the public labeled rows is {share:.2%}. A model trained on public labels alone "
-        "reaches {public:.2%} and spends no budget. Publish that model instead, or use more people or a larger ε.",
+        "reaches {public:.2%} and spends no budget, and a gain of less than half a point may be chance. Publish that "
+        "model instead, or use more people or a larger ε.",
     ),
     "not-checked": (
         "warning",
@@ -260,11 +263,16 @@ def lint(
     if rows and not goals:
         goals = [("accuracy", right / rows, by_public_labels, most / rows)]
     for goal, share, public, majority in goals:
-        if share <= majority:
+        if not is_worth(share, majority):
             objects("no-better-than-majority", goal=goal, share=share, majority=majority)
-        if public is not None and share <= public:
+        if public is not None and not is_worth(share, public):
             objects("no-better-than-public-labels", goal=goal, share=share, public=public)
     return tuple(found)
+
+
+def is_worth(student: float, without: float) -> bool:
+    """Return whether a student is worth a release, by what is reached without one; plans and cards judge by it."""
+    return student >= without + _LEAST_GAIN
 
 
 def verdict_of(epsilon: PublicEpsilon, findings: Sequence[Finding] | None) -> Verdict:
