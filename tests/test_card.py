@@ -299,20 +299,30 @@ def test_all_fifteen_questions_are_answered_or_missing_and_the_first_page_says_i
         "Only the data set owner can make them:\n\n" + "".join(f"- {one}\n" for one in STATEMENTS.values())
     )
     bare, first = bare.split("## Annex")[0], stated.split("## Annex")[0]
-    assert "Verdict on completeness: **incomplete**. 24 of 24 statements are missing: see the end of the annex." in bare
+    assert "on completeness: **incomplete**. 24 of 24 statements are missing: see the end of the annex.\n" in bare
     assert "Verdict on completeness: **complete**. All 24 statements are made." in first
     for topic in STATEMENTS:
         assert f"About {topic}: as agreed." in (first if topic in FIRST_PAGE else stated).replace("\\", "")
     assert "statements are missing" not in stated
+    some = card(statements={"purpose": "Research."}).as_markdown()
+    assert "23 of 24 statements are missing: see the end of the annex. The statements on this card are the data" in some
     assert "Missing statements" not in stated
     assert "--" not in "".join(Outline(card().as_html()).text)  # a flag of the command line
 
 
-def test_the_first_page_says_what_is_left_of_the_budget():
-    used = "| Budget | ε = 3.0 at δ = 1e-05 for all releases; 2.5 is spent"
-    assert f"{used} |" in card().as_markdown()  # its ε is that of the budget
+def test_one_sentence_says_how_the_three_epsilons_of_a_release_belong_together():
+    """Of the release, of the budget that it used, and of what was released so far: 1.2345, 2.5 of 3, and 1.6."""
+    made = full_card(budget={**BUDGET, "so_far": 1.59995})
+    used = "It used 2.5000 of the budget of 3."
+    assert made.usage == f"This release: ε = 1.2345. {used} If you stop here because of what you saw, quote 1.6000."
     could = "If all of it is spent, the attacker guesses right in at most 96 of 100 cases"
-    assert f"{used}. {could} |" in full_card().as_markdown()
+    assert f"| Budget | ε = 3.0 at δ = 1e-05 for all releases. {made.usage} {could} |" in made.as_markdown()
+    without = replace(made, budget={**BUDGET, "so_far": 3.1})
+    assert without.usage == f"This release: ε = 1.2345. {used}"  # the budget covers everything, too
+    of_all = replace(made, epsilon=replace(made.epsilon, epsilon=3.0), alone=made.epsilon)
+    assert of_all.usage.startswith(f"Everything released from this budget: ε = 3.0000. {used} If")
+    seeded = Repeated(NoisyArgmaxLaplace(20.0, 2, PATIENT, simulated=True), 5)
+    assert card(PublicEpsilon(1.0, 1e-5, PATIENT, "a theorem", simulated=True), event=seeded).usage == ""
     whole = full_card(budget={**card().budget, "budget": 2.5, "spent": 2.5}).as_markdown()
     assert "| Budget | ε = 2.5 at δ = 1e-05 for all releases; all of it is spent |" in whole
 
@@ -329,8 +339,8 @@ def test_the_verdict_stands_beside_its_rule():
     tuned = full_card(findings=lint(tuned_on="private"))
     for made, word in ((card(), "weak"), (full_card(), "moderate"), (tuned, "weak")):
         assert f"Verdict on ε: **{word}**." in made.as_markdown()
-    said = "An objection says that ε leaves something out. Objections: tuned on private (danger), see"
-    assert said in tuned.as_markdown()
+    said = "An objection says that ε leaves something out. Objections, with details in the annex: Danger: Settings were"
+    assert f"{said} chosen on private data. Rule" in tuned.as_markdown()
     assert "Objections: none." in full_card(findings=(), statements={}).as_markdown()
 
 

@@ -239,7 +239,7 @@ def test_a_ledger_alone_makes_a_card_of_everything_released(called, charged):
     assert card.budget["head"] in text
     assert ledger.entries == card.budget["entries"] + 1  # which names the folder
     assert [one.code for one in card.findings or ()] == ["not-checked"]  # the ledger does not store all settings
-    assert "Objections: not checked (warning), see the annex." in text
+    assert "Objections, with details in the annex: Warning: The settings were not checked. Rule" in text
     assert called("card", "out", "--ledger", "a.ledger", cwd=charged).returncode == 0
     assert read_card(charged / "out" / "card.json").findings == card.findings
 
@@ -255,8 +255,7 @@ def test_the_publication_of_an_epsilon_is_counted_and_is_no_query(called, charge
     assert card.batches[-1].answers == 0
     assert card.batches[-1].checks > 0
     assert "1 × PublicationTest" in card.mechanism
-    assert [point.queries for point in card.frontier] == [15, 30, 60, 120, 240]
-    assert card.frontier[2].epsilon.epsilon < 5  # of what was asked last, not of the publication
+    assert card.frontier == ()  # two mechanisms labeled the rows, so that no one ε is of more of them
     assert "publishing ε" in (charged / "out" / "card.html").read_text()
     assert str(2**58) not in (charged / "out" / "card.md").read_text()
 

@@ -179,7 +179,7 @@ def test_a_run_is_charged_to_the_ledger_beside_the_private_rows(folder):  # noqa
     third = json.loads(tutelage("run", "config.toml", "--overwrite", "--json", cwd=folder).stdout)["budget"]
     assert third["spent"] > first["spent"]
     card = (folder / "out" / "card.md").read_text()
-    assert f"{round_up(third['spent']):.4f} is spent" in card
+    assert f"It used {round_up(third['spent']):.4f} of the budget of 30." in card
     assert third["head"] in card
 
 

@@ -271,7 +271,7 @@ def test_a_card_says_for_which_change_of_the_data_its_epsilon_holds(finished, tm
         assert beside in text
         assert "This is not the ε of this card" in text
     shown = " ".join((tmp_path / "said.txt").read_text().split())
-    assert f"ε if units only join or leave │ {round_up(fewer):.4f}: covers less, do not quote" in shown
+    assert f"ε for adding or removing one unit │ {round_up(fewer):.4f}: not the published guarantee" in shown
     assert "people who cast ballots" in shown
     assert tutelage("card", "out", cwd=tmp_path).returncode == 0
     assert read_card(tmp_path / "out" / "card.json") == card

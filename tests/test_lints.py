@@ -10,8 +10,9 @@ from tutelage.reporting.lints import lint
 @pytest.mark.parametrize(("settings", "expected"), [
     ({"epsilon": 0.3, "delta": 1e-6, "entities": 60_000, "teachers": 250, "classes": 10, "threshold": 200,
       "stopping": "fixed", "tuned_on": "public", "public_overlap": 0, "mechanism": "confident"}, []),
-    ({"epsilon": 5.0}, []),
-    ({"epsilon": 5.001}, [("epsilon-large", "warning")]),
+    ({"epsilon": 2.944}, []),
+    ({"epsilon": 2.945}, [("epsilon-large", "warning")]),
+    ({"epsilon": 2.944, "delta": 0.01}, [("epsilon-large", "warning")]),
     ({"epsilon": 10.0}, [("epsilon-large", "warning")]),
     ({"epsilon": 10.001}, [("epsilon-too-large", "danger")]),
     ({"epsilon": math.inf}, [("epsilon-too-large", "danger")]),
@@ -43,13 +44,14 @@ def test_a_large_epsilon_is_said_with_its_own_odds_and_neighbors():
     patient = PrivacyUnit("patient_id", NeighboringRelation.ADD_REMOVE_OR_CHANGE_ONE_ENTITY)
     (of_row,), (of_patient,), (bare,) = (lint(epsilon=6.3369, unit=unit) for unit in (row, patient, None))
     assert of_row.reason.startswith(
-        "ε = 6.3369: an outcome may be up to 566 times as likely as it is on neighboring data (the contents of one "
-        "row change; the number of rows is public; unit of privacy: row)."
+        "An attacker may guess right in more than 95 of 100 cases. ε = 6.3369: an outcome may be up to 566 times as "
+        "likely as it is on neighboring data (the contents of one row change; the number of rows is "
+        "public; unit of privacy: row)."
     )
     assert "the rows of one entity are added, removed or changed; unit of privacy: patient_id" in of_patient.reason
     assert "566 times as likely as it is on neighboring data." in bare.reason
     (large,) = lint(epsilon=23.0, unit=row)
-    assert large.code == "epsilon-too-large"
+    assert (large.code, str(large)) == ("epsilon-too-large", "Danger: This guarantee protects almost no one.")
     assert "ε = 23.0: an outcome may be up to 1·10^10 times" in large.reason
 
 
@@ -59,11 +61,9 @@ def test_a_student_without_use_is_objected_to():
     assert "labels no public row of these classes correctly: c (9 rows)." in lost.reason
     lost, no_better = lint(accuracy=[("a", 60, 60), ("b", 40, 0)])
     assert (lost.code, no_better.code) == ("lost-class", "no-better-than-majority")
-    assert (
-        "is 60.00% on the public labeled rows, and that of naming one class for all rows is 60.00%" in no_better.reason
-    )
+    assert "Its accuracy on the public labeled rows is 60.00%, and that of one class 60.00%." in no_better.reason
     (ranked,) = lint(accuracy=[("a", 60, 60), ("b", 40, 1)], goals=[("recall at 5 %", 0.4, 0.41, 0.05)])
-    assert "The recall at 5 % of the student on the public labeled rows is 40.00%" in ranked.reason
+    assert "Its recall at 5 % on the public labeled rows is 40.00%, and that of the other" in ranked.reason
     assert lint(accuracy=[("a", 60, 59), ("b", 40, 2)]) == ()
     assert lint(accuracy=[]) == lint(accuracy=[("a", 0, 0)]) == ()
     (many,) = lint(accuracy=[("a", 30, 30), ("b", 30, 30)] + [(f"x{n}", 1, 0) for n in range(12)])

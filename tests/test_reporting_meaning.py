@@ -86,6 +86,8 @@ def test_cases_are_rounded_upward_by_less_than_one_and_the_verdict_follows_its_p
     most, right = re.search(r"([\d.]+) of 100 cases$", cases(said)), 100 * right_guesses(epsilon, delta)
     assert most is not None
     assert 0 <= float(most[1]) - right + 1e-12 < 1 + 2e-12
+    if 0 < delta < 1:
+        assert (verdict(said).word == "weak") == bool(lint(epsilon=epsilon, delta=delta))
     assert verdict(said).word == ("strong" if right <= 75 else "moderate" if right <= 95 else "weak")
     assert "strong means at most 75 right guesses in 100, moderate at most 95, weak more than 95" in RULE
 

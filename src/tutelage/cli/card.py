@@ -34,7 +34,7 @@ from tutelage.cli.text import (
     require_printable,
     say,
 )
-from tutelage.events import Check, Event, InteractiveCheck, PublicationTest, SummedNoise
+from tutelage.events import CappedArgmaxGaussian, Check, Event, InteractiveCheck, PublicationTest, SummedNoise
 from tutelage.exceptions import ConfigError, InvalidDataError, TutelageError
 from tutelage.ledger.history import History
 from tutelage.privacy import NeighboringRelation, PublicEpsilon
@@ -42,7 +42,7 @@ from tutelage.published import Judged, batches_of, frontier_of
 from tutelage.publishing.proof import proved_card, read_claim
 from tutelage.reporting import PrivacyCard, read_card
 from tutelage.reporting.lints import FROM_CARD, NOISE_FROM_SHARES, NOT_CHECKED, Finding, lint
-from tutelage.reporting.record import STATEMENTS
+from tutelage.reporting.record import NOT_RECORDED, STATEMENTS
 from tutelage.reporting.signature import check_signature, signature_of
 
 _TOPICS = ", ".join(STATEMENTS)
@@ -216,8 +216,11 @@ def _from_ledger(history: History) -> PrivacyCard:
     """Return the card of everything that was released through a ledger."""
     if not history.asked:
         raise InvalidDataError("The ledger contains no release yet, so there is nothing to report. Ask queries first.")
-    event, queries, now = history.released, sum(batch.queries for batch in history.asked), history.state
+    event, now, batches = history.released, history.state, batches_of(history)
     guarantee = now.guarantee()
+    queries = sum(batch.queries for batch in batches)
+    asked = {charge.event for charge in history.asked}
+    of_one_mechanism = queries and len(asked) == 1 and not isinstance(*asked, CappedArgmaxGaussian)
     kinds = "; ".join(f"{part.times:,} × {_settings(part.event)}" for part in event.flatten())
     return PrivacyCard(
         epsilon=guarantee,
@@ -229,16 +232,16 @@ def _from_ledger(history: History) -> PrivacyCard:
         queries=queries,
         answered=None,
         teachers=None,
-        selection="not stated",
+        selection=NOT_RECORDED,
         classes=(),
         features=(),
-        feature_map="not stated",
-        student="not stated",
+        feature_map=NOT_RECORDED,
+        student=NOT_RECORDED,
         student_accuracy=None,
         evaluation_rows=0,
         budget=now.as_dict(),
-        batches=batches_of(history),
-        frontier=frontier_of(history.asked[-1].event, queries, now.delta),
+        batches=batches,
+        frontier=frontier_of(*asked, queries, now.delta) if of_one_mechanism else (),
         findings=(NOT_CHECKED, *_objections(event, guarantee, None, Judged())),
         versions={"tutelage": version("tutelage")},
         created=today(),

@@ -21,8 +21,7 @@ from tutelage.exceptions import ConfigError, TutelageError
 from tutelage.goals import Goal
 from tutelage.ledger.ledger import DEFAULT_DELTA
 from tutelage.preflight import like_ids, named_like_id
-from tutelage.privacy import round_up
-from tutelage.reporting.meaning import right_guesses
+from tutelage.reporting.meaning import guesses
 from tutelage.tables import TABLE_FILES, Table, is_number, read_table, require_same_types
 
 _EACH_ROW, _NONE, _ADVISE, _SECRET, _ONCE = "each row", "none", "advise", "private", "once"
@@ -262,7 +261,7 @@ def _text(sections: dict[str, dict[str, Any]], base: Path) -> str:
     _look(config_of(sections, base))
     lines = ["# Written by `tutelage init`. Paths are relative to this file; docs/configuration.md has all settings."]
     privacy = sections["privacy"]
-    right = _right(privacy.get("epsilon") or privacy["budget"], privacy["delta"])
+    right = guesses(privacy.get("epsilon") or privacy["budget"], privacy["delta"])
     for name, section in sections.items():
         lines += [f"\n[{name}]"] if section else []
         for key, value in section.items():
@@ -416,12 +415,8 @@ def _releases(value: str | int) -> int | None:
     return int(value)
 
 
-def _right(epsilon: float, delta: float = DEFAULT_DELTA) -> str:
-    return f"{round_up(100 * right_guesses(epsilon, delta), 1):g}"
-
-
 def _advice() -> str:
-    cases = ", ".join(f"{_right(epsilon)} at ε = {epsilon:g}" for epsilon in (0.1, 0.5, 1, 2, 3))
+    cases = ", ".join(f"{guesses(epsilon, DEFAULT_DELTA)} at ε = {epsilon:g}" for epsilon in (0.1, 0.5, 1, 2, 3))
     return (
         "Suppose an attacker knows all other records, and guesses which of two equally likely versions of one record "
         f"is true. Of 100 guesses, 50 are right without a release, and with it at most {cases}. Start from the harm of "

@@ -55,7 +55,8 @@ from tutelage.publishing import Proposal
 from tutelage.publishing.proof import claim_of
 from tutelage.publishing.recording import record_of
 from tutelage.reporting import PrivacyCard, read_card
-from tutelage.reporting.lints import LARGE_EPSILON, Finding, lint
+from tutelage.reporting.lints import Finding, lint
+from tutelage.reporting.meaning import strength
 
 _CHECKPOINTS, _VOTES_FILE, _CARD = "checkpoints", "private-votes.npz", "card.json"
 _FILED = "private-votes-{}.npz"  # by the ledger's entry under which they were released
@@ -263,7 +264,9 @@ def _planned_epsilon(settings: RunConfig, data: RunData) -> float | None:
     event = method.event(Sizes(n_classes=len(data.classes), n_public=pool, unit=ONE_TEACHER, bins=bins))
     bound = data_independent.rdp(event).to_epsilon(settings.delta).epsilon
     # Only a large ε is objected to, so the tighter bound, which takes seconds, is for those alone.
-    return bound if bound <= LARGE_EPSILON else data_independent.epsilon(event, settings.delta).epsilon
+    return (
+        bound if strength(bound, settings.delta) != "weak" else data_independent.epsilon(event, settings.delta).epsilon
+    )
 
 
 def _card(settings: RunConfig, data: RunData, model: Any, proposal: Proposal | None) -> PrivacyCard:
@@ -342,11 +345,14 @@ def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
     row(settings.chosen.voters, _number_of_voters(model, card.teachers))
     row("privacy unit", card.epsilon.unit.name)
     if card.if_added_or_removed is not None:
-        row("ε if units only join or leave", f"{round_up(card.if_added_or_removed):.4f}: covers less, do not quote")
+        weaker = round_up(card.if_added_or_removed)
+        row("ε for adding or removing one unit", f"{weaker:.4f}: not the published guarantee")
     console = plain_console()
     if settings.published:
         console.print(_comparison(settings.published, card))
     console.print(table)
+    if card.usage:
+        console.print(card.usage, highlight=False)
     if model.remembered_ and not card.queries:
         console.print("The sums were released before. They are the same, and nothing was spent on them.")
     elif model.remembered_:
@@ -359,8 +365,8 @@ def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
             soft_wrap=True,
         )
     console.print(f"Ledger: {_shown(settings.ledger)}", soft_wrap=True)
-    if card.findings:
-        console.print("Objections on the card: " + ", ".join(f"{f.code} ({f.severity})" for f in card.findings))
+    for finding in card.findings or ():
+        console.print(f"Objection on the card: {finding}", highlight=False)
     names = ("card.html", "card.md", _CARD)
     console.print("Card: " + ", ".join(str(_shown(settings.folder / name)) for name in names))
     if card.missing and settings.dataset is None:

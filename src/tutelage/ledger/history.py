@@ -11,7 +11,16 @@ from typing import Any, NamedTuple, Self, final
 from tutelage._internal.bars import Bar, Bars
 from tutelage._internal.html import fragment
 from tutelage.accounting.filter import Accounting, Filter, epsilon_so_far, filter_of
-from tutelage.events import Check, Event, PublicationTest, Repeated, counted, event_from_dict, event_of
+from tutelage.events import (
+    CappedArgmaxGaussian,
+    Check,
+    Event,
+    PublicationTest,
+    Repeated,
+    counted,
+    event_from_dict,
+    event_of,
+)
 from tutelage.exceptions import InvalidDataError, LedgerError, LedgerTamperedError, PublicationsExhaustedError
 from tutelage.ledger.entries import Checkpoint, Entry, Kind, Raise
 from tutelage.ledger.store import Transaction
@@ -154,7 +163,11 @@ class Charge(NamedTuple):
         """How many queries were reserved, or answered by capped votes; 0 for the publication of an ε."""
         if self.reserved.is_publication:
             return 0
-        return max(self.reserved.content["queries"], 0 if self.settled is None else self.settled.content["answers"])
+        answers = 0 if self.settled is None else self.settled.content["answers"]
+        # The one event that stands for all capped votes is no query.
+        return (
+            answers if isinstance(self.event, CappedArgmaxGaussian) else max(self.reserved.content["queries"], answers)
+        )
 
     @property
     def cost(self) -> int:

@@ -1,5 +1,6 @@
 """Objections of a privacy officer: settings under which ε protects less than it seems, and useless students."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, final
@@ -7,10 +8,11 @@ from typing import Any, Literal, final
 from tutelage._internal.validation import integer_at_least, number_between, number_of_votes, probability
 from tutelage.exceptions import InvalidParameterError
 from tutelage.privacy import PrivacyUnit, PublicEpsilon, round_up
-from tutelage.reporting.meaning import Verdict, bayes_factor, verdict
+from tutelage.reporting.meaning import Verdict, bayes_factor, strength, verdict
 
-LARGE_EPSILON, _HUGE_EPSILON = 5.0, 10.0
+_HUGE_EPSILON = 10.0
 _LEAST_GAIN = 0.005  # about the standard error of a difference on 2,000 rows
+_SENTENCE = re.compile(r"(?<=\.) (?=[A-Zε])")  # between two sentences of a reason
 _MOST_NAMED = 8  # classes in one finding
 _PEOPLE_PER_TEACHER = 3  # exp(−3) is the share of shards that a keyed hash then leaves empty
 _SEVERITIES = ("warning", "danger")
@@ -34,43 +36,47 @@ _UNCOUNTED = (
 _REASONS: dict[str, tuple[Literal["warning", "danger"], str]] = {
     "epsilon-too-large": (
         "danger",
-        "{meaning} This guarantee protects almost no one. Ask fewer queries, add noise, or train more teachers.",
+        "This guarantee protects almost no one. {meaning} Choose a smaller ε: add noise, or release less.",
     ),
-    "epsilon-large": ("warning", "{meaning} Ask fewer queries, add noise, or train more teachers."),
+    "epsilon-large": (
+        "warning",
+        "An attacker may guess right in more than 95 of 100 cases. {meaning} Choose a smaller ε: add noise, or release "
+        "less.",
+    ),
     "delta-too-large": (
         "danger",
-        "δ = {delta:g} is at least 1/n for n people: publishing all rows of one random person would satisfy the "
+        "δ = {delta:g} is at least 1/n for n people. Publishing all rows of one random person would satisfy the "
         "guarantee. Choose δ well below 1/n.",
     ),
     "teachers-without-rows": (
         "warning",
-        "There are fewer than {least} people per teacher: at least one teacher in twenty has no row and abstains, and "
+        "There are fewer than {least} people per teacher. At least one teacher in twenty has no row and abstains, and "
         "noise may outweigh the other teachers. Train fewer teachers.",
     ),
     "threshold-above-teachers": (
         "danger",
-        "The threshold of {threshold:g} votes is above the {teachers:,} teachers: only noise can pass the check, and "
+        "The threshold of {threshold:g} votes is above the {teachers:,} teachers. Only noise can pass the check, and "
         "every query spends budget. Choose a threshold below the number of teachers.",
     ),
     "threshold-passes-always": (
         "warning",
-        "The threshold of {threshold:g} votes is at most {teachers:,}/{classes}, which some class always has if all "
-        "teachers vote: the check spends budget and rejects nothing. Raise the threshold, or use gnmax.",
+        "The threshold of {threshold:g} votes is at most {teachers:,}/{classes}. Some class always has so many if all "
+        "teachers vote, so the check spends budget and rejects nothing. Raise the threshold, or use gnmax.",
     ),
     "stopped-by-votes": (
         "danger",
-        "A cost that depends on the votes decided when to stop: the number of labels reveals votes, and ε does not "
+        "A cost that depends on the votes decided when to stop. The number of labels reveals votes, and ε does not "
         "count this. Stop after a number of queries that is fixed in advance, or by the worst-case cost.",
     ),
     "tuned-on-private": (
         "danger",
-        "Settings were chosen by private votes or private accuracy: every look was a release that ε does not count. "
+        "Settings were chosen on private data. Every look was a release that ε does not count. "
         "Choose settings on public data (tutelage plan), or spend budget on every try.",
     ),
     "public-overlaps-private": (
         "danger",
-        "Some public rows equal private rows: public rows are not protected at all, and teachers have seen their "
-        "labels. Remove these rows from the public data.",
+        "Some public rows equal private rows. Public rows are not protected at all. Remove these rows from the public "
+        "data.",
     ),
     "refusals-overridden": (
         "danger",
@@ -80,36 +86,35 @@ _REASONS: dict[str, tuple[Literal["warning", "danger"], str]] = {
     ),
     "classes-from-private-labels": (
         "warning",
-        "The class values were read from the private labels, and ε does not count what they reveal: a class that only "
+        "The class values were read from the private labels. ε does not count what they reveal: a class that only "
         "one person has reveals that person. Declare the classes from public knowledge.",
     ),
     NOISE_FROM_SHARES: (
         "warning",
-        "Each hospital adds a part of the noise. ε holds only if {shares} of the hospitals that took part keep their "
-        "part secret, the three computing parties follow the protocol, and no two of them combine their data. Choose "
-        "computing parties from different organizations, and name them on the card.",
+        "ε holds only if {shares} of the hospitals that took part keep their part of the noise secret, the three "
+        "computing parties follow the protocol, and no two of them combine their data. Choose computing parties from "
+        "different organizations, and name them on the card.",
     ),
     "lost-class": (
         "warning",
-        "The student labels no public row of these classes correctly: {lost}. Few teachers know a rare class, and "
-        "noise outvotes them. Ask about more rows of the class, or merge it with another class.",
+        "The student labels no public row of these classes correctly: {lost}. Noise hides classes of few people. "
+        "Merge the class with another, or use more people or a larger ε.",
     ),
     "no-better-than-majority": (
         "warning",
-        "The {goal} of the student is {share:.2%} on the public labeled rows, and that of naming one class for all "
-        "rows is {majority:.2%}. A student that gains less than half a point is useless. Use more people or a larger "
-        "ε, or another method.",
+        "The student gains less than half a point over naming one class for all rows. Its {goal} on the public labeled "
+        "rows is {share:.2%}, and that of one class {majority:.2%}. Use more people or a larger ε, or another method.",
     ),
     "no-better-than-public-labels": (
         "warning",
-        "The {goal} of the student on the public labeled rows is {share:.2%}. A model trained on public labels alone "
-        "reaches {public:.2%} and spends no budget, and a gain of less than half a point may be chance. Publish that "
-        "model instead, or use more people or a larger ε.",
+        "The student gains less than half a point over a model of public labels alone, which spends no budget. Its "
+        "{goal} on the public labeled rows is {share:.2%}, and that of the other model {public:.2%}, which may be "
+        "chance. Publish that model instead, or use more people or a larger ε.",
     ),
     "not-checked": (
         "warning",
         "The settings were not checked. A ledger does not store whether settings were tuned on private rows, whether "
-        "public rows are private, or how many people there are.",
+        "private rows are among the public data, or how many people there are.",
     ),
 }
 
@@ -145,6 +150,10 @@ class Finding:
                 raise InvalidParameterError(f"`{name}` of Finding must be text. Got a {kind}.")
         if self.severity not in _SEVERITIES:
             raise InvalidParameterError("`severity` of Finding must be warning or danger.")
+
+    def __str__(self) -> str:
+        """Return the fault alone, as the first page of a card and a screen show it."""
+        return f"{self.severity.capitalize()}: {_SENTENCE.split(self.reason)[0]}"
 
     @classmethod
     def of(cls, code: str, **values: Any) -> "Finding":
@@ -228,7 +237,7 @@ def lint(
     def objects(code: str, **values: Any) -> None:
         found.append(Finding.of(code, **values))
 
-    if epsilon is not None and epsilon > LARGE_EPSILON:
+    if epsilon is not None and strength(epsilon, delta or 0.0) == "weak":
         code = "epsilon-too-large" if epsilon > _HUGE_EPSILON else "epsilon-large"
         objects(code, meaning=_odds(epsilon, unit))
     if delta is not None and entities is not None and delta * entities >= 1:

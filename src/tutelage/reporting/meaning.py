@@ -7,7 +7,8 @@ from tutelage.privacy import PublicEpsilon, round_up
 
 _BEYOND_WORDS = 0.9995  # of 100 guesses, all but a twentieth of one
 _WHOLE_NUMBERS = 0.99  # up to here, a bound is read aloud as a whole number of 100
-_STRONG, _MODERATE = 0.75, 0.95  # right guesses: ε ≤ 1.09 and ε ≤ 2.94 for a small δ
+# The most right guesses of each strength: ε ≤ 1.09 and ε ≤ 2.94 for a small δ. Beyond them, a guarantee is weak.
+_STRENGTHS = (("strong", 0.75), ("moderate", 0.95))
 _MOST_DECIMALS = 9
 _Z = 1.96  # of a 95 % interval
 RULE = (
@@ -29,9 +30,13 @@ def verdict(epsilon: PublicEpsilon, uncounted: tuple[str, ...] = ()) -> Verdict:
         return Verdict("none", "The noise was simulated, so there is no guarantee.")
     if uncounted:
         return Verdict("weak", "An objection says that ε leaves something out.")
-    right = right_guesses(epsilon.epsilon, epsilon.delta)
-    word = "strong" if right <= _STRONG else "moderate" if right <= _MODERATE else "weak"
-    return Verdict(word, "")
+    return Verdict(strength(epsilon.epsilon, epsilon.delta), "")
+
+
+def strength(epsilon: float, delta: float) -> str:
+    """Return how strong a guarantee is by its right guesses alone: strong, moderate or weak."""
+    right = right_guesses(epsilon, delta)
+    return next((word for word, most in _STRENGTHS if right <= most), "weak")
 
 
 def claim(epsilon: PublicEpsilon) -> str:
@@ -41,12 +46,13 @@ def claim(epsilon: PublicEpsilon) -> str:
 
 def cases(epsilon: PublicEpsilon) -> str:
     """Return the largest share of right guesses in words, rounded upward: at most 63 of 100 cases."""
-    most = _most(epsilon)
+    most = guesses(epsilon.epsilon, epsilon.delta)
     return "up to 100 of 100 cases" if most == "100" else f"at most {most} of 100 cases"
 
 
-def _most(epsilon: PublicEpsilon) -> str:
-    right = right_guesses(epsilon.epsilon, epsilon.delta)
+def guesses(epsilon: float, delta: float) -> str:
+    """Return the largest number of right guesses in 100, rounded upward; the one rounding of all pages and screens."""
+    right = right_guesses(epsilon, delta)
     if right > _BEYOND_WORDS:
         return "100"
     return f"{math.ceil(100 * right)}" if right <= _WHOLE_NUMBERS else percent(right)
@@ -66,10 +72,9 @@ def advantage(epsilon: float, delta: float) -> float:
     return min(1.0, math.tanh(epsilon / 2) + 2 * delta * math.exp(-epsilon) / (1 + math.exp(-epsilon)))
 
 
-def printed_advantage(epsilon: PublicEpsilon) -> float:
-    """Return the advantage, rounded upward so that what is left to 1 survives."""
-    share = advantage(epsilon.epsilon, epsilon.delta)
-    return min(1.0, round_up(share, _digits_for_bound(share, 3)))
+def points(epsilon: PublicEpsilon) -> str:
+    """Return the advantage in percentage points, rounded upward."""
+    return percent(advantage(epsilon.epsilon, epsilon.delta))
 
 
 def right_guesses(epsilon: float, delta: float) -> float:
@@ -82,7 +87,8 @@ def percent(share: float) -> str:
 
     Digits are shown until what is left to 100 has two of its own, so that rounding does not raise the odds.
     """
-    digits = _digits_for_bound(100 * share, 1, 100.0)
+    left = 100 - 100 * share
+    digits = 1 if left <= 0 else max(1, min(_MOST_DECIMALS, math.ceil(-math.log10(left / 50))))
     return f"{min(100.0, round_up(100 * share, digits)):.{digits}f}"
 
 
@@ -110,13 +116,3 @@ def interval(right: int, rows: int) -> tuple[float, float]:
     middle = (share + _Z**2 / (2 * rows)) / (1 + _Z**2 / rows)
     half = _Z * math.sqrt(share * (1 - share) / rows + _Z**2 / (4 * rows**2)) / (1 + _Z**2 / rows)
     return max(0.0, middle - half), min(1.0, middle + half)
-
-
-def _digits_for_bound(value: float, least: int, whole: float = 1.0) -> int:
-    """Return with how many decimals a bound below `whole` is rounded upward, so that what is left of it survives.
-
-    One unit of the last digit is at most a fiftieth of what is left: 99.82 of 100 becomes 99.823, not 99.9. At least
-    `least` decimals are shown.
-    """
-    left = whole - value
-    return least if left <= 0 else max(least, min(_MOST_DECIMALS, math.ceil(-math.log10(left / 50))))

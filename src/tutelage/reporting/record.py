@@ -18,6 +18,7 @@ from tutelage.events import (
     Event,
     NoisyBallot,
     NoisySumGaussian,
+    PublicationTest,
     RandomizedResponse,
     Repeated,
     Single,
@@ -28,7 +29,7 @@ from tutelage.exceptions import InvalidParameterError, NotPublishableError
 from tutelage.privacy import NeighboringRelation, PublicEpsilon, round_up
 from tutelage.reporting.lints import NOISE_FROM_SHARES, Finding
 from tutelage.reporting.meaning import interval
-from tutelage.reporting.render import signed
+from tutelage.reporting.render import counted, signed
 
 # Statements that only the people behind the data can make, in their own words, for a card to quote: the topics
 # of the first page, then those of the annex. A topic is in files, so it is never renamed.
@@ -46,7 +47,7 @@ FIRST_PAGE = {
 }
 STATEMENTS = {
     **FIRST_PAGE,
-    "public_data": "the public rows, their source, and why they may be public",
+    "public_data": "the public rows or the schema, their source, and why they may be public",
     "collection": "why the private data were collected, on which legal basis, and how long they are kept",
     "leaves_site": "what leaves each site, and how",
     "trust": "who is trusted with what: data set owners, operators, other sites, cloud providers",
@@ -55,12 +56,13 @@ STATEMENTS = {
     "side_channels": "measures against side channels",
     "access": "how private files are secured, and who may read them",
     "withdrawal": "what happens if a site drops out or is dishonest, or a person withdraws consent",
-    "overlap": "how private rows were searched for among the public rows",
+    "overlap": "how private rows were searched for in the public data",
     "fairness": "which groups are served worse, and what was done about it",
     "other_releases": "other releases from the same private data",
     "legal": "the legal assessment: where it is kept, and its conclusion",
     "exit": "how the software was obtained and can be rebuilt, and which network it may reach",
 }
+NOT_RECORDED = "not stated"  # of what a ledger does not record; in files
 _BLANK_LETTERS = "\u115f\u1160\u3164\uffa0"  # letters that show nothing
 _LONGEST = 4000
 _MOST = 1e15  # whole numbers up to it are floats exactly
@@ -433,19 +435,53 @@ class CardRecord:
         return "federated" if found or any(isinstance(part, SummedNoise) for part in parts) else "central"
 
     @property
+    def of_ledger(self) -> bool:
+        """Whether the card was made of a ledger alone, which records no student."""
+        return self.student == NOT_RECORDED
+
+    @property
     def releases_sums(self) -> bool:
         """Whether noisy sums of ballots were released, and no votes on single rows."""
         return all(isinstance(part.event.without_shares(), NoisySumGaussian) for part in self.event.flatten())
 
     @property
     def sums(self) -> int:
-        """How many noisy sums this release consists of."""
-        return sum(part.times for part in self.event.flatten()) if self.releases_sums else 0
+        """How many noisy sums were released."""
+        return self._times(NoisySumGaussian)
+
+    @property
+    def contents(self) -> str:
+        """What was released through a ledger, in words; what was interrupted counts as released."""
+        named = (
+            (self.queries, "label of a public row", "labels of public rows"),
+            (self.sums, "noisy sum of ballots", "noisy sums of ballots"),
+            (self._times(PublicationTest), "test of a smaller ε", "tests of a smaller ε"),
+        )
+        found = " and ".join(counted(number, one, more) for number, one, more in named if number)
+        most = "at most " if self.queries or self.budget.get("unsettled") else ""
+        return most + (found or "no label yet")
+
+    def _times(self, kind: type[Event]) -> int:
+        parts = self.event.flatten()
+        return sum(part.times for part in parts if isinstance(part.event.without_shares(), kind))
 
     @property
     def spending(self) -> Spending:
         """The budget as every page prints it."""
         return Spending.of(self.budget["budget"], self.budget["spent"])
+
+    @property
+    def usage(self) -> str:
+        """How ε, what is spent of a budget of which some is left, and the ε of what was released so far differ."""
+        spending, so_far = self.spending, self.budget.get("so_far")
+        if not spending.left or self.epsilon.simulated:
+            return ""
+        of = "Everything released from this budget" if self.covers_ledger else "This release"
+        said = f"{of}: ε = {round_up(self.epsilon.epsilon):.4f}. "
+        said += f"It used {spending.spent:.4f} of the budget of {spending.budget:.10g}."
+        if so_far is None or so_far >= spending.budget:
+            return said
+        return f"{said} If you stop here because of what you saw, quote {round_up(so_far):.4f}."
 
     @property
     def spent_on_checks(self) -> float:

@@ -60,7 +60,6 @@ def _environment(form: Form) -> "Environment":
     )  # fmt: skip
     environment.globals |= {"form": form, "rule": meaning.RULE}
     environment.filters |= {
-        "advantage": meaning.printed_advantage,
         "anchor": lambda title: title.lower().replace(" ", "-"),
         "bayes_factor": meaning.bayes_factor,
         "cases": meaning.cases,
@@ -72,6 +71,7 @@ def _environment(form: Form) -> "Environment":
         "short": "{:.10g}".format,
         "line": lambda block: Markup(" ".join(block.split())),  # noqa: S704  a block is escaped already
         "one_in": meaning.one_in,
+        "points": meaning.points,
         "up": round_up,
     }
     return environment
