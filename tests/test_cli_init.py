@@ -82,6 +82,7 @@ def test_with_flags_nothing_is_asked_and_the_file_runs(changed, folder, called):
     if "people" in changed:
         assert "vector ballots" in succeeded(called("plan", "--for", "my.toml")).stdout
     run = succeeded(called("run", "my.toml"))
+    assert ("no plan was made" in run.stderr) == (changed == {})
     assert "Card: my-results/card.html" in run.stdout
     assert not {path.name for path in folder.iterdir()} & {"private-my.toml"}
     for shown in (made, run):
@@ -248,6 +249,16 @@ def test_each_row_of_a_file_with_ids_needs_a_second_answer_and_ids_are_no_featur
     assert "patient_nbr" not in load_sources(load_config(Path("my.toml"))).features
     kept = succeeded(called("init", *flags(person="each row", ids="keep", output="kept.toml")))
     assert "Column 'patient_nbr' repeats as the id of a person does, and is a feature of the student" in kept.stderr
+
+
+@pytest.mark.parametrize(("typed", "planned"), [("", [Path("stays.toml")]), ("n", [])])
+def test_the_wizard_ends_with_a_plan_or_offers_one(typed, planned, folder, called, monkeypatch):
+    plans = []
+    monkeypatch.setattr("tutelage.cli.plan.plan", lambda configuration: plans.append(configuration))
+    monkeypatch.setattr(sys, "stdin", Terminal("\n".join([*ANSWERS[:-1], "300", typed, ""])))
+    succeeded(called("init"))
+    assert plans == planned
+    assert written("stays.toml")["private"]["people"] == 300
 
 
 @pytest.mark.parametrize("typed", ["n", None])

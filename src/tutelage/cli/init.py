@@ -41,7 +41,7 @@ _COMMENTS = {
     "private.entity": "rows with the same id belong to one person",
     "private.unit": "each row is another person",
     "private.ignore": "ids, and public columns that the private file does not have",
-    "private.people": "about how many, which is public; a plan refuses a run that gains nothing beyond public labels",
+    "private.people": "about how many, which is public; a plan says what a run gains beyond public labels",
     "public.file": "rows that anyone may see",
     "public.schema": "ranges and categories of the columns, in place of public rows",
     "public.label": "public labels, where the student starts",

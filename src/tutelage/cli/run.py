@@ -153,6 +153,11 @@ def _released(
         if found.recommended is None and not (despite_plan or _decided(found)):
             raise ConfigError("Nothing was released, and nothing was spent. To release anyway, pass --despite-plan.")
         settings = with_method(settings, found.parameters(despite_plan=True)["method"])
+    elif settings.method is None and settings.schema is None and data.y_public is not None and data.batches is None:
+        remark(
+            "warning: no plan was made, so this run may gain nothing beyond the public labels. A plan needs `people`, "
+            "about how many people there are, in [private], and `epsilon` or `budget` in [privacy]."
+        )
     for finding in objections_before(settings, data):
         color = colors.RED if finding.severity == "danger" else colors.YELLOW
         say(f"tutelage: {finding.severity}: {finding.reason}", err=True, color=color)
