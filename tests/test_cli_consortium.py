@@ -162,10 +162,41 @@ def test_terms_join_status_and_the_question_have_one_epsilon_and_delta(delta, tm
     present = {one.name: one for one in (*file.draft().members, *(home.identity.member for home in homes))}
     agreed, ledger = file.consortium([*present.values()], 0), Ledger.open(tmp_path / "hospital-0" / "ledger")
     assert taken_from(ledger, agreed.sums().event_from(0)) == takes  # of the question of `serve`
-    for home in homes:  # the second has no budget of its own
+    for home in homes:
         home.join(agreed, agreed.words)
     assert takes in run("status", tmp_path / "hospital-0")
-    assert takes in run("status", tmp_path / "left")
+    assert "ε" not in run("status", tmp_path / "left")  # which has no budget
+
+
+def test_a_second_budget_of_the_same_people_is_told_of_and_refused(folder):
+    join(folder, "hospital-0")
+    own, kept = folder / "hospital-0.csv", folder / "hospital-0" / "ledger"
+    run("new", folder / "terms.toml", "--home", folder / "founded-again", "--mailbox", folder / "mail-again")
+    (folder / "elsewhere").mkdir()
+    some = write(folder / "elsewhere" / "some.csv", rows(0)[:50])
+
+    def again(data: Path, *more: object, home: str = "second") -> tuple[object, ...]:
+        invited = folder / "founded-again" / "invites" / "hospital-0.invite"
+        return "join", invited, "--home", folder / home, *table_of(data), "--each-person-once", *more
+
+    for data in (own, some):
+        said = refused(*again(data))
+        assert (
+            f"People of {data.name} have a budget in {kept}. With this one, they would have ε = 8 at δ = 2e-05" in said
+        )
+        assert "--insist" in said
+        assert not (folder / "second").exists()
+    done = tutelage("consortium", *again(own, "--insist"))
+    assert "they would have ε = 8 at δ = 2e-05" in succeeded(done).stderr
+    assert "they would have" not in done.stdout
+    assert "ε = 12 at δ = 3e-05" in refused(*again(some, home="third"))
+    strangers = write(folder / "strangers.csv", [row | {"patient": f"q{row['patient']}"} for row in rows(0)])
+    Ledger.create(folder / "other.ledger", epsilon=1.0, delta=1e-5, unit=Ledger.open(kept).unit)
+    assert "they would have" not in run(*again(strangers, home="third"))
+    (folder / "other.ledger").rename(folder / "some.csv.ledger")
+    some.rename(folder / "some.csv")
+    own.unlink()  # whose people cannot be told any more
+    assert "ε = 13 at δ = 4e-05" in refused(*again(folder / "some.csv", home="fourth"))
 
 
 def wrong(kind: str) -> list[dict[str, Any]]:

@@ -343,7 +343,7 @@ def test_the_sums_cost_what_those_of_a_fit_do_with_the_noise_of_the_honest(sums)
     whole = Additive(NoisySum(MULTIPLIER)).event_of_sums(sums.public(1).sizes)
     assert [one.event for one in whole.flatten()] == [one.event for one in sums.events]
     assert {one.shares for one in sums.events} == {sums.terms.honest} == {2}
-    cost = sums.terms.epsilon_of_queries(1, 1e-5).epsilon
+    cost = data_independent.epsilon(sums.terms.scheme.event_of(), 1e-5).epsilon
     assert cost == pytest.approx(data_independent.epsilon(whole, 1e-5).epsilon, rel=1e-3)
     assert sums.terms.most_queries() == 1
     asked = first_of(sums)
@@ -366,10 +366,10 @@ def test_the_documented_costs_are_those_of_the_terms(sums):
     multipliers = documented("`noise_multiplier` |")
     assert multipliers == [64, 32, 16, 8, 4, 2]
     terms = [replace(sums.terms, mechanism=NoisySum(each)) for each in multipliers]
-    costs = [each.epsilon_of_queries(1, 1e-5).epsilon for each in terms]
+    costs = [data_independent.epsilon(each.scheme.event_of(), 1e-5).epsilon for each in terms]
     assert documented("ε at δ = 1e-5, all rounds |") == [math.ceil(each * 1e4) / 1e4 for each in costs]
     left = [replace(sums.terms, mechanism=NoisySum(8 * math.sqrt(j / 5))) for j in (5, 4, 3, 2, 1)]
-    costs = [each.epsilon_of_queries(1, 1e-5).epsilon for each in left]
+    costs = [data_independent.epsilon(each.scheme.event_of(), 1e-5).epsilon for each in left]
     assert documented("ε at δ = 1e-5, multiplier 8 |") == [math.ceil(each * 1e4) / 1e4 for each in costs]
 
 

@@ -340,6 +340,15 @@ def test_a_release_follows_from_steps_and_its_student_is_right(play):
     assert play.asked[0].startswith("aggregator asks for release 'first', which takes up to ε = ")
 
 
+def test_the_ledger_of_a_hospital_that_cast_knows_its_people(play):
+    ledger, people = play.members.ledger("hospital-0"), [*map(str, range(PEOPLE))]
+    assert ledger.knows(people) is None
+    play.aggregator.ask_sum("first", play.members.mailbox)
+    play.step("hospital-0")
+    assert ledger.knows(people).all()
+    assert ledger.knows(people[1:]) is None
+
+
 def test_an_operator_is_asked_once_a_process_and_never_for_what_is_paid(play):
     play.aggregator.ask_sum("first", play.members.mailbox)
     serving = play.serving("hospital-0")

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from math import fsum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +23,7 @@ from tutelage.cli.text import AsJson, Html, interruption_says, plain_console, pr
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.federation import Aggregator, Consortium, Home, Identity, Mailbox, Role
 from tutelage.federation.documents import listed
+from tutelage.federation.earlier import earlier_budgets
 from tutelage.federation.entity import given_of
 from tutelage.federation.invites import Invite, Place
 from tutelage.federation.keys import host_and_port
@@ -96,6 +98,7 @@ def join(
     person: Annotated[str | None, Option("--id", help="Hospital: column that says whose row it is.")] = None,
     label: Annotated[str | None, Option(help="Hospital: column with the label.")] = None,
     once: Annotated[bool, Option("--each-person-once", help="Confirm that no person has two rows.")] = False,
+    insist: Annotated[bool, Option("--insist", help="Give people who have a budget already a second one.")] = False,
     new_keys: Annotated[bool, Option("--new-keys", help="Replace lost or stolen keys; the budget stays.")] = False,
 ) -> None:
     """Check the table of a hospital, and make its keys and its budget (hospitals and computing parties)."""
@@ -122,15 +125,21 @@ def join(
             ):
                 raise ConfigError("Name the private table: --data FILE --id COLUMN --label COLUMN.")
             said = _checked_table(draft, data, person, label, once=once, most=file.hospitals[found.name])
-            describe(draft, _budget(folder, file, draft))
+            data = data.resolve()
+            if earlier := earlier_budgets(data, person, folder.resolve().parent):
+                second = _summed(data, earlier, file)
+                if not insist:
+                    raise ConfigError(f"{second} Use the earlier home, or, to give these people both, add --insist.")
+                said = f"{said}\n{second}"
             say(said, err=True)  # of private rows: for the owner, and no output that others may see
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         identity.save(folder)
         if role is Role.ENTITY:
             _make_ledger(folder, file, draft, found.name)
+            describe(draft, folder)
         found.unpack(folder / _KIT)
         mail = found.mailbox or str((folder / _MAIL).resolve())
-        table = None if data is None else str(data.resolve())
+        table = None if data is None else str(data)
         Place(terms=found.terms, mailbox=mail, server=found.server, data=table, id=person, label=label).save(folder)
     say(f"{found.name} has keys{' and a budget' * (role is Role.ENTITY)} in {folder}. Back this folder up.")
     say(f"Next: tutelage consortium serve {folder}")
@@ -231,7 +240,7 @@ def status(home: HomeArgument, html: Html = None, as_json: AsJson = False) -> No
         found = {"fingerprint": terms.fingerprint, "roster": terms.roster, "words": terms.words, "sent": sent}
         print_json({**found, "batches": [each._asdict() for each in batches], "refused": refused})
         return
-    describe(terms, _budget(home, TermsFile.of(place.terms), terms))
+    describe(terms, home)
     accepted = box.accepted(terms)
     waiting = [one.name for one in terms.members if one.name not in accepted]
     say(f"Roster {terms.roster} ({terms.words}) is not accepted yet by {listed(waiting)}." if waiting else "")
@@ -241,8 +250,8 @@ def status(home: HomeArgument, html: Html = None, as_json: AsJson = False) -> No
         say(f"{identifier[:8]} is refused: {reason}", color=colors.YELLOW)
 
 
-def describe(terms: Consortium, budget: Ledger) -> None:
-    """Print the terms, and what a release takes from the budget of a member."""
+def describe(terms: Consortium, home: Path) -> None:
+    """Print the terms, and what a release takes from the budget of a member that has one."""
     # As Text, a name in square brackets is printed as it is, not read as markup.
     table = Table("", "", title=Text(terms.name), title_justify="left", show_header=False)
     row, schema = table.add_row, terms.sums().schema
@@ -255,7 +264,8 @@ def describe(terms: Consortium, budget: Ledger) -> None:
     columns = [f"{name}: {(' to ' if ordered else ', ').join(map(str, one))}" for (name, one), ordered in kinds]
     row("columns", Text("\n".join(columns)))
     row("noise", Text(repr(terms.mechanism)))
-    row("a release takes", taken_from(budget, terms.scheme.event_of()))
+    if (home / _LEDGER).exists():
+        row("a release takes", taken_from(Ledger.open(home / _LEDGER), terms.scheme.event_of()))
     plain_console().print(table)
 
 
@@ -284,13 +294,17 @@ def _require_finished(home: Path) -> None:
 
 
 def _make_ledger(home: Path, file: TermsFile, draft: Consortium, member: str) -> None:
-    Ledger.create(home / _LEDGER, owner=member, **draft.limits(file.privacy.epsilon, file.privacy.delta))
+    given: Any = {"epsilon": file.privacy.epsilon, "delta": file.privacy.delta, "suited_to": draft.scheme.event_of()}
+    Ledger.create(home / _LEDGER, unit=draft.unit, owner=member, **given)
 
 
-def _budget(home: Path, file: TermsFile, terms: Consortium) -> Ledger:
-    """Return the budget of a member; of one that has none, a new budget as the terms say it."""
-    path, given = home / _LEDGER, terms.limits(file.privacy.epsilon, file.privacy.delta)
-    return Ledger.open(path) if path.exists() else Ledger.in_memory(**given)
+def _summed(data: Path, earlier: list[Ledger], file: TermsFile) -> str:
+    """Return what is said of other budgets of the people in a table."""
+    epsilon, delta = (fsum(getattr(one, name) for one in (*earlier, file.privacy)) for name in ("epsilon", "delta"))
+    return (
+        f"People of {data.name} have a budget in {listed([str(one.path) for one in earlier])}. With this one, they "
+        f"would have ε = {epsilon:g} at δ = {delta:g}."
+    )
 
 
 def _kits(home: Path, file: TermsFile, server: str) -> dict[str, dict[str, bytes]]:

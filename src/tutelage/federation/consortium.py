@@ -10,9 +10,8 @@ from typing import Any, Self, cast, final
 
 from tutelage._internal.records import made, parse
 from tutelage._internal.validation import integer_at_least
-from tutelage.accounting import data_independent
 from tutelage.digests import canonical
-from tutelage.events import Event, Repeated
+from tutelage.events import Event
 from tutelage.exceptions import (
     FederationError,
     InvalidDataError,
@@ -30,7 +29,7 @@ from tutelage.federation.terms import Terms
 from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
 from tutelage.mechanisms import ConfidentGNMax, GNMax, NoisySum
-from tutelage.privacy import ONE_ENTITY, PublicEpsilon
+from tutelage.privacy import ONE_ENTITY
 
 _MOST_CLASSES = 2**20
 
@@ -104,14 +103,6 @@ class Consortium(Terms):
         if not isinstance(self.scheme, SharedSums):
             raise FederationError(f"The terms of {self.name!r} are about votes, and not about sums of ballots.")
         return self.scheme
-
-    def epsilon_of_queries(self, queries: int, delta: float) -> PublicEpsilon:
-        """Return the ε of `queries` queries, each spent as if it was labeled, or of a sum with all its rounds."""
-        return data_independent.epsilon(Repeated(self.scheme.event_of(), queries), delta)
-
-    def limits(self, epsilon: float, delta: float) -> dict[str, Any]:
-        """Return what a ledger of a member is made with, so that it holds the most releases."""
-        return {"epsilon": epsilon, "delta": delta, "unit": self.unit, "suited_to": self.scheme.event_of()}
 
     def most_queries(self) -> int:
         """Return how many queries a batch can hold: what is compared and what is sent grows with their number."""

@@ -1,10 +1,8 @@
 """Files of a consortium: written once and whole, and read within a limit."""
 
-import glob
 import os
 import re
 import secrets
-import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -53,7 +51,8 @@ def write_once(path: Path, data: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with held_folder(path.parent) as alone:
             if alone:  # of this name only: others may be written on other machines
-                remove_drafts(path.parent, f".{path.name}.")
+                for left in path.parent.glob(f".{path.name}.*.part"):
+                    left.unlink(missing_ok=True)
             write_new(part, data, 0o644)
             try:
                 put_new(part, path)
@@ -72,15 +71,6 @@ def write_once(path: Path, data: bytes) -> None:
     finally:
         with suppress(OSError):
             part.unlink()
-
-
-def remove_drafts(folder: Path, begins: str) -> None:
-    """Remove the files and folders whose names begin so, which a killed process did not finish."""
-    for left in folder.glob(f"{glob.escape(begins)}*"):
-        if left.is_dir():
-            shutil.rmtree(left, ignore_errors=True)
-        else:
-            left.unlink(missing_ok=True)
 
 
 def require_room(path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tutelage._internal.releases import on_one_day
 from tutelage._internal.typing import IntArray
 from tutelage.ballots import BallotSum
-from tutelage.digests import canonical
+from tutelage.digests import RunningDigest, canonical
 from tutelage.events import Event, Repeated
 from tutelage.exceptions import (
     FederationError,
@@ -116,7 +116,12 @@ class Entity:
                 "spent. Take part in the next release."
             )
         self._home.require_known(asked.opened.people)
-        stay, gone = (None, "") if entity_ids is None else self._ledger.staying(canonical_ids(entity_ids).tolist())
+        stay, gone = None, ""
+        if entity_ids is not None:
+            ids = canonical_ids(entity_ids).tolist()
+            stay, gone = self._ledger.staying(ids)
+            # So that the owner can be told of a second budget of these people.
+            self._ledger.bind(RunningDigest().add_people({*ids}).digest(), changed=True)
         totals = ballots_of(sums, asked, X, y, entity_ids, stay).totals
         # Neither a warning nor a failure to find one may keep an answer back: that would tell the aggregator of a row.
         with suppress(Exception), warnings.catch_warnings():

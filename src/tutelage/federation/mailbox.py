@@ -39,7 +39,6 @@ from tutelage.federation.documents import (
     SIGNATURE_BYTES,
     hexadecimal,
     read_within,
-    remove_drafts,
     write_new,
     write_once,
 )
@@ -487,7 +486,8 @@ class Home:
         final_place.parent.mkdir(mode=0o700, exist_ok=True)
         with held_folder(final_place.parent) as alone:
             if alone:
-                remove_drafts(final_place.parent, ".")
+                for left in final_place.parent.glob(".*"):
+                    shutil.rmtree(left, ignore_errors=True)
             draft = final_place.with_name(f".{batch}.{secrets.token_hex(8)}")
             draft.mkdir(mode=0o700)
             try:

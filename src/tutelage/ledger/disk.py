@@ -1,4 +1,4 @@
-"""What a ledger needs of its disk: exclusive locks, room for the labels of reserved queries, and a folder of its own."""
+"""What a ledger needs of its disk: exclusive locks, room for the labels of reserved queries, and a held folder."""
 
 import errno
 import fcntl
