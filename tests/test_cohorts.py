@@ -19,9 +19,11 @@ import pytest
 
 from processes import forked
 from tutelage import Ledger, PATEClassifier, PATERegressor, SimulationNoise
+from tutelage.accounting import data_independent
+from tutelage.accounting.composition import shift_mu_squared
 from tutelage.boundary import Boundary
 from tutelage.digests import canonical
-from tutelage.events import Composed, Event, NoisySumGaussian
+from tutelage.events import CappedArgmaxGaussian, Composed, Event, NoisyArgmaxGaussian, NoisySumGaussian
 from tutelage.exceptions import (
     BudgetExceededError,
     InvalidParameterError,
@@ -34,6 +36,8 @@ from tutelage.features import Schema
 from tutelage.ledger.entries import Entry
 from tutelage.ledger.store import Transaction
 from tutelage.mechanisms import CappedGNMax, NoisySum
+from tutelage.methods import METHODS as METHODS_OF_ALL
+from tutelage.methods import AdditiveMean, Sizes
 from tutelage.methods.over_releases import Average
 from tutelage.privacy import NeighboringRelation, PrivacyUnit
 from tutelage.tables import Batches
@@ -185,6 +189,39 @@ def live(seed: int, path: Path | None = None) -> Counter[str]:
 
 
 HAPPENS = ("other settings", "raced", "no room", "at the same time", "nobody", "paid", "raised", "withdrew")
+
+
+ORDERS = np.array([1.02, 1.5, 3.0, 10.0, 60.0, 300.0])
+
+
+def on_one_side(event: Event) -> tuple[np.ndarray, float]:
+    """Return the Rényi cost at each order and the μ² of ballots that only one of two neighbors has."""
+    parts = [(part.event, part.times) for part in event.flatten()]
+    assert {type(one) for one, _ in parts} <= {NoisySumGaussian, CappedArgmaxGaussian}
+    renyi = sum(times * data_independent._rdp_if_added(one, ORDERS) for one, times in parts)
+    moved = [(one.sigma, data_independent._moved_if_added(one), times) for one, times in parts]
+    return renyi, sum(times * shift_mu_squared(sigma, distance) for sigma, distance, times in moved)
+
+
+@pytest.mark.parametrize("noise", [0.6, 1.5, 8.0, 200.0])
+@pytest.mark.parametrize("method", [AdditiveMean, *(kind for kind in METHODS_OF_ALL.values() if kind.of_people)])
+def test_a_ballot_on_one_side_costs_at_most_half_of_what_is_charged(method, noise):
+    for more in ({}, {"labeled": True}, {"bins": (5, 9)}):
+        sizes = Sizes(n_classes=2, n_public=60, unit=UNIT, **more)
+        if method.needs_schema != bool(sizes.bins) or (sizes.labeled and not method.takes_labels):
+            continue
+        charged = method().with_noise(noise).event(sizes)
+        renyi, shifts = on_one_side(charged)
+        assert np.all(2 * renyi <= data_independent.rdp_of_three_outcomes(charged, ORDERS).values * (1 + 1e-12))
+        if noise > 2:  # with less, no Gaussian budget holds votes
+            assert 2 * shifts <= data_independent.mu_squared(charged) * (1 + 1e-12)
+
+
+def test_a_ballot_on_one_side_costs_more_than_half_of_other_steps():
+    vote, order = NoisyArgmaxGaussian(0.5, 10, UNIT), np.array([1.1])
+    charged = data_independent.rdp_of_three_outcomes(vote, order).values
+    alone = data_independent._rdp_if_added(vote, order)
+    assert 0.5 * charged < alone < 0.52 * charged
 
 
 def test_nobody_is_charged_too_little_in_random_histories(tmp_path):

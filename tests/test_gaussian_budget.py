@@ -18,7 +18,7 @@ from exact import discrete_gaussian_masses
 from processes import forked
 from test_ledger_tampering import rechained
 from test_vector_ballots import LABELS, PRIVATE, PUBLIC, model
-from tutelage import Ledger
+from tutelage import Ledger, SimulationNoise
 from tutelage._internal.typing import FloatArray
 from tutelage.accounting.composition import epsilon_of_shifts, most_shifts, shift_mu_squared
 from tutelage.accounting.data_independent import epsilon, mu_squared
@@ -257,3 +257,14 @@ def test_a_fit_uses_up_its_epsilon(target, tmp_path):
     assert 0.9998 * target <= fitted.epsilon_.epsilon <= target
     assert 0.9998 * target <= fitted.ledger_.spent <= target
     Ledger.open(tmp_path / "a.ledger").verify()
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="a new ledger with room for more is a Rényi one")
+def test_a_first_sum_that_nearly_fills_its_new_ledger_has_the_noise_of_its_epsilon(tmp_path):
+    path = tmp_path / "new.ledger"
+    fitted = model(epsilon=0.99, budget=1.0, ledger=path, noise=SimulationNoise(0)).fit(
+        PRIVATE, LABELS, X_public=PUBLIC
+    )
+    assert Ledger.open(path).state().accounting == "gaussian"
+    assert 0.98 < fitted.epsilon_ <= 0.99
+    assert fitted.ledger_.remaining == pytest.approx(0.01, rel=0.01)

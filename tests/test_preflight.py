@@ -19,6 +19,8 @@ from sklearn.preprocessing import StandardScaler
 
 from test_cli import configure, refusal, succeeded, write_rows
 from tutelage import Ledger, PATEClassifier, PATERegressor, SimulationNoise
+from tutelage.cli.config import load_config
+from tutelage.cli.sources import build_classifier, check, fit, load_sources
 from tutelage.exceptions import (
     InvalidDataError,
     InvalidParameterError,
@@ -542,6 +544,64 @@ def test_a_column_that_says_the_label_is_told_before_anything_is_spent(tmp_path,
         assert not any(COPIED[:20] in one for one in preflight(rare, IN_PYTHON).warnings)  # by chance
 
 
+# One road for both interfaces is still to come: these tests say what it will do.
+
+
+def table_run(folder: Path, private: Any, public: Any, *more: str) -> Any:
+    """Return a configuration of two csv files, whose label is `ill`."""
+    private.to_csv(folder / "private.csv", index=False)
+    public.to_csv(folder / "public.csv", index=False)
+    lines = ["[private]", 'file = "private.csv"', 'label = "ill"', *more, "[method]", 'name = "noisy-moments"']
+    lines += ["[privacy]", "epsilon = 1", 'ledger = "one.ledger"', "[output]", 'folder = "out"']
+    (folder / "run.toml").write_text("\n".join(lines))
+    return load_config(folder / "run.toml")
+
+
+PUBLIC = ("[public]", 'file = "public.csv"', 'label = "ill"')
+CLASSES = 'classes = ["no", "yes"]'
+
+
+@pytest.mark.xfail(strict=True, raises=LedgerMismatchError, reason="a file names the unit after the column of the ids")
+def test_a_ledger_of_a_configuration_is_that_of_python(tmp_path):
+    settings = table_run(tmp_path, PATIENTS, rows(120, 2), 'entity = "patient"', CLASSES, *PUBLIC)
+    data = load_sources(settings)
+    fit(build_classifier(settings, data, random_state=0), settings, data)
+    model = PATEClassifier(VectorBallots(), epsilon=1.0, classes=["no", "yes"], ledger=tmp_path / "one.ledger")
+    tables = (read_table(tmp_path / name) for name in ("private.csv", "public.csv"))
+    model.check(next(tables), "ill", X_public=next(tables), entity_ids="patient")
+
+
+@pytest.mark.xfail(strict=True, raises=InvalidDataError, reason="Python compares classes with the text of a csv file")
+def test_whole_numbers_are_classes_of_a_csv_file_in_python_as_in_a_configuration(tmp_path):
+    private, public = (frame.assign(ill=(frame["ill"] == "yes").astype(int)) for frame in (rows(300, 1), rows(120, 2)))
+    settings = table_run(tmp_path, private, public, 'unit = "row"', "classes = [0, 1]", *PUBLIC)
+    check(settings, load_sources(settings))
+    tables = (read_table(tmp_path / name) for name in ("private.csv", "public.csv"))
+    model = PATEClassifier(VectorBallots(), epsilon=1.0, classes=[0, 1], unit="row")
+    model.check(next(tables), "ill", X_public=next(tables))
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="a file learns columns from the scored rows, too")
+def test_a_category_of_the_scored_rows_alone_is_no_code(tmp_path):
+    public = rows(120, 2)
+    public.loc[119, "ward"] = "west"
+    last = (*PUBLIC, "evaluate_last = 20")
+    settings = table_run(tmp_path, rows(300, 1), public, 'unit = "row"', CLASSES, *last)
+    assert "west" not in load_sources(settings).columns.kinds["ward"]
+
+
+@pytest.mark.xfail(strict=True, reason="a fit of a configuration does not compare the scored rows with private ones")
+def test_a_fit_refuses_the_scored_rows_that_its_check_refuses(tmp_path):
+    private, last = rows(300, 1), (*PUBLIC, "evaluate_last = 60")
+    public = pd.concat([rows(120, 2), private[:60]])
+    settings = table_run(tmp_path, private, public, 'unit = "row"', CLASSES, *last)
+    data = load_sources(settings)
+    with pytest.raises(PreflightError, match=SHARED):
+        check(settings, data)
+    with pytest.raises(PreflightError, match=SHARED):
+        fit(build_classifier(settings, data, random_state=0), settings, data)
+
+
 def test_noise_that_drowns_all_ballots_is_known_before():
     assert noise_of(None, 1.0, 1e-5) == pytest.approx(7.5, rel=0.05)  # 2 σ of the analytic Gaussian mechanism
     assert noise_of(NoisySum(3.0), None, 1e-5) == 3.0
@@ -556,9 +616,9 @@ def test_a_ledger_of_rows_cannot_become_one_of_people(tmp_path):
     spent = Ledger.open(path).state().spent
     people: Any = fresh(one)
     people.set_params(unit="patient")
-    for check in (people.check, people.fit):
+    for asked in (people.check, people.fit):
         with pytest.raises(LedgerMismatchError, match="A ledger of rows cannot become a ledger of people") as refused:
-            check(PATIENTS, "ill", X_public=rows(120, 2), entity_ids="patient")
+            asked(PATIENTS, "ill", X_public=rows(120, 2), entity_ids="patient")
         assert "Create a new ledger for the people" in str(refused.value)
     assert Ledger.open(path).state().spent == spent
     other = people.set_params(ledger=tmp_path / "people.ledger")
