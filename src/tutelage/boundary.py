@@ -248,7 +248,7 @@ class Boundary:
         with self.ledger.drawing(reservation):
             drawn = request.mechanism.release(ballots, self._noise, predictions)
             if len(drawn.answers) != len(keys):
-                raise LedgerError("The mechanism gives another number of answers than was asked for: all are withheld.")
+                raise LedgerError("The mechanism returned the wrong number of answers, so none were released.")
             answers = dict(zip(keys, drawn.answers, strict=True))
         self.kept.append(Kept(request, ballots, drawn, predictions))
         # The mechanisms of a campaign were charged once, by the campaign.

@@ -136,8 +136,8 @@ def card(
     names = (*CARD, *(() if signer is None else (SIGNATURE,)))
     say("Card: " + ", ".join(str(folder / name) for name in names))
     if made.missing:
-        say(f"{len(made.missing)} of {len(STATEMENTS)} statements are missing: {', '.join(made.missing)}. ", nl=False)
-        say("Add them with --ask, or with --state TOPIC=TEXT.")
+        topics = f"{len(made.missing)} of {len(STATEMENTS)} statements are missing: {', '.join(made.missing)}. "
+        say(f"{topics}Add them with --ask, or with --state TOPIC=TEXT.")
     elif signer is None:
         say(f"Next: tutelage card {folder} --sign NAME.private.json. `tutelage key NAME` makes the key.")
     if signer is not None:
@@ -219,8 +219,8 @@ def _from_ledger(history: History) -> PrivacyCard:
     event, now, batches = history.released, history.state, batches_of(history)
     guarantee = now.guarantee()
     queries = sum(batch.queries for batch in batches)
-    asked = {charge.event for charge in history.asked}
-    of_one_mechanism = queries and len(asked) == 1 and not isinstance(*asked, CappedArgmaxGaussian)
+    first, *others = {charge.event for charge in history.asked}
+    of_one_mechanism = queries and not others and not isinstance(first, CappedArgmaxGaussian)
     kinds = "; ".join(f"{part.times:,} × {_settings(part.event)}" for part in event.flatten())
     return PrivacyCard(
         epsilon=guarantee,
@@ -241,7 +241,7 @@ def _from_ledger(history: History) -> PrivacyCard:
         evaluation_rows=0,
         budget=now.as_dict(),
         batches=batches,
-        frontier=frontier_of(*asked, queries, now.delta) if of_one_mechanism else (),
+        frontier=frontier_of(first, queries, now.delta) if of_one_mechanism else (),
         findings=(NOT_CHECKED, *_objections(event, guarantee, None, Judged())),
         versions={"tutelage": version("tutelage")},
         created=today(),

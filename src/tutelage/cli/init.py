@@ -118,7 +118,7 @@ def init(
 ) -> None:
     """Ask a few questions, and write a configuration for `tutelage run`.
 
-    An option answers its question. Of the private file, only names of columns and the number of rows are shown.
+    Pass an option to skip its question. Only column names and the row count of the private file are shown.
     Existing files are never overwritten.
     """
     given = {name: value for name, value in locals().items() if name != "output"}

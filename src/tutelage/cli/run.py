@@ -65,7 +65,9 @@ _GROUPS = 5  # of cohorts that are named one by one
 
 def run(
     config: Annotated[Path, Argument(help="TOML file with the configuration.", show_default=False)],
-    overwrite: Annotated[bool, Option("--overwrite", help="Replace results, whose budget stays spent.")] = False,
+    overwrite: Annotated[
+        bool, Option("--overwrite", help="Replace the results. The budget that they used is not refunded.")
+    ] = False,
     data_changed: Annotated[
         bool, Option("--data-changed", help="Confirm that the private rows changed. The budget stays the same.")
     ] = False,
@@ -80,7 +82,7 @@ def run(
         ),
     ] = None,
     insist: Annotated[
-        bool, Option("--insist", help="Continue although the rows are refused. The card calls the guarantee weak.")
+        bool, Option("--insist", help="Run although the rows are refused. The card calls the guarantee weak.")
     ] = False,
     despite_plan: Annotated[
         bool, Option("--despite-plan", help="Release even if the plan expects no gain, or cannot tell.")

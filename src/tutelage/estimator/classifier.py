@@ -170,8 +170,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
         Name of the label that the teachers predict: ``"readmitted within 30 days"``. Labels are remembered under this
         name and the class values, so that another label of the same rows is released separately.
     epsilon : float, optional
-        Largest ε of this `fit`; the noise is the least that stays within it. Default: the whole `budget`, or 1; with a
-        `mechanism` that fixes the noise, the ε that follows from it.
+        Privacy budget for this `fit`. The noise is set to the smallest amount that satisfies it. Default: the whole
+        `budget`, or 1; with a `mechanism` that fixes the noise, the ε that follows from it.
     budget : float, optional
         ε of all releases through the `ledger` together, fixed when the ledger is created. Default: `epsilon`.
     releases : int, default=1
@@ -434,7 +434,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         return Intended(run, method, budget, people, public)
 
     def beginning(self, X: Any, y: Any, *, methods: Collection[Method] = (), **more: Any) -> Beginning:
-        """Return how `fit` would begin with rows in memory; refuse what the ledger refuses, if it can be known by then.
+        """Check, without spending anything, how `fit` would begin, and whether the ledger would accept it.
 
         It takes a second: nothing is learned, and no ledger written. The method is the first of `methods` by which the
         release, or an earlier one of its question, was begun; otherwise it is that of `fit`.
