@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from parties import free_ports
 from processes import until
 from test_cli import refusal, succeeded, tutelage
 from tutelage.cli.terms import TermsFile
-from tutelage.federation import Home
+from tutelage.federation import Consortium, Home, Mailbox
 from tutelage.federation.invites import Invite, Place
 from tutelage.federation.serving import taken_from
 from tutelage.ledger import Ledger
@@ -289,6 +290,61 @@ def test_status_says_who_is_missing(folder):
     assert "No roster is accepted yet. Members with keys in the mailbox: none." in run("status", folder / "left")
     run("serve", folder / "left", "--once")
     assert "Members with keys in the mailbox: left." in run("status", folder / "left")
+
+
+def test_verbs_for_another_member_say_which_to_type(folder):
+    join(folder, "hospital-0")
+    for member, words, right in (("registry", ("serve", "--once"), "run"), ("hospital-0", ("run",), "serve")):
+        said = refused(*words, folder / member)
+        assert f"Type: tutelage consortium {right} {folder / member}" in said
+        result = tutelage("consortium", *words, folder / member)
+        assert result.returncode == 2
+
+
+def test_a_member_that_finds_other_words_is_told_what_follows(folder):
+    propose(folder)
+    serve = ("consortium", "serve", str(folder / "hospital-0"), "--once")
+    for words, answer in (((), "n\n"), (("--words", "other words"), "")):
+        command = [sys.executable, "-m", "tutelage", *serve, *words]
+        done = subprocess.run(command, input=answer, capture_output=True, text=True, check=True)
+        said = "Roster 0 was not accepted, so hospital-0 takes no part under it. To be asked again, type the command"
+        assert said in " ".join(done.stderr.split())
+    assert Home(folder / "hospital-0").joined() is None
+
+
+def propose(folder: Path) -> Consortium:
+    """Let a hospital join, and propose a roster with keys of all others that nobody has."""
+    join(folder, "hospital-0")
+    place = Place.load(folder / "hospital-0")
+    file = TermsFile.of(place.terms)
+    own = Home(folder / "hospital-0").identity.member
+    present = {one.name: one for one in (*file.draft().members, own)}
+    roster = file.consortium([*present.values()], 0)
+    Mailbox(place.mailbox).put_roster(roster)
+    return roster
+
+
+def test_a_coordinator_that_lost_its_keys_makes_new_ones_and_keeps_its_budget(folder):
+    home = folder / "registry"
+    before = Home(home).identity.member
+    ledger = (home / "ledger").read_bytes()
+    (home / "registry.private.json").unlink()
+    for verb in ("run", "status"):
+        assert "for a coordinator, `tutelage consortium new TERMS --home HOME`" in refused(verb, home)
+    said = run("new", folder / "terms.toml", "--home", home)
+    assert "registry has new keys" in said
+    assert Home(home).identity.member.signing_key != before.signing_key
+    assert (home / "ledger").read_bytes() == ledger
+    assert "new keys" not in run("new", folder / "terms.toml", "--home", home)
+
+
+def test_a_page_of_a_coordinator_has_all_hospitals(folder):
+    home = folder / "registry"
+    place = Place.load(home)
+    replace(place, server="registry.example.org:8443").save(home)
+    run("status", home, "--html", folder / "page.html")
+    page = (folder / "page.html").read_text()
+    assert all(name in page for name in HOSPITALS)
 
 
 def test_a_name_of_a_release_is_a_name_of_a_folder(folder):

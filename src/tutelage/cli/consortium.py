@@ -76,6 +76,10 @@ def new(
                 f"{terms} must differ from the terms in {home} in [hospitals], [parties] and `coordinator` only. For "
                 "other terms, found another consortium in another folder."
             )
+        if not [*home.glob("*.private.json")]:
+            Home.retire_keys(home)
+            Identity.generate(file.coordinator, Role.AGGREGATOR).save(home)
+            say(f"{file.coordinator} has new keys in {home}, so that all members compare new words.")
     shared = None if mailbox is None else str(mailbox.resolve())
     kits = dict[str, dict[str, bytes]]() if server is None else _kits(home, file, server)
     members = [name for name in file.seats if name != file.coordinator]
@@ -104,6 +108,8 @@ def join(
     """Check the table of a hospital, and make its keys and its budget (hospitals and computing parties)."""
     found = Invite.load(invite)
     file, folder = TermsFile.of(found.terms), home or Path(found.name)
+    if found.name not in file.seats:
+        raise InvalidDataError(f"{invite} is for {found.name!r}, who has no seat in its terms. Ask for another invite.")
     (role, address), draft = file.seats[found.name], file.draft()
     _require_finished(folder)
     if (folder.exists() and any(folder.iterdir())) != new_keys:
@@ -165,7 +171,7 @@ def serve(
         host_and_port(server, "--server")
         kits.move(home / _KIT, server)
     with interruption_says(_STOPPED), _carried(home, place) as wait:
-        serving = _serving(home, place, yes=yes, words=words, patience=patience, listen=listen)
+        serving = _serving(home, place, asks=False, yes=yes, words=words, patience=patience, listen=listen)
         say(f"{serving.home.identity.member.name} takes part. Its mailbox is {place.mailbox}. Ctrl-C ends this.")
         while serving.step() or not once:
             wait()
@@ -191,7 +197,7 @@ def run(
             "rehearsal, add --rehearse."
         )
     with interruption_says(_STOPPED), _carried(home, place) as wait:
-        serving = _serving(home, place, yes=True, words=words, patience=0.0, listen=None)
+        serving = _serving(home, place, asks=True, yes=True, words=words, patience=0.0, listen=None)
         terms = _assembled(serving, file, without or [], wait)
         last = _released(serving, terms, release, wait)
     student = home / _RELEASES / release / "student.skops"
@@ -222,8 +228,9 @@ def status(home: HomeArgument, html: Html = None, as_json: AsJson = False) -> No
     place, terms = Place.load(home), Home(home).joined()
     box = Mailbox(place.mailbox)
     hospitals = [*TermsFile.of(place.terms).hospitals] if terms is None else [one.name for one in terms.entities]
-    if place.server is not None:  # which brings no answers of others, unless they are for this member
-        hospitals = [name for name in hospitals if name == Home(home).identity.member.name]
+    own = Home(home).identity.member.name
+    if place.server is not None and own in hospitals:  # to which the server brings no answers of others
+        hospitals = [own]
     sent = {name: box.sizes_of_answers(name) for name in hospitals}
     if html is not None:
         write_page(html, f"Messages of {TermsFile.of(place.terms).name}", _bars_of(sent))
@@ -392,9 +399,14 @@ def _carried(home: Path, place: Place) -> Iterator[Callable[[], None]]:
         carrier.stop()
 
 
-def _serving(home: Path, place: Place, *, yes: bool, words: str | None, patience: float, listen: str | None) -> Serving:
+def _serving(
+    home: Path, place: Place, *, asks: bool, yes: bool, words: str | None, patience: float, listen: str | None
+) -> Serving:
     """Return a member at work, which asks its operator at the terminal."""
     member, ledger = Home(home), home / _LEDGER
+    if (member.identity.member.role is Role.AGGREGATOR) != asks:
+        which, verb = ("another member", "serve") if asks else ("the coordinator", "run")
+        raise ConfigError(f"{home} is the home of {which}. Type: tutelage consortium {verb} {home}")
 
     def accepts(question: str, proposed: str) -> bool:
         if words is None:

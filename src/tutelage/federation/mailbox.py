@@ -390,8 +390,9 @@ class Home:
         keys = sorted(self._path.glob("*.private.json"))
         if len(keys) != 1:
             raise FederationError(
-                f"{self._path} must hold one private key file, NAME.private.json. It holds {len(keys)}. Make one with "
-                "`tutelage consortium join`."
+                f"{self._path} must hold one private key file, NAME.private.json. It holds {len(keys)}. To "
+                "replace a lost key, type `tutelage consortium join INVITE --home HOME --new-keys`; for a coordinator, "
+                "`tutelage consortium new TERMS --home HOME`."
             )
         self.identity = Identity.load(keys[0])
 

@@ -99,6 +99,10 @@ class Serving:
             return False
         if not self.accepts(question_of(before, after), after.words):
             self._declined.add(after.roster_hash)
+            self._say(
+                f"Roster {after.roster} was not accepted, so {me.name} takes no part under it. To be asked again, type "
+                "the command again."
+            )
             return False
         self.home.join(after, after.words)
         self._say(f"Accepted roster {after.roster}: {after.words}.")
