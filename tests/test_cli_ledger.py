@@ -173,7 +173,10 @@ def test_a_run_is_charged_to_the_ledger_beside_the_private_rows(folder):  # noqa
     assert (found["spent"], found["entries"]) == (first["spent"], first["entries"] + 1)  # which names the folder
     assert json.loads((folder / "out" / "manifest.json").read_text())["head"] == first["head"]
     assert (first["budget"], first["bound"], first["unit"]) == (30.0, True, "patient")
-    assert "Every query was labeled before" in tutelage("run", "config.toml", "--overwrite", cwd=folder).stdout
+    again = " ".join(tutelage("run", "config.toml", "--overwrite", cwd=folder).stdout.split())
+    assert "Every query was labeled before" in again
+    assert f"It used {round_up(first['spent']):.4f} of the budget of 30. If you stop here because of what you" in again
+    assert "Objection on the card: Danger: This guarantee protects almost no one." in again
     assert state(folder, "private.csv.ledger")["spent"] == first["spent"]
     configure(folder, ("delta = 1e-5", "delta = 1e-5\nbudget = 30"), ("sigma = 2.0", "sigma = 3.0"))
     third = json.loads(tutelage("run", "config.toml", "--overwrite", "--json", cwd=folder).stdout)["budget"]

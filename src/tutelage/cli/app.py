@@ -273,7 +273,7 @@ def main() -> None:
         except OSError as error:
             _refuse(1, f"{error.filename or 'a file'}: {error.strerror}.")
         except MemoryError:
-            _refuse(1, "There is not enough memory for this. Use fewer teachers, queries or rows, or a larger machine.")
+            _refuse(1, "There is not enough memory for this. Use fewer rows or queries, or a larger machine.")
         except ModuleNotFoundError as error:
             if "pip install" not in str(error):  # ours say what to install
                 raise

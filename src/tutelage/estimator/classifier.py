@@ -167,7 +167,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         Budget of the private data, which is spent before any noise is drawn. A missing file is created. Queries that
         were labeled before keep their labels and spend nothing. Default: a ledger for this `fit` alone.
     question : str, optional
-        Name of the label that the teachers predict: ``"readmitted within 30 days"``. Labels are remembered under this
+        Name of the label that the student predicts: ``"readmitted within 30 days"``. Labels are remembered under this
         name and the class values, so that another label of the same rows is released separately.
     epsilon : float, optional
         Privacy budget for this `fit`. The noise is set to the smallest amount that satisfies it. Default: the whole
