@@ -525,7 +525,7 @@ def test_a_run_needs_no_public_rows(configured, called):
         ("run", {"more": '[columns]\nage = "number"'}, "[columns] does not go with `schema`"),
         ("run", {"more": '[features]\nmap = "steps"'}, "`map` in [features] does not go with `schema`"),
         ("run", {"more": '[features]\nstudent = "rows"'}, "`student` in [features] does not go with `schema`"),
-        ("run", {"more": '[method]\nname = "noisy-moments"'}, "the method must be Additive. Got NoisyMoments"),
+        ("run", {"more": '[method]\nname = "noisy-moments"'}, "the default: leave the method out. Got NoisyMoments"),
         ("audit", {}, "Only `tutelage run` takes a `schema`"),
         ("plan", {}, "there is one method and nothing to plan: start `tutelage run` straight away, without [method]."),
         ("plan", {"more": '[training]\ngoal = "average_precision"'}, "start `tutelage run` straight away"),

@@ -278,6 +278,7 @@ def test_a_stand_in_is_tried_and_widens_the_interval():
 def test_without_labels_the_interval_is_that_of_other_data_sets():
     told = plan(1.0, people=2000, public_rows=500, classes=2)
     assert told.evidence == "nothing"
+    assert "With a schema in place of public rows, there is nothing to plan" in told.sentences()[-1]
     assert best(told).low < 0.6
     assert best(told).high > 0.9
     assert isinstance(best(told).method, NoisyMoments)

@@ -203,7 +203,10 @@ class Parameters(BaseEstimator):
         elif run.method.needs_schema and self.public is None:
             yield "Additive needs a public schema: `public` of PATEClassifier, in a configuration `schema` in [public]."
         elif self.public is not None and not run.method.needs_schema:
-            yield f"With a public schema, the method must be Additive. Got {type(run.method).__name__}."
+            yield (
+                "With a public schema, the method must be Additive, the default: leave the method out. Got "
+                f"{type(run.method).__name__}."
+            )
         elif self.public is not None:
             extra = {"features": self.features, "student_features": self.student_features}
             for name in (name for name, value in (extra | {"public_fraction": self.public_fraction}).items() if value):

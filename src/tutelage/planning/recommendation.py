@@ -26,7 +26,8 @@ _EVIDENCE = {
     NOTHING: (
         "This is no prediction for your data, because only sizes are known. The interval spans what other data sets "
         "reached with as much noise per class, and classes are assumed to be equally frequent. Pass labeled public "
-        "rows or a stand-in for a prediction."
+        "rows or a stand-in for a prediction. With a schema in place of public rows, there is nothing to plan: start "
+        "`tutelage run` straight away, without [method]."
     ),
 }
 _LEAST_GAIN = 0.0005  # a gain below this is printed as 0.0 points
