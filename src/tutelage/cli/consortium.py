@@ -32,6 +32,7 @@ from tutelage.federation.serving import Rows, Serving, changes_of, made_up_ledge
 from tutelage.federation.sums import REHEARSAL, Round
 from tutelage.ledger import Ledger
 from tutelage.privacy import NeighboringRelation
+from tutelage.reporting.lints import is_worth
 from tutelage.reporting.render import counted
 from tutelage.students.store import write_student
 from tutelage.tables import read_table
@@ -217,8 +218,8 @@ def run(
     for key, value in about.items():
         if isinstance(value, float):
             say(f"{key.replace('_', ' ')}: {100 * value:.1f} %")
-    if about.get("accuracy", 1.0) <= about.get("most_frequent_class", 0.0):
-        say("The student is no better than the most frequent class. Do not use it.", color=colors.YELLOW)
+    if not is_worth(about.get("accuracy", 1.0), about.get("most_frequent_class", 0.0)):
+        say("The student is hardly better than the most frequent class. Do not use it.", color=colors.YELLOW)
     say(f"{state}\nThe student is {student}.")
 
 
