@@ -94,8 +94,23 @@ def test_other_names_of_files_and_folders_are_not_replaced(link, project, called
 def test_no_ledger_is_in_the_folder_that_is_handed_over(ledger, project, called):
     configure(project, ("delta = 1e-5", f'delta = 1e-5\nledger = "{ledger}"'))
     said = refusal(called("run", "config.toml", cwd=project), 2)
-    assert "The ledger must not be in the results folder, which is replaced whole and handed over. Got" in said
+    assert "The ledger must not be in the results folder, which is replaced whole and handed over, nor in its" in said
     assert not (project / "out").exists()
+
+
+@pytest.mark.parametrize(("folder", "ledger"), [
+    ("L.ledger", "L.ledger"), ("x/../L.ledger", "L.ledger"), ("L.ledger/out", "L.ledger"), ("L.ledger-journal", "L.ledger"),
+    ("L.ledger.turn", "L.ledger"), ("out", "private-out"), ("out", "private-out/L.ledger"),
+    ("private.csv.ledger", None), ("private.csv", None), ("private.csv/out", None), ("config.toml", None),
+])  # fmt: skip
+def test_no_output_is_in_the_place_of_another_file(folder, ledger, project, called):
+    """Not even of one that the run would make first: nothing is spent, and nothing is made."""
+    more = "" if ledger is None else f'\nledger = "{ledger}"'
+    configure(project, ('folder = "out"', f'folder = "{folder}"'), ("delta = 1e-5", f"delta = 1e-5{more}"))
+    before = contents(project)
+    refusal(called("run", "config.toml", cwd=project), 2)
+    assert contents(project) == before
+    assert {path.name for path in project.iterdir()} == {"config.toml", "private.csv", "public.csv"}
 
 
 def test_the_ledger_of_a_data_set_is_beside_the_folder(tmp_path, called):

@@ -24,7 +24,7 @@ from tutelage._internal.records import parse
 from tutelage.exceptions import ConfigError, InvalidDataError
 
 _LOCK, _STAGING, _REPLACED = "made-by-tutelage", "staging-", "replaced"
-_OF_LEDGERS = ("-journal", "-wal", "-shm", ".turn")  # that a ledger may have beside it
+OF_LEDGERS = ("-journal", "-wal", "-shm", ".turn")  # that a ledger may have beside it
 _NO_FLAGS = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM, errno.EXDEV)
 _MOST_READ = 2**28  # bytes of the largest file that is checked before it is replaced
 
@@ -67,12 +67,17 @@ def path_of(output: Path) -> Path:
     return Path(os.path.realpath(path.parent)) / path.name
 
 
+def private_path(output: Path) -> Path:
+    """Return the folder beside an output for what is the owner's alone."""
+    return output.with_name(f"private-{output.name}")
+
+
 def check_replaceable(output: Path, kind: Form, *, way_out: str, folder: bool = False) -> None:
     """Refuse an output that exists and was not written by tutelage, or that must not be made."""
     path, what = path_of(output), "a folder" if folder else "a file"
     if not path.name:
         raise ConfigError(f"{output} cannot be written, because it is the root of the disk. To continue, {way_out}.")
-    for suffix in _OF_LEDGERS:
+    for suffix in OF_LEDGERS:
         if path.name.endswith(suffix) and os.path.lexists(path.with_name(path.name.removesuffix(suffix))):
             raise ConfigError(f"{output} is reserved for the ledger of that name. To continue, {way_out}.")
     try:
@@ -102,7 +107,7 @@ class Claim:
     def __init__(self, output: Path, kind: Form, *, way_out: str, folder: bool) -> None:
         self.path = output
         named = output if output.name not in ("", "..") else path_of(output)
-        self.private = named.with_name(f"private-{named.name}")  # for what is the owner's alone
+        self.private = private_path(named)
         self._target, self._kind, self._way_out, self._is_folder = path_of(output), kind, way_out, folder
 
     def check(self) -> None:

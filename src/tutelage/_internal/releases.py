@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self, final
 
 from tutelage._internal.gate import DOCUMENT, LARGEST, read_input, user_path
-from tutelage._internal.outputs import Claim, Form, claimed, path_of, sync_all
+from tutelage._internal.outputs import OF_LEDGERS, Claim, Form, claimed, path_of, private_path, sync_all
 from tutelage._internal.records import FORMAT, AnotherFormatError, Hash, made, named, parse
 from tutelage.exceptions import ConfigError, InvalidDataError
 
@@ -166,11 +166,15 @@ def claimed_folder(
 ) -> AbstractContextManager[Claim]:
     """Hold a folder for this process; refuse one with other files than these, or than its manifest accounts for."""
     folder = user_path(folder)
-    if ledger is not None and path_of(folder) in path_of(ledger).parents:
-        raise ConfigError(
-            f"The ledger must not be in the results folder, which is replaced whole and handed over. Got {ledger}. "
-            f"Move it, or {way_out}."
-        )
+    if ledger is not None:
+        made, budget = path_of(folder), path_of(ledger)
+        private = private_path(made)
+        of_ledger = [budget.with_name(budget.name + suffix) for suffix in ("", *OF_LEDGERS)]
+        if {made, private} & {*of_ledger, *budget.parents} or budget in made.parents:
+            raise ConfigError(
+                "The ledger must not be in the results folder, which is replaced whole and handed over, nor in its "
+                f"place. Got {ledger}. Move it, or {way_out}."
+            )
     what = "card" if {*names} == {*CARD} else kind
     form = Form(f"part of a {what}", partial(_foreign, names=frozenset(names), kind=kind))
     return claimed(folder, form, folder=True, way_out=way_out)
