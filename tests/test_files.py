@@ -1,13 +1,17 @@
 """Arrays in files: what they are is read from their headers, and what nobody can use is never unpacked."""
 
 import io
+import json
 import struct
 import zipfile
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from test_cli import refusal
+from tutelage._internal import extras
+from tutelage._internal.extras import install
 from tutelage._internal.files import read_arrays
 from tutelage.ballots import VoteHistogram
 from tutelage.exceptions import InvalidDataError
@@ -96,3 +100,17 @@ def test_a_file_that_is_replaced_after_its_headers_were_read_is_refused(tmp_path
     np.savez(tmp_path / "votes.npz", counts=np.ones((3000, 2), dtype=int))
     with pytest.raises(InvalidDataError, match="is not a readable npz"):
         arrays["counts"]
+
+
+@pytest.mark.parametrize(("origin", "command"), [
+    (None, "pip install 'tutelage[torch]'"),
+    ({"url": "https://example.org/tutelage.whl", "archive_info": {}}, "pip install 'tutelage[torch]'"),
+    ({"url": "file:///home/my%20code/tutelage", "dir_info": {"editable": True}},
+     "pip install '/home/my code/tutelage[torch]'"),
+    ({"url": "file:///a/tutelage-1-py3-none-any.whl", "archive_info": {}},
+     "pip install '/a/tutelage-1-py3-none-any.whl[torch]'"),
+])  # fmt: skip
+def test_an_extra_is_added_from_where_the_package_was_installed(origin, command, monkeypatch):
+    text = None if origin is None else json.dumps(origin)
+    monkeypatch.setattr(extras, "distribution", lambda _: SimpleNamespace(read_text=lambda _: text))
+    assert install("torch") == command

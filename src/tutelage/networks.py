@@ -1,9 +1,11 @@
 """Neural networks that teachers and students may be made of; needs the torch extra."""
 
+from tutelage._internal.extras import install
+
 try:
     import torch
 except ModuleNotFoundError as error:  # pragma: no cover  an environment without torch
-    raise ModuleNotFoundError("Neural networks need torch: pip install 'tutelage[torch]'.", name="torch") from error
+    raise ModuleNotFoundError(f"Neural networks need torch: {install('torch')}.", name="torch") from error
 
 from collections.abc import Iterator
 from contextlib import contextmanager

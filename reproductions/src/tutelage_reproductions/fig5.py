@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 from threadpoolctl import threadpool_limits
 
+from tutelage._internal.extras import install
 from tutelage._internal.progress import progress_bar
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidDataError
@@ -35,7 +36,7 @@ _CLASSES = 10
 def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
     """Return the accuracies of students by number of samples; `quick` takes fewer samples, seeds and steps."""
     if find_spec("torch") is None:
-        raise InvalidDataError("The students of fig5 are networks, which need torch: pip install 'tutelage[torch]'.")
+        raise InvalidDataError(f"The students of fig5 are networks, which need torch: {install('torch')}.")
     mnist = load_mnist(download=download)
     started = time.perf_counter()
     probabilities = teach(mnist, progress=progress)

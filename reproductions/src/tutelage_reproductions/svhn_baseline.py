@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tutelage._internal.extras import install
 from tutelage.exceptions import InvalidDataError
 from tutelage_reproductions.datasets import ImageSplit, load_svhn, load_svhn_sample
 from tutelage_reproductions.mnist_baseline import Trial, answers_right
@@ -37,7 +38,7 @@ class _Part(NamedTuple):
 def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:  # noqa: ARG001  no work of many steps
     """Return the accuracy on test images; `quick` trains one network for three epochs on 10,000 images."""
     if find_spec("torch") is None:
-        raise InvalidDataError("svhn-baseline is a network, which needs torch: pip install 'tutelage[torch]'.")
+        raise InvalidDataError(f"svhn-baseline is a network, which needs torch: {install('torch')}.")
     from tutelage.networks import TwoConvolutions
     from tutelage.teachers import Network
 

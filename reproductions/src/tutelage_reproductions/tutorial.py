@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy import stats
 
+from tutelage._internal.extras import install
 from tutelage._internal.typing import ABSTAIN, Ballots, FloatArray, IntArray, Matrix
 from tutelage.accounting import Accountant, data_independent
 from tutelage.accounting.pate_bounds import log_q_laplace
@@ -72,7 +73,7 @@ class _Noisy(NamedTuple):
 def reproduce(*, quick: bool, download: bool, progress: bool) -> Record:
     """Return what the tutorial's flow comes to; `quick` asks about fewer images and trains for less long."""
     if find_spec("torch") is None:
-        raise InvalidDataError("The teachers of the tutorial are networks: pip install 'tutelage[torch]'.")
+        raise InvalidDataError(f"The teachers of the tutorial are networks: {install('torch')}.")
     data, size = _data(download=download), _QUICK if quick else _FULL
     started = time.perf_counter()
     ballots = _ballots(data, size, progress=progress)

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tutelage._internal.extras import install
 from tutelage._internal.outputs import NEVER, claimed
 from tutelage.cli.init import configuration
 from tutelage.cli.text import say
@@ -28,7 +29,7 @@ def configuration_form() -> "interactive":
     try:
         from ipywidgets import Dropdown, Layout, Text, interactive
     except ImportError:
-        raise ConfigError("A form needs ipywidgets: pip install 'tutelage[notebook]'.") from None
+        raise ConfigError(f"A form needs ipywidgets: {install('notebook')}.") from None
 
     def field(question: str, kind: Any = Text, **settings: Any) -> Any:
         wide = {"style": {"description_width": "20em"}, "layout": Layout(width="45em")}

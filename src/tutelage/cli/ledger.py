@@ -17,6 +17,7 @@ from rich.text import Text
 from typer import Argument, Option
 
 from tutelage._internal.bars import Bar, Bars
+from tutelage._internal.extras import install
 from tutelage._internal.outputs import claimed, form
 from tutelage._internal.releases import Manifest
 from tutelage.accounting.filter import Accounting
@@ -361,7 +362,7 @@ def identity(key: Path, *, private: bool) -> Any:
 def require_signatures() -> None:
     """Refuse to sign or check where the library for signatures is not installed."""
     if importlib.util.find_spec("cryptography") is None:
-        raise ConfigError("Signatures need cryptography: pip install 'tutelage[federation]'.")
+        raise ConfigError(f"Signatures need cryptography: {install('federation')}.")
 
 
 def opened(file: Path) -> Ledger:

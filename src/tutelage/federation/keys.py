@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self, final
 
+from tutelage._internal.extras import install
 from tutelage._internal.outputs import NEVER, claimed, open_private
 from tutelage._internal.records import made, named, parse, plain
 from tutelage._internal.releases import MANIFEST
@@ -29,7 +30,7 @@ try:
     from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
     from cryptography.x509.oid import NameOID
 except ImportError:
-    raise FederationError("A consortium needs cryptography 47 or later: pip install 'tutelage[federation]'.") from None
+    raise FederationError(f"A consortium needs cryptography 47 or later: {install('federation')}.") from None
 
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 

@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from tutelage._internal.extras import install
 from tutelage._internal.records import made, named, parse
 from tutelage.exceptions import FederationError, InvalidParameterError, shown
 from tutelage.federation.documents import MOST_BYTES_OF_A_DOCUMENT, member_name, read_within, write_new
@@ -188,4 +189,4 @@ def _put(folder: Path, files: dict[str, bytes]) -> None:
 
 def _require_flare() -> None:
     if find_spec("nvflare") is None:
-        raise FederationError("Kits need NVIDIA FLARE: pip install 'tutelage[flare]'.")
+        raise FederationError(f"Kits need NVIDIA FLARE: {install('flare')}.")

@@ -19,6 +19,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.validation import check_is_fitted
 
+from tutelage._internal.extras import install
 from tutelage._internal.outputs import claimed, form
 from tutelage._internal.typing import FloatArray
 from tutelage.exceptions import InvalidParameterError
@@ -49,7 +50,7 @@ try:
     from skl2onnx.operator_converters.random_forest import convert_sklearn_random_forest_classifier
     from skl2onnx.sklapi import CastTransformer
 except ModuleNotFoundError as error:  # pragma: no cover  an environment without the extra
-    raise ModuleNotFoundError("ONNX files need their extra: pip install 'tutelage[onnx]'.", name=error.name) from error
+    raise ModuleNotFoundError(f"ONNX files need their extra: {install('onnx')}.", name=error.name) from error
 
 _ROWS = "rows"
 _FLOAT, _INT64, _DOUBLE = 1, 7, 11  # codes of types in ONNX

@@ -21,6 +21,7 @@ from typing import Any, final
 
 import numpy as np
 
+from tutelage._internal.extras import install
 from tutelage._internal.forks import BriefLock
 from tutelage.exceptions import FederationError
 from tutelage.federation.mpc.links import Failure, Link
@@ -42,7 +43,7 @@ def load_mpyc() -> None:
     """Import MPyC and leave the program's command line, environment, logging and event loop as they were."""
     missing = [name for name in ("cryptography", "mpyc") if importlib.util.find_spec(name) is None]
     if missing:
-        raise FederationError(f'Computing parties need {" and ".join(missing)}: pip install "tutelage[federation]".')
+        raise FederationError(f"Computing parties need {' and '.join(missing)}: {install('federation')}.")
     with _ONE_AT_A_TIME:
         command_line, root = sys.argv, logging.getLogger()
         handlers, level = root.handlers[:], root.level
