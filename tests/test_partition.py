@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, OverlappingShardsError
-from tutelage.partition import Shards, refuse_overlap
+from tutelage.partition import Shards, canonical_ids, folded_ids, refuse_overlap
 from tutelage.privacy import NeighboringRelation
 
 KEY = b"a key of 32 bytes for the tests."
@@ -111,3 +111,18 @@ def test_a_short_key_and_no_shards_are_refused():
 def test_an_assignment_is_one_known_shard_per_row(assignment):
     with pytest.raises(InvalidDataError, match="`assignment` of Shards"):
         Shards(np.array(assignment), 2, Shards.of_rows(1, 1, key=KEY).unit)
+
+
+def test_one_long_id_takes_its_own_memory_and_no_more():
+    ids = canonical_ids(["x" * 10**6, *(f"p{row}" for row in range(500))])
+    assert ids.nbytes < 10**4
+    assert folded_ids(ids).nbytes < 10**4
+    shards = Shards.of_single_people(501, ids)
+    assert shards.people is not None
+    assert shards.people.nbytes < 10**4
+    assert canonical_ids(["a\0", "a"]).tolist() == ["a", "a"]  # as in an array of texts
+
+
+def test_an_empty_id_is_one_of_what_it_is_called():
+    with pytest.raises(InvalidDataError, match=r"An id in 'patient' of a\.csv is empty"):
+        canonical_ids(["a", " "], "An id in 'patient' of a.csv")

@@ -43,7 +43,7 @@ class Shards:
     assignment: IntArray = field(repr=False)
     n_shards: int
     unit: PrivacyUnit
-    people: npt.NDArray[np.str_] | None = field(default=None, repr=False)
+    people: npt.NDArray[np.object_] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         integer_at_least(self.n_shards, int(self.people is None), "n_shards", "Shards")
@@ -184,13 +184,14 @@ def as_column(values: npt.ArrayLike) -> npt.NDArray[Any]:
     return values if isinstance(values, np.ndarray) else np.asarray(values, dtype=object)
 
 
-def canonical_ids(values: npt.ArrayLike) -> npt.NDArray[np.str_]:
+def canonical_ids(values: npt.ArrayLike, what: str = "An id") -> npt.NDArray[np.object_]:
     """Return integers or strings as strings in one spelling, so that 17, "17", "17.0" and " 017" are the same entity.
 
     A reader of files makes integers of a column only if every cell is one, so the cell of one person must not decide
     whether "17" and "017" are two people; and Dask makes texts of objects. Type and spelling do not matter here.
 
-    No message shows an id.
+    They are objects, or each would take as much memory as the longest. No message shows an id, and `what` says where
+    they are from.
     """
     array = as_column(values)
     if array.ndim != 1:
@@ -198,17 +199,17 @@ def canonical_ids(values: npt.ArrayLike) -> npt.NDArray[np.str_]:
     for value in array.tolist():
         if isinstance(value, bool) or not isinstance(value, Integral | str):
             raise InvalidDataError(
-                "Ids must be integers or strings; floating-point and missing ids do not name an entity. "
-                f"Got an id of type {type(value).__name__}."
+                f"{what} is of type {type(value).__name__}. Ids must be integers or strings; floating-point and "
+                "missing ids do not name an entity."
             )
-    ids = np.array([_canonical(str(value)) for value in array.tolist()])
+    ids = np.array([_canonical(str(value)) for value in array.tolist()], dtype=object)
     if np.any(ids == ""):
-        raise InvalidDataError("An id is empty. Give every row an id, or drop the rows whose owner is unknown.")
+        raise InvalidDataError(f"{what} is empty. Give every row an id, or drop the rows whose owner is unknown.")
     return ids
 
 
 def _canonical(text: str) -> str:
-    text = unicodedata.normalize("NFC", text).strip()
+    text = unicodedata.normalize("NFC", text).strip().rstrip("\0")
     whole = _WHOLE.fullmatch(text)
     if whole is None:
         return text
@@ -216,13 +217,13 @@ def _canonical(text: str) -> str:
     return f"-{digits}" if sign == "-" and digits != "0" else digits
 
 
-def folded_ids(ids: npt.NDArray[np.str_]) -> npt.NDArray[np.str_]:
+def folded_ids(ids: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
     """Return canonical ids as a person would read them, to find those that may mean one entity.
 
     Without case, width, invisible characters and inner blanks.
     """
     spelled, place = np.unique(ids, return_inverse=True)
-    return np.array([_folded(name) for name in spelled.tolist()])[place]
+    return np.array([_folded(name) for name in spelled.tolist()], dtype=object)[place]
 
 
 def _folded(name: str) -> str:

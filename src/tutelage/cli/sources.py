@@ -149,7 +149,8 @@ def _from_tables(
     public_rows = read_table(public_path)
     batches = read_batches(private_path) if private.batches else None
     rows = read_table(private_path) if batches is None else next(batches.tables(batches.names))
-    private = _with_classes(private, [] if public_label is None else public_rows.texts(public_label))
+    public_labels = [] if public_label is None else public_rows.texts(public_label)
+    private = _with_classes(private, public_labels)
     for name in kinds:
         if name not in public_rows.columns:
             raise ConfigError(f"`{name}` in [columns] must be a column of {public_path.name}. Check the spelling.")
@@ -161,14 +162,11 @@ def _from_tables(
     columns = PublicColumns.learn(public_rows, names, {name: kinds[name] for name in names if name in kinds})
     require_same_types(rows, public_rows, names)
 
-    def text(table: Table, name: str | None) -> Matrix | None:
-        return None if name is None else np.array(table.texts(name))
-
     return RunData(
         X_private=columns.transform(rows),
-        y_private=_declared(np.array(rows.texts(private.column)), private),
+        y_private=_declared(rows.texts(private.column), private),
         X_public=columns.transform(public_rows),
-        y_public=_declared_public(text(public_rows, public_label), private),
+        y_public=_declared_public(public_labels, private),
         classes=tuple(private.classes or ()),
         features=names,
         numbers=columns.numbers,
@@ -196,7 +194,7 @@ def _by_schema(path: Path, private: PrivateSection, schema: Schema, public: Tabl
         )
     return RunData(
         X_private=schema.transform(rows),
-        y_private=_declared(np.array(rows.texts(private.column)), private)
+        y_private=_declared(rows.texts(private.column), private)
         if private.target is None
         else numbers_of(rows.column(private.target), f"'{private.target}' of {path.name}"),
         X_public=np.empty((0, len(schema.names))),
@@ -217,14 +215,16 @@ def ids_in(table: Table, name: str | None) -> Matrix | None:
     """Return a column of ids in one spelling; fractions, which may have lost digits, are refused."""
     if name is None:
         return None
-    return canonical_ids(["" if is_missing(cell) else cell for cell in table.column(name).tolist()])
+    cells = ["" if is_missing(cell) else cell for cell in table.column(name).tolist()]
+    return canonical_ids(cells, f"An id in '{name}' of {table.source}")
 
 
 def _from_npz(private_path: Path, public_path: Path, private: PrivateSection, public_label: str | None) -> RunData:
     rows, public_rows = read_arrays(private_path), read_arrays(public_path)
     _check_forms(rows, private.column, private.entity, private.silo)
     _check_forms(public_rows, public_label)
-    private = _with_classes(private, [] if public_label is None else public_rows[public_label].tolist())
+    public_labels = np.array([]) if public_label is None else public_rows[public_label]
+    private = _with_classes(private, public_labels.tolist())
     features = [arrays.form("X").shape[1] for arrays in (rows, public_rows)]
     if features[0] != features[1]:
         raise InvalidDataError(
@@ -232,20 +232,20 @@ def _from_npz(private_path: Path, public_path: Path, private: PrivateSection, pu
             f"and {features[1]}."
         )
 
-    def optional(arrays: StoredArrays, name: str | None) -> Matrix | None:
-        return None if name is None else arrays[name]
+    def optional(name: str | None) -> Matrix | None:
+        return None if name is None else rows[name]
 
     names = tuple(f"column {number}" for number in range(features[1]))
     return RunData(
         X_private=rows["X"],
-        y_private=_declared(rows[private.column], private),
+        y_private=_declared(rows[private.column].astype(str).tolist(), private),
         X_public=public_rows["X"],
-        y_public=_declared_public(optional(public_rows, public_label), private),
+        y_public=_declared_public(public_labels.astype(str).tolist(), private),
         classes=tuple(private.classes or ()),
         features=names,
         numbers=names,
-        entity_ids=optional(rows, private.entity),
-        silos=optional(rows, private.silo),
+        entity_ids=optional(private.entity),
+        silos=optional(private.silo),
         others={name: rows[name] for name in rows if rows.form(name).shape == rows.form("X").shape[:1]},
     )
 
@@ -275,10 +275,9 @@ def _check_forms(arrays: StoredArrays, *columns: str | None) -> None:
         raise InvalidDataError(f"Array 'X' of {file} must hold numbers.")
 
 
-def _declared(labels: Matrix, private: PrivateSection) -> Matrix:
+def _declared(spellings: list[str], private: PrivateSection) -> Matrix:
     """Return the private labels as declared classes; a refusal does not name the unknown label."""
     known = {str(label): name for label, name in class_of(private.classes).items()}
-    spellings = labels.astype(str).tolist()
     unknown = set(spellings) - set(known)
     if unknown:
         raise InvalidDataError(
@@ -288,16 +287,16 @@ def _declared(labels: Matrix, private: PrivateSection) -> Matrix:
     return np.array([known[spelling] for spelling in spellings])
 
 
-def _declared_public(labels: Matrix | None, private: PrivateSection) -> Matrix | None:
+def _declared_public(spellings: list[str], private: PrivateSection) -> Matrix | None:
     """Return the public labels, if there are any, as declared classes; being public, a stranger may be quoted."""
     known = list(map(str, class_of(private.classes)))
-    unknown = [] if labels is None else sorted(set(labels.astype(str).tolist()) - set(known))
+    unknown = sorted(set(spellings) - set(known))
     if unknown:
         raise InvalidDataError(
             f"The public labels contain {unknown[0]!r}, which is not among `classes` in [private]: {', '.join(known)}. "
             "Use one spelling for both."
         )
-    return None if labels is None else _declared(labels, private)
+    return _declared(spellings, private) if spellings else None
 
 
 def cause_of_unknown(unknown: Iterable[str], classes: list[Any]) -> str:

@@ -163,6 +163,8 @@ class PublicColumns(PublicFeatureMap):
             raise InvalidParameterError(
                 "`text_maps` of PublicColumns must be maps of `text_features`: private texts go through them together."
             )
+        if not self.names:
+            raise InvalidDataError("The rows have no columns to learn from. Pass rows with at least one feature.")
         table = as_table(X, self.names)
         columns = dict(zip(self.names, columns_of(X if table is None else table, self.names), strict=True))
         if len({len(cells) for cells in columns.values()}) > 1:
@@ -170,6 +172,12 @@ class PublicColumns(PublicFeatureMap):
         source = f" of {table.source}" if table is not None and table.source else ""
         kinds = self.kinds
         numbers = [in_numbers(columns[name], str(kinds[name]), f"Column '{name}'{source}") for name in self.numbers]
+        for name, cells in zip(self.numbers, numbers, strict=True):
+            if np.isinf(cells).any():
+                raise InvalidDataError(
+                    f"Column '{name}'{source} contains infinity, or a number too large. Cells may be missing, but all "
+                    "others must be finite."
+                )
         known = dict(zip(self.names, self.categories, strict=True))
         codes = [
             codes_of(columns[name], np.asarray(known[name]), f"Column '{name}'{source}") for name in self.categorical

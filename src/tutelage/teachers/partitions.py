@@ -149,12 +149,12 @@ def _buckets(ids: Any, n_buckets: int) -> Any:
     return pandas.Series(found, index=ids.index, name=_BUCKET)
 
 
-def _people_in(ids: Any, n_buckets: int) -> tuple[npt.NDArray[np.str_], IntArray, IntArray]:
+def _people_in(ids: Any, n_buckets: int) -> tuple[npt.NDArray[np.object_], IntArray, IntArray]:
     """Return the canonical ids in a column, their buckets, and which of them each row has, if any."""
     pandas: Any = import_module("pandas")
     codes, spelled = pandas.factorize(ids)
     names = canonical_ids(np.asarray(spelled, dtype=object))
-    return names, (pandas.util.hash_array(names.astype(object)) % n_buckets).astype(np.int64), codes
+    return names, (pandas.util.hash_array(names) % n_buckets).astype(np.int64), codes
 
 
 def _in_partition(rows: Any, shared: tuple[BatchReader, int, Callable[..., _Found], tuple[Any, ...]]) -> _Found:
