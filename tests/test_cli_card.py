@@ -15,7 +15,7 @@ from test_cli import configure, finished, folder, refusal, runs, succeeded  # no
 from tutelage import ConfidentGNMax, GNMax, LabelingSession, Ledger, SimulationNoise, VoteHistogram
 from tutelage.accounting import Accountant
 from tutelage.events import NoisyArgmaxGaussian, NoisyArgmaxLaplace, PublicationTest, Repeated, SummedNoise
-from tutelage.exceptions import InvalidDataError
+from tutelage.exceptions import InvalidDataError, TutelageError
 from tutelage.privacy import ONE_TEACHER, round_up
 from tutelage.publishing import propose, publish_epsilon
 from tutelage.publishing import record as record_proposal
@@ -544,6 +544,11 @@ def test_of_two_tests_of_one_proposal_the_claim_is_that_of_the_last(tmp_path):
     path.write_text(json.dumps({**claim, **edits, "sanitised": sanitised}))
     with pytest.raises(InvalidDataError, match="remembers that it was refused"):
         read_claim(path, ledger.history())
+    for part in ("labels", "proposal"):
+        for name in claim[part]:
+            path.write_text(json.dumps({**claim, part: {**claim[part], name: [[[1]]]}}))
+            with pytest.raises(TutelageError):
+                read_claim(path, ledger.history())
 
 
 @pytest.mark.rest

@@ -32,6 +32,7 @@ from tutelage.exceptions import (
     PreflightError,
 )
 from tutelage.preflight import Found
+from tutelage.privacy import round_up
 from tutelage.tables import Table, as_table, read_batches, read_table
 from tutelage.teachers import VectorBallots, partitions
 
@@ -237,9 +238,10 @@ def test_rows_that_change_while_they_are_read_are_refused_before_anything_is_rel
         times.append(1)
         return (before if len(times) == 1 else after).tables(names)
 
-    with pytest.raises(InvalidDataError, match="changed while they were read"):
+    with pytest.raises(InvalidDataError, match="changed while they were read") as refused:
         fitted(replace(before, tables=changing), ids, ledger=ledger, noise=None)
     spent = Ledger.open(ledger).state().spent if ledger.exists() else 0  # refused before its first reservation
+    assert (f"ε = {round_up(spent):.4f} of the budget was spent before" in str(refused.value)) == (spent > 0)
     assert spent < 0.1 if ids else spent == 0  # how many people there are was released already
 
 

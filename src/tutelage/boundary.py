@@ -27,6 +27,7 @@ from tutelage.events import Composed, Event, Repeated
 from tutelage.exceptions import (
     BudgetExceededError,
     InvalidBallotError,
+    InvalidDataError,
     InvalidParameterError,
     LedgerError,
     LedgerLockedError,
@@ -52,7 +53,7 @@ from tutelage.methods.requests import (
     first_places,
 )
 from tutelage.noise import NoiseSource
-from tutelage.privacy import PrivacyUnit
+from tutelage.privacy import PrivacyUnit, round_up
 
 # The names of the package's own mechanisms, as keys have them.
 _OWN_NAMES: dict[str, type[Mechanism]] = {
@@ -120,11 +121,19 @@ class Boundary:
 
     def run(self, steps: Generator[Request | Learned, Any, Result]) -> Result:
         """Answer one request after the other, and return what the method makes of the answers."""
-        return driven(
-            steps,
-            self._answer,
-            lambda asked: self.ledger.kept(asked.name, asked.make),
-        )
+        try:
+            return driven(
+                steps,
+                self._answer,
+                lambda asked: self.ledger.kept(asked.name, asked.make),
+            )
+        except InvalidDataError as error:
+            if self.cost:
+                error.args = (
+                    f"{error} ε = {round_up(self.cost):.4f} of the budget was spent before that, on sums or "
+                    "labels that are remembered.",
+                )
+            raise
 
     def _answer(self, request: Request) -> Answer | None:
         """Return the answers to a request, to the first rows of it, or to what earlier releases asked."""

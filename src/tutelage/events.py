@@ -451,7 +451,9 @@ def event_from_dict(record: dict[str, Any]) -> Event:
             case _:
                 pass
         values["unit"] = PrivacyUnit.from_dict(values["unit"])
-        return _BY_NAME[name](**values)
+        event = _BY_NAME[name](**values)
+        hash(event)  # refused where a setting is a list
+        return event
     except InvalidDataError as error:
         raise UnsupportedEventError(f"A stored event cannot be read: {error}") from None
     except (KeyError, TypeError, ValueError):
