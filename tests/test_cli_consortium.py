@@ -136,6 +136,12 @@ def test_an_amendment_may_change_members_and_nothing_else(folder):
     assert before["identifier"] == after["identifier"]
 
 
+def test_an_invite_of_nobody_is_refused(folder):
+    found = Invite.load(invite(folder, "hospital-0"))
+    replace(found, name="hospital-9").save(folder / "nobody.invite")
+    assert "who has no seat in its terms" in refused("join", folder / "nobody.invite")
+
+
 def test_a_hospital_sees_what_it_will_cast_before_it_has_keys(folder):
     said = join(folder, "hospital-0")
     assert "400 rows of 300 people with 2 columns cast a ballot each" in said

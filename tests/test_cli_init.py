@@ -149,6 +149,22 @@ def test_questions_are_answered_by_a_pipe(folder, called, monkeypatch):
     assert SECRET not in made.stdout + made.stderr + (folder / "stays.toml").read_text()
 
 
+def test_junk_on_a_pipe_ends_after_a_few_questions(folder, called, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("junk\n" * 1000))
+    result = called("init")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.count("Private file: junk") == 10
+    assert not (folder / "stays.toml").exists()
+
+
+def test_an_answer_in_another_encoding_is_asked_for_again(folder, called, monkeypatch):
+    answers = ["stays.csv", "patient_nbr", "caf\udce9", *ANSWERS[2:]]
+    typed = "\n".join([*answers, ""]).encode(errors="surrogateescape")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed), encoding="utf-8"))
+    assert "An answer must have no control characters" in succeeded(called("init")).stderr
+    assert written("stays.toml")["private"]["entity"] == "patient_nbr"
+
+
 def test_values_are_asked_for_where_no_public_label_has_them(folder, called, monkeypatch):
     answers = [*ANSWERS[:3], "unlabeled.csv", "yes", "no, yes", *ANSWERS[5:]]
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(answers)))

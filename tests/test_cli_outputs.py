@@ -99,8 +99,9 @@ def test_no_ledger_is_in_the_folder_that_is_handed_over(ledger, project, called)
 
 
 @pytest.mark.parametrize(("folder", "ledger"), [
-    ("L.ledger", "L.ledger"), ("x/../L.ledger", "L.ledger"), ("L.ledger/out", "L.ledger"), ("L.ledger-journal", "L.ledger"),
-    ("L.ledger.turn", "L.ledger"), ("out", "private-out"), ("out", "private-out/L.ledger"),
+    ("L.ledger", "L.ledger"), ("x/../L.ledger", "L.ledger"), ("L.ledger/out", "L.ledger"),
+    ("L.ledger-journal", "L.ledger"), ("L.ledger.turn", "L.ledger"), ("out", "private-out"),
+    ("out", "private-out/L.ledger"),
     ("private.csv.ledger", None), ("private.csv", None), ("private.csv/out", None), ("config.toml", None),
 ])  # fmt: skip
 def test_no_output_is_in_the_place_of_another_file(folder, ledger, project, called):

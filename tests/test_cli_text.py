@@ -70,6 +70,8 @@ def test_labels_that_are_no_classes_bring_the_likely_cause_and_no_label(stranger
     ("n_teachers = 15", f"n_teachers = {10**400}", "must be at most 9.0072e+15 in size"),
     ("n_teachers = 15", f"n_teachers = {'9' * 5000}", "a number has too many digits"),
     ("n_teachers = 15", f"n_teachers = {'[' * 5000}{']' * 5000}", "nested too deeply"),
+    ("n_teachers = 15", f"{'a.' * 20_000}a = 1", "nested too deeply"),
+    ("n_teachers = 15", f"{'a.' * 1500}a = 1", "nested too deeply"),
     ("jobs = 1", "jobs = 100000", "must be a whole number, at least -1024, at most 1024"),
     ('"private.csv"', '"pri\\u0000vate.csv"', "must have no control characters. Got 'pri\\x00vate.csv'."),
     ('folder = "out"', 'folder = "o\\u001b[31mut"', "must have no control characters"),

@@ -34,7 +34,7 @@ _SHARE_OF_MEMORY = 0.75
 
 def user_path(path: str | PathLike[str], name: str = "A path") -> Path:
     """Return a path with ``~`` as the home folder; refuse what would be taken for something else than a file."""
-    text = os.fspath(path)
+    text = os.fspath(path) if isinstance(path, str | PathLike) else ""
     if text.startswith((":memory:", "file:")) or not text or "\0" in text:
         raise InvalidParameterError(
             f"{name} must be the path of a file or folder. Got {text!r}."

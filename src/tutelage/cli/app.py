@@ -244,6 +244,8 @@ def _sigterm_interrupts() -> Iterator[None]:
 @contextmanager
 def _plain_streams() -> Iterator[None]:
     """Let no control character through, and no encoding without ε stop a command."""
+    if isinstance(sys.stdin, TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")  # by a character that no answer may have
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = streams = [
         PlainStream(each.buffer, each.encoding, "backslashreplace", line_buffering=True)

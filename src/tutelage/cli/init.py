@@ -56,6 +56,7 @@ _COMMENTS = {
     "privacy.delta": "must be below 1 / the number of people",
     "output.folder": "the results, all of which may be published",
 }
+_MOST_WRONG = 10  # answers that do not come from a terminal
 _Read = TypeVar("_Read")
 
 
@@ -66,6 +67,7 @@ class _Questions:
         self.given = {name: value for name, value in given.items() if value is not None}
         self.quiet = not asks or self.given.keys() >= _NEEDED  # questions that have a safe answer are not asked
         self._asks, self._number = asks, 0
+        self._wrong = 0  # answers
 
     def __call__(
         self, name: str, text: str, why: str, read: Callable[[Any], _Read], default: str | None = None, *,
@@ -80,6 +82,9 @@ class _Questions:
                 return read(require_printable(typed, "An answer"))
             except TutelageError as error:
                 say(" ".join(error.problems), err=True)
+                self._wrong += 1
+                if self._wrong >= _MOST_WRONG and not sys.stdin.isatty():
+                    raise
         if safe:
             return read(default)
         flag = f"--{name.replace('_', '-')}" if self._asks else f"`{name}`"

@@ -20,6 +20,7 @@ from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.mechanisms.local import LocalMechanism
 from tutelage.mechanisms.registry import CENTRAL, Entry
 
+_MOST_DOTS = 2000  # in a line
 _MOST = 2**53  # up to which floats tell whole numbers apart
 _NAMED = {
     "string": "text", "integer": "a whole number", "number": "a number", "array": "a list", "object": "a table",
@@ -46,16 +47,19 @@ Reader = Callable[[Any, Any, str, str], Any]  # value, type, name and table of a
 def read_settings(path: Path) -> dict[str, Any]:
     """Return what a TOML file says."""
     try:
-        found = tomllib.loads(read_text(path))
+        text = read_text(path)
+        if any(line.count(".") > _MOST_DOTS for line in text.splitlines()):  # each takes as long as all before it
+            raise RecursionError
+        found = tomllib.loads(text)
+        _require_all_printable(found, path)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
     except RecursionError:
-        raise ConfigError(f"{path} is not valid TOML: its lists are nested too deeply.") from None
+        raise ConfigError(f"{path} is not valid TOML: it is nested too deeply.") from None
     except ValueError as error:
         # Of a number of thousands of digits, Python's own words are about Python.
         reason = "a number has too many digits" if "limit" in str(error) else str(error)
         raise ConfigError(f"{path} is not valid TOML: {reason}.") from None
-    _require_all_printable(found, path)
     return found
 
 

@@ -29,8 +29,9 @@ Html = Annotated[Path | None, typer.Option(help="Also draw the bars in a new HTM
 Array = Annotated[str | None, typer.Option(help="Array to read, if the file contains several.")]
 Teachers = Annotated[int | None, typer.Option(help="Number of teachers, if some of them abstained.")]
 
-# Control characters but tab and newline, separators of lines, and what turns the direction of writing.
-_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# Control characters but tab and newline, separators of lines, what turns the direction of writing, and what stands for
+# bytes in another encoding.
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufffd]")
 
 # Carriage returns, and colors and movements of the cursor, which progress bars consist of.
 _OBEYED_ON_A_TERMINAL = re.compile(f"(?!\r|\x1b\\[[0-9;?]*[A-Za-z]){_OBEYED.pattern}")

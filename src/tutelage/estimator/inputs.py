@@ -175,7 +175,8 @@ class Inputs(Parameters):
         X, y, X_public, entity_ids = by_name(X, y, X_public, entity_ids)
         run, X, X_public, table = self._numbered(run, X, X_public)
         y, entity_ids, silos = map(column_array, (y, entity_ids, silos))
-        if isinstance(y, np.ndarray) and y.dtype == object and any(map(is_missing, y.ravel().tolist())):
+        column = as_column(y)
+        if column.dtype == object and any(map(is_missing, column.ravel().tolist())):
             raise InvalidDataError(_MISSING_LABEL)
         if _holds_text(X):
             raise InvalidDataError(_NO_NUMBERS)
@@ -183,7 +184,7 @@ class Inputs(Parameters):
         self._check_columns(len(rows), entity_ids=entity_ids, silos=silos)
         whole_rows = table if whole_rows is None else whole_rows
         whole = rows if whole_rows is None else as_table(whole_rows) or as_column(whole_rows)
-        n_whole = whole.n_rows if isinstance(whole, Table) else len(whole)
+        n_whole = whole.n_rows if isinstance(whole, Table) else len(np.atleast_1d(whole))
         if n_whole != len(rows):
             raise InvalidDataError(
                 f"`whole_rows` must have one row per private row. Got {n_whole} for {len(rows)} rows."
@@ -597,6 +598,8 @@ def _validated(validate: Callable[..., Any], *, allow_nan: bool) -> Any:
             checked = validate(ensure_all_finite="allow-nan" if allow_nan else True, dtype=np.float64)
     except ValueError as error:
         complaint = str(error)
+    except TypeError:  # of a cell that is no number
+        complaint = "could not convert"
     except OverflowError:  # of a whole number beyond all floats
         complaint = "Input X contains infinity"
     if checked is None:  # out here: raised while it is handled, the complaint would be carried along

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import floor, isfinite, log10
+from math import floor, log10
 from numbers import Integral, Real
 from typing import Any, Self, final
 from weakref import WeakKeyDictionary
@@ -17,6 +17,7 @@ from tutelage.features.base import PublicFeatureMap
 from tutelage.features.cells import categories_of, columns_of, kind_of, of_each, steady
 from tutelage.tables import Cells, Table, as_table, by_value, spelled
 
+_FARTHEST = 2.0**1023  # the distance of two such ends is a number
 _EVEN, _HALVES = 16, 12  # bins of a number: of one width, and toward the lower end, each half as wide as the next
 _MOST_WHOLE = 24  # how far apart whole limits may be for each whole number to have a bin
 _NEARLY_ALL = 0.98
@@ -217,8 +218,7 @@ def _problem_of(name: object, column: object) -> str:
     """Return what is wrong with a column, if anything is."""
     if isinstance(name, str) and _is_plain(name) and isinstance(column, list | tuple) and column:
         if _is_range(column):
-            low, high = map(float, column)
-            if isfinite(high - low) and low < high:
+            if all(abs(end) < _FARTHEST for end in column) and float(column[0]) < float(column[1]):
                 return ""
         elif (
             all(isinstance(one, str) and _is_plain(one) for one in column)

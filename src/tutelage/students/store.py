@@ -84,13 +84,11 @@ def load_student(path: str | PathLike[str], trusted: tuple[str, ...] = ()) -> An
         file of a results folder is missing, was changed, or is of another release.
     """
     path = user_path(path)
-    if path.is_dir():
-        stored = Manifest.checked(path).content(path, "student.skops")
-    else:
-        try:
-            stored = read_input(path, MODEL)
-        except OSError as error:
-            raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
+    try:
+        in_folder = path.is_dir()
+        stored = Manifest.checked(path).content(path, "student.skops") if in_folder else read_input(path, MODEL)
+    except OSError as error:
+        raise InvalidDataError(f"{path} cannot be read: {error.strerror}.") from None
     skops_io = _skops()
     try:
         with zipfile.ZipFile(BytesIO(stored)) as archive:
