@@ -1,0 +1,136 @@
+"""Files of a consortium that others sent, mutated: each ends in a sentence, and a member never in a traceback."""
+
+import copy
+import json
+import random
+import shutil
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from test_cli import tutelage
+from test_cli_consortium import folder, invite, propose  # noqa: F401  the fixture
+from tutelage.federation.invites import Invite, Place
+
+pytestmark = pytest.mark.usefixtures("in_this_process", "repeatable")
+
+DEEP: Any = []
+for _ in range(100):
+    DEEP = [DEEP]
+HOSTILE: list[Any] = [
+    None, True, -1, 0, 0.5, 2**70, 1e308, "", "x" * 300, "\0", "../x", "\x1b[2J", "hospital-9", [], {}, {"": 1}, [None],
+    [[1]], DEEP, "Infinity", "127.0.0.1:99999", "٣", "a\nb",
+]  # fmt: skip
+
+
+def places(tree: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield each container of a tree with each of its keys."""
+    for key in list(tree) if isinstance(tree, dict) else range(len(tree)) if isinstance(tree, list) else ():
+        yield tree, key
+        yield from places(tree[key])
+
+
+def mutated(tree: Any, chance: random.Random) -> Any:
+    """Return a copy of a JSON value in which one or two entries are changed, left out, added or moved."""
+    found = copy.deepcopy(tree)
+    for _ in range(chance.choice([1, 1, 2])):
+        container, key = chance.choice([*places(found)])
+        match chance.randrange(4):
+            case 0:
+                del container[key]
+            case 1 if isinstance(container, dict):
+                container[str(chance.choice(HOSTILE))[:20]] = container.pop(key)
+            case 2:
+                container[key] = copy.deepcopy(chance.choice([value[at] for value, at in places(found)]))
+            case _:
+                container[key] = copy.deepcopy(chance.choice(HOSTILE))
+    return found
+
+
+def damaged(content: bytes, chance: random.Random) -> bytes:
+    """Return bytes of which some are others, or gone, or twice there."""
+    at, more = chance.randrange(len(content)), chance.randrange(1, 40)
+    middle = [b"", chance.randbytes(1), content[at : at + more] * 2]
+    return content[:at] + chance.choice(middle) + content[at + chance.choice([0, 1, more]) :]
+
+
+def written(tree: Any) -> bytes:
+    return json.dumps(tree, separators=(",", ":"), sort_keys=True).encode()
+
+
+def ended_well(*words: object, codes: tuple[int, ...]) -> int:
+    """Call a verb; return its exit code, once what it said is found to be sentences."""
+    done = tutelage("consortium", *words)
+    assert done.returncode in codes, (words, done.stdout, done.stderr)
+    assert "Traceback" not in done.stderr
+    if done.returncode:
+        assert done.stderr.startswith("tutelage: "), done.stderr
+        assert len(done.stderr) < 3_000
+    return done.returncode
+
+
+def test_an_invite_of_a_member_without_a_seat_is_refused(folder, tmp_path):  # noqa: F811
+    found = Invite.load(invite(folder, "left"))
+    replace(found, name="nobody").save(tmp_path / "nobody.invite")
+    said = tutelage("consortium", "join", tmp_path / "nobody.invite", "--home", tmp_path / "home").stderr
+    assert "nobody.invite is for 'nobody', who has no seat in its terms. Ask for another invite." in said
+    assert not (tmp_path / "home").exists()
+
+
+FUZZ = pytest.mark.parametrize("cases", [10, pytest.param(200, marks=pytest.mark.rest)])
+
+
+@FUZZ
+def test_a_hostile_invite_or_terms_file_ends_in_a_sentence(cases, folder, tmp_path):  # noqa: F811
+    chance = random.Random(1)  # noqa: S311
+    with zipfile.ZipFile(folder / "registry" / "invites" / "left.invite") as archive:
+        about = json.loads(archive.read("invite.json"))
+    data = (folder / "registry" / "invites" / "left.invite").read_bytes()
+    terms = (folder / "terms.toml").read_bytes()
+    home, refusals = tmp_path / "home", 0
+    for case in range(cases):
+        path = tmp_path / "some.invite"
+        if case % 4 == 0:
+            path.write_bytes(damaged(data, chance))
+        else:
+            with zipfile.ZipFile(path, "w") as archive:
+                archive.writestr("invite.json", written(mutated(about, chance)))
+        refusals += ended_well("join", path, "--home", home, codes=(0, 1, 2)) > 0
+        shutil.rmtree(home, ignore_errors=True)
+        path = tmp_path / "hostile.toml"
+        path.write_bytes(damaged(terms, chance))
+        words = ("new", path, "--home", home, "--mailbox", tmp_path / "mail")
+        refusals += ended_well(*words, codes=(0, 1, 2)) > 0
+        shutil.rmtree(home, ignore_errors=True)
+    assert refusals > cases  # some changes are of no harm
+
+
+@FUZZ
+def test_hostile_rosters_and_mail_stop_no_member(cases, folder):  # noqa: F811
+    chance = random.Random(2)  # noqa: S311
+    roster = propose(folder)
+    box = Path(Place.load(folder / "hospital-0").mailbox)
+    ended_well("serve", folder / "hospital-0", "--once", "--words", roster.words, codes=(0,))
+    files = sorted(path for path in box.rglob("*") if path.is_file())
+    shutil.copytree(folder, folder / "kept")
+    for case in range(cases):
+        path = chance.choice(files)
+        before = path.read_bytes()
+        is_json = path.suffix == ".json" and case % 4
+        after = written(mutated(json.loads(before), chance)) if is_json else damaged(before, chance)
+        target = path if chance.randrange(3) else path.with_name(path.name.replace("0", "1"))
+        if path.parent.name == "rosters" and chance.randrange(2):  # the next one
+            target = path.with_name("1.json")
+        kept = target.read_bytes() if target.exists() else None
+        target.write_bytes(after)
+        ended_well("serve", folder / "hospital-0", "--once", "--words", roster.words, codes=(0, 1, 2))
+        ended_well("status", folder / "hospital-0", codes=(0, 1))
+        if kept is None:
+            target.unlink()
+        else:
+            target.write_bytes(kept)
+    assert ended_well("status", folder / "hospital-0", codes=(0,)) == 0
