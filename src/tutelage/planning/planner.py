@@ -300,12 +300,10 @@ def _by_trials(
 
 def _useful(trial: Trial, majority: float, alone: Trial | None) -> bool:
     """Return whether a student is worth a release, by more than chance in the trials explains."""
-    if not is_worth(trial.expected - trial.error, majority):
-        return False
-    if alone is None:
-        return True
-    gain, error = trial.gain(alone)
-    return is_worth(gain - error, 0.0)
+    gains = [(trial.expected - majority, trial.error)]
+    if alone is not None:
+        gains.append(trial.gain(alone))
+    return all(is_worth(gain, 0.0) and gain > error for gain, error in gains)
 
 
 def _rising(curve: dict[float, float], epsilon: float) -> list[PlanPoint]:
