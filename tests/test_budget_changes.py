@@ -345,6 +345,7 @@ def test_a_fit_that_says_no_delta_has_that_of_the_ledger(accounting, path):
     told = Ledger.open(path).delta
     assert told == (2e-6 if accounting == "gaussian" else 1e-6)
     own: Any = {"public": public, "classes": [0, 1], "ledger": path, "epsilon": 1.0}
+    silent: dict[str, Any]
     for silent in ({}, {"budget": 4.0}, {"delta": told}):
         PATEClassifier(**own, **silent).check(data, labels, entity_ids=ids)
     with pytest.raises(LedgerMismatchError) as refused:

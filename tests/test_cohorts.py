@@ -194,9 +194,9 @@ HAPPENS = ("other settings", "raced", "no room", "at the same time", "nobody", "
 ORDERS = np.array([1.02, 1.5, 3.0, 10.0, 60.0, 300.0])
 
 
-def on_one_side(event: Event) -> tuple[np.ndarray, float]:
+def on_one_side(event: Event) -> tuple[Any, Any]:
     """Return the Rényi cost at each order and the μ² of ballots that only one of two neighbors has."""
-    parts = [(part.event, part.times) for part in event.flatten()]
+    parts: Any = [(part.event, part.times) for part in event.flatten()]
     assert {type(one) for one, _ in parts} <= {NoisySumGaussian, CappedArgmaxGaussian}
     renyi = sum(times * data_independent._rdp_if_added(one, ORDERS) for one, times in parts)
     moved = [(one.sigma, data_independent._moved_if_added(one), times) for one, times in parts]
@@ -206,6 +206,7 @@ def on_one_side(event: Event) -> tuple[np.ndarray, float]:
 @pytest.mark.parametrize("noise", [0.6, 1.5, 8.0, 200.0])
 @pytest.mark.parametrize("method", [AdditiveMean, *(kind for kind in METHODS_OF_ALL.values() if kind.of_people)])
 def test_a_ballot_on_one_side_costs_at_most_half_of_what_is_charged(method, noise):
+    more: dict[str, Any]
     for more in ({}, {"labeled": True}, {"bins": (5, 9)}):
         sizes = Sizes(n_classes=2, n_public=60, unit=UNIT, **more)
         if method.needs_schema != bool(sizes.bins) or (sizes.labeled and not method.takes_labels):

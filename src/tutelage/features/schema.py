@@ -180,7 +180,8 @@ class Schema(PublicFeatureMap):
         for name, column, cells in zip(self.names, self.columns.values(), self.values(rows).T, strict=True):
             if _is_range(column):
                 digits = _DIGITS - 1 - floor(log10(column[1] - column[0]))
-                for end, extreme in zip(column, (np.fmin.reduce(cells), np.fmax.reduce(cells)), strict=True):
+                extremes = float(np.fmin.reduce(cells)), float(np.fmax.reduce(cells))
+                for end, extreme in zip(map(float, column), extremes, strict=True):
                     is_equal = round(end, digits) != end and round(end, digits + 1) == round(extreme, digits + 1)
                     if is_equal and np.sum(cells == extreme) < _FEWEST_AT_LIMIT:
                         found[name] = "has an end that equals a private extreme to more than three digits"
