@@ -131,12 +131,8 @@ def test_new_rows_are_predicted_without_a_ledger(finished, called):
     assert "less.csv has no column 'dose'" in refusal(predict("less.csv"), 1)
     assert "empty.csv" in refusal(predict("empty.csv"), 1)
     assert "has no column 'id'" in refusal(predict("new.csv", "--keep", "id"), 1)
-    assert "for students that know how numbers spread" in refusal(predict("new.csv", "--interval", "0.9"), 2)
-    np.savez(finished / "new.npz", X=np.zeros((3, 7)))
-    assert "must have 3 columns, in this order: age, dose, ward" in refusal(predict("new.npz"), 1)
     write_student(RandomForestClassifier(2).fit(np.eye(4), ["a", "b", "a", "b"]), finished / "unnamed.skops")
-    assert "new.csv must be an npz file" in refusal(called("predict", "unnamed.skops", "new.csv", cwd=finished), 2)
-    assert "new.npz does not fit the student" in refusal(called("predict", "unnamed.skops", "new.npz", cwd=finished), 1)
+    assert "new.csv does not fit the student" in refusal(called("predict", "unnamed.skops", "new.csv", cwd=finished), 1)
     with (finished / "out" / "student.skops").open("ab") as file:
         file.write(b"x")
     assert "student.skops" in refusal(predict("new.csv"), 1)

@@ -48,7 +48,7 @@ def test_a_run_with_a_target_writes_a_student_and_a_card_that_knows_no_class(con
     predicted = student.predict(rows)
     assert np.corrcoef(predicted, rows.column("dose").astype(float))[0, 1] > 0.8  # which illness explains
     assert ((predicted >= 0) & (predicted <= 1)).all()
-    header, *lines = succeeded(called("predict", "out", "public.csv", "--interval", "0.8")).stdout.splitlines()
+    header, *lines = succeeded(called("predict", "out", "public.csv")).stdout.splitlines()
     assert header == "prediction,from,to"
     shown = np.array([line.split(",") for line in lines], dtype=float)
     assert shown[:, 0] == pytest.approx(predicted)
@@ -90,7 +90,9 @@ def test_releases_with_names_have_folders_of_their_own_and_people_a_budget_each(
     again = succeeded(called("run", "config.toml", "--as", "2026-01", "--overwrite", cwd=folder))
     assert "2026-01 was begun before" in again.stderr
     entries = called("ledger", "export", "private.csv.ledger", cwd=folder).stdout
-    message = refusal(called("run", "config.toml", "--as", "2026-03", cwd=folder), 1)
+    refused = called("run", "config.toml", "--as", "2026-03", cwd=folder)
+    assert refused.returncode == 1
+    message = refused.stderr
     assert "Too few people take part in 2026-03: the budget of the others is spent" in message
     assert "--insist" in message
     assert called("ledger", "export", "private.csv.ledger", cwd=folder).stdout == entries

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import typer
+from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 
 from blobs import LABELS, PRIVATE, PUBLIC
@@ -23,6 +24,7 @@ from tutelage._internal.releases import claimed_folder, released
 from tutelage.cli import consortium
 from tutelage.cli.app import _VERBS, _load
 from tutelage.exceptions import ConfigError, TutelageError
+from tutelage.features import PublicColumns
 from tutelage.federation import Identity, Mailbox, Role
 from tutelage.privacy import ONE_TEACHER
 from tutelage.students import export_onnx
@@ -73,7 +75,7 @@ WRITTEN = {
     "init output": to(f"{INIT} --goal accuracy --epsilon 1 --output o"),
     "plan output": to("plan --epsilon 3 --people 20000 --classes 2 --public-rows 300 --output o", places=PLAN),
     "run config": to("run config.toml --overwrite", places=(*RESULTS, "labels.csv", "student.skops")),
-    "predict output": to("predict s.skops rows.npz --output o"),
+    "predict output": to("predict s.skops rows.csv --output o"),
     "label output": to(f"label rows.npz {VOTES} --output o"),
     "consortium new home": to("consortium new terms.toml --mailbox mail --home o", places=(*HOME, "invites")),
     "consortium join home": to(JOIN, places=HOME),
@@ -205,7 +207,9 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     configure(folder, ('folder = "out"', 'folder = "o"'))
     np.savez(folder / "votes.npz", votes=np.array([[145, 4, 1], [1, 2, 147]] * 6))
     np.savez(folder / "rows.npz", X=np.arange(12.0)[:, None])
-    write_student(DecisionTreeClassifier().fit([[0], [1]], ["a", "b"]), folder / "s.skops")
+    (folder / "rows.csv").write_text("a\n0\n1\n")
+    tree = DecisionTreeClassifier().fit([[0], [1]], ["a", "b"])
+    write_student(make_pipeline(PublicColumns(("a",), (None,)), tree), folder / "s.skops")
     for ledger in ("a.ledger", "b.ledger"):
         Ledger.create(folder / ledger, epsilon=30.0, delta=1e-5, unit=ONE_TEACHER)
     Identity.generate("n", Role.ENTITY).save(folder / "keys")

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-import numpy.typing as npt
 
 from tutelage import mechanisms
 from tutelage._internal.typing import ABSTAIN, NeverPickled
@@ -368,21 +367,12 @@ class Budget(NeverPickled):
             require_terms(existing, self.budget, self.delta, self.unit)
             require_within(self.epsilon, existing.limit)
 
-    def check_beginning(self, most: Event) -> npt.NDArray[np.bool_] | None:
-        """Refuse a name, people, or a release that is `most` as the ledger would, as far as is known; write nothing.
-
-        Return which people would take part in a release with a name that was not begun before; private.
-        """
+    def check_beginning(self, most: Event) -> None:
+        """Refuse a name, people, or a release that is `most` as the ledger would, as far as is known; write nothing."""
         existing = existing_ledger(self.ledger)
-        if existing is None:
-            return None
-        ledger = existing.for_release()
-        ledger.bind(self.digest(), changed=self.data_changed or self.release is not None)
-        ledger.check_release(self.release, self.identity, most)
-        if self.release is None or self.release in ledger.rooms(most):
-            return None
-        ledger.intend(self.identity, None)
-        return ledger.admit(self.release, self.question, self.people(), most)
+        if existing is not None:
+            existing.for_release().bind(self.digest(), changed=self.data_changed or self.release is not None)
+            existing.check_release(self.release, self.identity, most)
 
     def rooms(self, most: Event) -> tuple[float, dict[str, int]]:
         """Return what a release takes that is `most`, and for how many such ones people have room, by their cohort.

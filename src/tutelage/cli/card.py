@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from tutelage._internal.gate import read_text
-from tutelage._internal.outputs import Claim, claimed, form, path_of
+from tutelage._internal.outputs import Claim, form, path_of
 from tutelage._internal.releases import (
     CARD,
     MANIFEST,
@@ -23,7 +23,6 @@ from tutelage._internal.releases import (
     today,
 )
 from tutelage.cli.ledger import identity, opened
-from tutelage.cli.schema import toml_value
 from tutelage.cli.settings import read_entries, read_settings
 from tutelage.cli.text import (
     interruption_says,
@@ -47,7 +46,6 @@ from tutelage.reporting.signature import check_signature, signature_of
 
 _TOPICS = ", ".join(STATEMENTS)
 _OF_WHAT = "Name the results folder of a run, a --ledger, or both."
-_STATEMENTS = form("statements", lambda path: read_settings(path).keys() <= STATEMENTS.keys())
 _SIGNATURE = form("a signature", lambda path: signed_manifest(path) is not None)
 
 
@@ -59,9 +57,7 @@ def card(
     state: Annotated[
         list[str] | None, Option(help=f"TOPIC=TEXT: your statement for the card. Can be repeated. Topics: {_TOPICS}.")
     ] = None,
-    statements: Annotated[
-        Path | None, Option(help="TOML file with statements, one entry per topic, to which --ask adds.")
-    ] = None,
+    statements: Annotated[Path | None, Option(help="TOML file with statements, one entry per topic.")] = None,
     ask: Annotated[bool, Option("--ask", help="Ask for each missing statement, in the terminal.")] = False,
     effects: Annotated[bool, Option("--effects", help="Draw the effects of columns, if the student has them.")] = False,
     claim: Annotated[Path | None, Option(help="Claim of `tutelage publish test`, to add. Needs --ledger.")] = None,
@@ -110,14 +106,10 @@ def card(
             (epsilon, sanitised), proposal, released = read_claim(claim, history)
             made = replace(made, epsilon=epsilon, sanitised=sanitised, proposal=proposal, event=released)
             made = replace(made, findings=_judged_again(made))
-        known = None if ask and statements is not None and not statements.exists() else statements
-        made = replace(made, statements=made.statements | _stated(state or [], known))
+        made = replace(made, statements=made.statements | _statements(state or [], statements))
         if ask and made.missing:
             _require_ledger(before, ledger, folder)
-            answers = _asked(made)
-            made = replace(made, statements=made.statements | answers)
-            if statements is not None:
-                _keep(answers, statements, known)
+            made = replace(made, statements=made.statements | _asked(made))
         pages = (("card.md", made.as_markdown()), ("card.html", made.as_html()))
         shown = before is not None and all(read_text(folder / name) == page for name, page in pages)
         if not shown or read_card(folder / "card.json").as_dict() != made.as_dict():
@@ -363,22 +355,9 @@ def _suggested(made: PrivacyCard) -> dict[str, str]:
     return found
 
 
-def statements_in(file: Path) -> dict[str, str]:
-    """Return the statements of a TOML file."""
-    given = read_settings(file)
-    return read_entries(given, dict.fromkeys(given, str), "the statements")
-
-
-def _keep(answers: dict[str, str], file: Path, known: Path | None) -> None:
-    """Add answers to a file of statements, or make it."""
-    before = "" if known is None else read_text(known)
-    lines = [f"{topic} = {toml_value(text)}" for topic, text in answers.items()]
-    with claimed(file, _STATEMENTS, way_out="name another file with --statements") as claim, claim.written() as part:
-        part.write_text("\n".join([*before.splitlines(), *lines, ""]), encoding="utf-8")
-
-
-def _stated(given: list[str], file: Path | None) -> dict[str, str]:
-    found = {} if file is None else statements_in(file)
+def _statements(given: list[str], file: Path | None) -> dict[str, str]:
+    given_there = {} if file is None else read_settings(file)
+    found = read_entries(given_there, dict.fromkeys(given_there, str), "the statements")
     for entry in given:
         topic, equals, text = entry.partition("=")
         if not equals:

@@ -141,7 +141,6 @@ class RunConfig(Settings, frozen=True, kw_only=True):
     """A checked run configuration; `base` is the folder of the file."""
 
     base: Path
-    name: str = ""  # of the file
     schema: Schema | None = None  # of the file that [public] names or, for a number, as public rows propose it
 
     @property
@@ -177,11 +176,6 @@ class RunConfig(Settings, frozen=True, kw_only=True):
         return self.base / f"{user_path(self.private.file)}.ledger"
 
     @property
-    def statements_file(self) -> Path:
-        """The file beside the configuration that keeps answers of `tutelage card --ask` for the next card."""
-        return self.base / f"{self.name}.statements.toml"
-
-    @property
     def delta(self) -> float:
         """δ of all releases."""
         return delta_of(self.privacy.delta, self.ledger)
@@ -215,7 +209,7 @@ class RunConfig(Settings, frozen=True, kw_only=True):
 
 def load_config(path: Path) -> RunConfig:
     """Read and check the configuration at `path`; an error names all problems."""
-    return replace(config_of(read_settings(path), path.parent), name=path.stem)
+    return config_of(read_settings(path), path.parent)
 
 
 def config_of(settings: dict[str, Any], base: Path, schema: Schema | None = None) -> RunConfig:

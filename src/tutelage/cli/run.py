@@ -20,7 +20,6 @@ from tutelage._internal.gate import user_path
 from tutelage._internal.outputs import Claim
 from tutelage._internal.releases import RESULTS, SIGNATURE, claimed_folder, released
 from tutelage.accounting import data_independent
-from tutelage.cli.card import statements_in
 from tutelage.cli.config import PublishedSection, RunConfig, load_config
 from tutelage.cli.plan import begun_with, plan_for, with_method
 from tutelage.cli.publish import check_proposal, read_proposal, tested
@@ -116,13 +115,11 @@ def run(
 
 
 def _statements(settings: RunConfig) -> dict[str, str]:
-    """Return what is stated already, beside the configuration and on the card that is replaced."""
+    """Return what is stated on the card that is replaced, and say if it was signed."""
     if (settings.folder / SIGNATURE).exists():
         remark("warning: the card that is replaced was signed. Sign the new one with `tutelage card --sign`.")
     before = settings.folder / _CARD
-    on_card = read_card(before).statements if before.exists() else {}
-    beside = settings.statements_file
-    return on_card | (statements_in(beside) if beside.exists() else {})
+    return read_card(before).statements if before.exists() else {}
 
 
 def _named(settings: RunConfig, release: str) -> RunConfig:
@@ -365,7 +362,7 @@ def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
     elif model.remembered_:
         which = f"{model.remembered_:,} queries were" if model.drawn_ else "Every query was"
         console.print(f"{which} labeled before. The labels are the same, and nothing was spent on them.")
-    if settings.schema is not None:
+    if settings.schema is not None and card.classes:
         console.print(
             "The accuracy was not measured, because no public rows have labels. With such rows, measure it in Python: "
             f'tutelage.students.load_student("{_shown(settings.folder)}").score(rows, labels)',
@@ -378,7 +375,6 @@ def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
     console.print("Card: " + ", ".join(str(_shown(settings.folder / name)) for name in names))
     if card.missing and settings.dataset is None:
         ask = f"tutelage card {_shown(settings.folder)} --ledger {_shown(settings.ledger)} --ask"
-        ask += f" --statements {_shown(settings.statements_file)}"
         console.print(f"Statements are missing on the card. Add them: {ask}", soft_wrap=True)
     if settings.dataset is not None:
         console.print(f"Next: open {_shown(settings.folder / names[0])} in a browser. Then use your own table:")

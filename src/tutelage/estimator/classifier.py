@@ -469,9 +469,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", MuchNoiseWarning)  # the fit says it
             asked = self._with_noise(method, budget, public.sizes, people.n_teachers)
-        taking_part = budget.check_beginning(most := asked.event(public.sizes))
-        if taking_part is not None:
-            self._require_enough(taking_part, asked)
+        budget.check_beginning(most := asked.event(public.sizes))
         if full := budget.full(most):  # where all may be remembered
             Boundary(full, run.noise).require_room(asked, self._unscored(run, public))
         return Beginning(budget, method, most)
@@ -729,8 +727,9 @@ class PATEClassifier(ClassifierMixin, Inputs):
                 if self.release is not None:
                     is_new = self.release not in boundary.ledger.rooms(most)
                     taking_part = boundary.ledger.admit(self.release, budget.question, people.ids, most)
-                    if is_new:
-                        self._require_enough(taking_part, method)
+                    few = few_take_part(taking_part, method.mechanism, self.release) if is_new else None
+                    if few is not None and not self.insist:
+                        raise PreflightError(f"{few} To continue anyway, {self._caller.words.insist}.")
                     boundary.require_room(method, public)
                     boundary.prepared = method.prepare(public, people.only(taking_part))
                 # Found in the turn of this release: one that it waited for is an earlier one.
@@ -782,12 +781,6 @@ class PATEClassifier(ClassifierMixin, Inputs):
                 stacklevel=5,
             )
         return made
-
-    def _require_enough(self, taking_part: npt.NDArray[np.bool_], method: Method) -> None:
-        """Refuse a release with a name in which hardly anybody has budget to take part, unless the owner insists."""
-        few = few_take_part(taking_part, method.mechanism, self.release)
-        if few is not None and not self.insist:
-            raise PreflightError(f"{few} To continue anyway, {self._caller.words.insist}.")
 
     def _continued(self, before: LedgerState) -> str:
         """Return what a fit says that continues a budget, of which there was so much before."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from math import sqrt
-from typing import Any, Self, final
+from typing import Self, final
 
 import numpy as np
 import numpy.typing as npt
@@ -89,13 +89,6 @@ class AdditiveRegressor(RegressorMixin, TableOfEffects):
         offsets = np.array([np.interp(quantiles, below, EDGES) for below in self.below_]) * (high - low)
         part = np.searchsorted(self.parts_, expected, side="right")
         return np.clip(expected[:, np.newaxis] + offsets[part], low, high)
-
-
-def interval_of(parts: Sequence[Any], rows: Any, share: float) -> FloatArray:
-    """Return between which numbers this share of rows like each row lies, by maps and a regressor; shape (rows, 2)."""
-    for one in parts[:-1]:
-        rows = one.transform(rows)
-    return parts[-1].predict_quantiles(rows, ((1 - share) / 2, (1 + share) / 2))
 
 
 @final
