@@ -4,6 +4,7 @@ import csv
 import importlib.util
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -176,7 +177,10 @@ def test_terms_join_status_and_the_question_have_one_epsilon_and_delta(delta, tm
 
 
 def test_a_second_budget_of_the_same_people_is_told_of_and_refused(folder):
-    join(folder, "hospital-0")
+    for name in HOSPITALS:  # whose ids are the same, but not their people
+        join(folder, name)
+    for name in HOSPITALS[1:]:
+        shutil.rmtree(folder / name)
     own, kept = folder / "hospital-0.csv", folder / "hospital-0" / "ledger"
     run("new", folder / "terms.toml", "--home", folder / "founded-again", "--mailbox", folder / "mail-again")
     (folder / "elsewhere").mkdir()

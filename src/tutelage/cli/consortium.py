@@ -133,7 +133,7 @@ def join(
                 raise ConfigError("Name the private table: --data FILE --id COLUMN --label COLUMN.")
             said = _checked_table(draft, data, person, label, once=once, most=file.hospitals[found.name])
             data = data.resolve()
-            if earlier := earlier_budgets(data, person, folder.resolve().parent):
+            if earlier := earlier_budgets(data, person, folder.resolve().parent, found):
                 second = _summed(data, earlier, file)
                 if not insist:
                     raise ConfigError(f"{second} Use the earlier home, or, to give these people both, add --insist.")

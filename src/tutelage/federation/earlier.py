@@ -2,23 +2,24 @@
 
 from pathlib import Path
 
-from tutelage.federation.invites import Place
+from tutelage.federation.invites import Invite, Place
 from tutelage.ledger import Ledger
 from tutelage.partition import canonical_ids
 from tutelage.tables import read_table
 
 
-def earlier_budgets(data: Path, person: str | None, near: Path) -> list[Ledger]:
+def earlier_budgets(data: Path, person: str | None, near: Path, invite: Invite) -> list[Ledger]:
     """Return the ledgers beside a table, beside a new home, and in homes there, in which people of the table have part.
 
-    Releases without names, of other people than exactly these, cannot be told: see `Ledger.knows`.
+    Other members of the consortium of the `invite` have other people, even if ids are the same. Releases without names,
+    of other people than exactly these, cannot be told: see `Ledger.knows`.
     """
     people = _people_in(data, person)
     paths = {path.resolve() for folder in (data.parent, near) for path in ledgers_in(folder)}
     found = list[Ledger]()
     for path in sorted(paths):
         ledger = Ledger.open(path, read_only=True)
-        if _has_some(ledger, path, data, people):
+        if not _is_of_another(ledger, path, invite) and _has_some(ledger, path, data, people):
             found.append(ledger)
     return found
 
@@ -34,6 +35,13 @@ def _people_in(data: Path, person: str | None) -> set[str]:
         return {str(data)}
     ids = [text for text in read_table(data).texts(person) if text.strip("\0").strip()]
     return {*canonical_ids(ids).tolist()}
+
+
+def _is_of_another(ledger: Ledger, path: Path, invite: Invite) -> bool:
+    """Return whether a ledger is in the home of another member of the consortium of an invite."""
+    if ledger.owner in (None, invite.name) or not Place.is_in(path.parent):
+        return False
+    return Place.load(path.parent).terms.get("identifier") == invite.terms.get("identifier")
 
 
 def _has_some(ledger: Ledger, path: Path, data: Path, people: set[str]) -> bool:
