@@ -324,7 +324,7 @@ def test_columns_that_say_the_same_do_not_count_several_times(n_columns, epsilon
     rng = np.random.default_rng(0)
     leaning = rng.normal(size=10_000)
     rows = np.clip(np.rint(2 + leaning[:, np.newaxis] + 0.4 * rng.normal(size=(10_000, n_columns))), 0, 4)
-    rows, y = rows.astype(int).astype(str).astype(object), 3 * leaning + rng.logistic(size=10_000) > limit
+    rows, y = rows.astype(int), 3 * leaning + rng.logistic(size=10_000) > limit
     schema = Schema({f"question {number}": list("01234") for number in range(n_columns)})
     model = of(public=schema, epsilon=epsilon, classes=[False, True]).fit(rows[:8_000], y[:8_000])
     assert model.score(rows[8_000:], y[8_000:]) > np.mean(y[8_000:] == (3 * leaning[8_000:] > limit)) - 0.04
@@ -343,14 +343,24 @@ def test_scores_begin_from_a_smaller_part_only_where_columns_say_the_same(same, 
     assert least <= scores.less_sure(np.rint(sums).astype(int), 1000).part <= most
 
 
-def test_an_odd_cell_never_fails_a_fit():
+def test_an_odd_cell_of_a_file_never_fails_a_fit_and_one_of_a_frame_is_refused():
     rows, y = made_up(300)
-    plain = {name: np.array(cells.tolist(), dtype=object) for name, cells in rows.items()}
+    texts = {name: [*map(str, cells.tolist())] for name, cells in rows.items()}
     for start, name in enumerate(SCHEMA.names):
-        for place, cell in enumerate(ODD_CELLS):
-            plain[name][40 * start + place] = cell
-    for odd in (plain, pd.DataFrame({**rows, "hours": rows["hours"] + 1j})):
-        assert np.isfinite(of(epsilon=5.0).fit(odd, y).predict_proba(odd)).all()
+        for place, cell in enumerate(("inf", "-inf", "nan", "1e300", "9" * 5000, "True", "", "abc", "?", "public ")):
+            texts[name][40 * start + place] = cell
+    assert np.isfinite(of(epsilon=5.0).fit(odd := Table("", texts), y).predict_proba(odd)).all()
+    odd_cells = [cell for cell in ODD_CELLS if not isinstance(cell, int | float) or cell is True]
+    for name, cell in itertools.product(SCHEMA.names, odd_cells):
+        plain = {one: np.array(cells.tolist(), dtype=object) for one, cells in rows.items()}
+        plain[name][7] = cell
+        is_text = isinstance(cell, str)
+        if cell is None or (is_text and (not cell or name == "work")):
+            of(epsilon=5.0).check(plain, y)
+            continue
+        with pytest.raises(InvalidDataError, match=f"^Column '{name}' is of several types in the private") as refused:
+            of(epsilon=5.0).check(plain, y)
+        assert "secret" not in f"{refused.value}{refused.value.__context__}"
 
 
 def test_a_goal_weighs_classes_at_no_further_cost_and_a_ranking_changes_no_prediction(tmp_path):
@@ -381,7 +391,6 @@ def test_a_goal_weighs_classes_at_no_further_cost_and_a_ranking_changes_no_predi
         ({}, {"silos": np.arange(300) % 5}, "`silos`"),
         ({}, {"entity_ids": SCHEMA.names[0]}, "`entity_ids` must not be a column of the schema"),
         ({"features": SCHEMA}, {}, "`features`"),
-        ({"public_fraction": 0.5}, {}, "`public_fraction`"),
         ({"n_teachers": 20}, {}, "the method must be Additive"),
         ({"method": NoisyMoments()}, {}, "the method must be Additive"),
         ({"public": None, "method": Additive()}, {"X_public": np.zeros((60, 3))}, "Additive needs a public schema"),
@@ -516,6 +525,14 @@ def test_a_run_needs_no_public_rows(configured, called):
 
 
 @pytest.mark.usefixtures("repeatable")
+def test_an_audit_changes_cells_of_a_file_that_a_schema_reads(configured, called):
+    found = json.loads(succeeded(called("audit", "config.toml", "--json", "--draws", "1000", cwd=configured())).stdout)
+    of_cells = next(one for one in found["checks"] if one["check"] == "one cell in the file")
+    assert of_cells["verdict"] == "pass"
+    assert "pandas with decimal commas" in of_cells["reason"]
+
+
+@pytest.mark.usefixtures("repeatable")
 @pytest.mark.parametrize(
     ("verb", "wrong", "sentence"),
     [
@@ -526,7 +543,6 @@ def test_a_run_needs_no_public_rows(configured, called):
         ("run", {"more": '[features]\nmap = "steps"'}, "`map` in [features] does not go with `schema`"),
         ("run", {"more": '[features]\nstudent = "rows"'}, "`student` in [features] does not go with `schema`"),
         ("run", {"more": '[method]\nname = "noisy-moments"'}, "the default: leave the method out. Got NoisyMoments"),
-        ("audit", {}, "Only `tutelage run` takes a `schema`"),
         ("plan", {}, "there is one method and nothing to plan: start `tutelage run` straight away, without [method]."),
         ("plan", {"more": '[training]\ngoal = "average_precision"'}, "start `tutelage run` straight away"),
     ],

@@ -10,7 +10,7 @@ import pytest
 
 import file_attack
 from tutelage.audit import checklist
-from tutelage.features import PublicColumns
+from tutelage.features import PublicColumns, Schema
 from tutelage.features.columns import numbered_rows
 from tutelage.tables import Table, read_table
 
@@ -34,7 +34,7 @@ def test_no_reader_lets_a_cell_change_other_people(tables):
 
 def test_the_reader_that_old_pandas_was_is_caught(tables, monkeypatch):
     private, public = tables
-    monkeypatch.setattr("tutelage.features.columns.require_same_types", lambda *_: None)  # the fault
+    monkeypatch.setattr("tutelage.features.columns.require_same_types", lambda *_, **__: None)  # the fault
     monkeypatch.setattr("tutelage.features.cells.steady", lambda numbers: numbers)  # and what would hide it
     columns, by = PublicColumns.learn(public), {"pandas": file_attack.old_pandas}
     found = checklist.check_cells(private, public, columns, by=by)
@@ -42,6 +42,17 @@ def test_the_reader_that_old_pandas_was_is_caught(tables, monkeypatch):
     assert "column 'dose' changed the numbers of other people, read as pandas" in found.reason
     monkeypatch.undo()
     assert checklist.check_cells(private, public, columns, by=by).verdict == "pass"
+
+
+def test_a_schema_is_checked_by_readers_with_options(tmp_path, monkeypatch):
+    table = read_table(file_attack.write_files(tmp_path)[1])
+    schema = Schema({"dose": (0.0, 200.0), "other": (0, 500)})
+    by = {"pandas": checklist.readers()["pandas with decimal commas"]}
+    assert checklist.check_cells(table, None, schema, by=by).verdict == "pass"
+    monkeypatch.setattr("tutelage.features.schema.require_type", lambda *_, **__: None)  # the fault
+    found = checklist.check_cells(table, None, schema, by=by)
+    assert found.verdict == "fail"
+    assert "column 'dose' changed the numbers of other people" in found.reason
 
 
 def test_dates_in_the_format_of_the_first_cell_are_caught():
@@ -55,7 +66,8 @@ def test_dates_in_the_format_of_the_first_cell_are_caught():
 
     days = [f"2024-0{1 + row % 9}-0{1 + row % 7}" for row in range(60)]
     table = Table("", {"seen": np.array(days, dtype=object)})
-    found = checklist.check_cells(table, table, PublicColumns.learn(Table("", {"seen": days})), by={"a frame": read})
+    columns = PublicColumns.learn(Table("", {"seen": days}), kinds={"seen": "date"})  # who declares it, vouches for it
+    found = checklist.check_cells(table, table, columns, by={"a frame": read})
     assert found.verdict == "fail"
 
 

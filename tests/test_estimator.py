@@ -37,6 +37,13 @@ def model(**changes) -> PATEClassifier:
     return PATEClassifier(**{**settings, **changes})
 
 
+class OfAllRows(PATEClassifier):
+    """One whose private rows are public, for checks that have no others."""
+
+    def fit(self, X, y):
+        return super().fit(X, y, X_public=X)
+
+
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "a.ledger"
@@ -46,7 +53,7 @@ def path(tmp_path):
 @parametrize_with_checks(
     # Next to no noise, so that scikit-learn's accuracy floors test the plumbing and not the privacy; and a quick
     # student: what the default one makes of odd labels and rows is tested where it is at home.
-    [PATEClassifier(TREE, n_teachers=3, mechanism=LNMax(0.01), student=TREE, public_fraction=0.5, random_state=0)],
+    [OfAllRows(TREE, n_teachers=3, mechanism=LNMax(0.01), student=TREE, insist=True, random_state=0)],
     expected_failed_checks=lambda _: {
         "check_class_weight_classifiers": "the student weighs released labels, and teachers agree where classes overlap"
     },
@@ -128,7 +135,6 @@ def test_refusals_name_the_parameter_and_the_fix():
         ({"rounds": np.True_}, "`rounds` of TeacherVotes must be"),
         ({"delta": float("nan")}, "`delta` of"),
         ({"delta": 1.5}, "`delta` of PATEClassifier must lie strictly between 0 and 1"),
-        ({"public_fraction": 1.0}, "`public_fraction` of PATEClassifier must"),
         ({"random_state": -1}, "`random_state` of PATEClassifier must be"),
         ({"mechanism": "gnmax"}, "`mechanism` of TeacherVotes must be a Mechanism"),
         ({"noise": 42}, "must be something like SystemNoise"),
@@ -156,9 +162,34 @@ def test_a_refused_parameter_that_holds_rows_is_not_quoted(name):
         assert caught.value.__context__ is None
 
 
+@pytest.mark.parametrize("raises", ["__eq__", "__hash__", "__repr__", "__str__", "__lt__", "__float__"])
+@pytest.mark.parametrize("base", [object, str, int])
+def test_a_label_of_a_class_of_its_own_is_one_sentence(base, raises):
+    def refuse(*_):
+        raise ArithmeticError("secret")
+
+    own = type("Own", (base,), {"__hash__": lambda _: 0, raises: refuse})
+    label = own() if base is object else own("0")
+    labels = np.array([*"01" * 200], dtype=object)
+    labels[3] = label
+    frame = {"a": X[:, 0], "ill": labels}
+    for rows, given, public in (
+        (X, {"y": labels}, X), (X, {"y": labels.tolist()}, X), (X, {"y": y, "entity_ids": labels}, X),
+        (X, {"y": y, "silos": labels}, X), (frame, {"y": "ill"}, frame),
+    ):  # fmt: skip
+        for classes in (None, ["0", "1"], {"no": ["0"], "yes": ["1"]}):
+            with pytest.raises(InvalidDataError, match="must hold text or numbers") as caught:
+                PATEClassifier(classes=classes, epsilon=5.0).fit(rows, **given, X_public=public)
+            assert (caught.value.__context__, caught.value.__cause__) == (None, None)
+
+
 def test_refusals_of_data_quote_no_row():
-    with pytest.raises(InvalidDataError, match="fit needs public rows"):
-        model().fit(X, y)
+    for rows, labels in ((X, y), (X.astype(str), y), ({"age": ["17"] * 400, "ill": y}, "ill"), (X.tolist(), y)):
+        with pytest.raises(
+            InvalidDataError, match=r"as `X_public=\.\.\.`, or .*`PATEClassifier\(public=Schema"
+        ) as caught:
+            PATEClassifier(epsilon=1).fit(rows, labels)
+        assert len(caught.value.problems) == 1
     with pytest.raises(InvalidDataError, match="at least 2 classes"):
         model().fit(X, np.zeros(400), X_public=X)
     with pytest.raises(InvalidDataError, match="not among the declared"):
@@ -171,8 +202,6 @@ def test_refusals_of_data_quote_no_row():
         for length in (399, 401):
             with pytest.raises(InvalidDataError, match=f"`{name}` must have one entry per private row"):
                 model().fit(X, y, X_public=X, **{name: np.arange(length)})
-        with pytest.raises(InvalidParameterError, match="draws rows by position"):
-            model(public_fraction=0.3).fit(X, y, **{name: np.arange(400)})
     with pytest.raises(InvalidDataError, match="X must hold numbers") as caught:
         model().fit(np.where(X > 0.99, "Mrs Miller", X.astype(str)), y, X_public=X)
     assert "Miller" not in str(caught.value)

@@ -11,9 +11,10 @@ from pyarrow import csv as arrow_csv
 import file_attack
 from tutelage import PATEClassifier, SimulationNoise
 from tutelage.exceptions import FewPublicRowsWarning, InvalidDataError
+from tutelage.features import PublicColumns
 from tutelage.features.columns import numbered_rows
 from tutelage.partition import canonical_ids
-from tutelage.tables import read_batches, read_table
+from tutelage.tables import as_table, read_batches, read_table
 
 pandas = pytest.importorskip("pandas")
 polars = pytest.importorskip("polars")
@@ -27,6 +28,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "DuckDB": lambda path: duckdb.read_csv(str(path), sample_size=-1),
 }
 ROWS = 30
+FEATURES = ["number", "age", "ward", "seen", "fit"]
 CELLS = {"number": "?", "age": "3.5", "ward": "7", "seen": "03.04.2024", "fit": "maybe"}
 
 
@@ -58,12 +60,18 @@ def files(tmp_path):
 def test_a_frame_whose_column_got_another_type_is_refused_with_the_way_out(reader, column, files):
     public, private = files
     X_public = READERS[reader](public)
-    numbered_rows(READERS[reader](written(private)), X_public, None)
+    # Dates that a reader made of text are refused, unless they are declared.
+    kinds = {"seen": "date"} if as_table(X_public).type_of("seen").startswith("date") else {}
+    declared = PublicColumns.learn(X_public, FEATURES, kinds)
+    if kinds:
+        with pytest.raises(InvalidDataError, match=r"Column 'seen' holds dates .*declare the column"):
+            numbered_rows(READERS[reader](written(private)), X_public, PublicColumns.learn(X_public, FEATURES))
+    numbered_rows(READERS[reader](written(private)), X_public, declared)
     changed = READERS[reader](written(private, **{column: CELLS[column]}))
     if column == "seen" and reader not in ("PyArrow", "DuckDB"):
         pytest.skip("it leaves dates as text, which is converted cell by cell")
     with pytest.raises(InvalidDataError) as caught:
-        numbered_rows(changed, X_public, None)
+        numbered_rows(changed, X_public, declared)
     said = str(caught.value)
     assert said.startswith(f"Column '{column}' is ")
     assert "read_table(path, like=public)" in said

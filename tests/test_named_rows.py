@@ -45,6 +45,7 @@ def made_up(n: int, seed: int) -> Any:
 
 
 PRIVATE, PUBLIC = made_up(400, seed=0), made_up(120, seed=1).select(FEATURES)
+COLUMNS = PublicColumns.learn(PUBLIC, kinds={"seen": "date"})
 
 
 def stored(frame: Any, folder: Path, ending: str) -> Any:
@@ -74,12 +75,13 @@ def classifier(**more: Any) -> PATEClassifier:
 
 def fitted(X: Any, X_public: Any, **more: Any) -> PATEClassifier:
     y = "ill" if isinstance(X, polars.LazyFrame | duckdb.DuckDBPyRelation) else PRIVATE["ill"].to_numpy()
-    return classifier(**more).fit(X, y, X_public=X_public)
+    dated = {} if isinstance(X_public, np.ndarray) else {"features": COLUMNS}
+    return classifier(**dated | more).fit(X, y, X_public=X_public)
 
 
 @pytest.fixture(scope="module")
 def of_arrays() -> tuple[PATEClassifier, PublicColumns]:
-    columns = PublicColumns.learn(PUBLIC)
+    columns = COLUMNS
     return fitted(columns.transform(PRIVATE), columns.transform(PUBLIC)), columns
 
 
@@ -112,8 +114,9 @@ def test_labels_ids_and_silos_may_be_columns_of_the_same_library(form, tmp_path)
     for given in ({"entity_ids": "person"}, {"silos": "clinic"}):
         arrays = {name: PRIVATE[source].to_numpy() for name, source in given.items()}
         series = {name: column(source) for name, source in given.items()}
-        one = classifier().fit(PRIVATE, PRIVATE["ill"].to_numpy(), X_public=PUBLIC, **arrays)
-        other = classifier().fit(X, column("ill"), X_public=public, **series)
+        model = classifier(features=COLUMNS)
+        one = clone(model).fit(PRIVATE, PRIVATE["ill"].to_numpy(), X_public=PUBLIC, **arrays)
+        other = clone(model).fit(X, column("ill"), X_public=public, **series)
         assert np.array_equal(one.votes_.counts, other.votes_.counts)
         assert one.votes_.unit == other.votes_.unit
 
@@ -172,6 +175,7 @@ def test_output_that_is_set_for_all_of_scikit_learn_changes_no_ballot(teacher):
     labels = PRIVATE["ill"].to_numpy()
     people: dict[str, Any] = {"teacher": teacher, "mechanism": None, "student": None, "epsilon": 20.0}
     people = people | {"n_teachers": None} if teacher else {}
+    people["features"] = COLUMNS
     expected = classifier(**people).fit(PRIVATE, labels, X_public=PUBLIC)
     with config_context(transform_output="pandas"):
         model = classifier(**people).fit(PRIVATE, labels, X_public=PUBLIC)
@@ -201,7 +205,7 @@ def test_every_map_names_each_of_its_features_once(name):
 
 @pytest.mark.rest
 def test_maps_that_make_frames_change_no_ballot():
-    columns = PublicColumns.learn(PUBLIC)
+    columns = COLUMNS
     steps = PublicSteps.learn(PublicRows(columns.transform(PUBLIC), "public"), len(columns.numbers))
     plain, framed = make_pipeline(columns, steps), make_pipeline(clone(columns), clone(steps))
     framed.set_output(transform="pandas")

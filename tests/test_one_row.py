@@ -108,21 +108,16 @@ def test_a_removed_entity_changes_one_teacher(name):
 
 @FITS_AGAIN
 @pytest.mark.parametrize("name", ["naive Bayes", "class means", "networks together"])  # an ensemble of each class
-@pytest.mark.parametrize("how", ["rows", "entities", "public fraction"])
+@pytest.mark.parametrize("how", ["rows", "entities"])
 def test_the_estimator_that_users_call_keeps_the_claim(name, how, cast):
     model = model_of(teacher=ESTIMATORS[name], mechanism=GNMax(3.0), random_state=0, student=GaussianNB())
     arguments: dict[str, Any] = {"X_public": QUERIES}
     if how == "entities":
         arguments["entity_ids"] = np.arange(240) // 2
-    elif how == "public fraction":
-        arguments = {}
-        model.set_params(public_fraction=0.4)
     model.fit(X, Y, **arguments)
     changes = 0
     for row in (0, 17, 100, 239):
-        # The inputs of the share that is declared public are not protected.
-        X_other = X if how == "public fraction" else with_row(row)
-        model.fit(X_other, np.where(np.arange(240) == row, 1 - Y, Y), **arguments)
+        model.fit(with_row(row), np.where(np.arange(240) == row, 1 - Y, Y), **arguments)
         changed = moved(cast[0], cast[-1])
         assert len(changed) <= 1
         changes += len(changed)

@@ -259,7 +259,7 @@ def people(n, seed):
     rng = np.random.default_rng(seed)
     ages, wards = rng.normal(50, 20, n).round(), rng.choice(["A", "B", "C"], n)
     notes = np.where(ages > 50, "old and free", "young and busy") + rng.choice([" today", " tomorrow"], n)
-    days = np.array(["2024-01-01", "2024-06-01"], dtype="datetime64[us]")[rng.integers(0, 2, n)]
+    days = np.array(["2024-01-01", "2024-06-01"], dtype=object)[rng.integers(0, 2, n)]
     return {"age": ages, "note": notes.astype(object), "ward": wards.astype(object), "day": days}
 
 

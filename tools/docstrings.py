@@ -24,7 +24,7 @@ GROUPS = {
     "Method": "method mechanism rounds",
     "Teachers and queries": "teacher n_teachers n_queries selection",
     "Student": "student student_features goal class_weight",
-    "Inputs": "public features classes target_range public_fraction",
+    "Inputs": "public features classes target_range",
     "Running": "random_state n_jobs progress checkpoints",
 }
 

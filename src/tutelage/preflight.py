@@ -99,7 +99,6 @@ class Given:
     noise: float | None = None  # standard deviation, in ballots
     n_people: int | None = None  # if these are only the first of more rows
     takes_empty: bool = True  # whether the teachers take empty cells as they are
-    compare: bool = True  # whether public rows can be private rows
     schema: Schema | None = None  # in place of public rows
     declared: tuple[tuple[Schema, Table], ...] = field(default=(), repr=False)  # columns, and private rows with them
 
@@ -241,7 +240,7 @@ def _compared(given: Given) -> Iterator[tuple[Matrix, Matrix]]:
 
 def _overlap(given: Given, private: Matrix, public: Matrix) -> tuple[str, bool]:
     """Return a sentence about public rows that are private rows, if any are, and whether they are a large share."""
-    if not given.compare or private.shape[1:] != public.shape[1:] or not len(private) or not len(public):
+    if private.shape[1:] != public.shape[1:] or not len(private) or not len(public):
         return "", False  # other columns are refused in words of their own
     key = secrets.token_bytes(32)
     rows, others = hashes_of_numbers(private, key), hashes_of_numbers(public, key)
@@ -317,7 +316,7 @@ def _is_standard(cells: FloatArray) -> bool:
 
 def unlike_columns(given: Given, told: Collection[str] = ()) -> dict[str, str]:
     """Return how columns differ in the private rows from the public rows, the largest differences first."""
-    if not given.compare or not _comparable(given):
+    if not _comparable(given):
         return {}
     names, n_numbers = (*given.numbers, *given.categories), len(given.numbers)
     level = _LEVEL / max(1, len(names) + 2 * n_numbers)  # three tests of numbers, one of categories

@@ -34,6 +34,11 @@ TEXT_TYPE = "text"
 WRITTEN = "text of a csv file"
 """The type of columns of a csv file: each cell is text, and the public rows determine what it means."""
 _EMPTY, _SEVERAL, _MOMENT = "empty", "of several types", "datetime"  # other types of columns
+_LONG = re.compile(r"\W*(\d\W*){19,}")  # beyond the integers of a column
+_CATEGORIES = "categories of "  # before the type of categories that are no text
+TRUTH_TYPE = "boolean"
+NUMBER_TYPES = frozenset({"integer", "float64", "float32", "decimal"})
+"""Types of numbers, in which a whole number up to 2**53 is the same."""
 _MARKS = ",;\t|"  # between cells
 _MEMORY_OF_LINE = 40  # bytes, at most, per character of a line of a csv file, while it is divided into cells
 _MEMORY_OF_CELL, _MEMORY_OF_COLUMN = 8, 64  # bytes, at least, besides what is in them
@@ -173,34 +178,70 @@ def read_table(path: str | PathLike[str], like: Any = None) -> Table:
                 "`like` of read_table must be public rows with named columns: a table or a DataFrame. Got a "
                 f"{type(like).__name__}."
             )
-        require_same_types(table, public, public.columns)
+        require_same_types(table, public, public.columns, dates=public.columns)  # which a fit asks to declare
     return table
 
 
-def require_same_types(private: Table, public: Table, names: Iterable[str]) -> None:
+def require_same_types(private: Table, public: Table, names: Iterable[str], *, dates: Collection[str] = ()) -> None:
     """Refuse private columns whose type a cell may have chosen: those that have another type than the public column.
+
+    `dates` are the columns that are declared to hold dates. See `require_type`.
+    """
+    advice = (
+        "Read the file with tutelage.tables.read_table(path, like=public), or with the public types, in pandas with "
+        "read_csv(path, dtype=dict(public.dtypes))."
+    )
+    for name in (name for name in names if name in public.columns):
+        wanted = public.type_of(name)
+        require_type(private, name, {wanted}, f"{wanted} in the public rows", advice)
+        if name not in dates:
+            _refuse_dates(private, name)
+
+
+def require_type(private: Table, name: str, wanted: Collection[str], stated: str, advice: str) -> None:
+    """Refuse a private column of a type that is not `wanted`, which its message calls `stated`; `advice` is for frames.
 
     Readers choose the type of a column by all its cells, and the type decides how each cell is read. So the cell of one
     person could change the numbers of all others. Text as a csv file has it is read cell by cell, and safe.
     """
-    for name in names:
-        if name not in private.columns or name not in public.columns or private.types.get(name) == WRITTEN:
-            continue  # a missing one is refused, with advice, where the columns become numbers
-        found, wanted = private.type_of(name), public.type_of(name)
-        if found == _EMPTY or (found == wanted and found != _SEVERAL):
-            continue
-        differ = f"is {found} in the private rows and {wanted} in the public rows"
-        for word, plain in (("float64", "float"), ("boolean", "truth values"), (_MOMENT, "dates")):
-            differ = differ.replace(word, plain)
-        advice = "Write both files with one type for the column."
-        if not private.source:
-            advice = (
-                "Read the file with tutelage.tables.read_table(path, like=public), or with the public types, in pandas "
-                "with read_csv(path, dtype=dict(public.dtypes))."
-            )
+    if name not in private.columns or private.types.get(name) == WRITTEN:
+        return  # a missing one is refused, with advice, where the columns become numbers
+    found = private.type_of(name)
+    if found == TEXT_TYPE and any(isinstance(cell, str) and _LONG.fullmatch(cell) for cell in private.column(name)):
+        # After such a number in the first row, pandas leaves empty cells of all others as they are written.
+        raise chosen_by_a_cell(private, name, "holds text, and a number of 19 digits or more", advice)
+    if found == _EMPTY or (found in wanted and _SEVERAL not in found):
+        return
+    differ = f"is {found} in the private rows and {stated}"
+    for word, plain in (("float64", "float"), ("boolean", "truth values"), (_MOMENT, "dates")):
+        differ = differ.replace(word, plain)
+    raise chosen_by_a_cell(private, name, differ, advice)
+
+
+def chosen_by_a_cell(private: Table, name: str, how: str, advice: str) -> InvalidDataError:
+    """Return the error about a column whose type one cell may have chosen."""
+    if private.source:
+        advice = "Write the file with one type for the column, or name the csv file that it was made of."
+    return InvalidDataError(
+        f"{_named(private, name)} {how}. One cell may have chosen this type, and with it how everybody's cells were "
+        f"read. {advice}"
+    )
+
+
+def _named(private: Table, name: str) -> str:
+    return f"Column '{name}' of {private.source}" if private.source else f"Column '{name}'"
+
+
+def _refuse_dates(private: Table, name: str) -> None:
+    """Refuse dates that a program has read: whether days or months come first may follow from one cell."""
+    if private.types.get(name) == WRITTEN or name not in private.columns:
+        return
+    if private.type_of(name).removeprefix(_CATEGORIES).startswith("date"):
         raise InvalidDataError(
-            f"Column '{name}'{f' of {private.source}' if private.source else ''} {differ}. One cell may have chosen "
-            f"this type, and with it how everybody's cells were read. {advice}"
+            f"{_named(private, name)} holds dates that a program has read. One cell may have chosen whether days or "
+            "months come first in all of them. Read the csv file with tutelage.tables.read_table(path, like=public). "
+            "If no cell has chosen the form of the dates, declare the column: "
+            f"features=PublicColumns.learn(public, kinds={{'{name}': 'date'}}), or `{name} = \"date\"` in [columns]."
         )
 
 
@@ -503,13 +544,14 @@ def _type_of(kind: Any) -> str:
 
 
 def _of_categories(within: str) -> str:
-    return TEXT_TYPE if within in (TEXT_TYPE, _EMPTY) else f"categories of {within}"
+    return TEXT_TYPE if within in (TEXT_TYPE, _EMPTY) else f"{_CATEGORIES}{within}"
 
 
 def _type_of_cells(cells: Cells) -> str:
     """Return the type of the cells of an array; of objects, by those that are filled."""
     if cells.dtype != object:
-        return {"M": _MOMENT, "i": "integer", "u": "integer", "b": "boolean"}.get(cells.dtype.kind, cells.dtype.name)
+        known = {"M": _MOMENT, "i": "integer", "u": "integer", "b": TRUTH_TYPE, "U": TEXT_TYPE, "T": TEXT_TYPE}
+        return known.get(cells.dtype.kind, cells.dtype.name)
     names = {_type_of_cell(kind) for kind in {type(cell) for cell in cells.tolist() if not is_missing(cell)}}
     if names == {"integer", "float64"}:
         return "float64"

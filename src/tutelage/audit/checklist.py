@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from io import StringIO
-from math import ceil
+from math import ceil, isfinite
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, final
 
@@ -30,13 +30,13 @@ from tutelage.audit.mechanism import (
 )
 from tutelage.audit.overlap import audit_overlap, entities_in_several_shards
 from tutelage.events import Composed
-from tutelage.features import PublicColumns
+from tutelage.features import PublicColumns, Schema
 from tutelage.features.columns import numbered_rows
 from tutelage.mechanisms import Mechanism
 from tutelage.mechanisms.registry import entry_of
 from tutelage.noise import NoiseSource, known_noise
 from tutelage.privacy import ONE_TEACHER, round_up
-from tutelage.tables import Table, read_table
+from tutelage.tables import MOMENT, Table, is_number, read_table
 
 _ROWS = 2_000
 _SMALL_BATCHES = (1, 2, 10, 50, 99)
@@ -229,7 +229,7 @@ _CELL_CHECK = "one cell in the file"
 _CELL_ROWS = 200
 _CELL_COLUMNS = 12
 _CELLS = ("", "?", " ", "1e308", "0.12345678901234567", "03.04.2024", '"', "nan", "7", "true")
-_CSV = "csv"
+_CSV, _GERMAN = "csv", "pandas with decimal commas"
 _MARK = "\ue000"  # written as a quotation mark that is not doubled
 Reader = Callable[[Path], Any]
 
@@ -241,25 +241,50 @@ def readers() -> dict[str, Reader]:
         import_module("pyarrow.parquet").write_table(of["PyArrow"](path), path.with_suffix(".parquet"))
         return read_table(path.with_suffix(".parquet"))
 
+    def with_options(path: Path) -> Any:
+        with path.open(encoding="utf-8", newline="") as file:
+            names, *rows = csv.reader(file)
+        options = {"decimal": ",", "thousands": ".", "true_values": ["ja"], "false_values": ["nein"]}
+        dates = [name for name, cell in zip(names, rows[-1], strict=True) if MOMENT.fullmatch(cell)]
+        spelled = [[*map(_in_german, row)] for row in rows]
+        path = _written(path.with_suffix(".de.csv"), names, spelled)
+        return import_module("pandas").read_csv(path, parse_dates=dates, **options)
+
     of: dict[str, Reader] = {
         "PyArrow": lambda path: import_module("pyarrow.csv").read_csv(path),
         "Parquet": through_parquet,
         "pandas": lambda path: import_module("pandas").read_csv(path),
+        _GERMAN: with_options,
         "Polars": lambda path: import_module("polars").read_csv(path, infer_schema_length=None),
         "DuckDB": lambda path: import_module("duckdb").read_csv(str(path), sample_size=-1).to_arrow_table(),
     }
-    needed = {"PyArrow": ["pyarrow"], "Parquet": ["pyarrow"], "DuckDB": ["duckdb", "pyarrow"]}
+    needed = {
+        "pandas with decimal commas": ["pandas"],
+        "PyArrow": ["pyarrow"],
+        "Parquet": ["pyarrow"],
+        "DuckDB": ["duckdb", "pyarrow"],
+    }
     installed = {name for name in of if all(find_spec(one) for one in needed.get(name, [name.lower()]))}
     return {_CSV: read_table} | {name: read for name, read in of.items() if name in installed}
 
 
+def _in_german(cell: str) -> str:
+    """Return a cell as a file has it that needs options of a reader: of numbers, truth values and dates."""
+    if MOMENT.fullmatch(cell):
+        return "/".join(reversed(cell[:10].split("-")))
+    if is_number(cell) and isfinite(float(cell)):
+        return f"{float(cell):,}".translate(str.maketrans(".,", ",."))
+    return {"true": "ja", "false": "nein"}.get(cell.lower(), cell)
+
+
 def check_cells(
-    private: Table, public: Table, columns: PublicColumns, *, by: Mapping[str, Reader] | None = None
+    private: Table, public: Table | None, columns: PublicColumns | Schema, *, by: Mapping[str, Reader] | None = None
 ) -> Checked:
     """Change cells of the first person in a copy of the file, through any reader, and compare everybody else's numbers.
 
-    It passes if each changed file is refused, or gives everybody else the same numbers, bit for bit. The result depends
-    on the private rows and is for the data set owner. It spends no budget, because nothing is released.
+    It passes if each changed file is refused, or gives everybody else the same numbers, bit for bit. With a `Schema` as
+    `columns`, there are no public rows. The result depends on the private rows and is for the data set owner. It spends
+    no budget, because nothing is released.
     """
     by = readers() if by is None else by
     with tempfile.TemporaryDirectory(prefix="private-") as folder:
@@ -279,23 +304,27 @@ def check_cells(
 
 
 def _moved(
-    read: Reader, private: Table, public: Table, columns: PublicColumns, folder: Path, *, marks: bool
+    read: Reader, private: Table, public: Table | None, columns: PublicColumns | Schema, folder: Path, *, marks: bool
 ) -> str | None:
     """Return a column in which a changed cell of the first row changes another row, if there is one.
 
     With `marks`, also where a quotation mark opens a cell of the first row, and another closes a cell of the last row.
     """
     names = list(columns.names)
-    tables = [table.take(range(min(_CELL_ROWS, table.n_rows))) for table in (private, public)]
-    rows, others = ([list(row) for row in zip(*map(table.texts, names), strict=True)] for table in tables)
-    seen = read(_written(folder / "public.csv", names, others))
+    rows = _few_cells(private, names)
+    seen = None if public is None else read(_written(folder / "public.csv", names, _few_cells(public, names)))
+
+    def shown(found: Any) -> Any:
+        if isinstance(columns, Schema):
+            return columns.transform(columns.table(found))
+        known = numbered_rows(found, seen, columns)
+        return None if known is None else known.private
 
     def numbers(cells: list[list[str]]) -> Matrix | None:
         """Return the bits of the numbers of everybody but the first person; None if the file is refused."""
         path = _written(folder / "rows.csv", names, cells)
         with suppress(Exception):  # a library may refuse the file too
-            if (found := numbered_rows(read(path), seen, columns)) is not None:
-                return np.ascontiguousarray(found.private[1:], dtype=np.float64).view(np.uint64)
+            return np.ascontiguousarray(shown(read(path))[1:], dtype=np.float64).view(np.uint64)
         return None
 
     before = numbers(rows)
@@ -313,6 +342,12 @@ def _moved(
             elif after is not None and not np.array_equal(before, after):
                 return name
     return None
+
+
+def _few_cells(table: Table, names: list[str]) -> list[list[str]]:
+    """Return the first rows as a csv file has them."""
+    few = table.take(range(min(_CELL_ROWS, table.n_rows)))
+    return [list(row) for row in zip(*map(few.texts, names), strict=True)]
 
 
 def _written(path: Path, names: list[str], rows: list[list[str]]) -> Path:

@@ -83,7 +83,7 @@ def check_fit(
         noise = [check_noise_of_sum(draws=draws), check_claim_of_sum(draws=draws)]
     else:
         noise = check_mechanism(mechanism, whole.people.shards.n_shards, len(whole.public.classes), draws=draws)
-    kept = _sampled(np.arange(len(private.X)) if private.entity_ids is None else as_column(private.entity_ids))
+    kept = _sampled(np.arange(len(whole.people.rows)) if private.entity_ids is None else as_column(private.entity_ids))
     few = PrivateRows(whole.people.rows, whole.people.labels, **ids).only(kept)
     moves = _check_moves(trial, _reduced(whole), few, entities, progress=progress)
     return [*noise, *check_rows(private, X_public), moves]

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from rich.table import Table
 from rich.text import Text
@@ -45,18 +45,20 @@ def audit(
             "`batches` in [private] must be left out for `tutelage audit`, which reads all rows into memory. If they "
             "do not fit, name a smaller `file`."
         )
-    data = load_sources(settings)
+    data = load_sources(settings, by_schema=not settings.of_numbers)
     for doubt in check_public_rows(settings, data):
         remark(f"warning: {doubt}")
-    private = PrivateRows(data.X_private, data.y_private, data.entity_ids, data.silos)
-    pool, privacy = pool_of(settings, data), settings.privacy
+    X: Any = data.X_private if settings.schema is None else data.whole_rows
+    private = PrivateRows(X, data.y_private, data.entity_ids, data.silos)
+    pool, privacy = None if settings.schema is not None else pool_of(settings, data), settings.privacy
     budget = {"ledger": settings.ledger, "epsilon": privacy.epsilon, "budget": privacy.budget}
     model = build_classifier(settings, data, **budget)
     labels = labels_of_pool(settings, data)
     found = check_fit(model, private, pool, y_public=labels, draws=draws, entities=entities, progress=not as_json)
-    if data.whole_rows is not None and data.columns is not None:
-        public = read_table(settings.input_file("public"))
-        found.append(check_cells(data.whole_rows, public, data.columns))
+    columns = settings.schema or data.columns
+    if data.whole_rows is not None and columns is not None:
+        public = None if settings.schema is not None else read_table(settings.input_file("public"))
+        found.append(check_cells(data.whole_rows, public, columns))
     passed = all(one.verdict != "fail" for one in found)
     if as_json:
         shown = {"passed": passed, "checks": [asdict(one) for one in found], "note": _FOR_THE_OWNER}

@@ -332,10 +332,11 @@ def _checked_table(terms: Consortium, data: Path, person: str | None, label: str
         name for name in (*schema.names, label, *([] if person is None else [person])) if name not in table.columns
     ]:
         raise InvalidDataError(f"{data.name} has no column {listed(missing)}. It has {listed([*table.columns])}.")
+    rows, labels, ids = rows_of(terms, data, person, label)
+    schema.table(rows, ids)
     if beyond := schema.beyond({name: table.column(name) for name in schema.names}):
         differences = listed([f"'{name}' {how}" for name, how in beyond.items()])
         raise InvalidDataError(f"{data.name} has columns in other units or codes than the terms: {differences}.")
-    rows, labels, ids = rows_of(terms, data, person, label)
     left_out = 1 - len(labels) / table.n_rows
     if left_out > _MOST_ODD or len(np.unique(labels)) < 2:
         raise InvalidDataError(

@@ -320,16 +320,18 @@ def _public(private: Path, rows: Table, features: list[str], value: str | Path) 
     if str(path) == _NONE:
         raise ConfigError(_NO_ROWS)
     if path.suffix.lower() == ".toml":
-        for name in read_schema(path).names:
+        schema = read_schema(path)
+        for name in schema.names:
             if name not in features:
                 raise ConfigError(f"{path} must describe features of {private} only. Remove {name!r}.")
+        schema.table(rows)
         return path, None
     path, table = _table(path)
     if path.samefile(private):
         raise ConfigError("--public must be another file than --private, because public rows are not protected.")
     if not table.columns.keys() & {*features}:
         raise ConfigError(f"{path} must have the same columns as {private}, and has none of them. Name another file.")
-    require_same_types(rows, table, features)
+    require_same_types(rows, table, features, dates=features)  # `tutelage run` asks to declare them
     return path, table
 
 

@@ -22,14 +22,14 @@ from tutelage.estimator import PATEClassifier
 from tutelage.estimator.classifier import Beginning
 from tutelage.estimator.inputs import Caller
 from tutelage.estimator.parameters import class_of, question_of
-from tutelage.estimator.regressor import numbers_of
+from tutelage.estimator.regressor import numbers_of, require_numbers
 from tutelage.exceptions import ConfigError, InvalidDataError, PreflightWarning
 from tutelage.features import PublicColumns, PublicRows, Schema
-from tutelage.features.columns import FEATURE_MAPS, Columns
+from tutelage.features.columns import FEATURE_MAPS, Columns, require_as_public
 from tutelage.methods import Method
 from tutelage.partition import canonical_ids
 from tutelage.preflight import Words, sorted_by
-from tutelage.tables import TABLE_FILES, Batches, Table, is_missing, read_batches, read_table, require_same_types
+from tutelage.tables import TABLE_FILES, Batches, Table, is_missing, read_batches, read_table
 
 _LIST = (
     ". Correct these rows, or list every class in `classes`, in which `other = [...]` can merge labels. Classes are "
@@ -81,7 +81,7 @@ def load_sources(config: RunConfig, *, by_schema: bool = False) -> RunData:
     """Read the rows that `config` names; refusals quote no private cell."""
     if config.schema is not None and not by_schema:
         fix = "No other verb takes a `target`." if config.of_numbers else "Name public rows in `file`."
-        raise ConfigError(f"Only `tutelage run` takes a `schema` in [public]. {fix}")
+        raise ConfigError(f"Only `tutelage run` and `tutelage audit` take a `schema` in [public]. {fix}")
     if config.dataset is not None:
         return _bundled(config.dataset)
     if config.schema is not None and config.private is not None:
@@ -160,7 +160,7 @@ def _from_tables(
     if not names:
         raise InvalidDataError(f"{public_path.name} has no feature columns besides those named in the configuration.")
     columns = PublicColumns.learn(public_rows, names, {name: kinds[name] for name in names if name in kinds})
-    require_same_types(rows, public_rows, names)
+    require_as_public(rows, public_rows, columns)
 
     return RunData(
         X_private=columns.transform(rows),
@@ -192,6 +192,10 @@ def _by_schema(path: Path, private: PrivateSection, schema: Schema, public: Tabl
         raise ConfigError(
             f"`{sorted(special)[0]}` is named in [private], so it must not be in the schema. Leave it out."
         )
+    ids = ids_in(rows, private.entity)
+    schema.table(rows, ids)
+    if private.target is not None:
+        require_numbers(rows, private.target)
     return RunData(
         X_private=schema.transform(rows),
         y_private=_declared(rows.texts(private.column), private)
@@ -205,7 +209,7 @@ def _by_schema(path: Path, private: PrivateSection, schema: Schema, public: Tabl
         classes=tuple(private.classes or private.range or ()),
         features=schema.names,
         numbers=schema.names,
-        entity_ids=ids_in(rows, private.entity),
+        entity_ids=ids,
         silos=ids_in(rows, private.silo),
         whole_rows=rows,
     )

@@ -39,8 +39,6 @@ from tutelage.exceptions import (
     PreflightError,
     RepeatedFitWarning,
 )
-from tutelage.features import PublicColumns, Schema
-from tutelage.features.columns import ColumnMap
 from tutelage.features.scored import chances_of
 from tutelage.ledger import LedgerState
 from tutelage.ledger.ledger import delta_of
@@ -190,9 +188,6 @@ class PATEClassifier(ClassifierMixin, Inputs):
     delta : float, optional
         δ of the guarantee and of the budget. Keep it below 1/n for n people. Default: that of the `ledger`, if it is
         there already, or 1e-5.
-    public_fraction : float, optional
-        If `fit` gets no `X_public`: share of the rows, drawn at random, that is declared public and loses its labels.
-        These rows are not protected. Use this only for experiments on data that are public anyway.
     checkpoints : path-like, optional
         Private folder in which an interrupted `fit` leaves its ballots, so that the next `fit` can resume. It needs a
         `random_state`, so that the shards are equal. A successful `fit` empties the folder.
@@ -605,8 +600,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         if (X is None) != (y is None):
             raise InvalidParameterError("`X` and `y` of PATEClassifier.card go together: public rows and their labels.")
         judged = Judged() if y is None else self.judged(X, self._merged(column_array(y)))
-        columns = self._named_columns()
-        names = range(self.n_features_in_) if columns is None else columns.names
+        names = range(self.n_features_in_) if self.columns_ is None else self.columns_.names
         return card_of(self, judged, [str(name) for name in feature_names or names], statements or {})
 
     def save(self, folder: str | PathLike[str], card: PrivacyCard | None = None) -> Path:
@@ -653,12 +647,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
             For `export_onnx` of `tutelage.students`, and for predictions without this object.
         """
         check_is_fitted(self)
-        return joined(self._named_columns(), self.student_map_, self.student_)
-
-    def _named_columns(self) -> ColumnMap | Schema | None:
-        """Return what the columns are, if they have names."""
-        names = getattr(self, "feature_names_in_", None)  # of a frame of which a share was declared public
-        return self.columns_ if names is None else PublicColumns(tuple(names.tolist()), (None,) * len(names))
+        return joined(self.columns_, self.student_map_, self.student_)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave votes and ledger behind, so that a stored or copied model holds public values only."""

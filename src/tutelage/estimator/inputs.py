@@ -3,13 +3,13 @@
 import warnings
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import issparse
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, validate_data
 
@@ -48,12 +48,13 @@ from tutelage.partition import Shards, as_column, canonical_ids, unit_of_single_
 from tutelage.preflight import IN_PYTHON, Found, Given, Words, noise_of, preflight
 from tutelage.privacy import ROW, PrivacyUnit
 from tutelage.students.base import refuse_class_of_unlabeled, try_student
-from tutelage.tables import TEXT_TYPE, Batches, Cells, Table, as_table, column_array, is_missing
+from tutelage.tables import Batches, Cells, Table, as_table, column_array, is_missing
 from tutelage.teachers.batches import BatchReader, PeopleInBatches
 from tutelage.teachers.partitions import PeopleInPartitions
 
 _TRIAL_ROWS_PER_CLASS = 10
 _MOST_NUMBERS, _FEWEST_ROWS_PER_NUMBER = 50, 10  # beyond which numbers are not classes, unless declared
+_PLAIN = ("builtins", "numpy", "pandas", "datetime", "decimal", "uuid")  # modules of the types of cells
 _MISSING_LABEL = "y must have a label in every row. Some are missing; remove these rows."
 _NOT_IN_PUBLIC = (
     "y holds a value that is not among the labels of `X_public`. Compare spelling, blanks and type, or declare all "
@@ -69,6 +70,10 @@ _UNKNOWN_LABEL = (
     'values. A dictionary merges labels, as in `{"other": [...]}`. Classes are published: add only public knowledge.'
 )
 _UNLIKE = "y must hold one class value per row, all of one type."
+_NO_PUBLIC = (
+    "`fit` needs rows that everyone may see, with the columns of `X`, as `X_public=...`, or a description of the "
+    "columns, as `PATEClassifier(public=Schema({...}))` (docs/howto/no-public-rows.md)."
+)
 _NO_NUMBERS = "X must hold numbers. Encode text columns by categories that are public."
 
 
@@ -153,6 +158,8 @@ class Inputs(Parameters):
     ) -> Received:
         """Return private and public rows of any form, checked, as numbers; set `classes_`."""
         require_same_rows(X, y=y, entity_ids=entity_ids, silos=silos, whole_rows=whole_rows)
+        if self.public is None and X_public is None:
+            raise InvalidDataError(_NO_PUBLIC)
         if self.public is not None:
             if X_public is not None or y_public is not None:
                 raise InvalidParameterError(
@@ -173,12 +180,14 @@ class Inputs(Parameters):
         label = y if isinstance(y, str) else None
         X_public, y_public = _apart(X_public, y_public)
         X, y, X_public, entity_ids = by_name(X, y, X_public, entity_ids)
-        run, X, X_public, table = self._numbered(run, X, X_public)
         y, entity_ids, silos = map(column_array, (y, entity_ids, silos))
+        known = column_array(y_public)
+        _require_plain(y=y, X_public=public_labels, y_public=known, entity_ids=entity_ids, silos=silos)
+        run, X, X_public, table = self._numbered(run, X, X_public, entity_ids)
         column = as_column(y)
         if column.dtype == object and any(map(is_missing, column.ravel().tolist())):
             raise InvalidDataError(_MISSING_LABEL)
-        if _holds_text(X):
+        if not _holds_numbers(X):
             raise InvalidDataError(_NO_NUMBERS)
         rows, labels = self._validated(X, self._merged(y))
         self._check_columns(len(rows), entity_ids=entity_ids, silos=silos)
@@ -194,22 +203,10 @@ class Inputs(Parameters):
         self._set_classes(labels[keep] if public_labels is None else public_labels, public=public_labels is not None)
         targets = np.full(len(rows), ABSTAIN, dtype=np.int64)
         targets[keep] = self._encoded(labels[keep])
-        if X_public is not None:
-            public = self._validated(X_public) if self.public is None else X_public
-        elif self.public_fraction is not None:
-            shuffled = np.random.default_rng(self.random_state).permutation(len(rows))
-            n_public = min(max(1, round(self.public_fraction * len(rows))), len(rows) - 1)
-            keep, public = np.sort(shuffled[n_public:]), rows[shuffled[:n_public]]
-        else:
-            raise InvalidDataError(
-                "fit needs public rows to ask about: pass X_public=..., or declare a share of X public with "
-                "`public_fraction`."
-            )
+        public = self._validated(X_public) if self.public is None else X_public
         entities, owners = (None if given is None else as_column(given)[keep] for given in (entity_ids, silos))
         if not isinstance(whole, Table):
             whole = whole[keep]
-        elif self.public_fraction is not None:
-            whole = whole.rows()[keep]
         elif len(keep) < len(rows):
             whole = whole.take(keep)
         known = People(rows[keep], labels[keep], entities, owners, whole, np.asarray(y)[keep])
@@ -423,11 +420,6 @@ class Inputs(Parameters):
                 raise InvalidDataError(
                     f"`{name}` must have one entry per private row. Got shape {np.shape(column)} for {n_rows} rows."
                 )
-        if self.public_fraction is not None and any(column is not None for column in columns.values()):
-            raise InvalidParameterError(
-                "`public_fraction` draws rows by position, which would move other people's rows; pass X_public with "
-                "`entity_ids` or `silos`."
-            )
         self._check_unit(columns["entity_ids"])
 
     def _check_unit(self, entity_ids: object) -> None:
@@ -439,15 +431,17 @@ class Inputs(Parameters):
         if self.unit not in (None, ROW) and entity_ids is None:
             raise InvalidParameterError("`unit` names what `entity_ids` identify; pass `entity_ids`, or leave it out.")
 
-    def _numbered(self, run: Resolved, X: Any, X_public: Any) -> tuple[Resolved, Any, Any, Table | None]:
+    def _numbered(
+        self, run: Resolved, X: Any, X_public: Any, people: Any = None
+    ) -> tuple[Resolved, Any, Any, Table | None]:
         """Return rows of any form as numbers, and the maps without named columns; set what predictions need."""
         self.columns_, schema = None, self.public
         if schema is not None:
             self.columns_, self.student_map_, self._allow_nan = schema, None, False
-            rows = schema.table(dense_rows(X))
+            rows = schema.table(dense_rows(X), None if people is None else canonical_ids(people))
             return run, schema.transform(rows), np.empty((0, len(schema.names))), rows
         declared, (teacher_map, student_map) = without_columns(run.teacher_map, run.student_map)
-        rows = None if X_public is None else numbered_rows(X, X_public, declared)
+        rows = numbered_rows(X, X_public, declared)
         if rows is not None:
             if run.method.of_people and (run.teacher_map is None or isinstance(run.teacher_map, PublicColumns)):
                 teacher_map = rows.default_map()
@@ -513,8 +507,7 @@ class Inputs(Parameters):
         """Return what `preflight` looks at."""
         caller, named = self._caller, getattr(self, "columns_", None)
         learned = named if isinstance(named, PublicColumns) else caller.columns
-        whole, names = people.whole_rows, getattr(self, "feature_names_in_", range(people.rows.shape[1]))
-        features = tuple(f"column {name}" if isinstance(name, int) else str(name) for name in names)
+        whole, features = people.whole_rows, tuple(f"column {number}" for number in range(people.rows.shape[1]))
         if isinstance(whole, Table):
             columns = whole.columns
         else:
@@ -536,7 +529,6 @@ class Inputs(Parameters):
             noise=noise_of(run.method.mechanism, self._epsilon_of_fit(run), delta_of(self.delta, self._ledger_given)),
             n_people=n_people,
             takes_empty=run.method.takes_empty,
-            compare=self.public_fraction is None,
             schema=self.public,
             declared=((self.public, whole),) if self.public is not None and isinstance(whole, Table) else (),
         )
@@ -648,15 +640,26 @@ def _apart(X_public: Any, y_public: Any) -> tuple[Any, Any]:
     return table.without([y_public]), table.column(y_public)
 
 
-def _holds_text(X: Any) -> bool:
-    """Return whether cells are text: a reader leaves numbers as text if one cell is none, and reads them otherwise."""
-    table = as_table(X)
-    if table is not None:
-        return any(table.type_of(name) == TEXT_TYPE for name in table.columns)
-    cells = None if issparse(X) else np.asarray(X, dtype=None if hasattr(X, "dtype") else object)
-    if cells is None or cells.dtype != object:
-        return cells is not None and cells.dtype.kind in "USO"
-    return any(isinstance(cell, str | bytes) for cell in cells.ravel().tolist())
+def _require_plain(**columns: Any) -> None:
+    """Refuse cells of somebody's own classes, which may raise an error that quotes them wherever they are compared."""
+    for name, cells in columns.items():
+        kinds = set(map(type, cells if isinstance(cells, list | tuple) else np.asarray(cells).ravel()))
+        if any(kind.__module__.partition(".")[0] not in _PLAIN for kind in kinds):
+            raise InvalidDataError(
+                f"`{name}` must hold text or numbers. Write objects of your own classes as one of these."
+            )
+
+
+def _holds_numbers(X: Any) -> bool:
+    """Return whether no cell of a matrix is text, a moment or, beside others, a truth value.
+
+    A reader leaves numbers as text if one cell is none, and makes truth values of all cells of a column or of none.
+    """
+    cells = np.asarray(X, dtype=None if hasattr(X, "dtype") else object)
+    if cells.dtype != object:
+        return cells.dtype.kind in "biufc"  # scikit-learn refuses complex numbers
+    kinds = {type(cell) for cell in cells.ravel().tolist()}
+    return not any(issubclass(kind, (str, bytes, bool, np.bool_, date, np.datetime64)) for kind in kinds)
 
 
 def _mapped(feature_map: Any | None, rows: Matrix) -> Matrix:

@@ -46,7 +46,7 @@ _TYPES: dict[str, tuple[Any, str]] = {
 }
 _NUMBERS: dict[str, Callable[[Any, str, str], object]] = {
     **dict.fromkeys(("epsilon", "budget"), positive),
-    **dict.fromkeys(("delta", "public_fraction"), probability),
+    "delta": probability,
     "releases": lambda value, name, owner: integer_at_least(value, 1, name, owner),
     "random_state": lambda value, name, owner: integer_at_least(value, 0, name, owner),
 }
@@ -121,7 +121,6 @@ class Parameters(BaseEstimator):
     data_changed: bool = False
     insist: bool = False
     delta: float | None = None
-    public_fraction: float | None = None
     checkpoints: str | Path | None = None
     noise: NoiseSource | None = None
     random_state: int | None = None
@@ -209,7 +208,7 @@ class Parameters(BaseEstimator):
             )
         elif self.public is not None:
             extra = {"features": self.features, "student_features": self.student_features}
-            for name in (name for name, value in (extra | {"public_fraction": self.public_fraction}).items() if value):
+            for name in (name for name, value in extra.items() if value):
                 yield f"`{name}` of PATEClassifier needs public rows, and `public` takes their place. Leave it out."
         if run.method.mechanism is not None and self.epsilon is not None:
             yield (

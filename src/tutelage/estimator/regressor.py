@@ -20,6 +20,7 @@ from tutelage.exceptions import InvalidDataError, InvalidParameterError, shown
 from tutelage.features import Schema
 from tutelage.features.columns import dense_rows
 from tutelage.features.public_numbers import FEWEST
+from tutelage.features.schema import LARGEST
 from tutelage.ledger import Ledger
 from tutelage.mechanisms import NoisySum
 from tutelage.methods.additive_mean import STEPS, AdditiveMean
@@ -28,7 +29,7 @@ from tutelage.noise import NoiseSource
 from tutelage.preflight import Given
 from tutelage.reporting import PrivacyCard
 from tutelage.reporting.record import Errors
-from tutelage.tables import Table, as_table, column_array
+from tutelage.tables import NUMBER_TYPES, Table, as_table, column_array, require_type
 
 _NO_NUMBERS = "{} must hold a finite number in every row. Remove rows without one, or write it as a number."
 
@@ -58,6 +59,12 @@ class _OfNumbers(PATEClassifier):
     ) -> Received:
         """Return the rows of a fit, once public rows with targets are read by the schema as private ones are."""
         self._known = None
+        table = as_table(X if isinstance(y, str) else {"y": y})
+        if isinstance(y, str) and table is not None:
+            require_numbers(table, y)
+            X = table  # read once
+        elif table is not None and table.type_of("y") not in NUMBER_TYPES:
+            raise InvalidDataError(_NO_NUMBERS.format("y"))
         if y_public is not None:
             schema: Any = self.public
             targets, rows = _targets(X_public, y_public, "y_public"), schema.transform(dense_rows(X_public))
@@ -94,6 +101,12 @@ class _OfNumbers(PATEClassifier):
         declared = (*found.declared, (Schema({"target": ends}), Table("", {"target": labels})))
         compared = () if self._known else found.numbers  # bins have no units
         return replace(found, labels=labels, n_classes=1, numbers=compared, declared=declared)
+
+
+def require_numbers(table: Table, name: str) -> None:
+    """Refuse private targets of a type that one cell may have chosen."""
+    advice = f"Read the csv file with tutelage.tables.read_table(path), or '{name}' as numbers."
+    require_type(table, name, NUMBER_TYPES, "numbers in `target_range`", advice)
 
 
 def numbers_of(cells: Any, named: str = "y") -> FloatArray:
@@ -232,8 +245,8 @@ class PATERegressor(RegressorMixin, BaseEstimator):
                 "`target_range` of PATERegressor must be the lowest and the highest number, by public knowledge, as "
                 f"[0, 100]. Got {shown(ends)}."
             )
-        if not np.isfinite(float(ends[1]) - float(ends[0])):
-            raise InvalidParameterError("`target_range` of PATERegressor must be finite.")
+        if max(map(abs, ends)) > LARGEST or not np.isfinite(float(ends[1]) - float(ends[0])):
+            raise InvalidParameterError("`target_range` of PATERegressor must be finite, and within ±2**53.")
         schema = self._schema(X_public, y_public, *others)
         own = ("target_range", "mechanism")
         given = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in own}

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from importlib import import_module
@@ -291,10 +292,8 @@ def steady(numbers: FloatArray) -> FloatArray:
 
 
 def _converted(cells: Cells, convert: Callable[[Any], float], refusal: str) -> FloatArray:
-    try:
+    with suppress(Exception):  # such as one of a class of somebody's own
         return of_each(cells, lambda cell: np.nan if _is_empty(cell) else convert(cell), np.float64)
-    except (AttributeError, OverflowError, TypeError, ValueError):
-        pass
     # Out here: Python's own error, which quotes the cell, would be carried along as the context.
     raise InvalidDataError(f"{refusal}. Clean the column, or leave it out.")
 

@@ -108,7 +108,7 @@ class PublicColumns(PublicFeatureMap):
         source, texts = table.source or "the public rows", [name for name, word in words.items() if word == "text"]
         maps = [text_features(PublicRows(as_texts(table.column(name)), source)) for name in texts]
         dates = [name for name, word in words.items() if is_day(word)]
-        forms = {name: word for name, word in words.items() if word in (COMMA, DAY_FIRST)}
+        forms = {name: word for name, word in words.items() if name in given and word in (COMMA, "date", DAY_FIRST)}
         return cls(tuple(learned), categories, tuple(dates), tuple(texts), tuple(maps), forms)
 
     @property
@@ -292,7 +292,7 @@ def numbered_rows(X: Any, X_public: Any, declared: ColumnMap | None) -> Numbered
         kinds = {TEXT: "text"} if as_table(X_public) is None else None  # one column of texts, which has no name
         declared = PublicColumns.learn(public, kinds=kinds)
     columns_of(private, declared.names)  # which refuses rows that lack one
-    require_same_types(private, public, declared.names)
+    require_as_public(private, public, declared)
     if isinstance(declared, PublicColumns):
         # As arrays, whatever scikit-learn's `set_output` makes of them elsewhere.
         numbers, of_public = (np.asarray(declared.transform(rows)) for rows in (private, public))
@@ -301,6 +301,12 @@ def numbered_rows(X: Any, X_public: Any, declared: ColumnMap | None) -> Numbered
     # Which rows are of one shard is not known yet, so each is taken by itself.
     by_itself = features_of_private(declared, cells, np.arange(len(cells))[:, np.newaxis], found.shape[1])
     return NumberedRows(by_itself, found, declared, private)
+
+
+def require_as_public(private: Table, public: Table, columns: ColumnMap) -> None:
+    """Refuse private columns that one cell may have changed, beside the public ones: see `require_same_types`."""
+    forms = columns.forms if isinstance(columns, PublicColumns) else {}
+    require_same_types(private, public, columns.names, dates=[name for name, form in forms.items() if form == "date"])
 
 
 def require_same_rows(X: Any, **columns: Any) -> None:
@@ -367,7 +373,7 @@ def labels_of_public(X_public: Any, y: Any) -> npt.NDArray[Any] | None:
         return None
     cells = np.asarray(table.column(y))
     known = cells[[not is_missing(cell) for cell in cells.tolist()]]
-    return known if len(set(known.tolist())) > 1 else None
+    return known if len(set(map(spelled, known.tolist()))) > 1 else None
 
 
 def _images(X: Any, X_public: Any) -> NumberedRows:

@@ -1,7 +1,7 @@
 """A public schema: names, ranges and categories of columns, by which a cell is read without any public row."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import floor, log10
@@ -10,14 +10,26 @@ from typing import Any, Self, final
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import numpy.typing as npt
 
 from tutelage._internal.typing import FloatArray, IntArray, Matrix
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, shown
 from tutelage.features.base import PublicFeatureMap
 from tutelage.features.cells import categories_of, columns_of, kind_of, of_each, steady
-from tutelage.tables import Cells, Table, as_table, by_value, spelled
+from tutelage.tables import (
+    NUMBER_TYPES,
+    TEXT_TYPE,
+    TRUTH_TYPE,
+    Cells,
+    Table,
+    as_table,
+    by_value,
+    chosen_by_a_cell,
+    is_number,
+    require_type,
+    spelled,
+)
 
-_FARTHEST = 2.0**1023  # the distance of two such ends is a number
 _EVEN, _HALVES = 16, 12  # bins of a number: of one width, and toward the lower end, each half as wide as the next
 _MOST_WHOLE = 24  # how far apart whole limits may be for each whole number to have a bin
 _NEARLY_ALL = 0.98
@@ -26,7 +38,11 @@ _MOST_BINS, _MOST_COLUMNS = 2_000, 200
 _MANY = 0.3  # of the cells of a column
 _DIGITS = 3  # that an end has by itself, of those of the width of its range
 _FEWEST_AT_LIMIT = 3  # rows with one number, which then tells of none of them
-
+LARGEST = 2**53  # whole numbers are floats, too
+_ADVICE = (
+    "Read the csv file with tutelage.tables.read_table(path), which reads each cell by itself, or with this type, in "
+    "pandas with read_csv(path, dtype={{'{}': '{}'}})."
+)
 
 # The public rows that proposed a schema. They are kept apart from it, so that no file, copy or ledger has them.
 _PROPOSED_BY = WeakKeyDictionary["Schema", Table]()
@@ -39,8 +55,10 @@ class Schema(PublicFeatureMap):
 
     It takes rows with column names, whose columns may come in any order and may have others beside them; or plain rows,
     whose columns come in the order of `columns`. Each cell is read alone, so no cell can make another one mean
-    something else, and none is refused. A number beyond the range goes into the bin at its end. A cell that is empty,
-    no number, or not in the list of categories goes into the last bin of its column.
+    something else. A number beyond the range goes into the bin at its end. A cell that is empty, no number, or not in
+    the list of categories goes into the last bin of its column. Private columns of frames, Parquet files and arrays are
+    refused if one cell may have chosen their type: ranges take numbers; categories take text, or numbers or truth
+    values if all of them are.
 
     Parameters
     ----------
@@ -150,10 +168,21 @@ class Schema(PublicFeatureMap):
         """Return a table of these columns without any row."""
         return Table("", {name: np.empty(0, dtype=object) for name in self.columns})
 
-    def table(self, X: Any) -> Table:
-        """Return rows as a table: those with named columns as they are, plain rows in the order of the columns."""
+    def table(self, X: Any, people: npt.ArrayLike | None = None) -> Table:
+        """Return private rows as a table, plain rows in the order of the columns; `people` are their canonical ids.
+
+        All private rows that are read by a schema come through here. Columns are refused where one cell may have
+        chosen how a reader took all others; text as a csv file has it is read cell by cell, and is not.
+        """
         found = as_table(X)
-        return Table("", dict(zip(self.names, columns_of(X, self.names), strict=True))) if found is None else found
+        if found is None:
+            found = Table("", dict(zip(self.names, columns_of(X, self.names), strict=True)))
+        for name, column in self.columns.items():
+            wanted, stated, dtype = _type_wanted(column)
+            require_type(found, name, wanted, f"{stated} in the schema", _ADVICE.format(name, dtype))
+            if wanted == NUMBER_TYPES and name in found.columns:
+                _refuse_filled_up(found, name, people)
+        return found
 
     def transform(self, X: Any) -> Matrix:
         """Return the number of the bin of each cell, shape (rows, columns)."""
@@ -210,6 +239,31 @@ def _is_range(column: Sequence[Any]) -> bool:
     return len(column) == 2 and all(isinstance(end, Real) and not isinstance(end, bool | np.bool_) for end in column)
 
 
+def _type_wanted(column: Sequence[Any]) -> tuple[Collection[str], str, str]:
+    """Return the types that a private column may have, what they are called, and one of them in pandas."""
+    if _is_range(column) or all(is_number(one) and abs(float(one)) <= LARGEST for one in column):
+        return NUMBER_TYPES, "numbers", "Float64"
+    if all(by_value(one) in ("True", "False") for one in column):
+        return {TRUTH_TYPE}, "truth values", "boolean"
+    return {TEXT_TYPE}, "text", "str"
+
+
+def _refuse_filled_up(private: Table, name: str, people: npt.ArrayLike | None) -> None:
+    """Refuse floats that are perhaps the whole numbers of a file in which one person left a cell empty.
+
+    Or wrote a fraction: pandas makes floats of all then, and takes more spellings for empty cells. No cell has done so
+    where no other is empty, or where two people have fractions.
+    """
+    numbers = _numbers(private.column(name))
+    if not private.type_of(name).startswith("float") or not np.isnan(numbers).any():
+        return
+    ids = np.arange(len(numbers)) if people is None else np.asarray(people)
+    with_fraction = np.nan_to_num(numbers) % 1 != 0
+    if len(ids) == len(numbers) and len(np.unique(ids[with_fraction])) < 2:  # ids of another number are refused later
+        how = "holds floats, of which some are empty and all others whole"
+        raise chosen_by_a_cell(private, name, how, _ADVICE.format(name, "Int64"))
+
+
 def _is_plain(text: str) -> bool:
     """Return whether a card can say it: a lone surrogate is in no file."""
     return text.encode(errors="replace").decode() == text
@@ -219,7 +273,7 @@ def _problem_of(name: object, column: object) -> str:
     """Return what is wrong with a column, if anything is."""
     if isinstance(name, str) and _is_plain(name) and isinstance(column, list | tuple) and column:
         if _is_range(column):
-            if all(abs(end) < _FARTHEST for end in column) and float(column[0]) < float(column[1]):
+            if all(abs(end) <= LARGEST for end in column) and float(column[0]) < float(column[1]):
                 return ""
         elif (
             all(isinstance(one, str) and _is_plain(one) for one in column)
@@ -227,8 +281,8 @@ def _problem_of(name: object, column: object) -> str:
         ):
             return ""
     return (
-        f"`columns` of Schema must give {shown(name)} a range, as [17, 90], or up to {_MOST_BINS} categories as texts, "
-        f"each once. Got {shown(column)}."
+        f"`columns` of Schema must give {shown(name)} a range within ±2**53, as [17, 90], or up to {_MOST_BINS} "
+        f"categories as texts, each once. Got {shown(column)}."
     )
 
 

@@ -209,7 +209,8 @@ def ballots_of(
     n_classes, unit, labels = sums.terms.n_classes, sums.terms.unit, np.asarray(y)
     if as_table(X, sums.schema.names) is None:
         raise InvalidDataError("`X` must have named columns, those of the schema of the terms. Pass a table or a dict.")
-    rows = sums.schema.transform(X)
+    ids = None if entity_ids is None else canonical_ids(entity_ids)
+    rows = sums.schema.transform(sums.schema.table(X, ids))
     if len(rows) == 0 or labels.shape != (len(rows),):
         raise InvalidDataError(
             f"`X` must be private rows of shape (rows, columns), and `y` one class index for each. Got shapes "

@@ -15,9 +15,10 @@ from tutelage.digests import RunningDigest
 from tutelage.exceptions import InvalidDataError
 from tutelage.features import PublicColumns
 from tutelage.features.base import FeatureMap, features_of_private
+from tutelage.features.columns import require_as_public
 from tutelage.partition import canonical_ids
 from tutelage.privacy import PrivacyUnit
-from tutelage.tables import Batches, Cells, Table, require_same_types
+from tutelage.tables import Batches, Cells, Table
 from tutelage.teachers.blocks import PeopleBlock, Shown, SumOfBlocks, Vectors, require_finite, whole_people
 
 Result = TypeVar("Result")
@@ -56,7 +57,7 @@ class BatchReader:
         """Yield the rows batch by batch, reading these columns."""
         n_people, last = 0, ""
         for table in self.batches.tables(names):
-            require_same_types(table, self.like, self.columns.names)
+            require_as_public(table, self.like, self.columns)
             rows = self.checked(np.asarray(self.columns.transform(table)))
             labels = self.encoded(table.column(self.label))
             is_first, ids = np.ones(len(rows), dtype=bool), list[str]()
