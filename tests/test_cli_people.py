@@ -264,12 +264,12 @@ def test_a_card_says_for_which_change_of_the_data_its_epsilon_holds(finished, tm
     assert fewer == epsilon_if_added_or_removed(card.event, 1e-5)
     assert 0.4 * card.epsilon.epsilon < fewer < 0.5 * card.epsilon.epsilon
     claim = "ε limits the effect if the rows of one patient are added, removed or changed."
-    beside = f"only joins or leaves, and none is changed, ε is {round_up(fewer)} at the same δ"
+    beside = f"For adding or removing one unit (patient), ε is {round_up(fewer)} at the same δ"
     for form in ("card.md", "card.html"):
         text = " ".join((tmp_path / "out" / form).read_text().split())
         assert claim in text
         assert beside in text
-        assert "This is not the ε of this card" in text
+        assert "is not the one of this card. Quote the larger ε." in text
     shown = " ".join((tmp_path / "said.txt").read_text().split())
     assert f"ε for adding or removing one unit │ {round_up(fewer):.4f}: not the published guarantee" in shown
     assert "people who cast ballots" in shown
