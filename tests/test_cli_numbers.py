@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from runs_of_people import ADDITIVE, NUMBERS, configure_people
-from test_cli import refusal, succeeded, write_people
+from test_cli import refusal, succeeded, tutelage, write_people
 from tutelage import PATEClassifier, PATERegressor
 from tutelage.cli import run
 from tutelage.exceptions import InvalidParameterError
@@ -72,6 +72,21 @@ def test_a_second_run_returns_the_same_and_spends_nothing(configured, called):
     assert (folder / "out" / "student.skops").read_bytes() == first
     assert "This release publishes 5 noisy sums of ballots" in (folder / "out" / "card.md").read_text()
     assert json.loads(again.stdout)["budget"]["spent"] == spent == pytest.approx(2.0, rel=1e-3)
+
+
+def test_a_release_that_another_process_makes_meanwhile_is_not_told_of_as_this_one(configured, called, monkeypatch):
+    folder = configured(privacy="budget = 2.0\nreleases = 2")
+
+    write_results = run.write_results
+
+    def written_later(*given):
+        succeeded(tutelage("run", "config.toml", "--as", "2026-02", cwd=folder))
+        return write_results(*given)
+
+    monkeypatch.setattr(run, "write_results", written_later)
+    done = succeeded(called("run", "config.toml", "--as", "2026-01", cwd=folder))
+    assert "came with 2026-02" not in done.stdout
+    assert re.search("this run / total +│ 1.0000 / ", done.stdout)
 
 
 def test_releases_with_names_have_folders_of_their_own_and_people_a_budget_each(configured, called):

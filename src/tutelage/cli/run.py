@@ -338,7 +338,10 @@ def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
         row("tested ε", "none: the test failed, or the proposal is not smaller")
     row("δ", f"{card.epsilon.delta:g}")
     spent = card.budget["spent"]
-    by_this_run = model.release_.cost + spent - model.ledger_.spent  # a test of a proposal came after the labels
+    # A test of a proposal came after the labels; and so may releases of other processes have, which are not of this run.
+    charges = model.open_ledger_.history().charges
+    tests = (one.cost for one in charges if one.reserved.is_publication and one.number >= model.ledger_.entries)
+    by_this_run = model.release_.cost + model.open_ledger_.limit.share(sum(tests))
     of_budget = f"{round_up(spent):.4f} of ε = {round_up(card.budget['budget']):.4f}"
     row("budget spent: this run / total", f"{round_up(by_this_run):.4f} / {of_budget}")
     if model.release is not None:
@@ -413,7 +416,8 @@ def _listed(names: Sequence[str]) -> str:
 
 def _add_release(row: Any, model: PATEClassifier) -> None:
     """Add to the summary who took part in a release, what it learned from, and what the one before reached; public."""
-    history, ledger = model.open_ledger_.history(), model.ledger_
+    ledger = model.ledger_
+    history = model.open_ledger_.history().until(ledger.entries - 1)  # another release may have begun since
     names = [one.content["release"] for one in history.entries if "cohorts" in one.content]
     taking_part = next(one.content["cohorts"] for one in history.entries if one.content.get("release") == model.release)
     row("took part: people who came with", _listed(taking_part))
