@@ -1,6 +1,7 @@
 """How many durable debits a ledger takes per second: one by one, in batches, and from several processes, in one run.
 
     python benchmarks/ledger.py [--folder FOLDER] [--debits 2000]
+    python benchmarks/ledger.py --askers 60 [--folder FOLDER] [--seconds 60]
 
 The first two rows are the floor: what the disk can do. Every debit is on the disk before the next one starts.
 """
@@ -94,12 +95,47 @@ def raced(folder: Path, debits: int, processes: int) -> float:
     return time.perf_counter() - start
 
 
+def waits(folder: Path, askers: int, seconds: float) -> np.ndarray:
+    """Let several processes ask one query after the other of the same ledger; return how long each answer took."""
+    path = new_ledger(folder).path
+    votes = VoteHistogram(np.array([[200, 30, 20]]), 250)
+    LabelingSession(votes, GNMax(SIGMA), new_ledger(folder)).ask(np.zeros((1, 4)))  # what the first ask of all computes
+    receives, sends = os.pipe()
+    children = []
+    for number in range(askers):
+        child = os.fork()
+        if child == 0:
+            session = LabelingSession(votes, GNMax(SIGMA), Ledger.open(str(path)))
+            random, begun = np.random.default_rng(number), time.perf_counter()
+            try:
+                while (asks := time.perf_counter()) < begun + seconds:
+                    session.ask(random.random((1, 4)))
+                    os.write(sends, np.float64(time.perf_counter() - asks).tobytes())
+            finally:
+                os._exit(0)
+        children.append(child)
+    os.close(sends)
+    with os.fdopen(receives, "rb") as pipe:
+        found = pipe.read()
+    for child in children:
+        os.waitpid(child, 0)
+    return np.frombuffer(found)
+
+
 def main() -> None:
     """Measure and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, help="on the disk to measure; default: here")
     parser.add_argument("--debits", type=int, default=2000)
+    parser.add_argument("--askers", type=int, help="measure instead how long each of so many waits for its answers")
+    parser.add_argument("--seconds", type=float, default=60.0)
     options = parser.parse_args()
+    if options.askers:
+        with tempfile.TemporaryDirectory(dir=options.folder or Path.cwd()) as folder:
+            waited = waits(Path(folder), options.askers, options.seconds)
+        middle, late = np.quantile(waited, [0.5, 0.99])
+        print(f"{len(waited):,} answers, {options.askers} askers: p50 {middle:.3f} s, p99 {late:.3f} s")
+        return
     rows = [
         ("plain file, write and fdatasync", appended),
         ("reserve, one by one", reserved),

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import signal
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from tutelage.accounting.filter import RenyiFilter
 from tutelage.events import NoisyArgmaxGaussian, Repeated
 from tutelage.exceptions import BudgetExceededError, LedgerMismatchError, LedgerOvertakenError, LedgerStorageError
 from tutelage.ledger.ledger import opened_ledger
+from tutelage.ledger.turns import turn
 from tutelage.methods import NoisyMoments
 from tutelage.privacy import ONE_TEACHER, NeighboringRelation, PrivacyUnit
 
@@ -306,3 +308,43 @@ def test_a_ledger_that_was_cut_off_is_no_new_budget(tmp_path):
         Ledger.create(path, epsilon=1.0, delta=1e-5, unit=ONE_TEACHER)
     assert path.read_bytes() == b""
     assert [*tmp_path.iterdir()] == [path]
+
+
+def test_who_ends_a_turn_and_asks_again_comes_after_who_waits(tmp_path):
+    path = tmp_path / "a.ledger"
+    reads, writes = os.pipe()
+
+    def wait() -> None:
+        with turn(path, lambda: not os.write(writes, b"waits ")):
+            os.write(writes, b"child ")
+
+    for _ in range(20):
+        with turn(path, lambda: False):
+            child = forked(wait)
+            assert os.read(reads, 6) == b"waits "
+        with turn(path, lambda: False):
+            os.write(writes, b"parent")
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert os.read(reads, 12) == b"child parent"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_queue_whose_first_is_killed_goes_on(tmp_path):
+    path = tmp_path / "a.ledger"
+    reads, writes = os.pipe()
+
+    def wait() -> None:
+        with turn(path, lambda: not os.write(writes, b"x")):
+            pass
+
+    with turn(path, lambda: False):
+        first = forked(wait)
+        os.read(reads, 1)  # it has the place at the head, or is about to
+        second = forked(wait)
+        os.read(reads, 1)
+        os.kill(first, signal.SIGKILL)
+        os.waitpid(first, 0)
+    assert os.waitstatus_to_exitcode(os.waitpid(second, 0)[1]) == 0
+    with turn(path, lambda: False):
+        pass
+    assert list(tmp_path.iterdir()) == []
