@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import sqlite3
 import warnings
@@ -18,6 +17,7 @@ from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 
 from processes import forked
+from test_cohorts import copied
 from test_ledger_tampering import rechained
 from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, SimulationNoise, VoteHistogram
 from tutelage.accounting.composition import most_shifts
@@ -207,10 +207,10 @@ def test_a_card_that_was_right_stays_right_after_a_raise(path, tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("method", METHODS)
-def test_a_fit_after_a_withdrawal_is_one_whose_table_never_had_the_person(method, path, tmp_path):
+def test_a_fit_after_a_withdrawal_is_one_whose_table_never_had_the_person(method, path):
     own, stay = METHODS[method], IDS != GONE
     before = fit(path, **own)
-    copy = shutil.copy(path, tmp_path / "copy")
+    copy = copied(path, "copy")
     assert len(set(Ledger.open(path).withdraw([GONE, GONE]))) == 1
     again = fit(path, **own)
     assert (again.release_.cost, shown(again)) == (0, shown(before)) == (0, shown(fit(copy, **own)))
@@ -241,9 +241,8 @@ def test_teachers_of_others_are_bit_for_bit_the_same_with_and_without_checkpoint
         Noting.noted.clear()
         return fit(path, **own, **more), Counter(Noting.noted)
 
-    copy, kept = tmp_path / "copy", tmp_path / "kept"
     made(path)
-    shutil.copy(path, copy)
+    copy, kept = copied(path, "copy"), tmp_path / "kept"
     with monkeypatch.context() as stopped:
         stopped.setattr(Ledger, "reserve_new", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
@@ -300,9 +299,9 @@ def test_somebody_who_withdraws_while_a_fit_prepares_is_not_in_it(path, monkeypa
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_cohort_that_is_empty_shows_nowhere(path, tmp_path):
+def test_a_cohort_that_is_empty_shows_nowhere(path):
     fit(path, slice(100), release="January")
-    copy = Path(shutil.copy(path, tmp_path / "copy"))
+    copy = copied(path, "copy")
     Ledger.open(path).withdraw(IDS[:100])
     for one in (path, copy):
         fit(one, release="February")
@@ -400,4 +399,24 @@ def test_the_verbs_raise_and_withdraw(called, path):
         assert (low.returncode, "must be above" in low.stderr) == (2, True)
         gone = called("ledger", "withdraw", accounting, "--id", "patient-17", "--id", "18", cwd=folder)
         assert gone.returncode == 0
+        assert "cannot tell who was in its releases" in gone.stderr
         assert "patient-17" not in gone.stdout + gone.stderr + called("ledger", "export", accounting, cwd=folder).stdout
+
+
+@pytest.mark.parametrize("release", [None, "January"])
+def test_an_id_of_nobody_withdraws_only_if_that_is_said(release, called, path):
+    fit(path, release=release)
+    gone = called("ledger", "withdraw", path, "--id", GONE)
+    assert (gone.returncode, "Of 1 ids, 1 were in its releases." in gone.stderr) == (0, True)
+    assert "1 were" not in gone.stdout
+    before = Ledger.open(path).state()
+    for attempt in (lambda: Ledger.open(path).withdraw([GONE, "patient-1T"]), lambda: Ledger.open(path).withdraw([5])):
+        with pytest.raises(InvalidDataError, match=r"and 1 of \d are not, so nobody was withdrawn") as error:
+            attempt()
+        assert "1T" not in str(error.value)
+    mistaken = called("ledger", "withdraw", path, "--id", "patient-1T")
+    assert (mistaken.returncode, mistaken.stdout) == (1, "")
+    assert "1T" not in mistaken.stderr
+    later = called("ledger", "withdraw", path, "--id", "patient-1T", "--yes")
+    assert (later.returncode, "Of 1 ids, 0 were in its releases." in later.stderr) == (0, True)
+    assert Ledger.open(path).verify().head == before.head

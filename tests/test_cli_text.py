@@ -342,3 +342,11 @@ def test_what_is_shown_first_loads_nothing_heavy():
     assert "typer" in modules_after()
     for loaded in (modules_after(), modules_after("--version"), modules_after("rnu")):
         assert not HEAVY & loaded
+
+
+def test_a_terminal_that_says_that_it_has_no_columns_gets_a_table(called, tmp_path, monkeypatch):
+    Ledger.create(
+        tmp_path / "a.ledger", epsilon=1.0, delta=1e-5, unit=PrivacyUnit("row", NeighboringRelation.CHANGE_ONE_ROW)
+    )
+    monkeypatch.setenv("COLUMNS", "0")
+    assert "ε = 1 at δ = 1e-05" in called("ledger", "show", tmp_path / "a.ledger").stdout

@@ -7,6 +7,7 @@ import resource
 import shutil
 import signal
 import sqlite3
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -549,3 +551,29 @@ def test_what_a_publication_came_to_is_not_read_once_it_was_changed(ledger):
         raw.execute("UPDATE answers SET labels = '[0]'")
     with pytest.raises(LedgerTamperedError):
         ledger.history()
+
+
+@pytest.mark.parametrize("verb", ["show", "verify", "card"])
+def test_what_reads_a_whole_ledger_takes_work_in_proportion_to_its_entries(verb, tmp_path, called):
+    calls = list[int]()
+    for batches in (30, 60, 120):
+        path = tmp_path / str(batches) / "a.ledger"
+        path.parent.mkdir()
+        ledger = Ledger.create(path, epsilon=50.0, delta=1e-5, unit=ONE_TEACHER)
+        for number in range(batches):
+            ledger.settle(ledger.reserve(ANSWER, 1), {number.to_bytes(32, "big"): (1,)}, ANSWER)
+        by_card = ("card", "--ledger", path, "--output", path.parent / "card")
+        arguments = by_card if verb == "card" else ("ledger", verb, path)
+        count = 0
+
+        def counted(frame: Any, event: str, _: object) -> None:
+            nonlocal count
+            count += event == "call" and "tutelage/ledger" in frame.f_code.co_filename
+
+        sys.setprofile(counted)
+        try:
+            assert called(*arguments).returncode == 0
+        finally:
+            sys.setprofile(None)
+        calls.append(count)
+    assert 0 < calls[2] - calls[1] <= 2.05 * (calls[1] - calls[0])

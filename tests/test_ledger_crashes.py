@@ -99,6 +99,7 @@ def kill_every(step: int, path: Path) -> None:
             assert charged(attempt)[2] == spent
         if not died:
             assert replayed == answers
+        attempt.unlink()  # beside which the next copy could not be used
     assert states.total() > 400 / step
     assert set(states) == {(0, 0), (4, 0), (4, 4)}  # kills fell before the debit, after it, and after the answer
     assert min(states.values()) > 10 / step

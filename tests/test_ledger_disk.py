@@ -3,6 +3,7 @@
 import fcntl
 import os
 import subprocess
+import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -12,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from test_cli import refusal, succeeded
 from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, SystemNoise, VoteHistogram
-from tutelage.exceptions import BudgetExceededError, LedgerStorageError
+from tutelage.exceptions import BudgetExceededError, ExposedFileWarning, LedgerStorageError
 from tutelage.ledger import disk
 from tutelage.ledger.disk import TRUST_LOCKS, check_locks, file_system
 from tutelage.privacy import ONE_TEACHER
@@ -174,3 +176,36 @@ def test_teachers_that_cannot_be_trained_fix_no_budget(tmp_path, binary_rows, mo
     with pytest.raises(ZeroDivisionError):
         model.fit(X, y, X_public=X)
     assert not path.exists()
+
+
+def test_a_ledger_that_others_may_change_is_used_with_a_warning(tmp_path, called):
+    path = tmp_path / "a.ledger"
+    Ledger.create(path, epsilon=1.0, delta=1e-5, unit=ONE_TEACHER)
+    assert called("ledger", "show", path).stderr == ""
+    path.chmod(0o666)
+    with pytest.warns(ExposedFileWarning, match=r"a\.ledger contains a secret key.*Run `chmod 600` on it"):
+        Ledger.open(path)
+
+
+def test_on_a_disk_without_modes_the_owner_is_warned_where_no_chmod_can_help(tmp_path, called, monkeypatch):
+    """All files of such a disk have the mode and the owner with which it was mounted."""
+    seen = os.fstat
+
+    def without_modes(descriptor: int) -> os.stat_result:
+        found = list(seen(descriptor))
+        found[0] |= 0o777
+        return os.stat_result(found)
+
+    Ledger.create(tmp_path / "a.ledger", epsilon=1.0, delta=1e-5, unit=ONE_TEACHER)
+    (tmp_path / "private-export").mkdir(mode=0o700)
+    for path in (tmp_path / "a.ledger", tmp_path / "private-export"):
+        path.chmod(0o777)
+    export = ("ledger", "export", "a.ledger", "--output", "export")
+    assert "chmod 700" in refusal(called(*export, cwd=tmp_path), 2)
+    monkeypatch.setattr(os, "fstat", without_modes)
+    disk = next(folder for folder in tmp_path.parents if folder.is_mount())
+    with pytest.warns(ExposedFileWarning, match=f"the disk at {disk} keeps no modes.*umask=077"):
+        Ledger.open(tmp_path / "a.ledger")
+    warnings.simplefilter("default", ExposedFileWarning)
+    assert "private-export is private, but the disk" in succeeded(called(*export, cwd=tmp_path)).stderr
+    assert (tmp_path / "export").exists()

@@ -57,7 +57,6 @@ def test_a_folder_of_ledgers_is_listed(kept):
     }  # fmt: skip
     state = Ledger.open(kept / "months.ledger").state()
     assert by_name["months.ledger"]["spent"] == state.spent > by_name["years.ledger"]["spent"]
-    assert found["together"] == []
     assert list(found["refused"]) == ["damaged.ledger"]
     said = listed(kept)
     assert "months.ledger" in said
@@ -65,28 +64,37 @@ def test_a_folder_of_ledgers_is_listed(kept):
     assert "none: simulated" in said.replace("\n", " ")
 
 
-def test_people_who_are_in_several_are_counted_and_their_epsilons_added(kept):
-    found = json.loads(listed(kept, "--data", "stays.csv", "--id", "patient", "--json"))
-    people = {one["file"].removesuffix(".ledger"): one.get("people") for one in found["ledgers"]}
-    assert people == {"all": 30, "months": 20, "others": None, "trial": 1, "years": 15}
-    sums = {" ".join(one["ledgers"]).replace(".ledger", ""): one for one in found["together"]}
-    assert {names: one["people"] for names, one in sums.items()} == {
-        "all months": 15, "all months years": 5, "all years": 9, "all trial years": 1,
-    }  # fmt: skip
-    assert (sums["all months years"]["epsilon"], sums["all months"]["epsilon"]) == (3, 2)
-    assert sums["all months"]["delta"] == pytest.approx(2e-5)
-    assert sums["all trial years"]["epsilon"] is None
-    said = listed(kept, "--data", "stays.csv", "--id", "patient")
-    assert "15 people are in all.ledger and months.ledger: together at most ε = 2 at δ = 2e-05." in said
-    assert "Not known: others.ledger." in said
-    told = tutelage("ledger", "list", ".", "--data", "stays.csv", "--id", "patient", "--json", cwd=kept).stderr
-    assert "private: do not publish" in told
+def test_people_who_are_in_several_are_counted_for_the_owner_alone_and_their_epsilons_added(kept):
+    asked = ("ledger", "list", ".", "--data", "stays.csv", "--id", "patient")
+    told = tutelage(*asked, cwd=kept)
+    lines = told.stderr.splitlines()
+    assert "private: do not publish" in lines[0]
+    assert [int(number) for number in re.findall(r"(\d+) people of stays.csv are in", told.stderr)] == [30, 20, 1, 15]
+    for line in (
+        "15 people are in all.ledger and months.ledger: together at most ε = 2 at δ = 2e-05.",
+        "5 people are in all.ledger and months.ledger and years.ledger: together at most ε = 3 at δ = 3e-05.",
+        "9 people are in all.ledger and years.ledger: together at most ε = 2 at δ = 2e-05.",
+        "1 people are in all.ledger and trial.ledger and years.ledger: together at most no ε.",
+    ):
+        assert line in lines
+    assert "Not known: who is in others.ledger." in told.stderr
+    public = tutelage("ledger", "list", ".", cwd=kept).stdout
+    assert told.stdout == public.replace(public.splitlines()[-1] + "\n", "")
+    as_json = tutelage(*asked, "--json", cwd=kept)
+    assert (as_json.stdout, as_json.stderr) == (listed(kept, "--json"), told.stderr)
+
+
+def test_an_unused_backup_is_no_second_budget_of_its_people(kept):
+    Ledger.open(kept / "months.ledger").backup(kept / "monday")
+    told = tutelage("ledger", "list", ".", "--data", "stays.csv", "--id", "patient", cwd=kept)
+    assert "monday is a copy of months.ledger" in told.stdout
+    assert "monday" not in told.stderr
 
 
 def test_it_asks_for_both_and_for_a_folder_with_ledgers(kept):
     assert "--id belong together" in refusal(tutelage("ledger", "list", ".", "--data", "stays.csv", cwd=kept), 2)
     (kept / "empty").mkdir()
-    assert "has no file *.ledger" in refusal(tutelage("ledger", "list", "empty", cwd=kept), 2)
+    assert "has no ledger" in refusal(tutelage("ledger", "list", "empty", cwd=kept), 2)
 
 
 def test_a_signed_head_finds_a_rollback(kept):

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -291,6 +292,28 @@ def test_arrays_without_names_are_searched_for_ids():
         fresh(model).fit(X, y, X_public=public[:, :3], whole_rows=np.column_stack([X, y, numbered[:, 3]]))
     with pytest.raises(InvalidParameterError, match="Leave out `entity_ids`"):
         fresh(model).set_params(unit="row").fit(numbered, y, X_public=public, entity_ids=np.arange(960))
+
+
+def test_a_notebook_which_is_stored_shows_no_number_of_private_rows(monkeypatch):
+    frame = (
+        rows(300, 1, patients=True)
+        .rename(columns={"dose": "dose 2"})
+        .assign(**{"dose 2": lambda one: one["dose 2"] * 37})
+    )
+    public = rows(120, 2).rename(columns={"dose": "dose 2"})
+    model = PATEClassifier(VectorBallots(), epsilon=1.0, classes=["no", "yes"], insist=True, unit="patient")
+    told = list[str]()
+    for _ in range(2):
+        with pytest.warns(PreflightWarning, match="'dose 2' is about") as found:
+            model.check(frame, "ill", X_public=public, entity_ids="patient")
+        told.append(str(next(one.message for one in found if "'dose 2'" in str(one.message))))
+        monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    assert re.search(r"about 3\d times", told[0])
+    assert "'dose 2' is about … times as large" in told[1]
+    assert not re.search(r"\d", told[1].replace("'dose 2'", ""))
+    with pytest.raises(PreflightError) as refused:
+        raise PreflightError("There are 40 people; `n_teachers=250` is too many.")
+    assert str(refused.value).startswith("There are … people; `n_teachers=250` is too many. Numbers are shown outside")
 
 
 def test_simulated_noise_releases_nothing_so_that_refusals_are_warnings():

@@ -430,7 +430,7 @@ def unlinked(transcript, ledger):
 
 
 LISTS = ("written-files.json", "manifest.json")
-_CHAINED = ("fingerprint", "hash", "manifest")
+_CHAINED = ("fingerprint", "hash", "manifest", "nonce")
 
 
 def published(world, folder, called, change, commands, from_command=0):

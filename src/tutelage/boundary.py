@@ -37,6 +37,7 @@ from tutelage.exceptions import (
 from tutelage.ledger import Labels, Ledger
 from tutelage.ledger.campaigns import Voters
 from tutelage.ledger.ledger import Reservation, existing_ledger, opened_ledger, require_terms
+from tutelage.ledger.search import ledgers_near
 from tutelage.mechanisms import Mechanism, NoisySum
 from tutelage.methods.base import Method
 from tutelage.methods.requests import (
@@ -350,7 +351,7 @@ class Budget(NeverPickled):
             suited=not self.finds_noise,  # which was found at the other order, and the same fit must find it again
         ).for_release()
         if self.ledger is not None:
-            ledger.bind(self.digest(), changed=self.data_changed or self.release is not None)
+            ledger.bind(self.digest(), changed=self.data_changed or self.release is not None, people=self.people())
         self._refuse_second(ledger)
         if not ledger.has_file:
             ledger.make_only_if(partial(self._refuse_second, ledger))
@@ -410,7 +411,7 @@ class Budget(NeverPickled):
         """Refuse to create a second ledger next to one with the budget of the same people or rows."""
         if self.ledger is None or isinstance(self.ledger, Ledger) or ledger.has_file:
             return
-        if others := sorted(set(Path(self.ledger).parent.glob("*.ledger")) - {Path(self.ledger)}):
+        if others := ledgers_near(Path(self.ledger)):
             digest, people = self.digest(), self.people()
             if other := next((path for path in others if _is_of(path, digest, people)), None):
                 raise LedgerMismatchError(

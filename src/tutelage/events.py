@@ -15,10 +15,12 @@ the same in every event that has them:
 - `simulated`: True if the noise came from a seeded generator, which gives no protection.
 """
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, asdict, dataclass, fields
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 from math import inf, nextafter, sqrt
 from typing import Any, NamedTuple, final, get_args
@@ -439,6 +441,16 @@ def settings_of(record: Any) -> dict[str, Any]:
 
 def event_from_dict(record: dict[str, Any]) -> Event:
     """Return the event that `Event.as_dict` wrote; one that this version does not know raises UnsupportedEventError."""
+    try:
+        text = json.dumps(record)
+    except (TypeError, ValueError):
+        text = "{}"  # of no kind
+    return _event_from_text(text)
+
+
+@lru_cache(maxsize=1024)  # the entries of a ledger have few kinds of events
+def _event_from_text(text: str) -> Event:
+    record = json.loads(text)
     try:
         name, values = record["event"], {key: value for key, value in record.items() if key != "event"}
         match name:

@@ -4,6 +4,7 @@ An error is an output: a message names parameters, columns and files, never a vo
 """
 
 import re
+import sys
 from numbers import Real
 from typing import ClassVar
 
@@ -14,6 +15,14 @@ def shown(value: object) -> str:
     """Return a value as an error quotes it: a number or short text; of all else, which may be rows, its type."""
     plain = value is None or isinstance(value, Real | str)
     return repr(value) if plain and len(repr(value)) <= _MOST_LETTERS else f"a {type(value).__name__}"
+
+
+def _for_owner(text: str) -> str:
+    """Return text for the owner of private rows; without numbers outside of names in a notebook, which is stored."""
+    if "ipykernel" not in sys.modules:
+        return text
+    shown = re.sub(r"('[^']*'|`[^`]*`)|(?<!\w)\d([\d.,]*\d)?", lambda found: found[1] or "…", text)
+    return shown if shown == text else f"{shown} Numbers are shown outside of notebooks, which are stored, only."
 
 
 class TutelageError(Exception):
@@ -62,6 +71,9 @@ class UnknownParameterError(InvalidParameterError, TypeError, code="unknown-para
 
 class PreflightError(InvalidDataError, code="preflight"):
     """A check of the rows before the first release failed. Nothing was spent, and no ledger was changed."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__(*map(_for_owner, problems))
 
 
 class OverlappingShardsError(InvalidDataError, code="overlapping-shards"):
@@ -172,9 +184,16 @@ class RepeatedFitWarning(UserWarning):
 class PreflightWarning(UserWarning):
     """A check of the rows before the first release found something for their owner to look at."""
 
+    def __init__(self, text: str) -> None:
+        super().__init__(_for_owner(text))
+
 
 class UndeclaredClassesWarning(PreflightWarning):
     """The class values were read from the private labels, which ε does not count."""
+
+
+class ExposedFileWarning(UserWarning):
+    """Other accounts of this machine may read a private file, such as a ledger with its key."""
 
 
 class FewPublicRowsWarning(UserWarning):

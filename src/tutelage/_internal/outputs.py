@@ -12,19 +12,20 @@ import os
 import shutil
 import stat
 import sys
+import warnings
 import zipfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryFile, mkdtemp
 from typing import Any, BinaryIO, NamedTuple, final
 
 from tutelage._internal.gate import user_path
 from tutelage._internal.records import parse
-from tutelage.exceptions import ConfigError, InvalidDataError
+from tutelage.exceptions import ConfigError, ExposedFileWarning, InvalidDataError
 
 _LOCK, _STAGING, _REPLACED = "made-by-tutelage", "staging-", "replaced"
-OF_LEDGERS = ("-journal", "-wal", "-shm", ".turn")  # that a ledger may have beside it
+OF_LEDGERS = ("-journal", "-wal", "-shm", ".turn")  # ends of the names of files that a ledger may have beside it
 _NO_FLAGS = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM, errno.EXDEV)
 _MOST_READ = 2**28  # bytes of the largest file that is checked before it is replaced
 
@@ -231,7 +232,8 @@ def _locked(private: Path, output: Path, advice: str) -> int:
             with suppress(FileExistsError):
                 private.mkdir(mode=0o700)
             seen = private.lstat()
-            if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid() or stat.S_IMODE(seen.st_mode) & 0o077:
+            is_mine = seen.st_uid == os.geteuid() and not is_exposed(seen)
+            if not stat.S_ISDIR(seen.st_mode) or not (is_mine or warned_of_disk(private)):
                 raise ConfigError(
                     f"{private} must belong to you and have mode 700, because it holds private files of {output}. Run "
                     f"`chmod 700` on it, or {advice}."
@@ -263,6 +265,27 @@ def _locked(private: Path, output: Path, advice: str) -> int:
                 said = f"Another process is writing {output}. Nothing was spent. Wait until it ends, or {advice}."
             raise ConfigError(said) from None
         os.close(lock)
+
+
+def is_exposed(seen: os.stat_result) -> bool:
+    """Return whether other accounts than the owner's may use a file or folder."""
+    return bool(seen.st_mode & 0o077)
+
+
+def warned_of_disk(path: Path) -> bool:
+    """Warn that a disk keeps no modes, where `chmod` cannot close a private file or folder; return whether it is so."""
+    with TemporaryFile(dir=path.parent) as closed:
+        seen = os.fstat(closed.fileno())
+    if seen.st_uid == os.geteuid() and not is_exposed(seen):
+        return False
+    disk = next(folder for folder in path.resolve().parents if folder.is_mount())
+    warnings.warn(
+        f"{path} is private, but the disk at {disk} keeps no modes, so all accounts of this machine may read it. Mount "
+        "that disk for yourself alone, with the options `uid` and `umask=077`, or use another disk.",
+        ExposedFileWarning,
+        stacklevel=2,
+    )
+    return True
 
 
 def open_private(path: Path) -> BinaryIO:

@@ -4,14 +4,13 @@ import importlib.util
 import json
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from enum import StrEnum
 from math import fsum
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 from rich.table import Table
 from rich.text import Text
 from typer import Argument, Option
@@ -37,6 +36,8 @@ from tutelage.exceptions import ConfigError, InvalidDataError, LedgerError
 from tutelage.ledger import Ledger, LedgerState
 from tutelage.ledger.entries import Kind
 from tutelage.ledger.history import History
+from tutelage.ledger.search import ledgers_in
+from tutelage.partition import canonical_ids
 from tutelage.privacy import ONE_ENTITY, ONE_TEACHER, NeighboringRelation, PrivacyUnit, round_up
 from tutelage.reporting.signature import checked_head, read_head, signed_head
 
@@ -178,12 +179,21 @@ def raise_budget(
 def withdraw(
     file: File,
     person: Annotated[list[str], Option("--id", help="Id of a person who withdraws. Can be repeated.")],
+    yes: Annotated[
+        bool, Option("--yes", help="Also take ids that were in no release, of people who may come.")
+    ] = False,
 ) -> None:
     """Leave the rows of people out of all later releases. Waits for a release that is running."""
     for name in person:
         require_printable(name, "--id")
-    for day in Ledger.open(file).withdraw(person):
+    kept = Ledger.open(file)
+    known = kept.knows(np.unique(canonical_ids(person)).tolist())
+    for day in kept.withdraw(person, unknown=yes):
         say(f"Withdrawn since {day}.", err=True)
+    if known is None:
+        say("This ledger cannot tell who was in its releases. Check the ids: a wrong one leaves nobody out.", err=True)
+    else:
+        say(f"Of {len(known):,} ids, {known.sum():,} were in its releases.", err=True)
     say(f"{file}: these people are left out from now on. Earlier releases stay spent. Back up the ledger now.")
 
 
@@ -226,31 +236,34 @@ def head(
 
 @ledger.command("list")
 def list_folder(
-    folder: Annotated[Path, Argument(help="Folder of ledgers (*.ledger).", show_default=False)],
+    folder: Annotated[Path, Argument(help="Folder of ledgers, or of homes of hospitals.", show_default=False)],
     data: Annotated[Path | None, Option(help="Private table, to find the ledgers that know its people.")] = None,
     column: Annotated[str | None, Option("--id", help="Column of the ids in --data.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the ledgers of a folder. With --data and --id, count the people whose epsilons add up."""
+    """List the ledgers of a folder, copies among them. With --data and --id, count the people whose epsilons add up.
+
+    The numbers of people are private, and printed on standard error.
+    """
     if (data is None) != (column is None):
         raise ConfigError("--data and --id belong together: a table, and its column of ids. Give both, or none.")
     found, refused = dict[str, Ledger](), dict[str, str]()
-    for path in sorted(folder.glob("*.ledger")):
+    for path in ledgers_in(folder):
+        name = str(path.relative_to(folder))
         try:
-            found[path.name] = opened(path)
-            found[path.name].history()
+            found[name] = opened(path)
+            found[name].history()
         except LedgerError as error:
-            found.pop(path.name, None)
-            refused[path.name] = str(error)
+            found.pop(name, None)
+            refused[name] = str(error)
     if not found and not refused:
-        raise ConfigError(f"{folder} has no file *.ledger. Name the folder of the ledgers.")
-    known = _known(found, data, column)
-    together = _together(found, known)
-    rows = [_listed(name, one.history(), known.get(name)) for name, one in found.items()]
-    if data is not None:
-        say("The numbers of people are private: do not publish this output.", err=True)
+        raise ConfigError(f"{folder} has no ledger. Name the folder of the ledgers.")
+    copies, apart = _copies(found)
+    if data is not None and column is not None:
+        _tell_people({name: one for name, one in found.items() if name not in copies}, data, column)
+    rows = [_listed(name, one.history()) for name, one in found.items()]
     if as_json:
-        print_json({"ledgers": rows, "refused": refused, "together": together})
+        print_json({"ledgers": rows, "refused": refused, "copies": copies, "used_apart": apart})
         return
     table = Table("ledger", "budget", "spent", "unit", "releases", "newest entry", title=str(folder))
     for row in rows:
@@ -260,54 +273,70 @@ def list_folder(
     plain_console().print(table)
     for name, reason in refused.items():
         say(f"{name} cannot be listed: {reason}")
+    for name, whole in copies.items():
+        say(f"{name} is a copy of {whole}, so it spent nothing that {whole} did not.")
+    for family in apart:
+        used = [found[name] for name in family]
+        spent = round_up(fsum(one.history().state.spent for one in used))
+        said = f"are copies of one ledger that were used apart: together they spent at most {spent:.4f}, and guarantee"
+        say(f"{' and '.join(family)} {said} at most {_claim(used)}. Release nothing more through them.")
     if data is None:
         say("If ledgers have people in common, their ε and δ add up. To count these people, add --data and --id.")
-        return
-    for one in together:
-        claim = "no ε" if one["epsilon"] is None else f"ε = {one['epsilon']:g} at δ = {one['delta']:g}"
-        say(f"{one['people']:,} people are in {' and '.join(one['ledgers'])}: together at most {claim}.")
-    if not together:
-        say(f"As far as these ledgers can tell, no person of {data} is in two of them.")
-    if unsure := [name for name in found if known[name] is None]:
-        say(f"Not known: {', '.join(unsure)}. Their releases had no names, or other people than this table.")
 
 
-def _known(found: dict[str, Ledger], data: Path | None, column: str | None) -> dict[str, npt.NDArray[np.bool_] | None]:
-    """Return which people of a table each ledger knows, or None where it cannot tell; private."""
-    if data is None or column is None:
-        return {}
+def _copies(found: dict[str, Ledger]) -> tuple[dict[str, str], list[list[str]]]:
+    """Return which ledger holds all that is in each copy of it, and the copies of one that were used apart."""
+    copies, families = dict[str, str](), defaultdict[str, list[str]](list)
+    # The longest first; of equal ones, that with the usual name is the original.
+    for name in sorted(found, key=lambda name: (-len(found[name].history().entries), not name.endswith(".ledger"))):
+        history = found[name].history()
+        family = families[history.entries[0].text]
+        holding = [one for one in family if found[one].history().entries[history.last.number] == history.last]
+        if holding:
+            copies[name] = holding[0]
+        else:
+            family.append(name)
+    return copies, [family for family in families.values() if len(family) > 1]
+
+
+def _claim(ledgers: list[Ledger]) -> str:
+    """Return what ledgers guarantee together."""
+    if any(one.history().state.simulated for one in ledgers):
+        return "no ε"
+    return f"ε = {fsum(one.epsilon for one in ledgers):g} at δ = {fsum(one.delta for one in ledgers):g}"
+
+
+def _tell_people(found: dict[str, Ledger], data: Path, column: str) -> None:
+    """Print how many people of a table ledgers know and have in common; private."""
     from tutelage.cli.sources import ids_in
     from tutelage.tables import read_table
 
     ids: Any = ids_in(read_table(data), column)
     people = np.unique(ids).tolist()
-    return {name: one.knows(people) for name, one in found.items()}
-
-
-def _together(found: dict[str, Ledger], known: dict[str, npt.NDArray[np.bool_] | None]) -> list[dict[str, Any]]:
-    """Return each set of ledgers that have people in common and in no other, and what these people spend at most."""
+    known = {name: one.knows(people) for name, one in found.items()}
     sure = {name: there for name, there in known.items() if there is not None}
+    say("The numbers of people are private: do not publish these lines.", err=True)
+    for name, there in known.items():
+        if there is None:
+            said = "Its releases had no names, or other people than this table."
+            say(f"Not known: who is in {name}. {said}", err=True)
+        else:
+            say(f"{there.sum():,} people of {data} are in {name}.", err=True)
     rows = zip(*sure.values(), strict=True)
     sets = Counter(tuple(name for name, here in zip(sure, row, strict=True) if here) for row in rows)
-    simulated = {name for name, one in found.items() if one.history().state.simulated}
-    return [
-        {
-            "ledgers": names,
-            "people": people,
-            "epsilon": None if simulated.intersection(names) else fsum(found[name].epsilon for name in names),
-            "delta": fsum(found[name].delta for name in names),
-        }
-        for names, people in sorted(sets.items())
-        if len(names) > 1
-    ]
+    together = {names: number for names, number in sorted(sets.items()) if len(names) > 1}
+    for names, number in together.items():
+        claim = _claim([found[name] for name in names])
+        say(f"{number:,} people are in {' and '.join(names)}: together at most {claim}.", err=True)
+    if not together:
+        say(f"As far as these ledgers can tell, no person of {data} is in two of them.", err=True)
 
 
-def _listed(name: str, history: History, known: npt.NDArray[np.bool_] | None) -> dict[str, Any]:
+def _listed(name: str, history: History) -> dict[str, Any]:
     """Return the row of a ledger."""
     state = {key: value for key, value in history.state.as_dict().items() if key in _LISTED}
     releases = sum(one.kind is Kind.INTENDED for one in history.entries) or len(history.asked)
-    counted = {} if known is None else {"people": int(known.sum())}
-    return {"file": name, **state, "releases": releases, "newest": history.last.content["written"], **counted}
+    return {"file": name, **state, "releases": releases, "newest": history.last.content["written"]}
 
 
 @ledger.command()

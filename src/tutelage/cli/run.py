@@ -338,7 +338,7 @@ def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
         row("tested ε", "none: the test failed, or the proposal is not smaller")
     row("δ", f"{card.epsilon.delta:g}")
     spent = card.budget["spent"]
-    # A test of a proposal came after the labels; and so may releases of other processes have, which are not of this run.
+    # A test of a proposal came after the labels, and so may releases of other processes have, which are not of this.
     charges = model.open_ledger_.history().charges
     tests = (one.cost for one in charges if one.reserved.is_publication and one.number >= model.ledger_.entries)
     by_this_run = model.release_.cost + model.open_ledger_.limit.share(sum(tests))

@@ -22,6 +22,7 @@ INTERRUPTED = 130  # exit code as a shell reports a signal: 128 and its number
 _MORE_THAN_RELEASED = 4  # exit code
 _UNCUT = 1000  # characters
 _WHOLE_WORDS: Any = {"break_long_words": False, "break_on_hyphens": False}
+_UNKNOWN_WIDTH = 80
 
 ANOTHER_FILE = "name another file with --output"
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -142,7 +143,9 @@ def plain_console() -> Any:
         def render_str(self, text: str, **options: Any) -> Text:
             return super().render_str(printable(text), **options)
 
-    return PlainConsole(markup=False, emoji=False)
+    console = PlainConsole(markup=False, emoji=False)
+    console.width = console.width or _UNKNOWN_WIDTH  # which COLUMNS may say to be 0
+    return console
 
 
 def write_page(file: Path, heading: str, drawn: Any) -> None:

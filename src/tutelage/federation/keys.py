@@ -3,7 +3,6 @@
 import hashlib
 import os
 import re
-import stat
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self, final
 
 from tutelage._internal.extras import install
-from tutelage._internal.outputs import NEVER, claimed, open_private
+from tutelage._internal.outputs import NEVER, claimed, is_exposed, open_private, warned_of_disk
 from tutelage._internal.records import made, named, parse, plain
 from tutelage._internal.releases import MANIFEST
 from tutelage._internal.typing import NeverPickled
@@ -188,7 +187,7 @@ class Identity(NeverPickled):
         """Read the private file that `save` wrote; one that others than its owner may read is refused."""
         path = Path(path)
         data = read_within(path, documents.MOST_BYTES_OF_A_DOCUMENT)
-        if os.name == "posix" and stat.S_IMODE(path.stat().st_mode) & 0o077:
+        if os.name == "posix" and is_exposed(path.stat()) and not warned_of_disk(path):
             raise InvalidDataError(f"{path} holds private keys that others may read. Run: chmod 600 {path}")
         damaged = InvalidDataError(f"{path} is no complete private file of a member. Restore its copy, or remove it.")
         found = made(parse(data, "identity", damaged), _PrivateKeys, damaged)

@@ -18,7 +18,7 @@ from tutelage.events import PublicationTest, event_from_dict
 from tutelage.exceptions import LedgerStorageError, LedgerTamperedError
 
 FORMAT = 1
-_EVERYBODY = ""  # the cohort of all people, where releases have no names
+EVERYBODY = ""  # the cohort of all people, where releases have no names
 _BEFORE_THE_FIRST = hashlib.sha256(b"tutelage ledger").digest()
 
 
@@ -34,7 +34,7 @@ class Kind(StrEnum):
     INTENDED = "intended"
     KEPT = "kept"  # a public map that was learned for a release, by a keyed name and the digest of its bytes
     PROPOSED = "proposed"  # what is to be tested or noised once labels are out; always before the first label
-    RESERVED = "reserved"  # what a batch may cost at most; written before its noise is drawn
+    RESERVED = "reserved"  # what a batch may cost at most, and a random number; written before its noise is drawn
     ANSWERED = "answered"  # what the batch cost as it happened, and a digest of its answers
     # The hash of the manifest of a results folder, which names the entry before; then the folder is published.
     RELEASED = "released"
@@ -144,36 +144,38 @@ class Checkpoint:
 
     def after(self, entry: Entry) -> Self:
         """Return the sums with one more entry."""
-        content, following = entry.content, replace(self, head=entry.hash.hex())
+        content = entry.content
         release = content.get("release")
+        changed: dict[str, Any] = {"head": entry.hash.hex()}
         match entry.kind:
             case Kind.INTENDED if release is not None:
-                releases, accounts = self.releases | {release: content["cohorts"]}, self.accounts | {release: 0}
-                return replace(following, releases=releases, accounts=accounts)
+                changed["releases"] = self.releases | {release: content["cohorts"]}
+                changed["accounts"] = self.accounts | {release: 0}
             case Kind.BOUND:
-                return replace(following, fingerprint=content["fingerprint"])
+                changed["fingerprint"] = content["fingerprint"]
             case Kind.RESERVED:
-                simulated = self.simulated or event_from_dict(content["event"]).is_simulated
-                asked = self.asked or not entry.is_publication
-                following = replace(following, accounts=self.charged(release, content["cost"]))
-                return replace(following, unsettled=self.unsettled + 1, asked=asked, simulated=simulated)
+                changed["accounts"] = self.charged(release, content["cost"])
+                changed["unsettled"] = self.unsettled + 1
+                changed["asked"] = self.asked or not entry.is_publication
+                changed["simulated"] = self.simulated or event_from_dict(content["event"]).is_simulated
             case Kind.ANSWERED:
-                answers = self.answers + content["answers"]
-                following = replace(following, accounts=self.charged(release, -content["refund"]))
-                return replace(following, unsettled=self.unsettled - 1, answers=answers)
+                changed["accounts"] = self.charged(release, -content["refund"])
+                changed["unsettled"] = self.unsettled - 1
+                changed["answers"] = self.answers + content["answers"]
             case Kind.RAISED:
-                return replace(following, raised=[*self.raised, {name: content[name] for name in Raise._fields}])
+                changed["raised"] = [*self.raised, {name: content[name] for name in Raise._fields}]
             case Kind.OPENED | Kind.INTENDED | Kind.KEPT | Kind.PROPOSED | Kind.RELEASED:
-                return following
+                pass
+        return replace(self, **changed)
 
     def charged(self, release: str | None, change: int) -> dict[str, int]:
         """Return what is spent of each cohort after a release spent so much more."""
-        cohorts = [_EVERYBODY] if release is None else self.releases[release]
+        cohorts = [EVERYBODY] if release is None else self.releases[release]
         return self.accounts | {one: self.accounts.get(one, 0) + change for one in cohorts}
 
     def spent(self, release: str | None) -> int:
         """Return the most that is spent of any cohort of a release."""
-        cohorts = [_EVERYBODY] if release is None else self.releases[release]
+        cohorts = [EVERYBODY] if release is None else self.releases[release]
         return max(self.accounts.get(one, 0) for one in cohorts)
 
     def limit(self, opening: Entry) -> Filter:

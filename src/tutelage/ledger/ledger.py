@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import secrets
+import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -18,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage._internal.gate import user_path
+from tutelage._internal.outputs import is_exposed, warned_of_disk
 from tutelage._internal.releases import today
 from tutelage._internal.typing import IntArray
 from tutelage._internal.validation import integer_at_least
@@ -35,6 +37,8 @@ from tutelage.events import (
 )
 from tutelage.exceptions import (
     BudgetExceededError,
+    ExposedFileWarning,
+    InvalidDataError,
     InvalidParameterError,
     LateProposalError,
     LedgerError,
@@ -48,8 +52,9 @@ from tutelage.exceptions import (
 from tutelage.ledger.campaigns import Voters, spend_votes
 from tutelage.ledger.cohorts import Arrivals, cohort_key, require_release_name
 from tutelage.ledger.disk import Room
-from tutelage.ledger.entries import Checkpoint, Entry, Kind
+from tutelage.ledger.entries import EVERYBODY, Checkpoint, Entry, Kind
 from tutelage.ledger.history import History, LedgerState
+from tutelage.ledger.search import Copies
 from tutelage.ledger.store import Store, Transaction
 from tutelage.ledger.turns import is_held, turn
 from tutelage.ledger.verification import (
@@ -128,9 +133,11 @@ class Ledger:
             read.check_count()
             sums = read.checkpoint()
         _, self._unit = terms_of(self._opening, self._key)
+        self._copies = Copies(store.file, self._opening)
         self._filter = sums.limit(self._opening)  # as it was raised when the file was held last
         self._left_out = ""  # private; by digest, the people who withdrew and are not in the rows of this release
         self._digest: bytes | None = None  # private; of the data that the next reservation binds the ledger to
+        self._people: Sequence[str] = ()  # private; ids of these data
         self._changed = False  # whether they may be others than those of the release before
         # Keyed name and noise of the release that begins with the next reservation.
         self._intent: tuple[str, float | None] | None = None
@@ -218,7 +225,15 @@ class Ledger:
         The answers are counted; `verify` checks every entry and every answer. `read_only` works on a read-only disk;
         `timeout` is how many seconds to wait while another process writes, before `LedgerLockedError`.
         """
-        return cls(Store(user_path(path), timeout=timeout, read_only=read_only))._logged("opened")
+        kept = cls(Store(user_path(path), timeout=timeout, read_only=read_only))
+        file = kept._store.file
+        if file is not None and not read_only and is_exposed(file.stat()) and not warned_of_disk(file):
+            warnings.warn(
+                f"{path} contains a secret key, and others may read or change it. Run `chmod 600` on it.",
+                ExposedFileWarning,
+                stacklevel=2,
+            )
+        return kept._logged("opened")
 
     def _logged(self, done: str) -> Self:
         spent = self._filter.share(self._seen.newest.spent)
@@ -260,17 +275,18 @@ class Ledger:
         """Name of the member of a consortium that it was made for, or None."""
         return self._opening.content.get("owner")
 
-    def bind(self, digest: bytes, *, changed: bool = False) -> None:
+    def bind(self, digest: bytes, *, changed: bool = False, people: Sequence[str] = ()) -> None:
         """Tie the ledger to the private data of a release, or raise LedgerMismatchError where it is tied to others.
 
         The entry is written with the next reservation, or by `write_binding`. Each release has one, and no two are
         alike, so they do not show whether the data changed. Of `digest`, which is `data_digest` of the people or of the
-        private rows, only a keyed hash is stored. With `changed`, people may have joined or left since.
+        private rows, only a keyed hash is stored; and of the ids of `people`, where releases have no names. With
+        `changed`, people may have joined or left since.
         """
         changed = changed or (self._changed and self._digest == digest)
         with self._held() as read:
             self._check_binding(read, digest, changed=changed)
-        self._digest, self._changed = digest, changed
+        self._digest, self._changed, self._people = digest, changed, people
 
     def intend(self, identity: str, noise: float | None) -> None:
         """Name the release that is about to begin by everything that was declared for it, and keep its noise.
@@ -342,7 +358,8 @@ class Ledger:
         require_release_name(release)
         hashed = [cohort_key(self._key, person) for person in people]
         with self._held() as read:
-            sums, known, gone = read.checkpoint(), read.cohorts(), read.withdrawn()
+            sums, gone = read.checkpoint(), read.withdrawn()
+            known = {person: cohort for person, cohort in read.cohorts().items() if cohort != EVERYBODY}
         self._check_named(release, None if self._intent is None else self._intent[0], sums.spent(None))
         cost = self._filter.cost(most)
         having = [one for one, spent in sums.accounts.items() if spent + cost <= self._filter.capacity]
@@ -384,13 +401,13 @@ class Ledger:
             )
         if spent_by_all:
             raise LedgerMismatchError(
-                f"`release` must be left out: {self._name} has releases without a name, and keeps no id that could "
-                "tell who spent what. Go on without names, with what is left of the budget or after `tutelage ledger "
+                f"`release` must be left out: {self._name} has releases without a name, and no entry of it tells "
+                "who spent what. Go on without names, with what is left of the budget or after `tutelage ledger "
                 "raise`. Or give people who were in none of its releases a new ledger with names, and leave everyone "
                 "else out of their table."
             )
 
-    def withdraw(self, ids: npt.ArrayLike) -> tuple[str, ...]:
+    def withdraw(self, ids: npt.ArrayLike, *, unknown: bool = False) -> tuple[str, ...]:
         """Let no release use the rows of these people from now on, even if the rows stay in the table.
 
         A release that goes on ends first. Earlier releases stay, and stay spent. The ledger's file alone knows who
@@ -401,6 +418,9 @@ class Ledger:
         ----------
         ids : array of shape (people,) of integers or strings
             Who withdraws, by the ids that `entity_ids` of a fit holds.
+        unknown : bool
+            Whether ids are taken that were in no release, as of people who may come later. A ledger that knows nobody,
+            as that of a hospital, takes all.
 
         Returns
         -------
@@ -409,6 +429,14 @@ class Ledger:
         """
         people = [cohort_key(self._key, one) for one in canonical_ids(ids).tolist()]
         with self.releasing(), self._held(write=True) as write:
+            known = write.cohorts()
+            strange = sum(one not in known for one in people)
+            if known and strange and not unknown:
+                raise InvalidDataError(
+                    f"`ids` must be of people in the releases of the ledger, and {strange:,} of {len(people):,} are "
+                    "not, so nobody was withdrawn. Correct them; if they are of people who may come later, pass "
+                    "`unknown=True`, or --yes on the command line."
+                )
             write.withdraw(people, today())
             since = write.withdrawn()
         return tuple(since[one] for one in people)
@@ -501,11 +529,11 @@ class Ledger:
     def knows(self, people: Sequence[str]) -> npt.NDArray[np.bool_] | None:
         """Return which people, each given once by `canonical_ids`, were in its releases; None if unknown; private.
 
-        If releases have names, it knows everyone. Without names, it can only tell if its people are exactly these.
+        It knows everyone whose id was given. Otherwise, it can only tell if its people are exactly these.
         """
         with self._held() as read:
-            if read.checkpoint().in_cohorts:
-                cohorts = read.cohorts()
+            cohorts = read.cohorts()
+            if cohorts:
                 return np.array([cohort_key(self._key, person) in cohorts for person in people], dtype=bool)
         return np.ones(len(people), dtype=bool) if self.is_of(RunningDigest().add_people(people).digest()) else None
 
@@ -518,8 +546,20 @@ class Ledger:
                 "or left, or rows were corrected, say that the data changed."
             )
 
-    def _check_left_out(self, write: Transaction) -> None:
-        """Refuse a release that may use rows of people who withdrew."""
+    @contextmanager
+    def _reserving(self) -> Generator[Transaction]:
+        """Hold the file to reserve; refuse to draw if a copy was used, even at the same time."""
+        self._copies.look()
+        with self._held(write=not self._store.read_only) as write:
+            yield write
+        if self._copies.newest:  # of two that reserve at once, one finds the other
+            self._copies.look()
+            with self._held() as read:
+                self._copies.check(read)
+
+    def _check_may_draw(self, write: Transaction) -> None:
+        """Refuse a release if a copy was used, and one that may use rows of people who withdrew."""
+        self._copies.check(write)
         if write.checkpoint().withdrawn not in ("", self._left_out):
             raise LedgerMismatchError(
                 f"People have withdrawn from {self._name}, and nothing shows that their rows are left out here, so "
@@ -538,6 +578,8 @@ class Ledger:
             return
         self._check_binding(write, self._digest, changed=self._changed)
         write.add(Kind.BOUND, fingerprint=fingerprint(self._key, self._digest))
+        if self._people and self._arrivals is None:
+            write.add_people(sorted(cohort_key(self._key, one) for one in self._people), EVERYBODY)
 
     def record_proposal(self, proposal: dict[str, Any]) -> None:
         """Write down what will be published of the labels, before the first is reserved; again, it changes nothing."""
@@ -562,7 +604,9 @@ class Ledger:
     def require(self, event: Event, queries: int) -> None:
         """Raise what `reserve` would unless `queries` queries would fit now; spend nothing, and keep no room."""
         self._check_unit(event)
+        self._copies.look()
         with self._held() as read:
+            self._copies.check(read)
             spent = self._spent(read)
         self._check_room(event, of_queries(event, queries).count, spent)
 
@@ -572,12 +616,14 @@ class Ledger:
         If there are any, there must be room for the `whole` that they are part of. Steps that `reserve_new` would take
         over are paid for.
         """
+        self._copies.look()
         with self._held() as read:
             answers = _recalled(read, hashes)
             new = set(hashes) - answers.keys()
             if not new:
                 return answers
             self._check_unit(event)
+            self._copies.check(read)
             spent, count = self._spent(read), of_queries(event, len(new)).count
             paid = self._left_open(read, _step_of(new), event, count)
         if whole is not None:
@@ -620,8 +666,8 @@ class Ledger:
         """
         integer_at_least(queries, 1, "queries", "Ledger.reserve")
         self._check_reservable(event)
-        with self._held(write=True) as write:
-            self._check_left_out(write)
+        with self._reserving() as write:
+            self._check_may_draw(write)
             known = None if batch is None else _reservation(write, write.number_of_batch(batch))
             if known is not None:
                 if (known.event, known.queries) != (event, queries) or not self._is_ours(write, known):
@@ -633,13 +679,13 @@ class Ledger:
         """Return what `recall` finds of the `query_hashes`, and what `reserve` reserves for the others, if any."""
         self._check_reservable(event)
         try:
-            with self._held(write=not self._store.read_only) as held:
+            with self._reserving() as held:
                 answers = _recalled(held, hashes)
                 new = set(hashes) - answers.keys()
                 if not new:
                     return answers, None
                 step, count = _step_of(new), of_queries(event, len(new)).count
-                self._check_left_out(held)
+                self._check_may_draw(held)
                 left = self._left_open(held, step, event, count)
                 if left is None:
                     return answers, self._reserved(held, event, count, step, answers=len(new))
@@ -665,8 +711,8 @@ class Ledger:
         self._check_reservable(event)
         wanted = np.asarray(wanted)
         hashed = voters.hashed(wanted, self._key)
-        with self._held(write=True) as write:
-            self._check_left_out(write)
+        with self._reserving() as write:
+            self._check_may_draw(write)
             paid, new = self._campaign(write, event, campaign)
             self._write_beginning(write)
             votes = spend_votes(write, paid.number, event.cap, hashed, wanted)
@@ -720,6 +766,8 @@ class Ledger:
         # Its entry is not read through the chain of hashes, so that nothing in it is believed.
         same = event, queries, queries * self._filter.cost(event)
         if found is None or (found.event, found.queries, found.grains) != same:
+            return None
+        if any(newest.number >= found.number for newest in self._copies.newest.values()):  # which may take it over too
             return None
         return found if self._is_ours(read, found) else None  # what other people paid for is not drawn of these
 

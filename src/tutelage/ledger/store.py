@@ -8,6 +8,7 @@ the file, so a lock that is kept between transactions, as a write-ahead log need
 import hashlib
 import json
 import os
+import secrets
 import sqlite3
 import stat
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -18,7 +19,7 @@ from tempfile import mkstemp
 from typing import Any, final
 
 from tutelage._internal.forks import BriefLock
-from tutelage._internal.outputs import put_new, sync
+from tutelage._internal.outputs import OF_LEDGERS, put_new, sync
 from tutelage.digests import canonical
 from tutelage.exceptions import (
     LedgerError,
@@ -31,7 +32,7 @@ from tutelage.exceptions import (
 from tutelage.ledger.disk import Room, check_locks, held_folder
 from tutelage.ledger.entries import Checkpoint, Entry, Kind, another_format
 
-_APPLICATION = 0x74757465  # "tute" in the header of the file
+APPLICATION = 0x74757465  # "tute" in the header of the file
 _WITHDRAWN = "SELECT person, day FROM withdrawn ORDER BY person"
 _HEADER = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
 _MAKING = ".making-"  # follows the name of a file that is not whole yet
@@ -212,8 +213,11 @@ class Transaction:
         return dict(self._run("SELECT person, cohort FROM people"))
 
     def add_people(self, people: Iterable[bytes], cohort: str) -> None:
-        """Add people who came with a release, and seal them: no entry need follow."""
-        self._connection.executemany("INSERT INTO people VALUES (?, ?)", ((one, cohort) for one in people))
+        """Add people who came with a release, and seal them: no entry need follow. No cohort loses anyone."""
+        self._connection.executemany(
+            "INSERT INTO people VALUES (?, ?) ON CONFLICT DO UPDATE SET cohort = excluded.cohort WHERE cohort = ''",
+            ((one, cohort) for one in people),
+        )
         self._seal(replace(self.checkpoint(), people=self.digest_of_people()))
 
     def digest_of_people(self) -> str:
@@ -270,6 +274,8 @@ class Transaction:
         """Write the next entry, which changes what is spent by this many grains."""
         last = self.last()
         spent = max(self.checkpoint().charged(fields.get("release"), change).values()) if change else last.spent
+        if kind is Kind.RESERVED:  # through two copies of a ledger, no two draws are the same entry
+            fields["nonce"] = secrets.token_hex(16)
         entry = Entry.after(last, kind, spent, **fields)
         self.append(entry, settles)
         return entry
@@ -339,7 +345,7 @@ class Store:
         self, path: Path | None, *, timeout: float, read_only: bool = False, memory: sqlite3.Connection | None = None
     ) -> None:
         self.path = path
-        self.file = None if path is None else path.resolve()  # another working directory is not another ledger
+        self.file = None if path is None else _resolved(path)  # another working directory is not another ledger
         self.timeout = timeout
         self.read_only = read_only
         self._lock = BriefLock()  # held during every transaction of this process
@@ -358,6 +364,7 @@ class Store:
         if path is not None:
             if not path.parent.is_dir():
                 raise LedgerStorageError(f"{path} cannot be made: its folder does not exist. Create the folder first.")
+            _require_name(path)
             check_locks(path.parent)
         memory = connected(":memory:", timeout)
         memory.execute("BEGIN")
@@ -420,11 +427,12 @@ class Store:
 
     def back_up(self, path: Path) -> None:
         """Write a copy of the present file to a new one, readable by its owner only, while others may use this one."""
+        _require_name(path)
         with closing(connected(":memory:", 0)) as copy:
             with self.transaction() as read:
                 read.copy_to(copy)
             with explained(path, self.timeout):
-                _write_file(path.resolve(), copy, self.timeout)
+                _write_file(_resolved(path), copy, self.timeout)
 
     @contextmanager
     def _connection(self, *, write: bool = False) -> Generator[sqlite3.Connection]:
@@ -465,10 +473,37 @@ class Store:
             raise LedgerStorageError(
                 f"{self.path} is empty, so it is not a ledger. Restore a copy that verifies, or name another file."
             )
-        if application != _APPLICATION:
+        if application != APPLICATION:
             raise LedgerStorageError(f"{self.path} is a database, but no ledger of tutelage. Name another file.")
         if version != _VERSION:
             raise another_format(str(self.path), version)
+
+
+def _resolved(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):  # the latter before Python 3.13
+        raise LedgerStorageError(f"{path} is a link that leads in a circle. Name the ledger's file.") from None
+
+
+def is_beside_ledger(name: str) -> bool:
+    """Return whether a file of this name may belong to a ledger that has another."""
+    return name.endswith(OF_LEDGERS) or _MAKING in name
+
+
+def _require_name(path: Path) -> None:
+    """Refuse the name of a new ledger that is that of a file beside another, or beside which such files lie."""
+    if is_beside_ledger(path.name):
+        raise LedgerStorageError(
+            f"{path} cannot be the name of a ledger, because files with such names belong to other ledgers and are "
+            "removed with them. Name another file, such as one that ends with .ledger."
+        )
+    left = [file for file in (f"{path}{end}" for end in OF_LEDGERS[:3]) if os.path.lexists(file)]
+    if left and not os.path.lexists(path):  # SQLite would take it for the new ledger's own
+        raise LedgerStorageError(
+            f"{left[0]} is left of an earlier ledger of this name, and would damage a new one. Restore that ledger, or "
+            "name another file."
+        )
 
 
 def connected(database: str, timeout: float) -> sqlite3.Connection:
@@ -519,7 +554,7 @@ def _write_file(
                     there = memory.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone()
                     for row in memory.execute(f"SELECT * FROM {name}") if there else ():  # noqa: S608  one of our own
                         made.execute(f"INSERT INTO {name} VALUES ({', '.join('?' * len(row))})", row)  # noqa: S608
-                made.execute(f"PRAGMA application_id = {_APPLICATION}")
+                made.execute(f"PRAGMA application_id = {APPLICATION}")
                 made.execute(f"PRAGMA user_version = {_VERSION}")
                 made.execute("COMMIT")
             put_new(part, file)

@@ -25,7 +25,7 @@ from tutelage.events import (
     event_from_dict,
 )
 from tutelage.exceptions import LedgerTamperedError, TutelageError, UnsupportedEventError
-from tutelage.ledger.entries import Checkpoint, Entry, Kind
+from tutelage.ledger.entries import EVERYBODY, Checkpoint, Entry, Kind
 from tutelage.ledger.store import Transaction
 from tutelage.privacy import PrivacyUnit
 
@@ -120,7 +120,7 @@ def verified(read: Transaction, *, head: str | None = None) -> Checkpoint:
         raise LedgerTamperedError("A map that the ledger keeps was changed.")
     digests = {"votes": read.digest_of_votes(), "people": read.digest_of_people()}
     sums = replace(book.sums, **digests, withdrawn=read.digest_of_withdrawn())
-    if not set(read.cohorts().values()) <= set(sums.releases):
+    if not set(read.cohorts().values()) <= {EVERYBODY, *sums.releases}:
         raise LedgerTamperedError("The ledger has people of a cohort that no entry names.")
     if book.check_answers(read.answers()) != sums.answers or read.checkpoint() != sums:
         raise LedgerTamperedError("The ledger's checkpoint does not add up with its entries.")

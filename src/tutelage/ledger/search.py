@@ -1,0 +1,86 @@
+"""Search for ledgers: all in a folder, in the homes of hospitals in it too, whatever their names; and copies of one.
+
+Copies have the same first entry, which holds a commitment to a key of its own. A copy whose newest entry is an entry of
+the ledger says nothing that the ledger does not. Otherwise one of them was used without the other, and what both spent
+is in neither: no two reservations are the same entry, even of the same release.
+"""
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import final
+
+from tutelage.exceptions import LedgerError, LedgerMismatchError, LedgerMissingError
+from tutelage.ledger.entries import Entry
+from tutelage.ledger.store import Store, Transaction, is_beside_ledger
+
+NAME_AT_HOME = "ledger"  # of the file in the home of a member of a consortium
+_SUFFIX = ".ledger"
+_PAGE = 4096  # bytes, of which every ledger is a multiple
+_TIMEOUT = 60.0
+
+
+def ledgers_in(folder: Path) -> list[Path]:
+    """Return the files of ledgers in a folder and in the homes of members in it, each file once; damaged ones too."""
+    found = dict[tuple[int, int], Path]()
+    candidates = {*folder.glob("*"), *folder.glob(f"*/{NAME_AT_HOME}")}
+    for path in sorted(candidates, key=lambda path: (path.is_symlink(), path)):  # a link is known by its file's name
+        with suppress(OSError, LedgerError):  # a link that leads nowhere or in a circle, or a file of another kind
+            state = path.stat()
+            if not stat.S_ISREG(state.st_mode) or is_beside_ledger(path.name):
+                continue
+            if path.suffix != _SUFFIX and state.st_size % _PAGE == 0:
+                Store(path, timeout=_TIMEOUT, read_only=True)
+            if path.suffix == _SUFFIX or state.st_size % _PAGE == 0:
+                found.setdefault((state.st_dev, state.st_ino), path)
+    return sorted(found.values())
+
+
+def ledgers_near(file: Path) -> list[Path]:
+    """Return the other ledgers in the folder of one, which may not exist yet, and in homes beside its own."""
+    found = ledgers_in(file.parent)
+    if file.name == NAME_AT_HOME:
+        found += ledgers_in(file.parent.parent)
+    return [path for path in found if not (file.exists() and path.samefile(file))]
+
+
+@final
+class Copies:
+    """Copies of a ledger near its file, if it has one."""
+
+    def __init__(self, file: Path | None, opening: Entry) -> None:
+        self.newest = dict[Path | None, Entry]()  # entry of each, when it was looked at last
+        self._file = file
+        self._opening = opening
+        self._names = set[str]()  # in its folder, when copies were looked for
+        self._known = list[Store]()
+
+    def look(self) -> None:
+        """Look at the copies that there are now. Call it in no transaction: see `BriefLock`."""
+        self.newest = dict[Path | None, Entry]()
+        if self._file is None or not self._file.exists():
+            return
+        names = {name for name in os.listdir(self._file.parent) if not is_beside_ledger(name)}  # noqa: PTH208  faster
+        if names != self._names:
+            self._known.clear()
+            for path in ledgers_near(self._file):
+                with suppress(LedgerError):  # a damaged one
+                    store = Store(path, timeout=_TIMEOUT)
+                    with store.transaction() as read:
+                        if read.opening() == self._opening:
+                            self._known.append(store)
+            self._names = names
+        for store in self._known:
+            with suppress(LedgerMissingError), store.transaction() as read:
+                self.newest[store.path] = read.last()
+
+    def check(self, read: Transaction) -> None:
+        """Refuse to draw through a ledger that is not all that was done through its copies."""
+        for path, newest in self.newest.items():
+            if read.hash_of(newest.number) != newest.hash:
+                raise LedgerMismatchError(
+                    f"{path} is a copy of this ledger that was used without it, so this one does not hold all that was "
+                    "spent. Nothing was released. If it took the place of this one, name it as the ledger. If both "
+                    "were used, their budgets add up: `tutelage ledger list` prints the sum."
+                )

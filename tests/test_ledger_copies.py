@@ -1,0 +1,160 @@
+"""Copies of a ledger: a backup is no second budget, and cannot be used as one beside the original."""
+
+import json
+import os
+import shutil
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from processes import forked
+from test_cli import refusal, succeeded
+from test_cohorts import EVENTS, UNIT
+from tutelage import GNMax, LabelingSession, Ledger, VoteHistogram
+from tutelage.exceptions import LedgerMismatchError, LedgerStorageError
+from tutelage.ledger.search import ledgers_in
+from tutelage.privacy import ONE_TEACHER, round_up
+
+EVENT = EVENTS[0]
+VOTES = VoteHistogram(np.array([[200, 30, 20], [90, 80, 80]]), 250)
+ROWS = np.arange(4.0).reshape(2, 2)
+
+
+def spend(ledger: Ledger) -> None:
+    ledger.settle(ledger.reserve(EVENT, 1), {os.urandom(32): (7,)}, EVENT)
+
+
+@pytest.fixture
+def original(tmp_path: Path) -> Ledger:
+    ledger = Ledger.create(tmp_path / "a.ledger", epsilon=3.0, delta=1e-5, unit=UNIT)
+    spend(ledger)
+    return ledger
+
+
+def test_the_original_goes_on_beside_a_backup_and_the_backup_waits_until_it_is_alone(original, tmp_path, called):
+    original.backup(tmp_path / "kept")
+    copy = Ledger.open(tmp_path / "kept")
+    spend(original)
+    for attempt in (copy, Ledger.open(tmp_path / "kept")):
+        for draw in (lambda one=attempt: one.reserve(EVENT, 1), lambda one=attempt: one.require(EVENT, 1)):
+            with pytest.raises(
+                LedgerMismatchError, match=r"a\.ledger is a copy of this ledger that was used without it"
+            ):
+                draw()
+    spent = copy.state().spent
+    assert spent == original.state().spent / 2
+    found = json.loads(succeeded(called("ledger", "list", tmp_path, "--json")).stdout)
+    assert (found["copies"], found["used_apart"]) == ({"kept": "a.ledger"}, [])
+    (tmp_path / "a.ledger").unlink()
+    spend(copy)
+    assert copy.verify().spent == 2 * spent
+
+
+def test_copies_that_were_used_apart_are_refused_and_their_sum_is_told(original, tmp_path, called):
+    (tmp_path / "elsewhere").mkdir()
+    shutil.copy(tmp_path / "a.ledger", tmp_path / "elsewhere")
+    other = Ledger.open(tmp_path / "elsewhere" / "a.ledger")
+    for one in (other, other, original):
+        spend(one)
+    shutil.move(tmp_path / "elsewhere" / "a.ledger", tmp_path / "b.ledger")
+    for one in (original, Ledger.open(tmp_path / "b.ledger")):
+        with pytest.raises(LedgerMismatchError, match="copy of this ledger that was used without it"):
+            one.reserve(EVENT, 1)
+    each = original.state().spent / 2
+    said = succeeded(called("ledger", "list", tmp_path)).stdout
+    assert f"spent at most {round_up(5 * each):.4f}, and guarantee at most ε = 6 at δ = 2e-05" in said
+    assert json.loads(called("ledger", "list", tmp_path, "--json").stdout)["used_apart"] == [["b.ledger", "a.ledger"]]
+
+
+def test_a_session_asks_no_new_query_of_a_copy_and_repeats_old_ones(tmp_path):
+    original = Ledger.create(tmp_path / "a.ledger", epsilon=3.0, delta=1e-5, unit=ONE_TEACHER)
+    first = LabelingSession(VOTES, GNMax(40.0), original, X_voted=ROWS).ask(ROWS[:1])
+    shutil.copy(tmp_path / "a.ledger", tmp_path / "b.ledger")
+    asking = LabelingSession(VOTES, GNMax(40.0), original, X_voted=ROWS)
+    asking.ask(ROWS)
+    beside = LabelingSession(VOTES, GNMax(40.0), Ledger.open(tmp_path / "b.ledger"), X_voted=ROWS)
+    with pytest.raises(LedgerMismatchError, match="copy of this ledger"):
+        beside.ask(ROWS)
+    assert beside.ask(ROWS[:1]).labels.tolist() == first.labels.tolist()
+
+
+@pytest.mark.parametrize("_attempt", range(8))
+def test_of_two_that_draw_through_equal_copies_at_once_one_at_most_does(original, tmp_path, _attempt):
+    shutil.copy(tmp_path / "a.ledger", tmp_path / "b.ledger")
+    ready_read, ready_write = os.pipe()
+    go_read, go_write = os.pipe()
+
+    def take_part(path: Path) -> None:
+        ledger = Ledger.open(path)
+        os.close(go_write)
+        os.write(ready_write, b"x")
+        os.read(go_read, 1)  # until the parent closes the other end
+        spend(ledger)
+
+    children = [forked(partial(take_part, tmp_path / name)) for name in ("a.ledger", "b.ledger")]
+    assert len(os.read(ready_read, 1) + os.read(ready_read, 1)) == 2
+    for descriptor in (go_write, go_read, ready_read, ready_write):
+        os.close(descriptor)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    assert sorted(codes) in ([0, 1], [1, 1])
+
+
+def test_a_step_that_is_open_in_two_copies_is_not_taken_over_through_both(original, tmp_path):
+    original.reserve_new(EVENT, [b"q" * 32])
+    shutil.copy(tmp_path / "a.ledger", tmp_path / "b.ledger")
+    again, copy = Ledger.open(tmp_path / "a.ledger"), Ledger.open(tmp_path / "b.ledger")
+    before = again.state().spent
+    with again.releasing(), copy.releasing():
+        again.reserve_new(EVENT, [b"q" * 32])  # paid anew: the copy might take over the other one
+        assert again.state().spent > before
+        with pytest.raises(LedgerMismatchError):
+            copy.reserve_new(EVENT, [b"q" * 32])
+
+
+def test_ledgers_are_found_by_what_is_in_them_and_in_the_homes_of_hospitals(original, tmp_path, called):
+    for name in ("hospital-1", "other"):
+        (tmp_path / name).mkdir()
+    home = Ledger.create(tmp_path / "hospital-1" / "ledger", epsilon=3.0, delta=1e-5, unit=UNIT)
+    Ledger.create(tmp_path / "other" / "deeper.ledger", epsilon=1.0, delta=1e-5, unit=UNIT)
+    original.backup(tmp_path / "monday")
+    (tmp_path / "link.ledger").symlink_to("a.ledger")
+    (tmp_path / "round.ledger").symlink_to("round.ledger")
+    (tmp_path / "nowhere.ledger").symlink_to("nothing")
+    (tmp_path / "table.csv").write_bytes(bytes(8192))
+    (tmp_path / "a.ledger-journal").write_bytes(bytes(8192))
+    assert [str(path.relative_to(tmp_path)) for path in ledgers_in(tmp_path)] == [
+        "a.ledger", "hospital-1/ledger", "monday",
+    ]  # fmt: skip
+    (tmp_path / "a.ledger-journal").unlink()
+    assert "hospital-1/ledger" in succeeded(called("ledger", "list", tmp_path, "--json")).stdout
+    shutil.copytree(tmp_path / "hospital-1", tmp_path / "hospital-2")
+    spend(home)
+    with pytest.raises(LedgerMismatchError, match="hospital-1/ledger is a copy of this ledger"):
+        spend(Ledger.open(tmp_path / "hospital-2" / "ledger"))
+
+
+@pytest.mark.parametrize("end", ["-journal", "-wal", "-shm", ".turn", ".making-1"])
+def test_no_ledger_gets_the_name_of_a_file_that_goes_with_another(end, original, tmp_path, called):
+    name = f"a.ledger{end}"
+    for arguments in (
+        ("backup", "a.ledger", name),
+        ("init", name, "--epsilon", 1, "--delta", 1e-5, "--neighbors", "row"),
+    ):
+        assert "belong to other ledgers" in refusal(called("ledger", *arguments, cwd=tmp_path), 1)
+    spend(original)
+    assert not (tmp_path / name).exists()
+
+
+def test_no_ledger_is_made_beside_the_journal_of_an_earlier_one(tmp_path):
+    (tmp_path / "a.ledger-journal").write_bytes(b"of an earlier ledger")
+    with pytest.raises(LedgerStorageError, match=r"a\.ledger-journal is left of an earlier ledger"):
+        Ledger.create(tmp_path / "a.ledger", epsilon=1.0, delta=1e-5, unit=UNIT)
+    assert (tmp_path / "a.ledger-journal").exists()
+
+
+def test_a_link_in_a_circle_is_one_sentence(tmp_path, called):
+    (tmp_path / "round.ledger").symlink_to("round.ledger")
+    assert "leads in a circle" in refusal(called("ledger", "show", "round.ledger", cwd=tmp_path), 1)
+    assert "has no ledger" in refusal(called("ledger", "list", ".", cwd=tmp_path), 2)
