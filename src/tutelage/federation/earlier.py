@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tutelage.federation.invites import Invite, Place
 from tutelage.ledger import Ledger
+from tutelage.ledger.search import ledgers_in
 from tutelage.partition import canonical_ids
 from tutelage.tables import read_table
 
@@ -22,11 +23,6 @@ def earlier_budgets(data: Path, person: str | None, near: Path, invite: Invite) 
         if not _is_of_another(ledger, path, invite) and _has_some(ledger, path, data, people):
             found.append(ledger)
     return found
-
-
-def ledgers_in(folder: Path) -> list[Path]:
-    """Return the ledgers in a folder, and in the homes in it."""
-    return [*folder.glob("*.ledger"), *folder.glob("*/ledger")]
 
 
 def _people_in(data: Path, person: str | None) -> set[str]:
