@@ -3,7 +3,7 @@
 import csv
 from io import StringIO
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from sklearn.pipeline import Pipeline
 from typer import Argument, Option
@@ -41,7 +41,8 @@ def predict(
         shares = student.predict_proba(table).T.tolist()
         found |= {f"probability of {name}": cells for name, cells in zip(student.classes_, shares, strict=True)}
     if isinstance(student, Pipeline) and hasattr(student[-1], "predict_quantiles"):
-        ends = student[-1].predict_quantiles(student[:-1].transform(table), _ENDS)
+        last: Any = student[-1]
+        ends = last.predict_quantiles(student[:-1].transform(table), _ENDS)
         found |= {"from": ends[:, 0].tolist(), "to": ends[:, 1].tolist()}
     text = StringIO()
     csv.writer(text, lineterminator="\n").writerows([[*found], *zip(*found.values(), strict=True)])
