@@ -84,7 +84,7 @@ READERS: dict[str, Callable[[str], Any]] = {
     "pandas, thousands": partial(by_pandas, thousands=","),
     "pandas, both": partial(by_pandas, decimal=",", thousands="."),
     "pandas, truth": partial(by_pandas, true_values=["ja", "2"], false_values=["nein", "0"]),
-    "pandas, missing": partial(by_pandas, na_values=["999", "k.A."]),
+    "pandas, missing": partial(by_pandas, na_values=["k.A."]),
     "pandas, dates": partial(by_pandas, parse_dates=["day", "iso", "time"]),
     "pandas, days first": partial(by_pandas, parse_dates=["day", "iso"], dayfirst=True),
     "pandas, categories": partial(by_pandas, dtype="category"),
@@ -102,6 +102,9 @@ READERS: dict[str, Callable[[str], Any]] = {
     "DuckDB": by_duckdb,
     "DuckDB, decimal": partial(by_duckdb, decimal=","),
 }  # fmt: skip
+
+
+OPEN = {"pandas, numbers missing": partial(by_pandas, na_values=["999"])}
 
 
 def written(first: str | None) -> str:
@@ -147,7 +150,7 @@ def roads(name: str, frame: Any, public: Any, file: Path | None) -> Iterator[tup
 
 def walk(reader: str, cells: list[str], folder: Path) -> tuple[int, int]:
     """Return how many cases there were, and in how many the column was taken."""
-    read, seen, cases, taken = READERS[reader], dict[tuple[str, str], Any](), 0, 0
+    read, seen, cases, taken = {**READERS, **OPEN}[reader], dict[tuple[str, str], Any](), 0, 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         public = read(written(None))
@@ -194,3 +197,9 @@ def test_cells_change_no_other_through_any_reader(reader, tmp_path):
 def test_many_cells_change_no_other_through_any_reader(reader, tmp_path):
     cases, _ = walk(reader, HOSTILE, tmp_path)
     assert cases > 30_000
+
+
+@pytest.mark.rest
+@pytest.mark.xfail(strict=True, reason="floats beside public floats: pandas takes 0999 for 999 beside a fraction alone")
+def test_a_fraction_changes_which_numbers_are_missing(tmp_path):
+    walk("pandas, numbers missing", ["82.5"], tmp_path)
