@@ -303,7 +303,7 @@ def _useful(trial: Trial, majority: float, alone: Trial | None) -> bool:
     gains = [(trial.expected - majority, trial.error)]
     if alone is not None:
         gains.append(trial.gain(alone))
-    return all(is_worth(gain, 0.0) and gain > error for gain, error in gains)
+    return all(is_worth(gain - error, 0.0) for gain, error in gains)
 
 
 def _rising(curve: dict[float, float], epsilon: float) -> list[PlanPoint]:
