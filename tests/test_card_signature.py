@@ -161,7 +161,7 @@ def test_what_nobody_signed_is_named_and_has_an_exit_code_of_its_own(planted, ca
     (signed / "out" / planted).write_bytes(b"")
     ledger = called("ledger", "verify", "a.ledger", "--release", "out", cwd=signed)
     for result in (verified(called, signed), verified(called, signed, "--ledger", "a.ledger"), ledger):
-        assert f"not of the release: {Path(planted).parts[0]}. Remove it" in refusal(result, 4)
+        assert f"not part of the release: {Path(planted).parts[0]}. Remove them" in refusal(result, 4)
         assert result.stdout == "" or result is ledger
 
 

@@ -260,7 +260,7 @@ def test_each_row_of_a_file_with_ids_needs_a_second_answer_and_ids_are_no_featur
         assert not (folder / "my.toml").exists()
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(["stays.csv", "each row", "ignore", "ill", "clinic.csv"])))
     asked = called("init", "--epsilon", "4", "--goal", "accuracy", "--output", "my.toml")
-    assert "Like ids of people look: patient_nbr" in asked.stderr
+    assert "These columns look like ids of people: patient_nbr" in asked.stderr
     assert written()["private"]["ignore"][0] == "patient_nbr"
     assert "patient_nbr" not in load_sources(load_config(Path("my.toml"))).features
     kept = succeeded(called("init", *flags(person="each row", ids="keep", output="kept.toml")))

@@ -204,7 +204,7 @@ def test_on_a_disk_without_modes_the_owner_is_warned_where_no_chmod_can_help(tmp
     assert "chmod 700" in refusal(called(*export, cwd=tmp_path), 2)
     monkeypatch.setattr(os, "fstat", without_modes)
     disk = next(folder for folder in tmp_path.parents if folder.is_mount())
-    with pytest.warns(ExposedFileWarning, match=f"the disk at {disk} keeps no modes.*umask=077"):
+    with pytest.warns(ExposedFileWarning, match=f"the disk at {disk} does not keep file permissions.*umask=077"):
         Ledger.open(tmp_path / "a.ledger")
     warnings.simplefilter("default", ExposedFileWarning)
     assert "private-export is private, but the disk" in succeeded(called(*export, cwd=tmp_path)).stderr

@@ -313,7 +313,7 @@ def test_a_notebook_which_is_stored_shows_no_number_of_private_rows(monkeypatch)
     assert not re.search(r"\d", told[1].replace("'dose 2'", ""))
     with pytest.raises(PreflightError) as refused:
         raise PreflightError("There are 40 people; `n_teachers=250` is too many.")
-    assert str(refused.value).startswith("There are … people; `n_teachers=250` is too many. Numbers are shown outside")
+    assert str(refused.value).startswith("There are … people; `n_teachers=250` is too many. Notebooks are stored")
 
 
 def test_simulated_noise_releases_nothing_so_that_refusals_are_warnings():

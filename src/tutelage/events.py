@@ -441,11 +441,7 @@ def settings_of(record: Any) -> dict[str, Any]:
 
 def event_from_dict(record: dict[str, Any]) -> Event:
     """Return the event that `Event.as_dict` wrote; one that this version does not know raises UnsupportedEventError."""
-    try:
-        text = json.dumps(record)
-    except (TypeError, ValueError):
-        text = "{}"  # of no kind
-    return _event_from_text(text)
+    return _event_from_text(json.dumps(record, default=str))
 
 
 @lru_cache(maxsize=1024)  # the entries of a ledger have few kinds of events

@@ -22,7 +22,7 @@ def _for_owner(text: str) -> str:
     if "ipykernel" not in sys.modules:
         return text
     shown = re.sub(r"('[^']*'|`[^`]*`)|(?<!\w)\d([\d.,]*\d)?", lambda found: found[1] or "…", text)
-    return shown if shown == text else f"{shown} Numbers are shown outside of notebooks, which are stored, only."
+    return shown if shown == text else f"{shown} Notebooks are stored, so numbers are shown only outside of a notebook."
 
 
 class TutelageError(Exception):

@@ -100,7 +100,7 @@ _HIDDEN = "depends on the private votes; `.reveal()` opens it for the data set o
 class PublicEpsilon:
     """An (ε, δ) guarantee that may be published: computed from public parameters, or tested.
 
-    It compares as the number ε does, becomes it by `float`, and rounds upward however it is printed.
+    It compares like the number ε, `float` returns that number, and all printed forms are rounded upward.
 
     Parameters
     ----------

@@ -1,14 +1,13 @@
-"""How an extra is added to the package from where that was installed, which may be on no index."""
+"""How to add an extra to the package, which may have been installed from a folder or a file and not from an index."""
 
 import json
 from importlib.metadata import distribution
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
+from urllib.parse import unquote
 
 
 def install(extra: str) -> str:
     """Return the command that adds an extra to the installed package."""
     origin = json.loads(distribution("tutelage").read_text("direct_url.json") or "{}")
-    url = urlsplit(origin.get("url", ""))
-    source = url2pathname(url.path) if url.scheme == "file" else "tutelage"
+    _, is_file, path = origin.get("url", "").partition("file://")
+    source = unquote(path) if is_file else "tutelage"
     return f"pip install '{source}[{extra}]'"

@@ -273,15 +273,15 @@ def is_exposed(seen: os.stat_result) -> bool:
 
 
 def warned_of_disk(path: Path) -> bool:
-    """Warn that a disk keeps no modes, where `chmod` cannot close a private file or folder; return whether it is so."""
+    """Return whether the disk of a private file keeps no permissions, so that `chmod` is of no use; warn if so."""
     with TemporaryFile(dir=path.parent) as closed:
         seen = os.fstat(closed.fileno())
     if seen.st_uid == os.geteuid() and not is_exposed(seen):
         return False
     disk = next(folder for folder in path.resolve().parents if folder.is_mount())
     warnings.warn(
-        f"{path} is private, but the disk at {disk} keeps no modes, so all accounts of this machine may read it. Mount "
-        "that disk for yourself alone, with the options `uid` and `umask=077`, or use another disk.",
+        f"{path} is private, but the disk at {disk} does not keep file permissions, so all accounts of this machine "
+        "may read it. Mount that disk for yourself alone, with the options `uid` and `umask=077`, or use another disk.",
         ExposedFileWarning,
         stacklevel=2,
     )

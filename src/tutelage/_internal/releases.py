@@ -168,9 +168,8 @@ def claimed_folder(
     folder = user_path(folder)
     if ledger is not None:
         made, budget = path_of(folder), path_of(ledger)
-        private = private_path(made)
         of_ledger = [budget.with_name(budget.name + suffix) for suffix in ("", *OF_LEDGERS)]
-        if {made, private} & {*of_ledger, *budget.parents} or budget in made.parents:
+        if {made, private_path(made)} & {*of_ledger, *budget.parents} or budget in made.parents:
             raise ConfigError(
                 "The ledger must not be in the results folder, which is replaced whole and handed over, nor in its "
                 f"place. Got {ledger}. Move it, or {way_out}."

@@ -14,7 +14,7 @@ from tutelage.audit.fits import check_fit
 from tutelage.audit.mechanism import check_draws
 from tutelage.cli.config import load_config
 from tutelage.cli.sources import build_classifier, check_public_rows, labels_of_pool, load_sources, pool_of
-from tutelage.cli.text import plain_console, print_json, remark, say
+from tutelage.cli.text import plain_console, print_json, say
 from tutelage.exceptions import ConfigError
 from tutelage.tables import read_table
 
@@ -46,8 +46,7 @@ def audit(
             "do not fit, name a smaller `file`."
         )
     data = load_sources(settings, by_schema=not settings.of_numbers)
-    for doubt in check_public_rows(settings, data):
-        remark(f"warning: {doubt}")
+    check_public_rows(settings, data)
     X: Any = data.X_private if settings.schema is None else data.whole_rows
     private = PrivateRows(X, data.y_private, data.entity_ids, data.silos)
     pool, privacy = None if settings.schema is not None else pool_of(settings, data), settings.privacy

@@ -46,7 +46,7 @@ _COMMENTS = {
     "public.schema": "ranges and categories of the columns, in place of public rows",
     "public.label": "public labels, where the student starts",
     "public.evaluate_last": "the last rows score the student, and are used for nothing else",
-    "training.goal": "by which the student is judged; average_precision and recall are of the second class",
+    "training.goal": "measure of the student; average_precision and recall are those of the second class",
     "method.name": "without it, a plan decides, which judges by accuracy or balanced_accuracy",
     "privacy.epsilon": "an attacker who knows all other records guesses right in at most {right} of 100 cases\n"
     f"{'# budget = 3':36}# ε of all runs on these people, fixed by the first run; default: its ε",
@@ -174,14 +174,16 @@ def _settings(ask: _Questions, private: Path, rows: Table, base: Path, folder: s
     """Return the sections of a configuration by the answers, each of which is checked by the files."""
     person = ask(
         "person", f"Column with the id of the person, or '{_EACH_ROW}'",
-        f"{private.name} has {rows.n_rows:,} rows: those with one id are protected together, as one person; if each "
-        f"row is another person, answer '{_EACH_ROW}'.", partial(_person, rows), named_like_id(rows.columns),
+        f"{private.name} has {rows.n_rows:,} rows. Rows with the same id are protected together, as one person. If "
+        f"each row is another person, answer '{_EACH_ROW}'.", partial(_person, rows), named_like_id(rows.columns),
     )  # fmt: skip
     alike = like_ids(rows.columns) if person == _EACH_ROW else []
     if alike:
         ids = ask(
-            "ids", f"'{_IGNORE}' them, or '{_KEEP}' them as features", f"Like ids of people look: {', '.join(alike)}. "
-            "If a person may have several rows, begin again and name the column: each row alone protects less.",
+            "ids", f"'{_IGNORE}' them, or '{_KEEP}' them as features",
+            f"These columns look like ids of people: {', '.join(alike)}. "
+            f"If a person can have several rows, start again and name that column in place of '{_EACH_ROW}': otherwise "
+            "such a person is protected less.",
             _about_ids,
         )  # fmt: skip
         alike = alike if ids == _IGNORE else []
@@ -237,16 +239,18 @@ def _privacy(ask: _Questions, n_rows: int | None) -> tuple[int | None, dict[str,
     releases = None
     if n_rows is None:
         releases = ask(
-            "releases", f"In how many releases each person may take part, or '{_ONCE}'", "Will people come later, as "
-            "every month? Then each release has a name, people who are new have a budget of their own, and ε is "
-            "divided among the releases in which a person takes part.", _releases, _ONCE, safe=True,
+            "releases", f"In how many releases each person may take part, or '{_ONCE}'",
+            "Will more people come later, for example every month? Then each release has a name, new people have a "
+            "budget of their own, and the ε of a person is divided among the releases in which the person takes part.",
+            _releases, _ONCE, safe=True,
         )  # fmt: skip
     people, delta = None, ask.given.pop("delta", None)
     if "people" in ask.given or n_rows is None:
         people = ask(
-            "people", f"About how many people, or '{_SECRET}'", "Before anything is spent, a plan says whether people "
-            "are enough, and δ must be below 1 / their number. It becomes public, rounded: 100, 1,000, 10,000 or "
-            f"100,000 is exact enough; without it, by '{_SECRET}', there is no plan.", _people, safe=True,
+            "people", f"About how many people, or '{_SECRET}'",
+            "From the number of people, a plan says whether they are enough before anything is spent, and δ must be "
+            "below 1 / that number. The number becomes public, rounded: 100, 1,000, 10,000 or 100,000 is exact enough. "
+            f"If you answer '{_SECRET}', there is no plan.", _people, safe=True,
         )  # fmt: skip
     known = max(people or 1, n_rows or 1)
     if delta is not None and 1 / known <= delta < 1:
@@ -279,8 +283,7 @@ def _look(config: RunConfig) -> None:
     """Tell the owner what `tutelage run` would warn of or refuse before it spends anything."""
     try:
         data = load_sources(config, by_schema=True)
-        for doubt in check_public_rows(config, data):
-            remark(f"warning: {doubt}")
+        check_public_rows(config, data)
         check(config, data)
     except TutelageError as error:
         for problem in error.problems:
@@ -428,5 +431,5 @@ def _advice() -> str:
         "Suppose an attacker knows all other records, and guesses which of two equally likely versions of one record "
         f"is true. Of 100 guesses, 50 are right without a release, and with it at most {cases}. Start from the harm of "
         "a right guess. Choose an ε below 1 if you can; up to 2.9 is common in practice, but state your reason. The "
-        "fewer people there are, the more accuracy a small ε costs. If nothing speaks for another ε, take 1."
+        "fewer people there are, the more accuracy a small ε costs. Without a reason for another ε, take 1."
     )

@@ -80,8 +80,7 @@ def plan(
             if settings.private is not None and settings.private.silo is not None:
                 raise ConfigError("A plan cannot try one teacher per silo. Remove `silo` from [private].")
             data = load_sources(settings)
-            for doubt in check_public_rows(settings, data):
-                remark(f"warning: {doubt}")
+            check_public_rows(settings, data)
             check(settings, data)
             target |= _of_configuration(settings, data, target)
             if settings.method is not None and "parameters" not in target:
@@ -116,7 +115,7 @@ def begun_with(settings: RunConfig, data: RunData, **more: Any) -> tuple[RunConf
     refusals of the ledger come here, before a plan takes minutes.
     """
     methods = list[Method]()
-    if settings.method is None and settings.schema is None and data.y_public is not None:
+    if _is_open(settings, data):
         declared = None if settings.private is None else settings.private.people
         sizes = Sizes(n_classes=len(data.classes), n_public=len(pool_of(settings, data)), unit=ONE_TEACHER)
         methods = proposals(declared or len(data.y_private), sizes, named=more["release"] is not None)
@@ -136,16 +135,25 @@ def with_method(settings: RunConfig, method: Method) -> RunConfig:
     return structs.replace(settings, method=method, features=structs.replace(settings.features, map=settings.map))
 
 
+def _is_open(settings: RunConfig, data: RunData) -> bool:
+    """Return whether a configuration leaves the method open, and has what a plan tries methods on."""
+    is_tried = settings.schema is None and data.y_public is not None and data.batches is None
+    return is_tried and settings.method is None
+
+
 def plan_for(settings: RunConfig, data: RunData, release: str | None, *, progress: bool) -> Plan | None:
     """Return the plan for a configuration that leaves the method open; None where nothing can be tried.
 
     The number of people must be public: the number of rows, or what `people` in [private] declares.
     """
-    if settings.schema is not None:
+    if not _is_open(settings, data):
         return None
     target = _of_configuration(settings, data, {})
-    open_to_plan = settings.method is None and "y_public" in target and data.batches is None
-    if not open_to_plan or target["people"] is None or target["epsilon"] is None:
+    if target["people"] is None or target["epsilon"] is None:
+        remark(
+            "warning: no plan was made, so this run may gain nothing beyond the public labels. A plan needs `people`, "
+            "about how many people there are, in [private], and `epsilon` or `budget` in [privacy]."
+        )
         return None
     _require_judged(settings)
     return make_plan(**_complete(target), named=release is not None, progress=progress)
@@ -243,18 +251,20 @@ def _by_option(sentence: str) -> str:
 def _print(found: Plan) -> None:
     console = plain_console()
     console.print(found.as_table(), found.bars)
-    sentences = found.sentences()
+    heading, style = "", None
     if found.undecided:
-        console.print(f"Undecided: {sentences[0]}", style="bold yellow", highlight=False)
+        heading, style = "Undecided: ", "bold yellow"
     elif not found.possible:
-        console.print(f"Infeasible: {sentences[0]}", style="bold red", highlight=False)
-    for sentence in sentences[0 if found.possible else 1 :]:
+        heading, style = "Infeasible: ", "bold red"
+    first, *others = found.sentences()
+    console.print(heading + first, style=style, highlight=False)
+    for sentence in others:
         console.print(sentence, highlight=False)
     for finding in found.findings:
         console.print(f"{finding.severity.capitalize()}: {finding.reason}", style="red", highlight=False)
-    if config := found.as_config():
+    config = found.as_config()
+    if config:
+        advice = "For the configuration of tutelage run:"
         if found.undecided:
-            console.print("To spend it, pass --despite-plan to tutelage run, or name the method:", highlight=False)
-        else:
-            console.print("For the configuration of tutelage run:", highlight=False)
-        say("\n" + config)
+            advice = "To spend it, pass --despite-plan to tutelage run, or name the method:"
+        say(f"{advice}\n\n{config}")

@@ -1,4 +1,4 @@
-"""``tutelage predict``: what a published student says of new rows."""
+"""``tutelage predict``: predictions of a published student for new rows."""
 
 import csv
 from io import StringIO
@@ -26,8 +26,8 @@ def predict(
 ) -> None:
     """Predict new rows with a published student. It takes no ledger and spends nothing.
 
-    The files of a results folder must be those of its manifest. For numbers, 80 % of rows like a row lie between the
-    ends beside its prediction.
+    The files of a results folder must be those of its manifest. If the student predicts a number, the columns `from`
+    and `to` are the ends of an interval that contains the number for 80 % of rows.
     """
     student, table = load_student(results), read_table(rows)
     found = {name: table.texts(name) for name in keep or []}

@@ -47,7 +47,6 @@ from tutelage.exceptions import (
 )
 from tutelage.methods import Sizes
 from tutelage.partition import canonical_ids
-from tutelage.planning import Plan
 from tutelage.privacy import ONE_TEACHER, round_up
 from tutelage.published import Judged, card_of, joined, objectionable, public_number_of_people, write_results
 from tutelage.publishing import Proposal
@@ -138,25 +137,26 @@ def _released(
     """Fit the model of a configuration, with more parameters, and publish it with its labels and its card."""
     data_changed = more["data_changed"]
     data = load_sources(settings, by_schema=True)
-    for doubt in check_public_rows(settings, data):
-        _require_consent(doubt, insist=settings.privacy.insist)
+    is_doubted = check_public_rows(settings, data) and not settings.privacy.insist
+    if is_doubted and not confirmed("Spend the budget in spite of this?", default=False):
+        raise PreflightError(
+            "Nothing was spent. Shuffle the public rows; if the last rows are meant to differ, set `later = true` in "
+            "[public]; or pass --insist, and the card calls the guarantee weak."
+        )
     if data.batches is None:  # otherwise nothing is planned, and rows are read once less
         settings, begins = begun_with(settings, data, **more)
         if more["release"] is not None:
             remark(_schedule(begins, more["release"]))
         check(settings, data, **more)
-    # Where the configuration leaves the method open.
     found = plan_for(settings, data, more["release"], progress=progress)
     if found is not None:
         remark(f"plan: {found.sentences()[0]}")
-        if found.recommended is None and not (despite_plan or _decided(found)):
+        if found.undecided and not despite_plan:  # by trials; who is at the terminal decides
+            question = f"Spend ε = {found.target.epsilon:.10g} on this release?"
+            despite_plan = confirmed(question, default=False)
+        if found.recommended is None and not despite_plan:
             raise ConfigError("Nothing was released, and nothing was spent. To release anyway, pass --despite-plan.")
         settings = with_method(settings, found.parameters(despite_plan=True)["method"])
-    elif settings.method is None and settings.schema is None and data.y_public is not None and data.batches is None:
-        remark(
-            "warning: no plan was made, so this run may gain nothing beyond the public labels. A plan needs `people`, "
-            "about how many people there are, in [private], and `epsilon` or `budget` in [privacy]."
-        )
     for finding in objections_before(settings, data):
         color = colors.RED if finding.severity == "danger" else colors.YELLOW
         say(f"tutelage: {finding.severity}: {finding.reason}", err=True, color=color)
@@ -190,10 +190,9 @@ def _released(
         which = f" for {model.remembered_:,} of the queries" if model.drawn_ else ""
         other = "change the schema" if settings.schema is not None else "ask about other public rows"
         remark(
-            f"warning: Rows that changed or are new were not used{which}: an earlier run released the same, and what "
-            f"is released once is returned again, at no cost. To use these rows, {other} or choose another label "
-            "column. Both spend from the budget. With a name for each release from the first on (--as), people who "
-            "come later have a budget of their own."
+            f"warning: Rows that changed or are new were not used{which}: an earlier run made the same release, which "
+            f"is returned again at no cost. To use these rows, {other} or choose another label column. Both spend "
+            "from the budget. If every release has a name (--as), people who come later have a budget of their own."
         )
     if model.drawn_ and model.release_.cost == 0:
         remark(f"warning: {FEW_VOTES_LEFT}")
@@ -210,21 +209,6 @@ def _released(
             if VOTES.fault(path) is None:
                 path.unlink()  # of releases that were replaced
     return model, card
-
-
-def _require_consent(doubt: str, *, insist: bool) -> None:
-    """Stop before anything is spent, unless the user goes on in spite of a doubt about the public rows."""
-    remark(f"warning: {doubt}")
-    if not insist and not confirmed("Spend the budget in spite of this?", default=False):
-        raise PreflightError(
-            "Nothing was spent. Shuffle the public rows; if the last rows are meant to differ, set `later = true` in "
-            "[public]; or pass --insist, and the card calls the guarantee weak."
-        )
-
-
-def _decided(found: Plan) -> bool:
-    """Return whether somebody at a terminal decides to release what trials cannot judge; nobody there, no release."""
-    return found.undecided and confirmed(f"Spend ε = {found.target.epsilon:.10g} on this release?", default=False)
 
 
 def objections_before(settings: RunConfig, data: RunData) -> tuple[Finding, ...]:
@@ -268,9 +252,8 @@ def _planned_epsilon(settings: RunConfig, data: RunData) -> float | None:
     event = method.event(Sizes(n_classes=len(data.classes), n_public=pool, unit=ONE_TEACHER, bins=bins))
     bound = data_independent.rdp(event).to_epsilon(settings.delta).epsilon
     # Only a large ε is objected to, so the tighter bound, which takes seconds, is for those alone.
-    return (
-        bound if strength(bound, settings.delta) != "weak" else data_independent.epsilon(event, settings.delta).epsilon
-    )
+    is_weak = strength(bound, settings.delta) == "weak"
+    return data_independent.epsilon(event, settings.delta).epsilon if is_weak else bound
 
 
 def _card(settings: RunConfig, data: RunData, model: Any, proposal: Proposal | None) -> PrivacyCard:

@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from tutelage._internal.files import StoredArrays, name_in, read_arrays
 from tutelage._internal.typing import Matrix
 from tutelage.cli.config import PrivateSection, RunConfig, problems_of_classes
+from tutelage.cli.text import remark
 from tutelage.datasets import DATASETS
 from tutelage.digests import canonical
 from tutelage.estimator import PATEClassifier
@@ -102,15 +103,18 @@ def load_sources(config: RunConfig, *, by_schema: bool = False) -> RunData:
     )
 
 
-def check_public_rows(config: RunConfig, data: RunData) -> list[str]:
-    """Refuse to keep all public rows for the score; return doubts about those kept, as where a sorted file is cut."""
+def check_public_rows(config: RunConfig, data: RunData) -> bool:
+    """Refuse to keep all public rows for the score; return whether those kept are unlike the others, and warn of it."""
     public, last = len(data.X_public), config.public.evaluate_last or 0
     if last >= public and config.schema is None:
         raise ConfigError(f"`evaluate_last` in [public] must be less than the {public} public rows. Got {last}.")
     if not last or data.y_public is None or config.public.later:
-        return []
+        return False
     columns = dict(zip((*data.numbers, *data.categorical), data.X_public.T, strict=False))
-    return [*sorted_by(columns, data.y_public, last)]
+    doubts = [*sorted_by(columns, data.y_public, last)]
+    for doubt in doubts:
+        remark(f"warning: {doubt}")
+    return bool(doubts)
 
 
 def pool_of(config: RunConfig, data: RunData) -> Matrix:

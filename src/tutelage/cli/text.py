@@ -30,8 +30,8 @@ Html = Annotated[Path | None, typer.Option(help="Also draw the bars in a new HTM
 Array = Annotated[str | None, typer.Option(help="Array to read, if the file contains several.")]
 Teachers = Annotated[int | None, typer.Option(help="Number of teachers, if some of them abstained.")]
 
-# Control characters but tab and newline, separators of lines, what turns the direction of writing, and what stands for
-# bytes in another encoding.
+# Control characters but tab and newline, separators of lines, what turns the direction of writing, and the letter
+# that replaces bytes of another encoding.
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufffd]")
 
 # Carriage returns, and colors and movements of the cursor, which progress bars consist of.
@@ -59,8 +59,7 @@ def say(text: object = "", *, err: bool = False, nl: bool = True, color: str | N
     shown = printable(text)
     if err and sys.stderr is not None and sys.stderr.isatty():  # a terminal breaks lines inside of words
         width = shutil.get_terminal_size().columns
-        lines = (fill(one, width, **_WHOLE_WORDS) if len(one) > width else one for one in shown.split("\n"))
-        shown = "\n".join(lines)
+        shown = "\n".join(fill(line, width, **_WHOLE_WORDS) for line in shown.split("\n"))
     typer.secho(shown, err=err, nl=nl, fg=color)
 
 
@@ -75,10 +74,11 @@ def remark(text: str) -> None:
 
 
 def refuse_others(manifest: Manifest, folder: Path) -> None:
-    """End, with an exit code of its own, if a folder holds more than its release, which nobody vouches for."""
-    if others := manifest.others(folder):
-        what = f"{folder} holds what is not of the release: {', '.join(others)}. Remove it, and verify again."
-        say(f"tutelage: {what}", err=True, color=typer.colors.RED)
+    """End, with an exit code of its own, if a folder contains more than its release: nothing vouches for the rest."""
+    others = ", ".join(manifest.others(folder))
+    if others:
+        what = f"{folder} contains files that are not part of the release: {others}."
+        say(f"tutelage: {what} Remove them, and verify again.", err=True, color=typer.colors.RED)
         raise typer.Exit(_MORE_THAN_RELEASED)
 
 
