@@ -147,7 +147,7 @@ def test_two_questions_about_the_same_people_are_charged_to_the_same_cohorts(tmp
     shares = {"2026-01 ill": 2.0, "2026-01 ward": 1.5, "2026-02 ill": 1.0, "2026-02 ward": 0.5}
     assert spent["cohorts"] == pytest.approx(shares, rel=1e-2)
     assert "0.5000 of ε = 2 of each person" in " ".join(found["2026-02 ill"][1].split())
-    assert "2 (2026-01 ill), 3 (2026-01 ward), 4 (2026-02 ill)." in " ".join(found["2026-02 ill"][1].split())
+    assert "2026-01 ill: 2; with 2026-01 ward: 3; with 2026-02 ill: 4." in " ".join(found["2026-02 ill"][1].split())
     assert "4 / 0 " in found["2026-01 ward"][0]  # which is another question
     assert "4 / 4 " in found["2026-02 ill"][0]
     path = tmp_path / "ill.toml"

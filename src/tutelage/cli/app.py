@@ -19,9 +19,8 @@ import typer
 from typer.core import TyperGroup
 
 from tutelage._internal.gate import user_path
-from tutelage._internal.outputs import NEVER, claimed
 from tutelage._internal.releases import on_one_day
-from tutelage.cli.text import ANOTHER_FILE, INTERRUPTED, PlainStream, interruption_says, remark, require_printable, say
+from tutelage.cli.text import INTERRUPTED, PlainStream, interruption_says, remark, require_printable, say, write_new
 from tutelage.exceptions import ConfigError, InvalidParameterError, TutelageError
 
 # One line for each verb, by purpose. The verbs' own help says more, but reading it would load all of them.
@@ -177,8 +176,7 @@ def example(
     target = output or Path(f"{name}.toml")
     if target.exists():
         raise ConfigError(f"{target} already exists. Name another file with --output.")
-    with claimed(target, NEVER, way_out=ANOTHER_FILE) as claim, claim.written() as part:
-        part.write_text(_EXAMPLES[name], encoding="utf-8")
+    write_new(target, _EXAMPLES[name])
     say(f"Wrote {target}. {_LINES[name]}\nNext: tutelage run {target}")
 
 

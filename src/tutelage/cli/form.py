@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tutelage._internal.extras import install
-from tutelage._internal.outputs import NEVER, claimed
 from tutelage.cli.init import configuration
-from tutelage.cli.text import say
+from tutelage.cli.text import say, write_new
 from tutelage.exceptions import ConfigError, TutelageError
 
 if TYPE_CHECKING:
@@ -60,8 +59,7 @@ def _write(file: str, **answers: Any) -> None:
         if Path(file).name != file:
             raise ConfigError("The file to write must be in the current folder. Name it without a folder.")
         text = configuration(**given, folder=f"{Path(file).stem}-results")
-        with claimed(Path(file), NEVER, way_out="name another file in the form") as claim, claim.written() as part:
-            part.write_text(text, encoding="utf-8")
+        write_new(Path(file), text, "name another file in the form")
     except TutelageError as error:
         say(error, err=True)  # into the output of the form
         return

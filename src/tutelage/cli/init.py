@@ -12,11 +12,10 @@ from typing import Annotated, Any, TypeVar
 from typer import Abort, Option, prompt
 
 from tutelage._internal.gate import user_path
-from tutelage._internal.outputs import NEVER, claimed
 from tutelage.cli.config import RunConfig, config_of, problems_of_classes, read_schema
 from tutelage.cli.schema import described, toml_key, toml_value
 from tutelage.cli.sources import check, check_public_rows, load_sources
-from tutelage.cli.text import ANOTHER_FILE, confirmed, interruption_says, remark, require_printable, say
+from tutelage.cli.text import confirmed, interruption_says, remark, require_printable, say, write_new
 from tutelage.exceptions import ConfigError, TutelageError
 from tutelage.goals import Goal
 from tutelage.ledger.ledger import DEFAULT_DELTA
@@ -52,7 +51,7 @@ _COMMENTS = {
     f"{'# budget = 3':36}# ε of all runs on these people, fixed by the first run; default: its ε",
     "privacy.budget": "ε of a person in all releases together, by which an attacker who knows all other records "
     "guesses right in at most {right} of 100 cases",
-    "privacy.releases": "in which each person may take part; name each: `tutelage run FILE --as NAME`",
+    "privacy.releases": "number of releases in which a person may take part; name each: `tutelage run FILE --as NAME`",
     "privacy.delta": "must be below 1 / the number of people",
     "output.folder": "the results, all of which may be published",
 }
@@ -134,9 +133,7 @@ def init(
         target = output or Path(f"{private.name.partition('.')[0]}.toml")
         _require_new(target)
         sections = _settings(questions, private, rows, target.parent, f"{target.stem}-results")
-        text = _text(sections, target.parent)
-        with claimed(target, NEVER, way_out=ANOTHER_FILE) as claim, claim.written() as part:
-            part.write_text(text, encoding="utf-8")
+        write_new(target, _text(sections, target.parent))
     say(f"Wrote {target}, with comments.")
     named = " --as NAME" if "releases" in sections["privacy"] else ""
     if not _can_plan(sections):
@@ -200,7 +197,7 @@ def _settings(ask: _Questions, private: Path, rows: Table, base: Path, folder: s
     classes, of_public = _labels(ask, label, path, public)
     goal = ask(
         "goal", _GOALS, f"The student, which predicts {' or '.join(classes[:5])}{' …' * (len(classes) > 5)}, is judged "
-        "by a goal; accuracy overlooks rare values.", partial(_goal, classes), "accuracy",
+        "by a goal. Accuracy overlooks rare values.", partial(_goal, classes), "accuracy",
     )  # fmt: skip
     about = {"file": _relative(private, base), "label": label, "classes": classes}
     about |= {"unit": "row"} if person == _EACH_ROW else {"entity": person}

@@ -264,7 +264,7 @@ def _print(found: Plan) -> None:
         console.print(f"{finding.severity.capitalize()}: {finding.reason}", style="red", highlight=False)
     config = found.as_config()
     if config:
-        advice = "For the configuration of tutelage run:"
+        advice = "To fix this choice, set in the configuration of tutelage run:"
         if found.undecided:
             advice = "To spend it, pass --despite-plan to tutelage run, or name the method:"
         say(f"{advice}\n\n{config}")

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 from sklearn.pipeline import Pipeline
 from typer import Argument, Option
 
-from tutelage._internal.outputs import NEVER, claimed
-from tutelage.cli.text import ANOTHER_FILE, say
+from tutelage.cli.text import say, write_new
 from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.students import load_student
 from tutelage.tables import read_table
@@ -49,6 +48,5 @@ def predict(
     if output is None:
         say(text.getvalue(), nl=False)
         return
-    with claimed(output, NEVER, way_out=ANOTHER_FILE) as claim, claim.written() as part:
-        part.write_text(text.getvalue(), encoding="utf-8")
+    write_new(output, text.getvalue())
     say(f"Wrote {output}.")

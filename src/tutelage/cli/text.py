@@ -148,10 +148,15 @@ def plain_console() -> Any:
     return console
 
 
+def write_new(file: Path, text: str, way_out: str = ANOTHER_FILE) -> None:
+    """Write a text file, never over another one."""
+    with claimed(file, NEVER, way_out=way_out) as claim, claim.written() as part:
+        part.write_text(text, encoding="utf-8")
+
+
 def write_page(file: Path, heading: str, drawn: Any) -> None:
     """Write what a notebook shows to a new file, as a page."""
     from tutelage.reporting.render import render  # not every verb needs it
 
-    with claimed(file, NEVER, way_out="name another file with --html") as claim, claim.written() as part:
-        part.write_text(render("bars.jinja", "html", heading=heading, drawn=drawn), encoding="utf-8")
+    write_new(file, render("bars.jinja", "html", heading=heading, drawn=drawn), "name another file with --html")
     say(f"Wrote {file}", err=True)

@@ -1134,5 +1134,5 @@ def require_terms(ledger: Ledger, epsilon: float | None, delta: float, unit: Pri
             "one for rows."
         )
     raise LedgerMismatchError(
-        f"The ledger protects one {ledger.unit}, this release another unit, {unit}. Partition the data as before."
+        f"The ledger protects one {ledger.unit}, this release another unit, {unit}. Name the unit of the ledger."
     )
