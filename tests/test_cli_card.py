@@ -272,7 +272,7 @@ def test_another_or_an_edited_ledger_is_refused(called, finished, charged):  # n
     ((), 2, "Name the results folder of a run, a --ledger, or both."),
     (("--ledger", "a.ledger"), 2, "Name the folder to write to with --output."),
     (("--ledger", "new.ledger", "--output", "out"), 1, "contains no release yet"),
-    (("--ledger", "a.ledger", "--output", "a.ledger"), 2, "The output must be a folder, and a.ledger is not"),
+    (("--ledger", "a.ledger", "--output", "a.ledger"), 2, "The ledger must not be in the results folder"),
     (("none",), 1, "none cannot be read"),
     ((".",), 1, "card.json cannot be read"),
     (("--ledger", "a.ledger", "--output", "out", "--state", "trust"), 2, "must be TOPIC=TEXT"),

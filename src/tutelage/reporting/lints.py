@@ -1,6 +1,5 @@
 """Objections of a privacy officer: settings under which ε protects less than it seems, and useless students."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, final
@@ -12,7 +11,6 @@ from tutelage.reporting.meaning import Verdict, bayes_factor, strength, verdict
 
 _HUGE_EPSILON = 10.0
 _LEAST_GAIN = 0.005  # about the standard error of a difference on 2,000 rows
-_SENTENCE = re.compile(r"(?<=\.) (?=[A-Zε])")  # between two sentences of a reason
 _MOST_NAMED = 8  # classes in one finding
 _PEOPLE_PER_TEACHER = 3  # exp(−3) is the share of shards that a keyed hash then leaves empty
 _SEVERITIES = ("warning", "danger")
@@ -153,7 +151,7 @@ class Finding:
 
     def __str__(self) -> str:
         """Return the fault alone, as the first page of a card and a screen show it."""
-        return f"{self.severity.capitalize()}: {_SENTENCE.split(self.reason)[0]}"
+        return f"{self.severity.capitalize()}: {self.reason.partition('. ')[0].removesuffix('.')}."
 
     @classmethod
     def of(cls, code: str, **values: Any) -> "Finding":

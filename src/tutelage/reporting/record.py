@@ -29,7 +29,7 @@ from tutelage.exceptions import InvalidParameterError, NotPublishableError
 from tutelage.privacy import NeighboringRelation, PublicEpsilon, round_up
 from tutelage.reporting.lints import NOISE_FROM_SHARES, Finding
 from tutelage.reporting.meaning import interval
-from tutelage.reporting.render import counted, signed
+from tutelage.reporting.render import signed
 
 # Statements that only the people behind the data can make, in their own words, for a card to quote: the topics
 # of the first page, then those of the annex. A topic is in files, so it is never renamed.
@@ -450,16 +450,9 @@ class CardRecord:
         return self._times(NoisySumGaussian)
 
     @property
-    def contents(self) -> str:
-        """What was released through a ledger, in words; what was interrupted counts as released."""
-        named = (
-            (self.queries, "label of a public row", "labels of public rows"),
-            (self.sums, "noisy sum of ballots", "noisy sums of ballots"),
-            (self._times(PublicationTest), "test of a smaller ε", "tests of a smaller ε"),
-        )
-        found = " and ".join(counted(number, one, more) for number, one, more in named if number)
-        most = "at most " if self.queries or self.budget.get("unsettled") else ""
-        return most + (found or "no label yet")
+    def tests(self) -> int:
+        """How many tests of a smaller ε were released."""
+        return self._times(PublicationTest)
 
     def _times(self, kind: type[Event]) -> int:
         parts = self.event.flatten()
