@@ -122,8 +122,11 @@ def stored(name: str, frame: Any, folder: Path) -> Path:
 
 def roads(name: str, frame: Any, public: Any, file: Path | None) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield the ways of one column to numbers of all rows."""
-    table = as_table(frame, [name])
-    assert table is not None
+    table = None
+    with suppress(InvalidDataError):  # Arrow has no type for integers of Polars beyond 64 bits
+        table = as_table(frame, [name])
+    if table is None:
+        return
     cells = table.column(name)
     forms: dict[str, Any] = {
         "frame": table,

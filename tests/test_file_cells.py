@@ -11,7 +11,7 @@ from pyarrow import csv as arrow_csv
 import file_attack
 from tutelage import PATEClassifier, SimulationNoise
 from tutelage.exceptions import FewPublicRowsWarning, InvalidDataError
-from tutelage.features import PublicColumns
+from tutelage.features import PublicColumns, Schema
 from tutelage.features.columns import numbered_rows
 from tutelage.partition import canonical_ids
 from tutelage.tables import as_table, read_batches, read_table
@@ -129,6 +129,21 @@ def test_categories_have_the_type_that_they_were_read_with(library):
     with pytest.raises(InvalidDataError, match="is categories of float in the private rows and text"):
         numbered_rows(pandas.DataFrame({"code": numbers.astype("category")}), X_public, None)
     assert numbered_rows(pandas.DataFrame({"code": pandas.Series(text, dtype="category")}), X_public, None) is not None
+
+
+def test_types_that_no_cell_of_another_person_reads_anew_are_taken():
+    # Times have more than 18 digits, but are no number that a reader could take for one.
+    stamps, codes = ["2024-01-02 10:00:00.123456", "2024-03-04 10:00:00.654321"] * 30, [1, 2] * 30
+    frame = pandas.DataFrame({"seen": stamps, "code": codes, "well": [True, False] * 30})
+    assert numbered_rows(frame[["seen"]], frame[["seen"]], None) is not None
+    with pytest.raises(InvalidDataError, match="holds text, and a number of 19 digits or more"):
+        numbered_rows(frame.assign(seen="12 345 678 901 234 567 890")[["seen"]], frame[["seen"]], None)
+    # Categories of numbers and of truth values are those that the plain column has.
+    schema = Schema({"code": ["1", "2"], "well": ["True", "False"]})
+    plain, categories = (schema.transform(schema.table(rows)) for rows in (frame, frame.astype("category")))
+    assert plain.tobytes() == categories.tobytes()
+    with pytest.raises(InvalidDataError, match="Column 'code' holds floats, of which some are empty"):
+        schema.table(frame.assign(code=[1, None] * 30).astype("category"))
 
 
 def test_frames_of_two_libraries_are_compared_by_their_types(files):

@@ -476,11 +476,15 @@ def like_ids(columns: Mapping[str, Cells]) -> list[str]:
 def named_like_id(columns: Mapping[str, Cells]) -> str | None:
     """Return a column named like "patient_nbr": two such words are hardly a cell of a file without a header."""
     for name in columns:
-        words = {*re.findall("[a-z]+", re.sub("([a-z])([A-Z])", r"\1 \2", name).lower())}
-        of_ids = words & (WORDS_FOR_IDS | _WORDS_IN_IDS)
-        if re.fullmatch("[A-Za-z_ -]+", name) and of_ids and words - of_ids and words - of_ids <= WORDS_FOR_PEOPLE:
+        words = _words_of(name)
+        others = words - WORDS_FOR_IDS - _WORDS_IN_IDS
+        if re.fullmatch("[A-Za-z_ -]+", name) and others and others < words and others <= WORDS_FOR_PEOPLE:
             return name
     return None
+
+
+def _words_of(name: str) -> set[str]:
+    return set(re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()))
 
 
 def ids_among(columns: Mapping[str, Cells]) -> list[str]:
@@ -493,7 +497,7 @@ def _may_be_ids(name: str, cells: Cells, columns: Mapping[str, Cells]) -> bool:
     looked = cells[:: max(1, n_rows // _LOOKED_AT)]
     if n_rows < _FEWEST_IDS or len(set(_comparable_cells(looked))) < _FEWEST_IDS:
         return False
-    words = set(re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()))
+    words = _words_of(name)
     most = _MOST_ROWS_OF_ONE if words & WORDS_FOR_PEOPLE or (words and words <= WORDS_FOR_IDS) else 0
     if not most and words & WORDS_FOR_IDS:
         most = _MOST_ROWS_OF_ONE_UNNAMED  # of a hospital, perhaps

@@ -34,7 +34,8 @@ TEXT_TYPE = "text"
 WRITTEN = "text of a csv file"
 """The type of columns of a csv file: each cell is text, and the public rows determine what it means."""
 _EMPTY, _SEVERAL, _MOMENT = "empty", "of several types", "datetime"  # other types of columns
-_LONG = re.compile(r"\W*(\d\W*){19,}")  # beyond the integers of a column
+# A number beyond the integers of a column, perhaps with one kind of mark between its digits; no time, no two numbers.
+_LONG = re.compile(r"(?=(\D*+\d){19})\W*+\d++([\W_]?)(\d|\2)*+\W*")
 _CATEGORIES = "categories of "  # before the type of categories that are no text
 TRUTH_TYPE = "boolean"
 NUMBER_TYPES = frozenset({"integer", "float64", "float32", "decimal"})
@@ -191,10 +192,10 @@ def require_same_types(private: Table, public: Table, names: Iterable[str], *, d
         "Read the file with tutelage.tables.read_table(path, like=public), or with the public types, in pandas with "
         "read_csv(path, dtype=dict(public.dtypes))."
     )
-    for name in (name for name in names if name in public.columns):
+    for name in filter(public.columns.__contains__, names):
         wanted = public.type_of(name)
         require_type(private, name, {wanted}, f"{wanted} in the public rows", advice)
-        if name not in dates:
+        if name in private.columns and name not in dates:
             _refuse_dates(private, name)
 
 
@@ -210,7 +211,7 @@ def require_type(private: Table, name: str, wanted: Collection[str], stated: str
     if found == TEXT_TYPE and any(isinstance(cell, str) and _LONG.fullmatch(cell) for cell in private.column(name)):
         # After such a number in the first row, pandas leaves empty cells of all others as they are written.
         raise chosen_by_a_cell(private, name, "holds text, and a number of 19 digits or more", advice)
-    if found == _EMPTY or (found in wanted and _SEVERAL not in found):
+    if found == _EMPTY or (_SEVERAL not in found and not {found, found.removeprefix(_CATEGORIES)}.isdisjoint(wanted)):
         return
     differ = f"is {found} in the private rows and {stated}"
     for word, plain in (("float64", "float"), ("boolean", "truth values"), (_MOMENT, "dates")):
@@ -234,8 +235,6 @@ def _named(private: Table, name: str) -> str:
 
 def _refuse_dates(private: Table, name: str) -> None:
     """Refuse dates that a program has read: whether days or months come first may follow from one cell."""
-    if private.types.get(name) == WRITTEN or name not in private.columns:
-        return
     if private.type_of(name).removeprefix(_CATEGORIES).startswith("date"):
         raise InvalidDataError(
             f"{_named(private, name)} holds dates that a program has read. One cell may have chosen whether days or "

@@ -229,7 +229,7 @@ _CELL_CHECK = "one cell in the file"
 _CELL_ROWS = 200
 _CELL_COLUMNS = 12
 _CELLS = ("", "?", " ", "1e308", "0.12345678901234567", "03.04.2024", '"', "nan", "7", "true")
-_CSV, _GERMAN = "csv", "pandas with decimal commas"
+_CSV = "csv"
 _MARK = "\ue000"  # written as a quotation mark that is not doubled
 Reader = Callable[[Path], Any]
 
@@ -246,26 +246,20 @@ def readers() -> dict[str, Reader]:
             names, *rows = csv.reader(file)
         options = {"decimal": ",", "thousands": ".", "true_values": ["ja"], "false_values": ["nein"]}
         dates = [name for name, cell in zip(names, rows[-1], strict=True) if MOMENT.fullmatch(cell)]
-        spelled = [[*map(_in_german, row)] for row in rows]
-        path = _written(path.with_suffix(".de.csv"), names, spelled)
+        path = _written(path.with_suffix(".de.csv"), names, [[*map(_in_german, row)] for row in rows])
         return import_module("pandas").read_csv(path, parse_dates=dates, **options)
 
     of: dict[str, Reader] = {
         "PyArrow": lambda path: import_module("pyarrow.csv").read_csv(path),
         "Parquet": through_parquet,
         "pandas": lambda path: import_module("pandas").read_csv(path),
-        _GERMAN: with_options,
+        "pandas with decimal commas": with_options,
         "Polars": lambda path: import_module("polars").read_csv(path, infer_schema_length=None),
         "DuckDB": lambda path: import_module("duckdb").read_csv(str(path), sample_size=-1).to_arrow_table(),
     }
-    needed = {
-        "pandas with decimal commas": ["pandas"],
-        "PyArrow": ["pyarrow"],
-        "Parquet": ["pyarrow"],
-        "DuckDB": ["duckdb", "pyarrow"],
+    return {_CSV: read_table} | {
+        name: read for name, read in of.items() if name == "Parquet" or find_spec(name.split()[0].lower())
     }
-    installed = {name for name in of if all(find_spec(one) for one in needed.get(name, [name.lower()]))}
-    return {_CSV: read_table} | {name: read for name, read in of.items() if name in installed}
 
 
 def _in_german(cell: str) -> str:

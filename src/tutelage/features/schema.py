@@ -181,7 +181,7 @@ class Schema(PublicFeatureMap):
             wanted, stated, dtype = _type_wanted(column)
             require_type(found, name, wanted, f"{stated} in the schema", _ADVICE.format(name, dtype))
             if wanted == NUMBER_TYPES and name in found.columns:
-                _refuse_filled_up(found, name, people)
+                _refuse_whole_floats(found, name, people)
         return found
 
     def transform(self, X: Any) -> Matrix:
@@ -209,8 +209,8 @@ class Schema(PublicFeatureMap):
         for name, column, cells in zip(self.names, self.columns.values(), self.values(rows).T, strict=True):
             if _is_range(column):
                 digits = _DIGITS - 1 - floor(log10(column[1] - column[0]))
-                extremes = float(np.fmin.reduce(cells)), float(np.fmax.reduce(cells))
-                for end, extreme in zip(map(float, column), extremes, strict=True):
+                for end, among in zip(map(float, column), (np.fmin, np.fmax), strict=True):
+                    extreme = float(among.reduce(cells))
                     is_equal = round(end, digits) != end and round(end, digits + 1) == round(extreme, digits + 1)
                     if is_equal and np.sum(cells == extreme) < _FEWEST_AT_LIMIT:
                         found[name] = "has an end that equals a private extreme to more than three digits"
@@ -248,14 +248,15 @@ def _type_wanted(column: Sequence[Any]) -> tuple[Collection[str], str, str]:
     return {TEXT_TYPE}, "text", "str"
 
 
-def _refuse_filled_up(private: Table, name: str, people: npt.ArrayLike | None) -> None:
-    """Refuse floats that are perhaps the whole numbers of a file in which one person left a cell empty.
+def _refuse_whole_floats(private: Table, name: str, people: npt.ArrayLike | None) -> None:
+    """Refuse floats that are perhaps the whole numbers of a file in which one person wrote a point.
 
-    Or wrote a fraction: pandas makes floats of all then, and takes more spellings for empty cells. No cell has done so
-    where no other is empty, or where two people have fractions.
+    With ``na_values=[999]``, pandas reads the lines ``40`` and ``0999`` as 40 and 999, but ``40.0`` and ``0999`` as 40
+    and NaN; ``, 999`` behind a comma and a blank likewise. No cell has done so where no other is empty, or where two
+    people have fractions.
     """
     numbers = _numbers(private.column(name))
-    if not private.type_of(name).startswith("float") or not np.isnan(numbers).any():
+    if "float" not in private.type_of(name) or not np.isnan(numbers).any():
         return
     ids = np.arange(len(numbers)) if people is None else np.asarray(people)
     with_fraction = np.nan_to_num(numbers) % 1 != 0

@@ -21,7 +21,7 @@ from tutelage.partition import unit_of_single_people
 from tutelage.planning.methods import Target, calibrated, method_of, methods_for, proved
 from tutelage.planning.recommendation import DECLARED, NOTHING, OWN_LABELS, STAND_IN, Advice, Option, Plan, PlanPoint
 from tutelage.planning.references import Guess, guessed
-from tutelage.planning.trials import STILL_TO_COME, Trial, labels_alone, tried
+from tutelage.planning.trials import MANY_TIMES, STILL_TO_COME, Trial, labels_alone, tried
 from tutelage.reporting.lints import is_worth, lint
 from tutelage.tables import as_table, column_array, is_missing
 
@@ -243,12 +243,11 @@ def _by_trials(
     shift = whole.expected - (again or first)[ballots].expected
 
     def floored(method: Method, trial: Trial) -> Trial:
-        if alone is None or not method.takes_labels:
-            return trial._replace(floor=majority)
-        return trial._replace(floor=max(majority, alone.expected))
+        by_labels = 0.0 if alone is None or not method.takes_labels else alone.expected
+        return trial._replace(floor=max(majority, by_labels))
 
-    trials = {ballots: whole, **{method: again[method].moved(shift) for method in close}}
-    trials = {method: floored(method, trial) for method, trial in trials.items()}
+    trials = {method: floored(method, again[method].moved(shift)) for method in close}
+    trials[ballots] = floored(ballots, whole)
     # Settings that a user named are compared and never recommended: their noise is not what `parameters` asks for.
     best = max(
         (method for method in trials if method in own),
@@ -287,7 +286,7 @@ def _by_trials(
         best=options[best],
         asked=None if asked is None else options[asked],
         useful=_useful(trials[best], majority, alone),
-        told=trials[best].stands_for(target.people) or not is_worth(1.0, trials[best].floor),
+        told=target.people <= MANY_TIMES * trials[best].people or not is_worth(1.0, trials[best].floor),
         curve=_rising(curve, target.epsilon),
         advice=(
             Advice("public rows", with_more_rows),

@@ -24,7 +24,7 @@ from tutelage.noise import SimulationNoise
 _FOLDS = 5
 _DEALS = 3
 _SMALL = 1_000  # rows
-_MANY_TIMES = 25  # the people of a trial: then its students vary five times as much by who takes part
+MANY_TIMES = 25  # the people of a trial: then its students vary five times as much by who takes part
 STILL_TO_COME = 0.5  # times the gain of the last doubling: what the real number of people adds to a trial
 
 
@@ -64,10 +64,6 @@ class Trial(NamedTuple):
         """Return the trial with a number added to every share."""
         shares, halves = (tuple(float(np.clip(one + by, 0, 1)) for one in ones) for ones in (self.shares, self.halves))
         return self._replace(shares=shares, halves=halves)
-
-    def stands_for(self, people: int) -> bool:
-        """Return whether so many people are few enough for the trial to tell what they would add."""
-        return people <= _MANY_TIMES * self.people
 
 
 def tried(method: Method, known: PublicLabels, people: int, *, folds: int | None = None, deals: int = _DEALS) -> Trial:
