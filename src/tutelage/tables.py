@@ -222,7 +222,10 @@ def require_type(private: Table, name: str, wanted: Collection[str], stated: str
 def chosen_by_a_cell(private: Table, name: str, how: str, advice: str) -> InvalidDataError:
     """Return the error about a column whose type one cell may have chosen."""
     if private.source:
-        advice = "Write the file with one type for the column, or name the csv file that it was made of."
+        advice = (
+            "Name the csv file that it was made of, or write the file again from columns whose types you set, in "
+            "pandas with dtype= of read_csv ('Int64' for whole numbers with empty cells)."
+        )
     return InvalidDataError(
         f"{_named(private, name)} {how}. One cell may have chosen this type, and with it how everybody's cells were "
         f"read. {advice}"

@@ -311,8 +311,8 @@ def _moved(
     def shown(found: Any) -> Any:
         if isinstance(columns, Schema):
             return columns.transform(columns.table(found))
-        known = numbered_rows(found, seen, columns)
-        return None if known is None else known.private
+        known: Any = numbered_rows(found, seen, columns)
+        return known.private
 
     def numbers(cells: list[list[str]]) -> Matrix | None:
         """Return the bits of the numbers of everybody but the first person; None if the file is refused."""

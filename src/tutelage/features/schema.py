@@ -180,7 +180,7 @@ class Schema(PublicFeatureMap):
         for name, column in self.columns.items():
             wanted, stated, dtype = _type_wanted(column)
             require_type(found, name, wanted, f"{stated} in the schema", _ADVICE.format(name, dtype))
-            if wanted == NUMBER_TYPES and name in found.columns:
+            if name in found.columns:
                 _refuse_whole_floats(found, name, people)
         return found
 
@@ -255,12 +255,14 @@ def _refuse_whole_floats(private: Table, name: str, people: npt.ArrayLike | None
     and NaN; ``, 999`` behind a comma and a blank likewise. No cell has done so where no other is empty, or where two
     people have fractions.
     """
-    numbers = _numbers(private.column(name))
-    if "float" not in private.type_of(name) or not np.isnan(numbers).any():
+    if "float" not in private.type_of(name):
         return
+    numbers = _numbers(private.column(name))
     ids = np.arange(len(numbers)) if people is None else np.asarray(people)
     with_fraction = np.nan_to_num(numbers) % 1 != 0
-    if len(ids) == len(numbers) and len(np.unique(ids[with_fraction])) < 2:  # ids of another number are refused later
+    if len(ids) != len(numbers):
+        return  # which is refused later
+    if np.isnan(numbers).any() and len(np.unique(ids[with_fraction])) < 2:
         how = "holds floats, of which some are empty and all others whole"
         raise chosen_by_a_cell(private, name, how, _ADVICE.format(name, "Int64"))
 
