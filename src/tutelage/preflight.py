@@ -107,9 +107,8 @@ class Given:
 
     def read_off(self) -> Iterator[str]:
         """Yield which columns of the schema, or range of the target, seem to be read off the private rows."""
-        people = np.arange(len(self.labels))
-        if self.entity_ids is not None:
-            people = np.unique(canonical_ids(self.entity_ids), return_inverse=True)[1]
+        ids = np.arange(len(self.labels)) if self.entity_ids is None else canonical_ids(self.entity_ids)
+        people = np.unique(ids, return_inverse=True)[1]
         found = dict[str, str]()
         for schema, rows in self.declared:
             if not schema.proposed_by.columns:

@@ -238,14 +238,15 @@ class PATERegressor(RegressorMixin, BaseEstimator):
 
     def _fitting(self, X_public: Any = None, y_public: Any = None, *others: Any) -> _OfNumbers:
         """Return the estimator whose fit is the release; `others` may name columns that are no features."""
-        ends: Any = self.target_range
+        ends = self.target_range
         plain = isinstance(ends, Sequence) and not isinstance(ends, str) and len(ends) == 2
         if not (plain and all(isinstance(end, int | float | np.number) for end in ends) and ends[0] < ends[1]):
             raise InvalidParameterError(
                 "`target_range` of PATERegressor must be the lowest and the highest number, by public knowledge, as "
                 f"[0, 100]. Got {shown(ends)}."
             )
-        if not all(abs(end) <= LARGEST for end in ends):
+        low, high = cast("Any", ends)
+        if low < -LARGEST or high > LARGEST:
             raise InvalidParameterError("`target_range` of PATERegressor must be finite, and within ±2**53.")
         schema = self._schema(X_public, y_public, *others)
         own = ("target_range", "mechanism")
