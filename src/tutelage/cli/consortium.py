@@ -24,13 +24,14 @@ from tutelage.exceptions import ConfigError, InvalidDataError
 from tutelage.federation import Aggregator, Consortium, Home, Identity, Mailbox, Role
 from tutelage.federation.documents import listed
 from tutelage.federation.earlier import earlier_budgets
-from tutelage.federation.entity import given_of
+from tutelage.federation.entity import bind_people, given_of
 from tutelage.federation.invites import Invite, Place
 from tutelage.federation.keys import host_and_port
 from tutelage.federation.mailbox import BatchStatus, batch_status, consortium_status
 from tutelage.federation.serving import Rows, Serving, changes_of, made_up_ledger, taken_from
 from tutelage.federation.sums import REHEARSAL, Round
 from tutelage.ledger import Ledger
+from tutelage.partition import canonical_ids
 from tutelage.privacy import NeighboringRelation
 from tutelage.reporting.lints import is_worth
 from tutelage.reporting.render import counted
@@ -119,7 +120,7 @@ def join(
             if new_keys
             else f"--home must be a new folder. {folder} is in use. To replace lost keys in it, add --new-keys."
         )
-    identity = Identity.generate(found.name, role, address)
+    identity, people = Identity.generate(found.name, role, address), list[str]()
     if new_keys:
         Home.retire_keys(folder)
         identity.save(folder)
@@ -131,9 +132,9 @@ def join(
                 or (person is None and draft.unit.neighboring is not NeighboringRelation.CHANGE_ONE_ROW)
             ):
                 raise ConfigError("Name the private table: --data FILE --id COLUMN --label COLUMN.")
-            said = _checked_table(draft, data, person, label, once=once, most=file.hospitals[found.name])
+            said, people = _checked_table(draft, data, person, label, once=once, most=file.hospitals[found.name])
             data = data.resolve()
-            if earlier := earlier_budgets(data, person, folder.resolve().parent, found):
+            if earlier := earlier_budgets(data, people, folder.resolve().parent, found):
                 second = _summed(data, earlier, file)
                 if not insist:
                     raise ConfigError(f"{second} Use the earlier home, or, to give these people both, add --insist.")
@@ -142,7 +143,9 @@ def join(
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         identity.save(folder)
         if role is Role.ENTITY:
-            _make_ledger(folder, file, draft, found.name)
+            budget = _make_ledger(folder, file, draft, found.name)
+            bind_people(budget, people)
+            budget.write_binding()
             describe(draft, folder)
         found.unpack(folder / _KIT)
         mail = found.mailbox or str((folder / _MAIL).resolve())
@@ -301,9 +304,9 @@ def _require_finished(home: Path) -> None:
         raise ConfigError(f"--home must be a new folder, or that of a member. {home} holds other files: name another.")
 
 
-def _make_ledger(home: Path, file: TermsFile, draft: Consortium, member: str) -> None:
+def _make_ledger(home: Path, file: TermsFile, draft: Consortium, member: str) -> Ledger:
     given: Any = {"epsilon": file.privacy.epsilon, "delta": file.privacy.delta, "suited_to": draft.scheme.event_of()}
-    Ledger.create(home / _LEDGER, unit=draft.unit, owner=member, **given)
+    return Ledger.create(home / _LEDGER, unit=draft.unit, owner=member, **given)
 
 
 def _summed(data: Path, earlier: list[Ledger], file: TermsFile) -> str:
@@ -325,8 +328,13 @@ def _kits(home: Path, file: TermsFile, server: str) -> dict[str, dict[str, bytes
     return {name: {path.name: path.read_bytes() for path in folder.iterdir()} for name, folder in folders.items()}
 
 
-def _checked_table(terms: Consortium, data: Path, person: str | None, label: str, *, once: bool, most: int) -> str:
-    """Refuse, at the hospital alone, a table that cannot be what the terms are about; return what will be cast."""
+def _checked_table(
+    terms: Consortium, data: Path, person: str | None, label: str, *, once: bool, most: int
+) -> tuple[str, list[str]]:
+    """Refuse, at the hospital alone, a table that cannot be what the terms are about; return what will be cast.
+
+    The second result is the canonical id of each person; without ids, the path of the table stands for all.
+    """
     table, schema = read_table(data), terms.sums().schema
     if missing := [
         name for name in (*schema.names, label, *([] if person is None else [person])) if name not in table.columns
@@ -343,13 +351,14 @@ def _checked_table(terms: Consortium, data: Path, person: str | None, label: str
             f"--label must name a column with the classes {listed(terms.classes)}. Most cells of '{label}' are others, "
             "or all are the same."
         )
-    people = len(labels) if ids is None else len(np.unique(ids))
-    if ids is not None and people == len(ids) and not once:
+    people = [str(data.resolve())] if ids is None else np.unique(canonical_ids(ids)).tolist()
+    number = len(labels) if ids is None else len(people)
+    if ids is not None and number == len(ids) and not once:
         raise InvalidDataError(
             f"--id must name the column of the {terms.unit.name}. Every row has another '{person}': if these are "
             "visits, people with several are not protected. If no person has two rows, add --each-person-once."
         )
-    if people > most:
+    if number > most:
         raise InvalidDataError(
             f"{data.name} has more people than the {most:,} that the terms state, so that the test of sizes could "
             "leave this hospital out. Ask the coordinator to state more."
@@ -357,8 +366,8 @@ def _checked_table(terms: Consortium, data: Path, person: str | None, label: str
     odd = f" {100 * left_out:.1f} % of the rows have no id, or a label outside the classes, and are left out." * (
         left_out > 0
     )
-    told = [f"{len(labels):,} rows of {people:,} people with {len(schema.names)} columns cast a ballot each.{odd}"]
-    return " ".join([*told, *given_of(terms.sums(), rows, labels, ids).read_off()])
+    told = [f"{len(labels):,} rows of {number:,} people with {len(schema.names)} columns cast a ballot each.{odd}"]
+    return " ".join([*told, *given_of(terms.sums(), rows, labels, ids).read_off()]), people
 
 
 def rows_of(terms: Consortium, data: Path, person: str | None, label: str) -> Rows:

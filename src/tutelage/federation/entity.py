@@ -1,6 +1,7 @@
 """The entity: owns sensitive data; its votes and ballots leave it noised and in shares."""
 
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final, cast, final
 
@@ -118,10 +119,9 @@ class Entity:
         self._home.require_known(asked.opened.people)
         stay, gone = None, ""
         if entity_ids is not None:
-            ids = canonical_ids(entity_ids).tolist()
-            stay, gone = self._ledger.staying(ids)
-            # So that the owner can be told of a second budget of these people.
-            self._ledger.bind(RunningDigest().add_people({*ids}).digest(), changed=True)
+            people = canonical_ids(entity_ids).tolist()
+            stay, gone = self._ledger.staying(people)
+            bind_people(self._ledger, people)
         totals = ballots_of(sums, asked, X, y, entity_ids, stay).totals
         # Neither a warning nor a failure to find one may keep an answer back: that would tell the aggregator of a row.
         with suppress(Exception), warnings.catch_warnings():
@@ -233,6 +233,11 @@ def ballots_of(
     if not asked.request.form.holds(ballots.form):
         raise InvalidBallotError("The ballots that were cast are not of the form that was asked for.")
     return ballots
+
+
+def bind_people(ledger: Ledger, people: Sequence[str]) -> None:
+    """Tie the ledger of a hospital to people by their canonical ids, so that their owner is told of a second one."""
+    ledger.bind(RunningDigest().add_people({*people}).digest(), changed=True, people=people)
 
 
 def given_of(sums: SharedSums, X: Any, y: IntArray, entity_ids: npt.ArrayLike | None) -> Given:
