@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import sqlite3
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +15,8 @@ from processes import forked
 from test_cli import refusal, succeeded
 from test_cohorts import EVENTS, UNIT
 from tutelage import GNMax, LabelingSession, Ledger, VoteHistogram
-from tutelage.exceptions import LedgerMismatchError, LedgerStorageError
+from tutelage.exceptions import LedgerLockedError, LedgerMismatchError, LedgerStorageError
+from tutelage.ledger import search, store
 from tutelage.ledger.search import ledgers_in
 from tutelage.privacy import ONE_TEACHER, round_up
 
@@ -158,3 +161,65 @@ def test_a_link_in_a_circle_is_one_sentence(tmp_path, called):
     (tmp_path / "round.ledger").symlink_to("round.ledger")
     assert "leads in a circle" in refusal(called("ledger", "show", "round.ledger", cwd=tmp_path), 1)
     assert "has no ledger" in refusal(called("ledger", "list", ".", cwd=tmp_path), 2)
+
+
+def test_a_draw_looks_only_at_files_that_are_new_in_a_folder_of_many(original, tmp_path, monkeypatch):
+    for number in range(500):
+        (tmp_path / f"{number}.csv").write_text("x")
+    looked = list[str]()
+    of_ledgers = search._ledgers_of
+    monkeypatch.setattr(search, "_ledgers_of", lambda paths: looked.extend(paths) or of_ledgers(paths))
+    spend(original)
+    assert len(looked) >= 500
+    looked.clear()
+    spend(original)
+    assert not [path for path in looked if path.endswith(".csv")]
+    (tmp_path / "another.csv").write_text("x")
+    spend(original)
+    assert [path for path in looked if path.endswith(".csv")] == [f"{tmp_path}/another.csv"]
+    shutil.copy(tmp_path / "a.ledger", tmp_path / "7.ledger")
+    spend(Ledger.open(tmp_path / "7.ledger"))
+    with pytest.raises(LedgerMismatchError, match=r"7\.ledger is a copy of this ledger"):
+        spend(original)
+
+
+def test_a_ledger_in_a_folder_that_cannot_be_listed_is_used(original, tmp_path, monkeypatch):
+    def refuse(folder: object) -> list[str]:
+        raise PermissionError(folder)
+
+    monkeypatch.setattr(search.os, "listdir", refuse)
+    before = original.state().spent
+    spend(original)
+    assert original.state().spent > before
+
+
+def test_a_copy_that_another_process_holds_is_not_passed_over(original, tmp_path, monkeypatch):
+    monkeypatch.setattr(search, "_TIMEOUT", 0.0)
+    shutil.copy(tmp_path / "a.ledger", tmp_path / "b.ledger")
+    spend(Ledger.open(tmp_path / "b.ledger"))
+    with closing(sqlite3.connect(tmp_path / "b.ledger", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        again = Ledger.open(tmp_path / "a.ledger")
+        with pytest.raises(LedgerLockedError):
+            again.reserve(EVENT, 1)
+    with pytest.raises(LedgerMismatchError, match="copy of this ledger"):
+        again.reserve(EVENT, 1)
+
+
+def test_a_copy_in_a_folder_that_cannot_be_written_to_is_found(tmp_path, monkeypatch):
+    for home in ("hospital-1", "hospital-2"):
+        (tmp_path / home).mkdir()
+    own = Ledger.create(tmp_path / "hospital-1" / "ledger", epsilon=3.0, delta=1e-5, unit=UNIT)
+    shutil.copy(tmp_path / "hospital-1" / "ledger", tmp_path / "hospital-2")
+    spend(Ledger.open(tmp_path / "hospital-2" / "ledger"))
+    accessible, locks = os.access, store.check_locks
+
+    def check_locks(folder: Path) -> None:
+        if folder.name == "hospital-2":
+            raise LedgerStorageError("No file can be made here.")
+        locks(folder)
+
+    monkeypatch.setattr(store, "check_locks", check_locks)
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "hospital-2" and accessible(path, mode))
+    with pytest.raises(LedgerMismatchError, match="hospital-2/ledger is a copy of this ledger"):
+        spend(own)

@@ -249,12 +249,12 @@ def list_folder(
         raise ConfigError("--data and --id belong together: a table, and its column of ids. Give both, or none.")
     found, refused = dict[str, Ledger](), dict[str, str]()
     for path in ledgers_in(folder):
-        name = str(path.relative_to(folder))
+        name = os.path.relpath(path, folder.resolve())
         try:
-            found[name] = opened(path)
-            found[name].history()
+            ledger = opened(path)
+            ledger.history()
+            found[name] = ledger
         except LedgerError as error:
-            found.pop(name, None)
             refused[name] = str(error)
     if not found and not refused:
         raise ConfigError(f"{folder} has no ledger. Name the folder of the ledgers.")
@@ -313,19 +313,19 @@ def _tell_people(found: dict[str, Ledger], data: Path, column: str) -> None:
 
     ids: Any = ids_in(read_table(data), column)
     people = np.unique(ids).tolist()
-    known = {name: one.knows(people) for name, one in found.items()}
-    sure = {name: there for name, there in known.items() if there is not None}
+    holders = [list[str]() for _ in people]  # the ledgers that know each
     say("The numbers of people are private: do not publish these lines.", err=True)
-    for name, there in known.items():
-        if there is None:
+    for name, one in found.items():
+        known = one.knows(people)
+        if known is None:
             said = "Its releases had no names, or other people than this table."
             say(f"Not known: who is in {name}. {said}", err=True)
-        else:
-            say(f"{there.sum():,} people of {data} are in {name}.", err=True)
-    rows = zip(*sure.values(), strict=True)
-    sets = Counter(tuple(name for name, here in zip(sure, row, strict=True) if here) for row in rows)
-    together = {names: number for names, number in sorted(sets.items()) if len(names) > 1}
-    for names, number in together.items():
+            continue
+        say(f"{known.sum():,} people of {data} are in {name}.", err=True)
+        for place in np.flatnonzero(known):
+            holders[place].append(name)
+    together = Counter(tuple(names) for names in holders if len(names) > 1)
+    for names, number in sorted(together.items()):
         claim = _claim([found[name] for name in names])
         say(f"{number:,} people are in {' and '.join(names)}: together at most {claim}.", err=True)
     if not together:

@@ -49,10 +49,8 @@ def write_once(path: Path, data: bytes) -> None:
     part = _part_of(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with held_folder(path.parent) as alone:
-            if alone:  # of this name only: others may be written on other machines
-                for left in path.parent.glob(f".{path.name}.*.part"):
-                    left.unlink(missing_ok=True)
+        # Parts of this name only: others may be written on other machines.
+        with held_folder(path.parent, f".{path.name}.*.part"):
             write_new(part, data, 0o644)
             try:
                 put_new(part, path)

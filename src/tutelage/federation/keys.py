@@ -167,17 +167,13 @@ class Identity(NeverPickled):
             raise InvalidDataError(f"Keys must not be in {folder}, which is handed over whole. Name another folder.")
         try:
             private.parent.mkdir(parents=True, exist_ok=True)
-            with (
-                claimed(private, NEVER, checked=False) as of_private,
-                claimed(public, NEVER, checked=False) as of_public,
-            ):
+            with claimed(private, NEVER, checked=False) as claim:
                 if public.exists():
                     raise InvalidDataError(f"{folder} has keys of {self.member.name}, which are never overwritten.")
                 if not private.exists():
-                    with of_private.written() as part, open_private(part) as file:
+                    with claim.written() as part, open_private(part) as file:
                         file.write(self._private_document())
-                with of_public.written() as part:
-                    part.write_bytes(Identity.load(private).member.to_bytes())
+                documents.write_once(public, Identity.load(private).member.to_bytes())
         except OSError as error:
             raise InvalidDataError(f"{private} cannot be written: {error.strerror}.") from None
         return private, public

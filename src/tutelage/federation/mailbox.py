@@ -485,10 +485,7 @@ class Home:
         """
         final_place = self._path / kind / batch
         final_place.parent.mkdir(mode=0o700, exist_ok=True)
-        with held_folder(final_place.parent) as alone:
-            if alone:
-                for left in final_place.parent.glob(".*"):
-                    shutil.rmtree(left, ignore_errors=True)
+        with held_folder(final_place.parent, ".*"):
             draft = final_place.with_name(f".{batch}.{secrets.token_hex(8)}")
             draft.mkdir(mode=0o700)
             try:

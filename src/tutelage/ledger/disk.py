@@ -4,10 +4,11 @@ import errno
 import fcntl
 import os
 import re
+import shutil
 import struct
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import final
@@ -112,18 +113,20 @@ class Room:
 
 
 @contextmanager
-def held_folder(folder: Path) -> Generator[bool]:
-    """Hold a folder while something is made in it, so that others that do so wait; say whether it could be held.
+def held_folder(folder: Path, unfinished: str) -> Generator[None]:
+    """Hold a folder while something is made in it, so that other processes that make something there wait.
 
-    What another process was making there when it could be held, that process has left: it is dead.
+    What matches the pattern `unfinished` is removed first, because the process that was making it is dead. A disk that
+    cannot lock folders is not held, and nothing is removed there.
     """
-    descriptor, held = None, False
-    with suppress(OSError):  # a disk that locks no folders
-        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        held = True
-    try:
-        yield held
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
+    with ExitStack() as held:
+        with suppress(OSError):
+            descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+            held.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            for left in folder.glob(unfinished):
+                if left.is_dir():
+                    shutil.rmtree(left)
+                else:
+                    left.unlink()
+        yield

@@ -419,8 +419,8 @@ class Ledger:
         ids : array of shape (people,) of integers or strings
             Who withdraws, by the ids that `entity_ids` of a fit holds.
         unknown : bool
-            Whether ids are taken that were in no release, as of people who may come later. A ledger that knows nobody,
-            as that of a hospital, takes all.
+            Whether ids are taken that were in no release, as of people who may come later. A ledger that knows nobody
+            takes all.
 
         Returns
         -------
@@ -548,18 +548,19 @@ class Ledger:
 
     @contextmanager
     def _reserving(self) -> Generator[Transaction]:
-        """Hold the file to reserve; refuse to draw if a copy was used, even at the same time."""
+        """Hold the file to reserve; refuse to draw if a copy was used, even at the same time, or of who withdrew."""
         self._copies.look()
         with self._held(write=not self._store.read_only) as write:
+            self._copies.check(write)
+            self._check_left_out(write)
             yield write
         if self._copies.newest:  # of two that reserve at once, one finds the other
             self._copies.look()
             with self._held() as read:
                 self._copies.check(read)
 
-    def _check_may_draw(self, write: Transaction) -> None:
-        """Refuse a release if a copy was used, and one that may use rows of people who withdrew."""
-        self._copies.check(write)
+    def _check_left_out(self, write: Transaction) -> None:
+        """Refuse a release that may use rows of people who withdrew."""
         if write.checkpoint().withdrawn not in ("", self._left_out):
             raise LedgerMismatchError(
                 f"People have withdrawn from {self._name}, and nothing shows that their rows are left out here, so "
@@ -667,7 +668,6 @@ class Ledger:
         integer_at_least(queries, 1, "queries", "Ledger.reserve")
         self._check_reservable(event)
         with self._reserving() as write:
-            self._check_may_draw(write)
             known = None if batch is None else _reservation(write, write.number_of_batch(batch))
             if known is not None:
                 if (known.event, known.queries) != (event, queries) or not self._is_ours(write, known):
@@ -685,14 +685,13 @@ class Ledger:
                 if not new:
                     return answers, None
                 step, count = _step_of(new), of_queries(event, len(new)).count
-                self._check_may_draw(held)
                 left = self._left_open(held, step, event, count)
                 if left is None:
                     return answers, self._reserved(held, event, count, step, answers=len(new))
                 self._write_beginning(held)
                 _LOGGER.info("A step that was reserved and not answered is taken over, at no further cost.")
                 return answers, replace(left, room=self._room(event, len(new)))
-        except (LedgerLockedError, LedgerStorageError):  # what is remembered needs no place in the file
+        except (LedgerLockedError, LedgerMismatchError, LedgerStorageError):  # what is remembered is not drawn again
             answers = self.recall(hashes)
             if set(hashes) - answers.keys():
                 raise
@@ -712,7 +711,6 @@ class Ledger:
         wanted = np.asarray(wanted)
         hashed = voters.hashed(wanted, self._key)
         with self._reserving() as write:
-            self._check_may_draw(write)
             paid, new = self._campaign(write, event, campaign)
             self._write_beginning(write)
             votes = spend_votes(write, paid.number, event.cap, hashed, wanted)
@@ -1078,10 +1076,10 @@ def existing_ledger(where: str | os.PathLike[str] | Ledger | None) -> Ledger | N
 
 def delta_of(stated: float | None, where: str | os.PathLike[str] | Ledger | None) -> float:
     """Return δ as it is stated, or else that of the ledger, or the usual one where there is no ledger yet."""
-    existing = existing_ledger(where) if stated is None else None
-    if existing is not None:
-        return existing.delta
-    return DEFAULT_DELTA if stated is None else stated
+    if stated is not None:
+        return stated
+    existing = existing_ledger(where)
+    return DEFAULT_DELTA if existing is None else existing.delta
 
 
 def opened_ledger(

@@ -7,11 +7,18 @@ is in neither: no two reservations are the same entry, even of the same release.
 
 import os
 import stat
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import final
 
-from tutelage.exceptions import LedgerError, LedgerMismatchError, LedgerMissingError
+from tutelage.exceptions import (
+    LedgerError,
+    LedgerMismatchError,
+    LedgerMissingError,
+    LedgerStorageError,
+    LedgerTamperedError,
+)
 from tutelage.ledger.entries import Entry
 from tutelage.ledger.store import Store, Transaction, is_beside_ledger
 
@@ -23,26 +30,43 @@ _TIMEOUT = 60.0
 
 def ledgers_in(folder: Path) -> list[Path]:
     """Return the files of ledgers in a folder and in the homes of members in it, each file once; damaged ones too."""
-    found = dict[tuple[int, int], Path]()
-    candidates = {*folder.glob("*"), *folder.glob(f"*/{NAME_AT_HOME}")}
-    for path in sorted(candidates, key=lambda path: (path.is_symlink(), path)):  # a link is known by its file's name
-        with suppress(OSError, LedgerError):  # a link that leads nowhere or in a circle, or a file of another kind
-            state = path.stat()
-            if not stat.S_ISREG(state.st_mode) or is_beside_ledger(path.name):
-                continue
-            if path.suffix != _SUFFIX and state.st_size % _PAGE == 0:
-                Store(path, timeout=_TIMEOUT, read_only=True)
-            if path.suffix == _SUFFIX or state.st_size % _PAGE == 0:
-                found.setdefault((state.st_dev, state.st_ino), path)
-    return sorted(found.values())
+    return _ledgers_of(_all_in(folder))
 
 
 def ledgers_near(file: Path) -> list[Path]:
     """Return the other ledgers in the folder of one, which may not exist yet, and in homes beside its own."""
-    found = ledgers_in(file.parent)
-    if file.name == NAME_AT_HOME:
-        found += ledgers_in(file.parent.parent)
-    return [path for path in found if not (file.exists() and path.samefile(file))]
+    file = file.resolve()
+    return [path for path in _ledgers_of(_all_near(file)) if path != file]
+
+
+def _all_near(file: Path) -> set[str]:
+    return _all_in(file.parent) | (_all_in(file.parent.parent) if file.name == NAME_AT_HOME else set())
+
+
+def _all_in(folder: Path) -> set[str]:
+    """Return the paths of all that is in a folder, as texts, which is faster where there are thousands."""
+    with suppress(OSError):  # it is not there, or may not be listed
+        return {f"{folder}/{name}" for name in os.listdir(folder)}  # noqa: PTH208
+    return set()
+
+
+def _ledgers_of(paths: Collection[str]) -> list[Path]:
+    """Return those of these files that are ledgers, and the ledgers of those folders that are homes."""
+    found = set[Path]()
+    for path in map(Path, paths):
+        with suppress(OSError, LedgerError):  # a link that leads nowhere or in a circle, or a file of another kind
+            state = path.stat()
+            if stat.S_ISDIR(state.st_mode):
+                path /= NAME_AT_HOME
+                state = path.stat()
+            if not stat.S_ISREG(state.st_mode) or is_beside_ledger(path.name):
+                continue
+            if path.suffix != _SUFFIX:
+                if state.st_size % _PAGE:
+                    continue
+                Store(path, timeout=_TIMEOUT, read_only=True)  # raises where it is none
+            found.add(path.resolve())
+    return sorted(found)
 
 
 @final
@@ -53,7 +77,7 @@ class Copies:
         self.newest = dict[Path | None, Entry]()  # entry of each, when it was looked at last
         self._file = file
         self._opening = opening
-        self._names = set[str]()  # in its folder, when copies were looked for
+        self._all = set[str]()  # that was near the file when copies were looked for
         self._known = list[Store]()
 
     def look(self) -> None:
@@ -61,16 +85,14 @@ class Copies:
         self.newest = dict[Path | None, Entry]()
         if self._file is None or not self._file.exists():
             return
-        names = {name for name in os.listdir(self._file.parent) if not is_beside_ledger(name)}  # noqa: PTH208  faster
-        if names != self._names:
-            self._known.clear()
-            for path in ledgers_near(self._file):
-                with suppress(LedgerError):  # a damaged one
-                    store = Store(path, timeout=_TIMEOUT)
-                    with store.transaction() as read:
-                        if read.opening() == self._opening:
-                            self._known.append(store)
-            self._names = names
+        present = _all_near(self._file)
+        for path in _ledgers_of(present - self._all):
+            with suppress(LedgerStorageError, LedgerTamperedError):  # a damaged one, and not one that is locked
+                store = Store(path, timeout=_TIMEOUT, read_only=not os.access(path.parent, os.W_OK))
+                with store.transaction() as read:
+                    if path != self._file and read.opening() == self._opening:
+                        self._known.append(store)
+        self._all = present
         for store in self._known:
             with suppress(LedgerMissingError), store.transaction() as read:
                 self.newest[store.path] = read.last()

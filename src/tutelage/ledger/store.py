@@ -14,6 +14,7 @@ import stat
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from glob import escape
 from pathlib import Path
 from tempfile import mkstemp
 from typing import Any, final
@@ -32,7 +33,7 @@ from tutelage.exceptions import (
 from tutelage.ledger.disk import Room, check_locks, held_folder
 from tutelage.ledger.entries import Checkpoint, Entry, Kind, another_format
 
-APPLICATION = 0x74757465  # "tute" in the header of the file
+_APPLICATION = 0x74757465  # "tute" in the header of the file
 _WITHDRAWN = "SELECT person, day FROM withdrawn ORDER BY person"
 _HEADER = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
 _MAKING = ".making-"  # follows the name of a file that is not whole yet
@@ -473,7 +474,7 @@ class Store:
             raise LedgerStorageError(
                 f"{self.path} is empty, so it is not a ledger. Restore a copy that verifies, or name another file."
             )
-        if application != APPLICATION:
+        if application != _APPLICATION:
             raise LedgerStorageError(f"{self.path} is a database, but no ledger of tutelage. Name another file.")
         if version != _VERSION:
             raise another_format(str(self.path), version)
@@ -534,10 +535,7 @@ def _write_file(
 ) -> None:
     """Copy what is in memory to a new file, which appears whole and never over another; `check` may refuse it first."""
     begins = f"{file.name}{_MAKING}"
-    with held_folder(file.parent) as alone:
-        if alone:
-            for left in [path for path in file.parent.iterdir() if path.name.startswith(begins)]:
-                left.unlink(missing_ok=True)
+    with held_folder(file.parent, f"{escape(begins)}*"):
         if check is not None:
             check()
         try:
@@ -554,7 +552,7 @@ def _write_file(
                     there = memory.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone()
                     for row in memory.execute(f"SELECT * FROM {name}") if there else ():  # noqa: S608  one of our own
                         made.execute(f"INSERT INTO {name} VALUES ({', '.join('?' * len(row))})", row)  # noqa: S608
-                made.execute(f"PRAGMA application_id = {APPLICATION}")
+                made.execute(f"PRAGMA application_id = {_APPLICATION}")
                 made.execute(f"PRAGMA user_version = {_VERSION}")
                 made.execute("COMMIT")
             put_new(part, file)

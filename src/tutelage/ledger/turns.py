@@ -13,7 +13,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from tutelage._internal.forks import repair_in_child
@@ -88,27 +88,19 @@ def _remove_files(ledger: Path) -> None:
 
 def _locked(file: Path, is_needless: Callable[[], bool]) -> int | None:
     """Return the descriptor of the locked file, once it is the one that has the name; None where none can be had."""
-    while True:
-        try:
-            descriptor = _opened(file)
-        except OSError:
-            return None
-        try:
-            if not _is_free(descriptor) and is_needless():
-                _close(descriptor)
-                return None
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if os.path.samestat(os.fstat(descriptor), file.lstat()):
-                return descriptor
-        except FileNotFoundError:  # it went with the turn of another release
-            pass
-        except OSError:
-            _close(descriptor)
-            return None
-        except BaseException:
-            _close(descriptor)
-            raise
-        _close(descriptor)
+    with suppress(OSError):  # no file can be made there, or its disk has no locks
+        while True:
+            with ExitStack() as unless_locked:
+                descriptor = _opened(file)
+                unless_locked.callback(_close, descriptor)
+                if not _is_free(descriptor) and is_needless():
+                    return None
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                with suppress(FileNotFoundError):  # it went with the turn of another release
+                    if os.path.samestat(os.fstat(descriptor), file.lstat()):
+                        unless_locked.pop_all()
+                        return descriptor
+    return None
 
 
 def _opened(file: Path) -> int:
