@@ -146,7 +146,7 @@ def test_the_first_sum_is_cast_as_without_public_rows_and_sums_are_named_by_thes
 
 def test_the_ballots_of_a_fit_pass_the_audit():
     names, shares = ("a", "b", "c"), np.random.default_rng(0).random((700, 3))
-    X, y = shares.round(2).astype(str).astype(object), 10 * shares[:, 0]
+    X, y = shares.round(2).astype(object), 10 * shares[:, 0]
     model = of(public=Schema(dict.fromkeys(names, (0.0, 1.0))), epsilon=5.0)
     *_, moves = check_fit(model, PrivateRows(X[:400], y[:400]), X_public=X[400:], y_public=y[400:], draws=1_000)
     assert moves.verdict == "pass"
