@@ -224,7 +224,7 @@ def test_a_fit_whose_labels_could_not_be_stored_wastes_votes_and_pays_once(path,
     ({"mechanism": CappedGNMax(10.0, 5)}, "both determine how much noise"),
     ({"teacher": GaussianNB(), "epsilon": None, "mechanism": CappedGNMax(10.0, 5)}, "`CappedGNMax` for C"),
     ({"teacher": NearestQueries}, "`teacher` of TeacherVotes"),
-    ({"epsilon": 1e-7, "teacher": NearestQueries(10**6)}, "`epsilon` is too small"),
+    ({"epsilon": 1e-7, "teacher": NearestQueries(10**6)}, "No amount of noise can meet this `epsilon`"),
 ])  # fmt: skip
 def test_parameters_that_do_not_go_together_are_refused_in_one_sentence(changes, said):
     with pytest.raises(InvalidParameterError, match=said):

@@ -257,8 +257,14 @@ def test_the_same_people_get_no_second_ledger_beside_the_first(tmp_path, entity_
     with pytest.raises(LedgerMismatchError, match=r"a\.csv\.ledger contains the budget of these data"):
         model(ledger=tmp_path / "a.parquet.ledger").fit(X[::-1], y[::-1], **people)
     assert not (tmp_path / "a.parquet.ledger").exists()
-    others = {**people, "entity_ids": None if entity_ids is None else entity_ids[:-2]}
-    model(ledger=tmp_path / "b.ledger").fit(X[:-2], y[:-2], **others)
+    some = {**people, "entity_ids": None if entity_ids is None else entity_ids[:-2]}
+    if entity_ids is None:  # rows without ids are known as a whole only
+        model(ledger=tmp_path / "b.ledger").fit(X[:-2], y[:-2], **some)
+        return
+    with pytest.raises(LedgerMismatchError, match="or of some of these people"):
+        model(ledger=tmp_path / "b.ledger").fit(X[:-2], y[:-2], **some)
+    others = {**people, "entity_ids": entity_ids + 1000}
+    model(ledger=tmp_path / "b.ledger").fit(X, y, **others)
 
 
 def test_another_question_about_the_same_rows_is_another_query(path):

@@ -185,7 +185,9 @@ def test_with_cohorts_it_is_of_those_who_took_part_most():
 
 def test_a_card_shows_it_where_it_is_below_the_budget(tmp_path):
     def card(epsilon: float):
-        given = {"epsilon": epsilon, "budget": 2.0, "ledger": tmp_path / f"{epsilon:g}"}
+        folder = tmp_path / f"{epsilon:g}"  # a second budget beside the first is refused
+        folder.mkdir()
+        given = {"epsilon": epsilon, "budget": 2.0, "ledger": folder / "of.ledger"}
         model = PATEClassifier(**given, classes=range(3), unit="row", insist=True, random_state=0)
         return model.fit(PRIVATE, LABELS, X_public=PUBLIC).card()
 
