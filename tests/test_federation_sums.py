@@ -397,7 +397,8 @@ def test_ballots_of_hospitals_add_up_to_those_of_all_and_one_person_moves_them_b
         X, labels, whose = people(0)
         for person in (0, 1):
             mine = whose == person
-            changed = {name: np.where(mine, "zzz", cells.astype(object)) for name, cells in X.items()}
+            changed = {name: np.where(mine, 10**6, X[name]) for name in ("age", "hours")}
+            changed["work"] = np.where(mine, "zzz", X["work"])
             after = ballots_of(sums, asked, changed, np.where(mine, 1 - labels, labels), whose)
             left = {name: cells[~mine] for name, cells in X.items()}
             gone = ballots_of(sums, asked, left, labels[~mine], whose[~mine])
