@@ -206,3 +206,40 @@ def test_many_cells_change_no_other_through_any_reader(reader, tmp_path):
 @pytest.mark.xfail(strict=True, reason="floats beside public floats: pandas takes 0999 for 999 beside a fraction alone")
 def test_a_fraction_changes_which_numbers_are_missing(tmp_path):
     walk("pandas, numbers missing", ["82.5"], tmp_path)
+
+
+def of_duckdb(path: Path) -> Any:
+    return duckdb.read_csv(str(path))
+
+
+def of_polars(path: Path) -> Any:
+    return polars.read_csv(path, ignore_errors=True)
+
+
+@pytest.mark.parametrize("read", [of_duckdb, of_polars])
+@pytest.mark.parametrize("limits", [(0, 24), (0.0, 24.0)], ids=["whole", "with decimals"])
+def test_one_fraction_among_the_first_rows_brings_back_no_fraction_of_others(read, limits, tmp_path):
+    """DuckDB and Polars look at the first rows alone: where all are whole, fractions below are rounded or left out."""
+    path, taken = tmp_path / "table.csv", []
+    for first in ("4", "4.5"):
+        path.write_text("\n".join(["x", first, *["4"] * 25_000, *["2.5", "7.75"] * 1_000]))
+        with suppress(InvalidDataError):
+            taken.append(Schema({"x": limits}).table(read(path)))
+    assert len(taken) <= 1
+
+
+@pytest.mark.parametrize("kind", ["float32", "decimal128(3, 1)"])
+def test_numbers_that_keep_fewer_digits_are_refused(kind):
+    cells = pa.array([0.7, 0.3, 1.4], pa.float32()) if kind == "float32" else pa.array([0.7]).cast(pa.decimal128(3, 1))
+    with pytest.raises(InvalidDataError, match="One cell may have chosen this type"):
+        Schema({"x": (0.0, 1.6)}).table(pa.table({"x": cells}))
+
+
+def test_codes_with_zeros_before_them_are_text():
+    schema = Schema({"zip": ["01234", "98765"]})
+    assert schema.transform(schema.table({"zip": np.array(["01234", "98765"], dtype=object)})).ravel().tolist() == [
+        0,
+        1,
+    ]
+    with pytest.raises(InvalidDataError, match="'zip' is integer in the private rows and text as declared"):
+        schema.table({"zip": np.array([1234, 98765])})

@@ -201,7 +201,7 @@ def test_the_private_sums_are_stored_for_the_owner_only(configured, called):
         (("[0, 100]", "[100, 0]"), "`range` in [private] must be the lowest and the highest number"),
         (("[0, 100]", "[0, 50, 100]"), "`range` in [private] must be the lowest and the highest number"),
         (("[0, 100]", "[0, inf]"), "`range` in [private] must be finite"),
-        (("[0, 100]", '"0 to 100"'), "`range` in [private] must be a list, each entry a number"),
+        (("[0, 100]", '"0 to 100"'), "`range` in [private] must be a list, each entry a whole number or a number"),
         (("range =", 'label = "y"\nrange ='), "`label` in [private] does not go with `target`"),
         (("range =", 'classes = ["no", "yes"]\nrange ='), "`classes` in [private] does not go with `target`"),
         (("range =", 'silo = "ward"\nrange ='), "`silo` in [private] does not go with `target`"),

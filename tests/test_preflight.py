@@ -476,7 +476,7 @@ def test_a_schema_that_private_rows_proposed_is_refused_in_python():
 def test_a_schema_and_a_range_that_are_read_off_are_refused_before_anything_is_spent(tmp_path):
     frame, days = rows(300, 1).drop(columns="ill"), np.random.default_rng(9).uniform(1, 9, 300)
     ends = frame["dose"].min(), frame["dose"].max()
-    honest = {"dose": (0, 1), "ward": ["north", "south", "other"]}
+    honest = {"dose": (0.0, 1.0), "ward": ["north", "south", "other"]}
     for public, target_range, named in (
         ({**honest, "dose": ends}, (0, 10), "'dose' has an end that equals a private extreme"),
         (honest, (days.min(), 10.0), "'target' has an end that equals a private extreme"),
@@ -558,7 +558,7 @@ def test_a_column_that_says_the_label_is_told_before_anything_is_spent(tmp_path,
         (tmp_path / "python.ledger").unlink()
     assert any(COPIED in one for one in on_command_line(case, tmp_path, called)[1])
     days = np.random.default_rng(9).uniform(1, 9, 300)
-    copied, schema = case.private.assign(copy=days), Schema({"copy": (0, 10), "ward": ["north", "south", "other"]})
+    copied, schema = case.private.assign(copy=days), Schema({"copy": (0.0, 10.0), "ward": ["north", "south", "other"]})
     with pytest.warns(PreflightWarning, match=COPIED):
         PATERegressor(schema, (0, 10), epsilon=1.0, unit="row").check(copied, days)
     with warnings.catch_warnings():

@@ -38,7 +38,7 @@ _EMPTY, _SEVERAL, _MOMENT = "empty", "of several types", "datetime"  # other typ
 _LONG = re.compile(r"(?=(\D*+\d){19})\W*+\d++([\W_]?)(\d|\2)*+\W*")
 _CATEGORIES = "categories of "  # before the type of categories that are no text
 TRUTH_TYPE = "boolean"
-NUMBER_TYPES = frozenset({"integer", "float64", "float32", "decimal"})
+NUMBER_TYPES = frozenset({"integer", "float64", "float32"})
 """Types of numbers, in which a whole number up to 2**53 is the same."""
 _MARKS = ",;\t|"  # between cells
 _MEMORY_OF_LINE = 40  # bytes, at most, per character of a line of a csv file, while it is divided into cells
@@ -542,6 +542,8 @@ def _type_of(kind: Any) -> str:
     if types.is_timestamp(kind):
         return f"{_MOMENT} in {kind.tz}" if kind.tz else _MOMENT
     word = re.sub("^large_|[^a-z].*", "", str(kind))
+    if types.is_decimal(kind):
+        return str(kind)  # the first cells may have chosen how many digits the others keep
     return "integer" if types.is_integer(kind) else _WORDS.get(word, word)
 
 

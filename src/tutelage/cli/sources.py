@@ -23,7 +23,7 @@ from tutelage.estimator import PATEClassifier
 from tutelage.estimator.classifier import Beginning
 from tutelage.estimator.inputs import Caller
 from tutelage.estimator.parameters import class_of, question_of
-from tutelage.estimator.regressor import numbers_of, require_numbers
+from tutelage.estimator.regressor import numbers_of
 from tutelage.exceptions import ConfigError, InvalidDataError, PreflightWarning
 from tutelage.features import PublicColumns, PublicRows, Schema
 from tutelage.features.columns import FEATURE_MAPS, Columns, require_as_public
@@ -198,8 +198,8 @@ def _by_schema(path: Path, private: PrivateSection, schema: Schema, public: Tabl
         )
     ids = ids_in(rows, private.entity)
     schema.table(rows, ids)
-    if private.target is not None:
-        require_numbers(rows, private.target)
+    if private.target is not None and private.range is not None:
+        Schema({private.target: private.range}).table(rows, ids)
     return RunData(
         X_private=schema.transform(rows),
         y_private=_declared(rows.texts(private.column), private)

@@ -26,10 +26,11 @@ from tutelage.mechanisms import NoisySum
 from tutelage.methods.additive_mean import STEPS, AdditiveMean
 from tutelage.methods.requests import Public
 from tutelage.noise import NoiseSource
+from tutelage.partition import canonical_ids
 from tutelage.preflight import Given
 from tutelage.reporting import PrivacyCard
 from tutelage.reporting.record import Errors
-from tutelage.tables import NUMBER_TYPES, Table, as_table, column_array, require_type
+from tutelage.tables import NUMBER_TYPES, Table, as_table, column_array
 
 _NO_NUMBERS = "{} must hold a finite number in every row. Remove rows without one, or write it as a number."
 
@@ -61,10 +62,13 @@ class _OfNumbers(PATEClassifier):
         self._known = None
         table = as_table(X if isinstance(y, str) else {"y": y})
         if isinstance(y, str) and table is not None:
-            require_numbers(table, y)
             X = table  # read once
-        elif table is not None and table.type_of("y") not in NUMBER_TYPES:
+        if isinstance(y, np.ndarray | list) and table is not None and table.type_of("y") not in NUMBER_TYPES:
             raise InvalidDataError(_NO_NUMBERS.format("y"))
+        if not isinstance(y, np.ndarray | list) and table is not None:  # of a type that a reader chose
+            target: Any = self.classes
+            ids = table.column(entity_ids) if isinstance(entity_ids, str) else column_array(entity_ids)
+            Schema({y if isinstance(y, str) else "y": target}).table(table, None if ids is None else canonical_ids(ids))
         if y_public is not None:
             schema: Any = self.public
             targets, rows = _targets(X_public, y_public, "y_public"), schema.transform(dense_rows(X_public))
@@ -101,12 +105,6 @@ class _OfNumbers(PATEClassifier):
         declared = (*found.declared, (Schema({"target": ends}), Table("", {"target": labels})))
         compared = () if self._known else found.numbers  # bins have no units
         return replace(found, labels=labels, n_classes=1, numbers=compared, declared=declared)
-
-
-def require_numbers(table: Table, name: str) -> None:
-    """Refuse private targets of a type that one cell may have chosen."""
-    advice = f"Read the csv file with tutelage.tables.read_table(path), or '{name}' as numbers."
-    require_type(table, name, NUMBER_TYPES, "numbers in `target_range`", advice)
 
 
 def numbers_of(cells: Any, named: str = "y") -> FloatArray:

@@ -39,6 +39,7 @@ _MANY = 0.3  # of the cells of a column
 _DIGITS = 3  # that an end has by itself, of those of the width of its range
 _FEWEST_AT_LIMIT = 3  # rows with one number, which then tells of none of them
 LARGEST = 2**53  # whole numbers are floats, too
+_WHOLE = "whole numbers"
 _ADVICE = (
     "Read the csv file with tutelage.tables.read_table(path), which reads each cell by itself, or with this type, in "
     "pandas with read_csv(path, dtype={{'{}': '{}'}})."
@@ -57,8 +58,8 @@ class Schema(PublicFeatureMap):
     whose columns come in the order of `columns`. Each cell is read alone, so no cell can make another one mean
     something else. A number beyond the range goes into the bin at its end. A cell that is empty, no number, or not in
     the list of categories goes into the last bin of its column. Private columns of frames, Parquet files and arrays are
-    refused if one cell may have chosen their type: ranges take numbers; categories take text, or numbers or truth
-    values if all of them are.
+    refused if one cell may have chosen their type: ranges take whole numbers if both limits are whole, and floats
+    otherwise; categories take text, or numbers or truth values if all of them are.
 
     Parameters
     ----------
@@ -174,14 +175,15 @@ class Schema(PublicFeatureMap):
         All private rows that are read by a schema come through here. Columns are refused where one cell may have
         chosen how a reader took all others; text as a csv file has it is read cell by cell, and is not.
         """
-        found = as_table(X)
-        if found is None:
-            found = Table("", dict(zip(self.names, columns_of(X, self.names), strict=True)))
+        named = as_table(X)
+        found = Table("", dict(zip(self.names, columns_of(X, self.names), strict=True))) if named is None else named
         for name, column in self.columns.items():
             wanted, stated, dtype = _type_wanted(column)
-            require_type(found, name, wanted, f"{stated} in the schema", _ADVICE.format(name, dtype))
-            if name in found.columns:
-                _refuse_whole_floats(found, name, people)
+            if named is None and "float64" in wanted:  # all columns of a matrix have one type
+                wanted = NUMBER_TYPES
+            require_type(found, name, wanted, f"{stated} as declared", _ADVICE.format(name, dtype))
+            if named is not None and name in found.columns:
+                _refuse_chosen_floats(found, name, stated, people)
         return found
 
     def transform(self, X: Any) -> Matrix:
@@ -241,28 +243,36 @@ def _is_range(column: Sequence[Any]) -> bool:
 
 def _type_wanted(column: Sequence[Any]) -> tuple[Collection[str], str, str]:
     """Return the types that a private column may have, what they are called, and one of them in pandas."""
-    if _is_range(column) or all(is_number(one) and abs(float(one)) <= LARGEST for one in column):
-        return NUMBER_TYPES, "numbers", "Float64"
-    if all(by_value(one) in ("True", "False") for one in column):
+    if _is_range(column):
+        whole = all(isinstance(end, Integral) for end in column)
+    elif all(is_number(one) and spelled(float(one)) == one and abs(float(one)) <= LARGEST for one in column):
+        whole = all(float(one) % 1 == 0 for one in column)
+    elif all(by_value(one) in ("True", "False") for one in column):
         return {TRUTH_TYPE}, "truth values", "boolean"
-    return {TEXT_TYPE}, "text", "str"
+    else:
+        return {TEXT_TYPE}, "text", "str"
+    return ({"integer", "float64"}, _WHOLE, "Int64") if whole else ({"float64"}, "floats", "Float64")
 
 
-def _refuse_whole_floats(private: Table, name: str, people: npt.ArrayLike | None) -> None:
-    """Refuse floats that are perhaps the whole numbers of a file in which one person wrote a point.
+def _refuse_chosen_floats(private: Table, name: str, stated: str, people: npt.ArrayLike | None) -> None:
+    """Refuse floats that one cell may have made of the whole numbers of a file, or the other way round.
 
-    With ``na_values=[999]``, pandas reads the lines ``40`` and ``0999`` as 40 and 999, but ``40.0`` and ``0999`` as 40
-    and NaN; ``, 999`` behind a comma and a blank likewise. No cell has done so where no other is empty, or where two
-    people have fractions.
+    Without a fraction among its first rows, DuckDB rounds all later ones, and Polars can leave them out: so whole
+    numbers and fractions are two types. With ``na_values=[999]``, pandas reads the lines ``40`` and ``0999`` as 40 and
+    999, but ``40.0`` and ``0999`` as 40 and NaN; no cell has done so where no other is empty, or where two people have
+    fractions.
     """
-    if "float" not in private.type_of(name):
+    if private.type_of(name) != "float64":
         return
     numbers = _numbers(private.column(name))
+    if stated == _WHOLE and np.any(numbers % 1 != 0):  # empty ones too
+        how = "holds floats with fractions or empty cells, and was declared with whole numbers"
+        advice = "If fractions are meant, declare it with decimals, as [17.0, 90.0]. "
+        raise chosen_by_a_cell(private, name, how, advice + _ADVICE.format(name, "Int64"))
     ids = np.arange(len(numbers)) if people is None else np.asarray(people)
-    with_fraction = np.nan_to_num(numbers) % 1 != 0
     if len(ids) != len(numbers):
         return  # which is refused later
-    if np.isnan(numbers).any() and len(np.unique(ids[with_fraction])) < 2:
+    if np.isnan(numbers).any() and len(np.unique(ids[np.nan_to_num(numbers) % 1 != 0])) < 2:
         how = "holds floats, of which some are empty and all others whole"
         raise chosen_by_a_cell(private, name, how, _ADVICE.format(name, "Int64"))
 
