@@ -450,7 +450,7 @@ def test_a_draw_with_too_many_answers_is_paid_and_not_drawn_again_for_free(monke
     monkeypatch.setattr(GNMax, "release", one_too_many)
     session = LabelingSession(VOTES, GNMax(40.0), Ledger.in_memory(epsilon=5.0, delta=1e-5, unit=ONE_TEACHER))
     for _ in range(2):
-        with pytest.raises(LedgerError, match="another number of answers"):
+        with pytest.raises(LedgerError, match="wrong number of answers"):
             session.ask(ROWS)
         spent.append(session.ledger.state().spent)
     assert 0 < spent[1] < spent[2]

@@ -500,8 +500,8 @@ def card_with_seconds(*given, made=cli_run.card_of):
     return replace(made(*given), created=releases._now().isoformat(timespec="seconds"))
 
 
-def bind_if_changed(ledger, digest, *, changed=False, bind=Ledger.bind):
-    return None if ledger.is_of(digest) else bind(ledger, digest, changed=changed)
+def bind_if_changed(ledger, digest, *, changed=False, people=(), bind=Ledger.bind):
+    return None if ledger.is_of(digest) else bind(ledger, digest, changed=changed, people=people)
 
 
 INIT = "init --private private.csv --person patient --label ill --public public.csv --goal accuracy --epsilon 1"
@@ -603,7 +603,9 @@ def test_a_long_campaign_does_not_depend_on_one_person_but_through_noise(world, 
         world.begin(recording=number == 0)
         shards = Shards.of_single_people(len(X[kept]), np.array(names)[kept])
         people = NearestQueries(cap=3).fit(X[kept], y[kept], shards, n_classes=2)
-        ledger = Ledger.create(tmp_path / f"{number}.ledger", epsilon=50.0, delta=1e-5, unit=people.unit)
+        folder = tmp_path / str(number)  # in one folder, ledgers of the same keys would be copies
+        folder.mkdir()
+        ledger = Ledger.create(folder / "a.ledger", epsilon=50.0, delta=1e-5, unit=people.unit)
         session, released = LabelingSession(people, CappedGNMax(20.0, 3), ledger), []
         for first in range(0, 60, 12):
             release = session.ask(X[first : first + 12])

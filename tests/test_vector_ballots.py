@@ -222,7 +222,7 @@ def test_least_noise_is_the_smallest_to_five_digits():
         assert least <= found < least * 1.0001
         assert float(f"{found:.5g}") == found
     assert least_noise(lambda noise: 12.34567 / noise) == pytest.approx(12.346, rel=1e-9)
-    with pytest.raises(InvalidParameterError, match="too small"):
+    with pytest.raises(InvalidParameterError, match="No amount of noise"):
         least_noise(lambda _: 1.1)
 
 
