@@ -148,6 +148,25 @@ def test_no_ledger_gets_the_name_of_a_file_that_goes_with_another(end, original,
         assert "belong to other ledgers" in refusal(called("ledger", *arguments, cwd=tmp_path), 1)
     spend(original)
     assert not (tmp_path / name).exists()
+    shutil.copy(tmp_path / "a.ledger", tmp_path / f"b{end}")
+    (tmp_path / "b.ledger").symlink_to(f"b{end}")
+    for copy in (f"b{end}", "b.ledger"):
+        with pytest.raises(LedgerStorageError, match="Rename the file"):
+            Ledger.open(tmp_path / copy)
+
+
+@pytest.mark.parametrize("replace", [os.replace, shutil.copy])
+def test_a_copy_that_takes_the_place_of_another_ledger_is_found(replace, original, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    Ledger.create(tmp_path / "b.ledger", epsilon=3.0, delta=1e-5, unit=UNIT)
+    spend(original)
+    replace(shutil.copy(tmp_path / "a.ledger", tmp_path / "elsewhere"), tmp_path / "b.ledger")
+    spend(Ledger.open(tmp_path / "b.ledger"))
+    with pytest.raises(LedgerMismatchError, match=r"b\.ledger is a copy of this ledger"):
+        spend(original)
+    (tmp_path / "b.ledger").unlink()
+    Ledger.create(tmp_path / "b.ledger", epsilon=3.0, delta=1e-5, unit=UNIT)
+    spend(original)
 
 
 def test_no_ledger_is_made_beside_the_journal_of_an_earlier_one(tmp_path):
@@ -184,10 +203,10 @@ def test_a_draw_looks_only_at_files_that_are_new_in_a_folder_of_many(original, t
 
 
 def test_a_ledger_in_a_folder_that_cannot_be_listed_is_used(original, tmp_path, monkeypatch):
-    def refuse(folder: object) -> list[str]:
+    def refuse(folder: object) -> None:
         raise PermissionError(folder)
 
-    monkeypatch.setattr(search.os, "listdir", refuse)
+    monkeypatch.setattr(search.os, "scandir", refuse)
     before = original.state().spent
     spend(original)
     assert original.state().spent > before

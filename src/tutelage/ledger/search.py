@@ -39,15 +39,19 @@ def ledgers_near(file: Path) -> list[Path]:
     return [path for path in _ledgers_of(_all_near(file)) if path != file]
 
 
-def _all_near(file: Path) -> set[str]:
-    return _all_in(file.parent) | (_all_in(file.parent.parent) if file.name == NAME_AT_HOME else set())
+def _all_near(file: Path) -> dict[str, tuple[int, ...]]:
+    return _all_in(file.parent) | (_all_in(file.parent.parent) if file.name == NAME_AT_HOME else {})
 
 
-def _all_in(folder: Path) -> set[str]:
-    """Return the paths of all that is in a folder, as texts, which is faster where there are thousands."""
-    with suppress(OSError):  # it is not there, or may not be listed
-        return {f"{folder}/{name}" for name in os.listdir(folder)}  # noqa: PTH208
-    return set()
+def _all_in(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Return the paths of all that is in a folder, and of each what is another if it is replaced or written to."""
+    found = dict[str, tuple[int, ...]]()
+    with suppress(OSError), os.scandir(folder) as entries:  # it is not there, or may not be listed
+        for entry in entries:
+            with suppress(OSError):  # a link that leads nowhere
+                state = entry.stat()
+                found[entry.path] = state.st_dev, state.st_ino, state.st_ctime_ns
+    return found
 
 
 def _ledgers_of(paths: Collection[str]) -> list[Path]:
@@ -77,8 +81,8 @@ class Copies:
         self.newest = dict[Path | None, Entry]()  # entry of each, when it was looked at last
         self._file = file
         self._opening = opening
-        self._all = set[str]()  # that was near the file when copies were looked for
-        self._known = list[Store]()
+        self._all = dict[str, tuple[int, ...]]()  # that was near the file when copies were looked for
+        self._known = dict[Path, Store]()
 
     def look(self) -> None:
         """Look at the copies that there are now. Call it in no transaction: see `BriefLock`."""
@@ -86,14 +90,15 @@ class Copies:
         if self._file is None or not self._file.exists():
             return
         present = _all_near(self._file)
-        for path in _ledgers_of(present - self._all):
+        for path in _ledgers_of(dict(present.items() - self._all.items())):
+            self._known.pop(path, None)
             with suppress(LedgerStorageError, LedgerTamperedError):  # a damaged one, and not one that is locked
                 store = Store(path, timeout=_TIMEOUT, read_only=not os.access(path.parent, os.W_OK))
                 with store.transaction() as read:
                     if path != self._file and read.opening() == self._opening:
-                        self._known.append(store)
+                        self._known[path] = store
         self._all = present
-        for store in self._known:
+        for store in self._known.values():
             with suppress(LedgerMissingError), store.transaction() as read:
                 self.newest[store.path] = read.last()
 

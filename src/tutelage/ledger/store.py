@@ -358,6 +358,7 @@ class Store:
                 check_locks(self.file.parent)
             with explained(path, timeout):
                 self._check_header()
+            _require_name(self.file)  # the search for copies leaves out what has no name of a ledger
 
     @classmethod
     def create(cls, path: Path | None, first: Entry, key: bytes, *, timeout: float) -> "Store":
@@ -493,11 +494,11 @@ def is_beside_ledger(name: str) -> bool:
 
 
 def _require_name(path: Path) -> None:
-    """Refuse the name of a new ledger that is that of a file beside another, or beside which such files lie."""
+    """Refuse the name of a ledger that is that of a file beside another, or, of a new one, beside which these lie."""
     if is_beside_ledger(path.name):
         raise LedgerStorageError(
             f"{path} cannot be the name of a ledger, because files with such names belong to other ledgers and are "
-            "removed with them. Name another file, such as one that ends with .ledger."
+            "removed with them. Rename the file, or name another, such as one that ends with .ledger."
         )
     left = [file for file in (f"{path}{end}" for end in OF_LEDGERS[:3]) if os.path.lexists(file)]
     if left and not os.path.lexists(path):  # SQLite would take it for the new ledger's own
