@@ -438,6 +438,30 @@ def test_ends_and_lists_that_are_read_off_private_rows_are_told_from_public_ones
     assert (found in told["x"]) if found else not told
 
 
+@pytest.mark.parametrize(("column", "found"), [
+    ((10000, 987654), EXACT), ((10000, 90000), ""), ((20000.0, 100000), ""), ((20125.5, 90000), ""),
+    (["a", "b", "bishop"], ALONE), (["a", "b", "z", "bishop"], ALONE), (["a", "b", "z"], ""), (["b", "c"], ""),
+    (["a", "c"], ""),
+])  # fmt: skip
+def test_what_is_not_in_the_public_rows_that_proposed_a_schema_may_be_read_off_private_ones(column, found):
+    cells = [20125.5, *range(20200, 20300), 987654] if isinstance(column, tuple) else [*"aabb" * 9, "c", "bishop"]
+    public = [20125.5, 30000.0, 90000.0] if isinstance(column, tuple) else ["a", "b", "z", "c"]
+    schema = Schema({"x": column}).proposed(Table("census.csv", {"x": np.array(public, dtype=object)}))
+    told = schema.read_off(Table("", {"x": np.array(cells, dtype=object)}), np.arange(len(cells)))
+    assert (found in told["x"]) if found else not told
+    is_proposed = all(one in public for one in column)
+    assert schema.origin.endswith("as census.csv proposed them, or corrected" if is_proposed else "owner declared them")
+
+
+def test_a_file_of_public_rows_does_not_keep_a_schema_from_being_compared_with_private_rows():
+    private = rows(300, 1).assign(dose=np.r_[np.random.default_rng(3).uniform(0.1, 0.8, 299), 0.98765])
+    census = Table("census.csv", {"dose": np.array([0.1, 0.9] * 20)})
+    schema = Schema({"dose": (0.1, 0.98765)}).proposed(census)
+    model: Any = PATEClassifier(public=schema, classes=["no", "yes"], unit="row", epsilon=1.0)
+    with pytest.raises(PreflightError, match="'dose' has an end that equals a private extreme"):
+        model.check(private, "ill")
+
+
 def test_a_category_of_one_person_with_several_rows_is_of_one_person():
     jobs = Table("", {"job": np.array(["cook"] * 30 + ["nurse"] * 5, dtype=object)})
     schema, people = Schema({"job": ["cook", "nurse"]}), [*range(30), *[30] * 5]
@@ -774,7 +798,7 @@ def test_changed_rows_that_did_not_vote_are_said_to_be_unused(folder, called):
     smokers = np.random.default_rng(8).choice(["no", "yes"], 300).tolist()
     write_rows(folder / "private.csv", 300, 9, extra={"smoker": smokers, "patient": PEOPLE})
     again = called("run", "config.toml", "--overwrite", "--data-changed", "--json", cwd=folder)
-    assert "Rows that changed or are new were not used: an earlier run released the same" in again.stderr
+    assert "Rows that changed or are new were not used: an earlier run made the same" in again.stderr
     assert (folder / "out" / "labels.csv").read_text() == labels
     configure(folder, ROOM, ("queries = 40", "queries = 50"), private='unit = "row"')
     more = called("run", "config.toml", "--overwrite", "--data-changed", cwd=folder)

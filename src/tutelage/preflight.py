@@ -111,8 +111,7 @@ class Given:
         people = np.unique(ids, return_inverse=True)[1]
         found = dict[str, str]()
         for schema, rows in self.declared:
-            if not schema.proposed_by.columns:
-                found |= schema.read_off(rows, people)
+            found |= schema.read_off(rows, people)
         if found:
             differences = _first_of([f"'{name}' {how}" for name, how in found.items()], "; ")
             yield (

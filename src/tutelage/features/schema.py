@@ -117,10 +117,17 @@ class Schema(PublicFeatureMap):
     @property
     def origin(self) -> str:
         """Where its ranges and categories come from, for a card."""
-        if self not in _PROPOSED_BY:
+        if not all(self._proposed_ones(name).all() for name in self.names):
             return "ranges and categories as the data set owner declared them"
         name = self.proposed_by.source or "rows that the data set owner called public"
         return f"ranges and categories as {name} proposed them, or corrected"
+
+    def _proposed_ones(self, name: str) -> npt.NDArray[np.bool_]:
+        """Return which ends or categories of a column are in the public rows that proposed it."""
+        column, cells = self.columns[name], self.proposed_by.columns.get(name, np.empty(0))
+        if _is_range(column):
+            return np.isin(np.array(column, np.float64), _numbers(cells))
+        return np.isin(np.arange(len(column)), _bin_of(cells, column))
 
     def __sklearn_clone__(self) -> Self:
         return self  # nothing changes it, and it keeps its origin
@@ -205,21 +212,26 @@ class Schema(PublicFeatureMap):
     def read_off(self, rows: Table, people: IntArray) -> dict[str, str]:
         """Return how columns seem to be read off private rows, by name: for the owner of these alone.
 
-        `people` says whose row it is, from 0 on.
+        `people` says whose row it is, from 0 on. What public rows proposed is read off these.
         """
         found = dict[str, str]()
         for name, column, cells in zip(self.names, self.columns.values(), self.values(rows).T, strict=True):
+            is_proposed = self._proposed_ones(name)
             if _is_range(column):
                 digits = _DIGITS - 1 - floor(log10(column[1] - column[0]))
-                for end, among in zip(map(float, column), (np.fmin, np.fmax), strict=True):
+                for end, among, known in zip(map(float, column), (np.fmin, np.fmax), is_proposed, strict=True):
                     extreme = float(among.reduce(cells))
                     is_equal = round(end, digits) != end and round(end, digits + 1) == round(extreme, digits + 1)
-                    if is_equal and np.sum(cells == extreme) < _FEWEST_AT_LIMIT:
+                    if not known and is_equal and np.sum(cells == extreme) < _FEWEST_AT_LIMIT:
                         found[name] = "has an end that equals a private extreme to more than three digits"
             else:
                 of_people = np.unique(cells.astype(np.int64) * len(people) + people) // len(people)
-                if np.bincount(of_people, minlength=len(column))[: len(column)].min() == 1:
-                    found[name] = "lists only values that somebody has, and one that only one person has"
+                counts = np.bincount(of_people, minlength=len(column))[: len(column)][~is_proposed]
+                if len(counts) and counts.min() == 1:
+                    found[name] = (
+                        "lists only values that somebody has, and one that only one person has, beside any that "
+                        "public rows proposed"
+                    )
         return found
 
     def beyond(self, columns: Mapping[str, Cells]) -> dict[str, str]:
