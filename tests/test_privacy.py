@@ -62,6 +62,17 @@ def test_a_public_epsilon_prints_in_one_short_line():
     seeded = PublicEpsilon(1.5, 1e-6, ONE_TEACHER, "a theorem", simulated=True)
     assert repr(seeded) == "1.5 (δ = 1e-06) (simulated noise: not private)"
     assert f"{PublicEpsilon(1.001, 1e-5, ONE_TEACHER, 'a theorem'):.2f}" == "1.01"
+    assert str(PublicEpsilon(0.3, 1.2345649e-5, ONE_TEACHER, "a theorem")) == "ε = 0.3 at δ = 1.23457e-05"
+
+
+@pytest.mark.parametrize(("spec", "printed"), [
+    (",.2f", "1,234.57"), (".1%", "123456.2%"), ("*>10.2f", "***1234.57"), ("n", "1234.57"),
+    ("_.0f", "1_235"), ("%", "123456.123400%"), ("9<9.1f", "1234.6999"), (".3", "1.24e+03"),
+    ("", "ε = 1234.5613 at δ = 1e-05"),
+])  # fmt: skip
+def test_every_format_of_floats_prints_a_public_epsilon_upward(spec, printed):
+    assert format(PublicEpsilon(1234.561234, 1e-5, ONE_TEACHER, "a theorem"), spec) == printed
+    assert float(format(PublicEpsilon(1.2341e300, 1e-5, ONE_TEACHER, "a theorem"), ".4g")) == 1.235e300
 
 
 def said(check, *arguments: object) -> str:

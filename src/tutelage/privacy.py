@@ -6,6 +6,7 @@ another rises by one, or a ballot turns from or into an abstention and one count
 """
 
 import math
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, NoReturn, Self, TypeVar, final
@@ -14,7 +15,7 @@ from tutelage._internal.html import fragment
 from tutelage._internal.typing import NeverPickled
 from tutelage.exceptions import InvalidDataError, NotPublishableError
 
-_MOST_DIGITS = 15  # behind the point or before it, of an ε that is printed
+_DIGITS = re.compile(r"(\.\d+)?[,_]?([eEfFgG%]?)$")  # precision and type, in a format of floats
 _TAINT = " (simulated noise: not private)"
 ROW = "row"  # name of the unit where each row is protected alone
 KEY = "neighboring"  # of a relation in every file
@@ -100,7 +101,9 @@ _HIDDEN = "depends on the private votes; `.reveal()` opens it for the data set o
 class PublicEpsilon:
     """An (ε, δ) guarantee that may be published: computed from public parameters, or tested.
 
-    It compares like the number ε, `float` returns that number, and all printed forms are rounded upward.
+    `str`, `repr`, and `format` with any format of floats round ε and δ upward. `float` returns the number ε, which
+    ``<``, ``<=``, ``>`` and ``>=`` compare; so ``"%.2f" % epsilon`` and `round` of that number may round downward.
+    ``==`` compares all fields, and is never true of a plain number.
 
     Parameters
     ----------
@@ -130,18 +133,15 @@ class PublicEpsilon:
     output_dependent: bool = False
 
     def __str__(self) -> str:
-        return f"ε = {round_up(self.epsilon)} at δ = {self.delta:g}{_TAINT * self.simulated}"
+        return f"ε = {round_up(self.epsilon)} at δ = {printed_up(self.delta)}{_TAINT * self.simulated}"
 
     def __repr__(self) -> str:
-        return f"{round_up(self.epsilon)} (δ = {self.delta:g}){_TAINT * self.simulated}"
+        return f"{round_up(self.epsilon)} (δ = {printed_up(self.delta)}){_TAINT * self.simulated}"
 
     def __format__(self, format_spec: str) -> str:
         if not format_spec:
             return str(self)
-        texts = (
-            format(round_up(self.epsilon, digits), format_spec) for digits in range(_MOST_DIGITS, -_MOST_DIGITS, -1)
-        )
-        return next(text for text in texts if float(text) >= self.epsilon)
+        return printed_up(self.epsilon, format_spec)
 
     def __float__(self) -> float:
         return self.epsilon
@@ -201,7 +201,7 @@ class PrivateEpsilon(NeverPickled):
         return self._order
 
     def __repr__(self) -> str:
-        return f"PrivateEpsilon(<{_HIDDEN}>, delta={self.delta:g}, method={self.method!r})"
+        return f"PrivateEpsilon(<{_HIDDEN}>, delta={printed_up(self.delta)}, method={self.method!r})"
 
     def __format__(self, format_spec: str) -> str:
         if format_spec:
@@ -234,3 +234,15 @@ def round_up(value: float, digits: int = 4) -> float:
         return value
     scaled = math.ceil(value * 10**digits) / 10**digits
     return scaled if scaled >= value else math.nextafter(scaled, math.inf)
+
+
+def printed_up(value: float, spec: str = "g") -> str:
+    """Return `value` in a format of floats, so that what is printed is no less."""
+    if not math.isfinite(100 * value):  # which percent would print
+        return format(math.inf, spec)
+    digits = "".join(_DIGITS.findall(spec.replace("n", "g"))[0])  # n is g as a language writes it
+    above, step = value, math.ulp(value)
+    while float(format(above, digits).replace("%", "e-2")) < value:
+        above = value + step
+        step *= 2
+    return format(above, spec)
