@@ -411,7 +411,7 @@ def test_an_id_of_nobody_withdraws_only_if_that_is_said(release, called, path):
     assert "1 were" not in gone.stdout
     before = Ledger.open(path).state()
     for attempt in (lambda: Ledger.open(path).withdraw([GONE, "patient-1T"]), lambda: Ledger.open(path).withdraw([5])):
-        with pytest.raises(InvalidDataError, match=r"and 1 of \d are not, so nobody was withdrawn") as error:
+        with pytest.raises(InvalidDataError, match=r"and 1 of \d are not, so no person was withdrawn") as error:
             attempt()
         assert "1T" not in str(error.value)
     mistaken = called("ledger", "withdraw", path, "--id", "patient-1T")

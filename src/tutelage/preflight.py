@@ -155,13 +155,13 @@ def told_of_columns(given: Given) -> list[str]:
 
 
 def few_take_part(taking_part: npt.NDArray[np.bool_], mechanism: Any, release: str | None) -> str | None:
-    """Return a reason not to begin a release with a name, if nearly nobody has budget for it; for the owner only."""
+    """Return a reason not to begin a release with a name, if hardly anybody has budget for it; for the owner only."""
     noise = noise_of(mechanism, None, 0.0)
     if noise is None or taking_part.all() or np.count_nonzero(taking_part) >= _FEWEST_PER_NOISE * noise:
         return None
     return (
         f"Too few people take part in {release}: the budget of the others is spent, and those who are new are hardly "
-        "more than the noise. What it takes of their budget would be lost. Wait until more people have come, or raise "
+        "more than the noise. Their budget would be spent for nothing. Wait until more people have come, or raise "
         "the budget with `tutelage ledger raise`."
     )
 

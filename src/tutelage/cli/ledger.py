@@ -191,7 +191,10 @@ def withdraw(
     for day in kept.withdraw(person, unknown=yes):
         say(f"Withdrawn since {day}.", err=True)
     if known is None:
-        say("This ledger cannot tell who was in its releases. Check the ids: a wrong one leaves nobody out.", err=True)
+        say(
+            "This ledger cannot tell who was in its releases. Check the ids: a wrong one has no effect.",
+            err=True,
+        )
     else:
         say(f"Of {len(known):,} ids, {known.sum():,} were in its releases.", err=True)
     say(f"{file}: these people are left out from now on. Earlier releases stay spent. Back up the ledger now.")

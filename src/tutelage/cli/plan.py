@@ -28,7 +28,7 @@ from tutelage.tables import TABLE_FILES, read_table
 
 _FILES = ("plan.json", "plan.html")
 _KIND, _ANOTHER = "plan", "name another folder with --output"
-_INFEASIBLE, _UNDECIDED = 3, 4  # exit codes: the target is not expected to be reached, or nobody can tell
+_INFEASIBLE, _UNDECIDED = 3, 4  # exit codes: the target is not expected to be reached, or trials cannot tell
 _BY_SCHEMA = (
     "A plan tries methods on labeled public rows, and a schema has none. With a schema there is one method and nothing "
     "to plan: start `tutelage run` straight away, without [method]."

@@ -93,7 +93,7 @@ def interruption_says(what: str) -> Iterator[None]:
 
 
 def confirmed(question: str, *, default: bool) -> bool:
-    """Return whether the user says yes at the terminal; without one, nobody does."""
+    """Return whether the user says yes at the terminal; without one, return False."""
     if sys.stdin is None or not sys.stdin.isatty():
         return False
     try:

@@ -590,7 +590,7 @@ def _validated(validate: Callable[..., Any], *, allow_nan: bool) -> Any:
             checked = validate(ensure_all_finite="allow-nan" if allow_nan else True, dtype=np.float64)
     except ValueError as error:
         complaint = str(error)
-    except TypeError:  # of a cell that is no number
+    except TypeError:  # of a cell that cannot be a number
         complaint = "could not convert"
     except OverflowError:  # of a whole number beyond all floats
         complaint = "Input X contains infinity"

@@ -1,4 +1,4 @@
-"""What a ledger needs of its disk: exclusive locks, room for the labels of reserved queries, and a held folder."""
+"""The disk of a ledger: exclusive locks, room for the labels of reserved queries, and a held folder."""
 
 import errno
 import fcntl
@@ -116,8 +116,8 @@ class Room:
 def held_folder(folder: Path, unfinished: str) -> Generator[None]:
     """Hold a folder while something is made in it, so that other processes that make something there wait.
 
-    What matches the pattern `unfinished` is removed first, because the process that was making it is dead. A disk that
-    cannot lock folders is not held, and nothing is removed there.
+    Files that match the pattern `unfinished` are removed first, because the process that made them is dead. A disk
+    that cannot lock folders is not held, and nothing is removed there.
     """
     with ExitStack() as held:
         with suppress(OSError):

@@ -417,9 +417,9 @@ class Ledger:
         Parameters
         ----------
         ids : array of shape (people,) of integers or strings
-            Who withdraws, by the ids that `entity_ids` of a fit holds.
+            Ids of the people who withdraw, as in `entity_ids` of a fit.
         unknown : bool
-            Whether ids are taken that were in no release, as of people who may come later. A ledger that knows nobody
+            Whether ids are taken that were in no release, as of people who may come later. A ledger that knows no ids
             takes all.
 
         Returns
@@ -434,7 +434,7 @@ class Ledger:
             if known and strange and not unknown:
                 raise InvalidDataError(
                     f"`ids` must be of people in the releases of the ledger, and {strange:,} of {len(people):,} are "
-                    "not, so nobody was withdrawn. Correct them; if they are of people who may come later, pass "
+                    "not, so no person was withdrawn. Correct them; if they are of people who may come later, pass "
                     "`unknown=True`, or --yes on the command line."
                 )
             write.withdraw(people, today())

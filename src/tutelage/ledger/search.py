@@ -1,7 +1,7 @@
 """Search for ledgers: all in a folder, in the homes of hospitals in it too, whatever their names; and copies of one.
 
 Copies have the same first entry, which holds a commitment to a key of its own. A copy whose newest entry is an entry of
-the ledger says nothing that the ledger does not. Otherwise one of them was used without the other, and what both spent
+the ledger adds nothing to the ledger. Otherwise one of them was used without the other, and what both spent
 is in neither: no two reservations are the same entry, even of the same release.
 """
 
