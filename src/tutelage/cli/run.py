@@ -47,7 +47,7 @@ from tutelage.exceptions import (
 )
 from tutelage.methods import Sizes
 from tutelage.partition import canonical_ids
-from tutelage.privacy import ONE_TEACHER, round_up
+from tutelage.privacy import ONE_TEACHER, printed_up, round_up
 from tutelage.published import Judged, card_of, joined, objectionable, public_number_of_people, write_results
 from tutelage.publishing import Proposal
 from tutelage.publishing.proof import claim_of
@@ -319,7 +319,7 @@ def _print_summary(settings: RunConfig, model: Any, card: PrivacyCard) -> None:
         row("tested ε to publish beside it (these labels)", f"{round_up(card.sanitised.epsilon):.4f}")
     elif settings.privacy.proposal is not None:
         row("tested ε", "none: the test failed, or the proposal is not smaller")
-    row("δ", f"{card.epsilon.delta:g}")
+    row("δ", printed_up(card.epsilon.delta))
     spent = card.budget["spent"]
     # A test of a proposal came after the labels, and so may releases of other processes have, which are not of this.
     charges = model.open_ledger_.history().charges

@@ -47,7 +47,7 @@ from tutelage.methods import Method, Public, Sizes
 from tutelage.methods.requests import Outcome
 from tutelage.methods.shortcuts import DEFAULTS
 from tutelage.preflight import few_take_part
-from tutelage.privacy import ONE_TEACHER, PrivacyUnit, round_up
+from tutelage.privacy import ONE_TEACHER, PrivacyUnit, printed_up, round_up
 from tutelage.published import Judged, accuracy_by_class, card_of, joined, require_classes, write_results
 from tutelage.reporting import PrivacyCard
 from tutelage.reporting.record import Reached
@@ -763,7 +763,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
             unit, together = WITHOUT_LEDGER.total(delta)
             warnings.warn(
                 f"This is fit {earlier + 1} without a ledger in this process. If all of them used the same people, "
-                f"together they guarantee one {unit} ε = {_upward(together)} at δ = {delta:g}, and not the "
+                f"together they guarantee one {unit} ε = {_upward(together)} at δ = {printed_up(delta)}, and not the "
                 f"{_upward(self.epsilon_.epsilon)} of this fit alone. Give the fits one `ledger`, which limits what "
                 "they spend, or choose settings on public data (docs/pitfalls.md).",
                 RepeatedFitWarning,
@@ -775,7 +775,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         """Return what a fit says that continues a budget, of which there was so much before."""
         after = self.ledger_
         said = (
-            f"This fit continues a budget of ε = {_upward(after.budget)} at δ = {after.delta:g}: "
+            f"This fit continues a budget of ε = {_upward(after.budget)} at δ = {printed_up(after.delta)}: "
             f"{_upward(before.spent)} was spent before it, {_upward(self.release_.cost)} by it, and "
             f"{-round_up(-after.remaining) + 0.0:.12g} remains."
         )

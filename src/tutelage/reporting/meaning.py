@@ -3,7 +3,7 @@
 import math
 from typing import NamedTuple
 
-from tutelage.privacy import PublicEpsilon, round_up
+from tutelage.privacy import PublicEpsilon, printed_up, round_up
 
 _BEYOND_WORDS = 0.9995  # of 100 guesses, all but a twentieth of one
 _WHOLE_NUMBERS = 0.99  # up to here, a bound is read aloud as a whole number of 100
@@ -41,7 +41,7 @@ def strength(epsilon: float, delta: float) -> str:
 
 def claim(epsilon: PublicEpsilon) -> str:
     """Return an ε with its δ, rounded upward."""
-    return f"ε = {round_up(epsilon.epsilon)} at δ = {epsilon.delta:.10g}"
+    return f"ε = {round_up(epsilon.epsilon)} at δ = {printed_up(epsilon.delta, '.10g')}"
 
 
 def cases(epsilon: PublicEpsilon) -> str:
