@@ -10,16 +10,21 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from conftest import REPOSITORY
 from parties import free_ports
 from processes import until
 from test_cli import refusal, succeeded, tutelage
+from tutelage.cli.consortium import rows_of
 from tutelage.cli.terms import TermsFile
+from tutelage.exceptions import InvalidDataError
 from tutelage.federation import Consortium, Home, Mailbox
 from tutelage.federation.invites import Invite, Place
 from tutelage.federation.serving import taken_from
@@ -113,6 +118,7 @@ def test_new_writes_an_invite_for_each_member_and_a_ledger_for_the_coordinator(f
 @pytest.mark.parametrize(("change", "why"), [
     (("quorum = 2", "quorum = 4"), "`quorum` of Consortium must be at most 3"),
     (('["young", "old"]', '["young"]'), "`classes` in the terms must be"),
+    (('["young", "old"]', '["1", "01"]'), "`classes` of Consortium must be 2 to"),
     (("hospital-2 = 300", "hospital-2 = 0"), "`hospital-2` in .hospitals. must be"),
     (("left = ", "hospital-0 = "), "may have the same name"),
     (('unit = "patient"', ""), "needs `unit`"),
@@ -228,7 +234,7 @@ def wrong(kind: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("kind", "why"), [
-    ("another column", "has no column age. It has years, ward, outcome, patient"),
+    ("another column", "own.csv has no column 'age'. Is its first line a header?"),
     ("another scale", "other units or codes than the terms: 'age'"),
     ("other codes", "other units or codes than the terms: 'ward'"),
     ("other classes", "--label must name a column with the classes young, old"),
@@ -239,7 +245,28 @@ def test_a_table_that_cannot_be_what_the_terms_are_about_is_refused(kind, why, f
     path = write(folder / "own.csv", wrong(kind))
     said = refused("join", invite(folder, "hospital-0"), "--home", folder / "hospital-0", *table_of(path))
     assert why in said
+    assert "years" not in said  # without a header, it would be a person's cell
     assert not (folder / "hospital-0").exists()
+
+
+def test_no_cell_chooses_whether_the_rows_of_others_are_left_out(tmp_path):
+    terms: Any = SimpleNamespace(classes=("True", "False"))
+    ids, labels = [f"11010119900307120{place}" for place in range(4)], ["True", "TRUE", "false", "unknown"]
+    rows = [{"ill": label, "person": one} for label, one in zip(labels, ids, strict=True)]
+    path = write(tmp_path / "own.csv", [*rows, {"ill": "true", "person": ""}])
+    _, found, people = rows_of(terms, path, "person", "ill")
+    assert (found.tolist(), people.tolist()) == ([0, 0, 1], ids[:3])
+    stored = tmp_path / "own.parquet"
+    for columns, why in (
+        ({"ill": labels, "person": ids}, "Column 'ill' of own.parquet is text in the private rows and truth values"),
+        ({"ill": [True] * 4, "person": [*map(float, ids)]}, "An id in 'person' of own.parquet is of type float"),
+    ):
+        parquet.write_table(pa.table(columns), stored)
+        with pytest.raises(InvalidDataError, match=why):
+            rows_of(terms, stored, "person", "ill")
+    parquet.write_table(pa.table({"ill": [True, None, False], "person": [7, 8, None]}), stored)
+    _, found, people = rows_of(terms, stored, "person", "ill")
+    assert (found.tolist(), people.tolist()) == ([0], ["7"])
 
 
 def test_a_hospital_is_told_where_the_schema_seems_to_be_read_off_its_rows(folder):

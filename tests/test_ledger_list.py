@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,6 +83,25 @@ def test_people_who_are_in_several_are_counted_for_the_owner_alone_and_their_eps
     assert told.stdout == public.replace(public.splitlines()[-1] + "\n", "")
     as_json = tutelage(*asked, "--json", cwd=kept)
     assert (as_json.stdout, as_json.stderr) == (listed(kept, "--json"), told.stderr)
+
+
+@pytest.mark.parametrize("named", [(True, False, True), (False, True), (True, None)])
+def test_nobody_is_a_stranger_once_a_release_gave_no_ids(named, tmp_path, called):
+    path, some, event = tmp_path / "a.ledger", ["1", "2"], EVENTS[2]
+    ledger = Ledger.create(path, epsilon=10.0, delta=1e-5, unit=UNIT)
+    for ids in named:
+        one = ledger.for_release()
+        if ids is not None:
+            people = some if ids else [*some, "3"]
+            one.bind(RunningDigest().add_people(people).digest(), changed=True, people=people if ids else ())
+        one.reserve(event, 1)
+    read: Any = Ledger.open(path, read_only=True)
+    assert read.knows(["3"]) is None
+    assert read.knows(["1", "3"]).tolist() == [True, False]
+    assert not read.names_all()
+    gone = called("ledger", "withdraw", path, "--id", "1", "--id", "3")
+    assert (gone.returncode, "Of 2 ids, at least 1 were in its releases." in gone.stderr) == (0, True)
+    Ledger.open(path).verify()
 
 
 def test_an_unused_backup_is_no_second_budget_of_its_people(kept):

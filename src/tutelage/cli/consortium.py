@@ -18,9 +18,11 @@ from typer import Abort, Argument, Exit, Option, colors, confirm
 
 from tutelage._internal.bars import Bar, Bars
 from tutelage.cli.settings import read_settings
+from tutelage.cli.sources import ids_in
 from tutelage.cli.terms import TermsFile
 from tutelage.cli.text import AsJson, Html, interruption_says, plain_console, print_json, say, verb_group, write_page
 from tutelage.exceptions import ConfigError, InvalidDataError
+from tutelage.features.schema import code_by_value, type_wanted
 from tutelage.federation import Aggregator, Consortium, Home, Identity, Mailbox, Role
 from tutelage.federation.documents import listed
 from tutelage.federation.earlier import earlier_budgets
@@ -36,7 +38,7 @@ from tutelage.privacy import NeighboringRelation
 from tutelage.reporting.lints import is_worth
 from tutelage.reporting.render import counted
 from tutelage.students.store import write_student
-from tutelage.tables import read_table
+from tutelage.tables import by_value, read_table, require_type
 
 _LEDGER, _MAIL, _INVITES, _KIT, _KITS, _RELEASES = "ledger", "mail", "invites", "kit", "kits", "releases"
 _OFTEN, _AFTER_FAULT = 0.3, 2.0  # seconds between two looks into the mailbox, and before it is carried again
@@ -336,10 +338,8 @@ def _checked_table(
     The second result is the canonical id of each person; without ids, the path of the table stands for all.
     """
     table, schema = read_table(data), terms.sums().schema
-    if missing := [
-        name for name in (*schema.names, label, *([] if person is None else [person])) if name not in table.columns
-    ]:
-        raise InvalidDataError(f"{data.name} has no column {listed(missing)}. It has {listed([*table.columns])}.")
+    for name in filter(None, (*schema.names, label, person)):
+        table.column(name)  # refuses a missing one
     rows, labels, ids = rows_of(terms, data, person, label)
     schema.table(rows, ids)
     if beyond := schema.beyond({name: table.column(name) for name in schema.names}):
@@ -372,14 +372,15 @@ def _checked_table(
 
 def rows_of(terms: Consortium, data: Path, person: str | None, label: str) -> Rows:
     """Return the private rows, class indices and ids of a hospital; a row without class or id is left out."""
-    table, places = read_table(data), {text: place for place, text in enumerate(terms.classes)}
-    found = np.array([places.get(text, -1) for text in table.texts(label)])
-    # As texts, which no cell of a row can make fail: whether a hospital answers would tell of it.
-    ids = None if person is None else np.array(table.texts(person), dtype=object)
-    stay = np.flatnonzero(
-        (found >= 0) & (True if ids is None else np.array([bool(one.strip("\0").strip()) for one in ids]))
-    )
-    return table.take(stay), found[stay], None if ids is None else ids[stay]
+    table, places = read_table(data), code_by_value(terms.classes)
+    wanted, stated, _ = type_wanted(terms.classes)
+    require_type(table, label, wanted, f"{stated} in `classes` of the terms", "")
+    found = np.array([places.get(by_value(cell), -1) for cell in table.column(label).tolist()])
+    stay = found >= 0
+    if person is not None:
+        stay &= np.array([text.strip("\0").strip() != "" for text in table.texts(person)])
+    there = table.take(np.flatnonzero(stay))
+    return there, found[stay], ids_in(there, person)
 
 
 @contextmanager

@@ -196,7 +196,7 @@ def withdraw(
             err=True,
         )
     else:
-        say(f"Of {len(known):,} ids, {known.sum():,} were in its releases.", err=True)
+        say(f"Of {len(known):,} ids, {_least(kept)}{known.sum():,} were in its releases.", err=True)
     say(f"{file}: these people are left out from now on. Earlier releases stay spent. Back up the ledger now.")
 
 
@@ -309,6 +309,10 @@ def _claim(ledgers: list[Ledger]) -> str:
     return f"ε = {fsum(one.epsilon for one in ledgers):g} at δ = {fsum(one.delta for one in ledgers):g}"
 
 
+def _least(kept: Ledger) -> str:
+    return "" if kept.names_all() else "at least "
+
+
 def _tell_people(found: dict[str, Ledger], data: Path, column: str) -> None:
     """Print how many people of a table ledgers know and have in common; private."""
     from tutelage.cli.sources import ids_in
@@ -324,7 +328,7 @@ def _tell_people(found: dict[str, Ledger], data: Path, column: str) -> None:
             said = "Its releases had no names, or other people than this table."
             say(f"Not known: who is in {name}. {said}", err=True)
             continue
-        say(f"{known.sum():,} people of {data} are in {name}.", err=True)
+        say(f"{_least(one)}{known.sum():,} people of {data} are in {name}.", err=True)
         for place in np.flatnonzero(known):
             holders[place].append(name)
     together = Counter(tuple(names) for names in holders if len(names) > 1)

@@ -185,7 +185,7 @@ class Schema(PublicFeatureMap):
         named = as_table(X)
         found = Table("", dict(zip(self.names, columns_of(X, self.names), strict=True))) if named is None else named
         for name, column in self.columns.items():
-            wanted, stated, dtype = _type_wanted(column)
+            wanted, stated, dtype = type_wanted(column)
             if named is None and "float64" in wanted:  # all columns of a matrix have one type
                 wanted = NUMBER_TYPES
             require_type(found, name, wanted, f"{stated} as declared", _ADVICE.format(name, dtype))
@@ -253,7 +253,7 @@ def _is_range(column: Sequence[Any]) -> bool:
     return len(column) == 2 and all(isinstance(end, Real) and not isinstance(end, bool | np.bool_) for end in column)
 
 
-def _type_wanted(column: Sequence[Any]) -> tuple[Collection[str], str, str]:
+def type_wanted(column: Sequence[Any]) -> tuple[Collection[str], str, str]:
     """Return the types that a private column may have, what they are called, and one of them in pandas."""
     if _is_range(column):
         whole = all(isinstance(end, Integral) for end in column)

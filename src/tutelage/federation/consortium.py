@@ -30,6 +30,7 @@ from tutelage.ledger import Ledger
 from tutelage.ledger.ledger import Reservation
 from tutelage.mechanisms import ConfidentGNMax, GNMax, NoisySum
 from tutelage.privacy import ONE_ENTITY
+from tutelage.tables import by_value
 
 _MOST_CLASSES = 2**20
 
@@ -198,9 +199,10 @@ class Consortium(Terms):
             raise InvalidParameterError(
                 f"`colluding` of Consortium must be below `quorum`. Got {self.colluding} of {self.quorum}."
             )
-        if not 2 <= self.n_classes <= _MOST_CLASSES:
+        if not 2 <= len(set(map(by_value, self.classes))) == self.n_classes <= _MOST_CLASSES:
             raise InvalidParameterError(
-                f"`classes` of Consortium must be 2 to {_MOST_CLASSES} labels. Got {self.n_classes}."
+                f"`classes` of Consortium must be 2 to {_MOST_CLASSES} labels of different values. Got "
+                f"{self.n_classes}."
             )
         for role, least, most in (
             (Role.ENTITY, 2, len(self.members)),

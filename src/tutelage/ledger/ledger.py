@@ -74,6 +74,7 @@ _ROOM_PER_NUMBER = 2  # a noisy number is up to 20 digits, which may take the ro
 _HEAD = re.compile(r"[0-9a-fA-F]{64}")
 Labels = tuple[int, ...]
 DEFAULT_DELTA = 1e-5  # where neither a release nor a ledger says another one
+_UNNAMED = ""  # instead of an id, of which none is empty: the people of releases that gave none
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -419,8 +420,8 @@ class Ledger:
         ids : array of shape (people,) of integers or strings
             Ids of the people who withdraw, as in `entity_ids` of a fit.
         unknown : bool
-            Whether ids are taken that were in no release, as of people who may come later. A ledger that knows no ids
-            takes all.
+            Whether ids are taken that were in no release, as of people who may come later. A ledger that does not know
+            everybody (see `names_all`), as that of a hospital, takes all.
 
         Returns
         -------
@@ -431,7 +432,7 @@ class Ledger:
         with self.releasing(), self._held(write=True) as write:
             known = write.cohorts()
             strange = sum(one not in known for one in people)
-            if known and strange and not unknown:
+            if self._names_all(known) and strange and not unknown:
                 raise InvalidDataError(
                     f"`ids` must be of people in the releases of the ledger, and {strange:,} of {len(people):,} are "
                     "not, so no person was withdrawn. Correct them; if they are of people who may come later, pass "
@@ -529,13 +530,25 @@ class Ledger:
     def knows(self, people: Sequence[str]) -> npt.NDArray[np.bool_] | None:
         """Return which people, each given once by `canonical_ids`, were in its releases; None if unknown; private.
 
-        It knows everyone whose id was given. Otherwise, it can only tell if its people are exactly these.
+        It knows everyone whose id was given. Otherwise, it can only tell if its people are exactly these: unless it
+        `names_all`, others than those whom it finds may have been there too.
         """
         with self._held() as read:
             cohorts = read.cohorts()
-            if cohorts:
-                return np.array([cohort_key(self._key, person) in cohorts for person in people], dtype=bool)
-        return np.ones(len(people), dtype=bool) if self.is_of(RunningDigest().add_people(people).digest()) else None
+        found = np.array([cohort_key(self._key, person) in cohorts for person in people], dtype=bool)
+        if self._names_all(cohorts):
+            return found
+        if self.is_of(RunningDigest().add_people(people).digest()):
+            return np.ones(len(people), dtype=bool)
+        return found if found.any() else None
+
+    def names_all(self) -> bool:
+        """Return whether all releases gave the ids of their people, so that it knows who was in none."""
+        with self._held() as read:
+            return self._names_all(read.cohorts())
+
+    def _names_all(self, cohorts: Collection[bytes]) -> bool:
+        return bool(cohorts) and cohort_key(self._key, _UNNAMED) not in cohorts
 
     def _check_binding(self, read: Transaction, digest: bytes, *, changed: bool) -> None:
         known = read.checkpoint().fingerprint
@@ -575,6 +588,10 @@ class Ledger:
         if self._intent is not None and begins:
             about, noise = self._intent
             write.add(Kind.INTENDED, about=about, noise=noise, **named)
+        sums = write.checkpoint()
+        # Releases before gave no ids, or this one gives none.
+        if sums.accounts and self._arrivals is None and bool(self._people) != bool(sums.people):
+            write.add_people([cohort_key(self._key, _UNNAMED)], EVERYBODY)
         if self._digest is None or Kind.BOUND in write.kinds:
             return
         self._check_binding(write, self._digest, changed=self._changed)
