@@ -251,10 +251,14 @@ def test_a_table_that_cannot_be_what_the_terms_are_about_is_refused(kind, why, f
 
 def test_no_cell_chooses_whether_the_rows_of_others_are_left_out(tmp_path):
     terms: Any = SimpleNamespace(classes=("True", "False"))
+
+    def read(path: Path) -> Any:
+        return rows_of(terms, path, "person", "ill")
+
     ids, labels = [f"11010119900307120{place}" for place in range(4)], ["True", "TRUE", "false", "unknown"]
     rows = [{"ill": label, "person": one} for label, one in zip(labels, ids, strict=True)]
     path = write(tmp_path / "own.csv", [*rows, {"ill": "true", "person": ""}])
-    _, found, people = rows_of(terms, path, "person", "ill")
+    _, found, people = read(path)
     assert (found.tolist(), people.tolist()) == ([0, 0, 1], ids[:3])
     stored = tmp_path / "own.parquet"
     for columns, why in (
@@ -263,9 +267,9 @@ def test_no_cell_chooses_whether_the_rows_of_others_are_left_out(tmp_path):
     ):
         parquet.write_table(pa.table(columns), stored)
         with pytest.raises(InvalidDataError, match=why):
-            rows_of(terms, stored, "person", "ill")
+            read(stored)
     parquet.write_table(pa.table({"ill": [True, None, False], "person": [7, 8, None]}), stored)
-    _, found, people = rows_of(terms, stored, "person", "ill")
+    _, found, people = read(stored)
     assert (found.tolist(), people.tolist()) == ([0], ["7"])
 
 
