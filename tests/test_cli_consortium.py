@@ -196,7 +196,8 @@ def test_a_second_budget_of_the_same_people_is_told_of_and_refused(folder):
         invited = folder / "founded-again" / "invites" / "hospital-0.invite"
         return "join", invited, "--home", folder / home, *table_of(data), "--each-person-once", *more
 
-    assert Ledger.open(kept).knows(["p1", "stranger"]).tolist() == [True, False]  # before it cast anything
+    known: Any = Ledger.open(kept)
+    assert known.knows(["p1", "stranger"]).tolist() == [True, False]  # before it cast anything
     (folder / "damaged.ledger").write_bytes(b"no ledger at all")  # is none of the budgets that add up
     for data in (own, some):
         said = refused(*again(data))
