@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
+from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast, final
@@ -250,7 +251,8 @@ class PATERegressor(RegressorMixin, BaseEstimator):
         own = ("target_range", "mechanism")
         given = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in own}
         given["public"] = schema
-        return _OfNumbers(method=AdditiveMean(self.mechanism), classes=tuple(map(float, ends)), **given)
+        plain = tuple(int(end) if isinstance(end, Integral) else float(end) for end in ends)
+        return _OfNumbers(method=AdditiveMean(self.mechanism), classes=plain, **given)
 
     def _schema(self, X_public: Any, y_public: Any, *others: Any) -> Schema:
         """Return the schema, as given or as public rows propose it."""
