@@ -10,30 +10,30 @@ import tutelage
 from conftest import REPOSITORY
 
 PACKAGE = Path(tutelage.__file__).parent
-MODULES = 205
+MODULES = 200
 # Lines of each package; lowered with each cut, raised only with a line in CHANGELOG.md that names the capability.
 CEILINGS = {
-    "_internal": 1_505,
-    "accounting": 2_800,
-    "audit": 1_700,
-    "cli": 4_925,
+    "_internal": 1_510,
+    "accounting": 2_740,
+    "audit": 1_660,
+    "cli": 5_040,
     "datasets": 170,
-    "estimator": 2_260,
-    "features": 3_015,
-    "federation": 4_745,
-    "ledger": 2_945,
-    "mechanisms": 1_210,
-    "methods": 2_625,
-    "planning": 1_050,
-    "publishing": 1_145,
-    "reporting": 1_470,
-    "students": 3_130,
-    "teachers": 3_015,
+    "estimator": 2_190,
+    "features": 3_030,
+    "federation": 4_600,
+    "ledger": 3_080,
+    "mechanisms": 1_175,
+    "methods": 2_545,
+    "planning": 1_035,
+    "publishing": 1_115,
+    "reporting": 1_440,
+    "students": 3_075,
+    "teachers": 2_955,
     "testing": 385,
-    "root": 5_000,
+    "root": 4_980,
 }
-DOC_WORDS = 48_500  # of docs/, code, tables and formulas included
-TEST_LINES = 37_500
+DOC_WORDS = 48_505  # of docs/, code, tables and formulas included
+TEST_LINES = 37_015
 
 
 def lines_of(*paths: Path) -> int:
