@@ -337,7 +337,7 @@ def test_a_ledger_that_was_made_without_the_table_takes_withdrawals(path):
 
 @pytest.mark.parametrize("accounting", ["renyi", "gaussian"])
 def test_a_fit_that_says_no_delta_has_that_of_the_ledger(accounting, path):
-    rows, public = np.random.default_rng(0).uniform(0, 1, (300, 4)), Schema(dict.fromkeys("abcd", (0, 1)))
+    rows, public = np.random.default_rng(0).uniform(0, 1, (300, 4)), Schema(dict.fromkeys("abcd", (0.0, 1.0)))
     data, labels = dict(zip("abcd", rows.T, strict=True)), (rows[:, 0] > 0.5).astype(int)
     ids = [f"p{number}" for number in range(300)]
     made(path, accounting, epsilon=2.0, delta=1e-6).raise_budget(4.0, **WHY)

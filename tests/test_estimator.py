@@ -1,6 +1,7 @@
 import pickle
 import re
 import traceback
+from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
@@ -40,8 +41,8 @@ def model(**changes) -> PATEClassifier:
 class OfAllRows(PATEClassifier):
     """One whose private rows are public, for checks that have no others."""
 
-    def fit(self, X, y):
-        return super().fit(X, y, X_public=X)
+    def fit(self, X: Any, y: Any, **given: Any) -> "OfAllRows":
+        return super().fit(X, y, X_public=X, **given)
 
 
 @pytest.fixture

@@ -193,7 +193,7 @@ def test_on_a_disk_without_modes_the_owner_is_warned_where_no_chmod_can_help(tmp
 
     def without_modes(descriptor: int) -> os.stat_result:
         found = list(seen(descriptor))
-        found[0] |= 0o777
+        found[0] = int(found[0]) | 0o777
         return os.stat_result(found)
 
     Ledger.create(tmp_path / "a.ledger", epsilon=1.0, delta=1e-5, unit=ONE_TEACHER)

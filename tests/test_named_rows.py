@@ -114,9 +114,10 @@ def test_labels_ids_and_silos_may_be_columns_of_the_same_library(form, tmp_path)
     for given in ({"entity_ids": "person"}, {"silos": "clinic"}):
         arrays = {name: PRIVATE[source].to_numpy() for name, source in given.items()}
         series = {name: column(source) for name, source in given.items()}
-        model = classifier(features=COLUMNS)
-        one = clone(model).fit(PRIVATE, PRIVATE["ill"].to_numpy(), X_public=PUBLIC, **arrays)
-        other = clone(model).fit(X, column("ill"), X_public=public, **series)
+        model: Any = classifier(features=COLUMNS)
+        copies: list[Any] = [clone(model) for _ in range(2)]
+        one = copies[0].fit(PRIVATE, PRIVATE["ill"].to_numpy(), X_public=PUBLIC, **arrays)
+        other = copies[1].fit(X, column("ill"), X_public=public, **series)
         assert np.array_equal(one.votes_.counts, other.votes_.counts)
         assert one.votes_.unit == other.votes_.unit
 

@@ -921,7 +921,8 @@ def test_a_scaler_that_saw_private_rows_is_told_from_one_that_saw_public_rows_on
 
 
 def test_a_pipeline_that_scales_private_rows_is_told_to_its_owner():
-    (X, y), (X_public, _) = (make_blobs(400, 3, centers=2, cluster_std=3.0, random_state=seed) for seed in (0, 1))
+    blobs: Any = [make_blobs(400, 3, centers=2, cluster_std=3.0, random_state=seed) for seed in (0, 1)]
+    (X, y), (X_public, _) = blobs
     model = PATEClassifier(VectorBallots(), epsilon=1.0, classes=[0, 1], random_state=0)
     with pytest.warns(PreflightWarning, match="A scaler seems to have been fitted on private rows"):
         make_pipeline(StandardScaler(), model).fit(X, y, pateclassifier__X_public=X_public)

@@ -274,7 +274,7 @@ def _refuse_chosen_floats(private: Table, name: str, stated: str, people: npt.Ar
     999, but ``40.0`` and ``0999`` as 40 and NaN; no cell has done so where no other is empty, or where two people have
     fractions.
     """
-    if private.type_of(name) != "float64":
+    if "float64" not in private.type_of(name):  # nor categories of them
         return
     numbers = _numbers(private.column(name))
     if stated == _WHOLE and np.any(numbers % 1 != 0):  # empty ones too
