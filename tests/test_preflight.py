@@ -473,7 +473,7 @@ def test_a_schema_that_private_rows_proposed_is_refused_in_python():
     private, other = rows(300, 1).assign(days=np.random.default_rng(9).uniform(1, 9, 300)), rows(120, 2)
     learned = Schema.learn(private[["age", "dose", "ward"]])
     by_people: Any = PATEClassifier(public=learned, classes=["no", "yes"], unit="row", epsilon=1.0)
-    numbers: Any = PATERegressor(target_range=(0, 10), unit="row", epsilon=1.0)
+    numbers: Any = PATERegressor(target_range=(0.0, 10.0), unit="row", epsilon=1.0)
     features = private.drop(columns=["ill", "days"])
     for model, given in (
         (by_people, (private, "ill")),

@@ -210,7 +210,7 @@ def test_a_second_fit_asks_for_the_same_sums_by_the_trees_that_the_ledger_kept(t
 def test_public_rows_propose_the_schema():
     rows, y = made_up(2_000)
     public = known()["X_public"]
-    learned, of_rows = Schema.learn(public), partial(PATERegressor, target_range=(0, 10), noise=of().noise)
+    learned, of_rows = Schema.learn(public), partial(PATERegressor, target_range=(0.0, 10.0), noise=of().noise)
     found = of_rows().fit({**rows, "days": y}, "days", X_public={**public, "days": known()["y_public"]})
     assert found.public_ is not None
     assert found.public_.columns == learned.columns
