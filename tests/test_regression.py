@@ -216,7 +216,8 @@ def test_it_is_a_regressor_of_scikit_learn():
     assert copied.get_params()["target_range"] == (0, 10)
     rows, y = made_up(3_000)
     ids = np.arange(3_000)
-    named = of(unit="person").fit({**rows, "days": y, "person": ids}, "days", entity_ids="person")
+    with_decimals: Any = of(unit="person").set_params(target_range=(0.0, 10.0))
+    named = with_decimals.fit({**rows, "days": y, "person": ids}, "days", entity_ids="person")
     assert named.student_.effects() == of(unit="person").fit(rows, y, entity_ids=ids).student_.effects()
     assert named.n_features_in_ == 3
     assert np.isfinite(named.predict_quantiles(rows)).all()

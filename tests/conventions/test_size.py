@@ -32,7 +32,7 @@ CEILINGS = {
     "testing": 385,
     "root": 4_980,
 }
-DOC_WORDS = 48_505  # of docs/, code, tables and formulas included
+DOC_WORDS = 48_530  # of docs/, code, tables and formulas included
 TEST_LINES = 37_015
 
 
