@@ -22,6 +22,7 @@ from tutelage.federation.mailbox import BatchStatus, Home, Mailbox, batch_status
 from tutelage.federation.sums import REHEARSAL, Round, SharedSums
 from tutelage.ledger import Ledger
 from tutelage.privacy import round_up
+from tutelage.tables import Table
 
 Rows = tuple[Any, Any, Any]  # private: rows with the columns of the schema, class indices, and ids or None
 _MADE_UP = 200  # people of a hospital in a rehearsal
@@ -250,14 +251,14 @@ def changes_of(before: Consortium, after: Consortium) -> list[str]:
 def made_up(terms: Consortium) -> Rows:
     """Return rows of a rehearsal: uniform values of the schema, of people who do not exist."""
     random, schema = np.random.default_rng(), terms.sums().schema
-    columns = {
-        name: column[0] + (column[1] - column[0]) * random.random(_MADE_UP)
-        if ordered
-        else random.choice([*map(str, column)], _MADE_UP)
-        for (name, column), ordered in zip(schema.columns.items(), schema.ordered, strict=True)
-    }
+    columns = dict[str, Any]()
+    for (name, column), ordered in zip(schema.columns.items(), schema.ordered, strict=True):
+        cells: Any = random.choice([*map(str, column)], _MADE_UP)
+        if ordered:
+            cells = column[0] + (column[1] - column[0]) * random.random(_MADE_UP)
+        columns[name] = [str(cell) for cell in cells]  # as a csv file has them
     ids = None if "row" in terms.unit.neighboring else np.arange(_MADE_UP).astype(str)
-    return columns, random.integers(0, terms.n_classes, _MADE_UP), ids
+    return Table("", columns), random.integers(0, terms.n_classes, _MADE_UP), ids
 
 
 def made_up_ledger(terms: Consortium) -> Ledger:
