@@ -144,7 +144,7 @@ def told_of_columns(given: Given) -> list[str]:
     """Return warnings about columns of the private rows, beside the public rows or the schema; none quotes a cell."""
     scaled, schema = scaled_by_private_rows(given), given.schema
     unlike = unlike_columns(given, scaled)
-    warned = [*_odd_cells(given, unlike), *_said_of(scaled, unlike), *_odd_ids(given), *_copies(given)]
+    warned = [*_odd_cells(given, unlike), *_said_of(scaled, unlike), *_odd_ids(given), *_copies_of_label(given)]
     if schema is not None and (beyond := schema.beyond(given.columns)):
         differences = _first_of([f"column '{name}' {how}" for name, how in beyond.items()], "; ")
         warned.append(
@@ -429,7 +429,7 @@ def _rare_class(given: Given) -> Iterator[str]:
         )
 
 
-def _copies(given: Given) -> Iterator[str]:
+def _copies_of_label(given: Given) -> Iterator[str]:
     """Yield a warning about columns that say the label, or the number to predict, of every row that is looked at."""
     names = (*given.numbers, *given.categories) if given.schema is None else given.schema.names
     looked, found = slice(None, None, max(1, len(given.labels) // _LOOKED_AT)), list[str]()
