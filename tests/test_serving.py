@@ -508,10 +508,12 @@ def test_a_rehearsal_spends_nothing_and_reads_no_private_row(play):
 
 
 def test_made_up_rows_fit_the_terms(play):
-    X, y, ids = made_up(play.members.consortium)
-    assert sorted(X) == ["age", "ward"]
-    assert 20 <= X["age"].min() <= X["age"].max() <= 95
-    assert set(X["ward"]) == {"surgery", "medicine"}
+    rows, y, ids = made_up(play.members.consortium)
+    columns = play.members.consortium.sums().schema.table(rows).columns
+    ages = np.asarray(columns["age"], dtype=float)
+    assert sorted(columns) == ["age", "ward"]
+    assert 20 <= ages.min() <= ages.max() <= 95
+    assert set(columns["ward"]) == {"surgery", "medicine"}
     assert set(y) == {0, 1}
     assert len(set(ids)) == len(ids)
 
