@@ -1,6 +1,7 @@
 """Ballots of bounded length: what is summed, what is refused, and that one person moves the sum no further."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -8,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from tutelage.ballots import BallotSum, add_sums, sum_of_products
-from tutelage.exceptions import InvalidBallotError, InvalidDataError, NotPublishableError
+from tutelage.ballots import BallotSum, VoteHistogram, add_sums, sum_of_products, tally
+from tutelage.exceptions import InvalidBallotError, InvalidDataError, NotPublishableError, PreflightWarning
 from tutelage.privacy import ONE_TEACHER
 from tutelage.teachers import VectorBallots
 from tutelage.teachers.blocks import PeopleBlock, blocks_of, in_turn, whole_people
@@ -86,6 +87,16 @@ def test_what_is_no_ballot_is_refused(weights, vectors, teachers):
 def test_a_length_that_overflows_an_integer_is_too_long(numbers):
     with pytest.raises(InvalidBallotError, match="add up to at most 1"):
         sum_of_products(np.ones((1, 1), dtype=int), np.full((1, numbers), 2**24), np.zeros(1, dtype=int), norm=1)
+
+
+def test_ballots_that_are_passed_as_counts_earn_a_warning():
+    ballots = np.random.default_rng(0).integers(0, 2, size=(250, 100), dtype=np.int16)
+    with pytest.warns(PreflightWarning, match="count them first with `tally"):
+        VoteHistogram(ballots, n_teachers=250)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tally(ballots, n_classes=2)
+        tally(ballots[:, :3].repeat(84, axis=1)[:, :250], n_classes=2)  # as many queries as teachers
 
 
 def test_a_sum_is_private():

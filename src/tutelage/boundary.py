@@ -392,6 +392,11 @@ class Budget(NeverPickled):
             return existing.limit
         return limit_of(self.budget or self._target, self.delta, self._accounting_of_new)
 
+    @property
+    def is_just_enough(self) -> bool:
+        """Whether there is no limit yet: with noise as given, a new ledger may be just large enough for the release."""
+        return not (self.finds_noise or self.budget or self.epsilon or existing_ledger(self.ledger))
+
     def full(self, most: Event) -> Ledger | None:
         """Return the ledger if it has no room for a release that has no name, is `most` and was not begun before."""
         existing = existing_ledger(self.ledger) if self.release is None and self.begun is None else None

@@ -69,6 +69,7 @@ class Words(NamedTuple):
     of_array: str
     row: str
     insist: str
+    public_labels: str
 
 
 IN_PYTHON = Words(
@@ -76,6 +77,7 @@ IN_PYTHON = Words(
     of_array="pass this column as `entity_ids`",
     row='pass `unit="row"`',
     insist="pass `insist=True`",
+    public_labels='pass `y_public="{name}"`',
 )
 
 
@@ -101,6 +103,7 @@ class Given:
     takes_empty: bool = True  # whether the teachers take empty cells as they are
     schema: Schema | None = None  # in place of public rows
     declared: tuple[tuple[Schema, Table], ...] = field(default=(), repr=False)  # columns, and private rows with them
+    unused_labels: str | None = None  # the column of the public rows that has labels which nobody learns from
 
     def __repr__(self) -> str:
         return "Given(<private rows hidden>)"
@@ -135,6 +138,12 @@ def preflight(given: Given, words: Words, *, insist: bool = False) -> Found:
     refusals = [*_hopeless(given), *(one for one, is_large in overlaps.items() if is_large), *given.read_off()]
     warned = [one for one, is_large in overlaps.items() if one and not is_large]
     warned += [*_ids_as_features(given), *told_of_columns(given), *_rare_class(given)]
+    if given.unused_labels is not None:
+        warned.append(
+            f"Column '{given.unused_labels}' of the public rows holds labels, and the student does not learn from "
+            f"them. If everyone may see these labels, {words.public_labels.format(name=given.unused_labels)}: the "
+            "student then starts from a model of them, at no cost."
+        )
     if insist:
         return Found(tuple(undecided), (*refusals, *warned))
     return Found((*undecided, *(f"{one} To continue anyway, {words.insist}." for one in refusals)), tuple(warned))

@@ -18,7 +18,7 @@ CEILINGS = {
     "audit": 1_660,
     "cli": 5_040,
     "datasets": 170,
-    "estimator": 2_190,
+    "estimator": 2_235,
     "features": 3_030,
     "federation": 4_600,
     "ledger": 3_080,
@@ -30,10 +30,10 @@ CEILINGS = {
     "students": 3_075,
     "teachers": 2_955,
     "testing": 385,
-    "root": 4_980,
+    "root": 5_005,
 }
 DOC_WORDS = 48_530  # of docs/, code, tables and formulas included
-TEST_LINES = 37_015
+TEST_LINES = 37_035
 
 
 def lines_of(*paths: Path) -> int:

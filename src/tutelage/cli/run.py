@@ -13,13 +13,12 @@ from typing import Annotated, Any
 import numpy as np
 from msgspec import structs
 from rich.table import Table
-from typer import Argument, Option, colors
+from typer import Argument, Option
 
 from tutelage._internal.files import VOTES
 from tutelage._internal.gate import user_path
 from tutelage._internal.outputs import Claim
 from tutelage._internal.releases import RESULTS, SIGNATURE, claimed_folder, released
-from tutelage.accounting import data_independent
 from tutelage.cli.config import PublishedSection, RunConfig, load_config
 from tutelage.cli.plan import begun_with, plan_for, with_method
 from tutelage.cli.publish import check_proposal, read_proposal, tested
@@ -33,7 +32,7 @@ from tutelage.cli.sources import (
     load_sources,
     pool_of,
 )
-from tutelage.cli.text import confirmed, interruption_says, plain_console, print_json, remark, say
+from tutelage.cli.text import confirmed, interruption_says, plain_console, print_json, remark
 from tutelage.estimator import PATEClassifier
 from tutelage.estimator.classifier import FEW_VOTES_LEFT, Beginning
 from tutelage.events import Composed
@@ -45,16 +44,13 @@ from tutelage.exceptions import (
     PreflightWarning,
     TutelageError,
 )
-from tutelage.methods import Sizes
-from tutelage.partition import canonical_ids
-from tutelage.privacy import ONE_TEACHER, printed_up, round_up
+from tutelage.privacy import printed_up, round_up
 from tutelage.published import Judged, card_of, joined, objectionable, public_number_of_people, write_results
 from tutelage.publishing import Proposal
 from tutelage.publishing.proof import claim_of
 from tutelage.publishing.recording import record_of
 from tutelage.reporting import PrivacyCard, read_card
-from tutelage.reporting.lints import Finding, lint
-from tutelage.reporting.meaning import strength
+from tutelage.reporting.lints import lint
 
 _CHECKPOINTS, _VOTES_FILE, _CARD = "checkpoints", "private-votes.npz", "card.json"
 _FILED = "private-votes-{}.npz"  # by the ledger's entry under which they were released
@@ -157,9 +153,6 @@ def _released(
         if found.recommended is None and not despite_plan:
             raise ConfigError("Nothing was released, and nothing was spent. To release anyway, pass --despite-plan.")
         settings = with_method(settings, found.parameters(despite_plan=True)["method"])
-    for finding in objections_before(settings, data):
-        color = colors.RED if finding.severity == "danger" else colors.YELLOW
-        say(f"tutelage: {finding.severity}: {finding.reason}", err=True, color=color)
     proposal, ledger, privacy = None, settings.ledger, settings.privacy
     if privacy.proposal is not None:
         proposal = read_proposal(settings.base / user_path(privacy.proposal))
@@ -211,51 +204,6 @@ def _released(
     return model, card
 
 
-def objections_before(settings: RunConfig, data: RunData) -> tuple[Finding, ...]:
-    """Return what is wrong with the settings before anything is spent, for the owner only: people may be private."""
-    people = None  # in batches, not known yet
-    if data.batches is None:
-        people = len(data.X_private) if data.entity_ids is None else len(np.unique(canonical_ids(data.entity_ids)))
-    teachers = getattr(settings.chosen, "n_teachers", None)
-    if data.silos is not None:
-        teachers = len(np.unique(canonical_ids(data.silos)))
-    return _objections(settings, data, _planned_epsilon(settings, data), teachers, people)
-
-
-def _objections(
-    settings: RunConfig,
-    data: RunData,
-    epsilon: float | None,
-    teachers: int | None,
-    people: int | None,
-    **more: Any,
-) -> tuple[Finding, ...]:
-    return lint(
-        epsilon=epsilon,
-        delta=settings.delta,
-        entities=people,
-        teachers=None if settings.chosen.of_people else teachers,
-        classes=len(data.classes),
-        tuned_on=settings.privacy.tuned_on,
-        insisted=settings.privacy.insist,
-        **objectionable(settings.chosen),
-        **more,
-    )
-
-
-def _planned_epsilon(settings: RunConfig, data: RunData) -> float | None:
-    """Return the ε that everything in the ledger may come to: its budget, or by default just enough for this run."""
-    method, privacy, pool = settings.chosen, settings.privacy, len(pool_of(settings, data))
-    if privacy.budget or privacy.epsilon or method.mechanism is None:
-        return privacy.budget or privacy.epsilon
-    bins = () if settings.schema is None else settings.schema.bins
-    event = method.event(Sizes(n_classes=len(data.classes), n_public=pool, unit=ONE_TEACHER, bins=bins))
-    bound = data_independent.rdp(event).to_epsilon(settings.delta).epsilon
-    # Only a large ε is objected to, so the tighter bound, which takes seconds, is for those alone.
-    is_weak = strength(bound, settings.delta) == "weak"
-    return data_independent.epsilon(event, settings.delta).epsilon if is_weak else bound
-
-
 def _card(settings: RunConfig, data: RunData, model: Any, proposal: Proposal | None) -> PrivacyCard:
     release, independent, sanitised = model.release_, model.epsilon_, None
     if proposal is not None:
@@ -269,7 +217,6 @@ def _card(settings: RunConfig, data: RunData, model: Any, proposal: Proposal | N
     # Nothing on the card may be counted on rows whose number is no public fact.
     declared = None if settings.private is None else settings.private.people
     people = public_number_of_people(model) or declared
-    scored: Any = {"unit": independent.unit, **judged.for_lint}
     return replace(
         card,
         epsilon=independent,
@@ -277,7 +224,18 @@ def _card(settings: RunConfig, data: RunData, model: Any, proposal: Proposal | N
         proposal=None if sanitised is None or proposal is None else record_of(proposal),
         event=release.event if proposal is None else Composed((release.event, *publications)),
         feature_map=card.feature_map if settings.schema else describe_features(settings),
-        findings=_objections(settings, data, independent.epsilon, model.n_teachers_, people, **scored),
+        findings=lint(
+            epsilon=independent.epsilon,
+            delta=settings.delta,
+            unit=independent.unit,
+            entities=people,
+            teachers=None if settings.chosen.of_people else model.n_teachers_,
+            classes=len(data.classes),
+            tuned_on=settings.privacy.tuned_on,
+            insisted=settings.privacy.insist,
+            **objectionable(settings.chosen),
+            **judged.for_lint,
+        ),
     )
 
 

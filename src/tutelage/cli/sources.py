@@ -43,6 +43,7 @@ _IN_TOML = Words(
     of_array="store it as an array of its own, and name it as `entity` in [private]",
     row='set `unit = "row"` in [private]',
     insist="pass --insist to `tutelage run`, or set `insist = true` in [privacy]",
+    public_labels='set `label = "{name}"` in [public]',
 )
 
 
@@ -75,6 +76,7 @@ class RunData:
     whole_rows: Table | None = None  # as read, by which a ledger knows them; None where `X_private` is all there is
     others: dict[str, Matrix] = field(default_factory=dict, repr=False)  # private columns of an npz file beside `X`
     public: Table | None = None  # public rows as read, where a schema reads them and they have numbers
+    unused_labels: str | None = None  # the column of public labels that the configuration does not name
     batches: RowsInBatches | None = None  # where rows are read in batches; the private ones above are of the first
 
 
@@ -179,6 +181,7 @@ def _from_tables(
         silos=ids_in(rows, private.silo),
         columns=columns,
         whole_rows=rows,
+        unused_labels=_unused(private, public_label, public_rows.columns),
         batches=None if batches is None else RowsInBatches(batches, private, public_rows),
     )
 
@@ -254,6 +257,7 @@ def _from_npz(private_path: Path, public_path: Path, private: PrivateSection, pu
         numbers=names,
         entity_ids=optional(private.entity),
         silos=optional(private.silo),
+        unused_labels=_unused(private, public_label, public_rows),
         others={name: rows[name] for name in rows if rows.form(name).shape == rows.form("X").shape[:1]},
     )
 
@@ -266,6 +270,11 @@ def _with_classes(private: PrivateSection, public_labels: list[Any]) -> PrivateS
     if problems := list(problems_of_classes(classes)):
         raise ConfigError(f"{problems[0]} [private] has none, so these are the labels of the public rows.")
     return structs.replace(private, classes=classes)
+
+
+def _unused(private: PrivateSection, public_label: str | None, columns: Collection[str]) -> str | None:
+    """Return the column of labels that public rows have, if the configuration does not name it."""
+    return private.column if public_label is None and private.column in columns else None
 
 
 def _check_forms(arrays: StoredArrays, *columns: str | None) -> None:
@@ -400,7 +409,15 @@ def build_classifier(settings: RunConfig, data: RunData, **more: Any) -> PATECla
     special = {} if private is None else {"entity_ids": private.entity, "silos": private.silo}
     named = {parameter: f"column '{name}'" for parameter, name in special.items()}
     apart = () if private is None else tuple(filter(None, (private.column, private.silo)))
-    model._caller = Caller(_IN_TOML, data.columns, data.others, apart, named)
+    model._caller = Caller(
+        words=_IN_TOML,
+        columns=data.columns,
+        others=data.others,
+        apart=apart,
+        named=named,
+        unused_labels=data.unused_labels,
+        tuned_on=settings.privacy.tuned_on,
+    )
     return model
 
 

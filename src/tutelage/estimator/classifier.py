@@ -37,6 +37,7 @@ from tutelage.exceptions import (
     MuchNoiseWarning,
     OneClassWarning,
     PreflightError,
+    PreflightWarning,
     RepeatedFitWarning,
 )
 from tutelage.features.scored import chances_of
@@ -44,12 +45,14 @@ from tutelage.ledger import LedgerState
 from tutelage.ledger.ledger import delta_of
 from tutelage.mechanisms import Release
 from tutelage.methods import Method, Public, Sizes
-from tutelage.methods.requests import Outcome
+from tutelage.methods.requests import Outcome, PrivateRows
 from tutelage.methods.shortcuts import DEFAULTS
 from tutelage.preflight import few_take_part
 from tutelage.privacy import ONE_TEACHER, PrivacyUnit, printed_up, round_up
-from tutelage.published import Judged, accuracy_by_class, card_of, joined, require_classes, write_results
+from tutelage.published import Judged, accuracy_by_class, card_of, joined, objectionable, require_classes, write_results
 from tutelage.reporting import PrivacyCard
+from tutelage.reporting.lints import lint
+from tutelage.reporting.meaning import strength
 from tutelage.reporting.record import Reached
 from tutelage.students import fit_student
 from tutelage.students.base import weighing
@@ -357,8 +360,8 @@ class PATEClassifier(ClassifierMixin, Inputs):
             If the ledger was used before; or if there is none, as in earlier fits in this process, which may be of the
             same people. The warning states what was spent. Fits with `SimulationNoise` do not count.
         PreflightWarning, UndeclaredClassesWarning, FewPublicRowsWarning
-            If the rows have something that their owner should look at before publishing the result, the class values
-            were read from `y`, or people cast ballots and there are fewer than 50 public rows.
+            If the rows or settings have something that their owner should look at before publishing the result, the
+            class values were read from `y`, or people cast ballots and there are fewer than 50 public rows.
         MuchNoiseWarning, OneClassWarning
             If the noise that `epsilon` requires is larger than the number of teachers, or the student gives all public
             rows the same class.
@@ -426,7 +429,36 @@ class PATEClassifier(ClassifierMixin, Inputs):
             budget.check()
         public = replace(public, release=self.release)
         method = self._with_noise(run.method, budget, public.sizes, public.n_teachers)
-        return Intended(run, method, budget, people, public)
+        intended = Intended(run, method, budget, people, public)
+        self._object(intended)
+        return intended
+
+    def _object(self, intended: Intended) -> None:
+        """Warn the owner of settings under which ε protects less than it seems, before anything is spent."""
+        _, method, budget, people, public = intended
+        if public.simulated:
+            return
+        n_people = len(budget.people())
+        if not n_people and isinstance(people, PrivateRows):
+            n_people = len(people.rows)
+        epsilon = budget.limit.epsilon
+        if budget.is_just_enough:
+            event = method.event(public.sizes)
+            epsilon = data_independent.rdp(event).to_epsilon(budget.delta).epsilon
+            if strength(epsilon, budget.delta) == "weak":  # a tighter bound takes seconds
+                epsilon = data_independent.epsilon(event, budget.delta).epsilon
+        objections = lint(
+            epsilon=epsilon,
+            delta=budget.delta,
+            entities=n_people or None,  # in batches, not known yet
+            teachers=None if method.of_people else public.n_teachers,
+            classes=len(self.classes_),
+            tuned_on=self._caller.tuned_on,
+            insisted=self.insist,
+            **objectionable(method),
+        )
+        for one in objections:
+            warnings.warn(one.reason, PreflightWarning, stacklevel=6)
 
     def beginning(self, X: Any, y: Any, *, methods: Collection[Method] = (), **more: Any) -> Beginning:
         """Check, without spending anything, how `fit` would begin, and whether the ledger would accept it.
@@ -443,7 +475,7 @@ class PATEClassifier(ClassifierMixin, Inputs):
         """
         names = ("X_public", "y_public", "entity_ids", "silos", "whole_rows")
         received = self._received(X, self.resolved(), y, *map(more.get, names))
-        run, _, people, rows, labels, given, _, everybody = received
+        run, _, people, rows, labels, given, *_, everybody = received
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the fit says them

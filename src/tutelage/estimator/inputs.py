@@ -86,6 +86,8 @@ class Caller(NamedTuple):
     apart: tuple[str, ...] = ()  # columns with another purpose: labels and silos
     named: Mapping[str, str] = {}  # how messages call `entity_ids` and `silos`
     file: Filing | None = None  # stores ballots
+    unused_labels: str | None = None  # the column of public labels that nothing learns from
+    tuned_on: str | None = None  # the data on which the settings were chosen
 
     def __repr__(self) -> str:
         return "Caller(<private rows hidden>)"
@@ -129,6 +131,7 @@ class Received(NamedTuple):
     labels: IntArray | None  # of public rows
     given: list[Matrix]  # public rows, and their labels if there are any, by which a ledger knows the release
     label: str | None  # the column that `y` names
+    unused_labels: str | None  # the column of public labels that nothing learns from
     everybody: People  # whoever withdrew, too: a ledger knows its people by their ids
 
     def __repr__(self) -> str:
@@ -178,6 +181,7 @@ class Inputs(Parameters):
                 "may be those of people who take no part."
             )
         label = y if isinstance(y, str) else None
+        unused = self._unused_labels(run, y, X_public, y_public)
         X_public, y_public = _apart(X_public, y_public)
         X, y, X_public, entity_ids = by_name(X, y, X_public, entity_ids)
         y, entity_ids, silos = map(column_array, (y, entity_ids, silos))
@@ -223,12 +227,13 @@ class Inputs(Parameters):
         known_labels = self._labels_of_public(run, y_public, len(public))
         given = [public] if known_labels is None else [public, known_labels]
         people = PrivateRows(known.rows, targets[keep], shards, left_out)
-        return Received(run, known, people, public, known_labels, given, label, everybody)
+        return Received(run, known, people, public, known_labels, given, label, unused, everybody)
 
     def _look(self, received: Received) -> None:
         """Refuse rows that should not be released from, and warn of others."""
-        run, known, _, public, _, _, label, _ = received
-        self._told(run, preflight(self._given(run, known, public, label), self._caller.words, insist=self.insist))
+        run, known, public = received.run, received.known, received.public
+        given = replace(self._given(run, known, public, received.label), unused_labels=received.unused_labels)
+        self._told(run, preflight(given, self._caller.words, insist=self.insist))
 
     def _ready(self, received: Received) -> tuple[Resolved, PrivateRows, Public]:
         """Return the people, and the public rows as the maps of the run show them."""
@@ -290,6 +295,7 @@ class Inputs(Parameters):
                 "rows, or leave it out."
             )
         self._check_unit(entity)
+        unused = self._unused_labels(run, label, X_public, y_public)
         X_public, y_public = _apart(X_public, y_public)
         features = public_features(X_public, label, entity)
         run, _, X_public, _ = self._numbered(run, features, features)
@@ -318,9 +324,17 @@ class Inputs(Parameters):
         people = PeopleInBatches(*settings) if batches is X else PeopleInPartitions.of(X, *settings)
         nobody = People(public[:0], np.array([]), None, None, Table("", {name: [] for name in batches.names}))
         given = self._given(run, nobody, public, label, n_people=people.n_people)
+        given = replace(given, unused_labels=unused)
         self._told(run, people.look(partial(_found_in, people.reader, given, self._caller.words, self.insist)))
         n_people = people.n_people if entity is None else None
         return run, people, self._public(run, public, shown, unit, n_people, known_labels)
+
+    def _unused_labels(self, run: Resolved, y: Any, X_public: Any, y_public: Any) -> str | None:
+        """Return the column of public rows that has labels, if the method can learn from them and is not given them."""
+        if y_public is not None or not run.method.takes_labels:
+            return None
+        table = as_table(X_public) if isinstance(y, str) and X_public is not None else None
+        return y if table is not None and y in table.columns else self._caller.unused_labels
 
     def _labels_of_public(self, run: Resolved, labels: Any, n_rows: int) -> IntArray | None:
         """Return the class index of each public row, or −1 where its label is missing; None without labels."""
