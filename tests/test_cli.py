@@ -12,6 +12,7 @@ import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -380,6 +381,19 @@ def test_an_interrupted_run_says_so_and_continues(send, number, code, folder):
     assert tutelage("run", "config.toml", cwd=folder).returncode == 0
     assert (folder / "out" / "card.json").exists()
     assert not checkpoints.exists()
+
+
+@pytest.mark.parametrize("of_people", [True, False])
+def test_an_interruption_names_trained_teachers_where_there_are_some(of_people, folder, called, monkeypatch):
+    configure(folder)
+    if of_people:
+        text = (folder / "config.toml").read_text()
+        (folder / "config.toml").write_text(re.sub(r"\[method\].*?\n(?=\[)", "", text, flags=re.DOTALL))
+    monkeypatch.setattr("tutelage.cli.run.fit", Mock(side_effect=KeyboardInterrupt))
+    result = called("run", "config.toml", "--despite-plan", cwd=folder)
+    assert result.returncode == 130
+    assert "interrupted; no results were written" in result.stderr
+    assert ("teachers trained so far" in result.stderr) != of_people
 
 
 def test_published_figures_stand_beside_the_run(folder):
