@@ -23,7 +23,7 @@ from sklearn.tree import DecisionTreeClassifier
 from blobs import PUBLIC, TEST, blobs
 from conftest import FITS_AGAIN
 from test_additive import SCHEMA, made_up, of
-from test_named_rows import PRIVATE
+from test_named_rows import COLUMNS, PRIVATE
 from test_named_rows import PUBLIC as PEOPLE
 from tutelage import PATEClassifier, PATERegressor, SimulationNoise
 from tutelage.exceptions import InvalidParameterError
@@ -266,7 +266,7 @@ def written_for_onnx(folder: Path, columns: list[str]) -> Path:
 @pytest.mark.parametrize("step", [1, -1], ids=["in order", "reordered"])
 @FITS_AGAIN
 def test_a_process_without_this_package_predicts_the_same(step, tmp_path):
-    model = PATEClassifier(VectorBallots(), epsilon=30.0, unit="person", noise=SimulationNoise(0), random_state=0)
+    model = PATEClassifier(VectorBallots(), features=COLUMNS, epsilon=30.0, unit="person", noise=SimulationNoise(0))
     expected = model.fit(PRIVATE, "ill", X_public=PEOPLE, entity_ids="person")
     file = export_onnx(expected.whole_student(), tmp_path / "student.onnx")
     rows = written_for_onnx(tmp_path, PRIVATE.columns[::step])

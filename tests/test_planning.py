@@ -191,7 +191,7 @@ def test_a_plan_recommends_what_is_expected_to_be_best(found):
 def test_nothing_is_released_where_nothing_beats_the_majority_class():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(240, 6)), rng.choice(3, 240, p=[0.9, 0.05, 0.05])
-    found = plan(1.0, people=2000, X_public=X, y_public=y)
+    found = plan(1.0, people=1000, X_public=X, y_public=y)
     assert found.recommended is None
     assert not found.possible
     assert "no method is expected to beat the majority class" in str(found.obstacle)

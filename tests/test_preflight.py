@@ -159,7 +159,13 @@ def on_command_line(case: Case, folder: Path, called: Any, *public: str) -> tupl
     lines = ["[private]", 'file = "private.csv"', 'label = "ill"', *private]
     lines += ["[public]", 'file = "public.csv"', *(['label = "ill"'] if case.public_labels else []), *public]
     lines += ["[method]", 'name = "noisy-moments"']
-    lines += ["[privacy]", f"epsilon = {case.epsilon}", f"insist = {str(case.insist).lower()}", "[output]", 'folder = "out"']
+    lines += [
+        "[privacy]",
+        f"epsilon = {case.epsilon}",
+        f"insist = {str(case.insist).lower()}",
+        "[output]",
+        'folder = "out"',
+    ]
     (folder / "run.toml").write_text("\n".join(lines))
     result = called("run", "run.toml", cwd=folder)
     lines = [line.removeprefix("tutelage: ") for line in result.stderr.splitlines()]

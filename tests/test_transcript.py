@@ -441,7 +441,9 @@ def published(world, folder, called, change, commands, from_command=0):
             write_private(folder, change(rows_of(folder)))
         world.elapsed = 24 * number  # whoever calls it does so at a time of their own
         answer = called(*command, cwd=folder)
-        assert answer.returncode == 0, answer.stderr
+        assert answer.returncode in ((0, 3, 4) if command[0] == "plan" else (0,)), (
+            answer.stderr
+        )  # which may advise against
         transcript[f"output of {number}: {' '.join(command)}"] = answer.stdout.encode()
     ledger = Ledger.open(folder / LEDGER)
     inputs = ("config.toml", "public.csv", "plan.csv", "schema.toml")

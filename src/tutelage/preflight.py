@@ -103,7 +103,7 @@ class Given:
     takes_empty: bool = True  # whether the teachers take empty cells as they are
     schema: Schema | None = None  # in place of public rows
     declared: tuple[tuple[Schema, Table], ...] = field(default=(), repr=False)  # columns, and private rows with them
-    unused_labels: str | None = None  # the column of the public rows that has labels which nobody learns from
+    unused_labels: str | None = None  # the column of the public rows of labels that the fit does not use
 
     def __repr__(self) -> str:
         return "Given(<private rows hidden>)"

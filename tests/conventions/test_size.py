@@ -18,7 +18,7 @@ CEILINGS = {
     "audit": 1_660,
     "cli": 5_040,
     "datasets": 170,
-    "estimator": 2_235,
+    "estimator": 2_240,
     "features": 3_030,
     "federation": 4_600,
     "ledger": 3_080,
@@ -33,7 +33,7 @@ CEILINGS = {
     "root": 5_005,
 }
 DOC_WORDS = 48_530  # of docs/, code, tables and formulas included
-TEST_LINES = 37_035
+TEST_LINES = 37_060
 
 
 def lines_of(*paths: Path) -> int:

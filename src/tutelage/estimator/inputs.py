@@ -56,6 +56,7 @@ _TRIAL_ROWS_PER_CLASS = 10
 _MOST_NUMBERS, _FEWEST_ROWS_PER_NUMBER = 50, 10  # beyond which numbers are not classes, unless declared
 _PLAIN = ("builtins", "numpy", "pandas", "datetime", "decimal", "uuid")  # modules of the types of cells
 _MISSING_LABEL = "y must have a label in every row. Some are missing; remove these rows."
+_NO_LABELS = "`fit` requires y to be passed, but the target y is None. Pass one label for each private row."
 _NOT_IN_PUBLIC = (
     "y holds a value that is not among the labels of `X_public`. Compare spelling, blanks and type, or declare all "
     "class values with `classes`."
@@ -160,6 +161,8 @@ class Inputs(Parameters):
         whole_rows: Any,
     ) -> Received:
         """Return private and public rows of any form, checked, as numbers; set `classes_`."""
+        if y is None:
+            raise InvalidDataError(_NO_LABELS)
         require_same_rows(X, y=y, entity_ids=entity_ids, silos=silos, whole_rows=whole_rows)
         if self.public is None and X_public is None:
             raise InvalidDataError(_NO_PUBLIC)

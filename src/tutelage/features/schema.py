@@ -212,7 +212,7 @@ class Schema(PublicFeatureMap):
     def read_off(self, rows: Table, people: IntArray) -> dict[str, str]:
         """Return how columns seem to be read off private rows, by name: for the owner of these alone.
 
-        `people` says whose row it is, from 0 on. What public rows proposed is read off these.
+        `people` says whose row it is, from 0 on. A column or end that public rows proposed is read off these.
         """
         found = dict[str, str]()
         for name, column, cells in zip(self.names, self.columns.values(), self.values(rows).T, strict=True):

@@ -90,6 +90,7 @@ class Copies:
         if self._file is None or not self._file.exists():
             return
         present = _all_near(self._file)
+        present.pop(str(self._file), None)
         for path in _ledgers_of(dict(present.items() - self._all.items())):
             self._known.pop(path, None)
             with suppress(LedgerStorageError, LedgerTamperedError):  # a damaged one, and not one that is locked
