@@ -56,7 +56,7 @@ def path(tmp_path):
     # student: what the default one makes of odd labels and rows is tested where it is at home.
     [OfAllRows(TREE, n_teachers=3, mechanism=LNMax(0.01), student=TREE, insist=True, random_state=0)],
     expected_failed_checks=lambda _: {
-        "check_class_weight_classifiers": "the student weighs released labels, and teachers agree on overlapping classes",
+        "check_class_weight_classifiers": "released labels are weighed, and teachers agree where classes overlap",
         "check_dtype_object": "a cell that is no number is private: it is an InvalidDataError, which quotes none",
     },
 )
