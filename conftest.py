@@ -19,6 +19,7 @@ from tutelage.cli import main
 from tutelage.estimator.together import FitsWithoutLedger
 from tutelage.noise import SimulationNoise, SystemNoise
 
+pytest_plugins = ("core_seconds",)
 REPOSITORY = Path(__file__).parent
 GOLDEN = REPOSITORY / "tests" / "golden"
 
