@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test tests test-all test-slow lint docs clean
+.PHONY: demo test tests test-all test-slow mutants lint docs clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/tutelage run examples/adult.toml --overwrite
@@ -23,6 +23,10 @@ test-all: $(VENV)/.installed-dev
 
 test-slow: $(VENV)/.installed-dev
 	$(BIN)/pytest tests reproductions/tests -m slow
+
+# Faults planted one after the other, and which tests see them: about an hour.
+mutants: $(VENV)/.installed-dev
+	$(BIN)/python tools/mutants.py
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

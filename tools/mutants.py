@@ -1,0 +1,174 @@
+"""Plant faults, one after the other, in copies of the checkout, and print which tests see each.
+
+    python tools/mutants.py                 all faults of tools/mutants.toml
+    python tools/mutants.py WORD ...        those whose name or file contains a word
+
+Tests that import the changed module, or one that imports it, run first; then the others of the quick tier, nearest
+first; then the rest. A fault that no test sees is a claim that nobody would miss: write the test, or delete the line.
+"""
+
+import argparse
+import ast
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+FAULTS = Path(__file__).with_suffix(".toml")
+_PACKAGES = {"tutelage": ROOT / "src", "tutelage_reproductions": ROOT / "reproductions" / "src"}
+_COPIED = ("src", "tests", "reproductions", "docs", "examples", "tools", "benchmarks")
+_OF_WORDS = ("test_docs", "test_hosting", "test_language", "test_sentences", "test_size")  # no guards of a guarantee
+_QUICK, _REST = "not rest and not slow", "rest and not slow"
+_NEAR = 2  # imports between a test and the module
+_AT_ONCE = 40  # files of tests
+_NOTHING_RAN = 5  # exit code of pytest
+
+
+class Fault(NamedTuple):
+    """One small change of the source that breaks a promise."""
+
+    name: str
+    file: str
+    was: str
+    becomes: str
+    harm: str
+
+    def plant(self, copy: Path) -> None:
+        """Change the file of a copy."""
+        path = copy / self.file
+        text = path.read_text(encoding="utf-8")
+        if text.count(self.was) != 1:
+            raise SystemExit(f"{self.name}: the text to change must occur once in {self.file}. Update {FAULTS.name}.")
+        path.write_text(text.replace(self.was, self.becomes), encoding="utf-8")
+
+
+def faults(words: Iterable[str]) -> list[Fault]:
+    """Return the faults on file whose name or file contains one of the words, or all."""
+    known = [Fault(**one) for one in tomllib.loads(FAULTS.read_text(encoding="utf-8"))["fault"]]
+    chosen = [one for one in known if any(word in f"{one.name} {one.file}" for word in words)]
+    return chosen if words else known
+
+
+def _file_of(module: str) -> Path | None:
+    """Return the file of a module of the project or of the tests."""
+    base = _PACKAGES.get(module.partition(".")[0], ROOT / "tests")
+    path = base.joinpath(*module.split("."))
+    found = [one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file()]
+    return found[0] if found else None
+
+
+def _imported(path: Path) -> Iterator[Path]:
+    """Yield the files that a file imports; of a name that a package passes on, the file where it is defined."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = list[str]()
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            for alias in node.names:
+                inner = _file_of(f"{node.module}.{alias.name}")
+                package = _file_of(node.module)
+                if inner is None and package is not None and package.name == "__init__.py" and package != path:
+                    yield from _where_defined(package, alias.name)
+                else:
+                    names.append(f"{node.module}.{alias.name}" if inner is not None else node.module)
+        for name in names:
+            found = _file_of(name)
+            if found is not None:
+                yield found
+
+
+def _where_defined(package: Path, name: str) -> Iterator[Path]:
+    for node in ast.walk(ast.parse(package.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and name in {alias.name for alias in node.names}:
+            found = _file_of(node.module)
+            if found is not None:
+                yield found
+                return
+    yield package
+
+
+def distances(changed: Path) -> dict[Path, int]:
+    """Return by how many imports each file of tests is away from a file."""
+    sources = [*(ROOT / "src").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    importers = defaultdict[Path, set[Path]](set)
+    for path in sources:
+        for one in _imported(path):
+            importers[one].add(path)
+    found, next_ones, distance = {changed: 0}, [changed], 0
+    while next_ones:
+        distance += 1
+        next_ones = [path for one in next_ones for path in importers[one] if path not in found]
+        found |= dict.fromkeys(next_ones, distance)
+    far = max(found.values()) + 1  # of those that call the command line, or read files
+    tests = [path for path in (ROOT / "tests").rglob("test_*.py") if path.stem not in _OF_WORDS]
+    return {path: found.get(path, far) for path in sorted(tests, key=lambda path: found.get(path, far))}
+
+
+def _failing(copy: Path, tests: list[Path], marks: str) -> str | None:
+    """Return the first test that fails in a copy, if any does."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider", "-m", marks]
+    places = [f"{copy / folder}" for folder in ("src", "reproductions/src")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places), "PYTHONDONTWRITEBYTECODE": "1"}
+    for start in range(0, len(tests), _AT_ONCE):
+        files = [str(path.relative_to(ROOT)) for path in tests[start : start + _AT_ONCE]]
+        ended = subprocess.run(  # noqa: S603
+            [*command, *files], cwd=copy, env=environment, capture_output=True, text=True, check=False
+        )
+        if ended.returncode not in (0, _NOTHING_RAN):
+            lines = [line for line in ended.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+            return (lines or [f"exit code {ended.returncode}"])[0].split(" - ")[0]
+    return None
+
+
+def seen_by(fault: Fault) -> tuple[str, str]:
+    """Return by which tier a fault is seen, and by which test; by none where all tests pass."""
+    away = distances(ROOT / fault.file)
+    near, far = ([path for path, by in away.items() if (by <= _NEAR) == is_near] for is_near in (True, False))
+    with TemporaryDirectory(prefix="mutant-") as folder:
+        copy = Path(folder) / "tutelage"
+        copy.mkdir()
+        for name in _COPIED:
+            shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        for path in (*ROOT.glob("*.*"), ROOT / "Makefile"):
+            if path.is_file():
+                shutil.copy2(path, copy)
+        fault.plant(copy)
+        for tier, marks in (("quick", _QUICK), ("rest", _REST)):
+            for tests, where in ((near, ""), (far, ", far away")):
+                failing = _failing(copy, tests, marks)
+                if failing is not None:
+                    return tier + where, failing
+    return "none", ""
+
+
+def _told(fault: Fault) -> tuple[Fault, str, str]:
+    tier, test = seen_by(fault)
+    print(f"{tier:16}  {fault.name}  ({fault.file})  {test}", flush=True)
+    return fault, tier, test
+
+
+def main() -> int:
+    """Plant the faults, and print a line for each and the sum; return 1 if no test sees one."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*", help="of the names or files of faults")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="faults at the same time")
+    given = parser.parse_args()
+    with ThreadPoolExecutor(given.jobs) as pool:
+        results = list(pool.map(_told, faults(given.words)))
+    tiers = [tier for _, tier, _ in results]
+    quick = sum(tier.startswith("quick") for tier in tiers)
+    seen = len(tiers) - tiers.count("none")
+    print(f"{seen} of {len(tiers)} faults are seen, {quick} of them by the quick tier.")
+    return int(seen < len(tiers))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
