@@ -150,7 +150,7 @@ def test_votes_of_a_run_that_ends_after_it_has_paid_are_there(tmp_path, called, 
     assert [path.name for path in one] == [path.name for path in other] != []
     for path, like in zip(one, other, strict=True):
         with np.load(path) as found, np.load(like) as expected:
-            assert found["totals"].shape == expected["totals"].shape
+            assert len(found["totals"]) == len(expected["totals"])  # how many numbers follow may depend on the noise
     configure_people(whole, VECTORS)
     assert called(*AGAIN, cwd=whole).returncode == 0
     assert not (whole / "private-out").exists()
