@@ -30,6 +30,21 @@ hypothesis.settings.register_profile("thorough", database=None, deadline=None, m
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--shuffle", type=int, metavar="SEED", help="Run files, and tests in files, in an order of a seed."
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Draw an order of the files and of the tests in each: no test may need another before it."""
+    if config.option.shuffle is not None:
+        random = np.random.default_rng(config.option.shuffle)
+        of_file = {path: random.random() for path in sorted({item.path for item in items})}
+        of_item = {item: random.random() for item in items}
+        items.sort(key=lambda item: (of_file[item.path], of_item[item]))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Keep temporary files in memory where there is room: a test of a killed process needs no disk to be synced."""
     memory = Path("/dev/shm")  # noqa: S108  pytest makes a folder there that is this user's alone
