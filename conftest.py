@@ -107,9 +107,10 @@ def binary_rows() -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.fixture(autouse=True)
-def _small_forests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let default students have a fifth of the trees: they see public rows and released labels only."""
-    monkeypatch.setattr("tutelage.students.forest.RandomForestClassifier", partial(RandomForestClassifier, 20))
+def _small_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let default students have few trees, and models of public labels few penalties: neither sees a private row."""
+    monkeypatch.setattr("tutelage.students.forest.RandomForestClassifier", partial(RandomForestClassifier, 8))
+    monkeypatch.setattr("tutelage.features.scored._PENALTIES", {True: (1e-2,), False: (1.0, 1e2)})
 
 
 @pytest.fixture
