@@ -24,7 +24,7 @@ test-all: $(VENV)/.installed-dev
 test-slow: $(VENV)/.installed-dev
 	$(BIN)/pytest tests reproductions/tests -m slow
 
-# Faults planted one after the other, and which tests see them: about an hour.
+# Faults planted one after the other, and which tests see them: hours.
 mutants: $(VENV)/.installed-dev
 	$(BIN)/python tools/mutants.py
 
