@@ -1,18 +1,14 @@
 """`PATEClassifier` where people vote on the nearest public rows: what it learns, costs, remembers and refuses."""
 
-from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 from blobs import LABELS, PRIVATE, PUBLIC, TEST, TRUE, blobs
-from tutelage import GNMax, LabelingSession, Ledger, PATEClassifier, Shards, SimulationNoise
+from tutelage import GNMax, Ledger, PATEClassifier, Shards, SimulationNoise
 from tutelage.accounting.filter import RenyiFilter
 from tutelage.ballots import tally_few
 from tutelage.estimator.classifier import FEW_VOTES_LEFT
@@ -22,7 +18,6 @@ from tutelage.exceptions import (
     BudgetExceededError,
     InvalidDataError,
     InvalidParameterError,
-    LedgerStorageError,
 )
 from tutelage.features import PublicPCA, PublicRows
 from tutelage.mechanisms import CappedGNMax
@@ -64,7 +59,7 @@ def test_it_learns_nearly_as_much_as_a_model_without_privacy(plain):
     assert np.mean([fitted(noise=SimulationNoise(seed), **drowned).score(TEST, TRUE) for seed in range(3)]) < 0.5
 
 
-@pytest.mark.parametrize(("epsilon", "cap"), [(None, CAP), pytest.param(0.3, 20, marks=pytest.mark.rest), (4.0, CAP)])
+@pytest.mark.parametrize(("epsilon", "cap"), [(None, CAP), (4.0, 20)])
 def test_the_noise_is_the_least_that_the_budget_holds(epsilon, cap):
     found = fitted(epsilon=epsilon, teacher=NearestQueries(cap))
     target = epsilon or 1.0
@@ -87,22 +82,18 @@ def test_the_votes_are_on_what_is_near_through_the_features(plain):
     assert not np.array_equal(found.ballots_[0].counts, plain.ballots_[0].counts)
 
 
-@settings(deadline=None, max_examples=15)
-@given(seed=st.integers(0, 10**6), change=st.sampled_from(["rows", "labels", "gone"]), rounds=st.integers(1, 3))
-def test_one_person_moves_at_most_twice_the_cap_in_all_rounds(seed, change, rounds):
-    rng = np.random.default_rng(seed)
-    (X, y), ids = blobs(60, seed), rng.integers(0, 20, 60)
-    own, (Z, z) = ids == ids[0], (X.copy(), y.copy())
-    Z[own] = rng.normal(size=Z[own].shape) if change == "rows" else Z[own]
-    z[own] = (z[own] + 1) % 3 if change == "labels" else z[own]
-    there = (X[~own], y[~own], ids[~own]) if change == "gone" else (Z, z, ids)
-    mechanism = CappedGNMax(10.0, 4)
+@pytest.mark.parametrize("gone", [False, True])
+def test_one_person_moves_at_most_twice_the_cap_in_all_rounds(gone):
+    X, y = blobs(60, 0)
+    ids = np.arange(60) // 3
+    own, mechanism = ids == 7, CappedGNMax(10.0, 4)
+    there = (X[~own], y[~own], ids[~own]) if gone else (np.where(own[:, np.newaxis], 0, X), (y + own) % 3, ids)
     fits = [
-        fitted(*rows[:2], PUBLIC[:45], rows[2], epsilon=None, mechanism=mechanism, rounds=rounds, n_queries=45)
+        fitted(*rows[:2], PUBLIC[:45], rows[2], epsilon=None, mechanism=mechanism, rounds=3, n_queries=45)
         for rows in ((X, y, ids), there)
     ]
     counts = [np.concatenate([votes.counts for votes in one.ballots_]) for one in fits]
-    assert np.abs(counts[0] - counts[1]).sum() <= mechanism.cap * (1 if change == "gone" else 2)
+    assert 0 < np.abs(counts[0] - counts[1]).sum() <= mechanism.cap * (1 if gone else 2)
 
 
 def test_the_number_of_people_is_told_only_where_it_is_public(plain):
@@ -161,58 +152,11 @@ def test_new_queries_of_a_paid_campaign_fit_a_full_budget_and_say_that_votes_are
     assert again.epsilon_ == again.ledger_.guarantee()
 
 
-def test_a_larger_cap_leaves_votes_for_later_fits(path):
-    capped = CappedGNMax(12.0, 2 * CAP)
-    shared: Any = {"epsilon": None, "mechanism": capped, "ledger": path, "noise": None}
-    for place, n_left in ((0, CAP), (100, CAP), (200, 0)):
-        with pytest.warns(BudgetContinuedWarning) if place else nullcontext():
-            found = fitted(**shared, budget=None if place else 2.0, public=PUBLIC[place : place + 100])
-        assert found.ballots_[0].counts.sum() == n_left * len(PRIVATE)
-    assert found.ledger_.spent == Ledger.open(path).share_of(capped.event_of_one(3, ROW, simulated=False))
-
-
-@pytest.mark.parametrize("public", [PUBLIC, PUBLIC[:5]])
-def test_what_does_not_fit_is_refused_before_anybody_votes(path, monkeypatch, public):
+def test_what_does_not_fit_is_refused_before_anybody_votes(path, monkeypatch):
     monkeypatch.setattr(NearestQueries, "fit", None)
     with pytest.raises(BudgetExceededError, match="has no room for this release"):
-        fitted(noise=None, ledger=path, epsilon=None, budget=2.0, mechanism=CappedGNMax(1.0, CAP), public=public)
+        fitted(noise=None, ledger=path, epsilon=None, budget=2.0, mechanism=CappedGNMax(1.0, CAP))
     assert not path.exists()
-
-
-def test_room_is_there_for_a_campaign_that_was_paid_and_for_no_other():
-    mechanism = CappedGNMax(20.0, CAP)
-    limit = RenyiFilter.holding(mechanism.event_of_one(3, ROW, simulated=False), DELTA)
-    ledger = Ledger.in_memory(epsilon=limit.epsilon, delta=DELTA, unit=ROW, order=limit.order)
-    people = NearestQueries(CAP).fit(PRIVATE, LABELS, Shards.of_single_people(3000), n_classes=3)
-    asking = LabelingSession(people, mechanism, ledger)
-
-    def require_room(rows, **changes):
-        request = replace(asking._request(rows, None), **changes)
-        boundary = asking._boundary
-        boundary._recalled(request, boundary.event_of_one(request), boundary.keys(request))
-
-    require_room(PUBLIC[:9])
-    asking.ask(PUBLIC[:4])
-    require_room(PUBLIC[:9])
-    require_room(PUBLIC[:4], campaign=False)
-    for rows, changed in ((PUBLIC[:9], {"campaign": False}), (PUBLIC[:4], {"subject": {"question": "another"}})):
-        with pytest.raises(BudgetExceededError):
-            require_room(rows, **changed)
-
-
-def test_a_fit_whose_labels_could_not_be_stored_wastes_votes_and_pays_once(path, monkeypatch):
-    def full(*_):
-        raise LedgerStorageError("The disk is full.")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "settle", full)
-        with pytest.raises(LedgerStorageError):
-            fitted(noise=None, ledger=path)
-    spent = Ledger.open(path).state().spent
-    with pytest.warns(BudgetContinuedWarning):
-        found = fitted(noise=None, ledger=path)
-    assert found.ledger_.spent == spent
-    assert found.ballots_[0].counts.sum() == 0
 
 
 # What does not go together
@@ -223,7 +167,6 @@ def test_a_fit_whose_labels_could_not_be_stored_wastes_votes_and_pays_once(path,
     ({"student": NoisySumClassifier()}, "`student` of CappedVotes must learn from labels"),
     ({"mechanism": CappedGNMax(10.0, 5)}, "both determine how much noise"),
     ({"teacher": GaussianNB(), "epsilon": None, "mechanism": CappedGNMax(10.0, 5)}, "`CappedGNMax` for C"),
-    ({"teacher": NearestQueries}, "`teacher` of TeacherVotes"),
     ({"epsilon": 1e-7, "teacher": NearestQueries(10**6)}, "No amount of noise can meet this `epsilon`"),
 ])  # fmt: skip
 def test_parameters_that_do_not_go_together_are_refused_in_one_sentence(changes, said):
