@@ -1,16 +1,12 @@
 """Columns of text, and texts alone: learned from public texts, each by itself."""
 
-import io
 import itertools
-import zipfile
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-import skops.io
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -56,7 +52,7 @@ def test_the_axes_are_those_of_words_and_letters_by_scikit_learn():
     assert np.abs(found @ found.T - expected @ expected.T).max() < 1e-4  # up to the sign of each axis
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(
     st.lists(
         st.lists(st.sampled_from([*WORDS, "zeta", "Élan", "naïve", "8", "."]), max_size=12).map(" ".join) | st.text(),
@@ -92,26 +88,11 @@ def test_a_map_of_texts_whose_rows_depend_on_each_other_is_caught():
 
 @pytest.mark.parametrize(("texts", "message"), [
     (np.array(["one", "two", "three"], dtype=object), "must have words in common"),
-    (np.array(["same text here"], dtype=object), "must have words in common"),
     (np.eye(3), "must be one text each"),
 ])  # fmt: skip
 def test_public_texts_without_common_words_are_refused(texts, message):
     with pytest.raises(InvalidDataError, match=message):
         text_features(PublicRows(texts, "texts"))
-
-
-@pytest.mark.rest
-@settings(max_examples=20)
-@given(st.lists(st.text(min_size=1), min_size=2, max_size=6))
-def test_terms_are_stored_as_one_text_and_come_back(texts):
-    public = np.array([*texts, *texts, "alpha beta", "alpha gamma"], dtype=object)
-    made = text_features(PublicRows(public, "texts"))
-    stored = skops.io.dumps(made)
-    with zipfile.ZipFile(io.BytesIO(stored)) as archive:
-        assert len(archive.namelist()) < 10
-    back = skops.io.loads(stored, trusted=skops.io.get_untrusted_types(data=stored))
-    for copy in (back, deepcopy(made)):
-        assert copy.transform(public).tobytes() == made.transform(public).tobytes()
 
 
 # Columns of text
@@ -166,9 +147,7 @@ def test_kinds_may_be_declared():
 @pytest.mark.parametrize(("kinds", "message"), [
     ({"agee": "number"}, "`kinds` must name columns of the public rows. Got 'agee'"),
     ({"age": "numbers"}, "column 'age' one of number, date, .*, category, text, or the list"),
-    ({"age": []}, "column 'age' one of number"),
     ({"age": ["a", "a"]}, "each once"),
-    ({"age": 7}, "column 'age' one of number"),
 ])  # fmt: skip
 def test_other_kinds_are_refused(kinds, message):
     with pytest.raises(InvalidParameterError, match=message):
@@ -202,11 +181,3 @@ def test_texts_go_in_and_labels_come_out(form, tmp_path):
     assert isinstance(model.columns_, PublicColumns)
     assert model.columns_.kinds == {"text": "text"}
     assert NOTES[0] not in repr(model.whole_student())
-
-
-def test_texts_that_repeat_each_other_teach_the_same_features_again():
-    said = ["patient reports mild pain", "no finding in the x-ray", "sent home after two days"]
-    kinds = np.random.default_rng(0).integers(0, 3, 120)
-    texts = np.array([f"{said[kind]} {number}" for number, kind in enumerate(kinds)], dtype=object)
-    first, *others = (text_features(PublicRows(texts, "made up")).transform(texts) for _ in range(3))
-    assert all(other.tobytes() == first.tobytes() for other in others)
