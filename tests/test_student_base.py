@@ -3,7 +3,6 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 
 from tutelage._internal.fitting import fit_clone
@@ -42,14 +41,9 @@ def objects(*values: Any) -> np.ndarray:
 
 @pytest.mark.parametrize(("y", "classes", "indices"), [
     ([2, -1, 0, 2, -1, 7], [0, 2, 7], [1, -1, 0, 1, -1, 2]),
-    (np.array([1, -1, 0, 1, -1, -1], dtype=np.int8), [0, 1], [1, -1, 0, 1, -1, -1]),
-    ([2.0, -1.0, 0.0, 2.0, -1.0, 0.0], [0, 2], [1, -1, 0, 1, -1, 0]),
     (objects("b", -1.0, "a", "b", -1, "a"), ["a", "b"], [1, -1, 0, 1, -1, 0]),
-    (objects(np.int64(5), -1, 3.0, 5, -1, 3), [3, 5], [1, -1, 0, 1, -1, 0]),
-    (np.array(["b", "a", "a", "b", "a", "a"]), ["a", "b"], [1, 0, 0, 1, 0, 0]),
     (np.array([True, False, False, True, False, True]), [False, True], [1, 0, 0, 1, 0, 1]),
     (np.array([200, 3, 3, 3, 3, 3], dtype=np.uint8), [3, 200], [1, 0, 0, 0, 0, 0]),
-    ([-2, -1, 2, -1, -1, -1], [-2, 2], [0, -1, 1, -1, -1, -1]),
 ], ids=str)  # fmt: skip
 def test_minus_one_is_no_class_whatever_class_values_are(y, classes, indices):
     fitted = Recorder().fit(X, y)
@@ -60,23 +54,18 @@ def test_minus_one_is_no_class_whatever_class_values_are(y, classes, indices):
 
 @pytest.mark.parametrize(("y", "complaint"), [
     ([0, 1], r"one label, or -1, per row. Got shape \(2,\) for 6 rows"),
-    (np.zeros((6, 2)), r"Got shape \(6, 2\)"),
     (None, "requires y to be passed"),
     ([-1] * 6, "holds no label"),
-    (["a", -1, "b", -1, "a", "b"], "the text '-1'"),
     (objects("a", "-1", "b", -1, "a", "b"), "the text '-1'"),
     (objects("a", 3, "b", -1, "a", "b"), "all text or all numbers"),
-    (objects("a", None, "b", -1, "a", "b"), "all text or all numbers"),
     ([0, 1, np.nan, -1, 0, 1], "continuous or missing"),
-    ([0.5, 1, 0, -1, 0, 1], "continuous or missing"),
-    (objects(0, 1, np.nan, -1, 0, 1), "continuous or missing"),
 ], ids=str)  # fmt: skip
 def test_what_is_no_label_is_refused(y, complaint):
     with pytest.raises(InvalidDataError, match=complaint):
         Recorder().fit(X, y)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300, "4711secret"])
+@pytest.mark.parametrize("value", [np.nan, 1e300, "4711secret"])
 def test_rows_that_are_no_numbers_are_refused_without_quoting_them(value):
     bad = X.astype(object)
     bad[2, 1] = value
@@ -85,17 +74,14 @@ def test_rows_that_are_no_numbers_are_refused_without_quoting_them(value):
             call()
         assert "4711" not in str(caught.value)
         assert caught.value.__context__ is None
-
-
-@pytest.mark.parametrize("rows", [np.array([4711.5, 2.0]), np.zeros((0, 2)), np.zeros((6, 2, 1)), np.float64(4711.5)])
-def test_rows_that_are_no_table_are_refused_without_quoting_them(rows):
     with pytest.raises(InvalidDataError) as caught:
-        Recorder().fit(rows, np.arange(len(np.atleast_1d(rows))))
+        Recorder().fit(np.array([4711.5, 2.0]), [0, 1])
     assert "4711" not in str(caught.value)
 
 
-@pytest.mark.parametrize("wrong", [{"steps": 0}, {"random_state": -1}, {"random_state": 0.5}, {"random_state": "one"}])
-@pytest.mark.parametrize("y", [Y, [3] * 6])
+@pytest.mark.parametrize(
+    ("wrong", "y"), [({"steps": 0}, Y), ({"random_state": -1}, [3] * 6), ({"random_state": "one"}, Y)]
+)
 def test_settings_are_checked_before_anything_is_learned(wrong, y):
     student = Seeded(**wrong)
     with pytest.raises(InvalidParameterError, match=f"`{next(iter(wrong))}` of Seeded"):
@@ -118,7 +104,5 @@ def test_a_clone_is_given_weights_only_if_it_takes_them_and_is_silent_and_seeded
     same = RandomForestClassifier(5, random_state=3).fit(rows, labels, weights)
     assert np.array_equal(forest.predict_proba(rows), same.predict_proba(rows))
     assert forest.verbose == 0
-    piped = fit_clone(make_pipeline(KNeighborsClassifier(1), memory="somewhere"), rows, labels, 3, weights)
-    assert piped.memory is None
     inner = fit_clone(make_pipeline(RandomForestClassifier(5)), rows, labels, 3, weights)
     assert inner[-1].random_state == 3
